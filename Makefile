@@ -1,0 +1,54 @@
+# One command for each wish; `make` alone lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PY := .venv/bin/python
+# `make test T=tests/brokerd` runs a part; `make run ARGS="--port 9000"` passes options to `manage.py up`.
+T ?= tests
+ARGS ?=
+
+.PHONY: help run test unit postgres peers e2e check bench format clean set-up-run set-up-test
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[36m%-9s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: set-up-run ## Start everything with demo traffic and print a sign-in link (ARGS="--port 8080 --no-demo")
+	@exec $(PY) manage.py up $(ARGS)
+
+test: set-up-test check unit postgres peers e2e ## All checks and all tests, with real peers and a real browser
+
+unit: set-up-test ## Tests of the packages only (T=tests/brokerd for a part)
+	$(PY) -m pytest $(T) -q -n 3 --dist loadfile --ignore=tests/peers --ignore=tests/e2e --ignore=tests/benchmark
+
+postgres: set-up-test ## What writes and reads the database, once more on PostgreSQL
+	deploy/with-postgres.sh $(PY) -m pytest tests/api tests/console/topic tests/console/group tests/console/lag \
+		tests/console/operation tests/console/report tests/console/access tests/console/cluster -q -n 3 --dist loadfile
+
+peers: set-up-test ## Java clients of RocketMQ 5.3.3 and 4.9.7 against brokerd
+	$(PY) -m pytest tests/peers -q
+
+e2e: set-up-test ## The operator's stories in Chromium, against the whole product
+	$(PY) -m pytest tests/e2e -q
+
+check: set-up-test ## Format, lint, types, import directions
+	.venv/bin/ruff format --check .
+	.venv/bin/ruff check .
+	.venv/bin/lint-imports
+	.venv/bin/mypy brokerd consumers spark
+	.venv/bin/mypy console api manage.py
+
+bench: set-up-test ## Benchmarks, printed as JSON (by hand or nightly; never part of the tests)
+	@for file in tests/benchmark/[a-z]*.py; do echo "# $$file"; $(PY) -m tests.benchmark.$$(basename $$file .py); done
+
+format: set-up-test ## Rewrite the code in house format
+	.venv/bin/ruff format .
+	.venv/bin/ruff check --fix .
+
+clean: ## Remove what runs left behind (var/ with all its data too)
+	rm -rf var .mypy_cache .ruff_cache .pytest_cache .import_linter_cache tests/peers/*/target tests/e2e/screenshots
+	find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
+
+set-up-run:
+	@deploy/set-up.sh run
+
+set-up-test:
+	@deploy/set-up.sh test

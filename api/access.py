@@ -1,0 +1,162 @@
+"""API tokens and the audit."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.urls import path
+from drf_spectacular.utils import OpenApiParameter, extend_schema, inline_serializer
+from rest_framework import serializers
+from rest_framework.exceptions import NotFound, PermissionDenied
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from api import pagination
+from api.permissions import EVERYTHING, require
+from api.resource import Resource, remote_addr
+from console.access import rules, selectors, services
+from console.access.models import ApiToken, AuditEvent, Verb
+
+
+class TokenSerializer(serializers.ModelSerializer[ApiToken]):
+    """A token without its key: only the key's hash is kept."""
+
+    owner = serializers.CharField(source="owner.username")
+    scopes = serializers.ListField(child=serializers.ChoiceField(choices=Verb.values))
+
+    class Meta:
+        model = ApiToken
+        exclude = ("id", "key_sha256")
+
+
+class NewTokenSerializer(TokenSerializer):
+    key = serializers.CharField(help_text="shown this once")
+
+
+class TokenRequestSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(max_length=100)
+    scopes = serializers.ListField(
+        child=serializers.ChoiceField(choices=Verb.values), min_length=1, max_length=len(Verb.values)
+    )
+    cluster_pattern = serializers.CharField(
+        max_length=255, default="*", help_text="glob pattern of cluster names"
+    )
+    expires_at = serializers.DateTimeField(required=False, allow_null=True)
+
+
+class AuditSerializer(serializers.ModelSerializer[AuditEvent]):
+    class Meta:
+        model = AuditEvent
+        fields = "__all__"
+
+
+class Tokens(Resource):
+    """The caller's tokens; an administrator sees all."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW", "POST": "VIEW"}
+
+    @extend_schema(operation_id="tokens_list", tags=["tokens"], responses=TokenSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        found = selectors.tokens_of(None if is_admin(request) else _person(request))
+        return Response(TokenSerializer(found, many=True).data)
+
+    @extend_schema(
+        operation_id="tokens_create",
+        tags=["tokens"],
+        request=TokenRequestSerializer,
+        responses={201: NewTokenSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """Make a token for oneself. It never allows more than its owner may."""
+        if request.auth is not None and not is_admin(request):
+            raise PermissionDenied("A token makes another token only with the scope ADMIN: sign in instead.")
+        wanted = TokenRequestSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        token, key = services.create_token(
+            owner=_person(request),
+            name=wanted.validated_data["name"],
+            scopes=wanted.validated_data["scopes"],
+            cluster_pattern=wanted.validated_data["cluster_pattern"],
+            expires_at=wanted.validated_data.get("expires_at"),
+            actor=request.user,
+            remote_addr=remote_addr(request),
+        )
+        return Response({**TokenSerializer(token).data, "key": key}, status=201)
+
+
+class TokenDetail(Resource):
+    verbs: ClassVar[dict[str, str]] = {"DELETE": "VIEW"}
+
+    @extend_schema(operation_id="tokens_revoke", tags=["tokens"], responses={204: None})
+    def delete(self, request: Request, prefix: str) -> Response:
+        """Stop a token: one's own, or as an administrator anybody's."""
+        if request.auth is not None and not is_admin(request):
+            raise PermissionDenied("A token revokes tokens only with the scope ADMIN: sign in instead.")
+        mine = {token.prefix for token in selectors.tokens_of(_person(request))}
+        stopped = 0
+        if is_admin(request) or prefix in mine:
+            stopped = services.revoke_token(
+                prefix=prefix, actor=request.user, remote_addr=remote_addr(request)
+            )
+        if not stopped:
+            raise NotFound(f"There is no token {prefix}.")
+        return Response(status=204)
+
+
+class Audit(Resource):
+    """Who did what, newest first. All clusters: ADMIN; one cluster: VIEW on all of it."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+
+    @extend_schema(
+        operation_id="audit_list",
+        tags=["audit"],
+        parameters=[
+            OpenApiParameter("cluster", str),
+            OpenApiParameter("subject", str),
+            OpenApiParameter("actor", str),
+            OpenApiParameter("plan_id", str),
+            OpenApiParameter("before_id", int, description="cursor: the last page's next_before_id"),
+            OpenApiParameter("limit", int, description="1 to 200, default 50"),
+        ],
+        responses=inline_serializer(
+            name="AuditPage",
+            fields={
+                "results": AuditSerializer(many=True),
+                "next_before_id": serializers.IntegerField(allow_null=True),
+            },
+        ),
+    )
+    def get(self, request: Request) -> Response:
+        cluster = pagination.text(request, "cluster")
+        if cluster:
+            require(request.user, "VIEW", cluster)
+        elif not is_admin(request):
+            raise PermissionDenied("Name a cluster; the audit of all of them needs ADMIN.")
+        limit = pagination.integer(request, "limit", pagination.PER_PAGE, low=1, high=pagination.PER_PAGE_MAX)
+        assert limit is not None
+        wanted = {name: pagination.text(request, name) for name in ("subject", "actor", "plan_id")}
+        events = selectors.audit_events(cluster=cluster, **wanted).order_by("-pk")
+        before_id = pagination.integer(request, "before_id")
+        if before_id is not None:
+            events = events.filter(pk__lt=before_id)
+        rows = list(events[: limit + 1])
+        more = rows[limit - 1].pk if len(rows) > limit else None
+        return Response({"results": AuditSerializer(rows[:limit], many=True).data, "next_before_id": more})
+
+
+def is_admin(request: Request) -> bool:
+    """Whether the caller holds ADMIN everywhere, with a token that says so too."""
+    return rules.may(request.user, "ADMIN", EVERYTHING, EVERYTHING)
+
+
+def _person(request: Request) -> Any:
+    """The user, also behind a token."""
+    return getattr(request.user, "owner", request.user)
+
+
+urlpatterns = [
+    path("tokens", Tokens.as_view(), name="api-tokens"),
+    path("tokens/<str:prefix>", TokenDetail.as_view(), name="api-token"),
+    path("audit", Audit.as_view(), name="api-audit"),
+]

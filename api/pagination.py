@@ -1,0 +1,119 @@
+"""Pages of lists: numbered pages for what is counted, cursors for what grows while it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from drf_spectacular.utils import OpenApiParameter, inline_serializer
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+
+PER_PAGE, PER_PAGE_MAX = 50, 200
+T = TypeVar("T")
+
+PAGE_PARAMETERS = [
+    OpenApiParameter("page", int, description="from 1; beyond the end gives the last page"),
+    OpenApiParameter("per_page", int, description=f"1 to {PER_PAGE_MAX}, default {PER_PAGE}"),
+]
+
+
+def integer(
+    request: Request, name: str, default: int | None = None, *, low: int = 0, high: int = 2**63 - 1
+) -> int | None:
+    """An integer query parameter within bounds; raises ValidationError."""
+    text = request.query_params.get(name)
+    if text is None or text == "":
+        return default
+    try:
+        value = int(text)
+    except ValueError:
+        raise ValidationError({name: [f"Not a whole number: {text[:40]}"]}) from None
+    if not low <= value <= high:
+        raise ValidationError({name: [f"Must be {low} to {high}."]})
+    return value
+
+
+def boolean(request: Request, name: str, default: bool = False) -> bool:
+    """``true``, ``false``, ``1``, ``0``; raises ValidationError."""
+    text = request.query_params.get(name, "").lower()
+    if text == "":
+        return default
+    if text not in ("true", "false", "1", "0"):
+        raise ValidationError({name: ["Must be true or false."]})
+    return text in ("true", "1")
+
+
+def text(request: Request, name: str, default: str = "", *, most: int = 255) -> str:
+    """A text query parameter; raises ValidationError when it is too long or holds a zero byte."""
+    value = request.query_params.get(name, default)
+    if len(value) > most or "\x00" in value:
+        raise ValidationError({name: [f"At most {most} characters, no zero byte."]})
+    return value
+
+
+def choice(request: Request, name: str, choices: Sequence[str], default: str) -> str:
+    """One of some words; raises ValidationError."""
+    value = request.query_params.get(name, default)
+    if value not in choices:
+        raise ValidationError({name: [f"One of: {', '.join(each or '(empty)' for each in choices)}."]})
+    return value
+
+
+def page_arguments(request: Request) -> dict[str, int]:
+    """``page`` and ``per_page`` of a request, as keyword arguments of a selector."""
+    page, per_page = (
+        integer(request, "page", 1, low=1),
+        integer(request, "per_page", PER_PAGE, low=1, high=PER_PAGE_MAX),
+    )
+    assert page is not None and per_page is not None
+    return {"page": page, "per_page": per_page}
+
+
+def ordering(request: Request, sorts: Sequence[str], default: str) -> tuple[str, bool]:
+    """``ordering=-lag`` → ("lag", True); raises ValidationError for an unknown column."""
+    value = request.query_params.get("ordering", default)
+    name = value.removeprefix("-")
+    if name not in sorts:
+        raise ValidationError({"ordering": [f"One of: {', '.join(sorts)}, with - for descending."]})
+    return name, value.startswith("-")
+
+
+def ordering_parameter(sorts: Sequence[str], default: str) -> OpenApiParameter:
+    """The parameter's description in the OpenAPI document."""
+    values = [sign + name for name in sorts for sign in ("", "-")]
+    return OpenApiParameter("ordering", str, enum=values, description=f"default {default}")
+
+
+def page_body(request: Request, page: Any, render: Callable[[Any], Any]) -> dict[str, Any]:
+    """The body of one numbered page; ``page`` has rows, total, page, pages."""
+    return {
+        "count": page.total,
+        "page": page.page,
+        "pages": page.pages,
+        "next": _link(request, page.page + 1) if page.page < page.pages else None,
+        "previous": _link(request, page.page - 1) if page.page > 1 else None,
+        "results": [render(row) for row in page.rows],
+    }
+
+
+def _link(request: Request, page: int) -> str:
+    query = request.query_params.copy()
+    query["page"] = str(page)
+    return f"{request.path}?{query.urlencode()}"
+
+
+def page_of(name: str, child: serializers.BaseSerializer[Any]) -> serializers.Serializer[Any]:
+    """The serializer that describes a numbered page of ``child`` (many=True)."""
+    return inline_serializer(
+        name=f"{name}Page",
+        fields={
+            "count": serializers.IntegerField(help_text="rows that match, over all pages"),
+            "page": serializers.IntegerField(),
+            "pages": serializers.IntegerField(),
+            "next": serializers.CharField(allow_null=True),
+            "previous": serializers.CharField(allow_null=True),
+            "results": child,
+        },
+    )

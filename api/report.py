@@ -1,0 +1,229 @@
+"""Reports: ask for a run (202), follow it, read its rows as JSON pages or one CSV."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, ClassVar
+
+from django.db.models import QuerySet
+from django.http import HttpResponseBase, StreamingHttpResponse
+from django.urls import path
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.exceptions import NotFound
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from api import pagination
+from api.permissions import require_visible
+from api.resource import Resource, remote_addr
+from console.cluster import selectors as cluster_selectors
+from console.report import selectors, services
+from console.report.models import LagHourRow, ReportRun
+from console.report.rules import JOBS, window, yesterday_to_now
+
+WORST_FIRST = "-time_lag_max"
+TIME_MS_MAX = 2**53  # what every JSON reader holds exactly
+
+
+class ReportRunSerializer(serializers.Serializer[Any]):
+    """``state``: QUEUED, RUNNING, SUCCEEDED, FAILED. ``warnings``: history files that could not be read whole."""
+
+    id = serializers.CharField()
+    job = serializers.CharField()
+    cluster = serializers.CharField()
+    from_ms = serializers.IntegerField()
+    to_ms = serializers.IntegerField()
+    state = serializers.CharField()
+    step = serializers.CharField(allow_blank=True, help_text="what is being done")
+    error = serializers.CharField(allow_blank=True)
+    warnings = serializers.ListField(child=serializers.CharField())
+    row_count = serializers.IntegerField()
+    attempts = serializers.IntegerField(help_text="how often a worker took it up")
+    requested_by = serializers.CharField(allow_null=True, help_text="null: the schedule")
+    spark_version = serializers.CharField(allow_blank=True)
+    requested_at_ms = serializers.IntegerField()
+    started_at_ms = serializers.IntegerField(allow_null=True)
+    finished_at_ms = serializers.IntegerField(allow_null=True)
+
+
+class RunRequestSerializer(serializers.Serializer[Any]):
+    """Whole hours are computed: those that hold any of [from_ms, to_ms)."""
+
+    from_ms = serializers.IntegerField(
+        required=False, min_value=0, max_value=TIME_MS_MAX, help_text="default: yesterday 00:00 UTC"
+    )
+    to_ms = serializers.IntegerField(
+        required=False, min_value=0, max_value=TIME_MS_MAX, help_text="default: now"
+    )
+
+
+class LagHourRowSerializer(serializers.ModelSerializer[LagHourRow]):
+    """Null is unknown, never zero. ``grain`` topic: ``broker_name`` is empty and ``queue_id`` -1."""
+
+    run = serializers.CharField(source="run_id")
+
+    class Meta:
+        model = LagHourRow
+        exclude = ("id", "cluster")
+
+
+class CsvRenderer(JSONRenderer):
+    """Accepts who asks for CSV. The rows are streamed; what is rendered here is a refusal, and that is JSON."""
+
+    media_type = "text/csv"
+    format = "csv"
+
+
+class Runs(Resource):
+    """Runs of all reports, newest first."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+
+    @extend_schema(
+        operation_id="report_runs_list",
+        tags=["reports"],
+        parameters=[
+            *pagination.PAGE_PARAMETERS,
+            OpenApiParameter("job", str, enum=["", *JOBS]),
+            OpenApiParameter("state", str, enum=["", *ReportRun.State.values]),
+        ],
+        responses=pagination.page_of("ReportRun", ReportRunSerializer(many=True)),
+    )
+    def get(self, request: Request, cluster: str) -> Response:
+        cluster_selectors.cluster_by_name(cluster)
+        page = selectors.run_page(
+            cluster,
+            job=pagination.choice(request, "job", ["", *JOBS], ""),
+            state=pagination.choice(request, "state", ["", *ReportRun.State.values], ""),
+            **pagination.page_arguments(request),
+        )
+        return Response(pagination.page_body(request, page, lambda run: run.as_row()))
+
+
+class JobRuns(Resource):
+    """Ask for a run. 409 while the same report of the same cluster is being computed."""
+
+    verbs: ClassVar[dict[str, str]] = {"POST": "CONFIGURE"}
+
+    @extend_schema(
+        operation_id="report_runs_create",
+        tags=["reports"],
+        request=RunRequestSerializer,
+        responses={202: ReportRunSerializer},
+    )
+    def post(self, request: Request, cluster: str, job: str) -> Response:
+        existing(cluster, job)
+        wanted = RunRequestSerializer(data=request.data or {})
+        wanted.is_valid(raise_exception=True)
+        now_ms = time.time_ns() // 1_000_000
+        default = yesterday_to_now(now_ms)
+        asked = wanted.validated_data
+        run = services.request_run(
+            job=job,
+            cluster=cluster,
+            window=window(
+                asked.get("from_ms", default.from_ms), asked.get("to_ms", default.to_ms), now_ms=now_ms
+            ),
+            actor=request.user,
+            now_ms=now_ms,
+            remote_addr=remote_addr(request),
+        )
+        services.enqueue(run.id)
+        run = selectors.run(run.id)
+        return Response(run.as_row(), status=202, headers={"Location": f"/api/v1/report-runs/{run.id}"})
+
+
+class RunDetail(Resource):
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+
+    @extend_schema(operation_id="report_runs_get", tags=["reports"], responses=ReportRunSerializer)
+    def get(self, request: Request, run: str) -> Response:
+        try:
+            found = selectors.run(run)
+        except ReportRun.DoesNotExist:
+            raise NotFound(f"There is no report run {run}.") from None
+        require_visible(request.user, found.cluster, "*", f"report run {run}")
+        return Response(found.as_row())
+
+
+FILTERS = [
+    OpenApiParameter("grain", str, enum=LagHourRow.Grain.values, description="default topic"),
+    OpenApiParameter("group", str, description="part of the group's name"),
+    OpenApiParameter("from_ms", int, description="hours that begin at or after it"),
+    OpenApiParameter("to_ms", int, description="hours that begin before it"),
+]
+
+
+class Rows(Resource):
+    """What the last runs computed, an hour of a group's topic (or queue) per row."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    throttle_scope = "search"
+
+    @extend_schema(
+        operation_id="report_rows",
+        tags=["reports"],
+        parameters=[
+            *pagination.PAGE_PARAMETERS,
+            *FILTERS,
+            pagination.ordering_parameter(list(selectors.SORTS), WORST_FIRST),
+        ],
+        responses=pagination.page_of("ReportRow", LagHourRowSerializer(many=True)),
+    )
+    def get(self, request: Request, cluster: str, job: str) -> Response:
+        existing(cluster, job)
+        sort, descending = pagination.ordering(request, list(selectors.SORTS), WORST_FIRST)
+        page = selectors.row_page(
+            _rows(request, cluster), sort=sort, descending=descending, **pagination.page_arguments(request)
+        )
+        return Response(pagination.page_body(request, page, lambda row: LagHourRowSerializer(row).data))
+
+
+class RowsCsv(Resource):
+    """The same rows by hour, all of them, as CSV; an unknown figure is an empty cell."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    throttle_scope = "search"
+    renderer_classes = (CsvRenderer, JSONRenderer)
+
+    @extend_schema(
+        operation_id="report_rows_csv",
+        tags=["reports"],
+        parameters=FILTERS,
+        responses={(200, "text/csv"): OpenApiResponse(OpenApiTypes.STR)},
+    )
+    def get(self, request: Request, cluster: str, job: str) -> HttpResponseBase:
+        existing(cluster, job)
+        lines = selectors.csv_lines(_rows(request, cluster))
+        response = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
+        response["Content-Disposition"] = f'attachment; filename="{cluster}-{job}.csv"'
+        return response
+
+
+def _rows(request: Request, cluster: str) -> QuerySet[LagHourRow]:
+    return selectors.rows(
+        cluster,
+        grain=pagination.choice(request, "grain", LagHourRow.Grain.values, str(LagHourRow.Grain.TOPIC)),
+        group=pagination.text(request, "group"),
+        from_ms=pagination.integer(request, "from_ms", high=TIME_MS_MAX),
+        to_ms=pagination.integer(request, "to_ms", high=TIME_MS_MAX),
+    )
+
+
+def existing(cluster: str, job: str) -> None:
+    """Raise NotFound unless there are such a cluster and such a report."""
+    cluster_selectors.cluster_by_name(cluster)
+    if job not in JOBS:
+        raise NotFound(f"There is no report {job}; there are: {', '.join(JOBS)}.")
+
+
+urlpatterns = [
+    path("clusters/<str:cluster>/report-runs", Runs.as_view(), name="api-report-runs"),
+    path("clusters/<str:cluster>/reports/<str:job>/runs", JobRuns.as_view(), name="api-report-job-runs"),
+    path("clusters/<str:cluster>/reports/<str:job>/rows", Rows.as_view(), name="api-report-rows"),
+    path("clusters/<str:cluster>/reports/<str:job>/rows.csv", RowsCsv.as_view(), name="api-report-rows-csv"),
+    path("report-runs/<str:run>", RunDetail.as_view(), name="api-report-run"),
+]

@@ -1,0 +1,57 @@
+"""Addresses under /api/: /api/v1/…, the OpenAPI document at /api/schema, Swagger UI at /api/docs.
+
+A new resource: a module of its own with ``urlpatterns``, named in RESOURCES.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.contrib.auth.views import redirect_to_login
+from django.urls import URLPattern, URLResolver, include, path
+from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerSplitView
+from rest_framework.exceptions import NotAuthenticated, NotFound
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from api import access, cluster, deadletter, group, lag, message, operation, report, topic
+from api.resource import Resource
+
+RESOURCES = (cluster, topic, group, lag, message, deadletter, operation, report, access)
+
+
+class Nothing(Resource):
+    """Every other address under /api/v1: a problem document instead of a page."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW", "POST": "VIEW", "DELETE": "VIEW"}
+    schema = None  # type: ignore[assignment]
+
+    def get(self, request: Request, rest: str) -> Response:
+        raise NotFound(f"There is nothing at {request.path}.")
+
+    post = delete = get
+
+
+class Docs(SpectacularSwaggerSplitView):
+    template_name = "api/docs.html"
+    url_name = "api-schema"
+    permission_classes = (IsAuthenticated,)
+
+    def handle_exception(self, exc: Exception) -> Any:
+        """A person who has not signed in is sent there and comes back."""
+        if isinstance(exc, NotAuthenticated):
+            return redirect_to_login(self.request.get_full_path())
+        return super().handle_exception(exc)
+
+
+class Schema(SpectacularJSONAPIView):
+    permission_classes = (IsAuthenticated,)
+
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    *[path("v1/", include(resource.urlpatterns)) for resource in RESOURCES],
+    path("v1/<path:rest>", Nothing.as_view()),
+    path("schema", Schema.as_view(), name="api-schema"),
+    path("docs", Docs.as_view(), name="api-docs"),
+]

@@ -1,0 +1,170 @@
+"""Owns the command line: `python -m brokerd -c broker.conf --set listenPort=10911`.
+
+Exit codes: 0 stopped by a signal, 2 a setting is wrong, 3 a port is taken, 4 the store cannot be opened.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+
+from brokerd import config_manager
+from brokerd.config import (
+    BrokerConfig,
+    ConfigError,
+    LiveConfig,
+    NamesrvConfig,
+    build,
+    check,
+    read_properties,
+    unknown_keys,
+)
+from brokerd.controller import BrokerController, PortTaken
+from brokerd.store.errors import StoreError
+from brokerd.store.store_config import MessageStoreConfig
+
+logger = logging.getLogger("brokerd")
+
+FILES_BESIDE_CONNECTIONS = 4096
+EXIT_CONFIG, EXIT_PORT, EXIT_STORE = 2, 3, 4
+CHANGED_PROPERTIES = Path("config") / "broker.properties"  # what operators changed with updateBrokerConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    live: LiveConfig
+    store: MessageStoreConfig
+
+
+def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    options = parse_arguments(arguments)
+    logging.basicConfig(
+        level=options.log_level.upper(),
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s %(message)s",
+    )
+    try:
+        settings = read_settings(options.config, options.set, environ)
+    except (ConfigError, OSError) as error:
+        return fail(EXIT_CONFIG, str(error))
+    raise_file_limit(settings.live.broker.server_max_connections)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(run(settings))
+
+
+def raise_file_limit(connections: int) -> None:
+    """Allow a descriptor per connection and store file, as far as the system lets us (the default is often 1024)."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections + FILES_BESIDE_CONNECTIONS
+    if hard != resource.RLIM_INFINITY:
+        wanted = min(wanted, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m brokerd",
+        description="A RocketMQ-compatible broker with the name server's role.",
+    )
+    parser.add_argument(
+        "-c", "--config", type=Path, metavar="FILE", help="property file with RocketMQ's keys"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="one setting; may be repeated"
+    )
+    parser.add_argument(
+        "--log-level", default="info", choices=["debug", "info", "warning", "error"], help="default: info"
+    )
+    return parser.parse_args(arguments)
+
+
+def read_settings(
+    config_file: Path | None, assignments: Sequence[str], environ: Mapping[str, str]
+) -> Settings:
+    """File, then what operators changed while running, then `--set`. Raises ConfigError or OSError."""
+    try:
+        properties = read_properties(config_file.read_text("utf-8")) if config_file is not None else {}
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{config_file}: {error}") from error
+    given: dict[str, str] = {}
+    for assignment in assignments:
+        key, separator, value = assignment.partition("=")
+        if not separator or not key.strip():
+            raise ConfigError(f"--set {assignment}: takes key=value")
+        given[key.strip()] = value.strip()
+    root = given.get("storePathRootDir") or properties.get("storePathRootDir") or default_root(environ)
+    merged = {**properties, **read_changed(Path(root).expanduser()), **given, "storePathRootDir": root}
+    for key in unknown_keys(merged, BrokerConfig, NamesrvConfig, MessageStoreConfig):
+        logger.warning("setting %s=%s has no effect: unknown to this broker", key, merged[key])
+    live = LiveConfig(build(BrokerConfig, merged), build(NamesrvConfig, merged))
+    check(live.broker, live.namesrv)
+    return Settings(live, build(MessageStoreConfig, merged))
+
+
+def default_root(environ: Mapping[str, str]) -> str:
+    data = environ.get("TIDEMARK_DATA")
+    return str(Path(data) / "store") if data else "~/store"
+
+
+def read_changed(root: Path) -> dict[str, str]:
+    path = root / CHANGED_PROPERTIES
+    return config_manager.load(path, lambda content: read_properties(content.decode())) or {}
+
+
+class SaveProperty:
+    """Remembers a setting changed at run time (25) for the next start."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __call__(self, key: str, value: str) -> None:
+        known = config_manager.load(self._path, lambda content: read_properties(content.decode())) or {}
+        known[key] = value
+        text = "".join(f"{each}={known[each]}\n" for each in sorted(known))
+        config_manager.write_atomically(self._path, text.encode())
+
+
+async def run(settings: Settings) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit code."""
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopping.set)
+    controller = BrokerController(
+        settings.live, settings.store, SaveProperty(settings.store.store_path_root_dir / CHANGED_PROPERTIES)
+    )
+    try:
+        await controller.start()
+    except PortTaken as error:
+        return fail(EXIT_PORT, error.strerror or str(error))
+    except (StoreError, OSError) as error:
+        return fail(EXIT_STORE, f"{settings.store.store_path_root_dir}: {error}")
+    else:
+        ready = f"brokerd ready broker={controller.address} namesrv={controller.namesrv_address}\n"
+        sys.stdout.write(ready)
+        sys.stdout.flush()
+        await stopping.wait()
+        logger.info("stopping")
+        return 0
+    finally:
+        await controller.stop()
+
+
+def fail(code: int, reason: str) -> int:
+    sys.stderr.write(f"brokerd: {reason}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:], os.environ))

@@ -1,0 +1,177 @@
+"""Owns server-side rebalancing: which groups use it, and which queues each member got.
+
+The mode per (topic, group) is RocketMQ's messageRequestMode.json. Assignments computed by the console arrive with
+TIDEMARK_PUT_ASSIGNMENT and are saved in assignment.json. An assignment counts only while it fits: exactly the
+live members and exactly the topic's queues. Otherwise the same pure function the console uses decides here, so a
+console that is away costs nothing. Source: semantics §8.4 (`QueryAssignmentProcessor.java`), wire-extensions.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from brokerd import config_manager
+from brokerd.remoting import fastjson
+from brokerd.remoting.allocate import assign_server_side
+from brokerd.remoting.message import MessageQueue
+
+logger = logging.getLogger(__name__)
+
+ASSIGNMENTS_MAX = 10_000  # (topic, group) pairs; a console that errs must not fill memory
+SERVER_STRATEGIES = ("AVG", "AVG_BY_CIRCLE")  # what QUERY_ASSIGNMENT accepts
+
+Key = tuple[str, str]  # topic, group
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRequestMode:
+    """How members of a group get messages of a topic: PULL, or POP with its sharing number."""
+
+    mode: str = "PULL"
+    pop_share_queue_num: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One computed division of a topic's queues among a group's members."""
+
+    version: int
+    queues_of: Mapping[str, tuple[MessageQueue, ...]]  # client id → queues
+
+    def fits(self, queues: Iterable[MessageQueue], client_ids: Iterable[str]) -> bool:
+        owned = [queue for each in self.queues_of.values() for queue in each]
+        return sorted(owned) == sorted(queues) and set(self.queues_of) == set(client_ids)
+
+
+class AssignmentManager:
+    """Modes and assignments. Single-threaded: the broker's event loop."""
+
+    def __init__(self, config_dir: Path) -> None:
+        self._modes_path = config_dir / "messageRequestMode.json"
+        self._assignments_path = config_dir / "assignment.json"
+        self.modes: dict[Key, MessageRequestMode] = config_manager.load(self._modes_path, parse_modes) or {}
+        self.assignments: dict[Key, Assignment] = (
+            config_manager.load(self._assignments_path, parse_assignments) or {}
+        )
+
+    def set_mode(self, topic: str, group: str, mode: MessageRequestMode) -> None:
+        """Store the mode and save. Raises OSError, and changes nothing, when it cannot be saved."""
+        modes = {**self.modes, (topic, group): mode}
+        config_manager.write_atomically(
+            self._modes_path, config_manager.encode_document(modes_document(modes))
+        )
+        self.modes = modes
+
+    def mode(self, topic: str, group: str) -> MessageRequestMode:
+        return self.modes.get((topic, group), MessageRequestMode())
+
+    def modes_body(self) -> bytes:
+        """The answer of GET_ALL_MESSAGE_REQUEST_MODE (402), which is the file's content."""
+        return config_manager.encode_document(modes_document(self.modes))
+
+    def put(self, topic: str, group: str, assignment: Assignment) -> bool:
+        """Store what the console computed; False when it is older than the one known or changes nothing.
+
+        Raises OverflowError beyond ASSIGNMENTS_MAX and OSError when it cannot be saved; nothing is changed then.
+        """
+        key = (topic, group)
+        known = self.assignments.get(key)
+        if known is not None and assignment.version < known.version:
+            return False
+        if known is None and len(self.assignments) >= ASSIGNMENTS_MAX:
+            raise OverflowError(f"{ASSIGNMENTS_MAX} assignments are stored already")
+        self._save({**self.assignments, key: assignment})
+        changed = known is None or dict(known.queues_of) != dict(assignment.queues_of)
+        if changed:
+            logger.info("assignment stored group=%s topic=%s version=%d", group, topic, assignment.version)
+        return changed
+
+    def query(
+        self,
+        topic: str,
+        group: str,
+        client_id: str,
+        strategy: str,
+        queues: Sequence[MessageQueue],
+        client_ids: Sequence[str],
+    ) -> list[MessageQueue] | None:
+        """The queues of one member; None when it is no member, the topic has no queues or the strategy is unknown."""
+        if client_id not in client_ids or not queues or strategy not in SERVER_STRATEGIES:
+            return None
+        stored = self.assignments.get((topic, group))
+        if stored is not None and stored.fits(queues, client_ids):
+            return list(stored.queues_of[client_id])
+        members = sorted(set(client_ids))
+        return assign_server_side(sorted(queues), members, strategy).get(client_id, [])
+
+    def remove_group(self, group: str) -> None:
+        self._keep(lambda key: key[1] != group)
+
+    def remove_topic(self, topic: str) -> None:
+        self._keep(lambda key: key[0] != topic)
+
+    def _keep(self, is_kept: Callable[[Key], bool]) -> None:
+        kept = {key: assignment for key, assignment in self.assignments.items() if is_kept(key)}
+        if len(kept) < len(self.assignments):
+            self._save(kept)
+
+    def _save(self, assignments: dict[Key, Assignment]) -> None:
+        config_manager.write_atomically(
+            self._assignments_path, config_manager.encode_document(assignments_document(assignments))
+        )
+        self.assignments = assignments
+
+
+def modes_document(modes: Mapping[Key, MessageRequestMode]) -> dict[str, object]:
+    """RocketMQ's own shape of messageRequestMode.json."""
+    table: dict[str, dict[str, object]] = {}
+    for (topic, group), mode in modes.items():
+        table.setdefault(topic, {})[group] = {
+            "consumerGroup": group,
+            "mode": mode.mode,
+            "popShareQueueNum": mode.pop_share_queue_num,
+            "topic": topic,
+        }
+    return {"messageRequestModeMap": table}
+
+
+def parse_modes(content: bytes) -> dict[Key, MessageRequestMode]:
+    table = fastjson.loads(content)["messageRequestModeMap"]
+    return {
+        (topic, group): MessageRequestMode(str(each["mode"]), int(each.get("popShareQueueNum", 0)))
+        for topic, groups in table.items()
+        for group, each in groups.items()
+    }
+
+
+def assignments_document(assignments: Mapping[Key, Assignment]) -> dict[str, object]:
+    return {
+        "assignments": [
+            {
+                "topic": topic,
+                "group": group,
+                "version": each.version,
+                "queuesOf": {
+                    client_id: [[queue.broker_name, queue.queue_id] for queue in queues]
+                    for client_id, queues in each.queues_of.items()
+                },
+            }
+            for (topic, group), each in sorted(assignments.items())
+        ]
+    }
+
+
+def parse_assignments(content: bytes) -> dict[Key, Assignment]:
+    return {
+        (each["topic"], each["group"]): Assignment(
+            int(each["version"]),
+            {
+                client_id: tuple(MessageQueue(each["topic"], name, int(queue)) for name, queue in queues)
+                for client_id, queues in each["queuesOf"].items()
+            },
+        )
+        for each in fastjson.loads(content)["assignments"]
+    }

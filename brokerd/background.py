@@ -1,0 +1,164 @@
+"""Owns the timed work: flushing, saving, delivering, expiring, sampling. One task per interval.
+
+What touches the tables runs in the event loop; what waits for a disk runs in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+
+from brokerd.config import LiveConfig
+from brokerd.consumer_manager import ConsumerManager
+from brokerd.consumer_offset import ConsumerOffsetManager
+from brokerd.producer_manager import ProducerManager
+from brokerd.pull_request_hold import PullRequestHoldService
+from brokerd.queue_lock import QueueLockManager
+from brokerd.schedule_message import ScheduleMessageService
+from brokerd.store.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+TICK_MS = 100  # delivery of delayed messages and held pulls are due to that precision
+FLUSH_MS = 500  # flush_if_due decides what is due
+SAMPLE_MS = 1_000
+SCAN_MS = 10_000
+DELETE_FILES_FIRST_MS, DELETE_FILES_MS = 60_000, 10_000
+
+
+def clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Background:
+    """Runs named jobs at intervals; a job that fails is logged and run again at its next time."""
+
+    def __init__(self) -> None:
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def every(
+        self,
+        name: str,
+        interval_ms: int,
+        job: Callable[[], Awaitable[None] | None],
+        first_ms: int | None = None,
+    ) -> None:
+        task = asyncio.create_task(
+            self._loop(name, interval_ms, job, interval_ms if first_ms is None else first_ms), name=name
+        )
+        self._tasks.append(task)
+
+    @staticmethod
+    async def _loop(
+        name: str, interval_ms: int, job: Callable[[], Awaitable[None] | None], first_ms: int
+    ) -> None:
+        await asyncio.sleep(first_ms / 1000)
+        while True:
+            try:
+                pending = job()
+                if pending is not None:
+                    await pending
+            except Exception:
+                logger.exception("%s failed; again in %d ms", name, interval_ms)
+            await asyncio.sleep(interval_ms / 1000)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+
+class StoreUpkeep:
+    """Delivers delayed messages, wakes held pulls, flushes and deletes files."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        schedule: ScheduleMessageService,
+        hold: PullRequestHoldService,
+        after_put: Callable[[int], None],
+    ) -> None:
+        self._store = store
+        self._schedule = schedule
+        self._hold = hold
+        self._after_put = after_put
+
+    def tick(self) -> None:
+        now_ms = clock_ms()
+        self._hold.take_due(now_ms)
+        self._hold.run_ready(now_ms)
+        if self._schedule.deliver_due(self._store, now_ms):
+            self._after_put(now_ms)
+
+    async def flush(self) -> None:
+        await asyncio.to_thread(self._store.flush_if_due, clock_ms())
+
+    async def delete_expired_files(self) -> None:
+        ratio = await asyncio.to_thread(self._store.disk_used_ratio)
+        deleted = self._store.delete_expired_files(clock_ms(), ratio)
+        if deleted:
+            logger.info("expired files deleted count=%d disk_used=%.2f", deleted, ratio)
+
+
+class OffsetSaver:
+    """Saves the offsets of groups and of delay levels when they changed."""
+
+    def __init__(self, *tables: ConsumerOffsetManager | ScheduleMessageService) -> None:
+        self._tables = tables
+
+    async def save(self) -> None:
+        for table in self._tables:
+            document = table.take_document()
+            if document is None:
+                continue
+            try:
+                await asyncio.to_thread(table.write, document)
+            except OSError:
+                table.mark_dirty()
+                raise
+
+    def save_now(self) -> None:
+        """At the broker's stop: a table that cannot be saved is logged and keeps nothing else from its end."""
+        for table in self._tables:
+            document = table.take_document()
+            if document is None:
+                continue
+            try:
+                table.write(document)
+            except OSError:
+                table.mark_dirty()
+                logger.exception("offsets not saved at the stop; the next start reads those saved before")
+
+
+class ClientScan:
+    """Closes clients without heartbeats and connections without requests; forgets expired locks."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        consumers: ConsumerManager,
+        producers: ProducerManager,
+        locks: QueueLockManager,
+        close_idle: Callable[[int], None],
+    ) -> None:
+        self._config = config
+        self._consumers = consumers
+        self._producers = producers
+        self._locks = locks
+        self._close_idle = close_idle
+
+    def scan(self) -> None:
+        now_ms = clock_ms()
+        timeout_ms = self._config.broker.channel_expired_timeout
+        for group, member in self._consumers.expired(now_ms, timeout_ms):
+            logger.warning("member expired group=%s client_id=%s", group, member.client_id)
+            self._consumers.unregister(group, member.channel)
+            member.channel.close(f"no heartbeat for {timeout_ms // 1000} s")
+        for producer in self._producers.expired(now_ms, timeout_ms):
+            self._producers.channel_closed(producer.channel)
+            producer.channel.close(f"no heartbeat for {timeout_ms // 1000} s")
+        self._locks.drop_expired(now_ms)
+        self._close_idle(now_ms)

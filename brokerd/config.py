@@ -1,0 +1,203 @@
+"""Owns the broker's and the name server's settings: RocketMQ's key names, a default and a reason for each.
+
+A `broker.conf` is a Java property file (`key=value`, `#` comments). `read_properties` parses it and `build` turns
+it into a frozen dataclass whose fields carry their key as metadata, so the store's settings are read the same way.
+Source of names and defaults: `BrokerConfig.java`, `NettyServerConfig.java`, `NamesrvConfig.java`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+Config = TypeVar("Config")
+
+CONNECTIONS_MAX = 20_000  # one file descriptor each; far above what one Python process serves well
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used; the text names the key, the value and what would be right."""
+
+
+def setting(key: str, default: Any) -> Any:
+    return field(default=default, metadata={"key": key})
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    """What this broker is called, where it listens and what it allows. Times in milliseconds unless said."""
+
+    broker_cluster_name: str = setting("brokerClusterName", "DefaultCluster")
+    broker_name: str = setting("brokerName", "broker-a")
+    broker_id: int = setting("brokerId", 0)  # 0 is the master; slaves are not supported yet
+    # The address clients are told and that is stored in every message; "" means the first address of this host.
+    broker_ip1: str = setting("brokerIP1", "")
+    bind_address: str = setting("bindAddress", "0.0.0.0")
+    listen_port: int = setting("listenPort", 10911)  # 0: any free port, printed in the ready line
+    # Name servers to register with, `host:port;host:port`; "" means this process is the name server too.
+    namesrv_addr: str = setting("namesrvAddr", "")
+    broker_permission: int = setting("brokerPermission", 6)
+    region_id: str = setting("regionId", "DefaultRegion")
+    trace_on: bool = setting("traceOn", True)
+
+    auto_create_topic_enable: bool = setting("autoCreateTopicEnable", True)
+    auto_create_subscription_group: bool = setting("autoCreateSubscriptionGroup", True)
+    default_topic_queue_nums: int = setting("defaultTopicQueueNums", 8)
+    cluster_topic_enable: bool = setting("clusterTopicEnable", True)
+    broker_topic_enable: bool = setting("brokerTopicEnable", True)
+    trace_topic_enable: bool = setting("traceTopicEnable", False)
+    msg_trace_topic_name: str = setting("msgTraceTopicName", "RMQ_SYS_TRACE_TOPIC")
+
+    start_accept_send_request_time_stamp: int = setting("startAcceptSendRequestTimeStamp", 0)
+    reject_transaction_message: bool = setting("rejectTransactionMessage", False)
+    default_query_max_num: int = setting("defaultQueryMaxNum", 32)
+
+    long_polling_enable: bool = setting("longPollingEnable", True)
+    short_polling_time_mills: int = setting("shortPollingTimeMills", 1_000)
+    lite_pull_message_enable: bool = setting("litePullMessageEnable", True)
+    enable_property_filter: bool = setting("enablePropertyFilter", False)
+    notify_consumer_ids_changed_enable: bool = setting("notifyConsumerIdsChangedEnable", True)
+    use_server_side_reset_offset: bool = setting("useServerSideResetOffset", True)
+
+    flush_consumer_offset_interval: int = setting("flushConsumerOffsetInterval", 5_000)
+    flush_delay_offset_interval: int = setting("flushDelayOffsetInterval", 10_000)
+    register_name_server_period: int = setting("registerNameServerPeriod", 30_000)
+    channel_expired_timeout: int = setting("channelExpiredTimeout", 120_000)
+    server_channel_max_idle_time_seconds: int = setting("serverChannelMaxIdleTimeSeconds", 120)
+    server_max_connections: int = setting("serverMaxConnections", CONNECTIONS_MAX)  # ours; Java has none
+
+
+@dataclass(frozen=True, slots=True)
+class NamesrvConfig:
+    """The name server's role inside this process; it is off when namesrvAddr names another one."""
+
+    namesrv_listen_port: int = setting("namesrvListenPort", 9876)
+    scan_not_active_broker_interval: int = setting("scanNotActiveBrokerInterval", 5_000)
+    enable_all_topic_list: bool = setting("enableAllTopicList", True)
+    order_message_enable: bool = setting("orderMessageEnable", False)
+
+
+@dataclass(slots=True)
+class LiveConfig:
+    """The settings in force. `broker` is replaced as a whole when an operator changes a hot key (25)."""
+
+    broker: BrokerConfig
+    namesrv: NamesrvConfig
+
+
+# What UPDATE_BROKER_CONFIG (25) may change while the broker runs: read from the config at every use.
+HOT_KEYS = frozenset(
+    {
+        "brokerPermission",
+        "autoCreateTopicEnable",
+        "autoCreateSubscriptionGroup",
+        "defaultTopicQueueNums",
+        "startAcceptSendRequestTimeStamp",
+        "rejectTransactionMessage",
+        "defaultQueryMaxNum",
+        "longPollingEnable",
+        "shortPollingTimeMills",
+        "litePullMessageEnable",
+        "notifyConsumerIdsChangedEnable",
+        "useServerSideResetOffset",
+    }
+)
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """Parse a Java property file: `key=value` or `key:value`, `#` and `!` comments, `\\` at a line's end joins.
+
+    Raises ConfigError for a line that holds no key and value.
+    """
+    properties: dict[str, str] = {}
+    joined = ""
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = joined + raw.strip()
+        joined = ""
+        if not line or line[0] in "#!":
+            continue
+        if line.endswith("\\"):
+            joined = line[:-1]
+            continue
+        positions = [p for p in (line.find("="), line.find(":")) if p > 0]
+        if not positions:
+            raise ConfigError(f"line {number}: {line!r} is not key=value")
+        key, value = line[: min(positions)], line[min(positions) + 1 :]
+        properties[key.strip()] = value.strip()
+    return properties
+
+
+def keys_of(config_class: type[Any]) -> dict[str, str]:
+    """RocketMQ's key → field name of a settings class."""
+    return {f.metadata["key"]: f.name for f in dataclasses.fields(config_class) if "key" in f.metadata}
+
+
+def build(config_class: type[Config], properties: Mapping[str, str], **values: Any) -> Config:
+    """Make `config_class` from the properties it knows; `values` override. Raises ConfigError naming the key."""
+    types = get_type_hints(config_class)
+    for key, name in keys_of(config_class).items():
+        if key in properties and name not in values:
+            values[name] = parse_value(key, properties[key], types[name])
+    try:
+        return config_class(**values)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def parse_value(key: str, text: str, wanted: Any) -> Any:
+    """Turn a property's text into its field's type; raises ConfigError naming key, value and what it takes."""
+    if get_origin(wanted) in (Union, UnionType):
+        wanted = next(t for t in get_args(wanted) if t is not type(None))
+    if wanted is bool:
+        if text.lower() not in ("true", "false"):
+            raise ConfigError(f"{key}={text}: takes true or false")
+        return text.lower() == "true"
+    if wanted is int:
+        try:
+            return int(text)
+        except ValueError:
+            raise ConfigError(f"{key}={text}: takes a whole number") from None
+    return Path(text).expanduser() if wanted is Path else text
+
+
+def check(config: BrokerConfig, namesrv: NamesrvConfig) -> None:
+    """Refuse values that parse but cannot work; raises ConfigError."""
+    for key, port in (("listenPort", config.listen_port), ("namesrvListenPort", namesrv.namesrv_listen_port)):
+        if not 0 <= port <= 65_535:
+            raise ConfigError(f"{key}={port}: takes a port from 0 to 65535")
+    if config.broker_id != 0:
+        raise ConfigError(f"brokerId={config.broker_id}: only a master (0) is supported")
+    if not config.broker_name or not config.broker_cluster_name:
+        raise ConfigError("brokerName and brokerClusterName must not be empty")
+    if config.default_topic_queue_nums < 1:
+        raise ConfigError(f"defaultTopicQueueNums={config.default_topic_queue_nums}: takes 1 or more")
+    for address in name_server_addresses(config.namesrv_addr):
+        host, _, port_text = address.rpartition(":")
+        if not host or not port_text.isdecimal():
+            raise ConfigError(f"namesrvAddr={config.namesrv_addr}: {address!r} is not host:port")
+
+
+def name_server_addresses(namesrv_addr: str) -> list[str]:
+    """`a:9876;b:9876` → its addresses; a comma separates too."""
+    return [a.strip() for a in namesrv_addr.replace(",", ";").split(";") if a.strip()]
+
+
+def unknown_keys(properties: Mapping[str, str], *config_classes: type[Any]) -> list[str]:
+    known = {key for config_class in config_classes for key in keys_of(config_class)}
+    return sorted(key for key in properties if key not in known)
+
+
+def to_properties(*configs: Any) -> dict[str, str]:
+    """Every setting as GET_BROKER_CONFIG (26) shows it."""
+    shown: dict[str, str] = {}
+    for config in configs:
+        for key, name in keys_of(type(config)).items():
+            value = getattr(config, name)
+            shown[key] = (
+                str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+            )
+    return shown

@@ -1,0 +1,309 @@
+"""Owns the broker as a whole: builds every part, starts them in order, stops them in reverse.
+
+Start: 1. take the ports; 2. open the store (recovery); 3. load the tables; 4. register; 5. accept; 6. timed work.
+Stop: 1. stop accepting and close connections; 2. stop timed work; 3. save offsets; 4. unregister; 5. close the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from brokerd import config_manager
+from brokerd.assignment import AssignmentManager
+from brokerd.background import (
+    DELETE_FILES_FIRST_MS,
+    DELETE_FILES_MS,
+    FLUSH_MS,
+    SAMPLE_MS,
+    SCAN_MS,
+    TICK_MS,
+    Background,
+    ClientScan,
+    OffsetSaver,
+    StoreUpkeep,
+    clock_ms,
+)
+from brokerd.broker_stats import BrokerStats
+from brokerd.config import LiveConfig, name_server_addresses
+from brokerd.consumer_manager import ConsumerManager
+from brokerd.consumer_offset import ConsumerOffsetManager
+from brokerd.namesrv.kv_config import KvConfigManager
+from brokerd.namesrv.registration import Registration
+from brokerd.namesrv.route_info import BrokerIdentity, RouteInfoManager
+from brokerd.processor.broker import Broker, NameServer
+from brokerd.processor.client_notify import notify_group
+from brokerd.processor.dispatch import Dispatcher
+from brokerd.processor.handlers import BROKER_HANDLERS, NAMESRV_HANDLERS
+from brokerd.processor.hot_path import HotPath
+from brokerd.processor.send_message import Sender
+from brokerd.producer_manager import ProducerManager
+from brokerd.pull_request_hold import PullRequestHoldService
+from brokerd.queue_lock import QueueLockManager
+from brokerd.remoting.bodies import TopicConfig, TopicRouteData
+from brokerd.schedule_message import ScheduleMessageService
+from brokerd.server import Connection, RemotingServer
+from brokerd.store.message_store import MessageStore
+from brokerd.store.store_config import MessageStoreConfig
+from brokerd.subscription_group import SubscriptionGroupManager
+from brokerd.topic_config import TopicConfigManager
+
+logger = logging.getLogger(__name__)
+
+NO_ADDRESS = ("192.0.2.1", 9)  # documentation address: asking which interface leads there sends nothing
+
+
+class PortTaken(OSError):
+    """A listening port belongs to another process."""
+
+
+class BrokerController:
+    """One broker process. `start`, then `stop`."""
+
+    def __init__(
+        self,
+        config: LiveConfig,
+        store_config: MessageStoreConfig,
+        save_property: Callable[[str, str], None] = lambda key, value: None,
+    ) -> None:
+        self._config = config
+        self._store_config = store_config
+        self._save_property = save_property
+        self._config_dir = store_config.store_path_root_dir / "config"
+        self._background = Background()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._hold = PullRequestHoldService()
+        self.store = MessageStore(store_config, self._hold.notify_arrival)
+        self._registration: Registration | None = None
+        self._servers: list[RemotingServer] = []
+
+    async def start(self) -> None:
+        """Raises PortTaken, StoreError or OSError; what was started is then to be stopped by `stop`."""
+        now_ms = clock_ms()
+        await self._take_ports()
+        report = self.store.open(now_ms)
+        logger.info("store opened %s", report)
+        self._config_dir.mkdir(parents=True, exist_ok=True)
+        self.broker = self._build_broker(now_ms)
+        self._connect_parts()
+        self._register(now_ms)
+        self._saver = OffsetSaver(self.broker.offsets, self.broker.schedule)
+        for server in self._servers:
+            await server.start_serving()
+        self._start_background()
+
+    async def _take_ports(self) -> None:
+        settings, namesrv = self._config.broker, self._config.namesrv
+        self._broker_server = await self._bind(
+            "listenPort", settings.listen_port, self._process, self._closed
+        )
+        self.is_name_server = not settings.namesrv_addr
+        if self.is_name_server:
+            self._routes = RouteInfoManager()
+            self._namesrv_server = await self._bind(
+                "namesrvListenPort",
+                namesrv.namesrv_listen_port,
+                self._process_namesrv,
+                self._routes.channel_closed,
+            )
+
+    async def _bind(
+        self,
+        key: str,
+        port: int,
+        process: Callable[[bytes, Connection], tuple[int, list[bytes]]],
+        on_close: Callable[[Connection], None],
+    ) -> RemotingServer:
+        settings = self._config.broker
+        server = RemotingServer(
+            key,
+            process,
+            on_close,
+            settings.server_max_connections,
+            settings.server_channel_max_idle_time_seconds * 1000,
+        )
+        try:
+            await server.bind(settings.bind_address, port)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                raise PortTaken(
+                    error.errno, f"port {port} ({key}) is taken by another process: stop it or set {key}"
+                ) from error
+            raise OSError(error.errno, f"{settings.bind_address}:{port} ({key}): {error}") from error
+        self._servers.append(server)
+        return server
+
+    def _process(self, data: bytes, peer: Connection) -> tuple[int, list[bytes]]:
+        return self._dispatcher.process(data, peer)
+
+    def _process_namesrv(self, data: bytes, peer: Connection) -> tuple[int, list[bytes]]:
+        return self._namesrv_dispatcher.process(data, peer)
+
+    def _build_broker(self, now_ms: int) -> Broker:
+        config, folder, store_config = self._config, self._config_dir, self._store_config
+        delay_levels_ms = store_config.delay_levels_ms
+        return Broker(
+            config=config,
+            store_config=store_config,
+            store=self.store,
+            topics=TopicConfigManager(folder / "topics.json", config, len(delay_levels_ms), now_ms),
+            groups=SubscriptionGroupManager(folder / "subscriptionGroup.json", config, now_ms),
+            offsets=ConsumerOffsetManager(folder / "consumerOffset.json", now_ms),
+            consumers=ConsumerManager(),
+            producers=ProducerManager(),
+            locks=QueueLockManager(),
+            hold=self._hold,
+            schedule=ScheduleMessageService(folder / "delayOffset.json", delay_levels_ms),
+            assignments=AssignmentManager(folder),
+            stats=BrokerStats(config.broker.broker_cluster_name, now_ms),
+            store_host=(self.broker_ip(), self._broker_server.port),
+            spawn=self._spawn,
+            later=self._later,
+            topic_route=self._topic_route,
+            save_property=self._save_property,
+        )
+
+    def broker_ip(self) -> str:
+        """The address clients are told: brokerIP1, else the one listened on, else this host's."""
+        settings = self._config.broker
+        if settings.broker_ip1:
+            return settings.broker_ip1
+        if settings.bind_address not in ("", "0.0.0.0", "::"):
+            return settings.bind_address
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect(NO_ADDRESS)
+                return str(probe.getsockname()[0])
+            except OSError:
+                return "127.0.0.1"
+
+    def _connect_parts(self) -> None:
+        broker = self.broker
+        sender = Sender(broker)
+        broker.sender = sender
+        self._hot_path = HotPath(broker, sender)
+        self._dispatcher = Dispatcher(broker, BROKER_HANDLERS, self._hot_path)
+        broker.consumers.on_change = lambda info: notify_group(broker, info)
+        broker.schedule.start(self.store)
+        broker.topics.persist()
+
+    def _register(self, now_ms: int) -> None:
+        """Make the route known: in this process at once, at other name servers in the background."""
+        broker, settings = self.broker, self._config.broker
+        if not self.is_name_server:
+            self._registration = Registration(
+                name_server_addresses(settings.namesrv_addr), self._identity, broker.topics.wrapper
+            )
+            broker.topics.on_change = lambda _: self._topics_changed_elsewhere()
+            self._spawn(self._registration.run(settings.register_name_server_period))
+            return
+        kv_path = self._config_dir / "kvConfig.json"
+        kv_config = KvConfigManager(kv_path, config_manager.write_atomically)
+        config_manager.load(kv_path, kv_config.load)
+        name_server = NameServer(self._config, self._routes, kv_config)
+        self._namesrv_dispatcher = Dispatcher(name_server, NAMESRV_HANDLERS)
+        topics = broker.topics
+        self._routes.register_broker(
+            self._identity(), topics.topics.values(), topics.data_version, None, now_ms
+        )
+        broker.topics.on_change = self._topics_changed_here
+        broker.topics.on_delete = lambda topic: self._routes.delete_topic(topic, {broker.broker_name})
+
+    def _identity(self) -> BrokerIdentity:
+        settings, broker = self._config.broker, self.broker
+        host, port = broker.store_host
+        return BrokerIdentity(
+            settings.broker_cluster_name,
+            settings.broker_name,
+            broker.address,
+            settings.broker_id,
+            f"{host}:{port + 1}",
+        )
+
+    def _topics_changed_here(self, configs: list[TopicConfig]) -> None:
+        for config in configs:
+            self._routes.put_topic(self.broker.broker_name, config)
+
+    def _topics_changed_elsewhere(self) -> None:
+        if self._registration is not None:
+            self._registration.topics_changed()
+
+    async def _topic_route(self, topic: str) -> TopicRouteData | None:
+        if self._registration is not None:
+            return await self._registration.route(topic)
+        return self._routes.route(topic)
+
+    def _start_background(self) -> None:
+        broker, settings = self.broker, self._config.broker
+        upkeep = StoreUpkeep(self.store, broker.schedule, self._hold, self._hot_path.after_put)
+        scan = ClientScan(self._config, broker.consumers, broker.producers, broker.locks, self._close_idle)
+        every = self._background.every
+        every("delivery of delayed messages and held pulls", TICK_MS, upkeep.tick)
+        every("flush", FLUSH_MS, upkeep.flush)
+        every("statistics", SAMPLE_MS, self._sample, first_ms=0)
+        every("saving offsets", settings.flush_consumer_offset_interval, self._saver.save)
+        every("scan of clients", SCAN_MS, scan.scan)
+        every(
+            "deletion of expired files", DELETE_FILES_MS, upkeep.delete_expired_files, DELETE_FILES_FIRST_MS
+        )
+        if self.is_name_server:
+            every(
+                "scan of brokers",
+                self._config.namesrv.scan_not_active_broker_interval,
+                lambda: self._routes.drop_expired(clock_ms()),
+            )
+
+    def _sample(self) -> None:
+        self.broker.stats.sample(clock_ms())
+
+    def _close_idle(self, now_ms: int) -> None:
+        for server in self._servers:
+            server.close_idle(now_ms)
+
+    def _closed(self, connection: Connection) -> None:
+        self.broker.consumers.channel_closed(connection)
+        self.broker.producers.channel_closed(connection)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("background work failed", exc_info=task.exception())
+
+    @staticmethod
+    def _later(delay_ms: int, call: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_later(delay_ms / 1000, call)
+
+    @property
+    def address(self) -> str:
+        return self.broker.address
+
+    @property
+    def namesrv_address(self) -> str:
+        if not self.is_name_server:
+            return self._config.broker.namesrv_addr
+        return f"{self.broker.store_host[0]}:{self._namesrv_server.port}"
+
+    async def stop(self) -> None:
+        """Graceful and quick; safe after a start that failed half-way."""
+        for server in self._servers:
+            await server.stop()
+        await self._background.stop()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._registration is not None:
+            await self._registration.unregister_all()
+        # Threads that still save or flush must not finish after what follows.
+        await asyncio.get_running_loop().shutdown_default_executor()
+        if hasattr(self, "_saver"):
+            self._saver.save_now()
+        self.store.close(clock_ms())

@@ -1,0 +1,190 @@
+"""Owns what the name server knows: clusters, brokers and which broker holds how many queues of a topic.
+
+Source: protocol §5 (`RouteInfoManager.java`). A broker counts as alive while it registers at least every 120 s and its
+connection stays open; this process' own broker registers directly, without a connection, and never expires.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from brokerd.channel import Channel
+from brokerd.remoting.bodies import (
+    BrokerData,
+    ClusterInfo,
+    DataVersion,
+    QueueData,
+    TopicConfig,
+    TopicRouteData,
+)
+from brokerd.remoting.codes import Permission
+from brokerd.remoting.message import SYSTEM_TOPICS
+
+logger = logging.getLogger(__name__)
+
+BROKER_EXPIRED_MS = 120_000  # DEFAULT_BROKER_CHANNEL_EXPIRED_TIME
+MASTER_ID = 0
+BROKERS_MAX = 10_000
+TOPICS_MAX = 1_000_000
+
+
+@dataclass(slots=True)
+class BrokerIdentity:
+    """How a broker introduces itself."""
+
+    cluster: str
+    broker_name: str
+    broker_addr: str
+    broker_id: int = MASTER_ID
+    ha_server_addr: str = ""
+
+
+@dataclass(slots=True)
+class LiveBroker:
+    identity: BrokerIdentity
+    channel: Channel | None  # None: the broker in this process
+    last_update_ms: int
+    timeout_ms: int
+    data_version: DataVersion | None
+
+
+class RouteInfoManager:
+    """The route table. Single-threaded: the event loop."""
+
+    def __init__(self) -> None:
+        self.queues_of: dict[str, dict[str, QueueData]] = {}  # topic → broker name → its queues
+        self.brokers: dict[str, BrokerData] = {}  # broker name → addresses
+        self._live: dict[str, LiveBroker] = {}  # broker address → registration
+
+    def register_broker(
+        self,
+        identity: BrokerIdentity,
+        topics: Iterable[TopicConfig],
+        data_version: DataVersion | None,
+        channel: Channel | None,
+        now_ms: int,
+        timeout_ms: int = BROKER_EXPIRED_MS,
+    ) -> tuple[str, str]:
+        """Take in a full or partial registration; returns (master's address, its HA address) for a slave.
+
+        Raises OverflowError beyond BROKERS_MAX or TOPICS_MAX.
+        """
+        addr = identity.broker_addr
+        if addr not in self._live:
+            if len(self._live) >= BROKERS_MAX:
+                raise OverflowError(f"{BROKERS_MAX} brokers are registered already")
+            logger.info("broker registered broker=%s address=%s", identity.broker_name, addr)
+        known = self.brokers.get(identity.broker_name)
+        addrs = dict(known.broker_addrs) if known is not None else {}
+        addrs = {i: a for i, a in addrs.items() if a != addr or i == identity.broker_id}
+        addrs[identity.broker_id] = addr
+        self.brokers[identity.broker_name] = BrokerData(
+            cluster=identity.cluster, broker_name=identity.broker_name, broker_addrs=addrs
+        )
+        self._live[addr] = LiveBroker(identity, channel, now_ms, timeout_ms, data_version)
+        if identity.broker_id == MASTER_ID:
+            for config in topics:
+                self.put_topic(identity.broker_name, config)
+            return "", ""
+        master = self._live.get(addrs.get(MASTER_ID, ""))
+        return (master.identity.broker_addr, master.identity.ha_server_addr) if master else ("", "")
+
+    def put_topic(self, broker_name: str, config: TopicConfig) -> None:
+        if config.topic_name not in self.queues_of and len(self.queues_of) >= TOPICS_MAX:
+            raise OverflowError(f"{TOPICS_MAX} topics are registered already")
+        self.queues_of.setdefault(config.topic_name, {})[broker_name] = QueueData(
+            broker_name=broker_name,
+            read_queue_nums=config.read_queue_nums,
+            write_queue_nums=config.write_queue_nums,
+            perm=config.perm,
+            topic_sys_flag=config.topic_sys_flag,
+        )
+
+    def unregister_broker(self, broker_name: str, broker_addr: str, reason: str) -> None:
+        """Remove one address; the name goes with its last address, and its queues with the name."""
+        if self._live.pop(broker_addr, None) is not None:
+            logger.info("broker gone broker=%s address=%s: %s", broker_name, broker_addr, reason)
+        data = self.brokers.get(broker_name)
+        if data is None:
+            return
+        addrs = {i: a for i, a in data.broker_addrs.items() if a != broker_addr}
+        if addrs:
+            self.brokers[broker_name] = dataclasses.replace(data, broker_addrs=addrs)
+            return
+        del self.brokers[broker_name]
+        for topic in list(self.queues_of):
+            self.delete_topic(topic, {broker_name})
+
+    def delete_topic(self, topic: str, broker_names: set[str] | None = None) -> None:
+        """Forget a topic on all brokers, or on some."""
+        queues = self.queues_of.get(topic)
+        if queues is None:
+            return
+        for name in list(queues):
+            if broker_names is None or name in broker_names:
+                del queues[name]
+        if not queues:
+            del self.queues_of[topic]
+
+    def channel_closed(self, channel: Channel) -> None:
+        for live in [live for live in self._live.values() if live.channel is channel]:
+            self.unregister_broker(
+                live.identity.broker_name, live.identity.broker_addr, "its connection closed"
+            )
+
+    def drop_expired(self, now_ms: int) -> None:
+        for live in list(self._live.values()):
+            if live.channel is not None and now_ms - live.last_update_ms > live.timeout_ms:
+                self.unregister_broker(
+                    live.identity.broker_name, live.identity.broker_addr, f"silent for {live.timeout_ms} ms"
+                )
+
+    def data_version(self, broker_addr: str, now_ms: int) -> DataVersion | None:
+        """What a broker registered last (322); asking keeps it alive."""
+        live = self._live.get(broker_addr)
+        if live is None:
+            return None
+        live.last_update_ms = now_ms
+        return live.data_version
+
+    def route(self, topic: str) -> TopicRouteData | None:
+        queues = self.queues_of.get(topic)
+        if not queues:
+            return None
+        brokers = [self.brokers[name] for name in queues if name in self.brokers]
+        if not brokers:
+            return None
+        return TopicRouteData(broker_datas=brokers, queue_datas=list(queues.values()))
+
+    def cluster_info(self) -> ClusterInfo:
+        clusters: dict[str, list[str]] = {}
+        for name, data in sorted(self.brokers.items()):
+            clusters.setdefault(data.cluster, []).append(name)
+        return ClusterInfo(broker_addr_table=dict(self.brokers), cluster_addr_table=clusters)
+
+    def topics(self) -> list[str]:
+        return list(self.queues_of)
+
+    def topics_of_cluster(self, cluster: str) -> list[str]:
+        names = {name for name, data in self.brokers.items() if data.cluster == cluster}
+        return [topic for topic, queues in self.queues_of.items() if names & set(queues)]
+
+    def system_topics(self) -> list[str]:
+        """System topics, clusters and brokers by name (304)."""
+        clusters = {data.cluster for data in self.brokers.values()}
+        return sorted(set(SYSTEM_TOPICS) | clusters | set(self.brokers))
+
+    def set_write_perm(self, broker_name: str, *, writable: bool) -> int:
+        """WIPE (205) or ADD (327) the write permission of a broker on all topics; returns how many topics."""
+        count = 0
+        for queues in self.queues_of.values():
+            data = queues.get(broker_name)
+            if data is None:
+                continue
+            perm = int(Permission.READ | Permission.WRITE) if writable else data.perm & ~int(Permission.WRITE)
+            queues[broker_name] = dataclasses.replace(data, perm=perm)
+            count += 1
+        return count

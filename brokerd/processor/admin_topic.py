@@ -1,0 +1,210 @@
+"""Owns topic administration: create, delete, list, statistics and offsets of a topic's queues.
+
+Source: protocol §3.6, §3.11 (`AdminBrokerProcessor.java`).
+"""
+
+from __future__ import annotations
+
+from brokerd.channel import Channel
+from brokerd.processor.broker import Broker, BrokerHandler
+from brokerd.processor.ext_fields import optional, optional_int, required, required_int
+from brokerd.remoting.bodies import (
+    CreateTopicListRequestBody,
+    TopicConfig,
+    TopicList,
+    TopicOffset,
+    TopicStatsTable,
+)
+from brokerd.remoting.codes import RequestCode, ResponseCode
+from brokerd.remoting.command import RemotingCommand
+from brokerd.remoting.errors import error_for
+from brokerd.remoting.message import MessageQueue, is_system_topic, validate_topic
+from brokerd.store.results import BoundaryType
+from brokerd.topic_config import QUEUE_NUMS_MAX
+
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+# What a topic's attributes may say here; the other keys of 5.x change how the store works and are refused.
+ATTRIBUTE_VALUES = {"message.type": {"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"}}
+
+
+def create_topic(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """UPDATE_AND_CREATE_TOPIC (17). Idempotent."""
+    name = required(command, "topic")
+    known = broker.topics.get(name)
+    config = TopicConfig(
+        topic_name=name,
+        read_queue_nums=required_int(command, "readQueueNums"),
+        write_queue_nums=required_int(command, "writeQueueNums"),
+        perm=required_int(command, "perm"),
+        topic_filter_type=optional(command, "topicFilterType") or "SINGLE_TAG",
+        topic_sys_flag=optional_int(command, "topicSysFlag", 0),
+        order=optional(command, "order").lower() == "true",
+        attributes=changed_attributes(known, optional(command, "attributes")),
+    )
+    refuse_bad_topic(broker, config)
+    if config != known:
+        broker.topics.put(config, now_ms)
+    return command.response(ResponseCode.SUCCESS)
+
+
+def create_topics(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """UPDATE_AND_CREATE_TOPIC_LIST (18): all or none."""
+    configs = list(CreateTopicListRequestBody.from_body(command.body).topic_config_list)
+    for config in configs:
+        refuse_bad_topic(broker, config)
+    broker.topics.put_all(configs, now_ms)
+    return command.response(ResponseCode.SUCCESS)
+
+
+def refuse_bad_topic(broker: Broker, config: TopicConfig) -> None:
+    """Raises INVALID_PARAMETER naming what is wrong."""
+    name = config.topic_name
+    try:
+        validate_topic(name)
+    except ValueError as error:
+        raise error_for(ResponseCode.INVALID_PARAMETER, str(error)) from error
+    refuse_system_topic(broker, name)
+    for field_name in ("read_queue_nums", "write_queue_nums"):
+        value = getattr(config, field_name)
+        if not 0 < value <= QUEUE_NUMS_MAX:
+            raise error_for(
+                ResponseCode.INVALID_PARAMETER, f"{field_name} {value} is not within 1 and {QUEUE_NUMS_MAX}"
+            )
+    if not 0 <= config.perm <= 15:
+        raise error_for(ResponseCode.INVALID_PARAMETER, f"perm {config.perm} is not within 0 and 15")
+    if config.topic_filter_type not in FILTER_TYPES:
+        raise error_for(
+            ResponseCode.INVALID_PARAMETER, f"topicFilterType {config.topic_filter_type!r}: {FILTER_TYPES}"
+        )
+
+
+def refuse_system_topic(broker: Broker, name: str) -> None:
+    if is_system_topic(name) or name in broker.topics.system_topics:
+        raise error_for(ResponseCode.INVALID_PARAMETER, f"The topic[{name}] is conflict with system topic.")
+
+
+def changed_attributes(known: TopicConfig | None, text: str) -> dict[str, str]:
+    """Apply `+key=value,-key` to a topic's attributes. Raises MQBrokerError(1) for a key or value of no use here."""
+    attributes = dict(known.attributes) if known is not None else {}
+    for word in filter(None, (part.strip() for part in text.split(","))):
+        key, _, value = word[1:].partition("=")
+        if word[0] not in "+-" or key not in ATTRIBUTE_VALUES:
+            raise error_for(ResponseCode.SYSTEM_ERROR, f"unsupported key: {key or word}")
+        if word[0] == "-":
+            attributes.pop(key, None)
+        elif value in ATTRIBUTE_VALUES[key]:
+            attributes[key] = value
+        else:
+            raise error_for(ResponseCode.SYSTEM_ERROR, f"value is not in set: {value}")
+    return attributes
+
+
+def delete_topic(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """DELETE_TOPIC_IN_BROKER (215): settings, offsets, queues; the commit log keeps the records until they expire."""
+    name = required(command, "topic")
+    if not name.strip():
+        raise error_for(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
+    refuse_system_topic(broker, name)
+    if broker.topics.delete(name, now_ms):
+        broker.offsets.remove_topic(name)
+        broker.assignments.remove_topic(name)
+        broker.store.delete_topic_queues(name)
+        broker.stats.remove(name)
+    return command.response(ResponseCode.SUCCESS)
+
+
+def get_all_topic_config(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    return command.response(ResponseCode.SUCCESS, body=broker.topics.wrapper().to_body())
+
+
+def get_topic_config(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """GET_TOPIC_CONFIG (351)."""
+    config = existing_topic(broker, required(command, "topic"))
+    return command.response(ResponseCode.SUCCESS, body=config.to_body())
+
+
+def existing_topic(broker: Broker, name: str) -> TopicConfig:
+    config = broker.topics.get(name)
+    if config is None:
+        raise error_for(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
+    return config
+
+
+def get_topic_stats(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """GET_TOPIC_STATS_INFO (202)."""
+    name = required(command, "topic")
+    config = existing_topic(broker, name)
+    store = broker.store
+    table = {}
+    for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
+        low, high = max(0, store.min_offset(name, queue_id)), max(0, store.max_offset(name, queue_id))
+        last_ms = max(0, store.store_timestamp(name, queue_id, high - 1)) if high > 0 else 0
+        table[MessageQueue(name, broker.broker_name, queue_id)] = TopicOffset(
+            min_offset=low, max_offset=high, last_update_timestamp=last_ms
+        )
+    body = TopicStatsTable(offset_table=table, topic_put_tps=broker.stats.topic_put_tps(name))
+    return command.response(ResponseCode.SUCCESS, body=body.to_body())
+
+
+def get_system_topics(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """GET_SYSTEM_TOPIC_LIST_FROM_BROKER (305)."""
+    body = TopicList(topic_list=sorted(broker.topics.system_topics), broker_addr=broker.address)
+    return command.response(ResponseCode.SUCCESS, body=body.to_body())
+
+
+def search_offset(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """SEARCH_OFFSET_BY_TIMESTAMP (29)."""
+    upper = optional(command, "boundaryType").lower() == "upper"
+    offset = broker.store.offset_by_time(
+        required(command, "topic"),
+        required_int(command, "queueId"),
+        required_int(command, "timestamp"),
+        BoundaryType.UPPER if upper else BoundaryType.LOWER,
+    )
+    return command.response(ResponseCode.SUCCESS, ext_fields={"offset": str(offset)})
+
+
+def get_max_offset(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    offset = broker.store.max_offset(required(command, "topic"), required_int(command, "queueId"))
+    return command.response(ResponseCode.SUCCESS, ext_fields={"offset": str(max(0, offset))})
+
+
+def get_min_offset(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    offset = broker.store.min_offset(required(command, "topic"), required_int(command, "queueId"))
+    return command.response(ResponseCode.SUCCESS, ext_fields={"offset": str(max(0, offset))})
+
+
+def get_earliest_store_time(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    timestamp_ms = broker.store.earliest_store_timestamp(
+        required(command, "topic"), required_int(command, "queueId")
+    )
+    return command.response(ResponseCode.SUCCESS, ext_fields={"timestamp": str(timestamp_ms)})
+
+
+HANDLERS: dict[int, BrokerHandler] = {
+    RequestCode.UPDATE_AND_CREATE_TOPIC: create_topic,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: create_topics,
+    RequestCode.DELETE_TOPIC_IN_BROKER: delete_topic,
+    RequestCode.GET_ALL_TOPIC_CONFIG: get_all_topic_config,
+    RequestCode.GET_TOPIC_CONFIG: get_topic_config,
+    RequestCode.GET_TOPIC_STATS_INFO: get_topic_stats,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: get_system_topics,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: search_offset,
+    RequestCode.GET_MAX_OFFSET: get_max_offset,
+    RequestCode.GET_MIN_OFFSET: get_min_offset,
+    RequestCode.GET_EARLIEST_MSG_STORETIME: get_earliest_store_time,
+}

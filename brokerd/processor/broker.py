@@ -1,0 +1,88 @@
+"""Owns what a request handler may reach: the parts of this broker, built by the controller."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from brokerd.assignment import AssignmentManager
+from brokerd.broker_stats import BrokerStats
+from brokerd.channel import Channel
+from brokerd.config import LiveConfig
+from brokerd.consumer_manager import ConsumerManager
+from brokerd.consumer_offset import ConsumerOffsetManager
+from brokerd.namesrv.kv_config import KvConfigManager
+from brokerd.namesrv.route_info import RouteInfoManager
+from brokerd.producer_manager import ProducerManager
+from brokerd.pull_request_hold import PullRequestHoldService
+from brokerd.queue_lock import QueueLockManager
+from brokerd.remoting.bodies import TopicRouteData
+from brokerd.remoting.command import RemotingCommand
+from brokerd.schedule_message import ScheduleMessageService
+from brokerd.store.message_store import MessageStore
+from brokerd.store.store_config import MessageStoreConfig
+from brokerd.subscription_group import SubscriptionGroupManager
+from brokerd.topic_config import TopicConfigManager
+
+
+class MessageSender(Protocol):
+    """What handlers need of processor/send_message.Sender, which is built on top of Broker."""
+
+    region_fields: dict[str, str]
+
+    def send(
+        self, header: Any, is_batch: bool, version: int, body: bytes, channel: Channel, now_ms: int
+    ) -> tuple[str, int, int, str | None]: ...
+
+    def forget_topics(self) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Broker:
+    """The parts, all living in one event loop."""
+
+    config: LiveConfig
+    store_config: MessageStoreConfig
+    store: MessageStore
+    topics: TopicConfigManager
+    groups: SubscriptionGroupManager
+    offsets: ConsumerOffsetManager
+    consumers: ConsumerManager
+    producers: ProducerManager
+    locks: QueueLockManager
+    hold: PullRequestHoldService
+    schedule: ScheduleMessageService
+    assignments: AssignmentManager
+    stats: BrokerStats
+    store_host: tuple[str, int]  # brokerIP1 and the port: part of every message id
+    spawn: Callable[[Coroutine[Any, Any, None]], None]  # run in the background; errors are logged
+    later: Callable[[int, Callable[[], None]], None]  # call after so many ms
+    topic_route: Callable[[str], Awaitable[TopicRouteData | None]]  # as the name servers see it
+    save_property: Callable[[str, str], None]  # remember a setting an operator changed (25)
+
+    sender: MessageSender = field(init=False)
+
+    @property
+    def address(self) -> str:
+        return f"{self.store_host[0]}:{self.store_host[1]}"
+
+    @property
+    def broker_name(self) -> str:
+        return self.config.broker.broker_name
+
+
+@dataclass(slots=True, eq=False)
+class NameServer:
+    """The parts of the name server's role."""
+
+    config: LiveConfig
+    routes: RouteInfoManager
+    kv_config: KvConfigManager
+
+
+# A command or a whole frame; None when the request is answered later or not at all.
+Answer = RemotingCommand | bytes | None
+# Answers a request. Raises MQBrokerError with the code to answer.
+BrokerHandler = Callable[[Broker, Channel, RemotingCommand, int], Answer]
+NamesrvHandler = Callable[[NameServer, Channel, RemotingCommand, int], Answer]

@@ -1,0 +1,114 @@
+"""Owns the fast way of sends: typed header, one implementation of the checks (Sender.send), reply from a template.
+
+JSON and binary headers both. Everything unusual (keys in odd order, signed requests, errors in the header) is left to
+the plain handlers, which must give the same answers: tests/brokerd/processor/test_hot_path.py compares both.
+"""
+
+from __future__ import annotations
+
+from brokerd.channel import Channel
+from brokerd.processor.broker import Broker
+from brokerd.processor.group_commit import GroupCommit
+from brokerd.processor.pull_message import pull_message
+from brokerd.processor.send_message import Sender, SendOutcome, outcome_fields
+from brokerd.remoting.binary_send_header import BinarySendReplyTemplate, decode_binary_send_head
+from brokerd.remoting.codes import RequestCode
+from brokerd.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand, SerializeType
+from brokerd.remoting.errors import MQBrokerError
+from brokerd.remoting.send_header import PullFields, SendReplyTemplate, decode_hot_head
+from brokerd.store.errors import StoreError
+
+SEND_BATCH_MESSAGE = int(RequestCode.SEND_BATCH_MESSAGE)
+
+
+class HotPath:
+    """What the broker's dispatcher does per frame before, and per read after the plain handlers."""
+
+    def __init__(self, broker: Broker, sender: Sender) -> None:
+        self._broker = broker
+        self._sender = sender
+        self._send = sender.send
+        self._store = broker.store
+        self._hold = broker.hold
+        self._template = SendReplyTemplate(sender.region_fields)
+        self._binary_template = BinarySendReplyTemplate(sender.region_fields)
+        self._group_commit: GroupCommit | None = None
+        if broker.store_config.is_sync_flush:
+            self._group_commit = GroupCommit(broker.store, self._after_flush)
+
+    def try_frame(self, data: bytes, start: int, end: int, peer: Channel, now_ms: int) -> bytes | None:
+        """Answer one frame if its header reads typed; None leaves it to the plain handlers."""
+        decoded = decode_hot_head(data, start, end) or decode_binary_send_head(data, start, end)
+        if decoded is None:
+            return None
+        head, body_start = decoded
+        flag = head.flag
+        if flag & RESPONSE_FLAG:
+            return None
+        fields = head.extFields
+        if isinstance(fields, PullFields):
+            return self._pull(head.code, head.opaque, fields, peer, now_ms)
+        is_batch = fields.batch_text != "false" and bool(fields.batch)
+        if head.code == SEND_BATCH_MESSAGE and not is_batch:
+            return None
+        is_binary = data[start + 4] == SerializeType.ROCKETMQ
+        try:
+            outcome = self._send(fields, is_batch, head.version, data[body_start:end], peer, now_ms)
+        except MQBrokerError as error:
+            return b"" if flag & ONEWAY_FLAG else self._refusal(head.opaque, error, is_binary)
+        except OSError:
+            return None  # nothing was stored; the plain way tries again and answers with the reason
+        if flag & ONEWAY_FLAG:
+            return b""
+        if is_binary:
+            return self._binary_template.encode(head.opaque, *outcome)
+        return self._template.encode(head.opaque, *outcome) or self._encode_plainly(head.opaque, outcome)
+
+    def _pull(self, code: int, opaque: int, fields: PullFields, peer: Channel, now_ms: int) -> bytes | None:
+        try:
+            return pull_message(self._broker, peer, fields, code, opaque, now_ms) or b""
+        except (OSError, StoreError):
+            return None  # the group could not be made, or a record is damaged: the plain way says which
+
+    def _refusal(self, opaque: int, error: MQBrokerError, is_binary: bool) -> bytes:
+        refusal = RemotingCommand(error.code, "JAVA", opaque=opaque, flag=RESPONSE_FLAG, remark=error.remark)
+        refusal.ext_fields = dict(self._sender.region_fields)
+        if is_binary:
+            refusal.serialize_type = SerializeType.ROCKETMQ
+        return refusal.encode()
+
+    def _encode_plainly(self, opaque: int, outcome: SendOutcome) -> bytes:
+        """For ids that need escaping in JSON."""
+        response = RemotingCommand(0, "JAVA", opaque=opaque, flag=RESPONSE_FLAG)
+        response.ext_fields = outcome_fields(self._sender.region_fields, outcome)
+        return response.encode()
+
+    def before_plain(self) -> None:
+        """A request that may ask for offsets sees what the same read stored before it."""
+        if self._group_commit is None and self._store.dispatch_behind_bytes:
+            self._store.dispatch_pending()
+
+    def after_read(self, peer: Channel, replies: list[bytes], now_ms: int) -> list[bytes]:
+        """Make what the read stored visible and wake who waits for it; with SYNC_FLUSH hold the answers back."""
+        if not self._store.dispatch_behind_bytes:
+            if self._hold.has_ready:
+                self._hold.run_ready(now_ms)
+            return replies
+        if self._group_commit is not None:
+            self._group_commit.hold(peer, b"".join(replies))
+            return []
+        self._store.dispatch_pending()
+        if self._hold.has_ready:
+            self._hold.run_ready(now_ms)
+        return replies
+
+    def after_put(self, now_ms: int) -> None:
+        """The same for messages the broker itself stored (delayed ones that became due)."""
+        if self._group_commit is not None:
+            self._store.flush()
+        self._store.dispatch_pending()
+        self._hold.run_ready(now_ms)
+
+    def _after_flush(self, now_ms: int) -> None:
+        self._store.dispatch_pending()
+        self._hold.run_ready(now_ms)

@@ -1,0 +1,216 @@
+"""Owns the name server's requests: registration, routes, cluster information, key-value settings.
+
+Source: protocol §5.1 (`ClientRequestProcessor.java`, `DefaultRequestProcessor.java`).
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from brokerd.channel import Channel
+from brokerd.config import to_properties
+from brokerd.namesrv.kv_config import ORDER_TOPIC_CONFIG
+from brokerd.namesrv.route_info import BROKER_EXPIRED_MS, BrokerIdentity
+from brokerd.processor.broker import NameServer, NamesrvHandler
+from brokerd.processor.ext_fields import required, required_int
+from brokerd.remoting.bodies import KVTable, RegisterBrokerBody, TopicList
+from brokerd.remoting.codes import RequestCode, ResponseCode
+from brokerd.remoting.command import RemotingCommand
+from brokerd.remoting.errors import error_for
+
+STANDARD_JSON_VERSION = 401  # V4_9_4: from there on clients read quoted numeric keys
+FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+
+def register_broker(
+    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """REGISTER_BROKER (103). Compressed bodies (an option no broker uses by default) are refused."""
+    if command.ext_fields.get("compressed", "false") == "true":
+        raise error_for(
+            ResponseCode.SYSTEM_ERROR,
+            "compressed registration is not supported: set compressedRegister=false",
+        )
+    expected_crc = int(command.ext_fields.get("bodyCrc32", "0"))
+    if expected_crc and expected_crc not in (zlib.crc32(command.body), zlib.crc32(command.body) & 0x7FFFFFFF):
+        raise error_for(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+    wrapper = RegisterBrokerBody.from_body(command.body).topic_config_serialize_wrapper
+    timeout = command.ext_fields.get("heartbeatTimeoutMillis")
+    ha_addr, master_addr = server.routes.register_broker(
+        BrokerIdentity(
+            cluster=required(command, "clusterName"),
+            broker_name=required(command, "brokerName"),
+            broker_addr=required(command, "brokerAddr"),
+            broker_id=required_int(command, "brokerId"),
+            ha_server_addr=command.ext_fields.get("haServerAddr", ""),
+        ),
+        wrapper.topic_config_table.values(),
+        wrapper.data_version,
+        channel,
+        now_ms,
+        int(timeout) if timeout else BROKER_EXPIRED_MS,
+    )[::-1]
+    ext_fields = {"haServerAddr": ha_addr, "masterAddr": master_addr}
+    order_conf = server.kv_config.namespace(ORDER_TOPIC_CONFIG)
+    return command.response(
+        ResponseCode.SUCCESS,
+        ext_fields={key: value for key, value in ext_fields.items() if value},
+        body=KVTable(table=dict(order_conf)).to_body() if order_conf else b"",
+    )
+
+
+def unregister_broker(
+    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    server.routes.unregister_broker(
+        required(command, "brokerName"), required(command, "brokerAddr"), "it unregistered"
+    )
+    return command.response(ResponseCode.SUCCESS)
+
+
+def query_data_version(
+    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """QUERY_DATA_VERSION (322): a broker asks whether it must register fully."""
+    version = server.routes.data_version(required(command, "brokerAddr"), now_ms)
+    if version is None:
+        return command.response(ResponseCode.SUCCESS, ext_fields={"changed": "true"})
+    body = version.to_body()
+    changed = body != command.body
+    return command.response(ResponseCode.SUCCESS, ext_fields={"changed": str(changed).lower()}, body=body)
+
+
+def get_route_info(
+    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    topic = required(command, "topic")
+    route = server.routes.route(topic)
+    if route is None:
+        raise error_for(
+            ResponseCode.TOPIC_NOT_EXIST, f"No topic route info in name server for the topic: {topic}{FAQ}"
+        )
+    if server.config.namesrv.order_message_enable:
+        route.order_topic_conf = server.kv_config.get(ORDER_TOPIC_CONFIG, topic)
+    standard = (
+        command.version >= STANDARD_JSON_VERSION or command.ext_fields.get("acceptStandardJsonOnly") == "true"
+    )
+    return command.response(ResponseCode.SUCCESS, body=route.to_body(standard_json=standard))
+
+
+def get_cluster_info(
+    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    return command.response(ResponseCode.SUCCESS, body=server.routes.cluster_info().to_body())
+
+
+def topic_list(command: RemotingCommand, topics: list[str]) -> RemotingCommand:
+    return command.response(ResponseCode.SUCCESS, body=TopicList(topic_list=topics).to_body())
+
+
+def get_all_topics(
+    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    if not server.config.namesrv.enable_all_topic_list:
+        raise error_for(ResponseCode.SYSTEM_ERROR, "disable: enableAllTopicList is false")
+    return topic_list(command, server.routes.topics())
+
+
+def get_topics_by_cluster(
+    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    return topic_list(command, server.routes.topics_of_cluster(required(command, "cluster")))
+
+
+def get_system_topics(
+    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    return topic_list(command, server.routes.system_topics())
+
+
+def wipe_write_perm(
+    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    count = server.routes.set_write_perm(required(command, "brokerName"), writable=False)
+    return command.response(ResponseCode.SUCCESS, ext_fields={"wipeTopicCount": str(count)})
+
+
+def add_write_perm(
+    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    count = server.routes.set_write_perm(required(command, "brokerName"), writable=True)
+    return command.response(ResponseCode.SUCCESS, ext_fields={"addTopicCount": str(count)})
+
+
+def get_namesrv_config(
+    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """GET_NAMESRV_CONFIG (319)."""
+    shown = to_properties(server.config.namesrv)
+    text = "".join(f"{key}={value}\n" for key, value in sorted(shown.items()))
+    return command.response(ResponseCode.SUCCESS, body=text.encode())
+
+
+def delete_topic(
+    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """DELETE_TOPIC_IN_NAMESRV (216); with clusterName only that cluster's brokers lose it."""
+    cluster = command.ext_fields.get("clusterName")
+    names = None
+    if cluster:
+        names = {name for name, data in server.routes.brokers.items() if data.cluster == cluster}
+    server.routes.delete_topic(required(command, "topic"), names)
+    return command.response(ResponseCode.SUCCESS)
+
+
+def put_kv_config(
+    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    server.kv_config.put(required(command, "namespace"), required(command, "key"), required(command, "value"))
+    return command.response(ResponseCode.SUCCESS)
+
+
+def get_kv_config(
+    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    namespace, key = required(command, "namespace"), required(command, "key")
+    value = server.kv_config.get(namespace, key)
+    if value is None:
+        raise error_for(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace} Key: {key}")
+    return command.response(ResponseCode.SUCCESS, ext_fields={"value": value})
+
+
+def delete_kv_config(
+    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    server.kv_config.delete(required(command, "namespace"), required(command, "key"))
+    return command.response(ResponseCode.SUCCESS)
+
+
+def get_kv_list(
+    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    namespace = required(command, "namespace")
+    table = server.kv_config.namespace(namespace)
+    if not table:
+        raise error_for(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {namespace}")
+    return command.response(ResponseCode.SUCCESS, body=KVTable(table=dict(table)).to_body())
+
+
+HANDLERS: dict[int, NamesrvHandler] = {
+    RequestCode.PUT_KV_CONFIG: put_kv_config,
+    RequestCode.GET_KV_CONFIG: get_kv_config,
+    RequestCode.DELETE_KV_CONFIG: delete_kv_config,
+    RequestCode.GET_KVLIST_BY_NAMESPACE: get_kv_list,
+    RequestCode.REGISTER_BROKER: register_broker,
+    RequestCode.UNREGISTER_BROKER: unregister_broker,
+    RequestCode.QUERY_DATA_VERSION: query_data_version,
+    RequestCode.GET_ROUTEINFO_BY_TOPIC: get_route_info,
+    RequestCode.GET_BROKER_CLUSTER_INFO: get_cluster_info,
+    RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: get_all_topics,
+    RequestCode.GET_TOPICS_BY_CLUSTER: get_topics_by_cluster,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: get_system_topics,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER: wipe_write_perm,
+    RequestCode.ADD_WRITE_PERM_OF_BROKER: add_write_perm,
+    RequestCode.DELETE_TOPIC_IN_NAMESRV: delete_topic,
+    RequestCode.GET_NAMESRV_CONFIG: get_namesrv_config,
+}

@@ -1,0 +1,33 @@
+"""Owns the clear refusals: requests clients know that this broker does not serve yet."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from brokerd.channel import Channel
+from brokerd.processor.broker import Broker, BrokerHandler
+from brokerd.remoting.codes import RequestCode, ResponseCode
+from brokerd.remoting.command import RemotingCommand
+
+NOT_YET = {
+    RequestCode.END_TRANSACTION: "transactional messages",
+    RequestCode.SEND_REPLY_MESSAGE: "request-reply",
+    RequestCode.SEND_REPLY_MESSAGE_V2: "request-reply",
+    RequestCode.RECALL_MESSAGE: "recalling messages",
+    RequestCode.POP_MESSAGE: "POP consumption",
+    RequestCode.ACK_MESSAGE: "POP consumption",
+    RequestCode.BATCH_ACK_MESSAGE: "POP consumption",
+    RequestCode.CHANGE_MESSAGE_INVISIBLETIME: "POP consumption",
+}
+
+
+def refuse(
+    feature: str, broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    return command.response(
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,
+        f" request type {command.code} not supported: {feature} is not part of this broker yet",
+    )
+
+
+HANDLERS: dict[int, BrokerHandler] = {code: partial(refuse, feature) for code, feature in NOT_YET.items()}

@@ -1,0 +1,60 @@
+"""Owns who produces: the live connections of every producer group.
+
+Source: semantics §7, protocol §6.1 (`ProducerManager.java`). Memory only.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from brokerd.channel import Channel
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class ProducerChannelInfo:
+    channel: Channel
+    client_id: str
+    language: str
+    version: int
+    last_update_ms: int
+
+
+class ProducerManager:
+    """The producer table. Single-threaded: the broker's event loop."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, dict[Channel, ProducerChannelInfo]] = {}
+        self._groups_of: dict[Channel, set[str]] = {}
+
+    def register(self, group: str, producer: ProducerChannelInfo) -> None:
+        members = self.groups.setdefault(group, {})
+        if producer.channel not in members:
+            logger.info("producer joined group=%s client_id=%s", group, producer.client_id)
+        members[producer.channel] = producer
+        self._groups_of.setdefault(producer.channel, set()).add(group)
+
+    def unregister(self, group: str, channel: Channel) -> None:
+        self._groups_of.get(channel, set()).discard(group)
+        members = self.groups.get(group, {})
+        producer = members.pop(channel, None)
+        if producer is None:
+            return
+        logger.info("producer left group=%s client_id=%s", group, producer.client_id)
+        if not members:
+            del self.groups[group]
+
+    def channel_closed(self, channel: Channel) -> None:
+        for group in sorted(self._groups_of.get(channel, ())):
+            self.unregister(group, channel)
+        self._groups_of.pop(channel, None)
+
+    def expired(self, now_ms: int, timeout_ms: int) -> list[ProducerChannelInfo]:
+        return [
+            producer
+            for members in self.groups.values()
+            for producer in members.values()
+            if now_ms - producer.last_update_ms > timeout_ms
+        ]

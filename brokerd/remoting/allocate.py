@@ -1,0 +1,121 @@
+"""Who consumes which queue: the strategies that all members of a group must agree on (semantics §8.2).
+
+Each is given its own client id, all queues of the topic and all client ids, both in order, and returns its own share.
+A member that is not in the list gets nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+
+from brokerd.remoting.message_queue import MessageQueue
+
+Queues = Sequence[MessageQueue]
+Strategy = Callable[[str, str, Queues, Sequence[str]], list[MessageQueue]]
+VIRTUAL_NODES = 10  # AllocateMessageQueueConsistentHash: points on the ring per member
+MACHINE_ROOM_SEPARATOR = "@"
+
+
+def _check(client_id: str, queues: Queues, client_ids: Sequence[str]) -> bool:
+    """Whether this member takes part. Raises ValueError for what AbstractAllocateMessageQueueStrategy refuses."""
+    if not client_id:
+        raise ValueError("the client id is empty")
+    if not queues:
+        raise ValueError("there are no queues to allocate")
+    if not client_ids:
+        raise ValueError("there are no members to allocate to")
+    return client_id in client_ids
+
+
+def allocate_averagely(
+    group: str, client_id: str, queues: Queues, client_ids: Sequence[str]
+) -> list[MessageQueue]:
+    """AVG: neighbouring queues; the first members get one more when it does not divide."""
+    if not _check(client_id, queues, client_ids):
+        return []
+    index, members, count = client_ids.index(client_id), len(client_ids), len(queues)
+    share, rest = divmod(count, members)
+    size = share + (index < rest)
+    start = index * size if index < rest else index * share + rest
+    return list(queues[start : start + size])
+
+
+def allocate_averagely_by_circle(
+    group: str, client_id: str, queues: Queues, client_ids: Sequence[str]
+) -> list[MessageQueue]:
+    """AVG_BY_CIRCLE: dealt out like cards."""
+    if not _check(client_id, queues, client_ids):
+        return []
+    return list(queues[client_ids.index(client_id) :: len(client_ids)])
+
+
+def allocate_by_consistent_hash(
+    group: str, client_id: str, queues: Queues, client_ids: Sequence[str]
+) -> list[MessageQueue]:
+    """CONSISTENT_HASH: a member that comes or goes moves few queues."""
+    if not _check(client_id, queues, client_ids):
+        return []
+    owner_at = {}
+    for member in client_ids:
+        for node in range(VIRTUAL_NODES):
+            owner_at[_ring_hash(f"{member}-{node}")] = member
+    ring = sorted(owner_at)
+    owned = []
+    for queue in queues:
+        name = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
+        point = ring[bisect_left(ring, _ring_hash(name)) % len(ring)]
+        if owner_at[point] == client_id:
+            owned.append(queue)
+    return owned
+
+
+def _ring_hash(key: str) -> int:
+    digest = hashlib.md5(key.encode(), usedforsecurity=False).digest()
+    return int.from_bytes(digest[:4], "big")
+
+
+def allocate_by_machine_room(rooms: frozenset[str]) -> Strategy:
+    """MACHINE_ROOM: only queues of brokers named `room@name` in one of `rooms`, dealt as evenly as they go."""
+
+    def allocate(group: str, client_id: str, queues: Queues, client_ids: Sequence[str]) -> list[MessageQueue]:
+        if not _check(client_id, queues, client_ids):
+            return []
+        near = []
+        for queue in queues:
+            room, *rest_of_name = queue.broker_name.split(MACHINE_ROOM_SEPARATOR)
+            if len(rest_of_name) == 1 and room in rooms:
+                near.append(queue)
+        share, rest = divmod(len(near), len(client_ids))
+        index = client_ids.index(client_id)
+        owned = near[share * index : share * (index + 1)]
+        if rest > index:
+            owned.append(near[index + share * len(client_ids)])
+        return owned
+
+    return allocate
+
+
+def allocate_by_config(owned: Queues) -> Strategy:
+    """CONFIG: what the user says, whatever the members are."""
+    return lambda group, client_id, queues, client_ids: list(owned)
+
+
+# What needs no setting. MACHINE_ROOM and CONFIG are made by the functions above.
+STRATEGIES: dict[str, Strategy] = {
+    "AVG": allocate_averagely,
+    "AVG_BY_CIRCLE": allocate_averagely_by_circle,
+    "CONSISTENT_HASH": allocate_by_consistent_hash,
+}
+
+
+def assign_server_side(
+    queues: Queues, client_ids: Sequence[str], strategy: str = "AVG"
+) -> dict[str, list[MessageQueue]]:
+    """Everybody's share at once: {client id: queues}. Raises KeyError for an unknown strategy."""
+    members, ordered = sorted(set(client_ids)), sorted(queues)
+    allocate = STRATEGIES[strategy]
+    if not ordered:
+        return {member: [] for member in members}
+    return {member: allocate("", member, ordered, members) for member in members}

@@ -1,0 +1,70 @@
+"""Bodies that a producer compressed (protocol sections 1.11 and 4.3)."""
+
+import zlib
+from collections.abc import Callable
+
+from brokerd.remoting.errors import BodyError
+
+BODY_BYTES_MAX = (
+    64 * 1024 * 1024
+)  # a 4 MiB message of zeros inflates a thousandfold; nobody has sent such a body
+ZSTD_PIECE_BYTES = 1024  # a block of 4 bytes can stand for 128 KiB: no piece gives more than 32 MiB
+TYPE_LZ4, TYPE_ZSTD, TYPE_ZLIB, TYPE_LEGACY = 0x100, 0x200, 0x300, 0x000
+
+
+def _inflate(body: bytes) -> bytes:
+    inflater = zlib.decompressobj()
+    data = inflater.decompress(body, BODY_BYTES_MAX)
+    if not inflater.eof:
+        raise BodyError(f"zlib body is cut short or larger than {BODY_BYTES_MAX} bytes")
+    return data
+
+
+def _decompress_lz4(body: bytes) -> bytes:
+    import lz4.frame  # only clients meet such bodies; the broker's process stays smaller without
+
+    inflater = lz4.frame.LZ4FrameDecompressor()
+    data = bytes(inflater.decompress(body, BODY_BYTES_MAX))
+    if not inflater.eof:
+        raise BodyError(f"LZ4 body is cut short or larger than {BODY_BYTES_MAX} bytes")
+    return data
+
+
+def _decompress_zstd(body: bytes) -> bytes:
+    import zstandard  # as above
+
+    inflater = zstandard.ZstdDecompressor().decompressobj()
+    pieces, size = [], 0
+    for start in range(0, len(body), ZSTD_PIECE_BYTES):
+        pieces.append(inflater.decompress(body[start : start + ZSTD_PIECE_BYTES]))
+        size += len(pieces[-1])
+        if size > BODY_BYTES_MAX or inflater.eof:
+            break
+    if not inflater.eof or size > BODY_BYTES_MAX:
+        raise BodyError(f"ZSTD body is cut short or larger than {BODY_BYTES_MAX} bytes")
+    return b"".join(pieces)
+
+
+DECOMPRESS: dict[int, Callable[[bytes], bytes]] = {
+    TYPE_LEGACY: _inflate,  # producers before 5.0 set no type
+    TYPE_ZLIB: _inflate,
+    TYPE_LZ4: _decompress_lz4,
+    TYPE_ZSTD: _decompress_zstd,
+}
+
+
+def decompress(body: bytes, compression_type: int) -> bytes:
+    """The original body. `compression_type` is bits 8 to 10 of the sysFlag. Raises BodyError."""
+    known = DECOMPRESS.get(compression_type)
+    if known is None:
+        raise BodyError(f"unknown compression type {compression_type:#x}")
+    try:
+        return known(body)
+    except BodyError:
+        raise
+    except (zlib.error, RuntimeError, EOFError, ValueError) as error:
+        raise BodyError(f"body does not decompress: {error}") from None
+    except Exception as error:  # noqa: BLE001 - zstandard's ZstdError derives from Exception alone
+        if type(error).__name__ != "ZstdError":
+            raise
+        raise BodyError(f"body does not decompress: {error}") from None

@@ -1,0 +1,138 @@
+"""Names that mean something to RocketMQ: properties, flags, system topics and groups, and which names are legal."""
+
+import re
+
+RETRY_TOPIC_PREFIX = "%RETRY%"
+DLQ_TOPIC_PREFIX = "%DLQ%"
+TOPIC_LENGTH_MAX = 127
+# Retry and dead-letter topics carry a group's name: TopicValidator allows them more.
+LONG_NAME_LENGTH_MAX = 255
+GROUP_LENGTH_MAX = 255
+_LEGAL = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+class MessageProperty:
+    """MessageConst.java: the keys of properties that brokers and clients act on."""
+
+    KEYS = "KEYS"
+    TAGS = "TAGS"
+    WAIT_STORE_MSG_OK = "WAIT"
+    DELAY = "DELAY"
+    RETRY_TOPIC = "RETRY_TOPIC"
+    REAL_TOPIC = "REAL_TOPIC"
+    REAL_QUEUE_ID = "REAL_QID"
+    TRANSACTION_PREPARED = "TRAN_MSG"
+    PRODUCER_GROUP = "PGROUP"
+    MIN_OFFSET = "MIN_OFFSET"
+    MAX_OFFSET = "MAX_OFFSET"
+    ORIGIN_MESSAGE_ID = "ORIGIN_MESSAGE_ID"
+    RECONSUME_TIME = "RECONSUME_TIME"
+    MSG_REGION = "MSG_REGION"
+    TRACE_SWITCH = "TRACE_ON"
+    UNIQ_KEY = "UNIQ_KEY"
+    MAX_RECONSUME_TIMES = "MAX_RECONSUME_TIMES"
+    CONSUME_START_TIME = "CONSUME_START_TIME"
+    INNER_NUM = "INNER_NUM"
+    INNER_BASE = "INNER_BASE"
+    TRANSACTION_ID = "__transactionId__"
+    CORRELATION_ID = "CORRELATION_ID"
+    REPLY_TO_CLIENT = "REPLY_TO_CLIENT"
+    CLUSTER = "CLUSTER"
+    POP_CK = "POP_CK"
+    SHARDING_KEY = "__SHARDINGKEY"
+    TIMER_DELAY_SEC = "TIMER_DELAY_SEC"
+    TIMER_DELAY_MS = "TIMER_DELAY_MS"
+    TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+    TRACE_CONTEXT = "TRACE_CONTEXT"
+    DLQ_ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"
+    DLQ_ORIGIN_MESSAGE_ID = "DLQ_ORIGIN_MESSAGE_ID"
+
+
+class SysFlag:
+    """MessageSysFlag.java: bits of a message's sysFlag (protocol section 4.3)."""
+
+    COMPRESSED = 0x01
+    MULTI_TAGS = 0x02
+    TRANSACTION_PREPARED = 0x04
+    TRANSACTION_COMMIT = 0x08
+    TRANSACTION_ROLLBACK = 0x0C
+    TRANSACTION_MASK = 0x0C
+    BORN_HOST_V6 = 0x10
+    STORE_HOST_V6 = 0x20
+    NEED_UNWRAP = 0x40
+    INNER_BATCH = 0x80
+    COMPRESSION_MASK = 0x700
+    COMPRESSION_LZ4 = 0x100
+    COMPRESSION_ZSTD = 0x200
+    COMPRESSION_ZLIB = 0x300
+
+
+# TopicValidator.java and TopicConfigManager.java; the cluster's and broker's own names are topics too.
+SYSTEM_TOPICS = frozenset(
+    {
+        "TBW102",
+        "SCHEDULE_TOPIC_XXXX",
+        "BenchmarkTest",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "CHECKPOINT_TOPIC",
+    }
+)
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+SYSTEM_GROUPS = frozenset(
+    {
+        "TOOLS_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_PULL",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_OWNER",
+        "CID_RMQ_SYS_TRANS",
+    }
+)
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+
+
+def retry_topic(group: str) -> str:
+    """Where a group's messages wait to be consumed again."""
+    return RETRY_TOPIC_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    """Where messages go that a group has failed to consume too often."""
+    return DLQ_TOPIC_PREFIX + group
+
+
+def is_system_topic(name: str) -> bool:
+    """Whether the topic is RocketMQ's own. Retry and dead-letter topics are not."""
+    return name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_system_group(name: str) -> bool:
+    """Whether the group is RocketMQ's own."""
+    return name in SYSTEM_GROUPS or name.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def validate_topic(name: str) -> None:
+    """Raises ValueError with the reason when no topic may have this name (semantics §1.2)."""
+    is_of_group = name.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX))
+    _validate("topic", name, LONG_NAME_LENGTH_MAX if is_of_group else TOPIC_LENGTH_MAX)
+
+
+def validate_group(name: str) -> None:
+    """Raises ValueError with the reason when no group may have this name (semantics §1.2)."""
+    _validate("group", name, GROUP_LENGTH_MAX)
+
+
+def _validate(kind: str, name: str, length_max: int) -> None:
+    if not name.strip():
+        raise ValueError(f"the {kind} name is blank")
+    if len(name) > length_max:
+        raise ValueError(f"the {kind} name has {len(name)} characters; at most {length_max} are allowed")
+    if not _LEGAL.fullmatch(name):
+        raise ValueError(f"the {kind} name {name!r} has characters other than % | a-z A-Z 0-9 _ -")

@@ -1,0 +1,168 @@
+"""Owns delayed delivery by level: messages parked in SCHEDULE_TOPIC_XXXX are put to their real topic when due.
+
+Source: semantics §5 (`ScheduleMessageService.java`). Queue id = level − 1; within a queue messages are due in
+order, so only the head of each queue matters. Progress per level is saved in delayOffset.json; after a crash the
+messages since the last save are delivered again (at least once).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+from brokerd import config_manager
+from brokerd.remoting import fastjson
+from brokerd.remoting.message import (
+    MessageProperty,
+    MessageRecord,
+    decode_record,
+    encode_properties,
+    tags_code,
+)
+from brokerd.store.errors import StoreError
+from brokerd.store.message_store import MessageStore
+from brokerd.store.results import GetMessageStatus
+from brokerd.topic_config import SCHEDULE_TOPIC
+
+logger = logging.getLogger(__name__)
+
+BATCH_MAX = (
+    200  # messages of one level delivered per round, so that a backlog does not hold up the event loop
+)
+DELAY_DIGITS_MAX = 9  # levels are two digits; int() refuses numbers of thousands
+RETRY_AFTER_MS = 10_000  # after a message that could not be put
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+
+
+class ScheduleMessageService:
+    """Delivers what is due. Single-threaded: the broker's event loop calls deliver_due every 100 ms."""
+
+    def __init__(self, path: Path, delay_levels_ms: Sequence[int]) -> None:
+        self._path = path
+        self.delay_levels_ms = tuple(delay_levels_ms)
+        self.offsets: dict[int, int] = config_manager.load(path, parse_offsets) or {}
+        self._look_again_ms: dict[int, int] = {}
+        self._is_dirty = False
+
+    @property
+    def max_level(self) -> int:
+        return len(self.delay_levels_ms)
+
+    def start(self, store: MessageStore) -> None:
+        """Bring saved offsets back into the range of what the store holds."""
+        for level in range(1, self.max_level + 1):
+            low, high = (
+                store.min_offset(SCHEDULE_TOPIC, level - 1),
+                store.max_offset(SCHEDULE_TOPIC, level - 1),
+            )
+            offset = self.offsets.get(level)
+            if offset is not None and not low <= offset <= high:
+                logger.warning(
+                    "delay offset corrected level=%d from=%d range=%d-%d", level, offset, low, high
+                )
+                self.offsets[level] = min(max(offset, low), high)
+
+    def deliver_due(self, store: MessageStore, now_ms: int) -> int:
+        """Put every due message to its topic; returns how many. The caller dispatches."""
+        return sum(
+            self._deliver_level(store, level, now_ms)
+            for level in range(1, self.max_level + 1)
+            if now_ms >= self._look_again_ms.get(level, 0)
+        )
+
+    def _deliver_level(self, store: MessageStore, level: int, now_ms: int) -> int:
+        queue_id = level - 1
+        offset = self.offsets.get(level, 0)
+        if offset >= store.max_offset(SCHEDULE_TOPIC, queue_id):
+            return 0
+        result = store.get_message(SCHEDULE_TOPIC, queue_id, offset, BATCH_MAX)
+        if result.status is not GetMessageStatus.FOUND:
+            if result.next_begin_offset != offset:
+                logger.warning(
+                    "delay offset moved level=%d to=%d: %s", level, result.next_begin_offset, result.status
+                )
+                self._advance(level, result.next_begin_offset)
+            return 0
+        delivered = 0
+        for view in result.views:
+            record = decode_record(view)
+            due_ms = record.store_timestamp_ms + self.delay_levels_ms[level - 1]
+            # A due time too far away means the clock was set back: due now, as in Java (`correctDeliverTimestamp`).
+            if now_ms < due_ms <= now_ms + self.delay_levels_ms[level - 1]:
+                self._look_again_ms[level] = due_ms
+                break
+            if not self._deliver(store, record, now_ms):
+                self._look_again_ms[level] = now_ms + RETRY_AFTER_MS
+                break
+            self._advance(level, record.queue_offset + 1)
+            delivered += 1
+        return delivered
+
+    def _deliver(self, store: MessageStore, record: MessageRecord, now_ms: int) -> bool:
+        """Put one message; False to try again later. A message without a real topic is dropped with a log line."""
+        properties = dict(record.properties)
+        topic = properties.get(MessageProperty.REAL_TOPIC)
+        queue_text = properties.get(MessageProperty.REAL_QUEUE_ID, "0")
+        if not topic or topic == HALF_TOPIC or not queue_text.isdecimal():
+            logger.error(
+                "delayed message dropped offset=%d: its real topic is %r", record.commit_log_offset, topic
+            )
+            return True
+        try:
+            store.put_message(
+                topic,
+                int(queue_text),
+                record.body,
+                encode_properties(properties),
+                tags_code(record.tags, record.sys_flag),
+                flag=record.flag,
+                sys_flag=record.sys_flag,
+                born_timestamp_ms=record.born_timestamp_ms,
+                born_host=record.born_host,
+                store_host=record.store_host,
+                reconsume_times=record.reconsume_times,
+                now_ms=now_ms,
+            )
+        except StoreError as error:
+            logger.warning("delayed message not delivered topic=%s: %s; trying again", topic, error)
+            return False
+        return True
+
+    def _advance(self, level: int, offset: int) -> None:
+        self.offsets[level] = offset
+        self._is_dirty = True
+
+    def take_document(self) -> bytes | None:
+        """What is to be saved, or None when nothing changed since the last call."""
+        if not self._is_dirty:
+            return None
+        self._is_dirty = False
+        return self.document()
+
+    def document(self) -> bytes:
+        return config_manager.encode_document({"offsetTable": self.offsets})
+
+    def write(self, document: bytes) -> None:
+        config_manager.write_atomically(self._path, document)
+
+    def mark_dirty(self) -> None:
+        self._is_dirty = True
+
+
+def parse_offsets(content: bytes) -> dict[int, int]:
+    table = fastjson.loads(content)["offsetTable"]
+    return {int(level): int(offset) for level, offset in table.items()}
+
+
+def park(properties: dict[str, str], topic: str, queue_id: int, max_level: int) -> tuple[str, int]:
+    """Redirect a message with `DELAY` > 0 to the schedule topic; returns (topic, queue id) and notes the real ones."""
+    text = properties.get(MessageProperty.DELAY, "")
+    level = int(text[:DELAY_DIGITS_MAX]) if text.isdecimal() else 0
+    if level <= 0:
+        return topic, queue_id
+    level = min(level, max_level)
+    properties[MessageProperty.DELAY] = str(level)
+    properties[MessageProperty.REAL_TOPIC] = topic
+    properties[MessageProperty.REAL_QUEUE_ID] = str(queue_id)
+    return SCHEDULE_TOPIC, level - 1

@@ -1,0 +1,222 @@
+"""Owns the listening sockets and the connections: bytes in, bytes out, limits, idle peers.
+
+What frames mean is decided behind one seam, `process(data, peer) -> (consumed, replies)`: it gets everything one read
+brought and returns what to write, in one write (hot-path rules 1 and 2).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import time
+from collections.abc import Callable
+from typing import cast
+
+from brokerd.channel import ChannelClosed, address_text
+from brokerd.remoting.command import RemotingCommand
+from brokerd.remoting.connection import FRAME_BYTES_MAX
+
+logger = logging.getLogger(__name__)
+
+Process = Callable[[bytes, "Connection"], tuple[int, list[bytes]]]
+
+BACKLOG = 1024
+WRITE_HIGH_BYTES = 8 * 1024 * 1024  # above it the peer's requests are not read until it has read its answers
+PUSH_BYTES_MAX = 64 * 1024 * 1024  # a peer with that much unread is not written to any more: it is closed
+FRAME_HEAD_BYTES = 8
+
+
+class Connection(asyncio.Protocol):
+    """One peer. Implements brokerd.channel.Channel."""
+
+    def __init__(self, server: RemotingServer) -> None:
+        self._server = server
+        self._process = server.process
+        self._transport: asyncio.Transport | None = None
+        self._rest: list[bytes] = []  # of a frame that has not arrived completely
+        self._rest_bytes = 0
+        self._needed_bytes = 0
+        self._opaque = 0
+        self._asked: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self._is_processing = False
+        self._close_reason = ""
+        self.remote_address = ("", 0)
+        self.is_open = False
+        self.last_read_ms = 0  # set by process, which reads the clock once per read
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's is one in all but name
+        self._transport = transport
+        peer = transport.get_extra_info("peername") or ("", 0)
+        self.remote_address = (peer[0], peer[1])
+        self.last_read_ms = time.time_ns() // 1_000_000
+        if not self._server.admit(self):
+            transport.abort()
+            return
+        self.is_open = True
+        transport.set_write_buffer_limits(high=WRITE_HIGH_BYTES)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        was_open, self.is_open = self.is_open, False
+        for future in self._asked.values():
+            if not future.done():
+                future.set_exception(ChannelClosed(f"{address_text(self.remote_address)} closed"))
+        self._asked.clear()
+        if was_open:
+            self._server.forget(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._rest:
+            self._rest.append(data)
+            self._rest_bytes += len(data)
+            if self._rest_bytes < self._needed_bytes:
+                return
+            data = b"".join(self._rest)
+            self._rest = []
+        self._is_processing = True
+        try:
+            consumed, replies = self._process(data, self)
+        finally:
+            self._is_processing = False
+        transport = self._transport
+        assert transport is not None
+        if replies and not transport.is_closing():
+            transport.write(replies[0] if len(replies) == 1 else b"".join(replies))
+        if self._close_reason:
+            self.close(self._close_reason)
+        elif consumed < len(data):
+            rest = data[consumed:] if consumed else data
+            self._rest = [rest]
+            self._rest_bytes = len(rest)
+            length = int.from_bytes(rest[:4], "big") if len(rest) >= 4 else 0
+            self._needed_bytes = max(FRAME_HEAD_BYTES, 4 + min(length, FRAME_BYTES_MAX))
+
+    def pause_writing(self) -> None:
+        """The peer does not read its answers: stop reading its requests."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def write(self, data: bytes) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if transport.get_write_buffer_size() > PUSH_BYTES_MAX:
+            logger.warning(
+                "connection closed peer=%s: it does not read its answers", address_text(self.remote_address)
+            )
+            transport.abort()
+            return
+        transport.write(data)
+
+    def send(self, command: RemotingCommand) -> None:
+        self.write(command.encode())
+
+    async def request(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
+        """Ask the peer and wait; raises TimeoutError or ChannelClosed."""
+        if not self.is_open:
+            raise ChannelClosed(f"{address_text(self.remote_address)} closed")
+        self._opaque = (self._opaque + 1) & 0x7FFFFFFF
+        command.opaque = self._opaque
+        future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
+        self._asked[command.opaque] = future
+        self.send(command)
+        try:
+            return await asyncio.wait_for(future, timeout_ms / 1000)
+        finally:
+            self._asked.pop(command.opaque, None)
+
+    def answered(self, response: RemotingCommand) -> None:
+        """A response came in; one that nobody waits for (any more) is dropped."""
+        future = self._asked.get(response.opaque)
+        if future is not None and not future.done():
+            future.set_result(response)
+
+    @property
+    def is_closing(self) -> bool:
+        return self._transport is not None and self._transport.is_closing()
+
+    def abort(self) -> None:
+        """Close without waiting for a peer that does not read what was written."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self, reason: str) -> None:
+        """Close once everything written is out; while a read is being processed, after its replies."""
+        if self._is_processing:
+            self._close_reason = reason
+            return
+        if self._transport is not None and not self._transport.is_closing():
+            logger.info("connection closed peer=%s: %s", address_text(self.remote_address), reason)
+            self._transport.close()
+
+
+class RemotingServer:
+    """One listening address and its connections. Single-threaded: the event loop."""
+
+    def __init__(
+        self,
+        name: str,
+        process: Process,
+        on_close: Callable[[Connection], None],
+        max_connections: int,
+        idle_timeout_ms: int,
+    ) -> None:
+        self.name = name
+        self.process = process
+        self.connections: set[Connection] = set()
+        self.port = 0
+        self._on_close = on_close
+        self._max_connections = max_connections
+        self._idle_timeout_ms = idle_timeout_ms
+        self._server: asyncio.Server | None = None
+
+    async def bind(self, host: str, port: int) -> None:
+        """Take the port without accepting yet; raises OSError when it is taken."""
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(
+            lambda: Connection(self), host, port, backlog=BACKLOG, reuse_address=True, start_serving=False
+        )
+        listening: list[socket.socket] = list(self._server.sockets)
+        self.port = listening[0].getsockname()[1]
+
+    async def start_serving(self) -> None:
+        assert self._server is not None
+        await self._server.start_serving()
+
+    def admit(self, connection: Connection) -> bool:
+        if len(self.connections) >= self._max_connections:
+            logger.warning(
+                "connection refused server=%s peer=%s: %d connections are open",
+                self.name,
+                address_text(connection.remote_address),
+                len(self.connections),
+            )
+            return False
+        self.connections.add(connection)
+        return True
+
+    def forget(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        self._on_close(connection)
+
+    def close_idle(self, now_ms: int) -> None:
+        """Close connections without a request for the idle time (Java's IdleStateHandler, 120 s), and cut those that
+        were closed by an earlier scan and still hold answers that nobody reads.
+        """
+        for connection in list(self.connections):
+            if now_ms - connection.last_read_ms > self._idle_timeout_ms and connection.is_closing:
+                connection.abort()
+            elif now_ms - connection.last_read_ms > self._idle_timeout_ms:
+                connection.close(f"idle for {self._idle_timeout_ms // 1000} s")
+
+    async def stop(self) -> None:
+        """Stop accepting, close every connection after its last answer."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self.connections):
+            connection.close("brokerd stops")

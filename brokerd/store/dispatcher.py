@@ -1,0 +1,90 @@
+"""Owns dispatch: from records of the commit log to consume-queue units and index entries.
+
+Source: `DefaultMessageStore.ReputMessageService`, reference store-format §5.1, §5.2 and §13. Java reads the
+log again in a thread; here the writer notes what dispatch needs, and one call per read of a socket works off
+all notes (hot-path.md rule 21). Recovery feeds it from the log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from brokerd.store.consume_queue import ConsumeQueue
+from brokerd.store.java_hash import tags_code
+from brokerd.store.key_index import KeyIndex
+from brokerd.store.record import (
+    DELAY,
+    TAGS,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_NONE,
+    find_property,
+)
+
+OnArrival = Callable[[str, int, int, int], None]  # topic, queue_id, new max offset, tags_code
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+
+# (queue, queue offset, commit log offset, size, tags code, store timestamp ms, sys flag, properties):
+# a plain tuple, as one is made per message.
+Note = tuple[ConsumeQueue, int, int, int, int, int, int, bytes]
+
+
+def gets_unit(sys_flag: int) -> bool:
+    """Only ordinary and committed messages appear in a consume queue."""
+    return sys_flag & TRANSACTION_MASK in (TRANSACTION_NONE, TRANSACTION_COMMIT)
+
+
+def dispatch_tags_code(
+    topic: str, properties: bytes, store_timestamp_ms: int, delay_levels_ms: tuple[int, ...]
+) -> int:
+    """The tagsCode of a unit: the hash of TAGS; of a waiting delayed message its delivery time in ms."""
+    if topic == SCHEDULE_TOPIC:
+        level_text = find_property(properties, DELAY)
+        if level_text.isdigit() and int(level_text) > 0:
+            level = min(int(level_text), len(delay_levels_ms))
+            return store_timestamp_ms + delay_levels_ms[level - 1]
+    return tags_code(find_property(properties, TAGS))
+
+
+class Dispatcher:
+    """Works off notes in log order. Caller: the store's single writer."""
+
+    def __init__(self, key_index: KeyIndex | None, on_arrival: OnArrival | None) -> None:
+        self.pending: deque[Note] = deque()
+        self._key_index = key_index
+        self._on_arrival = on_arrival
+
+    def dispatch_until(self, end_offset: int) -> int:
+        """Dispatch noted records that end at or before `end_offset`; return how many."""
+        pending = self.pending
+        count = 0
+        key_index, on_arrival = self._key_index, self._on_arrival
+        while pending and pending[0][2] + pending[0][3] <= end_offset:
+            queue, queue_offset, offset, size_bytes, code, timestamp_ms, sys_flag, properties = pending[0]
+            has_unit = not sys_flag & TRANSACTION_MASK or gets_unit(sys_flag)
+            if has_unit:
+                queue.append(queue_offset, offset, size_bytes, code)
+            if key_index is not None:
+                key_index.put_record(queue, offset, timestamp_ms, sys_flag, properties)
+            # Removed only now: when a file cannot be made (OSError) the note stays for the next call.
+            pending.popleft()
+            count += 1
+            if on_arrival is not None and has_unit:
+                on_arrival(queue.topic, queue.queue_id, queue_offset + 1, code)
+        if count and key_index is not None:
+            key_index.finish_batch()
+        return count
+
+    def dispatch_recovered(self, note: Note) -> bool:
+        """One record found by recovery, nobody waits for it; True when its unit was missing."""
+        queue, queue_offset, offset, size_bytes, code, timestamp_ms, sys_flag, properties = note
+        added = gets_unit(sys_flag) and queue.append(queue_offset, offset, size_bytes, code)
+        if self._key_index is not None:
+            self._key_index.put_record(queue, offset, timestamp_ms, sys_flag, properties)
+        return added
+
+    def finish_recovery(self) -> None:
+        if self._key_index is not None:
+            self._key_index.finish_batch()

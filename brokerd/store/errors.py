@@ -1,0 +1,64 @@
+"""Owns the store's errors, in two families: the caller's mistake (refused puts) and the disk's.
+
+StoreError
+├── PutRefused            status: the put status the sender is told
+│   ├── MessageIllegal        too long, or not allowed; do not retry
+│   ├── PropertiesSizeExceeded
+│   └── ServiceNotAvailable   disk full or store not writeable; the producer retries elsewhere
+├── StoreLocked           another process works on this directory
+├── StoreFilesInvalid     a file has a size or name the settings do not explain
+└── BadRecord             offset: where
+    ├── TornRecord            the log ends inside a record; recovery cuts it off
+    └── CorruptRecord         a bad record before the tail; the store refuses to open
+"""
+
+from __future__ import annotations
+
+from brokerd.store.results import PutMessageStatus
+
+
+class StoreError(Exception):
+    """Base of everything the store raises on purpose."""
+
+
+class PutRefused(StoreError):
+    """A message was not stored; `status` says why in RocketMQ's words."""
+
+    status = PutMessageStatus.UNKNOWN_ERROR
+
+
+class MessageIllegal(PutRefused):
+    status = PutMessageStatus.MESSAGE_ILLEGAL
+
+
+class PropertiesSizeExceeded(PutRefused):
+    status = PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+
+
+class ServiceNotAvailable(PutRefused):
+    status = PutMessageStatus.SERVICE_NOT_AVAILABLE
+
+
+class StoreLocked(StoreError):
+    """Another process holds the store's lock file."""
+
+
+class StoreFilesInvalid(StoreError):
+    """A file's size or name does not fit the settings; starting would misread it."""
+
+
+class BadRecord(StoreError):
+    """A record that cannot be read at `offset` of the commit log."""
+
+    def __init__(self, offset: int, reason: str) -> None:
+        super().__init__(f"record at commit log offset {offset}: {reason}")
+        self.offset = offset
+        self.reason = reason
+
+
+class TornRecord(BadRecord):
+    """The log ends inside a record; recovery cuts it off."""
+
+
+class CorruptRecord(BadRecord):
+    """A bad record before the tail; the store refuses to open."""

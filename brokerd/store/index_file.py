@@ -1,0 +1,168 @@
+"""Owns one index file: a hash table on disk from message key to commit log offsets.
+
+    0           8           16          24          32       36       40          40+4·slots
+    +-----------+-----------+-----------+-----------+--------+--------+---- … ----+----- … -----+
+    | begin     | end       | begin     | end       | slots  | next   | slots     | entries     |
+    | timestamp | timestamp | offset    | offset    | used   | entry  | 4 bytes   | 20 bytes    |
+    +-----------+-----------+-----------+-----------+--------+--------+---- … ----+----- … -----+
+
+    entry   0         4                     12            16               20
+            +---------+---------------------+-------------+----------------+
+            | key     | commit log offset   | seconds     | previous entry |
+            | hash    |                     | after begin | of the slot    |
+            +---------+---------------------+-------------+----------------+
+
+A slot holds the number of its newest entry; entries count from 1 (0 = none). Only hashes are stored: a caller
+must compare topic and key of what it finds. Source: `store/.../index/IndexFile.java`, store-format §8.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from brokerd.store.mapped_file import MappedFile
+
+HEADER = struct.Struct(">qqqqii")
+HEADER_BYTES = HEADER.size
+assert HEADER_BYTES == 40
+SLOT = struct.Struct(">i")
+SLOT_BYTES = SLOT.size
+ENTRY = struct.Struct(">iqii")
+ENTRY_BYTES = ENTRY.size
+assert ENTRY_BYTES == 20
+READY_ENTRIES = 3276  # 64 KiB
+SECONDS_MAX = 0x7FFFFFFF
+
+
+def index_file_bytes(hash_slot_num: int, index_num: int) -> int:
+    return HEADER_BYTES + hash_slot_num * SLOT_BYTES + index_num * ENTRY_BYTES
+
+
+def slot_hash(java_hash: int) -> int:
+    """|hashCode| as Java computes it from the unsigned 32-bit hash; 0 for Integer.MIN_VALUE."""
+    if java_hash < 0x80000000:
+        return java_hash
+    return (1 << 32) - java_hash & 0x7FFFFFFF
+
+
+class IndexFile:
+    """Put and find keys. The header is written by `write_header`, once per batch of puts."""
+
+    __slots__ = (
+        "_entries_start",
+        "_ready_count",
+        "begin_offset",
+        "begin_timestamp_ms",
+        "count",
+        "end_offset",
+        "end_timestamp_ms",
+        "hash_slot_num",
+        "index_num",
+        "mapped_file",
+        "slots_used",
+    )
+
+    def __init__(self, path: Path, hash_slot_num: int, index_num: int) -> None:
+        """Raises OSError, or ValueError when the file has another size."""
+        self.mapped_file = MappedFile(path, index_file_bytes(hash_slot_num, index_num))
+        self.hash_slot_num = hash_slot_num
+        self.index_num = index_num
+        self._entries_start = HEADER_BYTES + hash_slot_num * SLOT_BYTES
+        (
+            self.begin_timestamp_ms,
+            self.end_timestamp_ms,
+            self.begin_offset,
+            self.end_offset,
+            self.slots_used,
+            count,
+        ) = HEADER.unpack_from(self.mapped_file.map, 0)
+        self.count = max(1, count)  # the number the next entry gets
+        self._ready_count = 0  # entries below it have their pages ready
+
+    def __repr__(self) -> str:
+        return f"<IndexFile {self.mapped_file.path.name} {self.count - 1} of {self.index_num - 1} entries>"
+
+    @property
+    def is_full(self) -> bool:
+        """Entry 0 is never used, so a file holds index_num - 1 entries."""
+        return bool(self.count >= self.index_num)
+
+    def seed(self, end_offset: int, end_timestamp_ms: int) -> None:
+        """Start a new file where the previous one ended (until the first put says better)."""
+        self.begin_offset = self.end_offset = end_offset
+        self.begin_timestamp_ms = self.end_timestamp_ms = end_timestamp_ms
+        self.write_header()
+
+    def put(self, java_hash: int, commit_log_offset: int, store_timestamp_ms: int) -> None:
+        """Add one key of a record; the file must not be full."""
+        if self.count <= 1:
+            self.begin_offset = commit_log_offset
+            self.begin_timestamp_ms = store_timestamp_ms
+        count = self.count
+        if count >= self._ready_count:
+            self._make_room()
+        key_hash = java_hash if java_hash < 0x80000000 else slot_hash(java_hash)
+        slot_position = HEADER_BYTES + key_hash % self.hash_slot_num * SLOT_BYTES
+        mapped = self.mapped_file.map
+        previous: int = SLOT.unpack_from(mapped, slot_position)[0]
+        if not 0 < previous < count:
+            if previous == 0:
+                self.slots_used += 1
+            previous = 0
+        seconds = 0
+        if store_timestamp_ms > self.begin_timestamp_ms > 0:
+            seconds = min((store_timestamp_ms - self.begin_timestamp_ms) // 1000, SECONDS_MAX)
+        position = self._entries_start + count * ENTRY_BYTES
+        mapped[position : position + ENTRY_BYTES] = ENTRY.pack(key_hash, commit_log_offset, seconds, previous)
+        mapped[slot_position : slot_position + SLOT_BYTES] = SLOT.pack(count)
+        self.count = count + 1
+        self.end_offset = commit_log_offset
+        self.end_timestamp_ms = store_timestamp_ms
+
+    def _make_room(self) -> None:
+        """Ready the pages of the next entries. Raises OSError when the disk is full."""
+        self.mapped_file.prefault(self._entries_start + self.count * ENTRY_BYTES, READY_ENTRIES * ENTRY_BYTES)
+        self._ready_count = self.count + READY_ENTRIES
+
+    def prefault_slots(self) -> None:
+        """Ready the pages of all slots: keys hit them at random. Caller: any thread. Raises OSError."""
+        self.mapped_file.prefault(0, self._entries_start)
+
+    def write_header(self) -> None:
+        self.mapped_file.map[:HEADER_BYTES] = HEADER.pack(
+            self.begin_timestamp_ms,
+            self.end_timestamp_ms,
+            self.begin_offset,
+            self.end_offset,
+            self.slots_used,
+            self.count,
+        )
+
+    def overlaps(self, begin_ms: int, end_ms: int) -> bool:
+        return bool(self.begin_timestamp_ms <= end_ms and self.end_timestamp_ms >= begin_ms)
+
+    def find(self, java_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Commit log offsets of entries with this hash and time, newest first."""
+        key_hash = slot_hash(java_hash)
+        mapped = self.mapped_file.map
+        number: int = SLOT.unpack_from(mapped, HEADER_BYTES + key_hash % self.hash_slot_num * SLOT_BYTES)[0]
+        # An entry above `count` was written by a process that died before the header; a chain only goes down.
+        limit = self.count
+        while 0 < number < limit:
+            limit = number
+            entry_hash, commit_log_offset, seconds, number = ENTRY.unpack_from(
+                mapped, self._entries_start + number * ENTRY_BYTES
+            )
+            if seconds < 0:
+                return
+            timestamp_ms = self.begin_timestamp_ms + seconds * 1000
+            if entry_hash == key_hash and begin_ms <= timestamp_ms <= end_ms:
+                yield commit_log_offset
+            if timestamp_ms < begin_ms:
+                return
+
+    def flush(self) -> None:
+        self.write_header()
+        self.mapped_file.flush()

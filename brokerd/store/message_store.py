@@ -1,0 +1,495 @@
+"""Owns the message store as the broker sees it: put, dispatch, get, query, flush, clean up.
+
+    put_message → commit log ─┐
+                              ├─ dispatch_pending → consume queues, key index, on_arrival
+    get_message ← commit log ←┘
+
+Source: `store/.../DefaultMessageStore.java`. Synchronous and single writer: every method belongs to the
+thread thread that puts, except `flush`, `flush_if_due` and `disk_used_ratio`, which other threads may call. Deleting
+does not wait for a flush: a flush passes over files that went meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import struct
+import threading
+from collections.abc import Sequence
+
+from brokerd.store.checkpoint import StoreCheckpoint
+from brokerd.store.commit_log import CommitLog
+from brokerd.store.consume_queue_table import ConsumeQueueTable
+from brokerd.store.dispatcher import SCHEDULE_TOPIC, Dispatcher, OnArrival, dispatch_tags_code, gets_unit
+from brokerd.store.errors import MessageIllegal, PropertiesSizeExceeded, ServiceNotAvailable
+from brokerd.store.file_cleaner import FileCleaner
+from brokerd.store.key_index import KeyIndex
+from brokerd.store.queue_reader import PULL_BYTES_MAX, QueueReader, RecordFilter
+from brokerd.store.record import (
+    BLANK_BYTES,
+    BORN_HOST_V6,
+    HEADERS,
+    PROPERTIES_BYTES_MAX,
+    STORE_HOST_V6,
+    TRANSACTION_MASK,
+    encode_host,
+    encode_record,
+)
+from brokerd.store.recovery import Recovery
+from brokerd.store.results import (
+    BatchEntry,
+    BoundaryType,
+    GetMessageResult,
+    PutMessageStatus,
+    PutResult,
+    QueryMessageResult,
+    RecoveryReport,
+)
+from brokerd.store.store_config import MessageStoreConfig
+from brokerd.store.store_lock import AbortFile, StoreLock
+
+logger = logging.getLogger(__name__)
+
+PAGE_BYTES = 4096
+RECORD_OVERHEAD_MAX = 65_536  # topic, properties and fixed fields on top of maxMessageSize (CommitLog.java)
+BATCH_ENTRY_BYTES = 22  # fixed bytes of a message in a batch body: 4 total, magic, crc, flag, lengths
+HOST_V6_BYTES = 20
+PUT_OK = PutMessageStatus.PUT_OK
+
+
+class MessageStore:
+    """One store directory. `open` before anything else, `close` at the end."""
+
+    def __init__(self, config: MessageStoreConfig, on_arrival: OnArrival | None = None) -> None:
+        """`on_arrival(topic, queue_id, new_max_offset, tags_code)`: called by dispatch per message."""
+        self.config = config
+        self._root = config.store_path_root_dir
+        self._log = CommitLog(
+            config.commit_log_dir, config.mapped_file_size_commit_log, config.prefault_bytes
+        )
+        self._table = ConsumeQueueTable(config.consume_queue_dir, config.mapped_file_size_consume_queue)
+        self._queues = self._table.queues
+        self._key_index = KeyIndex(config)
+        self._dispatcher = Dispatcher(self._key_index if config.message_index_enable else None, on_arrival)
+        self._pending = self._dispatcher.pending
+        self._cleaner = FileCleaner(config, self._log, self._table, self._key_index)
+        ram_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        self._reader = QueueReader(
+            config, self._log, ram_bytes * config.access_message_in_memory_max_ratio // 100
+        )
+        self._lock = StoreLock(self._root)
+        self._abort = AbortFile(self._root)
+        self._checkpoint: StoreCheckpoint | None = None
+        self._delay_levels_ms = config.delay_levels_ms
+        self._is_sync_flush = config.is_sync_flush
+        self._refusal = "the store is not open"  # why puts are refused; "" accepts them
+        self._dispatch_error = ""
+        self._flush_lock = threading.Lock()
+        self._log_flushed_ms = 0
+        self._log_flushed_thoroughly_ms = 0
+        self._queues_flushed_ms = 0
+        self._queues_flushed_thoroughly_ms = 0
+        self._record_bytes_max = min(
+            config.max_message_size + RECORD_OVERHEAD_MAX,
+            config.mapped_file_size_commit_log - BLANK_BYTES,
+        )
+
+    def __repr__(self) -> str:
+        return f"<MessageStore {self._log!r} queues {len(self._queues)} {self._refusal or 'open'}>"
+
+    # Opening and closing
+
+    def open(self, now_ms: int) -> RecoveryReport:
+        """Lock, recover, accept puts. Raises StoreLocked, StoreFilesInvalid, CorruptRecord, OSError."""
+        self._root.mkdir(parents=True, exist_ok=True)
+        self._lock.acquire()
+        try:
+            clean_shutdown = not self._abort.exists
+            self._abort.create()
+            self._checkpoint = StoreCheckpoint(self._root / "checkpoint")
+            recovery = Recovery(
+                self.config, self._log, self._table, self._key_index, self._dispatcher, self._checkpoint
+            )
+            report = recovery.run(clean_shutdown=clean_shutdown)
+            self._table.remove_manifest()
+            self._cleaner.set_disk_mark(self._cleaner.disk_used_ratio())
+        except BaseException:
+            self._lock.release()
+            raise
+        self._log_flushed_ms = self._log_flushed_thoroughly_ms = now_ms
+        self._queues_flushed_ms = self._queues_flushed_thoroughly_ms = now_ms
+        self._set_refusal()
+        return report
+
+    def close(self, now_ms: int) -> None:
+        """Dispatch and flush everything, mark the stop as clean, unlock. Safe to call twice."""
+        if self._checkpoint is None:
+            return
+        self._refusal = "the store is closed"
+        self._log.close()
+        self.flush()
+        self.dispatch_pending()
+        with self._flush_lock:
+            self._flush_queues()
+            self._key_index.flush_all()
+            self._checkpoint.index_msg_timestamp_ms = self._key_index.safe_timestamp_ms
+            self._checkpoint.flush()
+        if not self._pending:  # else the next start has to dispatch: keep the abort file
+            self._table.write_manifest(self._log.max_offset)
+            self._abort.remove()
+        self._checkpoint = None
+        self._lock.release()
+        logger.info("store closed at_ms=%d offset=%d", now_ms, self._log.max_offset)
+
+    def _set_refusal(self) -> None:
+        if self._checkpoint is None:
+            self._refusal = "the store is not open"
+        elif self._cleaner.is_disk_full:
+            self._refusal = (
+                f"the disk is fuller than {self.config.disk_space_warning_level_ratio} %:"
+                " delete files or lower the retention"
+            )
+        else:
+            self._refusal = self._dispatch_error
+
+    # Writing
+
+    def put_message(
+        self,
+        topic: str,
+        queue_id: int,
+        body: bytes | memoryview,
+        properties: bytes,
+        tags_code: int | None = None,
+        *,
+        flag: int = 0,
+        sys_flag: int = 0,
+        born_timestamp_ms: int,
+        born_host: tuple[str, int],
+        store_host: tuple[str, int],
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+        now_ms: int,
+    ) -> PutResult:
+        """Append one message; its unit follows with dispatch_pending.
+
+        `properties` is the encoded string; without `tags_code` it is searched for TAGS. Raises
+        MessageIllegal, PropertiesSizeExceeded or ServiceNotAvailable (all PutRefused, with the put status).
+        """
+        if self._refusal:
+            raise ServiceNotAvailable(self._refusal)
+        queue = self._queues.get((topic, queue_id)) or self._table.find_or_create(topic, queue_id)
+        born, stored = encode_host(born_host), encode_host(store_host)
+        if len(born) == HOST_V6_BYTES or len(stored) == HOST_V6_BYTES:
+            sys_flag = flag_hosts(sys_flag, born, stored)
+        topic_field = queue.magic_and_topic
+        size_bytes = HEADERS[sys_flag >> 4 & 3].size + len(body) + len(topic_field[1]) + 2 + len(properties)
+        if (
+            len(body) > self.config.max_message_size
+            or len(properties) > PROPERTIES_BYTES_MAX
+            or size_bytes > self._record_bytes_max
+        ):
+            self._refuse_size(len(body), len(properties), size_bytes)
+        has_unit = not sys_flag & TRANSACTION_MASK or gets_unit(sys_flag)
+        queue_offset = queue.next_offset if has_unit else 0
+        log = self._log
+        offset = log.reserve(size_bytes)
+        try:
+            record = encode_record(
+                topic_field,
+                queue_id,
+                queue_offset,
+                offset,
+                body,
+                properties,
+                flag,
+                sys_flag,
+                born_timestamp_ms,
+                born,
+                now_ms,
+                stored,
+                reconsume_times,
+                prepared_transaction_offset,
+            )
+        except struct.error as error:
+            raise MessageIllegal(f"a number of the message does not fit its field: {error}") from error
+        if tags_code is None or topic == SCHEDULE_TOPIC:
+            tags_code = dispatch_tags_code(topic, properties, now_ms, self._delay_levels_ms)
+        log.append(record, now_ms)
+        if has_unit:
+            queue.next_offset = queue_offset + 1
+        self._pending.append(
+            (queue, queue_offset, offset, size_bytes, tags_code, now_ms, sys_flag, properties)
+        )
+        return PutResult(PUT_OK, offset, queue_offset, now_ms, size_bytes)
+
+    def put_messages(
+        self,
+        topic: str,
+        queue_id: int,
+        batch: Sequence[BatchEntry],
+        *,
+        sys_flag: int = 0,
+        born_timestamp_ms: int,
+        born_host: tuple[str, int],
+        store_host: tuple[str, int],
+        reconsume_times: int = 0,
+        now_ms: int,
+    ) -> list[PutResult]:
+        """Append a batch as one write of consecutive records: all of it is stored or nothing (§2.2, §12).
+
+        Raises as put_message; delayed and transactional batches are MessageIllegal.
+        """
+        if self._refusal:
+            raise ServiceNotAvailable(self._refusal)
+        if not batch or topic == SCHEDULE_TOPIC or sys_flag & TRANSACTION_MASK:
+            raise MessageIllegal("a batch must hold messages that are neither delayed nor transactional")
+        queue = self._table.find_or_create(topic, queue_id)
+        born, stored = encode_host(born_host), encode_host(store_host)
+        sys_flag = flag_hosts(sys_flag, born, stored)
+        fixed_bytes = HEADERS[sys_flag >> 4 & 3].size + len(queue.magic_and_topic[1]) + 2
+        body_bytes = total_bytes = 0
+        for body, properties, _ in batch:
+            body_bytes += BATCH_ENTRY_BYTES + len(body) + len(properties)
+            total_bytes += fixed_bytes + len(body) + len(properties)
+            if len(properties) > PROPERTIES_BYTES_MAX:
+                self._refuse_size(len(body), len(properties), total_bytes)
+        if body_bytes > self.config.max_message_size or total_bytes > self._log.file_size_bytes - BLANK_BYTES:
+            self._refuse_size(body_bytes, 0, total_bytes)
+        start = offset = self._log.reserve(total_bytes)
+        queue_offset = queue.next_offset
+        records: list[bytes] = []
+        notes = []
+        try:
+            for body, properties, flag in batch:
+                record = encode_record(
+                    queue.magic_and_topic,
+                    queue_id,
+                    queue_offset,
+                    offset,
+                    body,
+                    properties,
+                    flag,
+                    sys_flag,
+                    born_timestamp_ms,
+                    born,
+                    now_ms,
+                    stored,
+                    reconsume_times,
+                    0,
+                )
+                code = dispatch_tags_code(topic, properties, now_ms, self._delay_levels_ms)
+                notes.append((queue, queue_offset, offset, len(record), code, now_ms, sys_flag, properties))
+                records.append(record)
+                queue_offset += 1
+                offset += len(record)
+        except struct.error as error:
+            raise MessageIllegal(f"a number of the batch does not fit its field: {error}") from error
+        assert offset - start == total_bytes
+        self._log.append(b"".join(records), now_ms)
+        queue.next_offset = queue_offset
+        self._pending.extend(notes)
+        return [PutResult(PUT_OK, note[2], note[1], now_ms, note[3]) for note in notes]
+
+    def _refuse_size(self, body_bytes: int, properties_bytes: int, record_bytes: int) -> None:
+        if properties_bytes > PROPERTIES_BYTES_MAX:
+            raise PropertiesSizeExceeded(
+                f"properties of {properties_bytes} bytes, at most {PROPERTIES_BYTES_MAX}"
+            )
+        if body_bytes > self.config.max_message_size:
+            raise MessageIllegal(f"body of {body_bytes} bytes, at most {self.config.max_message_size}")
+        raise MessageIllegal(f"record of {record_bytes} bytes, at most {self._record_bytes_max}")
+
+    def dispatch_pending(self) -> int:
+        """Build the units and index entries of everything put since; return how many messages.
+
+        Call it once per read of a socket, before replying. With SYNC_FLUSH consumers see only what is flushed
+        (as 5.x), so call it again after `flush`. When a file cannot be made, puts are refused until it can.
+        """
+        end_offset = self._log.flushed_offset if self._is_sync_flush else self._log.max_offset
+        try:
+            count = self._dispatcher.dispatch_until(end_offset)
+        except OSError as error:
+            self._dispatch_error = f"consume queues or index cannot be written: {error}"
+            self._set_refusal()
+            logger.exception("dispatch failed offset=%d; retried at the next call", self._pending[0][2])
+            return 0
+        if self._dispatch_error:
+            self._dispatch_error = ""
+            self._set_refusal()
+        return count
+
+    # Reading
+
+    def get_message(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_num: int,
+        *,
+        tags_codes: frozenset[int] | None = None,
+        matches_record: RecordFilter | None = None,
+        max_bytes: int = PULL_BYTES_MAX,
+    ) -> GetMessageResult:
+        """One pull: up to `max_num` messages from `offset` on, and where to go on (reference §2.3, §2.4).
+
+        `tags_codes` are hashes of the subscribed tags (None = all); `matches_record` (SQL92) is then asked
+        with the whole stored record. The views stay valid when the file is deleted meanwhile.
+        """
+        queue = self._queues.get((topic, queue_id))
+        return self._reader.get_message(queue, offset, max_num, tags_codes, matches_record, max_bytes)
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        """0 for a queue that does not exist."""
+        queue = self._queues.get((topic, queue_id))
+        return queue.min_offset if queue else 0
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """The offset behind the last message consumers can see; 0 for a queue that does not exist."""
+        queue = self._queues.get((topic, queue_id))
+        return queue.max_offset if queue else 0
+
+    def offset_by_time(
+        self, topic: str, queue_id: int, timestamp_ms: int, boundary: BoundaryType = BoundaryType.LOWER
+    ) -> int:
+        """See QueueReader.offset_by_time; 0 for a queue that does not exist."""
+        queue = self._queues.get((topic, queue_id))
+        return self._reader.offset_by_time(queue, timestamp_ms, boundary) if queue else 0
+
+    def store_timestamp(self, topic: str, queue_id: int, offset: int) -> int:
+        """Store time in ms of one message, -1 when it is not (or no longer) there."""
+        queue = self._queues.get((topic, queue_id))
+        return self._reader.store_timestamp(queue, offset) if queue else -1
+
+    def earliest_store_timestamp(self, topic: str, queue_id: int) -> int:
+        """Store time in ms of the oldest message of a queue, -1 for an empty one."""
+        return self.store_timestamp(topic, queue_id, self.min_offset(topic, queue_id))
+
+    def look_message(self, commit_log_offset: int, size_bytes: int | None = None) -> memoryview | None:
+        """The stored record at an offset a client named; None when no record starts there."""
+        if size_bytes is not None:
+            return self._log.view(commit_log_offset, size_bytes)
+        return self._log.record_view(commit_log_offset)
+
+    def query_by_key(
+        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
+    ) -> QueryMessageResult:
+        """Find records by UNIQ_KEY or a word of KEYS. Only hashes: compare topic and key of what is found."""
+        return self._key_index.query(topic, key, max_num, begin_ms, end_ms)
+
+    @property
+    def commit_log_max_offset(self) -> int:
+        return self._log.max_offset
+
+    @property
+    def commit_log_min_offset(self) -> int:
+        return self._log.min_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything before it survives a power failure."""
+        return self._log.flushed_offset
+
+    @property
+    def dispatch_behind_bytes(self) -> int:
+        return self._log.max_offset - self._pending[0][2] if self._pending else 0
+
+    @property
+    def refusal(self) -> str:
+        """Why puts are refused; "" when they are accepted."""
+        return self._refusal
+
+    def topics(self) -> list[str]:
+        return self._table.topics()
+
+    def queues(self, topic: str) -> list[int]:
+        return self._table.queue_ids(topic)
+
+    # Flushing
+
+    def flush(self) -> int:
+        """Make everything put so far durable; return flushed_offset. Caller: any thread, GIL released."""
+        with self._flush_lock:
+            flushed_offset, timestamp_ms = self._log.flush()
+            if self._checkpoint is not None:
+                self._checkpoint.physic_msg_timestamp_ms = timestamp_ms
+            return flushed_offset
+
+    def flush_if_due(self, now_ms: int) -> None:
+        """Flush what its interval says (reference §14). Caller: a background thread, every 100 to 500 ms."""
+        config = self.config
+        thorough = now_ms - self._log_flushed_thoroughly_ms >= config.flush_commit_log_thorough_interval_ms
+        if now_ms - self._log_flushed_ms >= config.flush_interval_commit_log_ms:
+            self._log_flushed_ms = now_ms
+            dirty_bytes = self._log.dirty_bytes
+            if dirty_bytes >= config.flush_commit_log_least_pages * PAGE_BYTES or (thorough and dirty_bytes):
+                self.flush()
+            if thorough:
+                self._log_flushed_thoroughly_ms = now_ms
+        if now_ms - self._queues_flushed_ms >= config.flush_interval_consume_queue_ms:
+            self._queues_flushed_ms = now_ms
+            thorough = (
+                now_ms - self._queues_flushed_thoroughly_ms >= config.flush_consume_queue_thorough_interval_ms
+            )
+            with self._flush_lock:
+                if thorough:
+                    self._queues_flushed_thoroughly_ms = now_ms
+                    self._flush_queues()
+                else:
+                    self._flush_queues(config.flush_consume_queue_least_pages * PAGE_BYTES)
+                if self._checkpoint is not None:
+                    self._checkpoint.index_msg_timestamp_ms = self._key_index.safe_timestamp_ms
+                    self._checkpoint.flush()
+
+    def _flush_queues(self, least_bytes: int = 1) -> None:
+        """Flush queues with enough dirty bytes; after flushing all, move the checkpoint's logics time."""
+        timestamp_ms = self._dispatched_timestamp_ms()
+        for queue in self._table:
+            if queue.dirty_bytes >= least_bytes:
+                try:
+                    queue.flush()
+                except FileNotFoundError:
+                    if self._queues.get((queue.topic, queue.queue_id)) is queue:  # not a deleted topic
+                        raise
+        if least_bytes == 1 and self._checkpoint is not None:
+            self._checkpoint.logics_msg_timestamp_ms = timestamp_ms
+
+    def _dispatched_timestamp_ms(self) -> int:
+        """Store time up to which units were built: just before the oldest waiting message, if any."""
+        last_ms = self._log.last_store_timestamp_ms
+        try:
+            return min(last_ms, self._pending[0][5] - 1)
+        except IndexError:
+            return last_ms
+
+    # Keeping
+
+    def disk_used_ratio(self) -> float:
+        """0.0 to 1.0, of the fuller of the commit log's and the consume queues' file systems."""
+        return self._cleaner.disk_used_ratio()
+
+    def delete_expired_files(self, now_ms: int, disk_used_ratio: float) -> int:
+        """One round of deletion and of the disk-full mark, every 10 s; return how many log files went."""
+        deleted = self._cleaner.delete_expired(now_ms, disk_used_ratio)
+        self._cleaner.set_disk_mark(disk_used_ratio)
+        self._set_refusal()
+        if self._dispatch_error:  # no put comes any more to retry it
+            self.dispatch_pending()
+        return deleted
+
+    def delete_topic_queues(self, topic: str) -> int:
+        """Forget a deleted topic's queues and their files; its records stay in the log until they expire."""
+        kept = [note for note in self._pending if note[0].topic != topic]
+        self._pending.clear()
+        self._pending.extend(kept)
+        return self._table.delete_topic(topic)
+
+
+def flag_hosts(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
+    """The sysFlag with its two IPv6 bits set from the packed hosts."""
+    if len(born_host) == HOST_V6_BYTES:
+        sys_flag |= BORN_HOST_V6
+    if len(store_host) == HOST_V6_BYTES:
+        sys_flag |= STORE_HOST_V6
+    return sys_flag

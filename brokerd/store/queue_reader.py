@@ -1,0 +1,152 @@
+"""Owns reading by queue: one pull, and the offset at a time.
+
+Source: `DefaultMessageStore.getMessage`, reference semantics §2.3 and §2.4, store-format §17. Nothing is
+decoded: an answer is a list of memoryviews of the mapped files (hot-path.md rules 16 and 22).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from brokerd.store.commit_log import CommitLog
+from brokerd.store.consume_queue import CQ_UNIT, UNIT_BYTES, ConsumeQueue
+from brokerd.store.record import read_store_timestamp
+from brokerd.store.results import BoundaryType, GetMessageResult, GetMessageStatus
+from brokerd.store.store_config import MessageStoreConfig
+
+PULL_BYTES_MAX = 128 * 1024 * 1024  # DefaultMessageStore.MAX_PULL_MSG_SIZE
+
+RecordFilter = Callable[[memoryview], bool]
+
+
+class QueueReader:
+    """Reads what was dispatched. The last `in_memory_bytes` of the log count as being in the page cache."""
+
+    def __init__(self, config: MessageStoreConfig, log: CommitLog, in_memory_bytes: int) -> None:
+        self._log = log
+        self._in_memory_bytes = in_memory_bytes
+        self._filter_bytes_max = config.max_filter_message_size
+        self._bytes_in_memory_max = config.max_transfer_bytes_on_message_in_memory
+        self._count_in_memory_max = config.max_transfer_count_on_message_in_memory
+        self._bytes_on_disk_max = config.max_transfer_bytes_on_message_in_disk
+        self._count_on_disk_max = config.max_transfer_count_on_message_in_disk
+
+    def get_message(
+        self,
+        queue: ConsumeQueue | None,
+        offset: int,
+        max_num: int,
+        tags_codes: frozenset[int] | None,
+        matches_record: RecordFilter | None,
+        max_bytes: int,
+    ) -> GetMessageResult:
+        """One pull, with status and next offset of reference §2.3."""
+        if queue is None:
+            return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
+        low, high = queue.min_offset, queue.max_offset
+        if high == 0:
+            return GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, low, high)
+        if offset < low:
+            return GetMessageResult(GetMessageStatus.OFFSET_TOO_SMALL, low, low, high)
+        if offset == high:
+            return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, offset, low, high)
+        if offset > high:
+            return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+        units_max = max(self._filter_bytes_max, max_num * UNIT_BYTES) // UNIT_BYTES
+        units = queue.units(offset, units_max)
+        if units is None:
+            next_file = queue.next_file_offset(offset)
+            return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, next_file, low, high)
+        result = GetMessageResult(GetMessageStatus.NO_MATCHED_MESSAGE, offset, low, high)
+        self._collect(
+            units, result, max_num, tags_codes, matches_record, min(max(max_bytes, 100), PULL_BYTES_MAX)
+        )
+        return result
+
+    def _collect(
+        self,
+        units: memoryview,
+        result: GetMessageResult,
+        max_num: int,
+        tags_codes: frozenset[int] | None,
+        matches_record: RecordFilter | None,
+        max_bytes: int,
+    ) -> None:
+        """The scan loop of reference §2.4, in Java's order of checks.
+
+        Hot path, so the file of the last record is kept in locals: records of one pull mostly share it.
+        """
+        views = result.views
+        log = self._log
+        log_end = log.max_offset
+        in_memory_from = log_end - self._in_memory_bytes
+        view, view_start, view_end = memoryview(b""), 0, 0
+        total = count = 0
+        next_offset = result.next_begin_offset
+        removed_before = -1  # the file of a removed record ends here: no later unit before it can be read
+        last_offset = -1
+        for commit_log_offset, size_bytes, code in CQ_UNIT.iter_unpack(units):
+            if count:
+                if commit_log_offset >= in_memory_from:
+                    bytes_max, count_max = self._bytes_in_memory_max, self._count_in_memory_max
+                else:
+                    bytes_max, count_max = self._bytes_on_disk_max, self._count_on_disk_max
+                new_total = total + size_bytes
+                if count >= max_num or count >= count_max or new_total > max_bytes or new_total > bytes_max:
+                    break
+            next_offset += 1
+            last_offset = commit_log_offset
+            if commit_log_offset < removed_before:
+                continue
+            if tags_codes is not None and code not in tags_codes:
+                continue
+            end = commit_log_offset + size_bytes
+            if not view_start <= commit_log_offset < view_end:
+                mapped_file = log.files.find(commit_log_offset)
+                if mapped_file is not None:
+                    view = mapped_file.view
+                    view_start, view_end = mapped_file.start_offset, mapped_file.end_offset
+            if not view_start <= commit_log_offset < end <= view_end or end > log_end:
+                if not count:
+                    result.status = GetMessageStatus.MESSAGE_WAS_REMOVING
+                removed_before = log.next_file_offset(commit_log_offset)
+                continue
+            record = view[commit_log_offset - view_start : end - view_start]
+            if matches_record is not None and not matches_record(record):
+                continue
+            views.append(record)
+            total += size_bytes
+            count += 1
+            removed_before = -1
+        result.next_begin_offset = next_offset
+        result.message_count = count
+        result.size_bytes = total
+        if count:
+            result.status = GetMessageStatus.FOUND
+        if last_offset >= 0:
+            result.suggest_pulling_from_slave = log_end - last_offset > self._in_memory_bytes
+
+    def store_timestamp(self, queue: ConsumeQueue, offset: int) -> int:
+        """Store time in ms of the message at a queue offset; -1 when there is none (any more)."""
+        if not queue.min_offset <= offset < queue.max_offset:
+            return -1
+        commit_log_offset, size_bytes, _ = queue.unit(offset)
+        view = self._log.view(commit_log_offset, size_bytes)
+        return -1 if view is None else read_store_timestamp(view)
+
+    def offset_by_time(self, queue: ConsumeQueue, timestamp_ms: int, boundary: BoundaryType) -> int:
+        """LOWER: the smallest offset stored at or after the time, max_offset if none. UPPER: the largest
+        stored at or before it, min_offset if none. Store times are taken to ascend; removed messages count as
+        too early.
+        """
+        low, high = queue.min_offset, queue.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            stored_ms = self.store_timestamp(queue, middle)
+            if stored_ms < timestamp_ms or (boundary is BoundaryType.UPPER and stored_ms == timestamp_ms):
+                low = middle + 1
+            else:
+                high = middle
+        if boundary is BoundaryType.UPPER:
+            return max(low - 1, queue.min_offset)
+        return low

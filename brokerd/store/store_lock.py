@@ -1,0 +1,56 @@
+"""Owns the two marker files: `lock` (one process per store) and `abort` (the last stop was no clean one).
+
+Source: `store/.../DefaultMessageStore.java`, reference store-format §9. The byte-range lock on [0, 1) is the
+one a Java broker takes, so neither opens a store the other works on. It does not exclude a second store in
+the same process; flock does.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from brokerd.store.errors import StoreLocked
+
+
+class StoreLock:
+    """Held from `acquire` to `release` or the end of the process."""
+
+    def __init__(self, root: Path) -> None:
+        self._path = root / "lock"
+        self._descriptor = -1
+
+    def acquire(self) -> None:
+        """Raises StoreLocked when another process (or store) holds it."""
+        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except OSError as error:
+            os.close(descriptor)
+            raise StoreLocked(f"{self._path} is locked: another broker runs on this store") from error
+        os.pwrite(descriptor, b"lock", 0)
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+class AbortFile:
+    """Present while a store is open; found at the start, it means the last process died."""
+
+    def __init__(self, root: Path) -> None:
+        self._path = root / "abort"
+
+    @property
+    def exists(self) -> bool:
+        return self._path.exists()
+
+    def create(self) -> None:
+        self._path.write_text(str(os.getpid()))
+
+    def remove(self) -> None:
+        self._path.unlink(missing_ok=True)

@@ -1,0 +1,136 @@
+"""Who may do what, and who did what. People are Django's users; this adds grants, API tokens, one-time links,
+audit.
+"""
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.contrib.auth.models import Group
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+
+class Verb(models.TextChoices):
+    """What a grant allows. ADMIN includes all others."""
+
+    VIEW = "VIEW", "look"
+    SEND = "SEND", "send messages"
+    RESET = "RESET", "change offsets"
+    REPLAY = "REPLAY", "replay dead letters"
+    CONFIGURE = "CONFIGURE", "change topics, groups, brokers"
+    ADMIN = "ADMIN", "everything, people and clusters too"
+
+
+class Role(models.Model):
+    """A named set of verbs, e.g. "operator": VIEW RESET REPLAY."""
+
+    name = models.CharField(max_length=64, unique=True)
+    verbs = models.JSONField(default=list, help_text='a list of verbs, e.g. ["VIEW", "RESET"]')
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Grant(models.Model):
+    """One person or one team holds a role on the clusters and names that match two glob patterns."""
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.CASCADE, related_name="grants"
+    )
+    team = models.ForeignKey(Group, null=True, blank=True, on_delete=models.CASCADE, related_name="grants")
+    role = models.ForeignKey(Role, on_delete=models.PROTECT, related_name="grants")
+    cluster_pattern = models.CharField(max_length=255, default="*")
+    name_pattern = models.CharField(
+        max_length=255, default="*", help_text="of topics and groups, e.g. orders-*"
+    )
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.CheckConstraint(
+                condition=Q(user__isnull=True) ^ Q(team__isnull=True), name="grant_to_one_user_or_one_team"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user or self.team}: {self.role} on {self.cluster_pattern}/{self.name_pattern}"
+
+
+class ApiToken(models.Model):
+    """A key for scripts: it acts for its owner, within its own verbs and clusters, until it expires or is
+    revoked.
+
+    Only the SHA-256 of the key is kept; ``prefix`` (its first 12 characters) tells people which one it is.
+    """
+
+    owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="api_tokens")
+    name = models.CharField(max_length=100)
+    prefix = models.CharField(max_length=12)
+    key_sha256 = models.CharField(max_length=64, unique=True)
+    scopes = models.JSONField(default=list, help_text="a list of verbs")
+    cluster_pattern = models.CharField(max_length=255, default="*")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["-created_at", "-pk"]
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.prefix}…)"
+
+
+class SignInLink(models.Model):
+    """A link that signs one person in once. Only its SHA-256 is kept."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="sign_in_links")
+    key_sha256 = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)
+
+    def __str__(self) -> str:
+        return f"link for {self.user}"
+
+
+class SignInFailure(models.Model):
+    """A wrong password; `services.sign_in` counts the fresh ones to slow guessing down."""
+
+    username = models.CharField(max_length=150)
+    remote_addr = models.CharField(max_length=64)
+    at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(fields=["username", "at"]),
+            models.Index(fields=["remote_addr", "at"]),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.username} from {self.remote_addr}"
+
+
+class AuditEvent(models.Model):
+    """Who did what to which subject, before and after. Rows are added, never changed."""
+
+    at = models.DateTimeField(default=timezone.now, db_index=True)
+    actor = models.CharField(max_length=150, help_text='user name, or "system"')
+    token_prefix = models.CharField(max_length=12, blank=True, default="")
+    verb = models.CharField(max_length=64)
+    cluster = models.CharField(max_length=63, blank=True, default="")
+    subject = models.CharField(max_length=300, blank=True, default="")
+    before = models.JSONField(null=True, blank=True)
+    after = models.JSONField(null=True, blank=True)
+    plan_id = models.CharField(max_length=32, blank=True, default="", db_index=True)
+    remote_addr = models.CharField(max_length=64, blank=True, default="")
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["-at", "-pk"]
+        indexes: ClassVar[list[models.Index]] = [models.Index(fields=["cluster", "subject", "at"])]
+
+    def __str__(self) -> str:
+        return f"{self.at:%Y-%m-%d %H:%M:%S} {self.actor} {self.verb} {self.cluster}/{self.subject}"

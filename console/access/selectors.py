@@ -1,0 +1,47 @@
+"""What the access app is asked: people, tokens, audit events."""
+
+import datetime
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib.auth.models import User
+from django.db.models import QuerySet
+
+from console.access.errors import LinkInvalid
+from console.access.models import ApiToken, AuditEvent, SignInLink
+
+
+def sha256(key: str) -> str:
+    """The form in which keys of links and tokens are kept: they are random, so a plain hash is enough."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+def first_administrator() -> User | None:
+    """The oldest active superuser: the one `up` makes a sign-in link for."""
+    return User.objects.filter(is_superuser=True, is_active=True).order_by("pk").first()
+
+
+def open_link(key: str, now: datetime.datetime) -> SignInLink:
+    """The unused, fresh link of ``key``. Raises LinkInvalid."""
+    found = SignInLink.objects.select_related("user").filter(
+        key_sha256=sha256(key), used_at=None, expires_at__gt=now, user__is_active=True
+    )
+    link = found.first()
+    if link is None:
+        raise LinkInvalid("This sign-in link was used already or is too old. Ask for a new one.")
+    return link
+
+
+def tokens_of(owner: Any = None) -> Sequence[ApiToken]:
+    """Tokens, newest first: of one person, or of all."""
+    found = ApiToken.objects.select_related("owner")
+    return list(found.filter(owner=owner) if owner is not None else found)
+
+
+def audit_events(
+    *, cluster: str = "", subject: str = "", actor: str = "", plan_id: str = ""
+) -> QuerySet[AuditEvent]:
+    """Audit events, newest first, narrowed by each argument that is not empty."""
+    wanted = {"cluster": cluster, "subject": subject, "actor": actor, "plan_id": plan_id}
+    return AuditEvent.objects.filter(**{field: value for field, value in wanted.items() if value})

@@ -1,0 +1,257 @@
+"""Everything that writes people, tokens, links and audit events."""
+
+import datetime
+import logging
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib.auth import authenticate
+from django.contrib.auth.models import User
+from django.db import transaction
+from django.http import HttpRequest
+from django.utils import timezone
+
+from console.access.errors import LinkInvalid, TokenInvalid, TooManyAttempts, WrongCredentials
+from console.access.models import ApiToken, AuditEvent, Grant, Role, SignInFailure, SignInLink, Verb
+from console.access.rules import TokenPrincipal
+from console.access.selectors import first_administrator, open_link, sha256
+
+logger = logging.getLogger(__name__)
+
+FIRST_PERSON = "admin"
+LINK_LIFE = datetime.timedelta(minutes=15)  # long enough to open a browser, short enough to lie in a log
+KEY_BYTES = 32
+PREFIX_LENGTH = 12  # "tm_" and nine characters: enough to recognise, too few to guess the other 34
+LAST_USED_EVERY = datetime.timedelta(minutes=1)  # a script's every call must not be a write
+
+# Wrong passwords within FAILURE_WINDOW that close sign-in: for this person from this address, from this
+# address for anybody, and for this person from anywhere (higher, so that a stranger can not easily lock
+# somebody out).
+FAILURE_WINDOW = datetime.timedelta(minutes=5)
+FAILURES_PERSON_AND_ADDR, FAILURES_ADDR, FAILURES_PERSON = 5, 20, 50
+
+BUILT_IN_ROLES = {
+    "viewer": [Verb.VIEW],
+    "operator": [Verb.VIEW, Verb.SEND, Verb.RESET, Verb.REPLAY],
+    "maintainer": [Verb.VIEW, Verb.SEND, Verb.RESET, Verb.REPLAY, Verb.CONFIGURE],
+    "administrator": [Verb.ADMIN],
+}
+
+
+# --- People -------------------------------------------------------------------------------------------------
+
+
+def ensure_first_person() -> User:
+    """The administrator that a new installation starts with. It has no password until its owner sets one."""
+    with transaction.atomic():
+        person = first_administrator()
+        if person is None:
+            person = User(username=FIRST_PERSON, is_staff=True, is_superuser=True)
+            person.set_unusable_password()
+            person.save()
+            logger.info("first person created user=%s", person.username)
+        for name, verbs in BUILT_IN_ROLES.items():
+            Role.objects.get_or_create(name=name, defaults={"verbs": [str(verb) for verb in verbs]})
+    return person
+
+
+def grant(
+    *, role: str, user: Any = None, team: Any = None, cluster_pattern: str = "*", name_pattern: str = "*"
+) -> Grant:
+    """Give a role to a person or a team."""
+    return Grant.objects.create(
+        role=Role.objects.get(name=role),
+        user=user,
+        team=team,
+        cluster_pattern=cluster_pattern,
+        name_pattern=name_pattern,
+    )
+
+
+def create_sign_in_link(user: Any, *, now: datetime.datetime | None = None) -> str:
+    """Make a link that signs ``user`` in once within 15 minutes; returns the key of ``/sign-in/<key>``.
+
+    Earlier unused links of the person stop working: the newest one printed is the one that counts.
+    """
+    at = now or timezone.now()
+    key = secrets.token_urlsafe(KEY_BYTES)
+    with transaction.atomic():
+        SignInLink.objects.filter(user=user, used_at=None).delete()
+        SignInLink.objects.create(user=user, key_sha256=sha256(key), created_at=at, expires_at=at + LINK_LIFE)
+    return key
+
+
+def redeem_sign_in_link(
+    key: str, *, password: str | None = None, remote_addr: str = "", now: datetime.datetime | None = None
+) -> User:
+    """Use a link up and return its person; with ``password``, which the caller has validated, set that too.
+
+    Raises LinkInvalid, also to the second of two who use it at the same moment.
+    """
+    at = now or timezone.now()
+    with transaction.atomic():
+        link = open_link(key, at)
+        if SignInLink.objects.filter(pk=link.pk, used_at=None).update(used_at=at) != 1:
+            raise LinkInvalid("This sign-in link was used already.")
+        person = link.user
+        if password is not None:
+            person.set_password(password)
+            person.save(update_fields=["password"])
+        record_audit(
+            actor=person, verb="sign in by link", subject=person.username, remote_addr=remote_addr, now=at
+        )
+    return person
+
+
+def set_password(
+    *, person: User, password: str, remote_addr: str = "", now: datetime.datetime | None = None
+) -> None:
+    """Give a person a password, which the caller has validated. Sessions with the old one end."""
+    with transaction.atomic():
+        person.set_password(password)
+        person.save(update_fields=["password"])
+        record_audit(
+            actor=person, verb="set password", subject=person.username, remote_addr=remote_addr, now=now
+        )
+
+
+def sign_in(
+    request: HttpRequest | None,
+    *,
+    username: str,
+    password: str,
+    remote_addr: str,
+    now: datetime.datetime | None = None,
+) -> User:
+    """The person with this name and password. Raises TooManyAttempts, also for a right password;
+    WrongCredentials.
+    """
+    at = now or timezone.now()
+    _refuse_guessing(username, remote_addr, at)
+    person = authenticate(request, username=username, password=password)
+    if person is None:
+        SignInFailure.objects.create(username=username[:150], remote_addr=remote_addr, at=at)
+        logger.warning("sign-in failed user=%r remote_addr=%s", username[:150], remote_addr)
+        raise WrongCredentials("Name and password do not match.")
+    assert isinstance(person, User)
+    SignInFailure.objects.filter(username=username, remote_addr=remote_addr).delete()
+    record_audit(actor=person, verb="sign in", subject=person.username, remote_addr=remote_addr, now=at)
+    return person
+
+
+def _refuse_guessing(username: str, remote_addr: str, at: datetime.datetime) -> None:
+    fresh = SignInFailure.objects.filter(at__gt=at - FAILURE_WINDOW)
+    limits = [
+        (fresh.filter(username=username[:150], remote_addr=remote_addr), FAILURES_PERSON_AND_ADDR),
+        (fresh.filter(remote_addr=remote_addr), FAILURES_ADDR),
+        (fresh.filter(username=username[:150]), FAILURES_PERSON),
+    ]
+    for failures, limit in limits:
+        newest = list(failures.order_by("-at").values_list("at", flat=True)[:limit])
+        if len(newest) == limit:
+            wait = newest[-1] + FAILURE_WINDOW - at
+            raise TooManyAttempts(max(1, round(wait.total_seconds())))
+    SignInFailure.objects.filter(at__lte=at - FAILURE_WINDOW).delete()
+
+
+# --- API tokens ---------------------------------------------------------------------------------------------
+
+
+def create_token(
+    *,
+    owner: Any,
+    name: str,
+    scopes: Sequence[str],
+    cluster_pattern: str = "*",
+    expires_at: datetime.datetime | None = None,
+    actor: Any = None,
+    remote_addr: str = "",
+) -> tuple[ApiToken, str]:
+    """Make an API token; returns it and its key, which is shown this once. Raises ValueError for an unknown
+    scope.
+    """
+    unknown = sorted(set(scopes) - set(Verb.values))
+    if unknown or not scopes:
+        raise ValueError(f"Scopes are {', '.join(Verb.values)}; got {', '.join(unknown) or 'none'}.")
+    key = f"tm_{secrets.token_urlsafe(KEY_BYTES)}"
+    with transaction.atomic():
+        token = ApiToken.objects.create(
+            owner=owner,
+            name=name,
+            prefix=key[:PREFIX_LENGTH],
+            key_sha256=sha256(key),
+            scopes=[str(scope) for scope in scopes],
+            cluster_pattern=cluster_pattern,
+            expires_at=expires_at,
+        )
+        after = {"owner": owner.get_username(), "scopes": token.scopes, "cluster_pattern": cluster_pattern}
+        record_audit(
+            actor=actor or owner,
+            verb="create token",
+            subject=token.prefix,
+            after=after,
+            remote_addr=remote_addr,
+        )
+    return token, key
+
+
+def authenticate_token(key: str, *, now: datetime.datetime | None = None) -> TokenPrincipal:
+    """Who a key speaks for. Raises TokenInvalid."""
+    at = now or timezone.now()
+    token = ApiToken.objects.select_related("owner").filter(key_sha256=sha256(key), revoked_at=None).first()
+    if token is None or not token.owner.is_active:
+        raise TokenInvalid("This API token is unknown or revoked.")
+    if token.expires_at is not None and token.expires_at <= at:
+        raise TokenInvalid(f"This API token expired at {token.expires_at:%Y-%m-%d %H:%M} UTC.")
+    if token.last_used_at is None or token.last_used_at <= at - LAST_USED_EVERY:
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=at)
+    return TokenPrincipal(owner=token.owner, token=token)
+
+
+def revoke_token(
+    *, prefix: str, actor: Any = None, remote_addr: str = "", now: datetime.datetime | None = None
+) -> int:
+    """Stop the token with this prefix; returns how many it stopped (0: there was none)."""
+    with transaction.atomic():
+        stopped = ApiToken.objects.filter(prefix=prefix, revoked_at=None).update(
+            revoked_at=now or timezone.now()
+        )
+        if stopped:
+            record_audit(actor=actor, verb="revoke token", subject=prefix, remote_addr=remote_addr)
+    return stopped
+
+
+# --- Audit --------------------------------------------------------------------------------------------------
+
+
+def record_audit(
+    *,
+    actor: Any,
+    verb: str,
+    cluster: str = "",
+    subject: str = "",
+    before: Any = None,
+    after: Any = None,
+    plan_id: str = "",
+    remote_addr: str = "",
+    now: datetime.datetime | None = None,
+) -> AuditEvent:
+    """Add one event. ``actor`` is a person, a TokenPrincipal, a name, or None for the system itself."""
+    name = (
+        "system" if actor is None else actor.get_username() if hasattr(actor, "get_username") else str(actor)
+    )
+    event = AuditEvent.objects.create(
+        at=now or timezone.now(),
+        actor=name,
+        token_prefix=actor.token.prefix if isinstance(actor, TokenPrincipal) else "",
+        verb=verb,
+        cluster=cluster,
+        subject=subject,
+        before=before,
+        after=after,
+        plan_id=plan_id,
+        remote_addr=remote_addr,
+    )
+    logger.info("audit actor=%s verb=%s cluster=%s subject=%s plan=%s", name, verb, cluster, subject, plan_id)
+    return event

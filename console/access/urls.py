@@ -1,0 +1,13 @@
+"""Addresses of sign-in and of the audit trail."""
+
+from django.urls import path
+
+from console.access import views
+
+urlpatterns = [
+    path("sign-in", views.sign_in, name="sign-in"),
+    path("sign-in/<str:key>", views.sign_in_link, name="sign-in-link"),
+    path("sign-out", views.sign_out, name="sign-out"),
+    path("password", views.set_password, name="set-password"),
+    path("activity", views.activity, name="activity"),
+]

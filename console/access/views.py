@@ -1,0 +1,161 @@
+"""Sign-in, the one-time link, the own password, sign-out, and the audit trail."""
+
+import csv
+from collections.abc import Iterator
+
+from django.contrib import messages
+from django.contrib.auth import login, logout, update_session_auth_hash
+from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.models import User
+from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from console.access import rules, selectors, services
+from console.access.errors import LinkInvalid, TooManyAttempts, WrongCredentials
+from console.access.forms import ActivityForm, NewPasswordForm, SignInForm
+from console.access.models import AuditEvent, Verb
+from console.access.visitor import remote_addr
+
+BACKEND = "django.contrib.auth.backends.ModelBackend"
+EVENTS_PER_PAGE = 50
+CSV_EVENTS_MAX = 100_000  # about 20 MB; more is a job for the database
+
+
+def _next(request: HttpRequest) -> str:
+    wanted = request.POST.get("next") or request.GET.get("next") or "/"
+    is_ours = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
+    return wanted if is_ours else "/"
+
+
+@login_not_required
+@never_cache
+@sensitive_post_parameters("password")
+@require_http_methods(["GET", "HEAD", "POST"])
+def sign_in(request: HttpRequest) -> HttpResponse:
+    """Name and password; a signed-in person goes on at once."""
+    if request.user.is_authenticated:
+        return redirect(_next(request))
+    form = SignInForm(request.POST or None)
+    status = 200
+    if request.method == "POST" and form.is_valid():
+        try:
+            person = services.sign_in(request, **form.cleaned_data, remote_addr=remote_addr(request))
+        except (WrongCredentials, TooManyAttempts) as refusal:
+            form.add_error("password", str(refusal))
+            status = 429 if isinstance(refusal, TooManyAttempts) else 422
+        else:
+            login(request, person, backend=BACKEND)
+            return redirect(_next(request))
+    return render(request, "access/sign_in.html", {"form": form, "next": _next(request)}, status=status)
+
+
+@login_not_required
+@never_cache
+@sensitive_post_parameters("password", "again")
+@require_http_methods(["GET", "HEAD", "POST"])
+def sign_in_link(request: HttpRequest, key: str) -> HttpResponse:
+    """The one-time link. Looking at it does not use it up; the button does."""
+    try:
+        person = selectors.open_link(key, timezone.now()).user
+    except LinkInvalid as refusal:
+        if request.user.is_authenticated:
+            return redirect("/")
+        return render(request, "access/link_invalid.html", {"reason": str(refusal)}, status=410)
+    skip = "skip" in request.POST
+    form = NewPasswordForm(person, request.POST if request.method == "POST" and not skip else None)
+    if request.method == "POST" and (skip or form.is_valid()):
+        password = None if skip else form.cleaned_data["password"]
+        try:
+            person = services.redeem_sign_in_link(key, password=password, remote_addr=remote_addr(request))
+        except LinkInvalid as refusal:
+            return render(request, "access/link_invalid.html", {"reason": str(refusal)}, status=410)
+        login(request, person, backend=BACKEND)
+        return redirect("/")
+    return render(
+        request,
+        "access/sign_in_link.html",
+        {"form": form, "person": person},
+        status=422 if form.errors else 200,
+    )
+
+
+@sensitive_post_parameters("password", "again")
+@require_http_methods(["GET", "HEAD", "POST"])
+def set_password(request: HttpRequest) -> HttpResponse:
+    """Choose one's own password; the session stays, all others of this person end."""
+    assert isinstance(request.user, User)
+    form = NewPasswordForm(request.user, request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        services.set_password(
+            person=request.user, password=form.cleaned_data["password"], remote_addr=remote_addr(request)
+        )
+        update_session_auth_hash(request, request.user)
+        messages.success(request, "Your password is set. Other sessions of yours have been signed out.")
+        return redirect("/")
+    return render(request, "access/set_password.html", {"form": form}, status=422 if form.errors else 200)
+
+
+@require_POST
+def sign_out(request: HttpRequest) -> HttpResponse:
+    logout(request)
+    return redirect("sign-in")
+
+
+@require_safe
+def activity(request: HttpRequest) -> HttpResponseBase:
+    """Who did what, from where, before and after; `?format=csv` for a file."""
+    if not rules.may(request.user, Verb.VIEW, "*"):
+        raise PermissionDenied("The activity of all clusters is for people who may see every cluster.")
+    form = ActivityForm(request.GET)
+    wanted = form.cleaned_data if form.is_valid() else {}
+    events = selectors.audit_events(
+        cluster=wanted.get("cluster", ""),
+        subject=wanted.get("subject", ""),
+        actor=wanted.get("actor", ""),
+        plan_id=wanted.get("plan", ""),
+    )
+    if request.GET.get("format") == "csv":
+        answer = StreamingHttpResponse(_csv(events[:CSV_EVENTS_MAX].iterator()), content_type="text/csv")
+        answer["Content-Disposition"] = 'attachment; filename="activity.csv"'
+        return answer
+    page = Paginator(events, EVENTS_PER_PAGE).get_page(request.GET.get("page"))
+    return render(request, "access/activity.html", {"page": page, "wanted": wanted})
+
+
+class _Line:
+    """What csv.writer writes to, to hand each line on."""
+
+    def write(self, line: str) -> str:
+        return line
+
+
+def _csv(events: Iterator[AuditEvent]) -> Iterator[str]:
+    columns = [
+        "at",
+        "actor",
+        "token_prefix",
+        "verb",
+        "cluster",
+        "subject",
+        "before",
+        "after",
+        "plan_id",
+        "remote_addr",
+    ]
+    writer = csv.writer(_Line())
+    yield writer.writerow(columns)
+    for event in events:
+        yield writer.writerow([_cell(getattr(event, name)) for name in columns])
+
+
+def _cell(value: object) -> str:
+    """One CSV cell. A leading = + - @ would run as a formula in a spreadsheet; a quote prevents it."""
+    text = "" if value is None else value.isoformat() if hasattr(value, "isoformat") else str(value)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text

@@ -1,0 +1,85 @@
+"""The ASGI application: probes first, as plain functions that cost nothing; then sockets; then Django's
+pages.
+
+``/healthz`` (the process answers), ``/readyz`` (its parts answer) and ``/metrics`` (Prometheus) are asked
+every few seconds by machines, under addresses that are in no ALLOWED_HOSTS: they pass no middleware.
+"""
+
+import hmac
+import json
+import os
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.core.asgi import get_asgi_application
+
+django_application: Any = get_asgi_application()  # loads the apps: everything below needs them
+
+from console import celery, health  # noqa: E402  (celery: current application for whoever sends a task)
+from console.routing import websocket_application  # noqa: E402
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+LOCAL = frozenset({"127.0.0.1", "::1"})
+
+__all__ = ["application", "celery"]
+
+
+async def application(scope: Scope, receive: Receive, send: Send) -> None:
+    """Route one connection."""
+    if scope["type"] == "websocket":
+        await websocket_application(scope, receive, send)
+    elif scope["type"] == "http" and scope["path"] in PROBES and scope["method"] in ("GET", "HEAD"):
+        await PROBES[scope["path"]](scope, send)
+    elif scope["type"] == "http":
+        await django_application(scope, receive, send)
+
+
+async def healthz(scope: Scope, send: Send) -> None:
+    """200 while this process can answer at all; asks nobody."""
+    await _answer(send, 200, b"text/plain; charset=utf-8", b"ok\n")
+
+
+async def readyz(scope: Scope, send: Send) -> None:
+    """200 or 503 with a reason per part, as JSON."""
+    report = await sync_to_async(health.readiness)()
+    body = json.dumps(report.as_json(), indent=1).encode() + b"\n"
+    await _answer(send, 200 if report.ready else 503, b"application/json", body)
+
+
+async def metrics(scope: Scope, send: Send) -> None:
+    """Prometheus text, for this machine or the bearer of METRICS_TOKEN."""
+    if not _may_scrape(scope):
+        await _answer(send, 403, b"text/plain; charset=utf-8", b"send METRICS_TOKEN as a bearer token\n")
+        return
+    body = await sync_to_async(health.metrics_text)()
+    await _answer(send, 200, health.METRICS_CONTENT_TYPE, body)
+
+
+def _may_scrape(scope: Scope) -> bool:
+    if not settings.METRICS_TOKEN:
+        client = scope.get("client")
+        return client is not None and client[0] in LOCAL
+    wanted = f"Bearer {settings.METRICS_TOKEN}".encode()
+    return any(
+        name == b"authorization" and hmac.compare_digest(value, wanted) for name, value in scope["headers"]
+    )
+
+
+async def _answer(send: Send, status: int, content_type: bytes, body: bytes) -> None:
+    headers = [
+        (b"content-type", content_type),
+        (b"content-length", str(len(body)).encode()),
+        (b"cache-control", b"no-store"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+PROBES = {"/healthz": healthz, "/readyz": readyz, "/metrics": metrics}

@@ -1,0 +1,65 @@
+"""The Celery application: its settings come from Django's, its fixed beat from the table below.
+
+Worker and beat of a small site: ``celery -A console.celery worker -B -P threads -c 4 --without-gossip
+--without-mingle``. Schedules an operator edits (reports) live in the database beside these
+(django-celery-beat).
+"""
+
+import ctypes
+import os
+import signal
+import sys
+import time
+import warnings
+from typing import Any
+
+import redis
+from celery import Celery
+from celery.exceptions import SecurityWarning
+from celery.schedules import crontab
+from celery.signals import beat_embedded_init, worker_process_init
+from django.conf import settings
+
+# Celery warns root of pickled tasks; ours are JSON only. Units and images run it as a user of its own anyway.
+warnings.filterwarnings("ignore", category=SecurityWarning)
+
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
+
+app = Celery("tidemark")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+app.set_default()
+# What always runs: task → (schedule, a number in seconds; seconds after which a waiting call is dropped, so
+# that a worker that was away does not work off an hour of ticks).
+FIXED_BEAT: dict[str, tuple[float | crontab, int]] = {
+    "console.celery.tick": (5.0, 5),
+    "console.lag.tasks.collect_due": (1.0, 2),
+    "console.lag.tasks.compact_history": (300.0, 240),
+    "console.operation.tasks.recover_jobs": (10.0, 10),
+    "console.rebalance.tasks.rebalance": (5.0, 5),
+    "console.report.tasks.hourly": (crontab(minute="5"), 3000),
+    "console.report.tasks.recover_runs": (10.0, 10),
+}
+app.conf.beat_schedule = {
+    task: {"task": task, "schedule": schedule, "options": {"expires": expires_s}}
+    for task, (schedule, expires_s) in FIXED_BEAT.items()
+}
+
+
+@app.task(name="console.celery.tick")
+def tick() -> None:
+    """Prove that beat and a worker both run: `/readyz` reads the time this leaves in Redis."""
+    with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2) as client:
+        client.set(settings.TICK_KEY, time.time_ns() // 1_000_000, ex=3600)
+
+
+@beat_embedded_init.connect
+@worker_process_init.connect
+def die_with_parent(**_: Any) -> None:
+    """A process the worker forks (beat, pool children) ends with it: the kernel forgets the supervisor's
+    order on fork.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,0 +1,170 @@
+"""System checks: each mistake of a set-up that we can see, with what to do about it. `doctor` shows them all.
+
+Those marked ``deploy`` look outside this process (Redis, Java, databases); `manage.py check --deploy` and
+`doctor` run them.
+"""
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning, register
+from django.db import DatabaseError, connections
+from django.db.migrations.executor import MigrationExecutor
+from django.utils.module_loading import import_string
+from redis.exceptions import RedisError
+
+TAG = "tidemark"
+JAVA_MIN = 17  # Spark 4
+NETWORK_FILE_SYSTEMS = re.compile(r"^(nfs|cifs|smb|9p|fuse\.(sshfs|glusterfs|s3fs|rclone)|ceph|lustre)")
+PROBE_TIMEOUT_S = 2.0
+
+
+@register(TAG)
+def check_plan_kinds(**_: Any) -> Sequence[CheckMessage]:
+    """The table of plan kinds can be loaded."""
+    try:
+        import_string(settings.PLAN_KINDS)
+    except ImportError as error:
+        return [
+            Error(
+                f"PLAN_KINDS: {error}",
+                hint="It names a table like console.plans.PLAN_KINDS.",
+                id="tidemark.E001",
+            )
+        ]
+    return []
+
+
+@register(TAG)
+def check_data_folder(**_: Any) -> Sequence[CheckMessage]:
+    """The data folder can be written, and lies on a disk that SQLite can lock."""
+    folder = nearest_existing(settings.DATA_DIR)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        hint = f"Give this user the folder (chown), or name another with TIDEMARK_DATA. Found: {folder}"
+        return [Error(f"{settings.DATA_DIR} can not be written.", hint=hint, id="tidemark.E002")]
+    kind = file_system_of(folder, Path("/proc/mounts"))
+    if NETWORK_FILE_SYSTEMS.match(kind) and _uses_sqlite():
+        hint = "Put TIDEMARK_DATA on a local disk, or use PostgreSQL (DATABASE_URL, METRICS_DATABASE_URL)."
+        return [
+            Warning(
+                f"SQLite's files lie on a network disk ({kind}): its log needs shared memory.",
+                hint,
+                id="tidemark.W003",
+            )
+        ]
+    return []
+
+
+@register(TAG)
+def check_secret_key(**_: Any) -> Sequence[CheckMessage]:
+    """Nobody else can read the kept key."""
+    file = settings.DATA_DIR / "secret_key"
+    if file.exists() and file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        return [Warning(f"Others can read {file}.", hint=f"chmod 600 {file}", id="tidemark.W004")]
+    return []
+
+
+@register(TAG)
+def check_origins(**_: Any) -> Sequence[CheckMessage]:
+    """Host, origin and cookie settings fit together."""
+    found: list[CheckMessage] = []
+    if "*" in settings.ALLOWED_HOSTS:
+        hint = "Name the hosts: with * any site may open a socket with a visitor's session."
+        found.append(Warning("ALLOWED_HOSTS allows every host.", hint=hint, id="tidemark.W005"))
+    if any(origin.startswith("https://") for origin in settings.CSRF_TRUSTED_ORIGINS) and not settings.HTTPS:
+        hint = "Set TIDEMARK_HTTPS=true, so that cookies are only sent over TLS."
+        found.append(
+            Warning("CSRF_TRUSTED_ORIGINS names https, TIDEMARK_HTTPS is off.", hint=hint, id="tidemark.W006")
+        )
+    return found
+
+
+@register(TAG, deploy=True)
+def check_redis(**_: Any) -> Sequence[CheckMessage]:
+    """Redis answers: without it no task runs and pages do not move."""
+    try:
+        with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=PROBE_TIMEOUT_S) as client:
+            client.ping()
+    except (RedisError, OSError, ValueError) as error:
+        hint = "`manage.py up` brings its own; otherwise start a Redis or Valkey and name it in REDIS_URL."
+        return [Error(f"Redis does not answer: {error}", hint=hint, id="tidemark.E007")]
+    return []
+
+
+@register(TAG, deploy=True)
+def check_java(**_: Any) -> Sequence[CheckMessage]:
+    """Java for Spark: only reports need it."""
+    if settings.SPARK_REMOTE:
+        return []
+    hint = "apt-get install openjdk-17-jre-headless; everything else works without it."
+    java = shutil.which("java")
+    if java is None:
+        return [Warning("Java is missing: reports can not be computed.", hint=hint, id="tidemark.W008")]
+    said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False).stderr
+    major = java_major(said)
+    if major is None or major < JAVA_MIN:
+        return [
+            Warning(
+                f"Spark needs Java {JAVA_MIN} or newer, found: {said.strip()[:80]}",
+                hint=hint,
+                id="tidemark.W009",
+            )
+        ]
+    return []
+
+
+@register(TAG, deploy=True)
+def check_migrations(**_: Any) -> Sequence[CheckMessage]:
+    """Both databases answer and have every table."""
+    found: list[CheckMessage] = []
+    for alias in settings.DATABASES:
+        try:
+            executor = MigrationExecutor(connections[alias])
+            pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
+        except DatabaseError as error:
+            hint = "Check DATABASE_URL and METRICS_DATABASE_URL, and that the server runs."
+            found.append(Error(f"Database {alias} does not answer: {error}", hint=hint, id="tidemark.E010"))
+            continue
+        if pending:
+            hint = f"manage.py migrate --database {alias}"
+            found.append(
+                Error(f"Database {alias} lacks {len(pending)} migrations.", hint=hint, id="tidemark.E011")
+            )
+    return found
+
+
+def java_major(version_text: str) -> int | None:
+    """17 from 'openjdk version "17.0.1" …', 8 from '"1.8.0_292"'; None if there is no version in the text."""
+    found = re.search(r'version "(?:1\.)?(\d+)', version_text)
+    return int(found.group(1)) if found else None
+
+
+def nearest_existing(folder: Path) -> Path:
+    """The folder, or the nearest one above it that exists."""
+    return next(one for one in (folder, *folder.parents) if one.exists())
+
+
+def file_system_of(folder: Path, mounts: Path) -> str:
+    """Type of the file system a folder is on ("ext4"), by the longest mount point above it; "" where
+    unknown.
+    """
+    if not mounts.exists():
+        return ""
+    best, kind = "", ""
+    for line in mounts.read_text().splitlines():
+        _, mount_point, its_kind, *_ = line.split()
+        if folder.resolve().is_relative_to(mount_point) and len(mount_point) >= len(best):
+            best, kind = mount_point, its_kind
+    return kind
+
+
+def _uses_sqlite() -> bool:
+    return any("sqlite3" in database["ENGINE"] for database in settings.DATABASES.values())

@@ -1,0 +1,25 @@
+"""The first line of every page of a cluster: which cluster, and may this person."""
+
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest
+
+from console.access import rules
+from console.access.models import Verb
+from console.cluster import selectors
+from console.cluster.models import Cluster
+
+
+def admit(
+    request: HttpRequest, cluster_name: str, verb: str = Verb.VIEW, name: str = rules.WILDCARD
+) -> Cluster:
+    """Return the cluster of a page whose visitor may do ``verb`` to ``name`` of it (``*``: to all of it).
+
+    Http404 for a cluster of which they may see nothing: what one may not see does not exist.
+    PermissionDenied, with
+    the reason in words, for what they see but may not do.
+    """
+    cluster = selectors.cluster_for(request.user, cluster_name)
+    if not rules.may(request.user, verb, cluster.name, name):
+        what = f"all of {cluster.name}" if name == rules.WILDCARD else f"{name} on {cluster.name}"
+        raise PermissionDenied(f"This needs the right to {Verb(verb).label} ({verb}) for {what}.")
+    return cluster

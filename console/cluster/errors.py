@@ -1,0 +1,32 @@
+"""Refusals of the cluster services. ``field`` names the form field at fault, "" when it is none of them."""
+
+
+class ClusterError(Exception):
+    """Base; the text says what is wrong and what to do."""
+
+    code = "cluster_error"
+    field = ""
+
+
+class ClusterNameInvalid(ClusterError):
+    code, field = "cluster_name_invalid", "name"
+
+
+class ClusterNameTaken(ClusterError):
+    code, field = "cluster_name_taken", "name"
+
+
+class NameServerAddressInvalid(ClusterError):
+    code, field = "name_server_address_invalid", "namesrv_addrs"
+
+
+class NameServerUnreachable(ClusterError):
+    """The address is well formed but no name server with brokers answers there."""
+
+    code, field = "name_server_unreachable", "namesrv_addrs"
+
+
+class ClusterIsEmbedded(ClusterError):
+    """The embedded cluster can not be removed: it is part of the installation."""
+
+    code = "cluster_is_embedded"

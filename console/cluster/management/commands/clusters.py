@@ -1,0 +1,65 @@
+"""`clusters`: list, add and remove the clusters the console looks after."""
+
+import json
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from console.cluster import selectors, services
+from console.cluster.errors import ClusterError
+from console.cluster.models import Cluster
+
+
+class Command(BaseCommand):
+    help = "List, add and remove clusters."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True)
+        listing = actions.add_parser("list", help="every cluster with its name servers")
+        listing.add_argument("--format", choices=["table", "json"], default="table")
+        adding = actions.add_parser(
+            "add", help="look after one more cluster; its name servers are asked first"
+        )
+        adding.add_argument("name")
+        adding.add_argument("namesrv_addrs", help="host:port, several separated by semicolons")
+        adding.add_argument("--production", action="store_true", help="pages carry a colour band")
+        removing = actions.add_parser(
+            "remove", help="stop looking after a cluster; the cluster itself is not touched"
+        )
+        removing.add_argument("name")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            getattr(self, f"_{options['action']}")(**options)
+        except ClusterError as error:
+            raise CommandError(str(error)) from error
+        except Cluster.DoesNotExist as error:
+            raise CommandError(f"There is no cluster {options['name']}.") from error
+
+    def _list(self, *, format: str, **_: Any) -> None:
+        found = selectors.clusters()
+        if format == "json":
+            rows = [
+                {
+                    "name": one.name,
+                    "namesrv_addrs": one.namesrv_addrs,
+                    "is_embedded": one.is_embedded,
+                    "is_production": one.is_production,
+                }
+                for one in found
+            ]
+            self.stdout.write(json.dumps(rows, indent=1))
+            return
+        for one in found:
+            marks = [
+                text for text, on in (("embedded", one.is_embedded), ("production", one.is_production)) if on
+            ]
+            self.stdout.write(f"{one.name:<20} {one.namesrv_addrs:<40} {' '.join(marks)}".rstrip())
+
+    def _add(self, *, name: str, namesrv_addrs: str, production: bool, **_: Any) -> None:
+        services.add_cluster(name, namesrv_addrs, None, is_production=production)
+        self.stdout.write(f"{name} added")
+
+    def _remove(self, *, name: str, **_: Any) -> None:
+        services.remove_cluster(name, None)
+        self.stdout.write(f"{name} removed")

@@ -1,0 +1,43 @@
+"""The RocketMQ clusters this console looks after, and each one's own limits."""
+
+from typing import ClassVar
+
+from django.core.validators import RegexValidator
+from django.db import models
+from django.db.models import Q
+
+# It stands in addresses and Redis subjects, so: no slash, no space, nothing to quote.
+CLUSTER_NAME = r"^[a-z0-9][a-z0-9-]{0,62}$"
+
+
+class Cluster(models.Model):
+    """One RocketMQ cluster, reached through its name servers.
+
+    ``typed_confirm_messages``: from this many messages on, a change must be confirmed by typing the subject's
+    name; ``second_person_messages``: from this many on a second person must approve (None: never).
+    """
+
+    name = models.CharField(
+        max_length=63,
+        unique=True,
+        validators=[RegexValidator(CLUSTER_NAME, "Lower-case letters, digits and dashes, at most 63.")],
+    )
+    namesrv_addrs = models.CharField(max_length=1000, help_text="host:port, several separated by semicolons")
+    is_embedded = models.BooleanField(default=False, help_text="the brokerd that `manage.py up` runs")
+    is_production = models.BooleanField(default=False, help_text="pages carry a colour band")
+    typed_confirm_messages = models.PositiveBigIntegerField(default=1000)
+    second_person_messages = models.PositiveBigIntegerField(null=True, blank=True)
+    poll_interval_s = models.PositiveIntegerField(default=5)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["name"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(
+                fields=["is_embedded"], condition=Q(is_embedded=True), name="one_embedded_cluster"
+            ),
+            models.CheckConstraint(condition=Q(poll_interval_s__gte=1), name="poll_interval_at_least_1_s"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

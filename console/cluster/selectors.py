@@ -1,0 +1,34 @@
+"""What is asked about clusters."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.http import Http404
+
+from console.access import rules
+from console.cluster.models import Cluster
+
+
+def cluster_by_name(name: str) -> Cluster:
+    """The cluster of that name. Raises Cluster.DoesNotExist."""
+    return Cluster.objects.get(name=name)
+
+
+def clusters() -> Sequence[Cluster]:
+    """Every cluster by name, the embedded one first: what collectors and checks work through."""
+    return list(Cluster.objects.order_by("-is_embedded", "name"))
+
+
+def clusters_for(user: Any) -> Sequence[Cluster]:
+    """The clusters of which ``user`` may see anything, the embedded one first."""
+    return [cluster for cluster in clusters() if rules.may_see_cluster(user, cluster.name)]
+
+
+def cluster_for(user: Any, name: str) -> Cluster:
+    """The cluster of that name if ``user`` may see anything of it. Raises Http404: what one may not see does
+    not exist.
+    """
+    cluster = Cluster.objects.filter(name=name).first()
+    if cluster is None or not rules.may_see_cluster(user, name):
+        raise Http404(f"There is no cluster {name}, or none that you may see.")
+    return cluster

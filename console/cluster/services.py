@@ -1,0 +1,168 @@
+"""What changes the list of clusters. An address is asked before it is believed."""
+
+import os
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.db import IntegrityError, transaction
+
+from console.access.services import record_audit
+from console.cluster.errors import (
+    ClusterError,
+    ClusterIsEmbedded,
+    ClusterNameInvalid,
+    ClusterNameTaken,
+    NameServerAddressInvalid,
+    NameServerUnreachable,
+)
+from console.cluster.models import Cluster
+from console.mqadmin import (
+    BrokerUnavailable,
+    MQBrokerError,
+    MQClientError,
+    RemotingError,
+    RemotingTimeout,
+    split_addrs,
+    with_admin,
+)
+
+__all__ = [
+    "ClusterError",
+    "add_cluster",
+    "checked_addrs",
+    "probe",
+    "register_embedded",
+    "remove_cluster",
+]
+
+EMBEDDED_NAME = "local"
+NAMESRV_MAX = 16  # more name servers than anybody runs; each is asked when the cluster is added
+PROBE_DEADLINE_MS = 5_000
+
+
+def add_cluster(
+    name: str, namesrv_addrs: str, actor: Any, *, is_production: bool = False, remote_addr: str = ""
+) -> Cluster:
+    """Look after one more cluster. Every address must be a name server that answers and knows a broker.
+
+    Raises ClusterNameInvalid, ClusterNameTaken, NameServerAddressInvalid, NameServerUnreachable.
+    """
+    cluster = Cluster(name=name, namesrv_addrs=checked_addrs(namesrv_addrs), is_production=is_production)
+    try:
+        cluster.clean_fields()
+    except ValidationError as error:
+        raise ClusterNameInvalid(" ".join(error.messages)) from error
+    if Cluster.objects.filter(name=name).exists():
+        raise ClusterNameTaken(f"There is a cluster {name} already.")
+    brokers = probe(cluster.namesrv_addrs)
+    try:
+        with transaction.atomic():
+            cluster.save(force_insert=True)
+            after = {"namesrv_addrs": cluster.namesrv_addrs, "brokers": brokers}
+            record_audit(
+                actor=actor,
+                verb="add cluster",
+                cluster=name,
+                subject=name,
+                after=after,
+                remote_addr=remote_addr,
+            )
+    except IntegrityError as error:
+        raise ClusterNameTaken(f"There is a cluster {name} already.") from error
+    return cluster
+
+
+def remove_cluster(name: str, actor: Any, *, remote_addr: str = "") -> None:
+    """Stop looking after a cluster; nothing happens to the cluster itself. Raises Cluster.DoesNotExist,
+    ClusterIsEmbedded.
+    """
+    with transaction.atomic():
+        cluster = Cluster.objects.select_for_update().get(name=name)
+        if cluster.is_embedded:
+            raise ClusterIsEmbedded(
+                f"{name} is the broker this installation runs; `manage.py up` would add it again."
+            )
+        before = {"namesrv_addrs": cluster.namesrv_addrs}
+        cluster.delete()
+        record_audit(
+            actor=actor,
+            verb="remove cluster",
+            cluster=name,
+            subject=name,
+            before=before,
+            remote_addr=remote_addr,
+        )
+
+
+def register_embedded(namesrv_addrs: str) -> Cluster:
+    """Note where the embedded broker's name server is now; `up` calls this at every start."""
+    with transaction.atomic():
+        embedded = Cluster.objects.filter(is_embedded=True).first()
+        if embedded is None:
+            name = EMBEDDED_NAME
+            while Cluster.objects.filter(name=name).exists():
+                name += "-embedded"  # somebody gave the name "local" to a cluster of their own
+            embedded = Cluster(name=name, is_embedded=True)
+        if embedded.namesrv_addrs != namesrv_addrs:
+            embedded.namesrv_addrs = namesrv_addrs
+            embedded.save()
+    return embedded
+
+
+def checked_addrs(namesrv_addrs: str) -> str:
+    """ "a:9876, b:9876" → "a:9876;b:9876". Raises NameServerAddressInvalid."""
+    addrs = list(dict.fromkeys(split_addrs(namesrv_addrs)))
+    if not addrs:
+        raise NameServerAddressInvalid("Give the address of a name server, for example 10.0.0.5:9876.")
+    if len(addrs) > NAMESRV_MAX:
+        raise NameServerAddressInvalid(f"At most {NAMESRV_MAX} name servers; these are {len(addrs)}.")
+    for addr in addrs:
+        host, colon, port = addr.rpartition(":")
+        if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+            raise NameServerAddressInvalid(f"{addr} is not host:port, for example 10.0.0.5:9876.")
+    return ";".join(addrs)
+
+
+def probe(namesrv_addrs: str) -> list[str]:
+    """Ask each name server for its cluster (request 106); the names of the brokers it knows, sorted.
+
+    Raises NameServerUnreachable with what was wrong at which address.
+    """
+    brokers: set[str] = set()
+    for addr in split_addrs(namesrv_addrs):
+        admin = with_admin(addr)
+        answer = admin.gather({addr: lambda one: one.cluster_info()}, PROBE_DEADLINE_MS)[addr]
+        if isinstance(answer, Exception):
+            raise NameServerUnreachable(_reason(addr, answer)) from answer
+        if not answer.broker_addr_table:
+            raise NameServerUnreachable(
+                f"{addr} answers as a name server but knows no broker. Do the brokers name it in namesrvAddr?"
+            )
+        brokers |= set(answer.broker_addr_table)
+    return sorted(brokers)
+
+
+def _reason(addr: str, error: Exception) -> str:
+    if isinstance(error, RemotingTimeout):
+        return (
+            f"{addr} took the connection but did not answer within {PROBE_DEADLINE_MS // 1000} s: "
+            "it is probably no RocketMQ name server (their usual port is 9876)."
+        )
+    if isinstance(error, BrokerUnavailable):
+        return f"{addr}: {_why(error)}. Is this the name server's address, and may this machine reach it?"
+    if isinstance(error, MQBrokerError):
+        return (
+            f"{addr} speaks RocketMQ but refused: {error.remark} (code {error.code}). "
+            "Is it a broker's port? The name server's is usually 9876."
+        )
+    if isinstance(error, MQClientError | RemotingError):
+        return f"{addr} does not speak the remoting protocol: {error}"
+    return f"{addr}: {error}"
+
+
+def _why(error: BrokerUnavailable) -> str:
+    """The system's own words where it has some: asyncio hides "Connection refused" behind a number."""
+    cause = error.__cause__
+    if isinstance(cause, OSError) and cause.errno is not None and cause.errno > 0:
+        return f"cannot connect: {os.strerror(cause.errno)}"
+    return error.reason

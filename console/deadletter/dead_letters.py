@@ -1,0 +1,186 @@
+"""Reading dead letters: the queues of ``%DLQ%group``, the filter, windows of letters, the newest that
+match."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from console.mqadmin import (
+    DLQ_TOPIC_PREFIX,
+    BlockingMQAdmin,
+    MessageProperty,
+    MessageRecord,
+    MQAdmin,
+    dead_letter_topic,
+)
+from console.operation.broker_queues import PERM_READ, BrokerQueue, route_queues, topic_route, with_offsets
+from console.operation.errors import PlanRejected
+
+PULL_MAX = 32  # of one pull; brokers cap it there
+WINDOW_DEADLINE_MS = 15_000
+SAMPLE_SCAN_MAX = 20_000  # letters looked at for a sample
+SAMPLE_SCAN_MS = 5_000
+SAMPLE_WINDOW = 256
+ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"  # MessageConst.PROPERTY_DLQ_ORIGIN_TOPIC, 4.9.1+
+
+WRITE_ONLY = (
+    "The topic {topic} is write-only (perm 2), as brokers up to 4.9.0 create it: nobody can read it. "
+    "Allow reading first: mqadmin updateTopicPerm -n <name server> -c <cluster> -t {topic} -p 6"
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Filter:
+    """Which dead letters: by the time they died (store time in the DLQ; from inclusive, to exclusive), tag
+    and key."""
+
+    from_ms: int | None = None
+    to_ms: int | None = None
+    tag: str = ""
+    key: str = ""
+
+    @property
+    def everything(self) -> bool:
+        return self == Filter()
+
+    def matches(self, record: MessageRecord) -> bool:
+        """``key`` is one of KEYS, or the unique key."""
+        if self.from_ms is not None and record.store_timestamp_ms < self.from_ms:
+            return False
+        if self.to_ms is not None and record.store_timestamp_ms >= self.to_ms:
+            return False
+        if self.tag and record.tags != self.tag:
+            return False
+        return not self.key or self.key in (record.keys or "").split() or self.key == record.message_id
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A place of the queue whose record can not be decoded."""
+
+    queue_offset: int
+    reason: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Places:
+    """The readable queues of a dead-letter topic. ``problem`` says why there are none, "" when there are."""
+
+    queues: list[BrokerQueue]
+    problem: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Letters:
+    """Newest matching letters as (broker name, record)."""
+
+    records: list[tuple[str, MessageRecord]]
+    scanned: int
+    problem: str
+
+
+def read_filter(value: Mapping[str, Any]) -> Filter:
+    """Check a filter; raises PlanRejected naming the field."""
+    unknown = sorted(set(value) - {"from_ms", "to_ms", "tag", "key"})
+    if unknown:
+        raise PlanRejected(f"A dead-letter filter has no {unknown[0]!r}.", field="filter")
+    times: dict[str, int | None] = {}
+    for field in ("from_ms", "to_ms"):
+        times[field] = at = value.get(field)
+        if at is not None and (isinstance(at, bool) or not isinstance(at, int) or at < 0):
+            raise PlanRejected(f"{field} is a time in ms since 1970 UTC.", field=f"filter.{field}")
+    if times["from_ms"] is not None and times["to_ms"] is not None and times["from_ms"] >= times["to_ms"]:
+        raise PlanRejected("The filter's end must lie after its start.", field="filter.to_ms")
+    return Filter(times["from_ms"], times["to_ms"], str(value.get("tag") or ""), str(value.get("key") or ""))
+
+
+def topic_of(group: str) -> str:
+    """``%DLQ%group``."""
+    return dead_letter_topic(group)
+
+
+def original_topic(record: MessageRecord) -> str:
+    """Where the letter was sent to at first; "" when its properties do not say."""
+    topic = record.properties.get(MessageProperty.RETRY_TOPIC) or record.properties.get(ORIGIN_TOPIC, "")
+    return "" if topic.startswith(DLQ_TOPIC_PREFIX) else topic
+
+
+def places(admin: BlockingMQAdmin, topic: str) -> Places:
+    """The queues to read, or the reason why nothing can be read."""
+    route = topic_route(admin, topic)
+    if route is None:
+        return Places([], f"There is no topic {topic}: the group has no dead letters.")
+    queues = route_queues(route, topic)
+    if not queues and any(not data.perm & PERM_READ for data in route.queue_datas):
+        return Places([], WRITE_ONLY.format(topic=topic))
+    return Places(with_offsets(admin, queues))
+
+
+def read_window(
+    admin: BlockingMQAdmin, place: BrokerQueue, low: int, high: int
+) -> list[MessageRecord | Unreadable]:
+    """Letters with low ≤ offset < high in offset order; expired ones are simply not there.
+
+    Raises BrokerUnavailable, RemotingTimeout, MQBrokerError.
+    """
+
+    async def read(client: MQAdmin) -> list[list[MessageRecord | Unreadable]]:
+        starts = range(low, high, PULL_MAX)
+        return await asyncio.gather(*(_read_piece(client, place, s, min(s + PULL_MAX, high)) for s in starts))
+
+    answer = admin.gather({"window": read}, WINDOW_DEADLINE_MS)["window"]
+    if isinstance(answer, Exception):
+        raise answer
+    return [letter for piece in answer for letter in piece]
+
+
+async def _read_piece(
+    client: MQAdmin, place: BrokerQueue, low: int, high: int
+) -> list[MessageRecord | Unreadable]:
+    """At most 32 letters; a broker may answer fewer per pull (its transfer limit), so pull until the end."""
+    found: list[MessageRecord | Unreadable] = []
+    position, count = low, high - low
+    while position < high:
+        try:
+            result = await client.pull(
+                place.addr, place.queue.topic, place.queue.queue_id, position, min(count, high - position)
+            )
+        except ValueError as error:  # a record that does not decode: go through this piece one by one
+            if count > 1:
+                count = 1
+                continue
+            found.append(Unreadable(position, str(error)))
+            position += 1
+            continue
+        found += [record for record in result.messages if record.queue_offset < high]
+        if result.next_begin_offset <= position:
+            break
+        position = result.next_begin_offset
+    return found
+
+
+def sample_letters(admin: BlockingMQAdmin, topic: str, wanted: Filter, limit: int) -> Letters:
+    """The newest matching letters over all queues, read backwards within the scan limits."""
+    found = places(admin, topic)
+    if found.problem:
+        return Letters([], 0, found.problem)
+    records: list[tuple[str, MessageRecord]] = []
+    scanned, deadline = 0, time.monotonic() + SAMPLE_SCAN_MS / 1000
+    share = max(SAMPLE_WINDOW, SAMPLE_SCAN_MAX // max(1, len(found.queues)))
+    for place in found.queues:
+        own: list[MessageRecord] = []
+        high = place.max_offset
+        floor = max(place.min_offset, high - share)
+        while high > floor and len(own) < limit and time.monotonic() < deadline:
+            low = max(floor, high - SAMPLE_WINDOW)
+            window = read_window(admin, place, low, high)
+            own += [each for each in window if isinstance(each, MessageRecord) and wanted.matches(each)]
+            scanned += high - low
+            high = low
+        records += [(place.queue.broker_name, record) for record in own]
+    records.sort(key=lambda each: (each[1].store_timestamp_ms, each[1].queue_offset), reverse=True)
+    return Letters(records[:limit], scanned, "")

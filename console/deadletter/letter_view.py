@@ -1,0 +1,31 @@
+"""A dead letter as a person reads it: the message, where it came from, whether it was replayed."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from console.deadletter.dead_letters import original_topic
+from console.mqadmin import MessageProperty, MessageRecord
+from console.operation.message_view import MessageView, message_view
+
+SAMPLE_BODY_BYTES = 4 * 1024
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeadLetterView:
+    """``replayed_by``: id of the newest plan that sent it, "" when none did."""
+
+    message: MessageView
+    original_topic: str
+    origin_message_id: str
+    replayed_by: str
+
+
+def letter_view(record: MessageRecord, broker_name: str, replayed_by: str = "") -> DeadLetterView:
+    """Render one letter."""
+    return DeadLetterView(
+        message=message_view(record, broker_name, limit_bytes=SAMPLE_BODY_BYTES),
+        original_topic=original_topic(record),
+        origin_message_id=record.properties.get(MessageProperty.ORIGIN_MESSAGE_ID, ""),
+        replayed_by=replayed_by,
+    )

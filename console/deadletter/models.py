@@ -1,0 +1,69 @@
+"""The ledger of replays: one row per dead letter a replay touched, so that a killed worker sends nothing
+twice."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.db import models
+
+from console.operation.models import Plan
+
+NAME_LENGTH_MAX = 255
+
+
+class LedgerState(models.TextChoices):
+    """PENDING is written before the send; after a crash such a row is resolved by looking into the target
+    queue."""
+
+    PENDING = "PENDING"
+    SENT = "SENT"
+    SKIPPED = "SKIPPED"
+    FAILED = "FAILED"
+    UNKNOWN = "UNKNOWN"
+
+
+class ReplayLedger(models.Model):
+    """What became of one dead letter (topic, broker, queue, offset) in one replay.
+
+    ``target_from_offset`` is the target queue's end read before the send: a copy that was sent can only lie
+    behind it.
+    """
+
+    plan = models.ForeignKey(Plan, on_delete=models.PROTECT, related_name="ledger")
+    cluster = models.CharField(max_length=64)
+    group = models.CharField(max_length=NAME_LENGTH_MAX)
+    topic = models.CharField(max_length=NAME_LENGTH_MAX)
+    broker_name = models.CharField(max_length=NAME_LENGTH_MAX)
+    queue_id = models.IntegerField()
+    queue_offset = models.BigIntegerField()
+    message_id = models.CharField(max_length=NAME_LENGTH_MAX)
+    keys = models.CharField(max_length=NAME_LENGTH_MAX, blank=True)
+    state = models.CharField(max_length=8, choices=LedgerState.choices)
+    replay_key = models.CharField(max_length=64)
+    target_topic = models.CharField(max_length=NAME_LENGTH_MAX, blank=True)
+    target_broker_name = models.CharField(max_length=NAME_LENGTH_MAX, blank=True)
+    target_queue_id = models.IntegerField(null=True)
+    target_from_offset = models.BigIntegerField(null=True)
+    target_offset = models.BigIntegerField(null=True, help_text="where the broker stored the copy")
+    reason = models.TextField(blank=True)
+    updated_at_ms = models.BigIntegerField()
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["id"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(
+                fields=["plan", "topic", "broker_name", "queue_id", "queue_offset"],
+                name="one_row_per_dead_letter",
+            )
+        ]
+        indexes: ClassVar[list[models.Index]] = [
+            models.Index(
+                fields=["cluster", "topic", "broker_name", "queue_id", "queue_offset"],
+                name="ledger_by_dead_letter",
+            ),
+            models.Index(fields=["plan", "state"], name="ledger_by_state"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.plan_id} {self.broker_name}·{self.queue_id}@{self.queue_offset} {self.state}"

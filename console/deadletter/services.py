@@ -1,0 +1,50 @@
+"""Looking into a group's dead letters: the sample of the page. Replays themselves are plans
+(``plans.py``)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from console.cluster import selectors as cluster_selectors
+from console.deadletter import selectors
+from console.deadletter.dead_letters import Filter, read_filter, sample_letters, topic_of
+from console.deadletter.letter_view import DeadLetterView, letter_view
+from console.mqadmin import MessageQueue, with_admin
+
+SAMPLE_MAX = 100
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sample:
+    """The newest dead letters that match, decoded. ``problem`` says why they can not be read, "" when they
+    can."""
+
+    rows: list[DeadLetterView]
+    scanned: int
+    problem: str
+
+
+def sample(cluster: str, group: str, filter: Mapping[str, Any] | None = None, limit: int = 20) -> Sample:
+    """Newest matching dead letters of a group. ``filter``: {from_ms, to_ms, tag, key}, all optional.
+
+    Raises PlanRejected for a bad filter, BrokerUnavailable and MQBrokerError.
+    """
+    wanted: Filter = read_filter(filter or {})
+    admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+    found = sample_letters(admin, topic_of(group), wanted, max(1, min(limit, SAMPLE_MAX)))
+    places: dict[MessageQueue, dict[int, str]] = {}
+    for broker_name, record in found.records:
+        queue = MessageQueue(record.topic, broker_name, record.queue_id)
+        places.setdefault(queue, {})[record.queue_offset] = record.message_id
+    sent = {queue: selectors.sent_before(cluster, queue, ids) for queue, ids in places.items()}
+    rows = [
+        letter_view(
+            record,
+            name,
+            sent[MessageQueue(record.topic, name, record.queue_id)].get(record.queue_offset, ""),
+        )
+        for name, record in found.records
+    ]
+    return Sample(rows=rows, scanned=found.scanned, problem=found.problem)

@@ -1,0 +1,191 @@
+"""What is wrong with a group, in words: what, since when, evidence, what next. Pure; worst first."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from console.figures import percent
+from console.lag.models import ClientRow, GroupRow, QueueRow
+
+NAMED_MAX = 3  # queues or clients that are named; the others are counted
+SLOWER_SHARE = 0.95  # out below this share of in is worth a word
+SEVERITY = (
+    "LOST",
+    "STALLED",
+    "STOPPED",
+    "INVALID",
+    "OFFLINE",
+    "FALLING_BEHIND",
+    "SKIPPED",
+    "REWOUND",
+    "UNKNOWN",
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Finding:
+    """`status` gives the shape, `since_ms` an age beside the title, `action` names a link of the page."""
+
+    status: str
+    title: str
+    text: str
+    since_ms: int | None = None
+    action: str = ""
+
+
+def findings(group: GroupRow, queues: Sequence[QueueRow], clients: Sequence[ClientRow]) -> list[Finding]:
+    """Everything that deserves a sentence; [] for a group that is well."""
+    found = [*_by_queue_status(queues, group), *_unknown(queues, group), *_offline(group), *_pace(group)]
+    found += [*_subscriptions(clients), *_ownership(queues, clients), *_failures(group)]
+    order = {status: place for place, status in enumerate(SEVERITY)}
+    return sorted(found, key=lambda finding: order.get(finding.status, len(order)))
+
+
+def _queue_names(rows: Sequence[QueueRow]) -> str:
+    names = [f"{row.broker_name} · {row.queue_id}" for row in rows[:NAMED_MAX]]
+    return ", ".join(names) + (f" and {len(rows) - NAMED_MAX} more" if len(rows) > NAMED_MAX else "")
+
+
+def _plural(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+QUEUE_WORDS = {
+    # status → (title verb, what it means)
+    "LOST": (
+        "lost messages",
+        "Retention removed messages before the group read them. They cannot be read any more.",
+    ),
+    "STALLED": (
+        "stalled",
+        "Clients are there and messages wait, but the committed offset stands still. Look at the client.",
+    ),
+    "STOPPED": ("stopped committing", "No commit for longer than the window while messages came in."),
+    "REWOUND": (
+        "moved back",
+        "The committed offset went backwards: a reset, here or elsewhere. It is not yet level.",
+    ),
+    "SKIPPED": ("jumped ahead", "The committed offset jumped over messages that were not handled."),
+    "INVALID": (
+        "contradictory",
+        "The committed offset lies outside of what the queue holds, as after the topic was recreated.",
+    ),
+    "UNKNOWN": ("unknown", "No figure since; nothing is guessed."),
+}
+
+
+def _by_queue_status(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
+    for status, (verb, meaning) in QUEUE_WORDS.items():
+        rows = [row for row in queues if row.status == status]
+        if not rows:
+            continue
+        is_one = len(rows) == 1
+        title = f"{_queue_names(rows)} {'is' if is_one else 'are'} {verb}"
+        if status in ("LOST", "STOPPED", "REWOUND", "SKIPPED"):
+            title = f"{_queue_names(rows)} {verb}"
+        reasons = sorted({row.reason for row in rows if row.reason})
+        waiting = sum(row.lag or 0 for row in rows)
+        facts = (
+            [f"{_plural(waiting, 'message')} waiting there."]
+            if waiting and status in ("STALLED", "STOPPED")
+            else []
+        )
+        owners = sorted({row.owner for row in rows if row.owner})
+        if status == "STALLED" and owners:
+            facts.append(f"Held by {', '.join(owners[:NAMED_MAX])}.")
+        since = min((row.since_ms for row in rows if row.since_ms), default=None)
+        text = " ".join([*facts, *(f"{reason}." for reason in reasons[:2]), meaning])
+        yield Finding(status, title, text, since, "queues" if status in ("STALLED", "INVALID") else "")
+
+
+def _unknown(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
+    """The group is unknown though its queues are read: who is connected was not told yet."""
+    if group.status == "UNKNOWN" and group.reason and not any(row.status == "UNKNOWN" for row in queues):
+        text = f"{group.reason}. Members are asked about every 30 s."
+        yield Finding("UNKNOWN", "Whether it is well is not known yet", text, group.since_ms or None)
+
+
+def _offline(group: GroupRow) -> Iterable[Finding]:
+    if group.clients == 0 and group.status != "NEVER_COMMITTED":
+        waiting = f"{_plural(group.lag, 'message')} wait. " if group.lag else ""
+        text = (
+            f"{waiting}Nobody reads for this group; what retention removes before it returns is lost to it."
+        )
+        yield Finding("OFFLINE", "No client is online", text, group.offline_since_ms)
+
+
+def _pace(group: GroupRow) -> Iterable[Finding]:
+    if group.status != "FALLING_BEHIND":
+        return
+    entering, leaving = group.in_rate, group.out_rate
+    if entering and leaving is not None and leaving < SLOWER_SHARE * entering:
+        text = (
+            f"{entering:,.0f} messages a second come in, {leaving:,.0f} are handled, so the backlog grows by "
+            f"{entering - leaving:,.0f} a second. More clients help up to the number of queues; a faster "
+            "listener always does."
+        )
+        yield Finding(
+            "FALLING_BEHIND",
+            f"Out is {percent(1 - leaving / entering)} below in",
+            text,
+            group.since_ms or None,
+        )
+    else:
+        text = "The time lag rises from round to round; the slowest queue sets it."
+        yield Finding("FALLING_BEHIND", "The group falls behind", text, group.since_ms or None, "queues")
+
+
+def _subscriptions(clients: Sequence[ClientRow]) -> Iterable[Finding]:
+    if len(subscription_kinds(clients)) > 1:
+        text = (
+            "RocketMQ keeps the subscription it heard last, so what is delivered changes with heartbeats. "
+            "All members of a group must subscribe to the same topics and tags."
+        )
+        kinds = len(subscription_kinds(clients))
+        yield Finding("FALLING_BEHIND", f"Clients subscribe in {kinds} different ways", text, None, "clients")
+
+
+def subscription_kinds(clients: Iterable[ClientRow]) -> Counter[str]:
+    """How many clients say each subscription (as words); more than one key is a mismatch."""
+    return Counter(subscription_words(client.subscription) for client in clients if client.subscription)
+
+
+def subscription_words(subscription: dict[str, Any]) -> str:
+    """`orders: paid || refunded, clicks: *`, without the group's own retry topic."""
+    parts = [
+        f"{topic}: {(value or {}).get('expression') or '*'}"
+        for topic, value in sorted(subscription.items())
+        if not topic.startswith("%RETRY%")
+    ]
+    return ", ".join(parts)
+
+
+def _ownership(queues: Sequence[QueueRow], clients: Sequence[ClientRow]) -> Iterable[Finding]:
+    if not clients or any(client.queues is None for client in clients):
+        return  # a client that did not answer may own what looks free
+    free = [
+        row
+        for row in queues
+        if not row.owner and row.status != "UNKNOWN" and not row.topic.startswith("%RETRY%")
+    ]
+    if free:
+        text = "No client of the group says that it holds them: their messages wait until the next rebalance."
+        yield Finding("STOPPED", f"{_queue_names(free)} without an owner", text, None, "queues")
+    idle = [client for client in clients if not client.queues]
+    if idle:
+        text = "There are more clients than queues, or the last rebalance left them out. They only wait."
+        yield Finding("OFFLINE", f"{_plural(len(idle), 'client')} without a queue", text, None, "clients")
+
+
+def _failures(group: GroupRow) -> Iterable[Finding]:
+    if group.retry_lag:
+        text = (
+            "They failed at least once and come again after their delay; they are not part of the lag above."
+        )
+        yield Finding("REWOUND", f"{_plural(group.retry_lag, 'message')} in the retry topic", text)
+    if group.dlq_count:
+        text = "They failed every retry. Look at a sample, then replay them to this group alone."
+        yield Finding("SKIPPED", f"{_plural(group.dlq_count, 'dead letter')}", text, None, "dead-letters")

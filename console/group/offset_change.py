@@ -1,0 +1,415 @@
+"""The arithmetic of an offset change: parameters, targets, rows, words, warnings, drift. Pure; times are
+arguments."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from console.group.offset_state import GroupState
+from console.mqadmin import MessageQueue
+from console.operation.errors import PlanRejected
+from console.operation.kinds import PlanWarning
+
+TARGETS = ("earliest", "latest", "time", "offset", "shift", "like_group", "as_of", "exact")
+TIME_TARGETS = ("earliest", "latest", "time")  # what a 4.x broker can tell online members (222 by time)
+OFFSET_MAX = 2**63 - 1
+
+RESET_PER_QUEUE, RESET_BY_TIME, UPDATE_PER_QUEUE, UNCHANGED = "222_queue", "222_time", "15", ""
+HOW_WORDS = {
+    RESET_PER_QUEUE: "222 per queue, members are told",
+    RESET_BY_TIME: "222 by time, members are told",
+    UPDATE_PER_QUEUE: "15 per queue, no member online",
+    UNCHANGED: "stays",
+}
+
+# Normal progress of an online group between plan and apply, per queue: some messages at once, then three times
+# the speed of the last round, but no less than what a group does that catches up after a replay (its speed of the
+# last round says nothing then). More than that, or anything backwards, is another person's reset.
+PROGRESS_FLOOR = 1_000
+PROGRESS_FACTOR = 3.0
+PROGRESS_PER_S_LEAST = 2_000.0
+SENTENCES_MAX = 5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wish:
+    """Checked parameters of an offset change."""
+
+    target: str
+    topics: list[str] | None
+    queues: frozenset[MessageQueue] | None  # None: all queues of the topics
+    time_ms: int | None = None
+    offset: int | None = None
+    shift: int | None = None
+    like_group: str = ""
+    offsets: dict[MessageQueue, int] = dataclasses.field(default_factory=dict)
+    or_beyond: frozenset[MessageQueue] = (
+        frozenset()
+    )  # of offsets: leave alone what stands there or further on
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """One row of the plan. ``before`` None: never committed. ``after`` None: this queue is left alone,
+    ``note`` says why."""
+
+    queue: MessageQueue
+    before: int | None
+    after: int | None
+    min_offset: int
+    max_offset: int
+    how: str = UNCHANGED
+    note: str = ""
+    store_time_ms: int | None = None
+
+    @property
+    def moves(self) -> bool:
+        return self.after is not None and self.after != self.before
+
+    @property
+    def delta(self) -> int | None:
+        return None if self.before is None or self.after is None else self.after - self.before
+
+    def at(self, store_time_ms: int | None) -> Change:
+        """The same row, with the store time of the message at its target."""
+        return dataclasses.replace(self, store_time_ms=store_time_ms)
+
+    def as_row(self) -> dict[str, Any]:
+        """The row as it is kept in ``Plan.diff``."""
+        after = self.before if self.after is None else self.after
+        return {
+            "topic": self.queue.topic,
+            "broker_name": self.queue.broker_name,
+            "queue_id": self.queue.queue_id,
+            "before": self.before,
+            "after": after,
+            "delta": self.delta,
+            "lag_before": None if self.before is None else max(0, self.max_offset - self.before),
+            "lag_after": None if after is None else max(0, self.max_offset - after),
+            "min_offset": self.min_offset,
+            "max_offset": self.max_offset,
+            "store_time_ms": self.store_time_ms,
+            "moves": self.moves,
+            "how": self.how,
+            "how_words": HOW_WORDS[self.how],
+            "note": self.note,
+        }
+
+
+# --- Parameters ---------------------------------------------------------------------------------------------
+
+
+def read_wish(params: Mapping[str, Any]) -> Wish:
+    """Check the parameters of a plan request; raises PlanRejected naming the field."""
+    target = params.get("target")
+    if target not in TARGETS:
+        raise PlanRejected(f"Choose a target: {', '.join(TARGETS)}. There is no default.", field="target")
+    topics = params.get("topics") or None
+    if topics is not None and not all(isinstance(topic, str) and topic for topic in topics):
+        raise PlanRejected("Topics is a list of names.", field="topics")
+    offsets = {_queue(each): _integer(each, "offset", 0) for each in params.get("offsets") or []}
+    if target == "exact" and not offsets:
+        raise PlanRejected("An exact target needs an offset for each queue.", field="offsets")
+    queues = frozenset(offsets) if offsets else frozenset(_queue(each) for each in params.get("queues") or [])
+    if queues and topics is None:
+        topics = sorted({queue.topic for queue in queues})
+    like_group = str(params.get("like_group") or "")
+    if target == "like_group" and not like_group:
+        raise PlanRejected("Name the group to stand like.", field="like_group")
+    return Wish(
+        target=target,
+        topics=topics,
+        queues=queues or None,
+        time_ms=_integer(params, "time_ms", 0) if target in ("time", "as_of") else None,
+        offset=_integer(params, "offset", 0) if target == "offset" else None,
+        shift=_shift(params) if target == "shift" else None,
+        like_group=like_group,
+        offsets=offsets,
+        or_beyond=frozenset(_queue(each) for each in params.get("offsets") or [] if each.get("or_beyond")),
+    )
+
+
+def _integer(params: Mapping[str, Any], field: str, minimum: int) -> int:
+    value = params.get(field)
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= OFFSET_MAX:
+        raise PlanRejected(f"{field} must be a whole number from {minimum}.", field=field)
+    return value
+
+
+def _shift(params: Mapping[str, Any]) -> int:
+    shift = _integer(params, "shift", -OFFSET_MAX)
+    if shift == 0:
+        raise PlanRejected("A shift by 0 changes nothing.", field="shift")
+    return shift
+
+
+def _queue(value: Any) -> MessageQueue:
+    try:
+        return MessageQueue(str(value["topic"]), str(value["broker_name"]), int(value["queue_id"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise PlanRejected("A queue is {topic, broker_name, queue_id}.", field="queues") from error
+
+
+# --- Targets ------------------------------------------------------------------------------------------------
+
+
+def changes(state: GroupState, wish: Wish, looked_up: Mapping[MessageQueue, int | None]) -> list[Change]:
+    """One row per queue in scope. ``looked_up``: offsets by time, of the other group, or as they were.
+
+    Raises PlanRejected when a queue that was named does not exist.
+    """
+    scope = {
+        queue: each for queue, each in state.queues.items() if wish.queues is None or queue in wish.queues
+    }
+    missing = sorted((wish.queues or frozenset()) - set(scope))
+    if missing:
+        queue = missing[0]
+        raise PlanRejected(
+            f"There is no queue {queue.topic} · {queue.broker_name} · {queue.queue_id}.", field="queues"
+        )
+    rows = []
+    for queue, each in sorted(scope.items()):
+        low, high = each.place.min_offset, each.place.max_offset
+        wanted, note = _wanted(wish, queue, each.committed, low, high, looked_up)
+        after = None if wanted is None else min(max(wanted, low), high)
+        if wanted is not None and wanted < low:
+            note = f"asked for {wanted:,}; the oldest that is still stored is {low:,}"
+        elif wanted is not None and wanted > high:
+            note = f"asked for {wanted:,}; the queue ends at {high:,}"
+        row = Change(queue, each.committed, after, low, high, note=note)
+        rows.append(dataclasses.replace(row, how=_how(state, wish, row)) if row.moves else row)
+    return rows
+
+
+def _wanted(
+    wish: Wish,
+    queue: MessageQueue,
+    committed: int | None,
+    low: int,
+    high: int,
+    looked_up: Mapping[MessageQueue, int | None],
+) -> tuple[int | None, str]:
+    """(offset asked for, or None to leave the queue alone; why)."""
+    if wish.target == "earliest":
+        return low, ""
+    if wish.target == "latest":
+        return high, ""
+    if wish.target == "offset":
+        return wish.offset, ""
+    if wish.target == "exact":
+        offset = wish.offsets[queue]
+        if queue in wish.or_beyond and committed is not None and committed >= offset:
+            return None, f"is back at {offset:,}, or past it, by itself"
+        return offset, ""
+    if wish.target == "shift":
+        if committed is None:
+            return None, "never committed: there is nothing to shift from"
+        assert wish.shift is not None
+        return committed + wish.shift, ""
+    found = looked_up.get(queue)
+    return found, "" if found is not None else "no offset is known to go to"
+
+
+def _how(state: GroupState, wish: Wish, row: Change) -> str:
+    """The request that moves this queue: 15 when nobody is online, 222 when members must be told."""
+    if not state.online:
+        return UPDATE_PER_QUEUE
+    if state.server_side_reset.get(row.queue.broker_name):
+        return RESET_PER_QUEUE
+    if row.before is None:
+        return UPDATE_PER_QUEUE  # 222 by time refuses a topic with a queue that has no stored offset
+    return RESET_BY_TIME
+
+
+def blocked(state: GroupState, wish: Wish, rows: Sequence[Change]) -> str:
+    """Why a plan with these rows can not be applied; "" when it can."""
+    if state.broadcasting:
+        return "The group is broadcasting: each member keeps its own offsets, no broker can move them."
+    moving = [row for row in rows if row.moves]
+    if not moving:
+        return f"Nothing would change: all {len(rows)} queues stand at the target already."
+    by_time = [row for row in moving if row.how == RESET_BY_TIME]
+    if by_time and wish.target not in TIME_TARGETS:
+        names = ", ".join(sorted({row.queue.broker_name for row in by_time}))
+        return (
+            f"{names} can tell running members only a time, not an offset (RocketMQ 4.x, or "
+            "useServerSideResetOffset=false). Stop the group's members, or choose earliest, latest or a time."
+        )
+    if by_time and _covers_part(state, by_time, moving):
+        return (
+            "Some queues only: these brokers (RocketMQ 4.x) move all queues of a topic at once while members "
+            "run. Stop the group's members, or choose whole topics."
+        )
+    return ""
+
+
+def _covers_part(state: GroupState, by_time: Sequence[Change], moving: Sequence[Change]) -> bool:
+    """Whether 222 by time would also move a queue that was not asked for."""
+    pairs = {(row.queue.topic, row.queue.broker_name) for row in by_time}
+    asked = {row.queue for row in moving}
+    return any(
+        (queue.topic, queue.broker_name) in pairs
+        and queue not in asked
+        and each.committed is not None
+        and each.committed < each.place.max_offset
+        for queue, each in state.queues.items()
+    )
+
+
+# --- Words --------------------------------------------------------------------------------------------------
+
+
+def replayed(rows: Iterable[Change]) -> int:
+    """Messages that are delivered again, and those of queues that were never committed."""
+    total = 0
+    for row in rows:
+        if row.moves and row.after is not None:
+            if row.before is None:
+                total += row.max_offset - row.after
+            elif row.after < row.before:
+                total += min(row.before, row.max_offset) - row.after
+    return total
+
+
+def skipped(rows: Iterable[Change]) -> int:
+    """Messages that are never delivered to the group."""
+    return sum(
+        row.after - max(row.before, row.min_offset)
+        for row in rows
+        if row.before is not None and row.after is not None and row.after > max(row.before, row.min_offset)
+    )
+
+
+def summary(group: str, rows: Sequence[Change], span: tuple[int, int] | None, now_ms: int) -> str:
+    """The change in one sentence. ``span``: store times of the first and last message concerned, if known."""
+    moving = [row for row in rows if row.moves]
+    if not moving:
+        return f"This would change nothing: {len(rows)} queues of {group} stand at the target already."
+    again, past = replayed(rows), skipped(rows)
+    deeds = []
+    if again:
+        deeds.append(f"replay {again:,} message{'s' * (again != 1)}")
+    if past:
+        deeds.append(f"skip {past:,} message{'s' * (past != 1)}")
+    topics = sorted({row.queue.topic for row in moving})
+    where = ", ".join(topics) if len(topics) <= 3 else f"{len(topics)} topics"
+    written = "" if span is None else f", written {time_span(span, now_ms)}"
+    what = " and ".join(deeds) or "move offsets without touching a message that is still stored"
+    return f"This will {what} on {len(moving)} queue{'s' * (len(moving) != 1)} of {where}{written}."
+
+
+def time_span(span: tuple[int, int], now_ms: int) -> str:
+    """``09:00:12–11:42:03 UTC``, with the date where it is not today's."""
+    first, last, today = (
+        datetime.datetime.fromtimestamp(ms / 1000, tz=datetime.UTC) for ms in (*span, now_ms)
+    )
+    if first.date() == last.date() == today.date():
+        return f"{first:%H:%M:%S}–{last:%H:%M:%S} UTC"
+    if first.date() == last.date():
+        return f"{first:%Y-%m-%d %H:%M:%S}–{last:%H:%M:%S} UTC"
+    return f"{first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def warnings(state: GroupState, rows: Sequence[Change]) -> list[PlanWarning]:
+    """The banners of the plan page, most important first."""
+    found = []
+    moving = [row for row in rows if row.moves]
+    older = [row for row in rows if row.note.startswith("asked for") and "oldest" in row.note]
+    if older:
+        found.append(
+            PlanWarning(
+                "warn",
+                f"{len(older)} queue{'s' * (len(older) != 1)} can not go back that far",
+                "The messages asked for are older than retention; these queues start at the oldest one "
+                "stored.",
+            )
+        )
+    never = [row for row in moving if row.before is None]
+    if never:
+        names = ", ".join(f"{row.queue.broker_name} · {row.queue.queue_id}" for row in never[:3])
+        found.append(
+            PlanWarning(
+                "warn",
+                f"{len(never)} queue{'s have' if len(never) != 1 else ' has'} never been committed",
+                f"{names}{' …' if len(never) > 3 else ''}: undo can not take a first offset away again.",
+            )
+        )
+    if state.online:
+        count = len(state.clients)
+        found.append(
+            PlanWarning(
+                "info",
+                f"The group is online: {count} client{'s' * (count != 1)}",
+                "The broker tells them (222); each drops what it has in flight and starts again, as a rule "
+                "within 10 s. Messages in flight may be handled twice.",
+            )
+        )
+    else:
+        found.append(
+            PlanWarning(
+                "info",
+                "No member is online",
+                "The offsets are written to the brokers (15); members read them when they start.",
+            )
+        )
+    if moving and not older:
+        found.append(PlanWarning("ok", "Every target is still retained", "No queue starts later than asked."))
+    return found
+
+
+# --- Drift --------------------------------------------------------------------------------------------------
+
+
+def drift(
+    rows: Sequence[Mapping[str, Any]],
+    was_online: bool,
+    state: GroupState,
+    elapsed_s: float,
+    out_rate: float | None,
+) -> list[str]:
+    """What moved beyond normal progress since the plan's rows were computed. ``out_rate``: the group's
+    messages per second."""
+    if state.online != was_online:
+        now = "came online" if state.online else "went offline"
+        return [f"the group {now}, so its offsets are changed in another way"]
+    share = PROGRESS_FACTOR * (out_rate or 0.0) / max(1, len(rows))
+    allowed = PROGRESS_FLOOR + max(share, PROGRESS_PER_S_LEAST) * elapsed_s
+    found = []
+    for row in rows:
+        queue = MessageQueue(row["topic"], row["broker_name"], row["queue_id"])
+        now_state = state.queues.get(queue)
+        name = f"{queue.topic} · {queue.broker_name} · {queue.queue_id}"
+        if now_state is None:
+            found.append(f"{name} is gone")
+        elif row["moves"]:
+            sentence = _drift_of(row, now_state.committed, now_state.place.min_offset, was_online, allowed)
+            if sentence:
+                found.append(f"{name} {sentence}")
+    if len(found) > SENTENCES_MAX:
+        return [*found[:SENTENCES_MAX], f"and {len(found) - SENTENCES_MAX} more queues"]
+    return found
+
+
+def _drift_of(row: Mapping[str, Any], now: int | None, low: int, online: bool, allowed: float) -> str:
+    before, after = row["before"], row["after"]
+    if after < low:
+        return f"no longer holds the target {after:,}: it starts at {low:,}"
+    if now == before:
+        return ""
+    words = f"moved from {_offset(before)} to {_offset(now)}"
+    if not online or now is None:
+        return words
+    if before is None:
+        return ""
+    if now < before:
+        return f"{words}, backwards"
+    if now - before > allowed:
+        return f"{words}, more than the group's own speed explains"
+    return ""
+
+
+def _offset(value: int | None) -> str:
+    return "never committed" if value is None else f"{value:,}"

@@ -1,0 +1,214 @@
+"""What brokers say now about one group's offsets: the state an offset change is computed from and compared
+with.
+
+One bulk read per broker (43 committed offsets, 203 members, 26 configuration) and one (202) per broker and
+topic. An offset that was never committed is None here, never 0 (14 and 208 answer 0 on 4.x and in some cases
+on 5.x).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from console.mqadmin import (
+    BlockingMQAdmin,
+    BrokerUnavailable,
+    ConsumerConnection,
+    MessageQueue,
+    MQAdmin,
+    MQBrokerError,
+    is_system_topic,
+)
+from console.operation.broker_queues import (
+    BrokerQueue,
+    ask_each,
+    masters,
+    route_queues,
+    topic_route,
+    with_offsets,
+)
+from console.operation.errors import PlanRejected
+
+QUEUES_MAX = 2_000  # of one change; more is split by topic
+BROADCASTING = "BROADCASTING"
+DERIVED_PREFIXES = ("%RETRY%", "%DLQ%")
+SERVER_SIDE_RESET = "useServerSideResetOffset"  # BrokerConfig, 5.1.0+, true by default from 5.2.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class QueueState:
+    """One queue as the group stands on it."""
+
+    place: BrokerQueue
+    committed: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupState:
+    """A group at one moment. ``clients``: ids of the members that any broker knows."""
+
+    group: str
+    queues: dict[MessageQueue, QueueState]
+    clients: frozenset[str]
+    broadcasting: bool
+    server_side_reset: dict[str, bool]  # broker name → it moves single queues of online members (5.x)
+    committed: dict[tuple[str, str, int], int]  # (topic, broker name, queue id): all topics of the group
+    read_at_ms: int
+
+    @property
+    def online(self) -> bool:
+        return bool(self.clients)
+
+
+def read_group_state(
+    admin: BlockingMQAdmin, group: str, topics: Sequence[str] | None, now_ms: int
+) -> GroupState:
+    """Read a group's state. ``topics`` None: what it subscribes to or has committed to, without retry and
+    DLQ topics.
+
+    Raises PlanRejected (unknown group or topic, too many queues), BrokerUnavailable when a broker is silent:
+    a change that does not see all queues would be made blind.
+    """
+    addrs = masters(admin)
+    if not addrs:
+        raise PlanRejected("The name server knows no broker of this cluster.")
+    tables, connections, configs = _read_brokers(admin, addrs, group)
+    committed = {
+        (topic, name, queue_id): offset
+        for name, table in tables.items()
+        for (topic, owner), queues in table.offset_table.items()
+        if owner == group
+        for queue_id, offset in queues.items()
+    }
+    members = [each for each in connections.values() if each is not None]
+    if not committed and not members:
+        raise PlanRejected(f"No broker knows offsets or members of the group {group}.", field="group")
+    chosen = list(topics) if topics else _own_topics(committed, members)
+    if not chosen:
+        raise PlanRejected(
+            f"The group {group} neither subscribes to a topic nor has committed to one.", "topics"
+        )
+    places = _places(admin, chosen)
+    return GroupState(
+        group=group,
+        queues={
+            place.queue: QueueState(
+                place, committed.get((place.queue.topic, place.queue.broker_name, place.queue.queue_id))
+            )
+            for place in places
+        },
+        clients=frozenset(client.client_id for each in members for client in each.connection_set),
+        broadcasting=any(each.message_model == BROADCASTING for each in members),
+        server_side_reset={
+            name: str(config.get(SERVER_SIDE_RESET, "")).lower() == "true" for name, config in configs.items()
+        },
+        committed=committed,
+        read_at_ms=now_ms,
+    )
+
+
+def _read_brokers(
+    admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str
+) -> tuple[dict[str, Any], dict[str, ConsumerConnection | None], dict[str, dict[str, str]]]:
+    questions: dict[str, Callable[[MQAdmin, str], Awaitable[Any]]] = {
+        "offsets": lambda client, addr: client.all_consumer_offsets(addr),
+        "members": lambda client, addr: client.consumer_connection(addr, group),
+        "config": lambda client, addr: client.broker_config(addr),
+    }
+    answers: dict[tuple[str, str], Any] = ask_each(
+        admin,
+        {(what, name): (what, addr) for what in questions for name, addr in addrs.items()},
+        lambda client, asked: questions[asked[0]](client, asked[1]),
+    )
+    for (what, name), answer in answers.items():
+        if what == "config" and isinstance(answer, MQBrokerError):
+            answers[
+                what, name
+            ] = {}  # an ACL may forbid to read it: then members are told the way that 4.x knows
+        elif isinstance(answer, Exception):
+            raise BrokerUnavailable(
+                addrs[name], f"{name} did not answer, so its queues are unknown: {answer}"
+            )
+
+    def of(what: str) -> dict[str, Any]:
+        return {name: answer for (kind, name), answer in answers.items() if kind == what}
+
+    return of("offsets"), of("members"), of("config")
+
+
+def _own_topics(
+    committed: Iterable[tuple[str, str, int]], members: Iterable[ConsumerConnection]
+) -> list[str]:
+    names = {topic for topic, _, _ in committed} | {
+        topic for each in members for topic in each.subscription_table
+    }
+    return sorted(
+        name for name in names if not name.startswith(DERIVED_PREFIXES) and not is_system_topic(name)
+    )
+
+
+def _places(admin: BlockingMQAdmin, topics: Sequence[str]) -> list[BrokerQueue]:
+    queues: dict[MessageQueue, str] = {}
+    for topic in topics:
+        route = topic_route(admin, topic)
+        if route is None:
+            raise PlanRejected(f"There is no topic {topic}.", field="topics")
+        queues |= route_queues(route, topic)
+    if len(queues) > QUEUES_MAX:
+        raise PlanRejected(
+            f"{len(queues):,} queues are too many for one change (at most {QUEUES_MAX:,}); name topics."
+        )
+    return with_offsets(admin, queues)
+
+
+def store_times(
+    admin: BlockingMQAdmin, wanted: Iterable[tuple[BrokerQueue, int]]
+) -> dict[tuple[MessageQueue, int], int]:
+    """Store time in ms of the message at (queue, offset), by pulling it; what can not be read is left out."""
+    asked = {
+        (place.queue, offset): place
+        for place, offset in wanted
+        if place.min_offset <= offset < place.max_offset
+    }
+    answers = ask_each(
+        admin,
+        {
+            key: (place.addr, place.queue.topic, place.queue.queue_id, key[1], 1)
+            for key, place in asked.items()
+        },
+        lambda client, arguments: client.pull(*arguments),
+    )
+    found = {}
+    for (queue, offset), answer in answers.items():
+        if not isinstance(answer, Exception):
+            for record in answer.messages:
+                if record.queue_offset == offset:
+                    found[queue, offset] = record.store_timestamp_ms
+    return found
+
+
+def offsets_at_time(
+    admin: BlockingMQAdmin, places: Sequence[BrokerQueue], time_ms: int
+) -> dict[MessageQueue, int]:
+    """The first offset stored at or after a time, per queue (29). Raises what a broker answered.
+
+    Brokers up to 5.1.0 answer the *nearest* message, and the last one for any later time: where that one is
+    older than asked, the next offset is meant.
+    """
+    answers = ask_each(
+        admin,
+        {place.queue: (place.addr, place.queue.topic, place.queue.queue_id, time_ms) for place in places},
+        lambda client, arguments: client.search_offset(*arguments),
+    )
+    found: dict[MessageQueue, int] = {}
+    for queue, answer in answers.items():
+        if isinstance(answer, Exception):
+            raise answer
+        found[queue] = answer
+    times = store_times(admin, [(place, found[place.queue]) for place in places])
+    for queue, offset in list(found.items()):
+        if times.get((queue, offset), time_ms) < time_ms:
+            found[queue] = offset + 1
+    return found

@@ -1,0 +1,101 @@
+"""Consumer groups as the last collection round saw them. No function here asks a broker."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.models import Count, Q
+
+from console.lag.models import ClientRow, GroupRow, QueueRow
+from console.lag.page import Page, count_if, cut, ordered
+
+PARTIAL = "PARTIAL"  # a filter of its own: known status, unknown parts
+
+SORTS: dict[str, tuple[str, ...]] = {
+    # What a person sorts by → columns; every order ends in the group name, so that pages do not overlap.
+    "attention": ("attention", "time_lag_ms", "lag"),
+    "group": ("group",),
+    "status": ("status",),
+    "clients": ("clients",),
+    "model": ("model",),
+    "lag": ("lag",),
+    "time_lag": ("time_lag_ms",),
+    "in_rate": ("in_rate",),
+    "out_rate": ("out_rate",),
+    "drain": ("drain_never", "drain_ms"),
+    "dlq": ("dlq_count",),
+    "retry": ("retry_lag",),
+}
+
+
+def group_page(
+    cluster_name: str,
+    *,
+    query: str = "",
+    status: str | None = None,
+    include_system: bool = False,
+    sort: str = "attention",
+    descending: bool = True,
+    page: int = 1,
+    per_page: int = 50,
+) -> Page[GroupRow]:
+    """Return one page of groups, most urgent first by default.
+
+    `status` is a LagStatus code or `PARTIAL`; an unknown `sort` falls back to attention. Unknown figures sort
+    last in both directions. Three queries.
+    """
+    everything = GroupRow.objects.filter(cluster=cluster_name)
+    totals = everything.aggregate(everything=Count("pk"), system=count_if(Q(is_system=True)))
+    shown = everything if include_system else everything.filter(is_system=False)
+    matching = shown.filter(group__icontains=query) if query else shown
+    counts: dict[str, int] = {}
+    for row in matching.values("status", "partial").annotate(count=Count("pk")).order_by():
+        counts[row["status"]] = counts.get(row["status"], 0) + row["count"]
+        if row["partial"]:
+            counts[PARTIAL] = counts.get(PARTIAL, 0) + row["count"]
+    total = sum(count for code, count in counts.items() if code != PARTIAL)
+    if status == PARTIAL:
+        matching, total = matching.filter(partial=True), counts.get(PARTIAL, 0)
+    elif status:
+        matching, total = matching.filter(status=status), counts.get(status, 0)
+    columns = SORTS.get(sort, SORTS["attention"])
+    keys = [(column, descending) for column in columns] + [("group", False)] * (sort != "group")
+    hidden = 0 if include_system else totals["system"]
+    return cut(
+        matching.order_by(*ordered(keys)),
+        page=page,
+        per_page=per_page,
+        total=total,
+        all_total=totals["everything"] - hidden,
+        hidden_system=hidden,
+        counts_by_status=counts,
+    )
+
+
+def group(cluster_name: str, name: str) -> GroupRow | None:
+    """Return one group's row, or None when the cluster does not know it (any more)."""
+    return GroupRow.objects.filter(cluster=cluster_name, group=name).first()
+
+
+def group_queues(cluster_name: str, name: str, *, topic: str | None = None) -> Sequence[QueueRow]:
+    """Return the group's queues in (topic, broker, queue) order, its `%RETRY%` topic included."""
+    rows = QueueRow.objects.filter(cluster=cluster_name, group=name)
+    if topic is not None:
+        rows = rows.filter(topic=topic)
+    return list(rows.order_by("topic", "broker_name", "queue_id"))
+
+
+def group_clients(cluster_name: str, name: str) -> Sequence[ClientRow]:
+    """Return the group's members at the last sweep, by client id."""
+    return list(ClientRow.objects.filter(cluster=cluster_name, group=name).order_by("client_id"))
+
+
+def group_topics(cluster_name: str, name: str) -> Sequence[dict[str, Any]]:
+    """Return the group's topics with their sums (see `GroupRow.topics`); empty for an unknown group."""
+    row = group(cluster_name, name)
+    return [] if row is None else list(row.topics)
+
+
+def group_names(cluster_name: str, *, query: str = "", limit: int = 20) -> list[str]:
+    """Return names for completion and the command palette, shortest match first by name order."""
+    rows = GroupRow.objects.filter(cluster=cluster_name, group__icontains=query)
+    return list(rows.order_by("is_system", "group").values_list("group", flat=True)[:limit])

@@ -1,0 +1,197 @@
+"""Is this installation able to work (`/readyz`), and what does it measure (`/metrics`)?"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.db import Error as DatabaseError
+from django.db import connections
+from django.db.models import Count
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from redis.exceptions import RedisError
+
+from console import live
+from console.cluster import selectors as cluster_selectors
+from console.lag import selectors as lag_selectors
+from console.lag.models import GroupRow
+from console.operation.models import Job
+
+TICK_AGE_MAX_S = 60  # a worker that was busy with a long job for some rounds is late, not dead
+PROBE_TIMEOUT_S = 2.0
+GROUPS_MAX = 2_000  # label values of one metric: Prometheus pays for each; the most urgent groups come first
+METRICS_CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4.encode()
+
+
+# --- Readiness ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of the installation; ``reason`` says what is wrong, "" when nothing is."""
+
+    name: str
+    reason: str = ""
+    needed: bool = True  # a broker that is away is reported, but pages that say so must stay reachable
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    parts: Sequence[Part]
+
+    @property
+    def ready(self) -> bool:
+        return not any(part.reason for part in self.parts if part.needed)
+
+    def as_json(self) -> Mapping[str, Any]:
+        return {
+            "ready": self.ready,
+            "parts": {part.name: part.reason or "ok" for part in self.parts},
+        }
+
+
+def readiness(now_ms: int | None = None) -> Readiness:
+    """Ask every part once. Never raises for a part that is away: that is the answer."""
+    at_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    parts = [Part(f"database {alias}", _database_reason(alias)) for alias in settings.DATABASES]
+    parts += _redis_parts(at_ms)
+    if not parts[0].reason and not parts[1].reason:
+        parts += _broker_parts()
+    return Readiness(parts)
+
+
+def _database_reason(alias: str) -> str:
+    try:
+        with connections[alias].cursor() as cursor:
+            cursor.execute("SELECT 1 FROM django_migrations")
+    except DatabaseError as error:
+        return f"{type(error).__name__}: {error}; run manage.py migrate if it is new"
+    return ""
+
+
+def _redis_parts(at_ms: int) -> list[Part]:
+    try:
+        with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=PROBE_TIMEOUT_S) as client:
+            tick = client.get(settings.TICK_KEY)
+    except (RedisError, OSError) as error:
+        return [Part("redis", f"{settings.REDIS_URL.split('@')[-1]}: {error}")]
+    age_s = None if tick is None else (at_ms - int(tick)) / 1000
+    if age_s is None:
+        late = "no worker has run a beat tick yet"
+    elif age_s > TICK_AGE_MAX_S:
+        late = f"the last beat tick was run {age_s:.0f} s ago; is the Celery worker with beat running?"
+    else:
+        late = ""
+    return [Part("redis"), Part("worker and beat", late)]
+
+
+def _broker_parts() -> Iterator[Part]:
+    for cluster in cluster_selectors.clusters():
+        found = lag_selectors.last_round(cluster.name)
+        silent = lag_selectors.silent_brokers(cluster.name)
+        if found is None:
+            reason = "not collected yet"
+        elif found.error:
+            reason = found.error
+        else:
+            reason = "; ".join(f"{row.broker_name} does not answer: {row.reason}" for row in silent)
+        yield Part(f"cluster {cluster.name}", reason, needed=False)
+
+
+# --- Metrics ------------------------------------------------------------------------------------------------
+
+
+def metrics_text() -> bytes:
+    """Everything in Prometheus' text format. An unknown number has no sample: it is not 0."""
+    registry = CollectorRegistry()
+    registry.register(_Rows())
+    return generate_latest(registry)
+
+
+class _Rows(Collector):
+    """Reads the rows of the last collection round; asks no broker."""
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._groups()
+        yield from self._brokers()
+        yield from self._rounds()
+        yield GaugeMetricFamily(
+            "tidemark_websocket_clients", "Browsers with live pages of this process", live.client_count()
+        )
+        jobs = GaugeMetricFamily("tidemark_jobs", "Jobs by state", labels=["state"])
+        for state, count in Job.objects.values_list("state").annotate(Count("pk")):
+            jobs.add_metric([state], count)
+        yield jobs
+
+    def _groups(self) -> Iterator[Metric]:
+        own = GroupRow.objects.filter(is_system=False)
+        rows = list(own.order_by("-attention", "cluster", "group")[:GROUPS_MAX])
+        wanted: list[tuple[str, str, Callable[[GroupRow], float | None]]] = [
+            ("lag", "Messages not yet committed", lambda row: row.lag),
+            ("lag_is_lower_bound", "1 when some queues are unknown", lambda row: int(row.lag_lower_bound)),
+            (
+                "time_lag_seconds",
+                "Age of the oldest message not yet committed",
+                lambda row: _seconds(row.time_lag_ms),
+            ),
+            ("in_rate", "Messages per second written to its topics", lambda row: row.in_rate),
+            ("out_rate", "Messages per second committed", lambda row: row.out_rate),
+            ("dead_letters", "Messages in its dead letter topic", lambda row: row.dlq_count),
+        ]
+        for name, text, value_of in wanted:
+            family = GaugeMetricFamily(f"tidemark_group_{name}", text, labels=["cluster", "group"])
+            for row in rows:
+                value = value_of(row)
+                if value is not None:
+                    family.add_metric([row.cluster, row.group], value)
+            yield family
+        yield GaugeMetricFamily("tidemark_groups", "Groups known, shown above or not", own.count())
+
+    def _brokers(self) -> Iterator[Metric]:
+        labels = ["cluster", "broker", "broker_id"]
+        up = GaugeMetricFamily("tidemark_broker_up", "1 when it answered the last round", labels=labels)
+        in_rate = GaugeMetricFamily("tidemark_broker_in_rate", "Messages per second", labels=labels)
+        out_rate = GaugeMetricFamily("tidemark_broker_out_rate", "Messages per second", labels=labels)
+        disk = GaugeMetricFamily(
+            "tidemark_broker_disk_ratio", "Used share of the store's disk", labels=labels
+        )
+        for cluster in cluster_selectors.clusters():
+            for row in lag_selectors.broker_rows(cluster.name):
+                key = [row.cluster, row.broker_name, str(row.broker_id)]
+                up.add_metric(key, int(row.answered))
+                for family, value in (
+                    (in_rate, row.in_rate),
+                    (out_rate, row.out_rate),
+                    (disk, row.disk_ratio),
+                ):
+                    if row.answered and value is not None:
+                        family.add_metric(key, value)
+        yield from (up, in_rate, out_rate, disk)
+
+    def _rounds(self) -> Iterator[Metric]:
+        labels = ["cluster"]
+        started = GaugeMetricFamily(
+            "tidemark_collector_last_round_timestamp_seconds", "Its start", labels=labels
+        )
+        took = GaugeMetricFamily(
+            "tidemark_collector_round_seconds", "Duration of the last round", labels=labels
+        )
+        calls = GaugeMetricFamily(
+            "tidemark_collector_round_calls", "Broker calls of the last round", labels=labels
+        )
+        for cluster in cluster_selectors.clusters():
+            found = lag_selectors.last_round(cluster.name)
+            if found is not None:
+                started.add_metric([cluster.name], found.started_at_ms / 1000)
+                took.add_metric([cluster.name], found.duration_ms / 1000)
+                calls.add_metric([cluster.name], found.rpcs)
+        yield from (started, took, calls)
+
+
+def _seconds(ms: int | None) -> float | None:
+    return None if ms is None else ms / 1000

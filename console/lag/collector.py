@@ -1,0 +1,317 @@
+"""The collector of one cluster in one process: what it remembers between rounds and the steps of a round.
+
+Everything here can be made again from the log, the chunks and the metrics database: a collector that met an
+error is thrown away and the next round makes a new one. It is used by one thread at a time, under the
+cluster's lease.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from django.db import transaction
+
+from console.lag import broker_reads, group_rows, queue_rows, topic_rows
+from console.lag.broker_reads import BrokerAddress, BrokerAnswers, Lookup, Question, TopicFacts
+from console.lag.database_router import METRICS
+from console.lag.history import HOUR_MS, HistoryLog, Kind, State, file_location
+from console.lag.models import BrokerRow, GroupRow, HistoryFile, QueueRow, Round, TopicQueueRow, TopicRow
+from console.lag.round_snapshot import clock_offset_ms, heads_of, learn_store_times, snapshot_of
+from console.lag.round_view import Members, QueueKey, RoundView, RowDict, Silence, TopicQueueKey
+from console.lag.row_store import Changes, RowStore
+from console.mqadmin import BlockingMQAdmin
+from spark.lag import chunk
+from spark.lag.snapshot import HeadKey
+from spark.lag.status import LagStatus
+from spark.lag.window import LagWindow
+
+logger = logging.getLogger(__name__)
+
+DEADLINE_MS = 4_000  # a silent broker costs a round this much, less than the default interval of 5 s
+TABLES_EVERY = 6  # rounds between reads of topic and group tables: half a minute at 5 s
+ROUNDS_KEPT = 720  # an hour at 5 s, for the collector's own page
+FORGET_BROKER_MS = 24 * HOUR_MS  # silent and unknown to every name server for so long: gone
+LOOKUP_EVERY_MS = 60_000  # per queue, while its oldest unread message predates the history
+DEAD_SHARE_MAX = 0.5  # of the window's columns; groups and topics come and go, their columns stay until then
+SMALL_CLUSTER_GROUPS = 16  # so few groups cost a broker nothing: their pulled offsets are read in every round
+IN_BREACH = {LagStatus.STALLED, LagStatus.STOPPED, LagStatus.FALLING_BEHIND, LagStatus.REWOUND}
+
+
+@dataclass(frozen=True, slots=True)
+class RoundChanges:
+    """What one round changed, for the live pages."""
+
+    round: Round
+    groups: Changes[str]
+    queues: Changes[QueueKey]
+    topics: Changes[str]
+    brokers: Changes[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What others know about the cluster's groups: the sweep's members and owners, and who is being looked
+    at.
+    """
+
+    members: Mapping[str, Members] = field(default_factory=dict)
+    owners: Mapping[QueueKey, str] = field(default_factory=dict)
+    watched: Sequence[str] = ()
+
+
+class Collector:
+    """One cluster. `open` after making it, then `run_round` again and again."""
+
+    def __init__(self, cluster: str, interval_ms: int) -> None:
+        self.cluster = cluster
+        self.interval_ms = interval_ms
+        self.lock = threading.Lock()
+        self.window = LagWindow(interval_ms)
+        self.log = HistoryLog(cluster)
+        self.groups: RowStore[str] = RowStore(GroupRow, cluster, ("group",), str)
+        self.queues: RowStore[QueueKey] = RowStore(QueueRow, cluster, QueueKey._fields, QueueKey)
+        self.topics: RowStore[str] = RowStore(TopicRow, cluster, ("topic",), str)
+        self.topic_queues: RowStore[TopicQueueKey] = RowStore(
+            TopicQueueRow, cluster, TopicQueueKey._fields, TopicQueueKey
+        )
+        self.brokers: RowStore[tuple[str, int]] = RowStore(
+            BrokerRow, cluster, ("broker_name", "broker_id"), lambda name, broker_id: (name, broker_id)
+        )
+        self.topic_tables: dict[str, Mapping[str, TopicFacts]] = {}
+        self.group_tables: dict[str, frozenset[str]] = {}
+        self.clock_offsets_ms: dict[str, int] = {}
+        self.registered: list[BrokerAddress] = []
+        self.lookups: list[Lookup] = []
+        self.looked_up_ms: dict[tuple[str, TopicQueueKey], int] = {}
+
+    def open(self, now_ms: int) -> None:
+        """Take over what is known: rows of the last round, max offsets of the last day, rounds of the last
+        hours.
+        """
+        for store in (self.groups, self.queues, self.topics, self.topic_queues, self.brokers):
+            store.load()
+        logged_ms = now_ms - now_ms % HOUR_MS - HOUR_MS
+        chunks = HistoryFile.objects.filter(
+            cluster=self.cluster, kind=Kind.CHUNK_HOUR, state=State.LIVE, ts_lo_ms__gte=now_ms - 24 * HOUR_MS
+        )
+        for row in chunks.filter(ts_hi_ms__lte=logged_ms).order_by("ts_lo_ms"):
+            location = file_location(row.path, row.kind)
+            table = chunk.load_window([location], row.ts_lo_ms, row.ts_hi_ms, group="")
+            self.window.seed(chunk.decode_table(table))
+        self.catch_up(logged_ms)
+
+    def catch_up(self, since_ms: int = 0) -> None:
+        """Take over rounds that another process of this cluster ran meanwhile."""
+        snapshots = self.log.catch_up(since_ms)
+        for snapshot in snapshots:
+            self.window.append(snapshot)
+        if snapshots and since_ms == 0:
+            for store in (self.groups, self.queues, self.topics, self.topic_queues, self.brokers):
+                store.load()
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether making a new collector would free much memory. Looked at once an hour."""
+        return self.window.number % ROUNDS_KEPT == 0 and self.window.dead_share() > DEAD_SHARE_MAX
+
+    def run_round(
+        self, admin: BlockingMQAdmin, number: int, knowledge: Knowledge, *, tables: bool, now_ms: int
+    ) -> RoundChanges:
+        """Ask, write history, make rows, save them. `now_ms` is when the round began."""
+        started = time.monotonic()
+        now_ms = max(now_ms, self.window.ts_ms + 1)  # a clock that was set back must not disorder the log
+        addresses, namesrv_error, namesrv_rpcs = self._addresses(admin, number, now_ms)
+        question = Question(
+            number=number,
+            tables=tables or number % TABLES_EVERY == 0,
+            known_topics=self.topic_tables,
+            pulled_groups=self._pulled_groups(knowledge),
+            lookups=self.lookups,
+        )
+        answers = broker_reads.read_brokers(admin, addresses, question, deadline_ms=DEADLINE_MS)
+        self._remember(answers)
+        heads = heads_of(answers, self.window)
+        snapshot = snapshot_of(answers, heads, ts_ms=now_ms, number=number)
+        self.log.append(snapshot)
+        self.window.append(snapshot)
+        learn_store_times(self.window, answers, self.clock_offsets_ms)
+        view = self._view(answers, heads, knowledge, now_ms)
+        round_row = Round(
+            cluster=self.cluster,
+            number=number,
+            started_at_ms=now_ms,
+            rpcs=namesrv_rpcs + sum(answer.rpcs for answer in answers),
+            brokers_answered=sum(answer.answered for answer in answers),
+            brokers_total=len(answers),
+            series=len(snapshot.head_keys) + len(snapshot.commit_keys),
+            error=namesrv_error,
+        )
+        return self._save(view, round_row, started)
+
+    def _save(self, view: RoundView, round_row: Round, started: float) -> RoundChanges:
+        queues = queue_rows.queue_rows(view)
+        topic_queues = topic_rows.topic_queue_rows(view)
+        topics = topic_rows.topic_rows(view, topic_queues, queues)
+        groups = group_rows.group_rows(view, queues, topics)
+        brokers = self._broker_rows(view)
+        self.lookups = self._wanted_lookups(view, queues)
+        with transaction.atomic(using=METRICS):
+            changes = RoundChanges(
+                round=round_row,
+                groups=self.groups.replace(groups),
+                queues=self.queues.replace(queues),
+                topics=self.topics.replace(topics),
+                brokers=self.brokers.replace(brokers),
+            )
+            self.topic_queues.replace(topic_queues)
+            round_row.duration_ms = round((time.monotonic() - started) * 1000)
+            Round.objects.filter(cluster=self.cluster, number__gte=round_row.number).delete()
+            round_row.save()
+            Round.objects.filter(cluster=self.cluster, number__lte=round_row.number - ROUNDS_KEPT).delete()
+        return changes
+
+    def _addresses(
+        self, admin: BlockingMQAdmin, number: int, now_ms: int
+    ) -> tuple[list[BrokerAddress], str, int]:
+        """Return whom to ask: brokers the name servers list, and those known from before that they do not."""
+        error, rpcs = "", 0
+        if not self.registered or number % TABLES_EVERY == 0 or self._is_any_silent():
+            try:
+                self.registered, rpcs = broker_reads.find_brokers(admin)
+            except broker_reads.READ_ERRORS as failure:
+                error, rpcs = f"no name server answers: {broker_reads.describe(failure)}", 1
+        listed = {address.broker_name for address in self.registered}
+        addresses = list(self.registered)
+        for (name, broker_id), row in self.brokers.rows.items():
+            is_forgotten = not row["answered"] and now_ms - row["since_ms"] > FORGET_BROKER_MS and not error
+            if name not in listed and not is_forgotten:
+                addresses.append(BrokerAddress(name, broker_id, row["addr"]))
+                listed.add(name)
+        return addresses, error, rpcs
+
+    def _remember(self, answers: Sequence[BrokerAnswers]) -> None:
+        before = {key: row["max_offset"] for key, row in self.topic_queues.rows.items()}
+        for answer in answers:
+            name = answer.address.broker_name
+            if answer.topics is not None:
+                self.topic_tables[name] = answer.topics
+            if answer.groups is not None:
+                self.group_tables[name] = answer.groups
+            self.clock_offsets_ms[name] = clock_offset_ms(
+                answer,
+                before,
+                interval_ms=self.interval_ms,
+                known_ms=self.clock_offsets_ms.get(name, 0),
+            )
+
+    def _view(
+        self,
+        answers: Sequence[BrokerAnswers],
+        heads: Mapping[TopicQueueKey, HeadKey],
+        knowledge: Knowledge,
+        now_ms: int,
+    ) -> RoundView:
+        silences = self._silences(answers, now_ms)
+        # Rows of a broker that answered once stay until it does again, so whoever has rows is not blind.
+        heard_of = {key.broker_name for key in self.topic_queues.rows} | self.topic_tables.keys()
+        return RoundView(
+            cluster=self.cluster,
+            now_ms=now_ms,
+            window=self.window,
+            answers=answers,
+            silences=silences,
+            blind=frozenset(silences.keys() - heard_of),
+            topics=self.topic_tables,
+            groups=self.group_tables,
+            members=knowledge.members,
+            owners=knowledge.owners,
+            own_topics=own_topics([answer.address for answer in answers]),
+            previous_queues=self.queues.rows,
+            previous_groups=self.groups.rows,
+            previous_topics=self.topics.rows,
+            previous_topic_queues=self.topic_queues.rows,
+            heads=heads,
+        )
+
+    def _is_any_silent(self) -> bool:
+        return any(not row["answered"] for row in self.brokers.rows.values())
+
+    def _silences(self, answers: Sequence[BrokerAnswers], now_ms: int) -> dict[str, Silence]:
+        """Return who did not answer, since when: the row of the round before remembers the beginning."""
+        before = {name: row for (name, _), row in self.brokers.rows.items() if not row["answered"]}
+        return {
+            answer.address.broker_name: Silence(
+                before.get(answer.address.broker_name, {"since_ms": now_ms})["since_ms"],
+                answer.error or "no answer in time",
+            )
+            for answer in answers
+            if not answer.answered
+        }
+
+    def _broker_rows(self, view: RoundView) -> dict[tuple[str, int], RowDict]:
+        registered = {address.broker_name for address in self.registered}
+        rows = {}
+        for answer in view.answers:
+            key = answer.address.broker_name, answer.address.broker_id
+            row = topic_rows.broker_row(answer, self.brokers.rows.get(key), view.now_ms)
+            if answer.address.broker_name not in registered:
+                row["reason"] = f"no name server lists it. {row['reason']}".strip()
+            rows[key] = row
+        return rows
+
+    def _pulled_groups(self, knowledge: Knowledge) -> list[str]:
+        """Return whose pulled offsets to read: groups somebody looks at, then those in breach, most urgent
+        first; in a small cluster everybody's.
+        """
+        own = [name for name, row in self.groups.rows.items() if row["topics"] and not row["is_system"]]
+        if 0 < len(own) <= SMALL_CLUSTER_GROUPS:
+            return sorted(own)
+        urgent = sorted(
+            (row for row in self.groups.rows.items() if row[1]["status"] in IN_BREACH),
+            key=lambda one: (-one[1]["attention"], -(one[1]["time_lag_ms"] or 0)),
+        )
+        return list(dict.fromkeys([*knowledge.watched, *(name for name, _ in urgent)]))
+
+    def _wanted_lookups(self, view: RoundView, queues: Mapping[QueueKey, RowDict]) -> list[Lookup]:
+        """Return messages that predate the history: the next round asks for their store times.
+
+        First the oldest unread ones, for time lags; then the oldest stored ones, for how long topics reach
+        back.
+        """
+        due_ms = view.now_ms - LOOKUP_EVERY_MS
+        unread = [
+            Lookup(key.broker_name, key.topic, key.queue_id, max(row["committed_offset"], row["min_offset"]))
+            for key, row in sorted(queues.items(), key=lambda one: -(one[1]["time_lag_ms"] or 0))
+            if row["lag"]
+        ]
+        oldest = [
+            Lookup(key.broker_name, key.topic, key.queue_id, low_high[0])
+            for key, head in view.heads.items()
+            if (low_high := self.window.head(head)) is not None and low_high[0] < low_high[1]
+        ]
+        wanted: list[Lookup] = []
+        for purpose, lookups in (("unread", unread), ("oldest", oldest)):
+            for lookup in lookups:
+                place = TopicQueueKey(lookup.topic, lookup.broker_name, lookup.queue_id)
+                head = view.heads.get(place)
+                if len(wanted) == broker_reads.LOOKUPS_MAX:
+                    return wanted
+                if head is None or self.looked_up_ms.get((purpose, place), 0) > due_ms:
+                    continue
+                if self.window.predates(head, lookup.offset):
+                    self.looked_up_ms[purpose, place] = view.now_ms
+                    wanted.append(lookup)
+        return wanted
+
+
+def own_topics(addresses: Sequence[BrokerAddress]) -> frozenset[str]:
+    """Return the topics that every broker makes for itself: its name, its cluster's name, and the reply
+    topic.
+    """
+    names = {address.broker_name for address in addresses}
+    for address in addresses:
+        if address.cluster_name:
+            names |= {address.cluster_name, f"{address.cluster_name}_REPLY_TOPIC"}
+    return frozenset(names)

@@ -1,0 +1,308 @@
+"""What the last collection round saw: the rows every page, REST answer and alert reads instead of asking a
+broker.
+
+All models but `HistoryFile` live in the database `metrics` (`database_router.MetricsRouter`) and are keyed by
+the cluster's *name*, not by a foreign key: they are a cache of what brokers said and may be deleted at any
+time. Null means unknown, never zero. Counts are messages, rates messages per second, times epoch milliseconds
+of the collector's clock, durations milliseconds.
+"""
+
+from typing import Any
+
+from django.db import models
+
+NAME_LENGTH_MAX = 255  # RocketMQ: topic <= 127, group <= 255 with its %RETRY% prefix
+
+
+class RowModel(models.Model):
+    """A row that a round replaces; `as_row()` is what the socket publishes and REST returns."""
+
+    class Meta:
+        abstract = True
+
+    def as_row(self) -> dict[str, Any]:
+        """Every column but the surrogate key, JSON-ready."""
+        return {
+            field.attname: getattr(self, field.attname)
+            for field in self._meta.concrete_fields
+            if field.attname != "id"
+        }
+
+
+class GroupRow(RowModel):
+    """One consumer group of one cluster: sums and worst cases over its queues.
+
+    `status` is a `spark.lag.status.LagStatus` code; with `partial` some queues are unknown, `lag` is then a
+    lower bound (`lag_lower_bound`) and `reason` says which broker is silent since when. `lag` excludes
+    `%RETRY%` (see `retry_lag`). `topics` is a list of {"topic", "queues", "lag", "lag_lower_bound",
+    "time_lag_ms", "status"}. `trend` is one lag per minute, oldest first, null where nothing was seen; its
+    last item is for `trend_minute` (epoch minutes). `known_lag` as of `known_at_ms` is the last lag that was
+    complete, to be shown as "88,120 as of 12:02:41".
+    """
+
+    cluster = models.CharField(max_length=64)
+    group = models.CharField(max_length=NAME_LENGTH_MAX)
+    status = models.CharField(max_length=16)
+    partial = models.BooleanField(default=False)
+    model = models.CharField(
+        max_length=16, default="", blank=True
+    )  # CLUSTERING, BROADCASTING, "" while never seen online
+    consume_mode = models.CharField(
+        max_length=16, default="", blank=True
+    )  # CONCURRENTLY, ORDERLY, POP, "" unknown
+    clients = models.IntegerField(null=True)
+    offline_since_ms = models.BigIntegerField(null=True)
+    topics = models.JSONField(default=list)
+    lag = models.BigIntegerField(null=True)
+    lag_lower_bound = models.BooleanField(default=False)
+    time_lag_ms = models.BigIntegerField(null=True)
+    time_lag_lower_bound = models.BooleanField(default=False)
+    in_rate = models.FloatField(null=True)
+    out_rate = models.FloatField(null=True)
+    drain_ms = models.BigIntegerField(null=True)
+    drain_never = models.BooleanField(default=False)
+    dlq_count = models.BigIntegerField(null=True)
+    retry_lag = models.BigIntegerField(null=True)
+    trend = models.JSONField(default=list)
+    trend_minute = models.BigIntegerField(default=0)
+    reason = models.TextField(default="", blank=True)
+    unknown_since_ms = models.BigIntegerField(null=True)
+    since_ms = models.BigIntegerField(default=0)
+    known_lag = models.BigIntegerField(null=True)
+    known_at_ms = models.BigIntegerField(null=True)
+    is_system = models.BooleanField(default=False)
+    attention = models.IntegerField(default=0)
+    worst_queue = models.TextField(default="", blank=True)  # "topic · broker · 3"
+    read_at_ms = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "group"], name="group_row_key")]
+        indexes = [models.Index(fields=["cluster", "is_system", "-attention"], name="group_row_attention")]
+
+
+class QueueRow(RowModel):
+    """One queue as one group consumes it. `committed_offset` null means never committed; see `status`,
+    `reason`.
+    """
+
+    cluster = models.CharField(max_length=64)
+    group = models.CharField(max_length=NAME_LENGTH_MAX)
+    topic = models.CharField(max_length=NAME_LENGTH_MAX)
+    broker_name = models.CharField(max_length=NAME_LENGTH_MAX)
+    queue_id = models.IntegerField()
+    min_offset = models.BigIntegerField(null=True)
+    max_offset = models.BigIntegerField(null=True)
+    committed_offset = models.BigIntegerField(null=True)
+    pulled_offset = models.BigIntegerField(null=True)
+    lag = models.BigIntegerField(null=True)
+    in_flight = models.BigIntegerField(null=True)
+    available = models.BigIntegerField(null=True)
+    time_lag_ms = models.BigIntegerField(null=True)
+    time_lag_lower_bound = models.BooleanField(default=False)
+    status = models.CharField(max_length=16)
+    since_ms = models.BigIntegerField(default=0)
+    owner = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
+    last_commit_ms = models.BigIntegerField(null=True)  # when the committed offset was last seen to move
+    read_at_ms = models.BigIntegerField(default=0)
+    reason = models.TextField(default="", blank=True)
+    missed_rounds = models.IntegerField(default=0)  # rounds since its broker, which answers, last listed it
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["cluster", "group", "topic", "broker_name", "queue_id"], name="queue_row_key"
+            )
+        ]
+
+
+class TopicRow(RowModel):
+    """One topic. `kind` is NORMAL, RETRY, DLQ or SYSTEM; `messages` is the sum of max - min over the queues.
+
+    `brokers` is a list of broker names; `worst_group` is the group with the largest time lag on this topic;
+    `trend` is the produce rate per minute, like `GroupRow.trend`.
+    """
+
+    cluster = models.CharField(max_length=64)
+    topic = models.CharField(max_length=NAME_LENGTH_MAX)
+    kind = models.CharField(max_length=8)
+    read_queues = models.IntegerField(default=0)
+    write_queues = models.IntegerField(default=0)
+    perm = models.IntegerField(default=0)  # bits: READ 4, WRITE 2, INHERIT 1
+    brokers = models.JSONField(default=list)
+    in_rate = models.FloatField(null=True)
+    out_rate = models.FloatField(null=True)  # of all groups together
+    messages = models.BigIntegerField(null=True)
+    messages_lower_bound = models.BooleanField(default=False)
+    worst_group = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
+    worst_time_lag_ms = models.BigIntegerField(null=True)
+    retained_ms = models.BigIntegerField(null=True)  # age of the oldest message still readable
+    last_write_ms = models.BigIntegerField(null=True)
+    trend = models.JSONField(default=list)
+    trend_minute = models.BigIntegerField(default=0)
+    partial = models.BooleanField(default=False)
+    reason = models.TextField(default="", blank=True)
+    read_at_ms = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "topic"], name="topic_row_key")]
+
+
+class TopicQueueRow(RowModel):
+    """One queue of a topic, whoever consumes it."""
+
+    cluster = models.CharField(max_length=64)
+    topic = models.CharField(max_length=NAME_LENGTH_MAX)
+    broker_name = models.CharField(max_length=NAME_LENGTH_MAX)
+    queue_id = models.IntegerField()
+    min_offset = models.BigIntegerField()
+    max_offset = models.BigIntegerField()
+    last_write_ms = models.BigIntegerField(null=True)
+    in_rate = models.FloatField(null=True)
+    read_at_ms = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["cluster", "topic", "broker_name", "queue_id"], name="topic_queue_row_key"
+            )
+        ]
+
+
+class BrokerRow(RowModel):
+    """One broker address. `since_ms` is when `answered` last changed; `reason` why it does not answer."""
+
+    cluster = models.CharField(max_length=64)
+    broker_name = models.CharField(max_length=NAME_LENGTH_MAX)
+    broker_id = models.IntegerField(default=0)
+    addr = models.CharField(max_length=NAME_LENGTH_MAX)
+    version = models.CharField(max_length=64, default="", blank=True)
+    in_rate = models.FloatField(null=True)
+    out_rate = models.FloatField(null=True)
+    disk_ratio = models.FloatField(null=True)  # 0..1 of the commit log's disk
+    answered = models.BooleanField(default=False)
+    since_ms = models.BigIntegerField(default=0)
+    reason = models.TextField(default="", blank=True)
+    rpc_ms = models.IntegerField(null=True)
+    capabilities = models.JSONField(default=list)  # extensions of brokerd; empty for Apache RocketMQ
+    runtime = models.JSONField(default=dict)
+    read_at_ms = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "broker_name", "broker_id"], name="broker_row_key")
+        ]
+
+
+class GroupMembers(models.Model):
+    """Who is connected for a group, as the last sweep (about every 30 s, outside the rounds) found it."""
+
+    cluster = models.CharField(max_length=64)
+    group = models.CharField(max_length=NAME_LENGTH_MAX)
+    clients = models.IntegerField(null=True)
+    model = models.CharField(max_length=16, default="", blank=True)
+    consume_mode = models.CharField(max_length=16, default="", blank=True)
+    topics = models.JSONField(default=list)  # subscribed to, without the group's %RETRY% topic
+    offline_since_ms = models.BigIntegerField(null=True)
+    read_at_ms = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "group"], name="group_members_key")]
+
+
+class ClientRow(RowModel):
+    """One member of a group as it described itself at the last sweep (about every 30 s).
+
+    `queues` is a list of {"topic", "broker_name", "queue_id"} or null when the client did not answer;
+    `subscription` is {topic: {"expression", "type"}}.
+    """
+
+    cluster = models.CharField(max_length=64)
+    group = models.CharField(max_length=NAME_LENGTH_MAX)
+    client_id = models.CharField(max_length=NAME_LENGTH_MAX)
+    address = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
+    language = models.CharField(max_length=16, default="", blank=True)
+    version = models.CharField(max_length=64, default="", blank=True)
+    queues = models.JSONField(null=True, default=None)
+    subscription = models.JSONField(default=dict)
+    started_at_ms = models.BigIntegerField(null=True)
+    reason = models.TextField(default="", blank=True)  # why the client's own view is missing
+    read_at_ms = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "group", "client_id"], name="client_row_key")
+        ]
+
+
+class Round(RowModel):
+    """One collection round: the collector's own cost and health. The newest `ROUNDS_KEPT` rounds are kept."""
+
+    cluster = models.CharField(max_length=64)
+    number = models.BigIntegerField()
+    started_at_ms = models.BigIntegerField()
+    duration_ms = models.IntegerField()
+    rpcs = models.IntegerField(default=0)
+    brokers_answered = models.IntegerField(default=0)
+    brokers_total = models.IntegerField(default=0)
+    series = models.IntegerField(default=0)
+    error = models.TextField(default="", blank=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "number"], name="round_key")]
+
+
+class CollectorLease(models.Model):
+    """Who may collect a cluster now. Claimed by a conditional update; `round_number` proves whose window is
+    current.
+    """
+
+    cluster = models.CharField(max_length=64, primary_key=True)
+    owner = models.CharField(max_length=64, default="", blank=True)
+    until_ms = models.BigIntegerField(default=0)
+    started_at_ms = models.BigIntegerField(default=0)
+    round_number = models.BigIntegerField(default=0)
+    refresh_requested = models.BooleanField(default=False)
+    sweep_until_ms = models.BigIntegerField(default=0)
+
+
+class GroupWatch(models.Model):
+    """A group somebody looks at: its pulled offsets and clients are read more often until `until_ms`."""
+
+    cluster = models.CharField(max_length=64)
+    group = models.CharField(max_length=NAME_LENGTH_MAX)
+    until_ms = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "group"], name="group_watch_key")]
+
+
+class HistoryFile(models.Model):
+    """The manifest of lag history: a file exists when its row commits (database `default`)."""
+
+    class Kind(models.TextChoices):
+        WAL = "wal"
+        CHUNK_HOUR = "chunk_hour"
+        CHUNK_DAY = "chunk_day"
+
+    class State(models.TextChoices):
+        LIVE = "live"
+        SUPERSEDED = "superseded"
+        DELETED = "deleted"
+
+    path = models.CharField(
+        max_length=512, unique=True
+    )  # relative to HISTORY_URL; `wal` relative to the local data folder
+    kind = models.CharField(max_length=16, choices=Kind.choices)
+    cluster = models.CharField(max_length=64)
+    ts_lo_ms = models.BigIntegerField()
+    ts_hi_ms = models.BigIntegerField()  # exclusive
+    rows = models.BigIntegerField(default=0)
+    samples = models.BigIntegerField(default=0)
+    bytes = models.BigIntegerField(default=0)
+    sha256 = models.CharField(max_length=64, default="", blank=True)
+    generation = models.IntegerField(default=1)
+    state = models.CharField(max_length=16, choices=State.choices, default=State.LIVE)
+    created_at_ms = models.BigIntegerField(default=0)
+
+    class Meta:
+        indexes = [models.Index(fields=["cluster", "kind", "state", "ts_lo_ms"], name="history_file_window")]

@@ -1,0 +1,71 @@
+"""One page of a list that is filtered, sorted and counted in the database: what list selectors return."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from django.db import models
+from django.db.models import F, QuerySet
+from django.db.models.expressions import OrderBy
+
+PER_PAGE_MAX = 200  # a page of 200 groups is 60 KB of HTML; more is an export
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Row]):
+    """Rows of one page and what a person needs to know about the rest.
+
+    `total` rows match query and filter, `all_total` exist (system ones included only if shown),
+    `hidden_system` were left out for being RocketMQ's own. `counts_by_status` counts every row that matches
+    the query, by chip.
+    """
+
+    rows: Sequence[Row]
+    total: int
+    all_total: int
+    hidden_system: int
+    counts_by_status: Mapping[str, int]
+    page: int
+    pages: int
+    per_page: int
+
+
+def ordered(keys: Sequence[tuple[str, bool]]) -> list[OrderBy]:
+    """Order by (column, descending) pairs with unknown (null) last in both directions."""
+    return [
+        F(column).desc(nulls_last=True) if descending else F(column).asc(nulls_last=True)
+        for column, descending in keys
+    ]
+
+
+def cut(
+    rows: "QuerySet[Any]",
+    *,
+    page: int,
+    per_page: int,
+    total: int,
+    all_total: int,
+    hidden_system: int,
+    counts_by_status: Mapping[str, int],
+) -> "Page[Any]":
+    """Fetch one page; a page number out of range gives the nearest one that exists."""
+    per_page = max(1, min(per_page, PER_PAGE_MAX))
+    pages = max(1, -(-total // per_page))
+    page = max(1, min(page, pages))
+    start = (page - 1) * per_page
+    return Page(
+        rows=list(rows[start : start + per_page]),
+        total=total,
+        all_total=all_total,
+        hidden_system=hidden_system,
+        counts_by_status=counts_by_status,
+        page=page,
+        pages=pages,
+        per_page=per_page,
+    )
+
+
+def count_if(condition: models.Q) -> models.Count:
+    """Count the rows that meet a condition, for several chips in one query."""
+    return models.Count("pk", filter=condition)

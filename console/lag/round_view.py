@@ -1,0 +1,92 @@
+"""Everything the rows of one round are made from, as values: the answers, the window, and what was known
+before.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from console.lag.broker_reads import BrokerAnswers, TopicFacts
+from spark.lag.snapshot import CommitKey, HeadKey
+from spark.lag.window import LagWindow
+
+RowDict = dict[str, Any]
+
+
+class QueueKey(NamedTuple):
+    """The key of a `QueueRow` inside its cluster."""
+
+    group: str
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+class TopicQueueKey(NamedTuple):
+    """The key of a `TopicQueueRow` inside its cluster."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+class Silence(NamedTuple):
+    """A broker that did not answer: since when, and why."""
+
+    since_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """A group's connected clients at the last sweep; `clients` null while no sweep has answered."""
+
+    clients: int | None = None
+    model: str = ""
+    consume_mode: str = ""
+    topics: Sequence[str] = ()
+    offline_since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RoundView:
+    """One round. `previous_*` are the rows of the round before; `owners` who said it holds a queue.
+
+    `topics` and `groups` are the newest tables of every broker that ever answered; `blind` names silent
+    brokers of which nothing is known at all: they may hold queues of any group.
+    """
+
+    cluster: str
+    now_ms: int
+    window: LagWindow
+    answers: Sequence[BrokerAnswers]
+    silences: Mapping[str, Silence] = field(default_factory=dict)
+    blind: frozenset[str] = frozenset()
+    topics: Mapping[str, Mapping[str, TopicFacts]] = field(default_factory=dict)  # broker → topic → facts
+    groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    members: Mapping[str, Members] = field(default_factory=dict)
+    owners: Mapping[QueueKey, str] = field(default_factory=dict)
+    previous_queues: Mapping[QueueKey, RowDict] = field(default_factory=dict)
+    previous_groups: Mapping[str, RowDict] = field(default_factory=dict)
+    previous_topics: Mapping[str, RowDict] = field(default_factory=dict)
+    previous_topic_queues: Mapping[TopicQueueKey, RowDict] = field(default_factory=dict)
+    own_topics: frozenset[str] = frozenset()  # brokers make topics of their own and their cluster's name
+    heads: Mapping[TopicQueueKey, HeadKey] = field(default_factory=dict)  # what this round read
+
+    def commit_key(self, key: QueueKey) -> CommitKey | None:
+        """Return the series of a queue of a group, None when this round did not read the queue."""
+        head = self.heads.get(TopicQueueKey(key.topic, key.broker_name, key.queue_id))
+        return None if head is None else CommitKey(key.group, *head)
+
+    def silence_words(self, broker_name: str) -> str:
+        """Return why a broker's figures are unknown, in words with the time."""
+        silence = self.silences.get(broker_name)
+        if silence is None:
+            return f"{broker_name} was not asked"
+        return f"{broker_name} has not answered since {clock(silence.since_ms)}: {silence.reason}"
+
+
+def clock(at_ms: int) -> str:
+    """Return a time of day as a reason carries it; pages show times in the reader's own zone beside it."""
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%H:%M:%S} UTC"

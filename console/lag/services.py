@@ -1,0 +1,282 @@
+"""Collection from outside: one lease per cluster, a round, the sweep of clients, and what others may ask the
+collector for.
+"""
+
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from django.db.models import Q
+from redis.exceptions import RedisError
+
+from console import live
+from console.cluster import selectors as cluster_selectors
+from console.cluster.models import Cluster
+from console.lag import history
+from console.lag.collector import Collector, Knowledge, RoundChanges
+from console.lag.models import (
+    BrokerRow,
+    ClientRow,
+    CollectorLease,
+    GroupMembers,
+    GroupRow,
+    GroupWatch,
+    QueueRow,
+    Round,
+    TopicQueueRow,
+    TopicRow,
+)
+from console.lag.round_view import Members, QueueKey
+from console.mqadmin import with_admin
+
+logger = logging.getLogger(__name__)
+
+# a round is over after its deadline of 4 s and its writes; a worker that died frees it after this
+LEASE_MS = 30_000
+MEMBERS_VALID_MS = 150_000  # members a broker confirmed longer ago than its own expiry of 120 s are unknown
+WATCH_MS = 90_000  # a page that is open repeats its wish every 30 s
+ROW_MODELS = (
+    GroupRow,
+    QueueRow,
+    TopicRow,
+    TopicQueueRow,
+    BrokerRow,
+    ClientRow,
+    GroupMembers,
+    GroupWatch,
+    Round,
+)
+
+
+class _Collectors:
+    """The collectors of this process, one per cluster. Caller: any worker thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._by_cluster: dict[str, Collector] = {}
+        self.owner = uuid.uuid4().hex
+
+    def get(self, cluster: str, interval_ms: int, now_ms: int) -> Collector:
+        """Return the cluster's collector, opened. A fork, or another interval, makes a new one."""
+        with self._lock:
+            if self._pid != os.getpid():
+                self._pid, self._by_cluster, self.owner = os.getpid(), {}, uuid.uuid4().hex
+            found = self._by_cluster.get(cluster)
+        if found is not None and found.interval_ms == interval_ms:
+            found.catch_up()
+            return found
+        made = Collector(cluster, interval_ms)
+        made.open(now_ms)
+        with self._lock:
+            self._by_cluster[cluster] = made
+        return made
+
+    def drop(self, cluster: str) -> None:
+        """Throw a collector away; the next round makes one from what is on disk."""
+        with self._lock:
+            self._by_cluster.pop(cluster, None)
+
+    def clear(self) -> None:
+        """Throw all away, as a restart does."""
+        with self._lock:
+            self._by_cluster.clear()
+
+
+collectors = _Collectors()
+
+
+def due_clusters(now_ms: int) -> list[str]:
+    """Return the clusters whose next round is due."""
+    leases = {lease.cluster: lease for lease in CollectorLease.objects.all()}
+    due = []
+    for cluster in cluster_selectors.clusters():
+        lease = leases.get(cluster.name)
+        if lease is None or _is_due(lease, cluster.poll_interval_s * 1000, now_ms):
+            due.append(cluster.name)
+    return due
+
+
+def _is_due(lease: CollectorLease, interval_ms: int, now_ms: int) -> bool:
+    """One round in each slot of the interval: an hour has as many rounds as it should, however late beat
+    comes.
+    """
+    is_new_slot = now_ms // interval_ms > lease.started_at_ms // interval_ms
+    waited: bool = is_new_slot and now_ms - lease.started_at_ms >= interval_ms // 2
+    return (waited or lease.refresh_requested) and lease.until_ms <= now_ms
+
+
+def collect(cluster_name: str, *, now_ms: int) -> Round | None:
+    """Run one round of a cluster if nobody else does and it is due. Returns the round, or None when there was
+    nothing to do.
+
+    1. Take the lease by a conditional update. 2. Take over what other processes did. 3. Ask, write history,
+    save rows. 4. Publish what changed. 5. Give the lease back. Any error throws the collector away; rows keep
+    their age.
+    """
+    cluster = Cluster.objects.filter(name=cluster_name).first()
+    if cluster is None:
+        forget_cluster(cluster_name)
+        return None
+    interval_ms = cluster.poll_interval_s * 1000
+    lease = _take_lease(cluster_name, interval_ms, now_ms)
+    if lease is None:
+        return None
+    number = lease.round_number + 1
+    try:
+        collector = collectors.get(cluster_name, interval_ms, now_ms)
+        with collector.lock:
+            changes = collector.run_round(
+                with_admin(cluster.namesrv_addrs),
+                max(number, collector.window.number + 1),
+                _knowledge(cluster_name, now_ms),
+                tables=lease.refresh_requested or not collector.topic_tables,
+                now_ms=now_ms,
+            )
+    except BaseException:
+        collectors.drop(cluster_name)
+        _give_back(cluster_name, lease.round_number)
+        raise
+    _give_back(cluster_name, changes.round.number)
+    if collector.is_worn:
+        collectors.drop(cluster_name)
+    _publish(cluster_name, changes, now_ms)
+    return changes.round
+
+
+def _take_lease(cluster_name: str, interval_ms: int, now_ms: int) -> CollectorLease | None:
+    """Return the lease as it was before, or None when somebody else has it or the round is not due."""
+    before, _ = CollectorLease.objects.get_or_create(cluster=cluster_name)
+    if not _is_due(before, interval_ms, now_ms):
+        return None
+    claimed = CollectorLease.objects.filter(
+        cluster=cluster_name, owner=before.owner, until_ms=before.until_ms, started_at_ms=before.started_at_ms
+    ).update(
+        owner=collectors.owner, until_ms=now_ms + LEASE_MS, started_at_ms=now_ms, refresh_requested=False
+    )
+    return before if claimed == 1 else None
+
+
+def _give_back(cluster_name: str, number: int) -> None:
+    CollectorLease.objects.filter(cluster=cluster_name, owner=collectors.owner).update(
+        until_ms=0, round_number=number
+    )
+
+
+def _knowledge(cluster_name: str, now_ms: int) -> Knowledge:
+    members = {
+        row.group: Members(
+            row.clients if now_ms - row.read_at_ms <= MEMBERS_VALID_MS else None,
+            row.model,
+            row.consume_mode,
+            tuple(row.topics),
+            row.offline_since_ms,
+        )
+        for row in GroupMembers.objects.filter(cluster=cluster_name)
+    }
+    owners = {
+        QueueKey(group, queue["topic"], queue["broker_name"], queue["queue_id"]): client_id
+        for group, client_id, queues in ClientRow.objects.filter(
+            cluster=cluster_name, queues__isnull=False
+        ).values_list("group", "client_id", "queues")
+        for queue in queues or ()
+    }
+    watched = GroupWatch.objects.filter(cluster=cluster_name, until_ms__gt=now_ms)
+    return Knowledge(members, owners, tuple(watched.order_by("group").values_list("group", flat=True)))
+
+
+def _publish(cluster_name: str, changes: RoundChanges, now_ms: int) -> None:
+    """Tell the pages what is news. Redis being away costs liveliness, not the round."""
+    subjects: dict[str, dict[str, Mapping[str, Any] | None]] = {
+        f"c/{cluster_name}/collector": {"round": changes.round.as_row()},
+        f"c/{cluster_name}/groups": {
+            **{name: {"group": name, **row} for name, row in changes.groups.changed.items()},
+            **dict.fromkeys(changes.groups.removed),
+        },
+        f"c/{cluster_name}/topics": {
+            **{name: {"topic": name, **row} for name, row in changes.topics.changed.items()},
+            **dict.fromkeys(changes.topics.removed),
+        },
+        f"c/{cluster_name}/brokers": {
+            **{
+                f"{name}/{broker_id}": {"broker_name": name, "broker_id": broker_id, **row}
+                for (name, broker_id), row in changes.brokers.changed.items()
+            },
+            **{f"{name}/{broker_id}": None for name, broker_id in changes.brokers.removed},
+        },
+    }
+    for name, row in changes.groups.changed.items():
+        subjects.setdefault(f"c/{cluster_name}/group/{name}", {})["summary"] = {"group": name, **row}
+    for key, row in changes.queues.changed.items():
+        rows = subjects.setdefault(f"c/{cluster_name}/group/{key.group}", {})
+        rows[f"q/{key.topic}/{key.broker_name}/{key.queue_id}"] = {**key._asdict(), **row}
+    for key in changes.queues.removed:
+        subjects.setdefault(f"c/{cluster_name}/group/{key.group}", {})[
+            f"q/{key.topic}/{key.broker_name}/{key.queue_id}"
+        ] = None
+    for name in changes.groups.removed:
+        subjects.setdefault(f"c/{cluster_name}/group/{name}", {})["summary"] = None
+    try:
+        for subject, rows in subjects.items():
+            live.publish(subject, rows, now_ms=now_ms)
+    except RedisError as error:
+        logger.warning(
+            "not published cluster=%s round=%d reason=%s", cluster_name, changes.round.number, error
+        )
+
+
+def request_refresh(cluster_name: str) -> None:
+    """Let the next round begin at once and read the tables of topics and groups: something was just changed."""
+    CollectorLease.objects.filter(cluster=cluster_name).update(refresh_requested=True)
+
+
+def watch_group(cluster_name: str, group: str, *, now_ms: int) -> None:
+    """Somebody looks at a group: read its pulled offsets every round for the next 90 s."""
+    GroupWatch.objects.update_or_create(
+        cluster=cluster_name, group=group, defaults={"until_ms": now_ms + WATCH_MS}
+    )
+    GroupWatch.objects.filter(until_ms__lt=now_ms).delete()
+
+
+def forget_cluster(cluster_name: str) -> None:
+    """Drop the rows of a cluster that was removed; its history stays until it expires."""
+    for model in ROW_MODELS:
+        model.objects.filter(cluster=cluster_name).delete()
+    CollectorLease.objects.filter(cluster=cluster_name).delete()
+    collectors.drop(cluster_name)
+
+
+def forget_removed_clusters() -> list[str]:
+    """Drop rows of every cluster that is no longer registered; return their names."""
+    known = [cluster.name for cluster in cluster_selectors.clusters()]
+    gone = list(CollectorLease.objects.filter(~Q(cluster__in=known)).values_list("cluster", flat=True))
+    for name in gone:
+        forget_cluster(name)
+    return gone
+
+
+def compact_history(*, now_ms: int) -> int:
+    """Turn every hour that is over into a chunk, and delete what outlived its time. Returns how many hours
+    were made.
+    """
+    intervals = {one.name: one.poll_interval_s * 1000 for one in cluster_selectors.clusters()}
+    made = 0
+    for cluster_name in history.clusters_with_logs():
+        for hour_ms in history.hours_to_compact(cluster_name, now_ms):
+            history.compact_hour(
+                cluster_name, hour_ms, interval_ms=intervals.get(cluster_name, 5_000), now_ms=now_ms
+            )
+            made += 1
+    deleted = history.delete_expired(now_ms)
+    if deleted:
+        logger.info("deleted expired history files count=%d", deleted)
+    return made
+
+
+def system_now_ms() -> int:
+    """Return the collector's clock; only tasks and commands read it."""
+    return time.time_ns() // 1_000_000

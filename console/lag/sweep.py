@@ -1,0 +1,315 @@
+"""Who is connected to which group: about every 30 s, outside the rounds, because it costs a call per group
+and client.
+
+Ownership is the clients' word: each connected client is asked (307, relayed by its broker) which queues it
+holds. A client that does not answer keeps no queues on record; the reason stands in its row.
+"""
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from django.db import transaction
+
+from console.cluster.models import Cluster
+from console.lag.broker_reads import describe
+from console.lag.database_router import METRICS
+from console.lag.models import BrokerRow, ClientRow, CollectorLease, GroupMembers, GroupRow, GroupWatch
+from console.mqadmin import (
+    BlockingMQAdmin,
+    ConsumerConnection,
+    MQAdmin,
+    is_system_group,
+    retry_topic,
+    with_admin,
+)
+
+logger = logging.getLogger(__name__)
+
+SWEEP_EVERY_MS = 30_000  # clients heartbeat every 30 s: asking more often learns nothing
+# a relayed question waits up to 10 s for a hung client; the others are not kept waiting
+SWEEP_DEADLINE_MS = 8_000
+GROUPS_PER_SWEEP = 500
+CLIENTS_PER_SWEEP = 64
+# MQVersion ordinal of V4_0_0; from there on every patch release has a snapshot before it
+FIRST_NAMED_VERSION = 213
+
+
+class ClientFacts(NamedTuple):
+    """A connected client as its broker lists it."""
+
+    address: str
+    language: str
+    version: int
+    broker_addr: str
+
+
+@dataclass(slots=True)
+class GroupFound:
+    """What the brokers said about a group's members. `clients` null: no broker said anything certain."""
+
+    clients: dict[str, ClientFacts] | None = None
+    model: str = ""
+    consume_type: str = ""
+    subscription: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ClientFound:
+    """What a client said of itself; `queues` null with the `reason` when it did not answer."""
+
+    queues: list[dict[str, Any]] | None = None
+    subscription: dict[str, dict[str, str]] | None = None
+    is_orderly: bool | None = None
+    started_at_ms: int | None = None
+    reason: str = ""
+
+
+def is_due(cluster_name: str, now_ms: int) -> bool:
+    """Whether the last sweep began long enough ago."""
+    return CollectorLease.objects.filter(cluster=cluster_name, sweep_until_ms__lte=now_ms).exists()
+
+
+def sweep_clients(cluster_name: str, *, now_ms: int) -> int | None:
+    """Ask who is connected and save it; return how many clients were found, None when another worker does it
+    already.
+    """
+    claimed = CollectorLease.objects.filter(cluster=cluster_name, sweep_until_ms__lte=now_ms).update(
+        sweep_until_ms=now_ms + SWEEP_EVERY_MS
+    )
+    cluster = Cluster.objects.filter(name=cluster_name).first()
+    if claimed != 1 or cluster is None:
+        return None
+    admin = with_admin(cluster.namesrv_addrs)
+    brokers = list(
+        BrokerRow.objects.filter(cluster=cluster_name, answered=True)
+        .order_by("addr")
+        .values_list("addr", flat=True)
+    )
+    watched = set(
+        GroupWatch.objects.filter(cluster=cluster_name, until_ms__gt=now_ms).values_list("group", flat=True)
+    )
+    groups = _groups_to_ask(cluster_name, watched)
+    found = find_members(admin, brokers, groups)
+    said = ask_clients(admin, _clients_to_ask(cluster_name, found, watched))
+    _save(cluster_name, found, said, now_ms)
+    return sum(len(one.clients) for one in found.values() if one.clients)
+
+
+def _groups_to_ask(cluster_name: str, watched: set[str]) -> list[str]:
+    """Return those looked at, then those asked longest ago."""
+    asked = dict(GroupMembers.objects.filter(cluster=cluster_name).values_list("group", "read_at_ms"))
+    names = GroupRow.objects.filter(cluster=cluster_name).values_list("group", flat=True)
+    own = [name for name in names if not is_system_group(name)]
+    own.sort(key=lambda name: (name not in watched, asked.get(name, 0), name))
+    return own[:GROUPS_PER_SWEEP]
+
+
+def find_members(
+    admin: BlockingMQAdmin, brokers: Sequence[str], groups: Sequence[str]
+) -> dict[str, GroupFound]:
+    """Ask every broker about every group (203) and join the answers by client id."""
+    calls = {
+        (group, addr): partial(_ask_connection, addr=addr, group=group)
+        for group in groups
+        for addr in brokers
+    }
+    answers = admin.gather(calls, deadline_ms=SWEEP_DEADLINE_MS)
+    found = {}
+    for group in groups:
+        own = {addr: answers[group, addr] for addr in brokers}
+        found[group] = _join(own)
+    return found
+
+
+async def _ask_connection(admin: MQAdmin, *, addr: str, group: str) -> ConsumerConnection | None:
+    return await admin.consumer_connection(addr, group)
+
+
+def _join(answers: Mapping[str, ConsumerConnection | None | Exception]) -> GroupFound:
+    """Nobody on every broker is nobody; nobody on some and silence of others is unknown."""
+    found = GroupFound()
+    clients: dict[str, ClientFacts] = {}
+    for addr, answer in answers.items():
+        if answer is None or isinstance(answer, Exception):
+            continue
+        found.model = answer.message_model or found.model
+        found.consume_type = answer.consume_type or found.consume_type
+        for topic, one in answer.subscription_table.items():
+            found.subscription[topic] = {"expression": one.sub_string, "type": one.expression_type}
+        for client in answer.connection_set:
+            clients.setdefault(
+                client.client_id, ClientFacts(client.client_addr, client.language, client.version, addr)
+            )
+    is_certain = bool(answers) and not any(isinstance(answer, Exception) for answer in answers.values())
+    found.clients = clients if clients or is_certain else None
+    return found
+
+
+def _clients_to_ask(
+    cluster_name: str, found: Mapping[str, GroupFound], watched: set[str]
+) -> dict[tuple[str, str], str]:
+    """Return {(group, client id): broker address}: groups looked at first, then clients asked longest ago."""
+    asked = {
+        (group, client_id): read_at_ms
+        for group, client_id, read_at_ms in ClientRow.objects.filter(cluster=cluster_name).values_list(
+            "group", "client_id", "read_at_ms"
+        )
+    }
+    clients = [
+        ((group, client_id), facts.broker_addr)
+        for group, one in found.items()
+        for client_id, facts in (one.clients or {}).items()
+    ]
+    clients.sort(key=lambda one: (one[0][0] not in watched, asked.get(one[0], 0), one[0]))
+    return dict(clients[:CLIENTS_PER_SWEEP])
+
+
+def ask_clients(
+    admin: BlockingMQAdmin, clients: Mapping[tuple[str, str], str]
+) -> dict[tuple[str, str], ClientFound]:
+    """Ask clients what they hold (307)."""
+    calls: dict[tuple[str, str], Callable[[MQAdmin], Any]] = {
+        (group, client_id): partial(_ask_client, addr=addr, group=group, client_id=client_id)
+        for (group, client_id), addr in clients.items()
+    }
+    answers = admin.gather(calls, deadline_ms=SWEEP_DEADLINE_MS)
+    return {
+        key: ClientFound(reason=describe(answer)) if isinstance(answer, Exception) else answer
+        for key, answer in answers.items()
+    }
+
+
+async def _ask_client(admin: MQAdmin, *, addr: str, group: str, client_id: str) -> ClientFound:
+    info = await admin.consumer_running_info(addr, group, client_id)
+    queues = sorted({*info.mq_table, *info.mq_pop_table})
+    started = info.properties.get("PROP_CONSUMER_START_TIMESTAMP", "")
+    orderly = info.properties.get("PROP_CONSUMEORDERLY")
+    return ClientFound(
+        queues=[
+            {"topic": one.topic, "broker_name": one.broker_name, "queue_id": one.queue_id} for one in queues
+        ],
+        subscription={
+            one.topic: {"expression": one.sub_string, "type": one.expression_type}
+            for one in info.subscription_set
+        },
+        is_orderly=None if orderly is None else orderly == "true",
+        started_at_ms=int(started) if started.isdigit() else None,
+    )
+
+
+def _save(
+    cluster_name: str,
+    found: Mapping[str, GroupFound],
+    said: Mapping[tuple[str, str], ClientFound],
+    now_ms: int,
+) -> None:
+    members = {row.group: row for row in GroupMembers.objects.filter(cluster=cluster_name, group__in=found)}
+    rows = {
+        (row.group, row.client_id): row
+        for row in ClientRow.objects.filter(cluster=cluster_name, group__in=found)
+    }
+    kept: dict[str, list[ClientRow]] = defaultdict(list)
+    for group, one in found.items():
+        for client_id, facts in (one.clients or {}).items():
+            before = rows.get((group, client_id))
+            kept[group].append(_client_row(cluster_name, group, client_id, facts, one, said, before, now_ms))
+    new_members = [
+        _members_row(cluster_name, group, one, kept[group], said, members.get(group), now_ms)
+        for group, one in found.items()
+    ]
+    known = [group for group, one in found.items() if one.clients is not None]
+    with transaction.atomic(using=METRICS):
+        ClientRow.objects.filter(cluster=cluster_name, group__in=known).delete()
+        ClientRow.objects.bulk_create([row for group in known for row in kept[group]])
+        GroupMembers.objects.filter(cluster=cluster_name, group__in=list(found)).delete()
+        GroupMembers.objects.bulk_create(new_members)
+
+
+def _client_row(
+    cluster_name: str,
+    group: str,
+    client_id: str,
+    facts: ClientFacts,
+    found: GroupFound,
+    said: Mapping[tuple[str, str], ClientFound],
+    before: ClientRow | None,
+    now_ms: int,
+) -> ClientRow:
+    """Return a client's row; one that was not asked this time keeps what it said before, with its age."""
+    row = ClientRow(
+        cluster=cluster_name,
+        group=group,
+        client_id=client_id,
+        address=facts.address,
+        language=facts.language,
+        version=version_name(facts.version),
+        subscription=found.subscription,
+    )
+    answer = said.get((group, client_id))
+    if answer is not None:
+        row.queues, row.reason, row.started_at_ms, row.read_at_ms = (
+            answer.queues,
+            answer.reason,
+            answer.started_at_ms,
+            now_ms,
+        )
+        row.subscription = found.subscription if answer.subscription is None else answer.subscription
+    elif before is not None:
+        row.queues, row.reason, row.started_at_ms, row.read_at_ms = (
+            before.queues,
+            before.reason,
+            before.started_at_ms,
+            before.read_at_ms,
+        )
+        row.subscription = before.subscription
+    else:
+        row.reason = "not asked yet"
+    return row
+
+
+def _members_row(
+    cluster_name: str,
+    group: str,
+    found: GroupFound,
+    rows: Sequence[ClientRow],
+    said: Mapping[tuple[str, str], ClientFound],
+    before: GroupMembers | None,
+    now_ms: int,
+) -> GroupMembers:
+    orderly = [
+        one.is_orderly for (owner, _), one in said.items() if owner == group and one.is_orderly is not None
+    ]
+    mode = before.consume_mode if before is not None else ""
+    if found.consume_type == "CONSUME_POP":
+        mode = "POP"
+    elif orderly:
+        mode = "ORDERLY" if all(orderly) else "CONCURRENTLY"
+    offline_since_ms = None
+    if found.clients is not None and not found.clients:
+        offline_since_ms = before.offline_since_ms if before and before.offline_since_ms else now_ms
+    own_retry = retry_topic(group)
+    subscribed = [topic for topic in found.subscription if topic != own_retry]
+    return GroupMembers(
+        cluster=cluster_name,
+        group=group,
+        clients=None if found.clients is None else len(rows),
+        model=found.model or (before.model if before else ""),
+        consume_mode=mode,
+        topics=sorted(subscribed) or (before.topics if before else []),
+        offline_since_ms=offline_since_ms,
+        read_at_ms=now_ms,
+    )
+
+
+def version_name(ordinal: int) -> str:
+    """Return "5.3.3" for MQVersion ordinal 479; the number itself for releases before 4.0."""
+    if ordinal < FIRST_NAMED_VERSION:
+        return str(ordinal)
+    release, is_snapshot = divmod(ordinal - FIRST_NAMED_VERSION + 1, 2)
+    major, rest = divmod(release, 100)
+    name = f"{4 + major}.{rest // 10}.{rest % 10}"
+    return name if is_snapshot else f"{name}-SNAPSHOT"

@@ -1,0 +1,34 @@
+"""What beat starts: rounds, sweeps of clients, and the hourly work on history."""
+
+from celery import shared_task
+
+from console.lag import services, sweep
+from console.lag.services import system_now_ms
+
+
+@shared_task(name="console.lag.tasks.collect_due", ignore_result=True)
+def collect_due() -> None:
+    """Every second: start a round of every cluster whose time has come."""
+    for cluster_name in services.due_clusters(system_now_ms()):
+        collect.apply_async((cluster_name,), expires=5)
+    services.forget_removed_clusters()
+
+
+@shared_task(name="console.lag.tasks.collect", ignore_result=True)
+def collect(cluster_name: str) -> None:
+    """One round of one cluster; then a sweep of its clients when that is due."""
+    done = services.collect(cluster_name, now_ms=system_now_ms())
+    if done is not None and sweep.is_due(cluster_name, system_now_ms()):
+        sweep_clients.apply_async((cluster_name,), expires=30)
+
+
+@shared_task(name="console.lag.tasks.sweep_clients", ignore_result=True)
+def sweep_clients(cluster_name: str) -> None:
+    """Who is connected to which group, and what each client says of itself."""
+    sweep.sweep_clients(cluster_name, now_ms=system_now_ms())
+
+
+@shared_task(name="console.lag.tasks.compact_history", ignore_result=True)
+def compact_history() -> None:
+    """Every few minutes: hours that are over become chunks; old files go."""
+    services.compact_history(now_ms=system_now_ms())

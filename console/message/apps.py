@@ -1,0 +1,8 @@
+"""Registers the app with Django."""
+
+from django.apps import AppConfig
+
+
+class MessageConfig(AppConfig):
+    name = "console.message"
+    verbose_name = "Messages"

@@ -1,0 +1,266 @@
+"""The console's only door to brokers: `consumers.MQAdmin` for code that blocks, such as views and Celery
+tasks.
+
+One thread per process runs one event loop with one MQAdmin per list of name servers, so that every caller
+shares the same connections. The thread starts at the first call, and anew after a fork.
+"""
+
+import asyncio
+import concurrent.futures
+import os
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+
+from brokerd.remoting.allocate import STRATEGIES, assign_server_side
+from brokerd.remoting.bodies import (
+    ConsumerConnection,
+    SubscriptionGroupConfig,
+    TopicConfig,
+    TopicRouteData,
+)
+from brokerd.remoting.codes import ResponseCode
+from brokerd.remoting.errors import MQBrokerError, RemotingError
+from brokerd.remoting.message import (
+    DLQ_TOPIC_PREFIX,
+    RETRY_TOPIC_PREFIX,
+    Message,
+    MessageProperty,
+    MessageQueue,
+    MessageRecord,
+    create_unique_key,
+    dead_letter_topic,
+    decode_offset_message_id,
+    is_system_group,
+    is_system_topic,
+    retry_topic,
+    validate_group,
+    validate_topic,
+)
+from consumers.admin import MQAdmin
+from consumers.errors import BrokerUnavailable, MQClientError, RemotingTimeout
+from consumers.pull_result import PullResult
+from consumers.send_result import SendResult
+
+__all__ = [
+    "DLQ_TOPIC_PREFIX",
+    "RETRY_TOPIC_PREFIX",
+    "STRATEGIES",
+    "BlockingMQAdmin",
+    "BrokerUnavailable",
+    "ConsumerConnection",
+    "MQAdmin",
+    "MQBrokerError",
+    "MQClientError",
+    "Message",
+    "MessageProperty",
+    "MessageQueue",
+    "MessageRecord",
+    "PullResult",
+    "RemotingError",
+    "RemotingTimeout",
+    "ResponseCode",
+    "SendResult",
+    "SubscriptionGroupConfig",
+    "TopicConfig",
+    "TopicRouteData",
+    "assign_server_side",
+    "close_admins",
+    "create_unique_key",
+    "dead_letter_topic",
+    "decode_offset_message_id",
+    "is_system_group",
+    "is_system_topic",
+    "retry_topic",
+    "split_addrs",
+    "validate_group",
+    "validate_topic",
+    "with_admin",
+]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+K = TypeVar("K")
+
+# Every MQAdmin call ends by its own time limit (3 s, relayed ones 12 s) or is a bulk of those. A caller that
+# waits longer than this waits for a bug.
+CALL_LIMIT_S = 120.0
+CLOSE_LIMIT_S = 5.0
+
+
+class _Loop:
+    """An event loop in a daemon thread. Belongs to the process that made it."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.loop = asyncio.new_event_loop()
+        self.thread = threading.Thread(target=self.loop.run_forever, name="mqadmin", daemon=True)
+        self.thread.start()
+
+    def call(self, work: Coroutine[Any, Any, T], limit_s: float = CALL_LIMIT_S) -> T:
+        """Run a coroutine there and wait for it. Raises what it raises; TimeoutError after ``limit_s``."""
+        if threading.current_thread() is self.thread:
+            work.close()
+            raise RuntimeError("a blocking broker call inside the event loop that would have to answer it")
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return future.result(limit_s)
+        except concurrent.futures.TimeoutError:
+            future.cancel()
+            raise
+
+
+class _BlockingCall(Generic[P, T]):
+    """A method of MQAdmin as a blocking method of BlockingMQAdmin, same arguments, same result, same
+    errors.
+    """
+
+    def __init__(self, method: Callable[Concatenate[MQAdmin, P], Coroutine[Any, Any, T]]) -> None:
+        self.method = method
+        self.__doc__ = method.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> "_BlockingCall[P, T]": ...
+    @overload
+    def __get__(self, instance: "BlockingMQAdmin", owner: type) -> Callable[P, T]: ...
+    def __get__(
+        self, instance: "BlockingMQAdmin | None", owner: type
+    ) -> "_BlockingCall[P, T] | Callable[P, T]":
+        if instance is None:
+            return self
+
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            return instance.run(lambda admin: self.method(admin, *args, **kwargs))
+
+        return call
+
+
+class BlockingMQAdmin:
+    """MQAdmin for blocking code, safe to use from many threads at once. Get one from `with_admin`."""
+
+    def __init__(self, namesrv_addrs: str, loop: _Loop) -> None:
+        self.namesrv_addrs = namesrv_addrs
+        self._loop = loop
+        self._admin = MQAdmin(split_addrs(namesrv_addrs))
+
+    cluster_info = _BlockingCall(MQAdmin.cluster_info)
+    topic_list = _BlockingCall(MQAdmin.topic_list)
+    topic_route = _BlockingCall(MQAdmin.topic_route)
+    delete_topic_in_namesrv = _BlockingCall(MQAdmin.delete_topic_in_namesrv)
+    all_topic_config = _BlockingCall(MQAdmin.all_topic_config)
+    all_subscription_groups = _BlockingCall(MQAdmin.all_subscription_groups)
+    all_consumer_offsets = _BlockingCall(MQAdmin.all_consumer_offsets)
+    broker_consume_stats = _BlockingCall(MQAdmin.broker_consume_stats)
+    runtime_info = _BlockingCall(MQAdmin.runtime_info)
+    broker_config = _BlockingCall(MQAdmin.broker_config)
+    update_broker_config = _BlockingCall(MQAdmin.update_broker_config)
+    topic_stats = _BlockingCall(MQAdmin.topic_stats)
+    topic_stats_many = _BlockingCall(MQAdmin.topic_stats_many)
+    topic_config = _BlockingCall(MQAdmin.topic_config)
+    create_topic = _BlockingCall(MQAdmin.create_topic)
+    delete_topic = _BlockingCall(MQAdmin.delete_topic)
+    topic_consumed_by = _BlockingCall(MQAdmin.topic_consumed_by)
+    create_subscription_group = _BlockingCall(MQAdmin.create_subscription_group)
+    delete_subscription_group = _BlockingCall(MQAdmin.delete_subscription_group)
+    consume_stats = _BlockingCall(MQAdmin.consume_stats)
+    consumer_connection = _BlockingCall(MQAdmin.consumer_connection)
+    producer_connection = _BlockingCall(MQAdmin.producer_connection)
+    consumer_running_info = _BlockingCall(MQAdmin.consumer_running_info)
+    consumer_status = _BlockingCall(MQAdmin.consumer_status)
+    consumer_ids = _BlockingCall(MQAdmin.consumer_ids)
+    consume_message_directly = _BlockingCall(MQAdmin.consume_message_directly)
+    query_consumer_offset = _BlockingCall(MQAdmin.query_consumer_offset)
+    update_consumer_offset = _BlockingCall(MQAdmin.update_consumer_offset)
+    reset_offset = _BlockingCall(MQAdmin.reset_offset)
+    min_offset = _BlockingCall(MQAdmin.min_offset)
+    max_offset = _BlockingCall(MQAdmin.max_offset)
+    search_offset = _BlockingCall(MQAdmin.search_offset)
+    view_message = _BlockingCall(MQAdmin.view_message)
+    query_message = _BlockingCall(MQAdmin.query_message)
+    pull = _BlockingCall(MQAdmin.pull)
+    send = _BlockingCall(MQAdmin.send)
+    send_many = _BlockingCall(MQAdmin.send_many)
+    capabilities = _BlockingCall(MQAdmin.capabilities)
+    put_assignment = _BlockingCall(MQAdmin.put_assignment)
+    set_message_request_mode = _BlockingCall(MQAdmin.set_message_request_mode)
+
+    def run(self, work: Callable[[MQAdmin], Awaitable[T]]) -> T:
+        """Run any work that needs the MQAdmin itself, in the loop's thread, and wait for it."""
+
+        async def there() -> T:
+            return await work(self._admin)
+
+        return self._loop.call(there())
+
+    def gather(
+        self, calls: Mapping[K, Callable[[MQAdmin], Awaitable[T]]], deadline_ms: int
+    ) -> dict[K, T | Exception]:
+        """Make all calls at once; what has no answer ``deadline_ms`` from now is a RemotingTimeout. Raises
+        nothing.
+        """
+
+        async def guarded(call: Callable[[MQAdmin], Awaitable[T]], until_s: float) -> T | Exception:
+            try:
+                async with asyncio.timeout_at(until_s):
+                    return await call(self._admin)
+            except TimeoutError:
+                return RemotingTimeout(self.namesrv_addrs, 0, deadline_ms)
+            except (MQClientError, MQBrokerError, RemotingError, OSError, ValueError) as error:
+                return error
+
+        async def there() -> dict[K, T | Exception]:
+            until_s = asyncio.get_running_loop().time() + deadline_ms / 1000
+            results = await asyncio.gather(*(guarded(call, until_s) for call in calls.values()))
+            return dict(zip(calls, results, strict=True))
+
+        return self._loop.call(there(), limit_s=deadline_ms / 1000 + CALL_LIMIT_S)
+
+    def close(self) -> None:
+        """End the connections. `with_admin` gives out a new one afterwards."""
+        self._loop.call(self._admin.close(), CLOSE_LIMIT_S)
+
+
+def split_addrs(namesrv_addrs: str) -> list[str]:
+    """ "a:9876;b:9876" → ["a:9876", "b:9876"], as RocketMQ writes them; commas and spaces separate too."""
+    return [addr for addr in namesrv_addrs.replace(",", ";").replace(" ", ";").split(";") if addr]
+
+
+class _Admins:
+    """One BlockingMQAdmin per list of name servers, on one loop. Caller: any thread. Affects: nothing
+    outside.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: _Loop | None = None
+        self._by_addrs: dict[str, BlockingMQAdmin] = {}
+
+    def get(self, namesrv_addrs: str) -> BlockingMQAdmin:
+        with self._lock:
+            if self._loop is None or self._loop.pid != os.getpid():
+                self._loop, self._by_addrs = _Loop(), {}  # threads do not survive a fork
+            key = ";".join(split_addrs(namesrv_addrs))
+            if key not in self._by_addrs:
+                self._by_addrs[key] = BlockingMQAdmin(key, self._loop)
+            return self._by_addrs[key]
+
+    def close(self) -> None:
+        with self._lock:
+            admins, self._by_addrs = list(self._by_addrs.values()), {}
+        for admin in admins:
+            admin.close()
+
+
+_admins = _Admins()
+
+
+def with_admin(namesrv_addrs: str) -> BlockingMQAdmin:
+    """The admin of these name servers, "host:port" separated by semicolons. Connects at the first call
+    only.
+    """
+    return _admins.get(namesrv_addrs)
+
+
+def close_admins() -> None:
+    """End all connections, for tests and the end of the process."""
+    _admins.close()

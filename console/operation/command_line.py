@@ -1,0 +1,178 @@
+"""Plans and jobs on a terminal: what the commands ``offsets`` and ``dlq`` have in common.
+
+Exit codes: 0 done, 1 refused (the text says why), 3 the state drifted or does not allow it, 4 the job failed
+or was cancelled.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils.dateparse import parse_datetime
+
+from console.cluster import selectors as cluster_selectors
+from console.cluster.models import Cluster
+from console.mqadmin import MQBrokerError, MQClientError
+from console.operation import errors, selectors, services
+from console.operation.models import Job, Plan
+from console.operation.selectors import plan_kind
+
+REFUSED, NOT_NOW, JOB_FAILED = 1, 3, 4
+POLL_S = 0.5
+
+
+class ChangeCommand(BaseCommand):
+    """A command with the actions of its subclass and ``apply``, ``undo``; turns refusals into exit codes."""
+
+    kind: str
+
+    def add_change_actions(self, actions: Any) -> None:
+        """``apply PLAN`` and ``undo PLAN``."""
+        applying = actions.add_parser("apply", help="carry out a plan and wait for its end")
+        applying.add_argument("plan")
+        applying.add_argument("--confirm", default="", help="the group's name, where the plan asks for it")
+        applying.add_argument("--reason", default="", help="kept in the audit")
+        applying.add_argument("--here", action="store_true", help="work in this process, without a worker")
+        applying.add_argument("--no-wait", action="store_true", help="print the job's id and end")
+        undoing = actions.add_parser("undo", help="plan to put back what a plan changed")
+        undoing.add_argument("plan")
+        for parser in (applying, undoing):
+            parser.add_argument("--format", choices=["table", "json"], default="table")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            getattr(self, f"_{options['action']}")(**options)
+        except (
+            errors.PlanDrifted,
+            errors.PlanBlocked,
+            errors.PlanExpired,
+            errors.PlanAlreadyApplied,
+        ) as error:
+            raise CommandError(str(error), returncode=NOT_NOW) from error
+        except errors.OperationError as error:
+            raise CommandError(str(error), returncode=REFUSED) from error
+        except (MQClientError, MQBrokerError) as error:
+            raise CommandError(str(error), returncode=REFUSED) from error
+
+    def make_plan(self, cluster: str, group: str, params: dict[str, Any], format: str) -> None:
+        """Make a plan of this command's kind and print it."""
+        self.print_plan(services.create_plan(self.kind, cluster, group, params, None), format)
+
+    def _apply(
+        self, *, plan: str, confirm: str, reason: str, here: bool, no_wait: bool, format: str, **_: Any
+    ) -> None:
+        if selectors.plan(plan).kind != self.kind:
+            raise CommandError(f"{plan} is a plan of another command.")
+        job = services.apply_plan(plan, None, confirm, reason)
+        if here:
+            services.run_job(job.id, f"{socket.gethostname()}:{os.getpid()}:command")
+        if not no_wait:
+            job = self._wait(job.id, show=format == "table")
+        if format == "json":
+            self.stdout.write(json.dumps(job.as_row(full=True), indent=1))
+        else:
+            figures = " ".join(f"{key}={value}" for key, value in job.result.items() if key != "queues")
+            self.stdout.write(f"{job.id} {job.state} {figures}".rstrip())
+        if job.is_final and job.state != "SUCCEEDED":
+            raise CommandError(f"{job.id} {job.state}: {job.error}", returncode=JOB_FAILED)
+
+    def _undo(self, *, plan: str, format: str, **_: Any) -> None:
+        self.print_plan(services.undo(plan, None), format)
+
+    def _wait(self, job_id: str, *, show: bool) -> Job:
+        """Poll until the job is final; a line per change, a moving line only on a terminal."""
+        last = ""
+        while True:
+            job = selectors.job(job_id)
+            line = f"{job.state} {job.progress.get('done', 0)}/{job.progress.get('total', '?')}"
+            if show and line != last and self.stderr.isatty():
+                self.stderr.write(f"\r{line:<60}", ending="")
+            if job.is_final:
+                if show and self.stderr.isatty():
+                    self.stderr.write("")
+                return job
+            last = line
+            time.sleep(POLL_S)
+
+    def print_plan(self, plan: Plan, format: str) -> None:
+        """The plan in words and rows, or as JSON."""
+        if format == "json":
+            self.stdout.write(json.dumps(plan_row(plan), indent=1, ensure_ascii=False))
+            return
+        self.stdout.write(f"{plan.id}: {plan.summary}")
+        for row in plan.diff:
+            place = f"{row.get('topic', '')} · {row.get('broker_name', '')} · {row.get('queue_id', '')}"
+            if "after" in row:
+                before = "never committed" if row["before"] is None else f"{row['before']:,}"
+                after = "-" if row["after"] is None else f"{row['after']:,}"
+                self.stdout.write(
+                    f"  {place:<50} {before:>16} → {after:>14}  {row['how_words']}  {row['note']}".rstrip()
+                )
+            else:
+                self.stdout.write(
+                    f"  {place:<50} {row['matched']:>8,} matched, {row['already']:,} replayed before"
+                )
+        for warning in plan.warnings:
+            self.stdout.write(f"  {warning['level']}: {warning['title']}. {warning['text']}".rstrip())
+        if plan.blocked:
+            self.stdout.write(f"It can not be applied: {plan.blocked}")
+        else:
+            self.stdout.write(f"Apply until {plan.expires_at:%H:%M:%S} UTC: {plan.equivalent['command']}")
+
+
+def plan_row(plan: Plan) -> dict[str, Any]:
+    """A plan as the commands print it in JSON."""
+    names = (
+        "id",
+        "kind",
+        "cluster",
+        "subject",
+        "params",
+        "diff",
+        "summary",
+        "warnings",
+        "blocked",
+        "confirm",
+    )
+    return {
+        **{name: getattr(plan, name) for name in names},
+        "messages": plan.messages,
+        "expires_at": plan.expires_at.isoformat(),
+        "verb": plan_kind(plan.kind).verb,
+    }
+
+
+def add_cluster(parser: CommandParser) -> None:
+    """``--cluster NAME``; may be left out where there is only one."""
+    parser.add_argument("--cluster", default="", help="may be left out when there is only one")
+    parser.add_argument("--format", choices=["table", "json"], default="table")
+
+
+def cluster_name(given: str) -> str:
+    """The cluster meant; raises CommandError."""
+    names = [each.name for each in cluster_selectors.clusters()]
+    if given:
+        if not Cluster.objects.filter(name=given).exists():
+            raise CommandError(f"There is no cluster {given}; there is {', '.join(names) or 'none'}.")
+        return given
+    if len(names) != 1:
+        raise CommandError(f"Which cluster? --cluster {'|'.join(names) or 'NAME (there is none yet)'}")
+    return names[0]
+
+
+def time_ms(text: str) -> int:
+    """``2026-03-12T08:20:00+08:00`` → ms since 1970 UTC; raises CommandError without a zone."""
+    try:
+        at = parse_datetime(text)
+    except ValueError as error:
+        raise CommandError(f"{text}: {error}") from error
+    if at is None or at.tzinfo is None:
+        raise CommandError(
+            f"{text} is not an ISO 8601 time with its zone, such as 2026-03-12T08:20:00+08:00."
+        )
+    return round(at.timestamp() * 1000)

@@ -1,0 +1,107 @@
+"""Refusals of the operation services. Each carries the stable ``code`` that REST answers and pages test for.
+
+OperationError
+├── PlanNotFound, JobNotFound              404
+├── PlanRejected(field)                    422  the parameters make no plan
+├── PlanBlocked                            409  the plan says why it can not be applied
+├── PlanDrifted(changes)                   409  the state moved beyond normal progress
+├── PlanExpired, PlanAlreadyApplied, PlanDiscarded   409
+├── ConfirmationMissing                    422
+├── ApprovalMissing, ApprovalBySamePerson  409
+├── IllegalTransition                      409  e.g. pause of a finished job
+├── UndoImpossible                         409
+├── IdempotencyKeyReused                   422
+├── NotPermitted                           403
+└── VerificationFailed                          the brokers do not show the target (ends a job as FAILED)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class OperationError(Exception):
+    """Base; ``status`` is the HTTP status a page or REST answers."""
+
+    code = "operation_error"
+    status = 409
+
+
+class PlanNotFound(OperationError):
+    code, status = "plan_not_found", 404
+
+
+class JobNotFound(OperationError):
+    code, status = "job_not_found", 404
+
+
+class PlanRejected(OperationError):
+    """``field`` names the parameter at fault ("" when it is the combination)."""
+
+    code, status = "plan_rejected", 422
+
+    def __init__(self, reason: str, field: str = "") -> None:
+        super().__init__(reason)
+        self.field = field
+
+
+class PlanBlocked(OperationError):
+    code = "plan_blocked"
+
+
+class PlanDrifted(OperationError):
+    """``changes``: one sentence for each thing that moved."""
+
+    code = "plan_drifted"
+
+    def __init__(self, changes: Sequence[str]) -> None:
+        super().__init__("The state changed since the plan was made: " + "; ".join(changes))
+        self.changes = list(changes)
+
+
+class PlanExpired(OperationError):
+    code = "plan_expired"
+
+
+class PlanAlreadyApplied(OperationError):
+    code = "plan_already_applied"
+
+    def __init__(self, message: str, job_id: str) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
+
+class PlanDiscarded(OperationError):
+    code = "plan_discarded"
+
+
+class ConfirmationMissing(OperationError):
+    code, status = "confirmation_missing", 422
+
+
+class ApprovalMissing(OperationError):
+    code = "approval_missing"
+
+
+class ApprovalBySamePerson(OperationError):
+    code = "approval_by_same_person"
+
+
+class IllegalTransition(OperationError):
+    code = "illegal_transition"
+
+
+class UndoImpossible(OperationError):
+    code = "undo_impossible"
+
+
+class IdempotencyKeyReused(OperationError):
+    code, status = "idempotency_key_reused", 422
+
+
+class NotPermitted(OperationError):
+    code, status = "not_permitted", 403
+
+
+class VerificationFailed(OperationError):
+    code = "verification_failed"

@@ -1,0 +1,83 @@
+"""The life of a job as a table, and how strongly a change must be confirmed. Pure judgements."""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+import json
+from typing import Any
+
+from console.operation.errors import IllegalTransition
+from console.operation.models import Confirm, JobState
+
+PLAN_LIFE_MS = (
+    10 * 60 * 1000
+)  # older than this the offsets on the page say nothing about the brokers any more
+LEASE_MS = 15_000  # a worker that has not said a word for so long is taken for dead
+HEARTBEAT_MS = (
+    1_000  # renewal, progress and the look at pause, cancel and rate: the "within a second" of the pages
+)
+RECOVERY_MS = 10_000  # beat's interval: a lost queue message delays a job by no more than this
+JOBS_RUNNING_MAX = 2  # of the worker's four threads, so that collecting never waits for a long replay
+SLICE_MS = 30_000  # a job gives way to a waiting one after this
+RATE_PER_S_MAX = 1_000_000
+
+
+class JobEventKind(enum.Enum):
+    """What can happen to a job."""
+
+    START = "start"  # a worker claimed it
+    PAUSE = "pause"
+    RESUME = "resume"
+    APPLIED = "applied"  # all work is done, the brokers are now watched
+    VERIFIED = "verified"
+    FAIL = "fail"
+    STOP = "stop"  # a requested cancel has been settled
+
+
+TRANSITIONS: dict[tuple[JobState, JobEventKind], JobState] = {
+    (JobState.QUEUED, JobEventKind.START): JobState.RUNNING,
+    (JobState.QUEUED, JobEventKind.PAUSE): JobState.PAUSED,
+    (JobState.QUEUED, JobEventKind.STOP): JobState.CANCELLED,
+    (JobState.QUEUED, JobEventKind.FAIL): JobState.FAILED,
+    (JobState.RUNNING, JobEventKind.PAUSE): JobState.PAUSED,
+    (JobState.RUNNING, JobEventKind.APPLIED): JobState.VERIFYING,
+    (JobState.RUNNING, JobEventKind.STOP): JobState.CANCELLED,
+    (JobState.RUNNING, JobEventKind.FAIL): JobState.FAILED,
+    (JobState.PAUSED, JobEventKind.RESUME): JobState.QUEUED,
+    (
+        JobState.PAUSED,
+        JobEventKind.STOP,
+    ): JobState.CANCELLED,  # a pause that came between a cancel and its settling
+    (JobState.VERIFYING, JobEventKind.VERIFIED): JobState.SUCCEEDED,
+    (JobState.VERIFYING, JobEventKind.FAIL): JobState.FAILED,
+}
+CANCELLABLE = frozenset({JobState.QUEUED, JobState.RUNNING, JobState.PAUSED})
+
+
+def sources(event: JobEventKind) -> list[JobState]:
+    """The states from which this event is legal: the condition of the conditional update."""
+    return [state for state, happening in TRANSITIONS if happening is event]
+
+
+def next_state(state: JobState, event: JobEventKind) -> JobState:
+    """Where ``event`` leads from ``state``; raises IllegalTransition."""
+    target = TRANSITIONS.get((state, event))
+    if target is None:
+        raise IllegalTransition(f"A job that is {state.value} can not {event.value}.")
+    return target
+
+
+def confirmation(messages: int, *, typed_from: int | None, second_person_from: int | None) -> Confirm:
+    """How a change of ``messages`` messages is confirmed under the cluster's thresholds (None = never)."""
+    if second_person_from is not None and messages >= second_person_from:
+        return Confirm.SECOND_PERSON
+    if typed_from is not None and messages >= typed_from:
+        return Confirm.TYPED
+    return Confirm.INLINE
+
+
+def fingerprint(value: Any) -> str:
+    """SHA-256 of a JSON value, independent of key order."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,318 @@
+"""Runs one job: claim the lease, apply, verify, and obey pause, cancel and rate within a second.
+
+How a job survives anything:
+1. A worker claims it with one conditional update (state, lease free or over). Who changes no row does
+   something else.
+2. While it works it renews the lease every second, in the same statement that saves its progress. No row
+   changed means the lease is gone: it stops at once and writes nothing more.
+3. Whoever takes the job up later starts from the saved progress and the kind's own rows (ledger), never from
+   memory.
+4. ``orphans`` names the jobs that wait for nobody; beat queues them again (a queue message is never trusted
+   to survive).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from django.db import OperationalError
+from django.db.models import Q
+
+from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
+from console.operation import journal, selectors
+from console.operation.errors import OperationError
+from console.operation.models import Job, JobState
+from console.operation.rules import (
+    HEARTBEAT_MS,
+    JOBS_RUNNING_MAX,
+    LEASE_MS,
+    RECOVERY_MS,
+    SLICE_MS,
+    JobEventKind,
+    next_state,
+    sources,
+)
+
+logger = logging.getLogger(__name__)
+
+LOOK_MS = HEARTBEAT_MS // 2  # pause, cancel and rate are read twice as often as the pages promise
+NAP_S = 0.1  # longest sleep between two looks at the clock
+RETRIES_MAX = (
+    12  # a broker may be away this often in a row, RETRY_PAUSE_MS apart: a restart of it is no failure
+)
+RETRY_PAUSE_MS = 5_000
+RUNNABLE = (JobState.QUEUED, JobState.RUNNING, JobState.VERIFYING)
+TRANSIENT = (BrokerUnavailable, RemotingTimeout)
+
+
+class JobInterrupted(Exception):
+    """The job must stop working now. ``why``: paused | cancelled | slice."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class LeaseLost(Exception):
+    """Another worker holds the job, or it was taken away: stop and write nothing."""
+
+
+class JobRun:
+    """A claimed job in the hands of its worker: what ``PlanKind.apply``, ``verify`` and ``settle`` work
+    with."""
+
+    def __init__(self, job: Job, owner: str) -> None:
+        self.job = job
+        self.plan = job.plan
+        self.owner = owner
+        self.progress: dict[str, Any] = dict(job.progress)
+        self.result: dict[str, Any] = dict(job.result)
+        self._started = self._looked = self._saved = time.monotonic()
+        self._settling = False
+
+    @property
+    def rate_per_s(self) -> int | None:
+        """The wanted speed, at most half a second old."""
+        return self.job.rate_per_s
+
+    def now_ms(self) -> int:
+        """The clock, for kinds that record when something happened."""
+        return journal.now_ms()
+
+    def note(self, text: str, *, level: str = "ok") -> None:
+        """Add a line to "what happened"."""
+        journal.note(self.job, text, level=level, at_ms=self.now_ms())
+
+    def save(self) -> None:
+        """Write progress and result and renew the lease, in one statement; inside the caller's transaction
+        if there is one.
+
+        Raises LeaseLost, which also rolls that transaction back.
+        """
+        at_ms = self.now_ms()
+        held = Job.objects.filter(
+            pk=self.job.pk, lease_owner=self.owner, lease_until__gt=journal.moment(at_ms)
+        )
+        lease_until = journal.moment(at_ms + LEASE_MS)
+        if held.update(progress=self.progress, result=self.result, lease_until=lease_until) != 1:
+            raise LeaseLost(self.job.id)
+        self.job.progress, self.job.result = self.progress, self.result
+        self._saved = time.monotonic()
+
+    def beat(self) -> None:
+        """Call at least twice a second while working. Raises JobInterrupted (paused, cancelled, slice over)
+        and LeaseLost."""
+        now = time.monotonic()
+        if (now - self._looked) * 1000 >= LOOK_MS:
+            self._looked = now
+            self._look()
+        if (now - self._saved) * 1000 >= HEARTBEAT_MS:
+            self.save()
+            journal.publish(self.job, at_ms=self.now_ms())
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, with beats."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, NAP_S))
+            self.beat()
+
+    def fresh_lease(self) -> bool:
+        """Whether the lease surely is still ours: asked directly before something that must not happen
+        twice."""
+        return (time.monotonic() - self._saved) * 1000 < LEASE_MS / 2
+
+    def _look(self) -> None:
+        row = (
+            Job.objects.filter(pk=self.job.pk)
+            .values("state", "cancel_requested", "rate_per_s", "lease_owner")
+            .get()
+        )
+        if row["lease_owner"] != self.owner:
+            raise LeaseLost(self.job.id)
+        self.job.rate_per_s = row["rate_per_s"]
+        self.job.state, self.job.cancel_requested = row["state"], row["cancel_requested"]
+        if self._settling:
+            return
+        if row["cancel_requested"] and row["state"] != JobState.VERIFYING:
+            raise JobInterrupted("cancelled")
+        if row["state"] not in (JobState.RUNNING, JobState.VERIFYING):
+            raise JobInterrupted("paused")
+        slice_over = (time.monotonic() - self._started) * 1000 >= SLICE_MS
+        if slice_over and Job.objects.filter(state=JobState.QUEUED).exists():
+            raise JobInterrupted("slice")
+
+    def settling(self) -> None:
+        """From here on only the lease stops this run: a cancel is being carried out."""
+        self._settling = True
+
+
+def claim(job_id: str, owner: str, now_ms: int) -> Job | None:
+    """Take the lease and return the job, or None when it is not to be worked on now."""
+    moment = journal.moment(now_ms)
+    busy = Job.objects.filter(state__in=RUNNABLE, lease_until__gt=moment).exclude(pk=job_id)
+    if busy.count() >= JOBS_RUNNING_MAX:
+        return None  # stays QUEUED; the end of a job and beat both wake it
+    free = Q(lease_until__isnull=True) | Q(lease_until__lte=moment)
+    lease = {"lease_owner": owner, "lease_until": journal.moment(now_ms + LEASE_MS)}
+    if Job.objects.filter(free, pk=job_id, state__in=RUNNABLE).update(**lease) != 1:
+        return None
+    started = Job.objects.filter(pk=job_id, state=JobState.QUEUED, lease_owner=owner)
+    if started.update(state=next_state(JobState.QUEUED, JobEventKind.START)) == 1:
+        Job.objects.filter(pk=job_id, started_at__isnull=True).update(started_at=moment)
+    job = selectors.job(job_id)
+    job.attempts += 1
+    Job.objects.filter(pk=job_id).update(attempts=job.attempts)
+    return job
+
+
+def orphans(now_ms: int) -> list[str]:
+    """Jobs that should be worked on and are not: queued, or running with a lease that is over."""
+    moment = journal.moment(now_ms)
+    queued_for_long = Q(state=JobState.QUEUED, created_at__lte=journal.moment(now_ms - RECOVERY_MS // 2))
+    left = Q(state__in=(JobState.RUNNING, JobState.VERIFYING))
+    free = Q(lease_until__isnull=True) | Q(lease_until__lte=moment)
+    return list(
+        Job.objects.filter(free & (queued_for_long | left))
+        .order_by("created_at")
+        .values_list("pk", flat=True)
+    )
+
+
+def run(job_id: str, owner: str, *, enqueue: Callable[[str], None]) -> None:
+    """Work on one job until it is finished, paused, cancelled or its slice is over."""
+    job = claim(job_id, owner, journal.now_ms())
+    if job is None:
+        return
+    logger.info(
+        "job taken up job=%s plan=%s group=%s attempt=%d", job.id, job.plan_id, job.subject, job.attempts
+    )
+    work = JobRun(job, owner)
+    if job.attempts > 1 and job.state != JobState.QUEUED:
+        work.note(f"Taken up again (attempt {job.attempts})", level="info")
+    journal.publish(job, at_ms=journal.now_ms())
+    try:
+        _work(work)
+    except LeaseLost:
+        logger.warning("job lease lost job=%s owner=%s", job.id, owner)
+        return
+    except TRANSIENT as error:
+        _retry_later(work, error)
+    except (
+        OperationalError
+    ) as error:  # the database was busy for longer than its timeout: nothing is lost but time
+        logger.warning("job stopped by the database job=%s reason=%s", job.id, error)
+        return
+    except (OperationError, MQBrokerError) as error:
+        _finish(work, JobEventKind.FAIL, error=str(error))
+    except Exception as error:
+        logger.exception("job failed job=%s plan=%s", job.id, job.plan_id)
+        _finish(work, JobEventKind.FAIL, error=f"Internal error: {type(error).__name__}: {error}")
+    journal.publish(selectors.job(job_id), at_ms=journal.now_ms())
+    _wake(enqueue)
+
+
+def _work(work: JobRun) -> None:
+    """Apply, then verify; a cancelled job is settled instead."""
+    kind = selectors.plan_kind(work.job.kind)
+    try:
+        if work.job.cancel_requested and work.job.state == JobState.RUNNING:
+            raise JobInterrupted("cancelled")
+        if work.job.state == JobState.RUNNING:
+            kind.apply(work)
+            work.progress.pop("retries", None)
+            work.save()
+            _transition(work, JobEventKind.APPLIED)
+        if work.job.state == JobState.VERIFYING:
+            kind.verify(work)
+            _finish(work, JobEventKind.VERIFIED)
+    except JobInterrupted as interruption:
+        if interruption.why == "cancelled":
+            work.settling()
+            kind.settle(work)
+            _finish(work, JobEventKind.STOP)
+        else:
+            work.save()
+            _release(work)
+
+
+def _transition(work: JobRun, event: JobEventKind) -> None:
+    """Move the job if it is where the table wants it; a pause or cancel that came first wins."""
+    for source in sources(event):
+        held = Job.objects.filter(pk=work.job.pk, lease_owner=work.owner, state=source)
+        if held.update(state=next_state(source, event)) == 1:
+            work.job.state = next_state(source, event)
+            journal.publish(work.job, at_ms=journal.now_ms())
+            return
+    work._look()  # raises what stopped us
+    raise LeaseLost(work.job.id)
+
+
+FINISH_WORDS = {
+    JobEventKind.VERIFIED: ("ok", "Verified: the brokers show the target"),
+    JobEventKind.STOP: ("warn", "Cancelled; what was in flight is settled"),
+    JobEventKind.FAIL: ("danger", "Failed"),
+}
+
+
+def _finish(work: JobRun, event: JobEventKind, *, error: str = "") -> None:
+    at_ms = journal.now_ms()
+    for source in sources(event):
+        held = Job.objects.filter(pk=work.job.pk, lease_owner=work.owner, state=source)
+        changed = held.update(
+            state=next_state(source, event),
+            finished_at=journal.moment(at_ms),
+            lease_owner="",
+            lease_until=None,
+            progress=work.progress,
+            result=work.result,
+            error=error,
+        )
+        if changed == 1:
+            break
+    else:
+        logger.warning("job not finished, somebody else moved it job=%s event=%s", work.job.id, event.value)
+        _release(work)
+        return
+    level, words = FINISH_WORDS[event]
+    journal.note(work.job, f"{words}: {error}" if error else words, level=level, at_ms=at_ms)
+    journal.audit(
+        actor=None,
+        verb=f"job {event.value}",
+        plan=work.plan,
+        before=work.plan.before,
+        after=error or work.result,
+    )
+    logger.info(
+        "job finished job=%s plan=%s event=%s error=%s", work.job.id, work.plan.id, event.value, error or "-"
+    )
+
+
+def _retry_later(work: JobRun, error: Exception) -> None:
+    """A broker did not answer: keep the job, give the lease away, come back in RETRY_PAUSE_MS; give up after
+    RETRIES_MAX."""
+    retries = int(work.progress.get("retries", 0)) + 1
+    work.progress["retries"] = retries
+    if retries > RETRIES_MAX:
+        _finish(work, JobEventKind.FAIL, error=f"Gave up after {retries} attempts: {error}")
+        return
+    work.note(f"{error}; trying again in {RETRY_PAUSE_MS // 1000} s", level="warn")
+    logger.warning("job waits for a broker job=%s retry=%d reason=%s", work.job.id, retries, error)
+    held = Job.objects.filter(pk=work.job.pk, lease_owner=work.owner)
+    held.update(
+        progress=work.progress, lease_owner="", lease_until=journal.moment(journal.now_ms() + RETRY_PAUSE_MS)
+    )
+
+
+def _release(work: JobRun) -> None:
+    Job.objects.filter(pk=work.job.pk, lease_owner=work.owner).update(lease_owner="", lease_until=None)
+
+
+def _wake(enqueue: Callable[[str], None]) -> None:
+    """A place is free: queue the jobs that wait, oldest first."""
+    waiting = Job.objects.filter(Q(state=JobState.QUEUED) | Q(state__in=RUNNABLE, lease_until__isnull=True))
+    for job_id in waiting.order_by("created_at").values_list("pk", flat=True)[:JOBS_RUNNING_MAX]:
+        enqueue(job_id)

@@ -1,0 +1,106 @@
+"""Plans and jobs as pages, REST and commands read them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+from django.conf import settings
+from django.db.models import QuerySet
+from django.utils.module_loading import import_string
+
+from console.operation.errors import JobNotFound, PlanNotFound, PlanRejected
+from console.operation.kinds import PlanKind
+from console.operation.models import ACTIVE_STATES, Job, Plan
+
+PER_PAGE_MAX = 200
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """One page of rows; ``total`` counts all that match."""
+
+    rows: list[T]
+    total: int
+    page: int
+    pages: int
+
+
+def plan_kinds() -> Mapping[str, PlanKind]:
+    """The wiring table, looked up by name so that operation knows no app above it."""
+    table: Mapping[str, PlanKind] = import_string(settings.PLAN_KINDS)
+    return table
+
+
+def plan_kind(kind: str) -> PlanKind:
+    """The kind of that name; raises PlanRejected."""
+    found = plan_kinds().get(kind)
+    if found is None:
+        raise PlanRejected(f"There is no plan kind {kind!r}.", field="kind")
+    return found
+
+
+def plan(plan_id: str) -> Plan:
+    """One plan with its job; raises PlanNotFound."""
+    found = Plan.objects.select_related("job", "undo_of").filter(pk=plan_id).first()
+    if found is None:
+        raise PlanNotFound(f"There is no plan {plan_id}.")
+    return found
+
+
+def job(job_id: str) -> Job:
+    """One job with its plan; raises JobNotFound."""
+    found = Job.objects.select_related("plan").filter(pk=job_id).first()
+    if found is None:
+        raise JobNotFound(f"There is no job {job_id}.")
+    return found
+
+
+def plans_page(
+    cluster: str | None = None,
+    *,
+    kind: str = "",
+    state: str = "",
+    subject: str = "",
+    created_by: str = "",
+    page: int = 1,
+    per_page: int = 50,
+) -> Page[Plan]:
+    """Plans, newest first."""
+    wanted = {"cluster": cluster, "kind": kind, "state": state, "subject": subject, "created_by": created_by}
+    rows = Plan.objects.filter(**{field: value for field, value in wanted.items() if value})
+    return paged(rows.select_related("job"), page=page, per_page=per_page)
+
+
+def jobs_page(
+    cluster: str | None = None,
+    *,
+    kind: str = "",
+    state: str = "",
+    subject: str = "",
+    created_by: str = "",
+    page: int = 1,
+    per_page: int = 50,
+) -> Page[Job]:
+    """Jobs, newest first."""
+    wanted = {"cluster": cluster, "kind": kind, "state": state, "subject": subject, "created_by": created_by}
+    rows = Job.objects.filter(**{field: value for field, value in wanted.items() if value})
+    return paged(rows.select_related("plan"), page=page, per_page=per_page)
+
+
+def active_jobs(cluster: str, subject: str = "") -> list[Job]:
+    """Jobs of a cluster (or one group or topic of it) that are not finished, newest first."""
+    rows = Job.objects.filter(cluster=cluster, state__in=ACTIVE_STATES)
+    return list((rows.filter(subject=subject) if subject else rows).select_related("plan")[:PER_PAGE_MAX])
+
+
+def paged(rows: QuerySet[Any], *, page: int, per_page: int) -> Page[Any]:
+    """Cut one page out of a query; a page beyond the end is the last one."""
+    per_page = max(1, min(per_page, PER_PAGE_MAX))
+    total = rows.count()
+    pages = max(1, -(-total // per_page))
+    page = max(1, min(page, pages))
+    start = (page - 1) * per_page
+    return Page(rows=list(rows[start : start + per_page]), total=total, page=page, pages=pages)

@@ -1,0 +1,394 @@
+"""The life of every change: plan → (approve) → apply → job → undo, and the controls of a running job.
+
+Every function may be called from a page, REST, a command or a test; each checks what the actor may do,
+writes by conditional update, audits, and tells the browsers. Brokers are read outside of transactions.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from celery import current_app
+from django.db import IntegrityError, transaction
+from kombu import Connection
+from kombu.exceptions import OperationalError
+
+from console.access import rules as access_rules
+from console.cluster import selectors as cluster_selectors
+from console.operation import journal, runner, selectors
+from console.operation.errors import (
+    ApprovalBySamePerson,
+    ApprovalMissing,
+    ConfirmationMissing,
+    IdempotencyKeyReused,
+    IllegalTransition,
+    NotPermitted,
+    PlanAlreadyApplied,
+    PlanBlocked,
+    PlanDiscarded,
+    PlanDrifted,
+    PlanExpired,
+    PlanRejected,
+    UndoImpossible,
+)
+from console.operation.kinds import Draft, PlanKind
+from console.operation.models import FINAL_STATES, Confirm, Job, JobState, Plan, PlanState
+from console.operation.rules import (
+    CANCELLABLE,
+    PLAN_LIFE_MS,
+    RATE_PER_S_MAX,
+    TRANSITIONS,
+    JobEventKind,
+    confirmation,
+    fingerprint,
+    next_state,
+)
+
+logger = logging.getLogger(__name__)
+
+# kombu tries three times, two seconds apart, before it says that Redis is away: too long for a button.
+ONE_TRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
+RUN_JOB_TASK = "console.operation.tasks.run_job"  # by name: tasks import services, not the other way round
+
+
+# --- Plans --------------------------------------------------------------------------------------------------
+
+
+def create_plan(
+    kind: str,
+    cluster: str,
+    subject: str,
+    params: Mapping[str, Any],
+    actor: Any,
+    *,
+    idempotency_key: str = "",
+    undo_of: Plan | None = None,
+    remote_addr: str = "",
+    now_ms: int | None = None,
+) -> Plan:
+    """Compute a plan and keep it for ten minutes. Nothing is changed.
+
+    Raises PlanRejected, NotPermitted, IdempotencyKeyReused, and what the brokers answer (BrokerUnavailable,
+    MQBrokerError).
+    """
+    at_ms = journal.now_ms() if now_ms is None else now_ms
+    handler = selectors.plan_kind(kind)
+    require(actor, handler.verb, cluster, subject)
+    request_hash = fingerprint({"kind": kind, "cluster": cluster, "subject": subject, "params": dict(params)})
+    earlier = _plan_of_key(actor, idempotency_key, request_hash)
+    if earlier is not None:
+        return earlier
+    draft = handler.compute(cluster, subject, params, at_ms)
+    plan = _plan_row(handler, cluster, subject, dict(params), draft, actor, at_ms)
+    plan.undo_of = undo_of
+    plan.idempotency_key, plan.request_hash = idempotency_key, request_hash
+    try:
+        with transaction.atomic():
+            plan.save(force_insert=True)
+            journal.audit(actor=actor, verb="plan", plan=plan, after=plan.summary, remote_addr=remote_addr)
+    except IntegrityError:
+        earlier = _plan_of_key(actor, idempotency_key, request_hash)  # the same request came in twice at once
+        if earlier is None:
+            raise
+        return earlier
+    logger.info("plan made plan=%s kind=%s group=%s messages=%d", plan.id, kind, subject, plan.messages)
+    return plan
+
+
+def _plan_of_key(actor: Any, idempotency_key: str, request_hash: str) -> Plan | None:
+    if not idempotency_key:
+        return None
+    found = Plan.objects.filter(created_by=journal.actor_name(actor), idempotency_key=idempotency_key).first()
+    if found is not None and found.request_hash != request_hash:
+        raise IdempotencyKeyReused("This idempotency key was used for another request.")
+    return found
+
+
+def _plan_row(
+    handler: PlanKind,
+    cluster: str,
+    subject: str,
+    params: dict[str, Any],
+    draft: Draft,
+    actor: Any,
+    at_ms: int,
+) -> Plan:
+    limits = cluster_selectors.cluster_by_name(cluster)
+    plan = Plan(
+        kind=handler.kind,
+        cluster=cluster,
+        subject=subject,
+        params=params if draft.params is None else draft.params,
+        diff=draft.diff,
+        summary=draft.summary,
+        warnings=[{"level": w.level, "title": w.title, "text": w.text} for w in draft.warnings],
+        before=draft.before,
+        state_hash=fingerprint(draft.before),
+        blocked=draft.blocked,
+        confirm=confirmation(
+            draft.messages,
+            typed_from=limits.typed_confirm_messages,
+            second_person_from=limits.second_person_messages,
+        ),
+        confirm_text=subject,
+        messages=draft.messages,
+        created_by=journal.actor_name(actor),
+        created_at=journal.moment(at_ms),
+        expires_at=journal.moment(at_ms + PLAN_LIFE_MS),
+    )
+    plan.equivalent = {
+        "rest": f"POST /api/v1/plans/{plan.id}/apply",
+        "command": draft.command.format(plan=plan.id, subject=subject),
+    }
+    return plan
+
+
+def approve_plan(plan_id: str, actor: Any, *, remote_addr: str = "", now_ms: int | None = None) -> Plan:
+    """The second person agrees. Raises ApprovalBySamePerson, NotPermitted, PlanExpired and its kin."""
+    at_ms = journal.now_ms() if now_ms is None else now_ms
+    plan = selectors.plan(plan_id)
+    require(actor, selectors.plan_kind(plan.kind).verb, plan.cluster, plan.subject)
+    _require_draft(plan, at_ms)
+    name = journal.actor_name(actor)
+    if name == plan.created_by:
+        raise ApprovalBySamePerson("A second person must agree; you made this plan yourself.")
+    Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT).update(
+        approved_by=name, approved_at=journal.moment(at_ms)
+    )
+    journal.audit(actor=actor, verb="approve", plan=plan, remote_addr=remote_addr)
+    return selectors.plan(plan_id)
+
+
+def discard_plan(plan_id: str, actor: Any, *, remote_addr: str = "", now_ms: int | None = None) -> Plan:
+    """Throw a plan away before it was applied."""
+    at_ms = journal.now_ms() if now_ms is None else now_ms
+    plan = selectors.plan(plan_id)
+    require(actor, selectors.plan_kind(plan.kind).verb, plan.cluster, plan.subject)
+    _require_draft(plan, at_ms)
+    if Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT).update(state=PlanState.DISCARDED) == 1:
+        journal.audit(actor=actor, verb="discard", plan=plan, remote_addr=remote_addr)
+    return selectors.plan(plan_id)
+
+
+def apply_plan(
+    plan_id: str,
+    actor: Any,
+    confirm_text: str = "",
+    reason: str = "",
+    idempotency_key: str = "",
+    *,
+    remote_addr: str = "",
+    now_ms: int | None = None,
+) -> Job:
+    """Start the job of a plan, after looking at the brokers once more.
+
+    Raises PlanDrifted, PlanExpired, PlanDiscarded, PlanBlocked, PlanAlreadyApplied, ConfirmationMissing,
+    ApprovalMissing, NotPermitted. The same idempotency key again returns the same job.
+    """
+    at_ms = journal.now_ms() if now_ms is None else now_ms
+    plan = selectors.plan(plan_id)
+    handler = selectors.plan_kind(plan.kind)
+    require(actor, handler.verb, plan.cluster, plan.subject)
+    if plan.state == PlanState.APPLIED and idempotency_key and plan.job.idempotency_key == idempotency_key:
+        return plan.job
+    _require_draft(plan, at_ms)
+    if plan.blocked:
+        raise PlanBlocked(plan.blocked)
+    _require_confirmation(plan, confirm_text)
+    changes = handler.drift(plan, at_ms)
+    if changes:
+        journal.audit(actor=actor, verb="apply refused", plan=plan, after=changes, remote_addr=remote_addr)
+        raise PlanDrifted(changes)
+    with transaction.atomic():
+        claimed = Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT)
+        if claimed.update(state=PlanState.APPLIED, reason=reason) != 1:
+            _require_draft(selectors.plan(plan_id), at_ms)
+        job = Job.objects.create(
+            plan=plan,
+            kind=plan.kind,
+            cluster=plan.cluster,
+            subject=plan.subject,
+            rate_per_s=plan.params.get("rate_per_s"),
+            created_by=journal.actor_name(actor),
+            created_at=journal.moment(at_ms),
+            idempotency_key=idempotency_key,
+        )
+        journal.audit(
+            actor=actor, verb="apply", plan=plan, before=plan.before, after=reason, remote_addr=remote_addr
+        )
+        journal.note(job, f"Applied by {job.created_by}: state read again, nothing moved", at_ms=at_ms)
+        transaction.on_commit(lambda: enqueue(job.id))
+    journal.publish(job, at_ms=at_ms)
+    return job
+
+
+def undo(
+    plan_id: str, actor: Any, *, idempotency_key: str = "", remote_addr: str = "", now_ms: int | None = None
+) -> Plan:
+    """A new plan that puts back the state recorded when ``plan_id`` was applied. Raises UndoImpossible."""
+    plan = selectors.plan(plan_id)
+    job = Job.objects.filter(plan=plan).first()
+    if job is None:
+        raise UndoImpossible(f"{plan.id} was never applied.")
+    if job.state not in FINAL_STATES:
+        raise UndoImpossible(f"{job.id} is still {job.state.lower()}; cancel it or wait.")
+    params = selectors.plan_kind(plan.kind).undo_params(plan, job)
+    if params is None:
+        raise UndoImpossible("What this job did can not be taken back.")
+    return create_plan(
+        plan.kind,
+        plan.cluster,
+        plan.subject,
+        params,
+        actor,
+        idempotency_key=idempotency_key,
+        undo_of=plan,
+        remote_addr=remote_addr,
+        now_ms=now_ms,
+    )
+
+
+def _require_draft(plan: Plan, at_ms: int) -> None:
+    """Raise unless the plan can still be applied; marks it EXPIRED on the way when its time is over."""
+    if plan.state == PlanState.APPLIED:
+        raise PlanAlreadyApplied(f"{plan.id} was applied already.", job_id=plan.job.id)
+    if plan.state == PlanState.DISCARDED:
+        raise PlanDiscarded(f"{plan.id} was discarded.")
+    if plan.state == PlanState.EXPIRED or plan.expires_at <= journal.moment(at_ms):
+        Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT).update(state=PlanState.EXPIRED)
+        raise PlanExpired(f"{plan.id} expired at {plan.expires_at:%H:%M:%S} UTC; make a new plan.")
+
+
+def _require_confirmation(plan: Plan, confirm_text: str) -> None:
+    if plan.confirm == Confirm.INLINE:
+        return
+    if confirm_text != plan.confirm_text:
+        raise ConfirmationMissing(
+            f"This change touches {plan.messages:,} messages: type the name {plan.confirm_text!r} to confirm."
+        )
+    if plan.confirm == Confirm.SECOND_PERSON and not plan.approved_by:
+        raise ApprovalMissing(
+            f"This change touches {plan.messages:,} messages: a second person must approve it."
+        )
+
+
+def expire_plans(*, now_ms: int) -> int:
+    """Mark drafts whose ten minutes are over; returns how many."""
+    return Plan.objects.filter(state=PlanState.DRAFT, expires_at__lte=journal.moment(now_ms)).update(
+        state=PlanState.EXPIRED
+    )
+
+
+# --- Jobs ---------------------------------------------------------------------------------------------------
+
+
+def pause(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
+    """Stop working within a second; the lease is given back. Raises IllegalTransition."""
+    return _move(job_id, JobEventKind.PAUSE, actor, f"Paused by {journal.actor_name(actor)}", remote_addr)
+
+
+def resume(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
+    """Queue a paused job again; it goes on where it stood. Raises IllegalTransition."""
+    job = _move(job_id, JobEventKind.RESUME, actor, f"Resumed by {journal.actor_name(actor)}", remote_addr)
+    enqueue(job.id)
+    return job
+
+
+def cancel(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
+    """Ask a job to stop for good. A worker settles what is in flight first, so that the final counts are
+    true."""
+    at_ms = journal.now_ms()
+    job = _controlled(job_id, actor)
+    asked = Job.objects.filter(pk=job.pk, state__in=CANCELLABLE).update(cancel_requested=True)
+    if asked != 1:
+        raise IllegalTransition(f"A job that is {job.state} can not be cancelled.")
+    Job.objects.filter(pk=job.pk, state=JobState.PAUSED).update(
+        state=next_state(JobState.PAUSED, JobEventKind.RESUME)
+    )
+    return _changed(
+        job_id, actor, "cancel", f"Cancel asked by {journal.actor_name(actor)}", at_ms, remote_addr, wake=True
+    )
+
+
+def set_rate(job_id: str, actor: Any, rate_per_s: int | None, *, remote_addr: str = "") -> Job:
+    """Change the speed of a job, also while it runs; None = as fast as it goes. Raises PlanRejected,
+    IllegalTransition."""
+    at_ms = journal.now_ms()
+    if rate_per_s is not None and not 1 <= rate_per_s <= RATE_PER_S_MAX:
+        raise PlanRejected(
+            f"The rate must be 1 to {RATE_PER_S_MAX:,} messages per second.", field="rate_per_s"
+        )
+    job = _controlled(job_id, actor)
+    if Job.objects.filter(pk=job.pk).exclude(state__in=FINAL_STATES).update(rate_per_s=rate_per_s) != 1:
+        raise IllegalTransition(f"The rate of a job that is {job.state} can not change.")
+    words = "no limit" if rate_per_s is None else f"{rate_per_s:,} msg/s"
+    return _changed(
+        job_id, actor, "rate", f"Rate set to {words} by {journal.actor_name(actor)}", at_ms, remote_addr
+    )
+
+
+def _controlled(job_id: str, actor: Any) -> Job:
+    job = selectors.job(job_id)
+    require(actor, selectors.plan_kind(job.kind).verb, job.cluster, job.subject)
+    return job
+
+
+def _move(job_id: str, event: JobEventKind, actor: Any, text: str, remote_addr: str) -> Job:
+    """One conditional update per legal source state: who is second finds no row and is told the real
+    state."""
+    at_ms = journal.now_ms()
+    job = _controlled(job_id, actor)
+    for (source, happening), target in TRANSITIONS.items():
+        if happening is event and Job.objects.filter(pk=job_id, state=source).update(state=target) == 1:
+            return _changed(job_id, actor, event.value, text, at_ms, remote_addr)
+    raise IllegalTransition(f"A job that is {selectors.job(job.id).state} can not {event.value}.")
+
+
+def _changed(
+    job_id: str, actor: Any, verb: str, text: str, at_ms: int, remote_addr: str, *, wake: bool = False
+) -> Job:
+    job = selectors.job(job_id)
+    journal.note(job, text, level="info", at_ms=at_ms)
+    journal.audit(actor=actor, verb=verb, plan=job.plan, after=text, remote_addr=remote_addr)
+    journal.publish(job, at_ms=at_ms)
+    if wake:
+        enqueue(job_id)
+    return job
+
+
+def enqueue(job_id: str) -> None:
+    """Hand a job to the workers. Losing this message costs RECOVERY_MS, never the job (see recover_jobs)."""
+    options = {**(current_app.conf.broker_transport_options or {}), **ONE_TRY}
+    try:
+        with Connection(
+            current_app.conf.broker_write_url or current_app.conf.broker_url, transport_options=options
+        ) as redis:
+            current_app.send_task(RUN_JOB_TASK, args=[job_id], retry=False, connection=redis)
+    except (OperationalError, OSError) as error:
+        logger.warning("job not queued, recovery will do it job=%s reason=%s", job_id, error)
+
+
+def run_job(job_id: str, owner: str) -> None:
+    """Work on a job if nobody else does; called by the task. ``owner`` names this worker in the lease."""
+    runner.run(job_id, owner, enqueue=enqueue)
+
+
+def recover_jobs(*, now_ms: int) -> list[str]:
+    """Queue again every job that nobody works on: its queue message was lost, or its worker died. Returns
+    their ids."""
+    ids = runner.orphans(now_ms)
+    for job_id in ids:
+        enqueue(job_id)
+    return ids
+
+
+# --- Who may ------------------------------------------------------------------------------------------------
+
+
+def require(actor: Any, verb: str, cluster: str, subject: str) -> None:
+    """Raise NotPermitted unless ``actor`` holds ``verb`` on that subject. ``actor=None`` is the system
+    itself."""
+    if actor is not None and not access_rules.may(actor, verb, cluster, subject):
+        raise NotPermitted(f"{journal.actor_name(actor)} may not {verb} {subject} in {cluster}.")

@@ -1,0 +1,25 @@
+"""Celery's side of jobs: every task calls one service and adds nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+
+from celery import shared_task
+
+from console.operation import journal, services
+
+
+@shared_task(name="console.operation.tasks.run_job")
+def run_job(job_id: str) -> None:
+    """Work on one job if it is free."""
+    services.run_job(job_id, f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}")
+
+
+@shared_task(name="console.operation.tasks.recover_jobs")
+def recover_jobs() -> None:
+    """Beat, every 10 s: queue the jobs nobody works on, and expire old plans."""
+    at_ms = journal.now_ms()
+    services.recover_jobs(now_ms=at_ms)
+    services.expire_plans(now_ms=at_ms)

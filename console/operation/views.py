@@ -1,0 +1,254 @@
+"""Plans and jobs: the plan page with its confirmation, the running job, and the list of both."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_POST, require_safe
+
+from console.access import rules
+from console.access.models import Verb
+from console.access.visitor import remote_addr
+from console.cluster import selectors as cluster_selectors
+from console.cluster.admission import admit
+from console.cluster.models import Cluster
+from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
+from console.operation import plan_words, selectors, services
+from console.operation.errors import (
+    JobNotFound,
+    OperationError,
+    PlanAlreadyApplied,
+    PlanDrifted,
+    PlanNotFound,
+)
+from console.operation.forms import ConfirmForm, RateForm
+from console.operation.models import FINAL_STATES, Job, JobState, Plan, PlanState
+from console.operation.rules import CANCELLABLE
+
+BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
+STATES = {  # what the filter offers → plan or job state
+    "open": "Not finished",
+    "done": "Done",
+    "failed": "Failed",
+    "draft": "Only planned",
+}
+RATE_SLIDER_MAX = 1_000  # msg/s; more is typed
+
+
+@require_safe
+def operations(request: HttpRequest, cluster: str) -> HttpResponse:
+    """Every plan with its job, newest first."""
+    here = admit(request, cluster)
+    page_number = request.GET.get("page", "")
+    wanted = {name: request.GET.get(name, "").strip()[:255] for name in ("kind", "subject", "by")}
+    page = selectors.plans_page(
+        here.name,
+        kind=wanted["kind"],
+        subject=wanted["subject"],
+        created_by=wanted["by"],
+        page=int(page_number) if page_number.isdigit() and len(page_number) < 10 else 1,
+    )
+    context = {
+        "cluster": here,
+        "page": page,
+        "rows": [(plan, getattr(plan, "job", None)) for plan in page.rows],
+        "kinds": sorted(selectors.plan_kinds()),
+        "wanted": wanted,
+        "now_ms": int(time.time() * 1000),
+    }
+    return render(request, "operation/operations.html", context)
+
+
+# ---- plans ----
+
+
+def _visible(request: HttpRequest, cluster: str, found: Plan | Job, words: str) -> tuple[Cluster, bool]:
+    """The cluster of a plan or job, and whether this person may change its subject.
+
+    Who may look at one group only sees the plans of that group; Http404 for every other, as over REST.
+    """
+    here = cluster_selectors.cluster_for(request.user, cluster)
+    if found.cluster != here.name or not rules.may(request.user, Verb.VIEW, here.name, found.subject):
+        raise Http404(f"There is no {words} on {here.name}, or none that you may see.")
+    verb = selectors.plan_kind(found.kind).verb
+    return here, rules.may(request.user, verb, here.name, found.subject)
+
+
+def _plan(request: HttpRequest, cluster: str, plan_id: str) -> tuple[Cluster, Plan, bool]:
+    """The cluster, the plan, and whether this person may apply it."""
+    try:
+        found = selectors.plan(plan_id)
+    except PlanNotFound as error:
+        raise Http404(str(error)) from error
+    here, may_apply = _visible(request, cluster, found, f"plan {plan_id}")
+    return here, found, may_apply
+
+
+@require_safe
+def plan(request: HttpRequest, cluster: str, plan_id: str) -> HttpResponse:
+    """What would change, in words and per queue, and how to confirm it."""
+    here, found, may_apply = _plan(request, cluster, plan_id)
+    return _plan_page(request, here, found, may_apply)
+
+
+def _plan_page(
+    request: HttpRequest,
+    here: Cluster,
+    found: Plan,
+    may_apply: bool,
+    *,
+    refusal: Exception | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    now_ms = int(time.time() * 1000)
+    is_open = found.state == PlanState.DRAFT and found.expires_at.timestamp() * 1000 > now_ms
+    context = {
+        "cluster": here,
+        "plan": found,
+        "state": PlanState.EXPIRED if found.state == PlanState.DRAFT and not is_open else found.state,
+        "job": getattr(found, "job", None),
+        "is_open": is_open,
+        "may_apply": may_apply,
+        "is_mine": found.created_by == request.user.get_username(),
+        "deed": plan_words.deed(found),
+        "diff_template": plan_words.DIFF_TEMPLATES.get(found.kind, plan_words.PLAIN_DIFF),
+        "sums": plan_words.offset_sums(found) if found.kind == "offset_change" else None,
+        "refusal": refusal,
+        "is_drift": isinstance(refusal, PlanDrifted),
+        "confirm_text": request.POST.get("confirm_text", ""),
+        "reason": request.POST.get("reason", ""),
+        "rest_url": request.build_absolute_uri("/api/v1/plans/"),
+        "now_ms": now_ms,
+    }
+    return render(request, "operation/plan.html", context, status=status)
+
+
+@require_POST
+def plan_apply(request: HttpRequest, cluster: str, plan_id: str) -> HttpResponse:
+    """Start the job; a refusal shows the plan again with the reason (409 when the offsets moved)."""
+    here, found, may_apply = _plan(request, cluster, plan_id)
+    form = ConfirmForm(request.POST)
+    wanted = form.cleaned_data if form.is_valid() else {"confirm_text": "", "reason": ""}
+    try:
+        job = services.apply_plan(
+            found.id,
+            request.user,
+            confirm_text=wanted["confirm_text"],
+            reason=wanted["reason"],
+            remote_addr=remote_addr(request),
+        )
+    except PlanAlreadyApplied as refusal:
+        return redirect("job", here.name, refusal.job_id)
+    except OperationError as refusal:
+        found = selectors.plan(found.id)
+        return _plan_page(request, here, found, may_apply, refusal=refusal, status=refusal.status)
+    except BrokerTrouble as trouble:
+        return _plan_page(request, here, found, may_apply, refusal=trouble, status=503)
+    return redirect("job", here.name, job.id)
+
+
+@require_POST
+def plan_deed(request: HttpRequest, cluster: str, plan_id: str, deed: str) -> HttpResponse:
+    """discard · approve · undo (a new plan that puts everything back) · again (the same wish, computed
+    anew).
+    """
+    here, found, may_apply = _plan(request, cluster, plan_id)
+    try:
+        if deed == "discard":
+            services.discard_plan(found.id, request.user, remote_addr=remote_addr(request))
+            messages.success(request, f"Plan {found.id} is discarded. Nothing was changed.")
+            if rules.may(request.user, Verb.VIEW, here.name):
+                return redirect("operations", here.name)
+            return redirect("plan", here.name, found.id)  # the list is for those who may see every group
+        if deed == "approve":
+            services.approve_plan(found.id, request.user, remote_addr=remote_addr(request))
+            messages.success(request, f"You agree with plan {found.id}. {found.created_by} may apply it now.")
+            return redirect("plan", here.name, found.id)
+        if deed == "undo":
+            undone = services.undo(found.id, request.user, remote_addr=remote_addr(request))
+            return redirect("plan", here.name, undone.id)
+        if deed == "again":
+            anew = services.create_plan(
+                found.kind,
+                here.name,
+                found.subject,
+                found.params,
+                request.user,
+                remote_addr=remote_addr(request),
+            )
+            return redirect("plan", here.name, anew.id)
+    except OperationError as refusal:
+        return _plan_page(
+            request, here, selectors.plan(found.id), may_apply, refusal=refusal, status=refusal.status
+        )
+    except BrokerTrouble as trouble:
+        return _plan_page(request, here, found, may_apply, refusal=trouble, status=503)
+    raise Http404(f"A plan has no {deed!r}.")
+
+
+# ---- jobs ----
+
+
+def _job(request: HttpRequest, cluster: str, job_id: str) -> tuple[Cluster, Job, bool]:
+    """The cluster, the job, and whether this person may steer it."""
+    try:
+        found = selectors.job(job_id)
+    except JobNotFound as error:
+        raise Http404(str(error)) from error
+    here, may_control = _visible(request, cluster, found, f"job {job_id}")
+    return here, found, may_control
+
+
+@require_safe
+def job(request: HttpRequest, cluster: str, job_id: str) -> HttpResponse:
+    """One job with its progress, controls, results and what happened; `?part=1` is its live part alone."""
+    here, found, may_control = _job(request, cluster, job_id)
+    context = job_context(here, found, may_control)
+    return render(request, "operation/_job.html" if "part" in request.GET else "operation/job.html", context)
+
+
+def job_context(here: Cluster, found: Job, may_control: bool) -> dict[str, Any]:
+    """What the live part of a job needs; the dead-letter page shows it too."""
+    rows = found.result.get("queues", [])
+    return {
+        "cluster": here,
+        "job": found,
+        "plan": found.plan,
+        "may_control": may_control,
+        "can_pause": found.state in (JobState.QUEUED, JobState.RUNNING) and not found.cancel_requested,
+        "can_resume": found.state == JobState.PAUSED,
+        "can_cancel": found.state in CANCELLABLE and not found.cancel_requested,
+        "can_undo": found.state in FINAL_STATES and found.kind == "offset_change" and bool(rows),
+        "job_template": plan_words.JOB_TEMPLATES.get(found.kind, plan_words.PLAIN_JOB),
+        "rows": rows,
+        "to_go": max(0, found.progress.get("total", 0) - found.progress.get("done", 0)),
+        "rate_max": RATE_SLIDER_MAX,
+        "now_ms": int(time.time() * 1000),
+    }
+
+
+@require_POST
+def job_control(request: HttpRequest, cluster: str, job_id: str, deed: str) -> HttpResponse:
+    """pause · resume · cancel · rate. What is refused is said on the job's page."""
+    here, found, _ = _job(request, cluster, job_id)
+    controls = {"pause": services.pause, "resume": services.resume, "cancel": services.cancel}
+    try:
+        if deed == "rate":
+            form = RateForm(request.POST)
+            if form.is_valid():
+                services.set_rate(
+                    found.id, request.user, form.cleaned_data["rate_per_s"], remote_addr=remote_addr(request)
+                )
+            else:
+                messages.error(request, " ".join(map(str, form.errors.get("rate_per_s", ()))))
+        elif deed in controls:
+            controls[deed](found.id, request.user, remote_addr=remote_addr(request))
+        else:
+            raise Http404(f"A job has no {deed!r}.")
+    except OperationError as refusal:
+        messages.error(request, str(refusal))
+    return redirect("job", here.name, found.id)

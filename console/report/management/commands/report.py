@@ -1,0 +1,134 @@
+"""`manage.py report run|list|export`: the reports from a shell; page and REST show the same run ids.
+
+Exit codes: 0 done, 1 refused (the text says why), 4 the run failed.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import sys
+import time
+from argparse import ArgumentParser
+from collections.abc import Sequence
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from console.operation.command_line import add_cluster, cluster_name
+from console.report import selectors, services
+from console.report.models import LagHourRow, ReportRun
+from console.report.rules import JOBS, ReportRejected, Window, window, yesterday_to_now
+from console.report.services import ReportAlreadyRunning
+
+REFUSED, RUN_FAILED = 1, 4
+POLL_S = 0.5
+
+
+class Command(BaseCommand):
+    help = "Compute, list and export reports."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True)
+        running = actions.add_parser("run", help="compute now, in this terminal")
+        running.add_argument("--from", dest="start", metavar="ISO", help="default: yesterday 00:00 UTC")
+        running.add_argument("--to", dest="end", metavar="ISO", help="default: now")
+        listing = actions.add_parser("list", help="the newest runs")
+        exporting = actions.add_parser("export", help="rows as CSV on standard output")
+        exporting.add_argument(
+            "--grain", choices=LagHourRow.Grain.values, default=str(LagHourRow.Grain.TOPIC)
+        )
+        exporting.add_argument("--from", dest="start", metavar="ISO", help="hours that begin at or after it")
+        exporting.add_argument("--to", dest="end", metavar="ISO", help="hours that begin before it")
+        for action in (running, listing, exporting):
+            action.add_argument("job", choices=sorted(JOBS))
+            add_cluster(action)  # type: ignore[arg-type]  # a subparser is a CommandParser here
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        cluster = cluster_name(options["cluster"])
+        if options["action"] == "run":
+            self._run(cluster, options)
+        elif options["action"] == "list":
+            self._show(selectors.runs(cluster, options["job"]), options["format"])
+        else:
+            found = selectors.rows(
+                cluster,
+                grain=options["grain"],
+                from_ms=_ms(options["start"]) if options["start"] else None,
+                to_ms=_ms(options["end"]) if options["end"] else None,
+            )
+            try:
+                for line in selectors.csv_lines(found):
+                    self.stdout.write(line, ending="")
+            except (
+                BrokenPipeError
+            ):  # `| head` has seen enough; Python's own last flush must not complain either
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+    def _run(self, cluster: str, options: dict[str, Any]) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        try:
+            run = services.request_run(
+                job=options["job"],
+                cluster=cluster,
+                window=_window(options, now_ms),
+                actor=None,
+                now_ms=now_ms,
+            )
+        except ReportRejected as refusal:
+            raise CommandError(str(refusal), returncode=REFUSED) from None
+        except ReportAlreadyRunning as refusal:
+            self.stderr.write(f"{refusal} Waiting for that one.")
+            run = refusal.run
+        run = self._follow(run)
+        self._show([run], options["format"])
+        if run.state != ReportRun.State.SUCCEEDED:
+            raise CommandError(f"{run.id} failed: {run.error}", returncode=RUN_FAILED)
+
+    def _follow(self, run: ReportRun) -> ReportRun:
+        """Compute it here, or wait while a worker does, whoever is first; to its end."""
+        said = ""
+        while True:
+            services.run_report(run.id, now_ms=time.time_ns() // 1_000_000)
+            run = selectors.run(run.id)
+            if run.is_final:
+                return run
+            if run.step != said and self.stderr.isatty():
+                self.stderr.write(run.step)
+            said = run.step
+            time.sleep(POLL_S)
+            services.release_dead_runs(now_ms=time.time_ns() // 1_000_000)
+
+    def _show(self, runs: Sequence[ReportRun], form: str) -> None:
+        if form == "json":
+            self.stdout.write(json.dumps([run.as_row() for run in runs], indent=1, ensure_ascii=False))
+            return
+        for run in runs:
+            took = "" if run.duration_ms is None else f" in {run.duration_ms / 1000:.1f} s"
+            span = f"{_iso(run.from_ms)} to {_iso(run.to_ms)}"
+            self.stdout.write(f"{run.id}  {run.state:9}  {span}  {run.row_count:,} rows{took}")
+            for warning in run.warnings:
+                self.stdout.write(f"  not read whole: {warning}")
+
+
+def _window(options: dict[str, Any], now_ms: int) -> Window:
+    default = yesterday_to_now(now_ms)
+    start = _ms(options["start"]) if options["start"] else default.from_ms
+    end = _ms(options["end"]) if options["end"] else default.to_ms
+    return window(start, end, now_ms=now_ms)
+
+
+def _ms(text: str) -> int:
+    """ISO time; without a zone it is UTC, as the report's hours are. Raises CommandError."""
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise CommandError(
+            f"{text} is no ISO 8601 time such as 2026-03-12T08:00.", returncode=REFUSED
+        ) from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp() * 1000)
+
+
+def _iso(at_ms: int) -> str:
+    return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).isoformat(timespec="minutes")

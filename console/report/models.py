@@ -1,0 +1,165 @@
+"""Report runs and the rows they computed. Rows are replaced per (cluster, hour) by the newest run: re-runs are safe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.db import models
+
+from console.lag.models import NAME_LENGTH_MAX
+
+
+class ReportRun(models.Model):
+    """One run of one report job over whole hours, from request to rows. Times are epoch milliseconds."""
+
+    class State(models.TextChoices):
+        QUEUED = "QUEUED"
+        RUNNING = "RUNNING"
+        SUCCEEDED = "SUCCEEDED"
+        FAILED = "FAILED"
+
+    id = models.CharField(primary_key=True, max_length=24)  # "report-" + 10 hex digits
+    job = models.CharField(max_length=32)
+    cluster = models.CharField(max_length=64)
+    from_ms = models.BigIntegerField()
+    to_ms = models.BigIntegerField()
+    state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
+    step = models.CharField(max_length=200, default="", blank=True)
+    error = models.TextField(default="", blank=True)
+    warnings = models.JSONField(default=list)
+    row_count = models.IntegerField(default=0)
+    spec = models.JSONField(default=dict)
+    output = models.CharField(max_length=512, default="", blank=True)
+    spark_version = models.CharField(max_length=32, default="", blank=True)
+    # Null when beat asked for it.
+    requested_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    requested_at_ms = models.BigIntegerField()
+    # How often a worker took it up, and until when the present one is known to be alive.
+    attempts = models.IntegerField(default=0)
+    lease_until_ms = models.BigIntegerField(null=True)
+    started_at_ms = models.BigIntegerField(null=True)
+    finished_at_ms = models.BigIntegerField(null=True)
+
+    class Meta:
+        ordering = ["-requested_at_ms"]
+        indexes = [models.Index(fields=["cluster", "job", "-requested_at_ms"], name="report_run_recent")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["cluster", "job"],
+                condition=models.Q(state__in=["QUEUED", "RUNNING"]),
+                name="report_run_one_at_a_time",
+            )
+        ]
+
+    @property
+    def is_final(self) -> bool:
+        return self.state not in OPEN_STATES
+
+    @property
+    def duration_ms(self) -> int | None:
+        if self.started_at_ms is None or self.finished_at_ms is None:
+            return None
+        return self.finished_at_ms - self.started_at_ms
+
+    def as_row(self) -> dict[str, Any]:
+        """What REST and the live socket show."""
+        return {
+            "id": self.id,
+            "job": self.job,
+            "cluster": self.cluster,
+            "from_ms": self.from_ms,
+            "to_ms": self.to_ms,
+            "state": self.state,
+            "step": self.step,
+            "error": self.error,
+            "warnings": self.warnings,
+            "row_count": self.row_count,
+            "attempts": self.attempts,
+            "requested_by": self.requested_by.get_username() if self.requested_by else None,
+            "spark_version": self.spark_version,
+            "requested_at_ms": self.requested_at_ms,
+            "started_at_ms": self.started_at_ms,
+            "finished_at_ms": self.finished_at_ms,
+        }
+
+
+OPEN_STATES = (ReportRun.State.QUEUED, ReportRun.State.RUNNING)
+
+
+class LagHourRow(models.Model):
+    """One hour of lag of a group's topic, or of one of its queues: a row of `spark.lag_hour`, column for column.
+
+    Lag is messages, time lag milliseconds, rates messages per second; percentiles are over the complete rounds of the
+    hour (`samples`). Null is unknown, never zero. The meaning of every column: `spark.lag.rollup`.
+    """
+
+    class Grain(models.TextChoices):
+        TOPIC = "topic"  # group and topic
+        QUEUE = "queue"  # group, topic, broker and queue; only queues with a backlog or traffic
+
+    run = models.ForeignKey(ReportRun, on_delete=models.CASCADE, related_name="rows")
+    grain = models.CharField(max_length=8, choices=Grain.choices)
+    cluster = models.CharField(max_length=64)
+    kind = models.CharField(max_length=8)  # GROUP, RETRY
+    group = models.CharField(max_length=NAME_LENGTH_MAX)
+    topic = models.CharField(max_length=NAME_LENGTH_MAX)
+    broker_name = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
+    queue_id = models.IntegerField(default=-1)
+    window_start_ms = models.BigIntegerField()
+    window_end_ms = models.BigIntegerField()
+    interval_ms = models.IntegerField()
+    slo_ms = models.BigIntegerField()
+    queues = models.IntegerField()
+    lag_last = models.BigIntegerField(null=True)
+    lag_p50 = models.BigIntegerField(null=True)
+    lag_p95 = models.BigIntegerField(null=True)
+    lag_p99 = models.BigIntegerField(null=True)
+    lag_max = models.BigIntegerField(null=True)
+    time_lag_last_ms = models.BigIntegerField(null=True)
+    time_lag_p50_ms = models.BigIntegerField(null=True)
+    time_lag_p95_ms = models.BigIntegerField(null=True)
+    time_lag_p99_ms = models.BigIntegerField(null=True)
+    time_lag_max_ms = models.BigIntegerField(null=True)
+    time_lag_censored = models.IntegerField()
+    produced = models.BigIntegerField()
+    consumed = models.BigIntegerField()
+    in_rate = models.FloatField(null=True)
+    out_rate = models.FloatField(null=True)
+    breach_ms = models.BigIntegerField()
+    lost = models.BigIntegerField()
+    rewinds = models.IntegerField()
+    samples = models.IntegerField()
+    partial_samples = models.IntegerField()
+    expected_samples = models.IntegerField()
+    coverage_pct = models.FloatField()
+    max_gap_ms = models.BigIntegerField()
+    worst_queue = models.CharField(max_length=300, default="", blank=True)
+    # When and by which code the row was computed (job: `run`).
+    generated_at_ms = models.BigIntegerField()
+    code_version = models.CharField(max_length=40, default="", blank=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["cluster", "window_start_ms", "grain", "group", "topic", "broker_name", "queue_id"],
+                name="lag_hour_key",
+            )
+        ]
+        indexes = [
+            models.Index(
+                fields=["cluster", "grain", "window_start_ms", "-time_lag_max_ms"], name="lag_hour_worst"
+            )
+        ]
+
+    @property
+    def breach_minutes(self) -> float:
+        """Minutes of the hour in which some queue's time lag was above the promise."""
+        return self.breach_ms / 60_000
+
+    @property
+    def is_censored(self) -> bool:
+        """Whether some time lag is only a lower bound: the oldest message is older than the history."""
+        return self.time_lag_censored > 0

@@ -1,0 +1,85 @@
+"""Judgements about report windows: pure, given the time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+# One run computes at most a month: longer questions are asked of the day reports.
+WINDOW_HOURS_MAX = 31 * 24
+# Whoever computes a run says so this often, and is taken for dead after the lease.
+LEASE_RENEWED_EVERY_MS = 5_000
+LEASE_MS = 30_000
+# A run whose worker died is taken up once more; a window that kills two workers would kill a third.
+ATTEMPTS_MAX = 2
+# Folders of Parquet files kept per report; the rows of older runs stay in the database.
+OUTPUTS_KEPT = 20
+
+JOBS = {"lag_hour": "Hourly lag"}
+
+
+class ReportRejected(ValueError):
+    """The run cannot be made as asked; the text says what and how to ask instead. `field` names the input."""
+
+    def __init__(self, field: str, text: str) -> None:
+        super().__init__(text)
+        self.field = field
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Whole hours, [from_ms, to_ms), epoch milliseconds UTC."""
+
+    from_ms: int
+    to_ms: int
+
+    @property
+    def hours(self) -> int:
+        return (self.to_ms - self.from_ms) // HOUR_MS
+
+
+def window(from_ms: int, to_ms: int, *, now_ms: int) -> Window:
+    """The whole hours that contain [from_ms, to_ms); the running hour counts as far as it has gone.
+
+    Raises ReportRejected for an empty, future or too long window.
+    """
+    if from_ms >= to_ms:
+        raise ReportRejected("to_ms", "The end must be after the start.")
+    if from_ms >= now_ms:
+        raise ReportRejected("from_ms", "The window lies in the future: nothing has been measured yet.")
+    start = from_ms - from_ms % HOUR_MS
+    end = min(to_ms, now_ms)
+    end += -end % HOUR_MS
+    if (end - start) // HOUR_MS > WINDOW_HOURS_MAX:
+        hours = (end - start) // HOUR_MS
+        raise ReportRejected(
+            "from_ms", f"{hours} hours are more than {WINDOW_HOURS_MAX} in one run; ask for them in parts."
+        )
+    return Window(start, end)
+
+
+def yesterday_to_now(now_ms: int) -> Window:
+    """From yesterday 00:00 UTC to the end of the running hour: the default of the page."""
+    return window(now_ms - now_ms % DAY_MS - DAY_MS, now_ms, now_ms=now_ms)
+
+
+def last_two_hours(now_ms: int) -> Window:
+    """What beat recomputes each hour: the hour just over, and the one before for late snapshots."""
+    end = now_ms - now_ms % HOUR_MS
+    return Window(end - 2 * HOUR_MS, end)
+
+
+# What the page may show: word in the address → (word on the page, UTC days before today that it reaches back).
+SPANS: dict[str, tuple[str, int | None]] = {
+    "": ("Since yesterday", 1),
+    "7d": ("7 days", 6),
+    "31d": ("31 days", 30),
+    "all": ("All", None),
+}
+
+
+def span_start(span: str, *, now_ms: int) -> int | None:
+    """Where a span of the page begins, epoch ms at 00:00 UTC; None: at the first row."""
+    days = SPANS[span][1]
+    return None if days is None else now_ms - now_ms % DAY_MS - days * DAY_MS

@@ -1,0 +1,175 @@
+"""What pages, REST and exports read about reports. Nothing here starts a job."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from django.db.models import F, Max, Min, Model, QuerySet, Sum
+
+from console.lag.models import HistoryFile
+from console.report.models import LagHourRow, ReportRun
+
+PER_PAGE_MAX = 500
+EXPORT_ROWS_MAX = 1_000_000
+SORTS = {
+    "window_start": "window_start_ms",
+    "group": "group",
+    "topic": "topic",
+    "lag_p50": "lag_p50",
+    "lag_p95": "lag_p95",
+    "lag_p99": "lag_p99",
+    "lag_max": "lag_max",
+    "time_lag_p50": "time_lag_p50_ms",
+    "time_lag_p95": "time_lag_p95_ms",
+    "time_lag_p99": "time_lag_p99_ms",
+    "time_lag_max": "time_lag_max_ms",
+    "produced": "produced",
+    "consumed": "consumed",
+    "breach": "breach_ms",
+    "coverage": "coverage_pct",
+}
+KEY = ("group", "topic", "broker_name", "queue_id")
+BY_HOUR = ("-window_start_ms", *KEY)
+FORMULA_STARTS = frozenset("=+-@\t\r\n")
+# The columns of exports, in order: the job's own (`spark.lag_hour.COLUMNS`) and where they come from.
+COLUMNS = tuple(field.attname for field in LagHourRow._meta.concrete_fields if field.attname != "id")
+
+
+T = TypeVar("T")
+M = TypeVar("M", bound=Model)
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """One page in the asked order; numbers beyond the end give the last page."""
+
+    rows: Sequence[T]
+    total: int
+    page: int
+    pages: int
+    per_page: int
+
+
+def runs(cluster: str, job: str, *, limit: int = 20) -> Sequence[ReportRun]:
+    """The newest runs of one report, newest first. One that is not finished is the first."""
+    found = ReportRun.objects.filter(cluster=cluster, job=job).select_related("requested_by")
+    return list(found.order_by("-requested_at_ms", "-pk")[:limit])
+
+
+def run_page(
+    cluster: str, *, job: str = "", state: str = "", page: int = 1, per_page: int = 50
+) -> Page[ReportRun]:
+    """Runs of all reports of a cluster, newest first."""
+    found = ReportRun.objects.filter(cluster=cluster).select_related("requested_by")
+    if job:
+        found = found.filter(job=job)
+    if state:
+        found = found.filter(state=state)
+    return _page_of(found.order_by("-requested_at_ms", "-pk"), page, per_page)
+
+
+def run(run_id: str) -> ReportRun:
+    """One run. Raises ReportRun.DoesNotExist."""
+    return ReportRun.objects.select_related("requested_by").get(pk=run_id)
+
+
+def last_success(cluster: str, job: str) -> ReportRun | None:
+    """The newest run whose rows are in the tables."""
+    found = ReportRun.objects.filter(cluster=cluster, job=job, state=ReportRun.State.SUCCEEDED)
+    return found.order_by("-finished_at_ms").first()
+
+
+def history_files(cluster: str, from_ms: int, to_ms: int) -> Sequence[HistoryFile]:
+    """The live history files that hold some of [from_ms, to_ms), oldest first."""
+    found = HistoryFile.objects.filter(
+        cluster=cluster, state=HistoryFile.State.LIVE, ts_lo_ms__lt=to_ms, ts_hi_ms__gt=from_ms
+    )
+    return list(found.order_by("ts_lo_ms", "kind", "path"))
+
+
+def rows(
+    cluster: str,
+    *,
+    grain: str = "topic",
+    group: str = "",
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+) -> QuerySet[LagHourRow]:
+    """Rows of one grain, not yet ordered; `group` keeps names that contain it."""
+    found = LagHourRow.objects.filter(cluster=cluster, grain=grain)
+    if group:
+        found = found.filter(group__icontains=group)
+    if from_ms is not None:
+        found = found.filter(window_start_ms__gte=from_ms)
+    if to_ms is not None:
+        found = found.filter(window_start_ms__lt=to_ms)
+    return found
+
+
+def row_page(
+    found: QuerySet[LagHourRow],
+    *,
+    sort: str = "time_lag_max",
+    descending: bool = True,
+    page: int = 1,
+    per_page: int = 50,
+) -> Page[LagHourRow]:
+    """One page; unknown figures sort last both ways. An unknown sort word falls back to the worst time lag."""
+    column = F(SORTS.get(sort, "time_lag_max_ms"))
+    order = column.desc(nulls_last=True) if descending else column.asc(nulls_last=True)
+    return _page_of(found.order_by(order, *BY_HOUR), page, per_page)
+
+
+def _page_of(ordered: QuerySet[M], page: int, per_page: int) -> Page[M]:
+    per_page = min(max(per_page, 1), PER_PAGE_MAX)
+    total = ordered.count()
+    pages = max(1, -(-total // per_page))
+    page = min(max(page, 1), pages)
+    start = (page - 1) * per_page
+    return Page(list(ordered[start : start + per_page]), total, page, pages, per_page)
+
+
+def summary(found: QuerySet[LagHourRow]) -> dict[str, Any]:
+    """The head of the page: worst figures, sums, the least coverage; None where nothing is known."""
+    figures: dict[str, Any] = found.aggregate(
+        time_lag_max_ms=Max("time_lag_max_ms"),
+        lag_max=Max("lag_max"),
+        produced=Sum("produced"),
+        consumed=Sum("consumed"),
+        breach_ms=Sum("breach_ms"),
+        coverage_pct=Min("coverage_pct"),
+        from_ms=Min("window_start_ms"),
+        to_ms=Max("window_end_ms"),
+        generated_at_ms=Max("generated_at_ms"),
+        slo_ms=Max("slo_ms"),
+        interval_ms=Max("interval_ms"),
+    )
+    worst = found.order_by(F("time_lag_max_ms").desc(nulls_last=True)).first()
+    figures["worst"] = worst if worst is not None and worst.time_lag_max_ms else None
+    return figures
+
+
+def csv_lines(found: QuerySet[LagHourRow]) -> Iterator[str]:
+    """The rows as CSV, one line at a time, so that memory stays flat; an unknown figure is an empty cell."""
+    writer = csv.writer(_Line())
+    yield writer.writerow(COLUMNS)
+    ordered = found.order_by("window_start_ms", *KEY)[:EXPORT_ROWS_MAX]
+    for row in ordered.values_list(*COLUMNS).iterator(chunk_size=2_000):
+        yield writer.writerow(_inert(value) for value in row)
+
+
+class _Line:
+    """The file that csv.writer wants: hands each line back instead of keeping it."""
+
+    def write(self, line: str) -> str:
+        return line
+
+
+def _inert(value: object) -> object:
+    """A name that a spreadsheet would run as a formula is quoted; figures stay figures."""
+    if isinstance(value, str) and value[:1] in FORMULA_STARTS:
+        return "'" + value
+    return value

@@ -1,0 +1,364 @@
+"""A report's life: asked for, computed by Spark in a process of its own, its rows replaced in one transaction.
+
+Spark never starts inside the web or Celery process: a run is `python -m spark.<job>` with a JobSpec on standard input.
+One run per report and cluster is open at a time (the database sees to it), one Spark process runs per machine (a lock
+file), and a run whose worker died is taken up again once its lease is over.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from celery import current_app
+from django.conf import settings
+from django.db import DatabaseError, IntegrityError, transaction
+from django.db.models import F
+from kombu import Connection
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+from console import live
+from console.access import services as access_services
+from console.cluster import selectors as cluster_selectors
+from console.cluster.models import Cluster
+from console.lag.history import file_location
+from console.report import process, selectors
+from console.report.models import OPEN_STATES, LagHourRow, ReportRun
+from console.report.process import JobResult, ReportFailed
+from console.report.rules import (
+    ATTEMPTS_MAX,
+    HOUR_MS,
+    JOBS,
+    LEASE_MS,
+    LEASE_RENEWED_EVERY_MS,
+    OUTPUTS_KEPT,
+    ReportRejected,
+    Window,
+    last_two_hours,
+)
+
+logger = logging.getLogger(__name__)
+
+RUN_REPORT_TASK = "console.report.tasks.run_report"  # by name: tasks import services, not the other way round
+# kombu tries three times, two seconds apart, before it says that Redis is away: too long for a button.
+ONE_TRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
+RUN_TIMEOUT_S = 20 * 60
+ROWS_PER_INSERT = 1_000
+STEP_LENGTH_MAX = 200
+WAITING, RUNNING = ReportRun.State.QUEUED, ReportRun.State.RUNNING
+
+
+class ReportAlreadyRunning(Exception):
+    """The same report of the same cluster waits or is being computed; `run` is that run."""
+
+    def __init__(self, run: ReportRun) -> None:
+        super().__init__(f"{JOBS[run.job]} of {run.cluster} is already being computed ({run.id}).")
+        self.run = run
+
+
+class RunLost(Exception):
+    """The run is no longer this worker's: its lease was over and somebody else has taken it up."""
+
+
+# --- Asking for a run ---------------------------------------------------------------------------------------
+
+
+def request_run(
+    *, job: str, cluster: str, window: Window, actor: Any, now_ms: int, remote_addr: str = ""
+) -> ReportRun:
+    """Make one run that waits for a worker; the caller then calls `enqueue`. `actor`: a person, a token, or None for
+    the system itself. Raises ReportRejected, ReportAlreadyRunning.
+    """
+    if job not in JOBS:
+        raise ReportRejected("job", f"There is no report {job!r}; there are: {', '.join(sorted(JOBS))}.")
+    release_dead_runs(now_ms=now_ms)
+    try:
+        with transaction.atomic():
+            run = ReportRun.objects.create(
+                id=f"report-{secrets.token_hex(5)}",
+                job=job,
+                cluster=cluster,
+                from_ms=window.from_ms,
+                to_ms=window.to_ms,
+                requested_by_id=getattr(actor, "pk", None),
+                requested_at_ms=now_ms,
+                step="waiting for a worker",
+            )
+    except IntegrityError:
+        other = ReportRun.objects.filter(job=job, cluster=cluster, state__in=OPEN_STATES).first()
+        if other is None:
+            raise
+        raise ReportAlreadyRunning(other) from None
+    if actor is not None:
+        asked = {"run": run.id, "from_ms": run.from_ms, "to_ms": run.to_ms}
+        access_services.record_audit(
+            actor=actor, verb="run report", cluster=cluster, subject=job, after=asked, remote_addr=remote_addr
+        )
+    _publish(run.id, now_ms)
+    return run
+
+
+def request_hourly(*, now_ms: int) -> None:
+    """Queue the hour just over for every cluster that has history of it. A report that is still being computed is not
+    asked for twice.
+    """
+    window = last_two_hours(now_ms)
+    for cluster in cluster_selectors.clusters():
+        if not selectors.history_files(cluster.name, window.from_ms, window.to_ms):
+            continue
+        try:
+            run = request_run(job="lag_hour", cluster=cluster.name, window=window, actor=None, now_ms=now_ms)
+        except ReportAlreadyRunning as error:
+            logger.info("report not queued cluster=%s reason=%s", cluster.name, error)
+            continue
+        enqueue(run.id)
+
+
+def enqueue(run_id: str) -> None:
+    """Hand a run to the workers. Losing this message costs ten seconds, never the run (see recover_runs)."""
+    options = {**(current_app.conf.broker_transport_options or {}), **ONE_TRY}
+    url = current_app.conf.broker_write_url or current_app.conf.broker_url
+    try:
+        with Connection(url, transport_options=options) as redis:
+            current_app.send_task(RUN_REPORT_TASK, args=[run_id], retry=False, connection=redis)
+    except (OperationalError, OSError) as error:
+        logger.warning("report not queued, recovery will do it run=%s reason=%s", run_id, error)
+        ReportRun.objects.filter(pk=run_id, state=WAITING).update(
+            step="waiting: the task queue does not answer, check Redis"
+        )
+
+
+def recover_runs(*, now_ms: int) -> None:
+    """Beat: release runs whose worker died, and hand the one that has waited longest to a worker."""
+    release_dead_runs(now_ms=now_ms)
+    _enqueue_next()
+
+
+def release_dead_runs(*, now_ms: int) -> None:
+    """A run whose worker has been silent for a lease waits again; after its last attempt it has failed."""
+    dead = ReportRun.objects.filter(state=RUNNING, lease_until_ms__lt=now_ms)
+    for run in list(dead):
+        mine = dead.filter(pk=run.pk, attempts=run.attempts)
+        if run.attempts >= ATTEMPTS_MAX:
+            changed = mine.update(
+                state=ReportRun.State.FAILED,
+                error=f"The worker stopped {run.attempts} times before the report was done. Nothing was half-written; "
+                "ask for a shorter window, or look at the worker's log.",
+                step="",
+                finished_at_ms=now_ms,
+            )
+        else:
+            changed = mine.update(
+                state=WAITING, step="waiting: the worker stopped, taking it up again", lease_until_ms=None
+            )
+        if changed:
+            logger.warning("report's worker died run=%s attempts=%d", run.id, run.attempts)
+            _publish(run.id, now_ms)
+
+
+def _enqueue_next() -> None:
+    waiting = ReportRun.objects.filter(state=WAITING).order_by("requested_at_ms").first()
+    if waiting is not None:
+        enqueue(waiting.id)
+
+
+# --- Computing it -------------------------------------------------------------------------------------------
+
+
+def run_report(run_id: str, *, now_ms: int) -> None:
+    """Compute one waiting run. Does nothing when another worker has it, or while Spark computes another report on this
+    machine: then it waits on, and comes up when that one is done.
+    """
+    with process.only_one(Path(settings.REPORTS_DIR)) as is_free:
+        if not is_free:
+            waiting = ReportRun.objects.filter(pk=run_id, state=WAITING)
+            waiting.update(step="waiting: another report is being computed")
+            _publish(run_id, now_ms)
+            return
+        claimed = ReportRun.objects.filter(pk=run_id, state=WAITING).update(
+            state=RUNNING,
+            step="starting Spark",
+            started_at_ms=now_ms,
+            attempts=F("attempts") + 1,
+            lease_until_ms=now_ms + LEASE_MS,
+        )
+        if claimed != 1:
+            return
+        _Attempt(ReportRun.objects.get(pk=run_id), now_ms).work()
+    _enqueue_next()
+
+
+class _Attempt:
+    """One worker's go at one run. Everything it writes is on condition that the run is still its own."""
+
+    def __init__(self, run: ReportRun, now_ms: int) -> None:
+        self.run = run
+        self._started_ms = now_ms
+        self._offset_ms = now_ms - time.monotonic_ns() // 1_000_000
+        self._renewed_ms = now_ms
+
+    def now_ms(self) -> int:
+        return self._offset_ms + time.monotonic_ns() // 1_000_000
+
+    def work(self) -> None:
+        """1. Ask Spark. 2. In one transaction replace the rows and end the run. If it fails, the old rows stay."""
+        run = self.run
+        _publish(run.id, self.now_ms())
+        try:
+            spec = job_spec(run, now_ms=self._started_ms)
+            self._write(spec=spec)
+            result = process.run_job(
+                run.job,
+                json.dumps(spec, sort_keys=True),
+                on_step=self.show,
+                on_beat=self.renew,
+                timeout_s=RUN_TIMEOUT_S,
+            )
+            self.show("writing rows")
+            self._finish(result, [hour["hour_ms"] for hour in spec["hours"]])
+        except RunLost:
+            logger.warning("report was taken over run=%s attempt=%d", run.id, run.attempts)
+            return
+        except (ReportFailed, DatabaseError, OSError, pa.ArrowException) as error:
+            self._fail(str(error))
+        except KeyboardInterrupt:
+            self._fail("Stopped by hand. Nothing was half-written.")
+            raise
+        except Exception:
+            logger.exception("report ended in an error run=%s", run.id)
+            self._fail("An error of the console itself; the worker's log has it.")
+        _publish(run.id, self.now_ms())
+        _prune_outputs(run.job)
+
+    def show(self, step: str) -> None:
+        """Tell the page what is being done."""
+        self._write(step=step[:STEP_LENGTH_MAX])
+        _publish(self.run.id, self.now_ms())
+
+    def renew(self) -> None:
+        """Prolong the lease now and then. Raises RunLost."""
+        now_ms = self.now_ms()
+        if now_ms - self._renewed_ms >= LEASE_RENEWED_EVERY_MS:
+            self._renewed_ms = now_ms
+            self._write(lease_until_ms=now_ms + LEASE_MS)
+
+    def _write(self, **values: Any) -> None:
+        mine = ReportRun.objects.filter(pk=self.run.pk, state=RUNNING, attempts=self.run.attempts)
+        if mine.update(**values) != 1:
+            raise RunLost(self.run.pk)
+
+    def _finish(self, result: JobResult, hours: list[int]) -> None:
+        generated_at_ms = self.now_ms()
+        with transaction.atomic():
+            row_count = _replace_rows(self.run, result, hours, generated_at_ms)
+            self._write(
+                state=ReportRun.State.SUCCEEDED,
+                step="",
+                row_count=row_count,
+                warnings=list(result.warnings),
+                output=result.output,
+                spark_version=result.spark_version,
+                finished_at_ms=self.now_ms(),
+            )
+        logger.info("report done run=%s rows=%d spark_ms=%d", self.run.id, row_count, result.elapsed_ms)
+
+    def _fail(self, error: str) -> None:
+        logger.warning("report failed run=%s reason=%s", self.run.id, error)
+        try:
+            self._write(state=ReportRun.State.FAILED, error=error, step="", finished_at_ms=self.now_ms())
+        except RunLost:
+            logger.warning("report was taken over run=%s attempt=%d", self.run.id, self.run.attempts)
+
+
+def job_spec(run: ReportRun, *, now_ms: int) -> dict[str, Any]:
+    """Everything the job depends on (`spark.job.JobSpec`). Hours without history are left out: what was computed of
+    them before stays. Raises ReportFailed when there is none at all.
+    """
+    try:
+        cluster = cluster_selectors.cluster_by_name(run.cluster)
+    except Cluster.DoesNotExist:
+        raise ReportFailed(f"The cluster {run.cluster} was removed meanwhile.") from None
+    hours = []
+    for hour_ms in range(run.from_ms, run.to_ms, HOUR_MS):
+        files = selectors.history_files(run.cluster, hour_ms - settings.REPORT_LOOKBACK_MS, hour_ms + HOUR_MS)
+        if hour_ms < now_ms and any(file.ts_hi_ms > hour_ms for file in files):
+            locations = [file_location(file.path, file.kind) for file in files]
+            hours.append({"cluster": run.cluster, "hour_ms": hour_ms, "files": locations})
+    if not hours:
+        raise ReportFailed(
+            f"No history of {run.cluster} lies in this window. The collector writes it from its first round on; "
+            "choose a later window."
+        )
+    return {
+        "job": run.job,
+        "job_id": run.id,
+        "from_ms": run.from_ms,
+        "to_ms": run.to_ms,
+        "as_of_ms": now_ms,
+        "hours": hours,
+        "output": str(output_folder(run.job) / run.id),
+        "slo_ms": settings.LAG_SLO_MS,
+        "interval_ms": cluster.poll_interval_s * 1000,
+        "lookback_ms": settings.REPORT_LOOKBACK_MS,
+        "code_version": settings.CODE_VERSION,
+        "remote": settings.SPARK_REMOTE,
+        "master": settings.SPARK_MASTER,
+    }
+
+
+def _replace_rows(run: ReportRun, result: JobResult, hours: list[int], generated_at_ms: int) -> int:
+    """Put the run's rows in the place of what was computed for its hours before; in the caller's transaction."""
+    LagHourRow.objects.filter(cluster=run.cluster, window_start_ms__in=hours).delete()
+    if not result.rows:
+        return 0
+    count = 0
+    stamp = {"run": run, "generated_at_ms": generated_at_ms, "code_version": settings.CODE_VERSION}
+    for path in sorted(Path(result.output).glob("*.parquet")):
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(ROWS_PER_INSERT):
+                LagHourRow.objects.bulk_create([LagHourRow(**stamp, **row) for row in batch.to_pylist()])
+                count += batch.num_rows
+    return count
+
+
+def output_folder(job: str) -> Path:
+    """Where the Parquet files of a report's runs lie, a folder per run."""
+    return Path(settings.REPORTS_DIR) / job
+
+
+def _prune_outputs(job: str) -> None:
+    """Delete the folders of all but the newest runs, and of runs that failed."""
+    runs = ReportRun.objects.filter(job=job)
+    done = runs.filter(state=ReportRun.State.SUCCEEDED).exclude(output="").order_by("-finished_at_ms")
+    kept = set(done.values_list("pk", flat=True)[:OUTPUTS_KEPT])
+    kept |= set(runs.filter(state__in=OPEN_STATES).values_list("pk", flat=True))
+    for folder in output_folder(job).glob("report-*"):
+        if folder.name not in kept:
+            shutil.rmtree(folder, ignore_errors=True)
+            runs.filter(pk=folder.name).update(output="")
+
+
+def _publish(run_id: str, now_ms: int) -> None:
+    """Tell the browsers: the row of a report is its newest run. A Redis that is away must not stop a run: pages read
+    the database anyway.
+    """
+    run = selectors.run(run_id)
+    try:
+        live.publish(f"c/{run.cluster}/reports", {run.job: run.as_row()}, now_ms=now_ms)
+    except (RedisError, OSError) as error:
+        logger.warning("report not published run=%s reason=%s", run_id, error)
+
+
+def java_problem() -> str | None:
+    """Why no report can be computed on this machine, with the way out; None when it can."""
+    if settings.SPARK_REMOTE:
+        return None
+    return process.java_problem()

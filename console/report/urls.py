@@ -1,0 +1,12 @@
+"""Addresses of the report pages."""
+
+from django.urls import path
+
+from console.report import views
+
+urlpatterns = [
+    path("reports", views.reports, name="reports"),
+    path("reports/<str:job>", views.report, name="report"),
+    path("reports/<str:job>/run", views.run, name="report-run"),
+    path("reports/<str:job>/csv", views.download, name="report-download"),
+]

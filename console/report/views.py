@@ -1,0 +1,140 @@
+"""The hourly lag report: its rows, running it, its runs, its download."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.contrib import messages
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from console.access import rules as access_rules
+from console.access.models import Verb
+from console.access.visitor import remote_addr
+from console.cluster.admission import admit
+from console.cluster.list_query import ListQuery
+from console.cluster.models import Cluster
+from console.report import selectors, services
+from console.report.forms import RunForm, as_input
+from console.report.models import LagHourRow
+from console.report.rules import JOBS, SPANS, span_start, yesterday_to_now
+from console.report.services import ReportAlreadyRunning
+
+GRAINS = {LagHourRow.Grain.TOPIC: "Groups and topics", LagHourRow.Grain.QUEUE: "Queues"}
+LAG_HOUR = "lag_hour"
+WORST_FIRST = "time_lag_max"
+RUNS_SHOWN = 10
+# A run changes no broker but takes every core of this machine for a while: more than looking.
+RUN_VERB = Verb.CONFIGURE
+
+
+@require_safe
+def reports(request: HttpRequest, cluster: str) -> HttpResponse:
+    """There is one report so far: its page."""
+    return redirect("report", admit(request, cluster).name, LAG_HOUR)
+
+
+@require_safe
+def report(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
+    """Rows of the last runs, worst first, and the form that asks for another run."""
+    here = admit(request, cluster)
+    _require_job(job)
+    return _page(request, here, job, RunForm(now_ms=_now_ms()))
+
+
+@require_POST
+def run(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
+    """Ask for a run; the page then shows its progress."""
+    here = admit(request, cluster, verb=RUN_VERB)
+    _require_job(job)
+    now_ms = _now_ms()
+    form = RunForm(request.POST, now_ms=now_ms)
+    if not form.is_valid() or form.window is None:
+        return _page(request, here, job, form, status=422)
+    try:
+        asked = services.request_run(
+            job=job,
+            cluster=here.name,
+            window=form.window,
+            actor=request.user,
+            now_ms=now_ms,
+            remote_addr=remote_addr(request),
+        )
+        services.enqueue(asked.id)
+    except ReportAlreadyRunning as running:
+        messages.warning(request, f"{running} This page shows it when it is done.")
+    return redirect("report", here.name, job)
+
+
+@require_safe
+def download(request: HttpRequest, cluster: str, job: str) -> HttpResponseBase:
+    """The rows that the page's filter leaves, as CSV, streamed."""
+    here = admit(request, cluster)
+    _require_job(job)
+    found = _rows(request, here, ListQuery.of(request, sorts=selectors.SORTS, default=WORST_FIRST), _now_ms())
+    response = StreamingHttpResponse(selectors.csv_lines(found), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{here.name}-{job}.csv"'
+    return response
+
+
+def _page(request: HttpRequest, here: Cluster, job: str, form: RunForm, status: int = 200) -> HttpResponse:
+    now_ms = _now_ms()
+    query = ListQuery.of(request, sorts=selectors.SORTS, default=WORST_FIRST, ascending=("group", "topic"))
+    found = _rows(request, here, query, now_ms)
+    runs = selectors.runs(here.name, job, limit=RUNS_SHOWN)
+    latest = runs[0] if runs else None
+    default = yesterday_to_now(now_ms)
+    context: dict[str, Any] = {
+        "cluster": here,
+        "job": job,
+        "name": JOBS[job],
+        "query": query,
+        "grain": _grain(request),
+        "grains": GRAINS,
+        "span": _span(request),
+        "spans": [(key, word) for key, (word, _) in SPANS.items()],
+        "page": selectors.row_page(
+            found, sort=query.sort, descending=query.descending, page=query.page, per_page=query.per_page
+        ),
+        "summary": selectors.summary(found),
+        "done": selectors.last_success(here.name, job),
+        "latest": latest,
+        "active": latest if latest is not None and not latest.is_final else None,
+        "runs": runs,
+        "form": form,
+        "start": request.POST.get("start") or as_input(default.from_ms),
+        "end": request.POST.get("end") or as_input(now_ms),
+        "may_run": access_rules.may(request.user, RUN_VERB, here.name),
+        "java_problem": services.java_problem(),
+        "download_url": f"{reverse('report-download', args=[here.name, job])}?{request.GET.urlencode()}",
+        "now_ms": now_ms,
+    }
+    return render(request, "report/report.html", context, status=status)
+
+
+def _rows(request: HttpRequest, here: Cluster, query: ListQuery, now_ms: int) -> QuerySet[LagHourRow]:
+    from_ms = span_start(_span(request), now_ms=now_ms)
+    return selectors.rows(here.name, grain=_grain(request), group=query.query, from_ms=from_ms)
+
+
+def _grain(request: HttpRequest) -> str:
+    asked = request.GET.get("grain", "")
+    return asked if asked in GRAINS else str(LagHourRow.Grain.TOPIC)
+
+
+def _span(request: HttpRequest) -> str:
+    asked = request.GET.get("span", "")
+    return asked if asked in SPANS else ""
+
+
+def _require_job(job: str) -> None:
+    if job not in JOBS:
+        raise Http404(f"There is no report {job}; there are: {', '.join(JOBS)}.")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,68 @@
+"""Which socket answers under /ws/, and what a person may see of each live subject.
+
+Subjects are "c/<cluster>/…" (rows named after groups and topics), "jobs" and "job/<id>" (rows that name their
+cluster).
+"""
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from channels.auth import AuthMiddlewareStack, get_user
+from channels.db import database_sync_to_async
+from channels.routing import URLRouter
+from channels.security.websocket import AllowedHostsOriginValidator
+from django.conf import settings
+from django.urls import path
+
+from console.access import rules
+from console.access.models import Verb
+from console.live import LiveSocket, View
+
+
+class SessionPermits:
+    """Answers from the browser's session and the person's grants as they are now, not as they were at
+    connect.
+    """
+
+    async def signed_in(self, scope: Mapping[str, Any]) -> bool:
+        user = await self._user(scope)
+        return bool(user.is_authenticated and user.is_active)
+
+    async def view(self, scope: Mapping[str, Any], subject: str) -> View | None:
+        user = await self._user(scope)
+        return await database_sync_to_async(view_of)(user, subject)
+
+    async def _user(self, scope: Mapping[str, Any]) -> Any:
+        # scope["session"] is a lazy object of Channels and keeps what it read; a fresh store reads again.
+        store = import_module(settings.SESSION_ENGINE).SessionStore
+        session = store(scope["session"].session_key)
+        scope_of_session: Any = {"session": session}  # get_user reads nothing else
+        return await get_user(scope_of_session)
+
+
+def view_of(user: Any, subject: str) -> View | None:
+    """What ``user`` may see of a subject; None: nothing, also of subjects that do not exist."""
+    if user.is_authenticated and not user.is_superuser:
+        rules.allowances_of(user)  # the one query, now: rows are judged in the event loop
+    kind, _, rest = subject.partition("/")
+    if kind == "c":
+        return _view_of_cluster(user, *rest.split("/", 2))
+    if kind == "jobs" or (kind == "job" and rest):
+        return View(lambda _, row: row is None or rules.may(user, Verb.VIEW, row["cluster"], row["subject"]))
+    return None
+
+
+def _view_of_cluster(user: Any, cluster: str, what: str = "", name: str = "") -> View | None:
+    if rules.may(user, Verb.VIEW, cluster):
+        return View()
+    if what in ("group", "topic") and rules.may(user, Verb.VIEW, cluster, name):
+        return View()
+    if what in ("groups", "topics") and rules.may_see_cluster(user, cluster):
+        return View(lambda key, _: rules.may(user, Verb.VIEW, cluster, key))
+    return None
+
+
+_socket: Any = LiveSocket.as_asgi(permits=SessionPermits())
+_routes: Any = [path("ws/live", _socket)]
+websocket_application: Any = AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(_routes)))

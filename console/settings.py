@@ -1,0 +1,293 @@
+"""Settings of the console: the only module of it that reads the environment.
+
+Every variable with its meaning stands once, here. Without any of them a checkout runs on SQLite under
+``./var``; ``manage.py up`` sets REDIS_URL and TIDEMARK_DATA for the processes it starts.
+"""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import environ
+from django.core.exceptions import ImproperlyConfigured
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+env = environ.Env()
+
+# --- Where things are ---------------------------------------------------------------------------------------
+
+# TIDEMARK_DATA: databases, broker store, history, reports, secret key. On a local disk (SQLite's WAL needs
+# one).
+DATA_DIR = Path(env.str("TIDEMARK_DATA", default=str(BASE_DIR / "var"))).resolve()
+# HISTORY_URL: an fsspec address for lag history, e.g. s3://bucket/history; a folder of DATA_DIR without it.
+HISTORY_URL = env.str("HISTORY_URL", default=f"file://{DATA_DIR / 'history'}")
+REPORTS_DIR = DATA_DIR / "reports"
+# Every report row says which code computed it.
+CODE_VERSION = "0.1.0"
+# LAG_SLO_MS: how long a message may wait before a minute counts as breached in reports.
+LAG_SLO_MS = env.int("LAG_SLO_MS", default=60_000)
+# Reports read this much history before their window, so that time lags up to it are exact.
+REPORT_LOOKBACK_MS = 6 * 3_600_000
+# REDIS_URL: task queue and live updates, redis://host:port/0 or unix:///path/redis.sock
+# Without it: the server that a running `manage.py up` on the same data folder has noted there, else Redis's own port.
+REDIS_NOTE = DATA_DIR / "redis_url"
+REDIS_URL = env.str(
+    "REDIS_URL", default=REDIS_NOTE.read_text() if REDIS_NOTE.is_file() else "redis://127.0.0.1:6379/0"
+)
+# SPARK_REMOTE (sc://host:port) or SPARK_MASTER (spark://host:port): where reports run; in a subprocess here
+# without both.
+SPARK_REMOTE = env.str("SPARK_REMOTE", default="")
+SPARK_MASTER = env.str("SPARK_MASTER", default="")
+# TIDEMARK_EMBEDDED_NAMESRV: name server of the brokerd that `manage.py up` runs; registered as cluster
+# "local".
+EMBEDDED_NAMESRV = env.str("TIDEMARK_EMBEDDED_NAMESRV", default="")
+
+
+# --- Security -----------------------------------------------------------------------------------------------
+
+
+def kept_secret(path: Path) -> str:
+    """The key in ``path``, made at first use, readable by its owner only. Two first starts at once agree on
+    one key.
+    """
+    try:
+        return path.read_text().strip()
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_urlsafe(48))
+    try:
+        os.link(draft, path)  # fails if another process was first; then its key is the key
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
+    return path.read_text().strip()
+
+
+def required_secret() -> str:
+    """SECRET_KEY. With the embedded database it is kept in the data folder; a site of many machines must
+    share one.
+    """
+    given: str = env.str("SECRET_KEY", default="")
+    if given:
+        return given
+    if env.str("DATABASE_URL", default=""):
+        raise ImproperlyConfigured(
+            "Set SECRET_KEY: with DATABASE_URL every process must be given the same one."
+        )
+    return kept_secret(DATA_DIR / "secret_key")
+
+
+SECRET_KEY = required_secret()
+DEBUG = env.bool("DEBUG", default=False)
+# ALLOWED_HOSTS: names the site is reached by, comma separated. This machine only without it.
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
+# CSRF_TRUSTED_ORIGINS: https://console.example.org behind a proxy that ends TLS.
+CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+# TIDEMARK_HTTPS: the site is reached over TLS only (a proxy in front sets X-Forwarded-Proto).
+HTTPS = env.bool("TIDEMARK_HTTPS", default=False)
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_AGE = 14 * 24 * 3600
+SESSION_COOKIE_NAME = "tidemark_session"
+CSRF_COOKIE_NAME = "tidemark_csrf"
+X_FRAME_OPTIONS = "DENY"
+SECURE_REFERRER_POLICY = "same-origin"
+# METRICS_TOKEN: whoever scrapes /metrics must send it as a bearer token. Without it, only this machine may.
+METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
+
+LOGIN_URL = "sign-in"
+LOGIN_REDIRECT_URL = "/"
+LOGOUT_REDIRECT_URL = "sign-in"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+
+# --- Applications -------------------------------------------------------------------------------------------
+
+INSTALLED_APPS = [
+    "console",
+    "console.access",
+    "console.cluster",
+    "console.lag",
+    "console.topic",
+    "console.group",
+    "console.message",
+    "console.deadletter",
+    "console.operation",
+    "console.rebalance",
+    "console.report",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "django_celery_beat",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "console.security.ContentSecurityPolicyMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    # Every page asks for a sign-in unless its view says otherwise: forgetting the question must not open a
+    # page.
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+ROOT_URLCONF = "console.urls"
+ASGI_APPLICATION = "console.asgi.application"
+APPEND_SLASH = False
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+PLAN_KINDS = "console.plans.PLAN_KINDS"  # the table plan kind → class that console.operation works by
+
+# --- Databases ----------------------------------------------------------------------------------------------
+
+# IMMEDIATE: a transaction that reads and then writes waits for its turn instead of failing with "database is
+# locked".
+SQLITE_OPTIONS = {
+    "timeout": 20,
+    "transaction_mode": "IMMEDIATE",
+    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-20000; "
+    "PRAGMA temp_store=MEMORY; PRAGMA mmap_size=134217728;",
+}
+
+
+def database(variable: str, file_name: str) -> dict[str, Any]:
+    """The database of ``variable`` (postgres://…), or a SQLite file of the data folder."""
+    found: dict[str, Any] = env.db_url(variable, default=f"sqlite:///{DATA_DIR / file_name}")
+    if found["ENGINE"] == "django.db.backends.sqlite3":
+        found["OPTIONS"] = {**found.get("OPTIONS", {}), **SQLITE_OPTIONS}
+    else:
+        found.setdefault("CONN_MAX_AGE", 60)
+        found.setdefault("CONN_HEALTH_CHECKS", True)
+    return found
+
+
+# The rows of every collection round have a file of their own: one writer per SQLite file, so pages never wait
+# for them.
+DATABASES = {
+    "default": database("DATABASE_URL", "console.sqlite3"),
+    "metrics": database("METRICS_DATABASE_URL", "metrics.sqlite3"),
+}
+DATABASE_ROUTERS = ["console.lag.database_router.MetricsRouter"]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# --- Static files -------------------------------------------------------------------------------------------
+
+STATIC_URL = "/static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+# STATIC_ROOT: where `collectstatic` put hashed, compressed files. Without it they are served from where they
+# lie.
+STATIC_ROOT = env.str("STATIC_ROOT", default="") or None
+WHITENOISE_USE_FINDERS = STATIC_ROOT is None
+WHITENOISE_AUTOREFRESH = DEBUG
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if STATIC_ROOT and not DEBUG
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
+
+# --- Language and time --------------------------------------------------------------------------------------
+
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
+LOCALE_PATHS = [BASE_DIR / "locale"]
+USE_TZ = True
+TIME_ZONE = "UTC"
+
+# --- Tasks --------------------------------------------------------------------------------------------------
+
+# kombu's word for a Unix socket is redis+socket://, redis-py's is unix://
+CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
+# Without both timeouts a worker on a silently dropped connection stays deaf for good.
+CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 15, "health_check_interval": 5, "socket_keepalive": True}
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_IGNORE_RESULT = True  # a job's row says more than a stored result
+CELERY_TASK_DEFAULT_QUEUE = "tidemark"
+CELERY_TIMEZONE = "UTC"
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
+CELERY_BEAT_MAX_LOOP_INTERVAL = 5
+TICK_KEY = "tidemark:tick"  # in Redis: when a worker last ran what beat sent; /readyz judges by it
+
+# --- REST ---------------------------------------------------------------------------------------------------
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "api.authentication.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "api.problems.exception_handler",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Tidemark",
+    "DESCRIPTION": "Topics, consumer groups, lag, dead letters and guarded changes of RocketMQ clusters.",
+    "VERSION": "1.0.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    # Names that generated clients keep: without them spectacular numbers the enums of fields called "state".
+    "ENUM_NAME_OVERRIDES": {
+        "PlanState": "console.operation.models.PlanState",
+        "JobState": "console.operation.models.JobState",
+        "LedgerState": "console.deadletter.models.LedgerState",
+    },
+}
+
+# --- Log ----------------------------------------------------------------------------------------------------
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname:.1} {name}: {message}", "style": "{"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", default="INFO")},
+    "loggers": {
+        "celery.beat": {"level": "WARNING"},  # a line per tick otherwise
+        "celery.app.trace": {"level": "WARNING"},
+        "celery.worker.strategy": {"level": "WARNING"},
+        "uvicorn.access": {"level": "WARNING"},
+        "httpx": {"level": "WARNING"},
+    },
+}

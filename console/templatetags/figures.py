@@ -1,0 +1,489 @@
+"""How a figure of a row looks: the one place that turns figures, times and statuses into markup.
+
+`static/js/figures.js` says the same for cells that change live; `tests/console/figures.json` holds literal
+cases that both must give. The four kinds of "no number" never look alike: unknown (violet, with since when
+and why), lower bound (≥), not applicable (–) and zero (grey 0).
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import time
+import zoneinfo
+from collections.abc import Mapping
+from typing import Any
+
+from django import template
+from django.utils.html import escape, format_html
+from django.utils.safestring import SafeString, mark_safe
+
+from console.figures import (
+    SECOND_MS,
+    age,
+    clock,
+    compact,
+    count,
+    duration,
+    latency,
+    moment,
+    percent,
+    rate,
+    size,
+    zone_offset,
+)
+
+register = template.Library()
+
+UTC = dt.UTC
+
+STATUSES: dict[str, tuple[str, str, str]] = {
+    # LagStatus code → colour family, shape in the sprite, word. figures.js holds the same table.
+    "OK": ("ok", "ok", "OK"),
+    "CATCHING_UP": ("catch", "catch", "Catching up"),
+    "FALLING_BEHIND": ("warn", "behind", "Falling behind"),
+    "STALLED": ("bad", "stalled", "Stalled"),
+    "STOPPED": ("bad", "stopped", "Stopped"),
+    "REWOUND": ("catch", "rewound", "Rewound"),
+    "SKIPPED": ("warn", "skipped", "Skipped"),
+    "LOST": ("bad", "lost", "Lost"),
+    "OFFLINE": ("offline", "offline", "Offline"),
+    "NEVER_COMMITTED": ("offline", "never", "Never committed"),
+    "INVALID": ("unknown", "invalid", "Invalid"),
+    "UNKNOWN": ("unknown", "unknown", "Unknown"),
+    "PARTIAL": ("unknown", "unknown", "Partial"),
+    # Plans and jobs use the same parts.
+    "DRAFT": ("offline", "never", "Plan"),
+    "APPLIED": ("ok", "ok", "Applied"),
+    "EXPIRED": ("offline", "offline", "Expired"),
+    "DISCARDED": ("offline", "offline", "Discarded"),
+    "QUEUED": ("offline", "never", "Queued"),
+    "RUNNING": ("catch", "catch", "Running"),
+    "PAUSED": ("warn", "stalled", "Paused"),
+    "VERIFYING": ("catch", "catch", "Verifying"),
+    "SUCCEEDED": ("ok", "ok", "Done"),
+    "FAILED": ("bad", "lost", "Failed"),
+    "CANCELLED": ("offline", "offline", "Cancelled"),
+    # Rows of a replay's ledger.
+    "PENDING": ("offline", "never", "To go"),
+    "SENT": ("ok", "ok", "Sent"),
+}
+TONES = {
+    "bad": "bad-mark",
+    "warn": "warn-mark",
+    "catch": "catch-mark",
+    "unknown": "unknown-mark",
+    "offline": "offline-mark",
+}
+TIME_TONES = {
+    "LOST": "t-bad",
+    "STALLED": "t-bad",
+    "STOPPED": "t-bad",
+    "FALLING_BEHIND": "t-warn",
+}
+
+
+# ---- cells: a figure of a row, with everything it may have to admit ----
+
+
+def value_of(row: object, name: str) -> Any:
+    """A column of a model, a dataclass or a published dict; absent reads as unknown (None)."""
+    return row.get(name) if isinstance(row, Mapping) else getattr(row, name, None)
+
+
+def _why(row: object) -> SafeString:
+    """The attributes a popover is made of: why, and since when (see shell.js)."""
+    reason, since = value_of(row, "reason") or "", value_of(row, "unknown_since_ms")
+    since_attr = format_html(' data-since="{}"', since) if since else ""
+    return format_html('tabindex="0" data-why="{}"{}', reason, since_attr)
+
+
+def unknown(row: object, name: str = "") -> SafeString:
+    """With the last complete value where the row keeps one: `known_lag` as of `known_at_ms` for `lag`."""
+    known, at_ms = value_of(row, f"known_{name}"), value_of(row, "known_at_ms")
+    last = "" if known is None else format_html(' data-known="{}" data-known-at="{}"', known, at_ms)
+    return format_html('<span class="unknown" {}{}>unknown</span>', _why(row), last)
+
+
+def at_least(row: object) -> SafeString:
+    return format_html('<span class="atleast" {}>≥</span>', _why(row))
+
+
+NOT_APPLICABLE = mark_safe('<span class="na">–</span>')  # noqa: S308 - a literal
+
+
+def _zero(text: str) -> SafeString:
+    return format_html('<span class="zero">{}</span>', text)
+
+
+def _figure(row: object, name: str, text: str, is_zero: bool, tone: str = "") -> SafeString:
+    bound = at_least(row) if value_of(row, f"{name.removesuffix('_ms')}_lower_bound") else ""
+    if is_zero and not bound:
+        return _zero(text)
+    return (
+        format_html('{}<span class="{}">{}</span>', bound, tone, text)
+        if tone
+        else format_html("{}{}", bound, text)
+    )
+
+
+def _absent(row: object, name: str = "") -> SafeString:
+    """No number: not applicable where nothing was ever committed, else unknown and why."""
+    return NOT_APPLICABLE if value_of(row, "status") == "NEVER_COMMITTED" else unknown(row, name)
+
+
+def count_cell(row: object, name: str, now_ms: int) -> SafeString:
+    value = value_of(row, name)
+    return _absent(row, name) if value is None else _figure(row, name, count(value), value == 0)
+
+
+def rate_cell(row: object, name: str, now_ms: int) -> SafeString:
+    """Rates of a partial row are lower bounds: the silent broker's share is missing."""
+    value = value_of(row, name)
+    if value is None:
+        return unknown(row)
+    bound = at_least(row) if value_of(row, "partial") else ""
+    return _zero("0") if value == 0 and not bound else format_html("{}{}", bound, rate(value))
+
+
+def duration_cell(row: object, name: str, now_ms: int) -> SafeString:
+    value = value_of(row, name)
+    return _absent(row) if value is None else _figure(row, name, duration(value), value == 0)
+
+
+def time_lag_cell(row: object, name: str, now_ms: int) -> SafeString:
+    """A duration tinted by the row's status."""
+    value = value_of(row, name)
+    tone = TIME_TONES.get(value_of(row, "status") or "", "")
+    return _absent(row) if value is None else _figure(row, name, duration(value), value == 0, tone)
+
+
+def drain_cell(row: object, name: str, now_ms: int) -> SafeString:
+    """`never`, `14 m`, `< 5 s`; – where nobody drains it; unknown without a known lag."""
+    if value_of(row, "drain_never"):
+        return mark_safe('<span class="t-warn">never</span>')  # noqa: S308 - a literal
+    value, lag = value_of(row, name), value_of(row, "lag")
+    if value is None:
+        if lag is None:
+            return _absent(row)
+        return _zero("0 s") if lag == 0 else NOT_APPLICABLE
+    if value == 0:
+        return _zero("0 s")
+    return SafeString("&lt; 5 s") if value < 5 * SECOND_MS else SafeString(escape(duration(value)))
+
+
+def clients_cell(row: object, name: str, now_ms: int) -> SafeString:
+    """The count, or `none` and how long nobody has been there."""
+    value, since = value_of(row, name), value_of(row, "offline_since_ms")
+    if value is None:
+        return unknown(row)
+    if value:
+        return SafeString(count(value))
+    return format_html(
+        '<span class="muted">none{}</span>', format_html(" {}", ticking(since, now_ms)) if since else ""
+    )
+
+
+def badge(code: str, *, plain: bool = False, large: bool = False, pill: bool = False) -> SafeString:
+    """A status: colour, shape and word."""
+    family, shape, word = STATUSES.get(code, ("unknown", "unknown", code))
+    classes = (
+        f"badge badge--{family}" + " badge--plain" * plain + " badge--lg" * large + " badge--pill" * pill
+    )
+    return format_html(
+        '<span class="{}"><svg aria-hidden="true"><use href="#s-{}"/></svg>{}</span>', classes, shape, word
+    )
+
+
+def status_cell(row: object, name: str, now_ms: int) -> SafeString:
+    """The badge; a known status with unknown parts keeps its badge and adds a violet `?`."""
+    code = value_of(row, name) or "UNKNOWN"
+    if value_of(row, "partial") and code != "UNKNOWN":
+        return format_html('{} <span class="asof" {}>?</span>', badge(code), _why(row))
+    return badge(code)
+
+
+def trend_cell(row: object, name: str, now_ms: int) -> SafeString:
+    """A sparkline of one value per minute; charts.js draws it."""
+    family = STATUSES.get(value_of(row, "status") or "OK", ("ok", "", ""))[0]
+    values = json.dumps(value_of(row, name) or [], separators=(",", ":"))
+    return format_html(
+        '<canvas class="spark" data-trend="{}" data-tone="{}" role="img" aria-label="last hour"></canvas>',
+        values,
+        TONES.get(family, "chart-1"),
+    )
+
+
+def ago_cell(row: object, name: str, now_ms: int) -> SafeString:
+    value = value_of(row, name)
+    return mark_safe('<span class="muted">never</span>') if value is None else ticking(value, now_ms)  # noqa: S308
+
+
+def seen_cell(row: object, name: str, now_ms: int) -> SafeString:
+    """An age of what only this console's rounds can notice: what they did not see may well have been."""
+    value = value_of(row, name)
+    return mark_safe('<span class="muted">not seen</span>') if value is None else ticking(value, now_ms)  # noqa: S308
+
+
+def ticking(milliseconds: int, now_ms: int) -> SafeString:
+    """An age that shell.js keeps up to date."""
+    return format_html('<time data-at="{}" data-as="age">{}</time>', milliseconds, age(now_ms - milliseconds))
+
+
+def progress_cell(row: object, name: str, now_ms: int) -> SafeString:
+    """`12 of 40` out of a job's progress."""
+    value = value_of(row, name) or {}
+    done, total = value.get("done"), value.get("total")
+    if total is None:
+        return NOT_APPLICABLE
+    return format_html("{} of {}", count(done or 0), count(total))
+
+
+def latency_cell(row: object, name: str, now_ms: int) -> SafeString:
+    value = value_of(row, name)
+    return NOT_APPLICABLE if value is None else SafeString(latency(value))
+
+
+def optional_cell(row: object, name: str, now_ms: int) -> SafeString:
+    """A count that only some rows have (pulled offsets of watched groups): – without one."""
+    value = value_of(row, name)
+    return NOT_APPLICABLE if value is None else _figure(row, name, count(value), value == 0)
+
+
+def optional_duration_cell(row: object, name: str, now_ms: int) -> SafeString:
+    """A duration that only some rows have: – without one."""
+    value = value_of(row, name)
+    return NOT_APPLICABLE if value is None else _figure(row, name, duration(value), value == 0)
+
+
+def text_cell(row: object, name: str, now_ms: int) -> SafeString:
+    value = value_of(row, name)
+    return NOT_APPLICABLE if value in (None, "") else SafeString(escape(str(value)))
+
+
+CELLS = {
+    "count": count_cell,
+    "rate": rate_cell,
+    "duration": duration_cell,
+    "time_lag": time_lag_cell,
+    "drain": drain_cell,
+    "clients": clients_cell,
+    "status": status_cell,
+    "trend": trend_cell,
+    "ago": ago_cell,
+    "seen": seen_cell,
+    "progress": progress_cell,
+    "latency": latency_cell,
+    "optional": optional_cell,
+    "optional_duration": optional_duration_cell,
+    "text": text_cell,
+}
+
+
+# ---- tags ----
+
+
+def zone_of(context: Mapping[str, Any]) -> dt.tzinfo:
+    """The person's zone: the cookie that shell.js keeps, UTC until it is known or when it is nonsense."""
+    request = context.get("request")
+    name = request.COOKIES.get("zone", "") if request is not None else ""
+    try:
+        return zoneinfo.ZoneInfo(name) if name else UTC
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError):
+        return UTC
+
+
+def _now_ms(context: Mapping[str, Any]) -> int:
+    return int(context.get("now_ms") or time.time() * 1000)
+
+
+@register.simple_tag(takes_context=True)
+def cell(context: Mapping[str, Any], row: object, name: str, kind: str) -> SafeString:
+    """A figure of a row that updates live: `{% cell row "lag" "count" %}`."""
+    inner = CELLS[kind](row, name, _now_ms(context))
+    return format_html('<span data-field="{}" data-as="{}">{}</span>', name, kind, inner)
+
+
+@register.simple_tag(takes_context=True)
+def figure(context: Mapping[str, Any], row: object, name: str, kind: str) -> SafeString:
+    """A figure of a row that does not update."""
+    return CELLS[kind](row, name, _now_ms(context))
+
+
+@register.simple_tag(takes_context=True)
+def ago(context: Mapping[str, Any], milliseconds: int | None, never: str = "never") -> SafeString:
+    """An age that ticks: `4 s`."""
+    if milliseconds is None:
+        return format_html('<span class="muted">{}</span>', never)
+    return ticking(milliseconds, _now_ms(context))
+
+
+@register.simple_tag(takes_context=True)
+def at(context: Mapping[str, Any], milliseconds: int | None, style: str = "moment") -> SafeString:
+    """A moment in the person's zone (UTC in the title); style `moment`, `clock`, `clock_ms`, `moment_ms`."""
+    if milliseconds is None:
+        return NOT_APPLICABLE
+    zone, with_ms = zone_of(context), style.endswith("_ms")
+    text = (
+        clock(milliseconds, zone, with_ms=with_ms)
+        if style.startswith("clock")
+        else moment(milliseconds, zone, now_ms=_now_ms(context), with_ms=with_ms)
+    )
+    return format_html(
+        '<time data-at="{}" data-as="{}" datetime="{}" title="{}">{}</time>',
+        milliseconds,
+        style,
+        _iso(milliseconds),
+        f"{dt.datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC",
+        text,
+    )
+
+
+@register.simple_tag(takes_context=True)
+def zone_name(context: Mapping[str, Any]) -> SafeString:
+    """`UTC+8`; shell.js corrects it where the cookie was not there yet."""
+    return format_html("<span data-zone-name>{}</span>", zone_offset(zone_of(context), _now_ms(context)))
+
+
+@register.filter
+def ms(value: dt.datetime | None) -> int | None:
+    """A datetime as epoch milliseconds, for `at` and `ago`."""
+    return None if value is None else round(value.timestamp() * 1000)
+
+
+def _iso(milliseconds: int) -> str:
+    return (
+        dt.datetime.fromtimestamp(milliseconds / 1000, UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
+
+
+@register.simple_tag
+def icon(name: str, small: bool = False) -> SafeString:
+    classes = "icon icon--sm" if small else "icon"
+    return format_html('<svg class="{}" aria-hidden="true"><use href="#i-{}"/></svg>', classes, name)
+
+
+@register.simple_tag
+def glyph(code: str) -> SafeString:
+    """A status as its shape alone, with its word for those who cannot see it."""
+    family, shape, word = STATUSES.get(code, ("unknown", "unknown", code))
+    return format_html(
+        '<svg class="glyph g-{}" role="img" aria-label="{}"><use href="#s-{}"/></svg>', family, word, shape
+    )
+
+
+@register.simple_tag
+def status(code: str, style: str = "") -> SafeString:
+    """A badge: `{% status plan.state "large" %}`; styles `plain`, `large`, `pill`, `large pill`."""
+    return badge(code, plain="plain" in style, large="large" in style, pill="pill" in style)
+
+
+@register.simple_tag
+def meter(ratio: float | None, tone: str = "", label: str = "") -> SafeString:
+    """A bar of a ratio 0..1, its width an SVG attribute (no style, for the content security policy)."""
+    share = min(1.0, max(0.0, ratio or 0.0)) * 100
+    return format_html(
+        '<svg class="meter" role="img" aria-label="{}"><rect class="{}" width="{}%" height="100%"/></svg>',
+        label or percent(ratio or 0.0),
+        tone,
+        f"{share:.2f}",
+    )
+
+
+register.filter("count", lambda value: NOT_APPLICABLE if value is None else count(value))
+register.filter("compact", lambda value: NOT_APPLICABLE if value is None else compact(value))
+register.filter("rate", lambda value: NOT_APPLICABLE if value is None else rate(value))
+register.filter("duration", lambda value: NOT_APPLICABLE if value is None else duration(value))
+register.filter("latency", lambda value: NOT_APPLICABLE if value is None else latency(value))
+register.filter("size", lambda value: NOT_APPLICABLE if value is None else size(value))
+register.filter("percent", lambda value: NOT_APPLICABLE if value is None else percent(value))
+register.filter("status_word", lambda code: STATUSES.get(code, ("", "", code))[2])
+
+
+@register.simple_tag
+def progress_bar(progress: Mapping[str, Any]) -> SafeString:
+    """sent | skipped | failed | to go as one bar; the widths are SVG attributes."""
+    total = progress.get("total") or 0
+    parts = (("sent", "sent"), ("skip", "skipped"), ("fail", "failed"))
+    widths = [(css, 100 * (progress.get(key) or 0) / total if total else 0.0) for css, key in parts]
+    if total and not any(width for _, width in widths):
+        widths = [("sent", 100 * (progress.get("done") or 0) / total)]
+    rects, x = [], 0.0
+    for css, width in widths:
+        rects.append(
+            format_html(
+                '<rect class="{}" x="{}%" width="{}%" height="100%"/>', css, f"{x:.2f}", f"{width:.2f}"
+            )
+        )
+        x += width
+    return format_html(
+        '<svg class="progress" role="img" aria-label="{} done">{}</svg>',
+        percent(x / 100),
+        SafeString("".join(rects)),
+    )
+
+
+@register.simple_tag
+def share_of(part: int | None, whole: int | None) -> str:
+    return percent((part or 0) / whole) if whole else "0 %"
+
+
+@register.simple_tag
+def between(first: dt.datetime, last: dt.datetime) -> str:
+    return duration((last - first).total_seconds() * 1000)
+
+
+@register.simple_tag
+def time_left(left: int, per_second: int) -> str:
+    return duration(left / per_second * 1000)
+
+
+KINDS = {"offset_change": "Offset change", "dead_letter_replay": "Dead-letter replay"}
+
+
+@register.filter
+def kind_words(kind: str) -> str:
+    """A plan's kind as people say it."""
+    return KINDS.get(kind, kind.replace("_", " ").capitalize())
+
+
+@register.filter
+def signed(value: float | None) -> str:
+    """A delta with its sign: `+18`, `−101,785`, `0`."""
+    if value is None:
+        return "–"
+    return f"+{count(value)}" if value > 0 else count(value)
+
+
+MODELS = {"CLUSTERING": "Clustering", "BROADCASTING": "Broadcast"}
+CONSUME_MODES = {"CONCURRENTLY": "Clustering", "ORDERLY": "Orderly", "POP": "POP"}
+
+
+@register.simple_tag
+def model_words(row: object) -> SafeString | str:
+    """Broadcast where each client reads everything, else how it consumes; – while never seen online."""
+    model, mode = value_of(row, "model"), value_of(row, "consume_mode")
+    if model == "BROADCASTING":
+        return MODELS[model]
+    return CONSUME_MODES.get(mode or "", "") or MODELS.get(model or "", "") or NOT_APPLICABLE
+
+
+@register.simple_tag
+def difference(more: int, less: int) -> str:
+    return count(more - less)
+
+
+TOPIC_KINDS = {"NORMAL": "Normal", "RETRY": "Retry", "DLQ": "Dead letters", "SYSTEM": "System"}
+
+
+@register.filter
+def topic_kind(kind: str) -> str:
+    return TOPIC_KINDS.get(kind, kind)
+
+
+@register.filter
+def pretty(value: object) -> str:
+    """A kept value as people read it: text as it is, the rest as indented JSON."""
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)

@@ -1,0 +1,127 @@
+"""Tags of list pages: addresses with some parameters changed, sortable heads, filter chips, the pager."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import template
+from django.urls import reverse
+from django.utils.html import escape, format_html
+from django.utils.http import urlencode
+from django.utils.safestring import SafeString
+
+from console.cluster.list_query import PER_PAGE_CHOICES
+from console.figures import count
+from console.templatetags.figures import STATUSES
+
+register = template.Library()
+
+
+@register.simple_tag(takes_context=True)
+def link(context: Mapping[str, Any], **changes: object) -> SafeString:
+    """The page's own address with some parameters changed; None or "" removes one."""
+    request = context["request"]
+    query = request.GET.copy()
+    for key, value in changes.items():
+        query.pop(key, None)
+        if value not in (None, "", False):
+            query[key] = str(value)
+    text = query.urlencode()
+    return SafeString(escape(f"{request.path}?{text}" if text else request.path))
+
+
+@register.inclusion_tag("_sort_th.html", takes_context=True)
+def sort_th(
+    context: Mapping[str, Any], key: str, label: str, unit: str = "", css: str = "num", first: str = "desc"
+) -> dict[str, Any]:
+    """A column head that sorts: `{% sort_th "lag" "Lag" "msgs" %}`; `query` in the context is a ListQuery."""
+    query = context["query"]
+    is_current = query.sort == key
+    direction = ("asc" if query.descending else "desc") if is_current else first
+    return {
+        "label": label,
+        "unit": unit,
+        "css": css,
+        "is_current": is_current,
+        "descending": query.descending,
+        "url": link(context, sort=key, dir=direction, page=None),
+    }
+
+
+@register.inclusion_tag("_pager.html", takes_context=True)
+def pager(
+    context: Mapping[str, Any], page: Any, noun: str, note: str = "", sized: bool = False
+) -> dict[str, Any]:
+    """The foot of a list: which rows of how many, rows per page, previous and next. Works for any `Page`."""
+    start = (page.page - 1) * getattr(page, "per_page", len(page.rows)) if page.page < page.pages else None
+    start = page.total - len(page.rows) if start is None else start
+    hidden = [(key, value) for key, value in context["request"].GET.items() if key not in ("rows", "page")]
+    return {
+        "page": page,
+        "noun": noun,
+        "note": note,
+        "first": start + 1,
+        "last": start + len(page.rows),
+        "sizes": PER_PAGE_CHOICES if sized and page.total > PER_PAGE_CHOICES[0] else (),
+        "hidden": hidden,
+        "previous": link(context, page=page.page - 1 if page.page > 2 else None),
+        "next": link(context, page=page.page + 1),
+    }
+
+
+@register.simple_tag(takes_context=True)
+def chip(context: Mapping[str, Any], code: str, number: int, current: str) -> SafeString:
+    """A filter chip with its count; one that would show nothing is hidden until a live count fills it."""
+    family, shape, word = STATUSES.get(code, ("unknown", "unknown", code))
+    is_current = code == current
+    return format_html(
+        '<a class="chip chip--{}" href="{}"{}{}><svg aria-hidden="true"><use href="#s-{}"/></svg>{} '
+        '<b data-chip="{}">{}</b></a>',
+        family,
+        link(context, status=None if is_current else code, page=None),
+        SafeString(' aria-current="true"') if is_current else "",
+        SafeString(" hidden") if not number and not is_current else "",
+        shape,
+        word,
+        code,
+        count(number),
+    )
+
+
+@register.simple_tag(takes_context=True)
+def toggle(context: Mapping[str, Any], key: str, value: str, default: str = "") -> SafeString:
+    """The page's address with one value of a repeated parameter switched; `default` is what none of
+    them means.
+    """
+    request = context["request"]
+    query = request.GET.copy()
+    values = query.getlist(key) or ([default] if default else [])
+    query.pop("page", None)
+    query.setlist(key, [one for one in values if one != value] if value in values else [*values, value])
+    text = query.urlencode()
+    return SafeString(escape(f"{request.path}?{text}" if text else request.path))
+
+
+@register.simple_tag
+def steps(*words: str, now: int = 1) -> list[tuple[int, str, bool, bool]]:
+    """(number, word, is done, is the present one) of each step of a way."""
+    return [(number, word, number < now, number == now) for number, word in enumerate(words, 1)]
+
+
+@register.simple_tag
+def message_url(cluster: str, message: Any) -> str:
+    """A permalink: by id, with topic and place, so that it works where brokers report another address."""
+    return _message_url(cluster, message, message.queue_offset, message.offset_message_id)
+
+
+@register.simple_tag
+def neighbour_url(cluster: str, message: Any, step: int) -> str:
+    """The message before or after in the same queue, by its place."""
+    offset = max(0, message.queue_offset + step)
+    return _message_url(cluster, message, offset, f"{message.broker_name}-{message.queue_id}-{offset}")
+
+
+def _message_url(cluster: str, message: Any, offset: int, name: str) -> str:
+    place = f"{message.broker_name}:{message.queue_id}:{offset}"
+    return f"{reverse('message', args=[cluster, name])}?{urlencode({'topic': message.topic, 'at': place})}"

@@ -1,0 +1,123 @@
+"""Topics as the last collection round saw them. No function here asks a broker."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.db.models import Count, Max, Q, Sum
+
+from console.lag.models import GroupRow, QueueRow, TopicQueueRow, TopicRow
+from console.lag.page import Page, cut, ordered
+
+KINDS = ("NORMAL", "RETRY", "DLQ", "SYSTEM")
+
+SORTS: dict[str, tuple[str, ...]] = {
+    "topic": ("topic",),
+    "kind": ("kind",),
+    "queues": ("read_queues", "write_queues"),
+    "in_rate": ("in_rate",),
+    "out_rate": ("out_rate",),
+    "messages": ("messages",),
+    "worst_time_lag": ("worst_time_lag_ms",),
+    "retained": ("retained_ms",),
+    "last_write": ("last_write_ms",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGroup:
+    """One group as a consumer of one topic. `lag` is a lower bound when some of its queues are unknown."""
+
+    group: str
+    status: str
+    partial: bool
+    clients: int | None
+    queues: int
+    lag: int | None
+    lag_lower_bound: bool
+    time_lag_ms: int | None
+
+
+def topic_page(
+    cluster_name: str,
+    *,
+    query: str = "",
+    kinds: Sequence[str] = ("NORMAL",),
+    sort: str = "topic",
+    descending: bool = False,
+    page: int = 1,
+    per_page: int = 50,
+) -> Page[TopicRow]:
+    """Return one page of topics of the given kinds; `counts_by_status` counts all kinds that match the query.
+
+    `hidden_system` is how many matching topics other kinds hide. Three queries at most.
+    """
+    everything = TopicRow.objects.filter(cluster=cluster_name)
+    all_total = everything.count()
+    matching = everything.filter(topic__icontains=query) if query else everything
+    counts = {
+        row["kind"]: row["count"] for row in matching.values("kind").annotate(count=Count("pk")).order_by()
+    }
+    wanted = [kind for kind in KINDS if kind in kinds]
+    total = sum(counts.get(kind, 0) for kind in wanted)
+    columns = SORTS.get(sort, SORTS["topic"])
+    keys = [(column, descending) for column in columns] + [("topic", False)] * (sort != "topic")
+    return cut(
+        matching.filter(kind__in=wanted).order_by(*ordered(keys)),
+        page=page,
+        per_page=per_page,
+        total=total,
+        all_total=all_total,
+        hidden_system=sum(counts.values()) - total,
+        counts_by_status=counts,
+    )
+
+
+def topic(cluster_name: str, name: str) -> TopicRow | None:
+    """Return one topic's row, or None when no broker has it (any more)."""
+    return TopicRow.objects.filter(cluster=cluster_name, topic=name).first()
+
+
+def topic_queues(cluster_name: str, name: str) -> Sequence[TopicQueueRow]:
+    """Return the topic's queues by broker and queue id."""
+    rows = TopicQueueRow.objects.filter(cluster=cluster_name, topic=name)
+    return list(rows.order_by("broker_name", "queue_id"))
+
+
+def topic_groups(cluster_name: str, name: str) -> Sequence[TopicGroup]:
+    """Return the groups that consume the topic, largest time lag first. Two queries."""
+    sums = list(
+        QueueRow.objects.filter(cluster=cluster_name, topic=name)
+        .values("group")
+        .annotate(
+            queues=Count("pk"),
+            lag=Sum("lag"),
+            time_lag_ms=Max("time_lag_ms"),
+            unknown=Count("pk", filter=Q(status="UNKNOWN")),
+        )
+        .order_by("group")
+    )
+    names = [row["group"] for row in sums]
+    groups = {row.group: row for row in GroupRow.objects.filter(cluster=cluster_name, group__in=names)}
+    found = [
+        TopicGroup(
+            group=row["group"],
+            status=groups[row["group"]].status,
+            partial=groups[row["group"]].partial,
+            clients=groups[row["group"]].clients,
+            queues=row["queues"],
+            lag=row["lag"],
+            lag_lower_bound=row["unknown"] > 0 and row["lag"] is not None,
+            time_lag_ms=row["time_lag_ms"],
+        )
+        for row in sums
+        if row["group"] in groups
+    ]
+    return sorted(found, key=lambda one: (-(one.time_lag_ms or -1), -(one.lag or -1), one.group))
+
+
+def topic_names(
+    cluster_name: str, *, query: str = "", kinds: Sequence[str] = KINDS, limit: int = 20
+) -> list[str]:
+    """Return names for completion and the command palette."""
+    rows = TopicRow.objects.filter(Q(cluster=cluster_name, kind__in=kinds), topic__icontains=query)
+    return list(rows.order_by("topic").values_list("topic", flat=True)[:limit])

@@ -1,0 +1,126 @@
+"""The list of topics and the page of one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from console.access import rules
+from console.access.models import Verb
+from console.cluster.admission import admit
+from console.cluster.list_query import ListQuery
+from console.figures import percent
+from console.lag import selectors as lag_selectors
+from console.lag.models import TopicQueueRow, TopicRow
+from console.topic import selectors
+
+KIND_WORDS = {"NORMAL": "Normal", "RETRY": "Retry", "DLQ": "Dead letters", "SYSTEM": "System"}
+PERMISSIONS = {0: "none", 2: "write", 4: "read", 6: "read, write"}
+INHERIT = 1
+
+
+@require_safe
+def topics(request: HttpRequest, cluster: str) -> HttpResponse:
+    """All topics of the chosen kinds; the chips count every kind."""
+    here = admit(request, cluster)
+    query = ListQuery.of(request, sorts=selectors.SORTS, default="topic", ascending=("topic", "kind"))
+    kinds = [kind for kind in request.GET.getlist("kind") if kind in selectors.KINDS] or ["NORMAL"]
+    page = selectors.topic_page(
+        here.name,
+        query=query.query,
+        kinds=kinds,
+        sort=query.sort,
+        descending=query.descending,
+        page=query.page,
+        per_page=query.per_page,
+    )
+    chips = [
+        (kind, KIND_WORDS[kind], page.counts_by_status.get(kind, 0), kind in kinds)
+        for kind in selectors.KINDS
+    ]
+    context = {
+        "cluster": here,
+        "query": query,
+        "kinds": kinds,
+        "chips": chips,
+        "page": page,
+        "silent": lag_selectors.silent_brokers(here.name),
+        "now_ms": int(time.time() * 1000),
+    }
+    return render(request, "topic/topics.html", context)
+
+
+@require_safe
+def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
+    """Queues, groups and configuration of one topic."""
+    here = admit(request, cluster, name=topic)
+    row = selectors.topic(here.name, topic)
+    if row is None:
+        raise Http404(
+            f"{here.name} has no topic {topic}; if it was just created, the next round will show it."
+        )
+    queues = selectors.topic_queues(here.name, topic)
+    groups = selectors.topic_groups(here.name, topic)
+    context = {
+        "cluster": here,
+        "row": row,
+        "kind_word": KIND_WORDS.get(row.kind, row.kind),
+        "perm_word": permission_word(row.perm),
+        "queues": _shares(queues),
+        "groups": groups,
+        "findings": _findings(row, queues),
+        "may_send": rules.may(request.user, Verb.SEND, here.name, topic),
+        "now_ms": int(time.time() * 1000),
+    }
+    return render(request, "topic/topic.html", context)
+
+
+def permission_word(perm: int) -> str:
+    """RocketMQ's permission bits in words."""
+    word = PERMISSIONS.get(perm & 6, "none")
+    return f"{word}, inherit" if perm & INHERIT else word
+
+
+def _shares(queues: Sequence[TopicQueueRow]) -> list[tuple[TopicQueueRow, float | None]]:
+    """Each queue with its share of the topic's known traffic, or None where nothing flows."""
+    total = sum(queue.in_rate or 0.0 for queue in queues)
+    return [
+        (queue, queue.in_rate / total if total and queue.in_rate is not None else None) for queue in queues
+    ]
+
+
+SKEWED = 2.0  # times an even share: a hash key that one customer dominates
+SKEW_RATE_MIN = 1.0  # messages per second below which a share means nothing
+
+
+def _findings(row: TopicRow, queues: Sequence[TopicQueueRow]) -> list[dict[str, Any]]:
+    """What is wrong with the topic, in words, worst first."""
+    found = []
+    if not row.perm & 4:
+        found.append(
+            {
+                "status": "STOPPED",
+                "title": "Nobody may read this topic",
+                "text": "Its permission has no read bit (4): consumers and this console get NO_PERMISSION.",
+            }
+        )
+    busiest = max(queues, key=lambda queue: queue.in_rate or 0.0, default=None)
+    total = sum(queue.in_rate or 0.0 for queue in queues)
+    if busiest and busiest.in_rate and total >= SKEW_RATE_MIN and len(queues) > 1:
+        share = busiest.in_rate / total
+        even = 1 / len(queues)
+        if share >= min(SKEWED * even, (1 + even) / 2):
+            found.append(
+                {
+                    "status": "FALLING_BEHIND",
+                    "title": f"{busiest.broker_name} · {busiest.queue_id} takes {percent(share)} of the traffic",
+                    "text": f"An even share of {len(queues)} queues is {percent(even)}. Producers "
+                    "that choose the queue by a key send much of it to one; its readers decide the lag.",
+                }
+            )
+    return found

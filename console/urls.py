@@ -1,0 +1,27 @@
+"""Every address of the site: sign-in and clusters at the root, one cluster's pages under its name, REST
+beside them.
+
+``/healthz``, ``/readyz``, ``/metrics`` and ``/ws/live`` are answered in ``console.asgi``, before Django.
+"""
+
+from django.contrib import admin
+from django.urls import include, path
+
+from console.access import urls as access_urls
+from console.access.admin import admin_sign_in
+from console.overview import urls as overview_urls
+
+urlpatterns = [
+    path("", include(access_urls)),
+    path("", include(overview_urls.root_urlpatterns)),
+    path("c/<str:cluster>/", include(overview_urls)),
+    path("c/<str:cluster>/", include("console.topic.urls")),
+    path("c/<str:cluster>/", include("console.group.urls")),
+    path("c/<str:cluster>/", include("console.message.urls")),
+    path("c/<str:cluster>/", include("console.deadletter.urls")),
+    path("c/<str:cluster>/", include("console.operation.urls")),
+    path("c/<str:cluster>/", include("console.report.urls")),
+    path("api/", include("api.urls")),
+    path("admin/login/", admin_sign_in),
+    path("admin/", admin.site.urls),
+]

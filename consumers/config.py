@@ -1,0 +1,167 @@
+"""Configuration of the client runtime: frozen values; each default with its unit and its reason or source.
+
+Names follow the Java client's setters in snake_case, with the unit last. Nothing here reads the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from consumers.errors import MQClientError
+
+# DefaultMQAdminExt and the remoting client use 3 s and 5 s; 3 s keeps a page with one dead broker bearable.
+INVOKE_TIMEOUT_MS = 3_000
+# ClientConfig.heartbeatBrokerInterval; a broker forgets a client after 120 s (ConsumerManager).
+HEARTBEAT_INTERVAL_MS = 30_000
+# ClientConfig.pollNameServerInterval
+ROUTE_REFRESH_INTERVAL_MS = 30_000
+
+
+class InvalidClientConfig(MQClientError, ValueError):
+    """A setting is outside its range; the message names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemotingClientConfig:
+    """How one process talks to name servers and brokers (NettyClientConfig)."""
+
+    connect_timeout_ms: int = 3_000
+    invoke_timeout_ms: int = INVOKE_TIMEOUT_MS
+    # Requests of one connection that wait for an answer (clientAsyncSemaphoreValue).
+    outstanding_requests_max: int = 65_535
+    # Requests a broker may have pushed to us and that we still work on; more are answered SYSTEM_BUSY.
+    server_requests_max: int = 256
+    # After a failed connect the next attempt waits: doubled from the least to the greatest delay. A restarted
+    # broker is found again within the greatest.
+    reconnect_delay_min_ms: int = 100
+    reconnect_delay_max_ms: int = 1_000
+    # Bytes that may wait in our socket buffer before senders are held back.
+    write_buffer_bytes_max: int = 4 * 1024 * 1024
+    ssl_context: ssl.SSLContext | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """What producers and consumers share (ClientConfig)."""
+
+    heartbeat_interval_ms: int = HEARTBEAT_INTERVAL_MS
+    route_refresh_interval_ms: int = ROUTE_REFRESH_INTERVAL_MS
+    # Part of the client id; empty means `pid#nanoseconds`, unique for every instance of every process.
+    instance_name: str = ""
+    remoting: RemotingClientConfig = field(default_factory=RemotingClientConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerConfig:
+    """DefaultMQProducer."""
+
+    send_timeout_ms: int = 3_000
+    # Attempts after the first (retryTimesWhenSendFailed).
+    retry_times_when_send_failed: int = 2
+    # Bodies of this size or more are compressed (compressMsgBodyOverHowmuch), zlib level 5.
+    compress_body_over_bytes: int = 4_096
+    compress_level: int = 5
+    max_message_bytes: int = 4 * 1024 * 1024
+    create_topic_key: str = "TBW102"
+    default_topic_queue_nums: int = 4
+    # Pause between two attempts when a broker cannot be reached: an immediate retry would use up all of them
+    # while
+    # it restarts.
+    retry_pause_ms: int = 100
+    client: ClientConfig = field(default_factory=ClientConfig)
+
+
+class MessageModel(StrEnum):
+    CLUSTERING = "CLUSTERING"
+    BROADCASTING = "BROADCASTING"
+
+
+class ConsumeFromWhere(StrEnum):
+    """Where a queue without a committed offset is begun."""
+
+    LAST_OFFSET = "CONSUME_FROM_LAST_OFFSET"
+    FIRST_OFFSET = "CONSUME_FROM_FIRST_OFFSET"
+    TIMESTAMP = "CONSUME_FROM_TIMESTAMP"
+
+
+class RebalanceMode(StrEnum):
+    """Who computes which queues are ours."""
+
+    CLIENT = "client"  # every member by the same formula (4.x and 5.x default)
+    SERVER = "server"  # the broker, asked by QUERY_ASSIGNMENT (5.x, clientRebalance=false)
+    AUTO = "auto"  # the broker if it announces stored assignments (brokerd), else every member
+
+
+@dataclass(frozen=True, slots=True)
+class PushConsumerConfig:
+    """DefaultMQPushConsumer; defaults of 5.3.3 unless said otherwise (semantics reference 9.1)."""
+
+    message_model: MessageModel = MessageModel.CLUSTERING
+    consume_from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET
+    # Only for TIMESTAMP: store time in ms since the epoch.
+    consume_timestamp_ms: int | None = None
+    allocate_strategy: str = "AVG"
+    rebalance_mode: RebalanceMode = RebalanceMode.AUTO
+    # Handlers running at once (consumeThreadMax).
+    consume_concurrency: int = 20
+    consume_message_batch_max_size: int = 1
+    pull_batch_size: int = 32
+    pull_interval_ms: int = 0
+    # Flow control, per queue: cached messages, their body bytes, last minus first offset.
+    pull_threshold_messages: int = 1_000
+    pull_threshold_bytes: int = 100 * 1024 * 1024
+    consume_concurrently_max_span: int = 2_000
+    # -1: 16 for concurrent consumers, no limit for orderly ones.
+    max_reconsume_times: int = -1
+    # Delay level asked for when a message is sent back; 0 lets the broker decide (3 + times), -1 means dead
+    # letter.
+    delay_level_when_next_consume: int = 0
+    suspend_current_queue_time_ms: int = 1_000
+    consume_timeout_ms: int = 15 * 60 * 1_000
+    persist_consumer_offset_interval_ms: int = 5_000
+    rebalance_interval_ms: int = 20_000
+    lock_interval_ms: int = 20_000
+    # The broker holds an empty pull this long; the request waits twice as long.
+    broker_suspend_max_ms: int = 15_000
+    pull_timeout_ms: int = 30_000
+    pull_delay_when_exception_ms: int = 1_000
+    # How long closing waits for handlers that are running (awaitTerminationMillisWhenShutdown).
+    await_termination_ms: int = 500
+    # Broadcasting only: where offsets are kept.
+    local_offset_store_dir: str = os.path.join("~", ".rocketmq_offsets")
+    client: ClientConfig = field(default_factory=ClientConfig)
+
+    def __post_init__(self) -> None:
+        for name, low, high in PUSH_CONSUMER_RANGES:
+            value: int = getattr(self, name)
+            if not low <= value <= high:
+                raise InvalidClientConfig(f"{name} must be {low} to {high}, not {value}")
+        if self.consume_from_where is ConsumeFromWhere.TIMESTAMP and self.consume_timestamp_ms is None:
+            raise InvalidClientConfig("consume_timestamp_ms must be given to consume from a timestamp")
+
+    def max_reconsume_times_for(self, orderly: bool) -> int:
+        """The limit that counts: after so many repetitions a message becomes a dead letter."""
+        if self.max_reconsume_times >= 0:
+            return self.max_reconsume_times
+        return ORDERLY_RECONSUME_TIMES if orderly else CONCURRENT_RECONSUME_TIMES
+
+
+CONCURRENT_RECONSUME_TIMES = 16
+ORDERLY_RECONSUME_TIMES = 2**31 - 1  # Integer.MAX_VALUE
+
+# (setting, least, greatest) as DefaultMQPushConsumerImpl.checkConfig
+PUSH_CONSUMER_RANGES = (
+    ("consume_concurrency", 1, 1_000),
+    ("consume_message_batch_max_size", 1, 1_024),
+    ("pull_batch_size", 1, 1_024),
+    ("pull_interval_ms", 0, 65_535),
+    ("pull_threshold_messages", 1, 65_535),
+    ("pull_threshold_bytes", 1, 1_024 * 1024 * 1024),
+    ("consume_concurrently_max_span", 1, 65_535),
+    ("max_reconsume_times", -1, ORDERLY_RECONSUME_TIMES),
+    ("delay_level_when_next_consume", -1, 18),
+    ("consume_timeout_ms", 1, 2**31 - 1),
+)

@@ -1,0 +1,422 @@
+"""RemotingClient: one connection per address, many requests at once on each, requests of brokers to us.
+
+Owns sockets and the matching of answers to requests; knows frames (brokerd.remoting) but no meaning of any
+code.
+The bytes are the protocol's section 1; limits and life follow NettyRemotingClient.
+
+Life of a connection: the first request to an address connects. After a failed connect, requests to that
+address fail
+at once with the last reason until the back-off delay is over; then the next request tries again. When a
+connection
+ends, everything that waited on it fails with BrokerUnavailable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from brokerd.remoting.codes import ResponseCode
+from brokerd.remoting.command import RemotingCommand
+from brokerd.remoting.connection import RemotingConnection
+from brokerd.remoting.errors import RemotingError
+from consumers.config import RemotingClientConfig
+from consumers.errors import BrokerUnavailable, ClientClosed, MQClientError, RemotingTimeout, TooManyRequests
+
+logger = logging.getLogger(__name__)
+
+OPAQUE_MAX = 2**31 - 1
+# Requests of one bulk call that wait at once: enough to hide the round trip, few enough that a broker's
+# other clients
+# are not kept waiting behind us.
+PIPELINE_WINDOW = 128
+# A request timed out and the connection has been silent for this long: the peer may be gone without a word,
+# so the
+# connection is closed and the next request makes a new one (clientCloseSocketIfTimeout).
+SILENT_CONNECTION_S = 3.0
+
+# What a broker asks of us: (command, address) → answer, or None when it was one-way.
+RequestProcessor = Callable[[RemotingCommand, str], Awaitable[RemotingCommand | None]]
+# The first frame on a new connection (a heartbeat), or None.
+Greeting = Callable[[str], RemotingCommand | None]
+
+
+def parse_addr(addr: str) -> tuple[str, int]:
+    """ "host:port" or "[v6]:port" → (host, port). Raises BrokerUnavailable: such an address can never be
+    reached."""
+    host, _, port = addr.strip().rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
+        raise BrokerUnavailable(addr, "the address is not host:port")
+    return host.strip("[]"), int(port)
+
+
+@dataclass(slots=True)
+class _Backoff:
+    """Why the last connect failed, and when the next may be tried."""
+
+    reason: str
+    delay_ms: int
+    retry_at_s: float
+
+
+class _Channel(asyncio.Protocol):
+    """One connection. Created by RemotingClient; everything happens in its event loop."""
+
+    def __init__(self, client: RemotingClient, addr: str) -> None:
+        self.addr = addr
+        self.waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
+        self.closed_reason: str | None = None
+        self.last_received_s = asyncio.get_running_loop().time()
+        self._client = client
+        self._connection = RemotingConnection()
+        self._transport: asyncio.Transport | None = None
+        self._writable = asyncio.Event()
+        self._writable.set()
+
+    # asyncio's calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        transport.set_write_buffer_limits(high=self._client.config.write_buffer_bytes_max)
+
+    def data_received(self, data: bytes) -> None:
+        self.last_received_s = asyncio.get_running_loop().time()
+        try:
+            commands = self._connection.receive_data(data)
+        except RemotingError as error:
+            logger.warning("closing connection addr=%s after a bad frame: %s", self.addr, error)
+            self.close(f"it sent a bad frame: {error}")
+            return
+        for command in commands:
+            if command.is_response:
+                self._receive_response(command)
+            else:
+                self._client.receive_request(self, command)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._fail(f"connection lost: {exc}" if exc else "it closed the connection")
+
+    def pause_writing(self) -> None:
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        self._writable.set()
+
+    # RemotingClient's calls
+
+    @property
+    def is_open(self) -> bool:
+        return self.closed_reason is None
+
+    def send(self, commands: Iterable[RemotingCommand]) -> None:
+        """Write whole frames. Raises BrokerUnavailable when the connection has ended."""
+        if self._transport is None or self.closed_reason is not None:
+            raise BrokerUnavailable(self.addr, self.closed_reason or "not connected")
+        self._transport.write(b"".join([command.encode() for command in commands]))
+
+    async def wait_writable(self) -> None:
+        """Return when the socket takes more; raises BrokerUnavailable if it ends instead."""
+        await self._writable.wait()
+        if self.closed_reason is not None:
+            raise BrokerUnavailable(self.addr, self.closed_reason)
+
+    def expect(self, opaque: int) -> asyncio.Future[RemotingCommand]:
+        """Register a request before it is sent. Raises TooManyRequests."""
+        if len(self.waiting) >= self._client.config.outstanding_requests_max:
+            raise TooManyRequests(self.addr, len(self.waiting))
+        future: asyncio.Future[RemotingCommand] = asyncio.get_running_loop().create_future()
+        self.waiting[opaque] = future
+        return future
+
+    def close_if_silent(self, sent_at_s: float) -> None:
+        """A request sent at `sent_at_s` timed out: end a connection on which nothing at all has come
+        since."""
+        now_s = asyncio.get_running_loop().time()
+        if self.last_received_s <= sent_at_s and now_s - sent_at_s >= SILENT_CONNECTION_S:
+            self.close(f"it was silent for {now_s - sent_at_s:.0f} s while requests waited")
+
+    def close(self, reason: str) -> None:
+        self._fail(reason)
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _receive_response(self, command: RemotingCommand) -> None:
+        future = self.waiting.pop(command.opaque, None)
+        if future is None:
+            # Java drops it as well: the request has timed out, or was cancelled.
+            logger.debug("late response addr=%s code=%d opaque=%d", self.addr, command.code, command.opaque)
+        elif not future.done():
+            future.set_result(command)
+
+    def _fail(self, reason: str) -> None:
+        if self.closed_reason is not None:
+            return
+        self.closed_reason = reason
+        self._writable.set()
+        waiting, self.waiting = self.waiting, {}
+        for future in waiting.values():
+            if not future.done():
+                future.set_exception(BrokerUnavailable(self.addr, reason))
+                future.exception()  # mark as seen: a waiter that was cancelled leaves nobody to fetch it
+        self._client.channel_ended(self)
+
+
+class RemotingClient:
+    """Shared by everything in one client: producers, consumers, admin. Belongs to one event loop."""
+
+    def __init__(self, config: RemotingClientConfig | None = None) -> None:
+        self.config = config or RemotingClientConfig()
+        self.processors: dict[int, RequestProcessor] = {}
+        self.greeting: Greeting | None = None
+        self.connection_ended: Callable[[str], None] | None = None
+        self._channels: dict[str, _Channel] = {}
+        self._connecting: dict[str, asyncio.Task[_Channel]] = {}
+        self._backoffs: dict[str, _Backoff] = {}
+        self._server_requests: set[asyncio.Task[None]] = set()
+        self._opaques = itertools.count(1)
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        waiting = sum(len(channel.waiting) for channel in self._channels.values())
+        return f"<RemotingClient {len(self._channels)} connections, {waiting} requests waiting>"
+
+    async def invoke(
+        self, addr: str, command: RemotingCommand, timeout_ms: int | None = None
+    ) -> RemotingCommand:
+        """Send one request and return its answer, whatever its code.
+
+        Raises BrokerUnavailable, RemotingTimeout (connecting counts), TooManyRequests, ClientClosed.
+        """
+        timeout_ms = self.config.invoke_timeout_ms if timeout_ms is None else timeout_ms
+        command.opaque = self._next_opaque()
+        sent_at_s = float("inf")
+        channel: _Channel | None = None
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                channel = await self._channel(addr)
+                await channel.wait_writable()
+                sent_at_s = asyncio.get_running_loop().time()
+                future = channel.expect(command.opaque)
+                channel.send((command,))
+                return await future
+        except TimeoutError:
+            if channel is not None:
+                channel.close_if_silent(sent_at_s)
+            raise RemotingTimeout(addr, command.code, timeout_ms) from None
+        finally:
+            if channel is not None:
+                channel.waiting.pop(command.opaque, None)
+
+    async def invoke_many(
+        self, addr: str, commands: Sequence[RemotingCommand], timeout_ms: int | None = None
+    ) -> list[RemotingCommand | MQClientError]:
+        """Send many requests on one connection, PIPELINE_WINDOW at a time; the answers come in their order.
+
+        `timeout_ms` is for each window. A request without answer yields its error in its place; nothing is
+        raised.
+        """
+        answers: list[RemotingCommand | MQClientError] = []
+        for start in range(0, len(commands), PIPELINE_WINDOW):
+            answers += await self._invoke_window(addr, commands[start : start + PIPELINE_WINDOW], timeout_ms)
+        return answers
+
+    async def invoke_oneway(self, addr: str, command: RemotingCommand, timeout_ms: int | None = None) -> None:
+        """Send a request that nobody answers (`command` has the one-way flag). Returns when it is written to
+        the socket.
+
+        Raises BrokerUnavailable, RemotingTimeout (while connecting or while the socket is full),
+        ClientClosed.
+        """
+        assert command.is_oneway, command.code
+        timeout_ms = self.config.invoke_timeout_ms if timeout_ms is None else timeout_ms
+        command.opaque = self._next_opaque()
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                channel = await self._channel(addr)
+                await channel.wait_writable()
+                channel.send((command,))
+        except TimeoutError:
+            raise RemotingTimeout(addr, command.code, timeout_ms) from None
+
+    def connected_addrs(self) -> list[str]:
+        return sorted(addr for addr, channel in self._channels.items() if channel.is_open)
+
+    def disconnect(self, addr: str, reason: str) -> None:
+        """End the connection to an address that no route names any more, if there is one."""
+        channel = self._channels.get(addr)
+        if channel is not None:
+            channel.close(reason)
+
+    async def close(self) -> None:
+        """End all connections; whatever waits fails with BrokerUnavailable. Further calls raise
+        ClientClosed."""
+        self._is_closed = True
+        tasks = [*self._connecting.values(), *self._server_requests]
+        for task in tasks:
+            task.cancel()
+        for channel in list(self._channels.values()):
+            channel.close("this client is closing")
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # called by _Channel
+
+    def receive_request(self, channel: _Channel, command: RemotingCommand) -> None:
+        """Work on what a broker asks of us, in a task of its own: answers to our requests must not wait for
+        it."""
+        processor = self.processors.get(command.code)
+        if processor is None:
+            refusal = f" request type {command.code} not supported"
+            self._answer(channel, command, command.response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, refusal))
+        elif len(self._server_requests) >= self.config.server_requests_max:
+            busy = f"[OVERLOAD]{len(self._server_requests)} requests are being worked on"
+            self._answer(channel, command, command.response(ResponseCode.SYSTEM_BUSY, busy))
+        else:
+            task = asyncio.get_running_loop().create_task(self._process(channel, processor, command))
+            self._server_requests.add(task)
+            task.add_done_callback(self._server_requests.discard)
+
+    def channel_ended(self, channel: _Channel) -> None:
+        if self._channels.get(channel.addr) is channel:
+            del self._channels[channel.addr]
+            logger.info("connection ended addr=%s reason=%s", channel.addr, channel.closed_reason)
+            if self.connection_ended is not None and not self._is_closed:
+                self.connection_ended(channel.addr)
+
+    # inside
+
+    def _next_opaque(self) -> int:
+        return next(self._opaques) & OPAQUE_MAX
+
+    async def _channel(self, addr: str) -> _Channel:
+        """The open connection to `addr`; callers that come while it is being made share the attempt."""
+        if self._is_closed:
+            raise ClientClosed("the remoting client is closed")
+        channel = self._channels.get(addr)
+        if channel is not None and channel.is_open:
+            return channel
+        task = self._connecting.get(addr)
+        if task is None:
+            loop = asyncio.get_running_loop()
+            backoff = self._backoffs.get(addr)
+            if backoff is not None and loop.time() < backoff.retry_at_s:
+                raise BrokerUnavailable(addr, backoff.reason)
+            task = loop.create_task(self._connect(addr))
+            self._connecting[addr] = task
+            task.add_done_callback(lambda done: self._connect_done(addr, done))
+        return await asyncio.shield(task)
+
+    async def _connect(self, addr: str) -> _Channel:
+        host, port = parse_addr(addr)
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self.config.connect_timeout_ms / 1000):
+                _, channel = await loop.create_connection(
+                    lambda: _Channel(self, addr), host, port, ssl=self.config.ssl_context
+                )
+        except (OSError, TimeoutError) as error:
+            reason = self._connect_failed(addr, error, loop.time())
+            raise BrokerUnavailable(addr, reason) from error
+        if self._backoffs.pop(addr, None) is not None:
+            logger.info("connected again addr=%s", addr)
+        self._channels[addr] = channel
+        self._greet(channel)
+        return channel
+
+    def _connect_failed(self, addr: str, error: Exception, now_s: float) -> str:
+        """Remember the failure; the delay doubles each time. Returns the reason in words."""
+        if isinstance(error, TimeoutError):
+            reason = f"no connection within {self.config.connect_timeout_ms} ms"
+        else:
+            reason = f"cannot connect: {error}"
+        before = self._backoffs.get(addr)
+        if before is None:
+            logger.warning("cannot connect addr=%s reason=%s", addr, reason)
+            delay_ms = self.config.reconnect_delay_min_ms
+        else:
+            delay_ms = min(before.delay_ms * 2, self.config.reconnect_delay_max_ms)
+        self._backoffs[addr] = _Backoff(reason, delay_ms, now_s + delay_ms / 1000)
+        return reason
+
+    def _connect_done(self, addr: str, task: asyncio.Task[_Channel]) -> None:
+        self._connecting.pop(addr, None)
+        if not task.cancelled():
+            task.exception()  # callers may have timed out: nobody else fetches it
+
+    def _greet(self, channel: _Channel) -> None:
+        """Write the first frame before any caller's, so that the broker knows who asks (a pull needs its
+        heartbeat)."""
+        command = self.greeting(channel.addr) if self.greeting is not None else None
+        if command is None:
+            return
+        command.opaque = self._next_opaque()
+        future = channel.expect(command.opaque)
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        channel.send((command,))
+
+    async def _invoke_window(
+        self, addr: str, commands: Sequence[RemotingCommand], timeout_ms: int | None
+    ) -> list[RemotingCommand | MQClientError]:
+        timeout_ms = self.config.invoke_timeout_ms if timeout_ms is None else timeout_ms
+        sent_at_s = float("inf")
+        futures: list[asyncio.Future[RemotingCommand]] = []
+        channel: _Channel | None = None
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                channel = await self._channel(addr)
+                await channel.wait_writable()
+                sent_at_s = asyncio.get_running_loop().time()
+                for command in commands:
+                    command.opaque = self._next_opaque()
+                    futures.append(channel.expect(command.opaque))
+                channel.send(commands)
+                await asyncio.wait(futures)
+        except TimeoutError:
+            if channel is not None:
+                channel.close_if_silent(sent_at_s)  # those that are not done are named below
+        except MQClientError as error:
+            return [error] * len(commands)
+        finally:
+            if channel is not None:
+                for command in commands:
+                    channel.waiting.pop(command.opaque, None)
+        if len(futures) < len(commands):
+            return [RemotingTimeout(addr, command.code, timeout_ms) for command in commands]
+        pairs = zip(commands, futures, strict=True)
+        return [
+            _outcome(future, RemotingTimeout(addr, command.code, timeout_ms)) for command, future in pairs
+        ]
+
+    async def _process(
+        self, channel: _Channel, processor: RequestProcessor, command: RemotingCommand
+    ) -> None:
+        try:
+            response = await processor(command, channel.addr)
+        except Exception as error:  # root of a task: the broker that asked must get an answer
+            logger.exception("request from broker failed addr=%s code=%d", channel.addr, command.code)
+            response = command.response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+        if response is not None:
+            self._answer(channel, command, response)
+
+    def _answer(self, channel: _Channel, request: RemotingCommand, response: RemotingCommand) -> None:
+        if request.is_oneway:
+            return
+        try:
+            channel.send((response,))
+        except BrokerUnavailable as error:
+            logger.info("answer not sent code=%d: %s", request.code, error)
+
+
+def _outcome(
+    future: asyncio.Future[RemotingCommand], otherwise: RemotingTimeout
+) -> RemotingCommand | MQClientError:
+    if not future.done() or future.cancelled():
+        return otherwise
+    error = future.exception()
+    if error is None:
+        return future.result()
+    assert isinstance(error, MQClientError), error
+    return error

@@ -1,0 +1,90 @@
+"""What a report job is asked for and what it answers: plain values that travel as JSON between processes.
+
+The console writes a `JobSpec`, starts `python -m spark.<job>` with it on standard input, and reads a `JobResult` from
+the last line of standard output. The spec holds everything the job depends on, so the same spec gives the same report.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+HOUR_MS = 3_600_000
+# A month of hourly work items for a hundred clusters; beyond that a report is asked for in parts.
+HOURS_MAX = 31 * 24 * 100
+
+
+class JobSpecError(ValueError):
+    """The spec cannot be run: the text says which field and why."""
+
+
+class HourFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One hour of one cluster and every history file (path or fsspec URL) that holds some of it."""
+
+    cluster: str
+    hour_ms: int
+    files: tuple[str, ...]
+
+
+class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One run of one report job over [from_ms, to_ms), whole hours, epoch milliseconds UTC.
+
+    `output` is the folder that the Parquet files come into; whatever is there is replaced. `slo_ms` is how long a
+    message may wait before its minute is a breach, `interval_ms` the collector's period, `lookback_ms` how much
+    history before an hour is read, so that time lags up to it are exact.
+    """
+
+    job: str
+    job_id: str
+    from_ms: int
+    to_ms: int
+    hours: tuple[HourFiles, ...]
+    output: str
+    # The running hour counts up to here.
+    as_of_ms: int
+    slo_ms: int = 60_000
+    interval_ms: int = 5_000
+    lookback_ms: int = 6 * HOUR_MS
+    code_version: str = ""
+    remote: str = ""
+    master: str = ""
+
+    def __post_init__(self) -> None:
+        if self.from_ms % HOUR_MS or self.to_ms % HOUR_MS:
+            raise JobSpecError(f"window {self.from_ms}..{self.to_ms} is not whole hours")
+        if self.from_ms >= self.to_ms:
+            raise JobSpecError(f"window is empty: from_ms {self.from_ms} is not before to_ms {self.to_ms}")
+        if len(self.hours) > HOURS_MAX:
+            raise JobSpecError(f"{len(self.hours)} hours at once; at most {HOURS_MAX}")
+        if self.interval_ms <= 0 or self.slo_ms < 0 or self.lookback_ms < 0:
+            raise JobSpecError("interval_ms must be above 0, slo_ms and lookback_ms not below")
+        if not self.output:
+            raise JobSpecError("output names no folder")
+        for hour in self.hours:
+            if hour.hour_ms % HOUR_MS or not self.from_ms <= hour.hour_ms < self.to_ms:
+                raise JobSpecError(f"hour {hour.hour_ms} is not a whole hour of {self.from_ms}..{self.to_ms}")
+
+    def to_json(self) -> str:
+        return msgspec.json.encode(self, order="sorted").decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> JobSpec:
+        """Raises JobSpecError for text that is no JSON, lacks a field, has one too many or of another type."""
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+            raise JobSpecError(f"not a job spec: {error}") from error
+
+
+class JobResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What the run produced. `output` is a folder of Parquet files; `warnings` name files that could not be read."""
+
+    job_id: str
+    output: str
+    rows: int
+    hours: int
+    elapsed_ms: int
+    spark_version: str
+    warnings: tuple[str, ...] = ()
+
+    def to_json(self) -> str:
+        return msgspec.json.encode(self, order="sorted").decode()

@@ -1,0 +1,290 @@
+"""Lag history in memory: one flat array per figure, all samples of a series side by side, series in key
+order.
+
+This is the form that algebra wants: every rule of `inversion`, `rollup` and `chunk` is a whole-array
+expression with the series' boundaries taken from `starts`. Chunks (Parquet) and snapshots (write-ahead log)
+are both read into it.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+
+from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, CommitKey, HeadKey, Int64Array, Snapshot
+
+RETRY_TOPIC_PREFIX = "%RETRY%"
+DEAD_LETTER_TOPIC_PREFIX = "%DLQ%"
+
+
+class SeriesKind(StrEnum):
+    """What a series is about; retry and dead-letter topics are never added into a group's lag silently."""
+
+    HEAD = "HEAD"  # a queue, whoever consumes it
+    GROUP = "GROUP"  # a queue as a group consumes it
+    RETRY = "RETRY"  # the same for the group's own %RETRY% topic
+    DLQ = "DLQ"  # a queue of a %DLQ% topic
+
+
+class SeriesKey(NamedTuple):
+    """A series of history; `group` is empty for heads. The sort order puts a group's topic side by side."""
+
+    group: str
+    topic: str
+    broker_name: str
+    queue_id: int
+    incarnation: int
+
+    @property
+    def kind(self) -> SeriesKind:
+        """Follows from the names alone."""
+        if self.group:
+            return SeriesKind.RETRY if self.topic.startswith(RETRY_TOPIC_PREFIX) else SeriesKind.GROUP
+        return SeriesKind.DLQ if self.topic.startswith(DEAD_LETTER_TOPIC_PREFIX) else SeriesKind.HEAD
+
+
+@dataclass(frozen=True, slots=True)
+class Previous:
+    """The last sample before the window, one per series, so that the window's first interval is exact.
+
+    `t_ms` is `UNKNOWN_OFFSET` where there is none.
+    """
+
+    t_ms: Int64Array
+    max_offset: Int64Array
+    min_offset: Int64Array
+    committed: Int64Array
+
+    @classmethod
+    def none(cls, count: int) -> "Previous":
+        """Return "nothing is known" for `count` series."""
+        return cls(*(np.full(count, UNKNOWN_OFFSET, dtype=np.int64) for _ in range(4)))
+
+    def take(self, rows: Int64Array) -> "Previous":
+        """Return the previous samples of some series."""
+        return Previous(self.t_ms[rows], self.max_offset[rows], self.min_offset[rows], self.committed[rows])
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """All samples of some series. Series `i` owns `[starts[i], starts[i + 1])`, in ascending time.
+
+    `t_ms` is the round's time, the same for every series of a round. `committed` and `pulled` are
+    `UNKNOWN_OFFSET` for heads and where they were not read.
+    """
+
+    keys: Sequence[SeriesKey]
+    starts: Int64Array  # one more than keys
+    t_ms: Int64Array
+    max_offset: Int64Array
+    min_offset: Int64Array
+    committed: Int64Array
+    pulled: Int64Array
+    previous: Previous
+
+    @property
+    def counts(self) -> Int64Array:
+        """Samples per series."""
+        return np.diff(self.starts)
+
+    @property
+    def series(self) -> Int64Array:
+        """The series number of every sample."""
+        return np.repeat(np.arange(len(self.keys), dtype=np.int64), self.counts)
+
+    @property
+    def first(self) -> BoolArray:
+        """True at the first sample of each series."""
+        mask = np.zeros(len(self.t_ms), dtype=np.bool_)
+        mask[self.starts[:-1][self.counts > 0]] = True
+        return mask
+
+    def slices(self) -> Iterator[tuple[SeriesKey, slice]]:
+        """Yield each series with its place in the arrays."""
+        for key, (start, stop) in zip(self.keys, pairwise(self.starts.tolist()), strict=True):
+            yield key, slice(start, stop)
+
+    def select(self, wanted: Callable[[SeriesKey], bool]) -> "Samples":
+        """Return only the series that `wanted` names."""
+        rows = np.array([i for i, key in enumerate(self.keys) if wanted(key)], dtype=np.int64)
+        mask = np.zeros(len(self.keys), dtype=np.bool_)
+        mask[rows] = True
+        kept = np.repeat(mask, self.counts)
+        return self._kept(rows, kept, self.counts[rows], self.previous.take(rows))
+
+    def window(self, from_ms: int, to_ms: int) -> "Samples":
+        """Return the samples of [from_ms, to_ms); the last one before becomes `previous`. Empty series are
+        dropped.
+        """
+        kept = (self.t_ms >= from_ms) & (self.t_ms < to_ms)
+        counts = segment_sums(kept.astype(np.int64), self.starts)
+        before = segment_sums((self.t_ms < from_ms).astype(np.int64), self.starts)
+        rows = np.flatnonzero(counts).astype(np.int64)
+        previous = self.previous.take(rows)
+        last = self.starts[:-1][rows] + before[rows] - 1
+        seen = before[rows] > 0
+        for ours, theirs in (
+            (previous.t_ms, self.t_ms),
+            (previous.max_offset, self.max_offset),
+            (previous.min_offset, self.min_offset),
+            (previous.committed, self.committed),
+        ):
+            ours[seen] = theirs[last[seen]]
+        return self._kept(rows, kept, counts[rows], previous)
+
+    def _kept(self, rows: Int64Array, kept: BoolArray, counts: Int64Array, previous: Previous) -> "Samples":
+        return Samples(
+            [self.keys[row] for row in rows.tolist()],
+            starts_of(counts),
+            self.t_ms[kept],
+            self.max_offset[kept],
+            self.min_offset[kept],
+            self.committed[kept],
+            self.pulled[kept],
+            previous,
+        )
+
+
+def starts_of(counts: Int64Array) -> Int64Array:
+    """Return where each series starts, and the end, from the series' lengths."""
+    starts = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts
+
+
+def segment_sums(values: Int64Array, starts: Int64Array) -> Int64Array:
+    """Return the sum of each series' samples; 0 for an empty series."""
+    totals = np.zeros(len(values) + 1, dtype=np.int64)
+    np.cumsum(values, out=totals[1:])
+    sums: Int64Array = totals[starts[1:]] - totals[starts[:-1]]
+    return sums
+
+
+def from_snapshots(snapshots: Iterable[Snapshot], previous: Snapshot | None = None) -> Samples:
+    """Transpose time-ordered rounds into series. Later snapshots of the same time replace earlier ones.
+
+    A commit whose queue was not read in the same round gives no sample: without max offset there is no lag.
+    `previous` is the last round before the first one.
+    """
+    rounds = sorted({one.ts_ms: one for one in snapshots}.values(), key=lambda one: one.ts_ms)
+    index: dict[SeriesKey, int] = {}
+    parts: list[tuple[Int64Array, ...]] = []
+    places: _Places | None = None
+    for snapshot in rounds:
+        if places is None or not places.fit(snapshot):
+            places = _Places.of(snapshot, index)
+        parts.append(_round_samples(snapshot, places))
+    if not parts:
+        empty = np.empty(0, dtype=np.int64)
+        return Samples([], starts_of(empty), empty, empty, empty, empty, empty, Previous.none(0))
+    series, *columns = (np.concatenate(column) for column in zip(*parts, strict=True))
+    samples = assemble(list(index), series, columns, Previous.none(len(index)))
+    if previous is not None:
+        _fill_previous(samples, previous)
+    return samples
+
+
+def assemble(
+    keys: Sequence[SeriesKey], series: Int64Array, columns: Sequence[Int64Array], previous: Previous
+) -> Samples:
+    """Sort samples given in any order by (series key, time); of several with the same time the last given
+    stays.
+
+    `columns` are t_ms, max_offset, min_offset, committed, pulled; `series` numbers the keys.
+    """
+    order = sorted(range(len(keys)), key=lambda i: keys[i])
+    rank = np.empty(len(keys), dtype=np.int64)
+    rank[order] = np.arange(len(keys))
+    placed = rank[series]
+    by_time = _order(placed, columns[0], len(keys))
+    placed = placed[by_time]
+    sorted_columns = [column[by_time] for column in columns]
+    last = np.ones(len(placed), dtype=np.bool_)
+    last[:-1] = (placed[1:] != placed[:-1]) | (sorted_columns[0][1:] != sorted_columns[0][:-1])
+    counts = np.bincount(placed[last], minlength=len(keys)).astype(np.int64)
+    rows = np.array(order, dtype=np.int64)
+    t_ms, max_offset, min_offset, committed, pulled = (column[last] for column in sorted_columns)
+    return Samples(
+        [keys[i] for i in order],
+        starts_of(counts),
+        t_ms,
+        max_offset,
+        min_offset,
+        committed,
+        pulled,
+        previous.take(rows),
+    )
+
+
+def _order(placed: Int64Array, t_ms: Int64Array, count: int) -> Int64Array:
+    """Return the stable order by (series, time): equal times stay in the order given.
+
+    Rounds come in time order, then sorting by series is enough, and for 65,536 series NumPy sorts 16-bit numbers by
+    radix: 2.9 M samples take 0.1 s instead of 1.4 s.
+    """
+    if np.all(t_ms[1:] >= t_ms[:-1]):
+        narrow = placed.astype(np.uint16) if count <= 2**16 else placed
+        return np.argsort(narrow, kind="stable").astype(np.int64)
+    return np.lexsort((t_ms, placed)).astype(np.int64)
+
+
+@dataclass(slots=True)
+class _Places:
+    """Which samples the rounds of one set of keys give: rounds mostly have the keys of the round before.
+
+    Measured: an hour of 2,000 series in 720 rounds takes 0.3 s instead of 2.1 s with the lookups done once.
+    """
+
+    head_keys: Sequence[HeadKey]
+    commit_keys: Sequence[CommitKey]
+    rows: Int64Array  # of the heads, for every sample
+    series: Int64Array
+    known: Int64Array  # of the commits that have a head
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, index: dict[SeriesKey, int]) -> "_Places":
+        """Number the series of a round; new ones are added to `index`."""
+        heads = {key: row for row, key in enumerate(snapshot.head_keys)}
+        rows = list(heads.values())
+        series = [index.setdefault(SeriesKey("", *head), len(index)) for head in heads]
+        known = []
+        for number, commit in enumerate(snapshot.commit_keys):
+            found = heads.get(commit.head)
+            if found is not None:
+                rows.append(found)
+                series.append(index.setdefault(SeriesKey(*commit), len(index)))
+                known.append(number)
+        numbers = (np.array(one, dtype=np.int64) for one in (rows, series, known))
+        return cls(snapshot.head_keys, snapshot.commit_keys, *numbers)
+
+    def fit(self, snapshot: Snapshot) -> bool:
+        """Whether another round has the same keys in the same order."""
+        return self.head_keys == snapshot.head_keys and self.commit_keys == snapshot.commit_keys
+
+
+def _round_samples(snapshot: Snapshot, places: _Places) -> tuple[Int64Array, ...]:
+    """Return (series, t, max, min, committed, pulled) of one round."""
+    nothing = np.full(len(places.head_keys), UNKNOWN_OFFSET, dtype=np.int64)
+    return (
+        places.series,
+        np.full(len(places.rows), snapshot.ts_ms, dtype=np.int64),
+        snapshot.max_offset[places.rows],
+        snapshot.min_offset[places.rows],
+        np.concatenate([nothing, snapshot.committed[places.known]]),
+        np.concatenate([nothing, snapshot.pulled[places.known]]),
+    )
+
+
+def _fill_previous(samples: Samples, snapshot: Snapshot) -> None:
+    heads = snapshot.heads()
+    commits = snapshot.commits()
+    for row, key in enumerate(samples.keys):
+        head = heads.get(HeadKey(*key[1:]))
+        committed = commits.get(CommitKey(*key), UNKNOWN_OFFSET) if key.group else UNKNOWN_OFFSET
+        if head is not None and (not key.group or committed != UNKNOWN_OFFSET):
+            samples.previous.t_ms[row] = snapshot.ts_ms
+            samples.previous.min_offset[row], samples.previous.max_offset[row] = head
+            samples.previous.committed[row] = committed

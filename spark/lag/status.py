@@ -1,0 +1,326 @@
+"""How is a group doing? Twelve words, each with an exact rule, and unknown that is never mistaken for zero.
+
+The rules are Burrow's, on a window of samples in time instead of a count of commits, because RocketMQ has no
+commit log to follow; LOST, SKIPPED, OFFLINE, NEVER_COMMITTED, INVALID and UNKNOWN are ours (lag.md 1.2 metric
+27, 1.3).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from spark.lag.snapshot import BoolArray, Int64Array
+
+
+class LagStatus(StrEnum):
+    """The codes that rows, REST and CSV carry."""
+
+    OK = "OK"
+    CATCHING_UP = "CATCHING_UP"
+    FALLING_BEHIND = "FALLING_BEHIND"
+    STALLED = "STALLED"
+    STOPPED = "STOPPED"
+    REWOUND = "REWOUND"
+    SKIPPED = "SKIPPED"
+    LOST = "LOST"
+    OFFLINE = "OFFLINE"
+    NEVER_COMMITTED = "NEVER_COMMITTED"
+    INVALID = "INVALID"
+    UNKNOWN = "UNKNOWN"
+
+
+# Worst first: which word a group gets whose queues differ. UNKNOWN is not worst: a known bad status stays
+# visible beside it.
+WORST_FIRST = (
+    LagStatus.LOST,
+    LagStatus.STALLED,
+    LagStatus.STOPPED,
+    LagStatus.OFFLINE,
+    LagStatus.FALLING_BEHIND,
+    LagStatus.INVALID,
+    LagStatus.REWOUND,
+    LagStatus.SKIPPED,
+    LagStatus.CATCHING_UP,
+    LagStatus.NEVER_COMMITTED,
+    LagStatus.OK,
+    LagStatus.UNKNOWN,
+)
+SEVERITY = {status: len(WORST_FIRST) - rank for rank, status in enumerate(WORST_FIRST)}
+
+WINDOW_MS = 10 * 60_000  # Burrow watches 10 commits; 10 minutes hold 10 rounds even at a 60 s interval
+# a healthy push consumer commits every 5 s, or with its next pull, up to 30 s later
+TIME_LAG_ALLOWED_MS = 30_000
+QUIET_MS = 60_000  # no progress for so long, with messages waiting, is not a slow commit any more
+RHYTHM_FACTOR = 3  # a consumer that commits every 5 minutes is quiet after 15
+BACKLOG_GRACE_MS = 60_000  # a backlog younger than this is an ordinary burst
+# growing or shrinking means by more than 5 % between the first and the last minute of the backlog
+TREND_CHANGE = 0.05
+# a concurrent consumer may commit 2,000 at once (consumeConcurrentlyMaxSpan); a skip is larger
+SKIP_MESSAGES = 10_000
+SKIP_FACTOR = 20  # ... and this much faster than it ever consumed in the window
+
+
+@dataclass(frozen=True, slots=True)
+class QueueHistory:
+    """The window of one queue as one group consumes it, oldest first, only rounds that were read; at least
+    one.
+    """
+
+    t_ms: Int64Array
+    max_offset: Int64Array
+    min_offset: Int64Array
+    committed: Int64Array
+
+    def moves(self) -> Int64Array:
+        """Changes of the committed offset from round to round."""
+        changes: Int64Array = self.committed[1:] - self.committed[:-1]
+        return changes
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A status, when it began as far as the window shows, and the evidence in one sentence."""
+
+    status: LagStatus
+    since_ms: int
+    reason: str = ""
+
+
+def judge(
+    history: QueueHistory, *, time_lag_ms: int | None, clients: int | None, previous: LagStatus | None = None
+) -> Judgement:
+    """Judge one queue that has a committed offset and was read in the last round.
+
+    `time_lag_ms` is null when it is only known to be large; `clients` is the group's number of members, null
+    when unknown; `previous` is the status of the round before, which a backlog without a clear trend keeps.
+    The rules, first match wins:
+
+    1. Committed offset beyond max: INVALID.
+    2. Below min: LOST, what retention removed cannot be read any more.
+    3. Nothing waits: OK, or SKIPPED when it got there by a jump in this window.
+    4. Nobody is connected: OFFLINE.
+    5. No progress for longer than its own rhythm explains: STOPPED when it made progress in the window, else
+    STALLED. 6. It went back in the window and has not come back to where it was: REWOUND. It jumped far
+    ahead: SKIPPED. 7. The oldest message has waited no longer than a commit takes, or the backlog is young:
+    OK. 8. Growing: FALLING_BEHIND; shrinking: CATCHING_UP.
+    """
+    committed = int(history.committed[-1])
+    low, high = int(history.min_offset[-1]), int(history.max_offset[-1])
+    if committed > high:
+        since_ms = _since(history, history.committed > history.max_offset)
+        return Judgement(
+            LagStatus.INVALID, since_ms, f"committed offset {committed} is beyond max offset {high}"
+        )
+    if committed < low:
+        since_ms = _since(history, history.committed < history.min_offset)
+        lost = low - committed
+        return Judgement(LagStatus.LOST, since_ms, f"{lost} messages passed retention before they were read")
+    lag = high - committed
+    if lag == 0:
+        since_ms = _since(history, history.committed >= history.max_offset)
+        return _skipped(history, history.moves()) or Judgement(LagStatus.OK, since_ms)
+    if clients == 0:
+        return Judgement(
+            LagStatus.OFFLINE, _last_progress(history), f"no client is connected, {lag} messages wait"
+        )
+    return _judge_backlog(history, lag, time_lag_ms, previous)
+
+
+def _judge_backlog(
+    history: QueueHistory, lag: int, time_lag_ms: int | None, previous: LagStatus | None
+) -> Judgement:
+    """Rules 5 to 8, for a queue with messages waiting and perhaps somebody there to read them."""
+    now_ms = int(history.t_ms[-1])
+    backlog = _from_last_zero(history)
+    began_ms = int(history.t_ms[backlog][0])
+    moves = history.moves()
+    moved = np.flatnonzero(moves) + 1
+    last_move_ms = int(history.t_ms[moved[-1]]) if len(moved) else began_ms
+    quiet_ms = now_ms - max(began_ms, last_move_ms)
+    if quiet_ms > QUIET_MS:
+        advances = np.flatnonzero(moves > 0) + 1
+        if quiet_ms > RHYTHM_FACTOR * _longest_pause(history.t_ms[advances]):
+            word = LagStatus.STOPPED if len(advances) else LagStatus.STALLED
+            reason = f"no progress for {quiet_ms // 1000} s while {lag} messages wait"
+            return Judgement(word, now_ms - quiet_ms, reason)
+    jumped = _rewound(history, moves) or _skipped(history, moves)
+    if jumped is not None:
+        return jumped
+    if time_lag_ms is not None and time_lag_ms <= TIME_LAG_ALLOWED_MS:
+        return Judgement(LagStatus.OK, now_ms)
+    if now_ms - began_ms < BACKLOG_GRACE_MS:
+        return Judgement(LagStatus.OK, now_ms)
+    return _judge_trend(history, backlog, previous)
+
+
+def _judge_trend(history: QueueHistory, backlog: slice, previous: LagStatus | None) -> Judgement:
+    """Compare the smallest lags of the backlog's first and last minute, which commits every few seconds do
+    not blur.
+    """
+    times = history.t_ms[backlog]
+    lags = history.max_offset[backlog] - history.committed[backlog]
+    first = int(lags[times <= times[0] + QUIET_MS].min())
+    last = int(lags[times >= times[-1] - QUIET_MS].min())
+    shrinking = last < first * (1 - TREND_CHANGE)
+    growing = last > first * (1 + TREND_CHANGE)
+    steady_before = previous is LagStatus.CATCHING_UP and not growing
+    word = LagStatus.CATCHING_UP if shrinking or steady_before else LagStatus.FALLING_BEHIND
+    span_s = int(times[-1] - times[0]) // 1000
+    return Judgement(word, int(times[0]), f"lag went from {first} to {last} in {span_s} s")
+
+
+def _rewound(history: QueueHistory, moves: Int64Array) -> Judgement | None:
+    """The committed offset went back in the window and has not reached its old place again."""
+    falls = np.flatnonzero(moves < 0)
+    if len(falls) == 0:
+        return None
+    before = int(history.committed[: falls[-1] + 1].max())
+    now = int(history.committed[-1])
+    if now >= before:
+        return None
+    at = int(falls[-1])
+    target = int(history.committed[at + 1])
+    return Judgement(LagStatus.REWOUND, int(history.t_ms[at + 1]), f"went back from {before} to {target}")
+
+
+def _skipped(history: QueueHistory, moves: Int64Array) -> Judgement | None:
+    """The committed offset jumped further than the group ever consumed in that time: somebody moved it."""
+    if len(moves) == 0 or moves.max() < SKIP_MESSAGES:
+        return None
+    jumps = forward_jumps(history.t_ms, history.committed)
+    if len(jumps) == 0:
+        return None
+    at = int(jumps[-1])
+    skipped = int(history.committed[at] - history.committed[at - 1])
+    return Judgement(LagStatus.SKIPPED, int(history.t_ms[at]), f"jumped ahead by {skipped} messages")
+
+
+def forward_jumps(t_ms: Int64Array, committed: Int64Array) -> Int64Array:
+    """Return the places where the committed offset rose too far to have been consumed.
+
+    Needs three other intervals with progress to compare with: of a group never seen consuming nothing is
+    claimed.
+    """
+    gained = np.diff(committed)
+    candidates = np.flatnonzero(gained >= SKIP_MESSAGES)
+    if len(candidates) == 0:
+        return np.empty(0, dtype=np.int64)
+    rates = gained / np.maximum(np.diff(t_ms), 1)
+    ordinary = rates[(gained > 0) & (gained < SKIP_MESSAGES)]
+    if len(ordinary) < 3:
+        return np.empty(0, dtype=np.int64)
+    jumps: Int64Array = candidates[rates[candidates] > SKIP_FACTOR * ordinary.max()] + 1
+    return jumps
+
+
+def _since(history: QueueHistory, holds: BoolArray) -> int:
+    """Return when a condition that holds now began to hold without interruption."""
+    broken = np.flatnonzero(~holds)
+    return int(history.t_ms[int(broken[-1]) + 1 if len(broken) else 0])
+
+
+def _last_progress(history: QueueHistory) -> int:
+    """Return when the committed offset last rose, or the window's start."""
+    advances = np.flatnonzero(history.moves() > 0)
+    return int(history.t_ms[int(advances[-1]) + 1 if len(advances) else 0])
+
+
+def _longest_pause(times_ms: Int64Array) -> int:
+    return int(np.diff(times_ms).max()) if len(times_ms) > 1 else 0
+
+
+def _from_last_zero(history: QueueHistory) -> slice:
+    """Return the window since messages have been waiting without interruption."""
+    zero = np.flatnonzero(history.committed >= history.max_offset)
+    return slice(int(zero[-1]) + 1 if len(zero) else 0, None)
+
+
+def worst(statuses: Iterable[LagStatus]) -> LagStatus:
+    """Return the worst known status; UNKNOWN only when nothing else is known."""
+    return max(statuses, key=SEVERITY.__getitem__, default=LagStatus.UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFigures:
+    """What is known of one queue of a group now. `lag` null: unknown, or never committed."""
+
+    name: str  # "topic · broker · 3", to name the worst one
+    status: LagStatus
+    lag: int | None
+    time_lag_ms: int | None
+    time_lag_lower_bound: bool
+    since_ms: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFigures:
+    """Sums and worst cases. unknown + 5 is "at least 5": `lag` 5 with `lag_lower_bound`, never 5 and never
+    nothing.
+    """
+
+    status: LagStatus
+    partial: bool
+    lag: int | None
+    lag_lower_bound: bool
+    time_lag_ms: int | None
+    time_lag_lower_bound: bool
+    since_ms: int
+    worst_queue: str
+    reason: str
+
+
+def combine(queues: Sequence[QueueFigures]) -> GroupFigures:
+    """Add up the queues of a group (or of one of its topics); unknown propagates (lag.md 1.2).
+
+    A queue the group never committed on has no lag and says nothing about a group that commits on others.
+    """
+    if not queues:
+        return GroupFigures(LagStatus.NEVER_COMMITTED, False, None, False, None, False, 0, "", "")
+    known = [queue for queue in queues if queue.status is not LagStatus.UNKNOWN]
+    partial = len(known) < len(queues)
+    if not known:
+        first = min(queues, key=lambda one: one.since_ms)
+        return GroupFigures(
+            LagStatus.UNKNOWN, True, None, False, None, False, first.since_ms, first.name, first.reason
+        )
+    committed = [queue for queue in known if queue.status is not LagStatus.NEVER_COMMITTED]
+    status = worst(queue.status for queue in committed or known)
+    lags = [queue.lag for queue in known if queue.lag is not None]
+    timed = [queue for queue in known if queue.time_lag_ms is not None]
+    oldest = max(timed, key=lambda one: one.time_lag_ms or 0, default=None)
+    culprits = [queue for queue in known if queue.status is status]
+    culprit = max(culprits, key=lambda one: (one.time_lag_ms or 0, one.lag or 0))
+    return GroupFigures(
+        status=status,
+        partial=partial,
+        lag=sum(lags) if lags else None,
+        lag_lower_bound=partial and bool(lags),
+        time_lag_ms=None if oldest is None else oldest.time_lag_ms,
+        time_lag_lower_bound=partial or (oldest is not None and oldest.time_lag_lower_bound),
+        since_ms=min(queue.since_ms for queue in culprits),
+        worst_queue=culprit.name if oldest is None or status is not LagStatus.OK else oldest.name,
+        reason=f"{culprit.name}: {culprit.reason}" if culprit.reason else "",
+    )
+
+
+def attention(status: LagStatus, *, lag: int | None) -> int:
+    """Return how urgently a person should look, larger first (the mock's "Decided", 2).
+
+    Lost, stalled, stopped, unknown without a bound, offline with backlog, falling behind, invalid; the rest
+    is level, so that time lag orders it.
+    """
+    urgency = {
+        LagStatus.LOST: 7,
+        LagStatus.STALLED: 6,
+        LagStatus.STOPPED: 5,
+        LagStatus.FALLING_BEHIND: 2,
+        LagStatus.INVALID: 1,
+    }
+    if status is LagStatus.UNKNOWN:
+        return 4 if lag is None else 0
+    if status is LagStatus.OFFLINE:
+        return 3 if lag else 0
+    return urgency.get(status, 0)

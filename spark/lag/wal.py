@@ -1,0 +1,299 @@
+"""The write-ahead log of lag history: one append-only segment per cluster and five minutes, one frame per
+snapshot.
+
+A frame is durable once appended and fsynced; compaction turns the segments of an hour into one Parquet chunk
+(`spark.lag.chunk`). This module is pure: it turns snapshots into bytes and back, files belong to the caller.
+
+Segment header (little-endian), then the cluster's name in UTF-8, then frames:
+
+      0       8         10             12              20             24
+      | magic | version | name length | started_at_ms  | crc32 of all before and the name |
+      | 8s    | u16     | u16         | i64            | u32                              |
+
+Frame header, then the payload (a zstd-1 frame of the body):
+
+      0       4               8            12      16      24
+      | magic | payload bytes | body bytes | crc32 | ts_ms |
+      | 4s    | u32           | u32        | u32   | i64   |
+
+`crc32` covers payload bytes, body bytes, ts_ms and the payload. The body is a u32 length, that many bytes of
+JSON (`_FrameNames`: round number, brokers, names of the series that appear for the first time in this
+segment), then for heads and again for commits:
+
+      present   bit per known series, little bit order   which series this round saw changed   bit per known
+      series                     whose numbers differ from the last time they were seen planes    2 x 8 x
+      (number of changed) bytes        zigzag(delta) of max and min (committed and pulled), byte-planes
+
+A series is known by its order of appearance in its segment, so a segment can be read alone and the first
+frame of each is a keyframe. Byte-planes (all lowest bytes first) put the zeros of small deltas side by side;
+zstd then makes 1-3 bytes of a changed series.
+
+A frame cut by a crash ends the segment: `read_segment` returns what is whole and where it ends, the writer
+truncates there and goes on. A bad frame *before* whole ones is damage, not a torn tail; reading stops there
+too and `damaged` says so.
+"""
+
+import struct
+import zlib
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+import msgspec
+import numpy as np
+import zstandard
+
+from spark.lag.snapshot import BoolArray, BrokerRead, CommitKey, HeadKey, Int64Array, Snapshot
+
+SEGMENT_MS = 5 * 60 * 1000  # what a crash between compaction and upload can cost to read again
+SEGMENT_HEADER = struct.Struct("<8sHHq")
+FRAME_HEADER = struct.Struct("<4sIIIq")
+FRAME_CHECKED = struct.Struct("<IIq")  # the header fields that the checksum covers
+CRC = struct.Struct("<I")
+LENGTH = struct.Struct("<I")
+assert SEGMENT_HEADER.size == 20
+assert FRAME_HEADER.size == 24
+SEGMENT_MAGIC = b"TMLAGWAL"
+FRAME_MAGIC = b"LFRM"
+VERSION = 1
+BODY_BYTES_MAX = 256 * 1024 * 1024  # 1,000,000 series at 34 bytes of numbers and 200 of names, with room
+ZSTD_LEVEL = 1
+
+
+class WalError(Exception):
+    """The bytes are not a segment of this version, or a frame does not follow from those before it."""
+
+
+class _FrameNames(msgspec.Struct):
+    """The JSON part of a frame's body."""
+
+    number: int
+    brokers: list[BrokerRead]
+    new_heads: list[HeadKey]
+    new_commits: list[tuple[str, int]]  # group, index of the head in this segment
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(slots=True)
+class _Known(Generic[Key]):
+    """Series of one sort in order of appearance and the numbers they had when last seen."""
+
+    keys: list[Key] = field(default_factory=list)
+    index: dict[Key, int] = field(default_factory=dict)
+    first: Int64Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    second: Int64Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def add(self, keys: Sequence[Key]) -> None:
+        for key in keys:
+            self.index[key] = len(self.keys)
+            self.keys.append(key)
+        grown = np.zeros(len(keys), dtype=np.int64)
+        self.first = np.concatenate([self.first, grown])
+        self.second = np.concatenate([self.second, grown])
+
+
+@dataclass(slots=True)
+class SegmentState:
+    """What reader and writer of a segment both know after the same frames. `position` is the end of the last
+    one.
+    """
+
+    position: int = 0
+    heads: _Known[HeadKey] = field(default_factory=_Known)
+    commits: _Known[CommitKey] = field(default_factory=_Known)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A segment's whole frames. `state.position` is where they end; bytes after it are torn or `damaged`."""
+
+    cluster: str
+    started_at_ms: int
+    snapshots: list[Snapshot]
+    state: SegmentState
+    damaged: bool
+
+
+def encode_header(cluster: str, started_at_ms: int) -> bytes:
+    """Return the first bytes of a segment."""
+    name = cluster.encode()
+    head = SEGMENT_HEADER.pack(SEGMENT_MAGIC, VERSION, len(name), started_at_ms) + name
+    return head + CRC.pack(zlib.crc32(head))
+
+
+def encode_frame(state: SegmentState, snapshot: Snapshot) -> bytes:
+    """Return the frame that follows `state` and move the state behind it. The caller appends and fsyncs."""
+    new_heads = [key for key in snapshot.head_keys if key not in state.heads.index]
+    state.heads.add(new_heads)
+    for key in snapshot.commit_keys:  # a group may have committed to a queue whose max offset was not read
+        if key not in state.commits.index and key.head not in state.heads.index:
+            new_heads.append(key.head)
+            state.heads.add([key.head])
+    new_commits = [key for key in snapshot.commit_keys if key not in state.commits.index]
+    state.commits.add(new_commits)
+    names = _FrameNames(
+        number=snapshot.number,
+        brokers=list(snapshot.brokers),
+        new_heads=new_heads,
+        new_commits=[(key.group, state.heads.index[key.head]) for key in new_commits],
+    )
+    text = msgspec.json.encode(names)
+    body = b"".join(
+        [
+            LENGTH.pack(len(text)),
+            text,
+            _encode_numbers(state.heads, snapshot.head_keys, snapshot.max_offset, snapshot.min_offset),
+            _encode_numbers(state.commits, snapshot.commit_keys, snapshot.committed, snapshot.pulled),
+        ]
+    )
+    if len(body) > BODY_BYTES_MAX:
+        raise WalError(f"snapshot of {len(body)} bytes, limit {BODY_BYTES_MAX}")
+    payload = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(body)
+    checked = FRAME_CHECKED.pack(len(payload), len(body), snapshot.ts_ms)
+    crc = zlib.crc32(payload, zlib.crc32(checked))
+    frame = FRAME_HEADER.pack(FRAME_MAGIC, len(payload), len(body), crc, snapshot.ts_ms) + payload
+    state.position += len(frame)
+    return frame
+
+
+def read_segment(data: bytes) -> Segment:
+    """Decode a whole segment; a torn tail is left out.
+
+    Raises WalError when the header is not one of ours (a header cut short by a crash too: such a file holds
+    nothing).
+    """
+    cluster, started_at_ms, position = decode_header(data)
+    state = SegmentState(position=position)
+    snapshots = read_frames(data, state)
+    damaged = data.find(FRAME_MAGIC, state.position + 1) != -1
+    return Segment(cluster, started_at_ms, snapshots, state, damaged)
+
+
+def decode_header(data: bytes) -> tuple[str, int, int]:
+    """Return (cluster, started_at_ms, position of the first frame). Raises WalError."""
+    if len(data) < SEGMENT_HEADER.size:
+        raise WalError(f"segment of {len(data)} bytes has no header")
+    magic, version, name_length, started_at_ms = SEGMENT_HEADER.unpack_from(data)
+    end = SEGMENT_HEADER.size + name_length
+    if magic != SEGMENT_MAGIC:
+        raise WalError(f"not a lag history segment: starts with {data[:8]!r}")
+    if version != VERSION:
+        raise WalError(f"segment of version {version}, this program reads {VERSION}")
+    if len(data) < end + CRC.size or CRC.unpack_from(data, end)[0] != zlib.crc32(data[:end]):
+        raise WalError("segment header is cut or damaged")
+    return data[SEGMENT_HEADER.size : end].decode(), started_at_ms, end + CRC.size
+
+
+def read_frames(data: bytes, state: SegmentState, base: int = 0) -> list[Snapshot]:
+    """Decode the whole frames from `state.position` on and move the state behind them.
+
+    `data` holds the segment from byte `base`, so that a reader who has seen the beginning reads only what was
+    appended.
+    """
+    snapshots: list[Snapshot] = []
+    while (found := _whole_frame(data, state.position - base)) is not None:
+        ts_ms, body, size = found
+        snapshots.append(_decode_body(state, ts_ms, body))
+        state.position += size
+    return snapshots
+
+
+def _whole_frame(data: bytes, position: int) -> tuple[int, bytes, int] | None:
+    """Return (ts_ms, body, size) of the frame at `position`, or None when it is torn, damaged or absent."""
+    if position + FRAME_HEADER.size > len(data):
+        return None
+    magic, payload_bytes, body_bytes, crc, ts_ms = FRAME_HEADER.unpack_from(data, position)
+    start = position + FRAME_HEADER.size
+    if magic != FRAME_MAGIC or start + payload_bytes > len(data) or body_bytes > BODY_BYTES_MAX:
+        return None
+    payload = data[start : start + payload_bytes]
+    if zlib.crc32(payload, zlib.crc32(FRAME_CHECKED.pack(payload_bytes, body_bytes, ts_ms))) != crc:
+        return None
+    body = zstandard.ZstdDecompressor().decompress(payload, max_output_size=body_bytes)
+    return ts_ms, body, FRAME_HEADER.size + payload_bytes
+
+
+def _decode_body(state: SegmentState, ts_ms: int, body: bytes) -> Snapshot:
+    """Return the snapshot of a checked body. Raises WalError when it names series that the state does not
+    have.
+    """
+    (text_length,) = LENGTH.unpack_from(body)
+    position = LENGTH.size + text_length
+    names = msgspec.json.decode(body[LENGTH.size : position], type=_FrameNames)
+    state.heads.add(names.new_heads)
+    if any(head >= len(state.heads.keys) for _, head in names.new_commits):
+        raise WalError(f"frame {names.number} refers to a queue that its segment does not name")
+    state.commits.add([CommitKey(group, *state.heads.keys[head]) for group, head in names.new_commits])
+    head_keys, max_offset, min_offset, position = _decode_numbers(state.heads, body, position)
+    commit_keys, committed, pulled, position = _decode_numbers(state.commits, body, position)
+    if position != len(body):
+        raise WalError(f"frame {names.number} has {len(body) - position} bytes too many")
+    return Snapshot(
+        ts_ms, names.number, names.brokers, head_keys, max_offset, min_offset, commit_keys, committed, pulled
+    )
+
+
+def _encode_numbers(known: _Known[Key], keys: Sequence[Key], first: Int64Array, second: Int64Array) -> bytes:
+    """Return present bits, changed bits and planes; remember the numbers in `known`."""
+    rows = np.fromiter((known.index[key] for key in keys), dtype=np.int64, count=len(keys))
+    present = np.zeros(len(known.keys), dtype=bool)
+    present[rows] = True
+    deltas_first = first - known.first[rows]
+    deltas_second = second - known.second[rows]
+    moved = (deltas_first != 0) | (deltas_second != 0)
+    changed = np.zeros(len(known.keys), dtype=bool)
+    changed[rows[moved]] = True
+    by_row = np.argsort(rows[moved], kind="stable")
+    known.first[rows] = first
+    known.second[rows] = second
+    return b"".join(
+        [
+            _encode_bits(present),
+            _encode_bits(changed),
+            _encode_planes(deltas_first[moved][by_row]),
+            _encode_planes(deltas_second[moved][by_row]),
+        ]
+    )
+
+
+def _decode_numbers(
+    known: _Known[Key], body: bytes, position: int
+) -> tuple[list[Key], Int64Array, Int64Array, int]:
+    """Return (keys seen, their two numbers, position behind)."""
+    count = len(known.keys)
+    width = (count + 7) // 8
+    present = _decode_bits(body[position : position + width], count)
+    changed = _decode_bits(body[position + width : position + 2 * width], count)
+    position += 2 * width
+    moved = int(changed.sum())
+    known.first[changed] += _decode_planes(body[position : position + 8 * moved])
+    position += 8 * moved
+    known.second[changed] += _decode_planes(body[position : position + 8 * moved])
+    position += 8 * moved
+    rows = np.flatnonzero(present)
+    return [known.keys[row] for row in rows.tolist()], known.first[rows], known.second[rows], position
+
+
+def _encode_bits(bits: BoolArray) -> bytes:
+    return np.packbits(bits, bitorder="little").tobytes()
+
+
+def _decode_bits(data: bytes, count: int) -> BoolArray:
+    bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=count, bitorder="little")
+    return bits.astype(np.bool_)
+
+
+def _encode_planes(deltas: Int64Array) -> bytes:
+    zigzag = (deltas << 1) ^ (deltas >> 63)  # small negative numbers get small codes too
+    return np.ascontiguousarray(zigzag.astype("<i8").view(np.uint8).reshape(-1, 8).T).tobytes()
+
+
+def _decode_planes(data: bytes) -> Int64Array:
+    planes = np.frombuffer(data, dtype=np.uint8).reshape(8, -1)
+    zigzag = np.ascontiguousarray(planes.T).view("<u8").reshape(-1)
+    half = (zigzag >> np.uint64(1)).astype(np.int64)
+    sign = -(zigzag & np.uint64(1)).astype(np.int64)
+    decoded: Int64Array = half ^ sign
+    return decoded

@@ -1,0 +1,349 @@
+"""The rolling window of one cluster: what the collector remembers between rounds.
+
+It is a fold over snapshots: appending the frames of the write-ahead log in order gives the same window that
+the live collector had, so it may be thrown away at any time. Ten minutes are kept at full resolution (rates
+and statuses), the max offsets of a day at one a minute (ages of old messages).
+"""
+
+from bisect import insort
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from spark.lag import inversion
+from spark.lag.inversion import KnownTime
+from spark.lag.samples import Samples
+from spark.lag.snapshot import UNKNOWN_OFFSET, CommitKey, HeadKey, Int64Array, Snapshot
+from spark.lag.status import SKIP_MESSAGES, WINDOW_MS, QueueHistory, forward_jumps
+
+RATE_MS = 60_000  # the one-minute rates that pages show
+COARSE_STEP_MS = 60_000
+COARSE_POINTS_MAX = 24 * 60  # a day; a message older than that has a looked-up age or a lower bound
+KNOWN_TIMES_MAX = 8  # per queue; the oldest looked-up one and the newest matter
+# a master switch loses a tail this small; a larger fall means the topic was made again
+REGRESSION_SHARE = 0.05
+FIRST_CAPACITY = 64
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class _Ring(Generic[Key]):
+    """The last rounds of many series: a row per round, a column per series, two numbers in each cell."""
+
+    def __init__(self, rows: int) -> None:
+        self.index: dict[Key, int] = {}
+        self.keys: list[Key] = []
+        self.first = np.full((rows, FIRST_CAPACITY), UNKNOWN_OFFSET, dtype=np.int64)
+        self.second = np.full((rows, FIRST_CAPACITY), UNKNOWN_OFFSET, dtype=np.int64)
+
+    def columns(self, keys: Sequence[Key]) -> Int64Array:
+        """Return the columns of some series, new ones for those not seen before."""
+        found = np.empty(len(keys), dtype=np.int64)
+        for place, key in enumerate(keys):
+            column = self.index.get(key)
+            if column is None:
+                column = self.index[key] = len(self.keys)
+                self.keys.append(key)
+            found[place] = column
+        missing = len(self.keys) - self.first.shape[1]
+        if missing > 0:
+            wider = ((0, 0), (0, max(missing, self.first.shape[1])))
+            self.first = np.pad(self.first, wider, constant_values=UNKNOWN_OFFSET)
+            self.second = np.pad(self.second, wider, constant_values=UNKNOWN_OFFSET)
+        return found
+
+    def put(self, row: int, keys: Sequence[Key], first: Int64Array, second: Int64Array) -> None:
+        columns = self.columns(keys)
+        self.first[row, :] = UNKNOWN_OFFSET
+        self.second[row, :] = UNKNOWN_OFFSET
+        self.first[row, columns] = first
+        self.second[row, columns] = second
+
+
+@dataclass(slots=True)
+class _CoarseHeads:
+    """Max offsets of one queue, one a minute; of a stretch without messages only both ends."""
+
+    t_ms: list[int]
+    max_offset: list[int]
+
+    def add(self, t_ms: int, max_offset: int) -> None:
+        if self.t_ms and t_ms <= self.t_ms[-1]:
+            return
+        if len(self.t_ms) > 1 and self.max_offset[-1] == self.max_offset[-2] == max_offset:
+            self.t_ms[-1] = t_ms
+            return
+        self.t_ms.append(t_ms)
+        self.max_offset.append(max_offset)
+        if len(self.t_ms) > COARSE_POINTS_MAX:
+            del self.t_ms[0], self.max_offset[0]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueState:
+    """One queue of a group in the newest round; `time_lag_lower_bound`: it is at least `time_lag_ms`."""
+
+    key: CommitKey
+    min_offset: int
+    max_offset: int
+    committed: int
+    pulled: int | None
+    time_lag_ms: int | None
+    time_lag_lower_bound: bool
+
+    @property
+    def lag(self) -> int:
+        """Messages that wait and can still be read."""
+        return max(0, self.max_offset - max(self.committed, self.min_offset))
+
+    @property
+    def in_flight(self) -> int | None:
+        """Messages pulled and not confirmed; null where the pulled offset is unknown."""
+        if self.pulled is None:
+            return None
+        return min(self.lag, max(0, self.pulled - max(self.committed, self.min_offset)))
+
+    @property
+    def available(self) -> int | None:
+        """Messages nobody has pulled yet."""
+        if self.pulled is None:
+            return None
+        return max(0, self.max_offset - max(self.pulled, self.committed, self.min_offset))
+
+
+class LagWindow:
+    """Snapshots in, figures out. Caller: the collector, one thread at a time, under its lease."""
+
+    def __init__(self, interval_ms: int) -> None:
+        self.interval_ms = interval_ms
+        self.number = 0
+        self.ts_ms = -1
+        self.rows = WINDOW_MS // interval_ms + 2
+        self._filled = 0
+        self._next = 0
+        self._times = np.zeros(self.rows, dtype=np.int64)
+        self._order = np.empty(0, dtype=np.int64)  # the filled rows, oldest first
+        self._heads: _Ring[HeadKey] = _Ring(self.rows)
+        self._commits: _Ring[CommitKey] = _Ring(self.rows)
+        self._coarse: dict[HeadKey, _CoarseHeads] = {}
+        self._known: dict[HeadKey, list[KnownTime]] = {}
+        self._rates: dict[str, npt.NDArray[np.float64]] = {}  # of the newest round, made when first asked for
+        self._newest: dict[tuple[str, str, int], int] = {}  # incarnation of each queue
+
+    def append(self, snapshot: Snapshot) -> None:
+        """Take the next round; rounds must come in time order."""
+        row = self._next
+        self._times[row] = snapshot.ts_ms
+        self._rates.clear()
+        self._heads.put(row, snapshot.head_keys, snapshot.max_offset, snapshot.min_offset)
+        self._commits.put(row, snapshot.commit_keys, snapshot.committed, snapshot.pulled)
+        self._next = (row + 1) % self.rows
+        self._filled = min(self._filled + 1, self.rows)
+        self._order = np.arange(self._next - self._filled, self._next, dtype=np.int64) % self.rows
+        if self.ts_ms // COARSE_STEP_MS != snapshot.ts_ms // COARSE_STEP_MS:
+            for key, high in zip(snapshot.head_keys, snapshot.max_offset.tolist(), strict=True):
+                self._coarse.setdefault(key, _CoarseHeads([], [])).add(snapshot.ts_ms, high)
+        for key in snapshot.head_keys:
+            self._newest[key[:3]] = max(key.incarnation, self._newest.get(key[:3], 0))
+        self.number, self.ts_ms = snapshot.number, snapshot.ts_ms
+
+    def seed(self, samples: Samples) -> None:
+        """Take max offsets older than the log, from chunks: heads only, one a minute. Before the first
+        `append`.
+        """
+        for key, place in samples.slices():
+            head = HeadKey(*key[1:])
+            coarse = self._coarse.setdefault(head, _CoarseHeads([], []))
+            last_minute = -1
+            for t_ms, high in zip(
+                samples.t_ms[place].tolist(), samples.max_offset[place].tolist(), strict=True
+            ):
+                if t_ms // COARSE_STEP_MS != last_minute:
+                    coarse.add(t_ms, high)
+                    last_minute = t_ms // COARSE_STEP_MS
+            self._newest[head[:3]] = max(head.incarnation, self._newest.get(head[:3], 0))
+
+    def add_known_time(self, head: HeadKey, offset: int, stored_ms: int) -> None:
+        """Remember the store time of a message, on the collector's clock."""
+        known = self._known.setdefault(head, [])
+        if any(one.offset == offset for one in known):
+            return
+        insort(known, KnownTime(offset, stored_ms), key=lambda one: one.offset)
+        if len(known) > KNOWN_TIMES_MAX:
+            del known[1]
+
+    def has_known_times(self, head: HeadKey) -> bool:
+        """Whether some message of this queue has a store time that was read."""
+        return head in self._known
+
+    def newest(self, topic: str, broker_name: str, queue_id: int) -> HeadKey | None:
+        """Return a queue's series in its newest incarnation, null when no round read it."""
+        incarnation = self._newest.get((topic, broker_name, queue_id))
+        return None if incarnation is None else HeadKey(topic, broker_name, queue_id, incarnation)
+
+    def predates(self, head: HeadKey, offset: int) -> bool:
+        """Whether a message is older than the history of its queue and its own store time was not read."""
+        _, heads = self._fine_heads(head)
+        if len(heads) == 0 or offset >= heads[0]:
+            return False
+        _, heads = self._head_history(head)
+        if offset >= heads[0]:
+            return False
+        return all(one.offset != offset for one in self._known.get(head, ()))
+
+    def incarnation(
+        self, topic: str, broker_name: str, queue_id: int, min_offset: int, max_offset: int
+    ) -> int:
+        """Return which incarnation of a queue has these offsets: the last one, or the next if the topic was
+        made again.
+        """
+        newest = self._newest.get((topic, broker_name, queue_id))
+        if newest is None:
+            return 0
+        head = HeadKey(topic, broker_name, queue_id, newest)
+        last = self._last(self._heads, head)
+        if last is None and head in self._coarse:  # not read for ten minutes
+            last = self._coarse[head].max_offset[-1], min_offset
+        if last is None or max_offset >= last[0]:
+            return newest
+        is_lost_tail = min_offset == last[1] and last[0] - max_offset <= REGRESSION_SHARE * last[0]
+        return newest if is_lost_tail else newest + 1
+
+    def state(self, key: CommitKey) -> QueueState | None:
+        """Return a queue of a group as the newest round saw it; None when that round did not read it."""
+        committed, pulled = self._now(self._commits, key)
+        high, low = self._now(self._heads, key.head)
+        if committed == UNKNOWN_OFFSET or high == UNKNOWN_OFFSET:
+            return None
+        time_lag_ms: int | None = 0
+        lower_bound = False
+        if committed > high:
+            time_lag_ms = None
+        elif max(committed, low) < high:
+            time_lag_ms, lower_bound = self.age(key.head, max(committed, low))
+        return QueueState(
+            key, low, high, committed, None if pulled == UNKNOWN_OFFSET else pulled, time_lag_ms, lower_bound
+        )
+
+    def head(self, key: HeadKey) -> tuple[int, int] | None:
+        """Return (min, max) of a queue in the newest round, None when it was not read."""
+        high, low = self._now(self._heads, key)
+        return None if high == UNKNOWN_OFFSET else (low, high)
+
+    def age(self, head: HeadKey, offset: int) -> tuple[int, bool]:
+        """Return (age in ms, at least?) of a message of a queue that the newest round read."""
+        times, heads = self._fine_heads(head)
+        if len(heads) == 0 or offset < heads[0]:  # older than ten minutes
+            times, heads = self._head_history(head)
+        return inversion.age(times, heads, self._known.get(head, ()), offset, self.ts_ms)
+
+    def history(self, key: CommitKey) -> QueueHistory:
+        """Return the window of a queue as a group consumes it, without the rounds that did not read it."""
+        order = self._order
+        commits, heads = self._commits, self._heads
+        column, head = commits.index[key], heads.index[key.head]
+        committed, high = commits.first[order, column], heads.first[order, head]
+        read = (committed != UNKNOWN_OFFSET) & (high != UNKNOWN_OFFSET)
+        return QueueHistory(
+            self._times[order][read], high[read], heads.second[order, head][read], committed[read]
+        )
+
+    def produce_rate(self, head: HeadKey) -> float | None:
+        """Return messages per second that arrived in the last minute; null with fewer than two readings."""
+        return self._rate(self._heads, head)
+
+    def consume_rate(self, key: CommitKey) -> float | None:
+        """Return messages per second confirmed in the last minute; jumps and rewinds are not consumption."""
+        rate = self._rate(self._commits, key)
+        if rate is None or rate * RATE_MS < SKIP_MESSAGES * 1000 / 2:  # a jump would make the rate larger
+            return rate
+        history = self.history(key)
+        jumps = forward_jumps(history.t_ms, history.committed)
+        inside = jumps[history.t_ms[jumps] > self.ts_ms - RATE_MS - self.interval_ms]
+        jumped = int((history.committed[inside] - history.committed[inside - 1]).sum())
+        times = history.t_ms[history.t_ms >= self.ts_ms - RATE_MS - self.interval_ms]
+        return rate - jumped * 1000 / max(1, int(times[-1] - times[0]))
+
+    def last_commit_ms(self, key: CommitKey) -> int | None:
+        """Return when the committed offset was last seen to change, null when it did not in the window."""
+        history = self.history(key)
+        moves = np.flatnonzero(np.diff(history.committed) != 0)
+        return int(history.t_ms[moves[-1] + 1]) if len(moves) else None
+
+    def dead_share(self) -> float:
+        """Return which share of the columns is empty in the whole window; a rebuilt one has none of them."""
+        alive = (self._commits.first[:, : len(self._commits.keys)] != UNKNOWN_OFFSET).any(axis=0)
+        return float(1 - alive.mean()) if len(alive) else 0.0
+
+    def _now(self, ring: _Ring[Key], key: Key) -> tuple[int, int]:
+        column = ring.index.get(key)
+        if column is None or not self._filled:
+            return UNKNOWN_OFFSET, UNKNOWN_OFFSET
+        row = (self._next - 1) % self.rows
+        return int(ring.first[row, column]), int(ring.second[row, column])
+
+    def _last(self, ring: _Ring[Key], key: Key) -> tuple[int, int] | None:
+        """Return a series' numbers the last time it was read."""
+        column = ring.index.get(key)
+        if column is None:
+            return None
+        order = self._order
+        read = np.flatnonzero(ring.first[order, column] != UNKNOWN_OFFSET)
+        if len(read) == 0:
+            return None
+        row = order[read[-1]]
+        return int(ring.first[row, column]), int(ring.second[row, column])
+
+    def _rate(self, ring: _Ring[Key], key: Key) -> float | None:
+        column = ring.index.get(key)
+        if column is None:
+            return None
+        name = "heads" if ring is self._heads else "commits"
+        if name not in self._rates:
+            self._rates[name] = self._all_rates(ring)
+        rate = float(self._rates[name][column])
+        return None if np.isnan(rate) else rate
+
+    def _all_rates(self, ring: _Ring[Key]) -> npt.NDArray[np.float64]:
+        """Return rises per second of every column over the last `RATE_MS` and the reading before; NaN where
+        unknown.
+
+        One pass over the rounds for all columns at once: 20 times as fast as a series at a time for 4,000 of
+        them.
+        """
+        count = len(ring.keys)
+        before, gained = np.full(count, UNKNOWN_OFFSET, dtype=np.int64), np.zeros(count, dtype=np.int64)
+        first_ms, last_ms = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+        for row in self._order[-(RATE_MS // self.interval_ms + 2) :].tolist():
+            t_ms = int(self._times[row])
+            if t_ms < self.ts_ms - RATE_MS - self.interval_ms:
+                continue
+            now = ring.first[row, :count]
+            read = now != UNKNOWN_OFFSET
+            known = read & (before != UNKNOWN_OFFSET)
+            gained[known] += np.maximum(now - before, 0)[known]
+            first_ms[read & ~known] = t_ms
+            last_ms[read] = t_ms
+            before[read] = now[read]
+        span_ms = last_ms - first_ms
+        return np.where(span_ms > 0, gained * 1000.0 / np.maximum(span_ms, 1), np.nan)
+
+    def _fine_heads(self, head: HeadKey) -> tuple[Int64Array, Int64Array]:
+        order = self._order
+        heads = self._heads.first[order, self._heads.index[head]]
+        read = heads != UNKNOWN_OFFSET
+        return self._times[order][read], heads[read]
+
+    def _head_history(self, head: HeadKey) -> tuple[Int64Array, Int64Array]:
+        times, heads = self._fine_heads(head)
+        coarse = self._coarse.get(head)
+        if coarse is None or len(times) == 0:
+            return times, heads
+        older = np.searchsorted(coarse.t_ms, times[0])
+        return (
+            np.concatenate([np.array(coarse.t_ms[:older], dtype=np.int64), times]),
+            np.concatenate([np.array(coarse.max_offset[:older], dtype=np.int64), heads]),
+        )

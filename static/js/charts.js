@@ -1,0 +1,229 @@
+/* Charts on plain canvas: sparkline and time series. Colours come from CSS custom properties; every plot repaints on
+   resize, theme change and new data. A null value is a gap: hatched, never bridged. Arrow keys move the reading. */
+(function () {
+  "use strict";
+
+  const plots = new Set();
+  let colours = {};
+  const colour = (name) => (colours[name] ??= getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim());
+  const repaint = () => { colours = {}; plots.forEach((plot) => plot.paint()); };
+
+  const DAY = 86400000, MINUTE = 60000;
+  const TIME_STEPS = [1 / 4, 1, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880].map((m) => m * MINUTE);
+  const NICE_MS = [100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 3e4, 6e4, 12e4, 3e5, 6e5, 12e5, 18e5, 36e5, 72e5, 144e5, 216e5, 432e5, 864e5, 1728e5, 4320e5];
+  function ticks(max, kind, most) {
+    let step = kind === "duration" ? NICE_MS.find((ms) => max / ms <= most) : undefined;
+    if (!step) {
+      const power = 10 ** Math.floor(Math.log10(max / most));
+      step = [1, 2, 2.5, 5, 10].map((k) => k * power).find((s) => max / s <= most);
+      if (kind === "count") step = Math.max(1, step);
+    }
+    const out = [];
+    for (let v = 0; v <= max * 1.0001; v += step) out.push(v);
+    return out;
+  }
+  const maxOf = (arrays) => arrays.reduce((m, a) => a.reduce((n, v) => (v !== null && v > n ? v : n), m), 0);
+
+  /* ---- one canvas: size, device pixels, hover, keyboard ---- */
+  class Plot {
+    constructor(canvas, view) {
+      Object.assign(this, { canvas, view, at: null });
+      plots.add(this);
+      this.watch = new ResizeObserver(() => this.paint());
+      this.watch.observe(canvas);
+      if (view.read) this.listen();
+    }
+    listen() {
+      const { canvas } = this;
+      canvas.tabIndex = 0;
+      this.tip = canvas.parentElement.appendChild(document.createElement("div"));
+      this.tip.className = "chart-tip";
+      this.tip.setAttribute("aria-live", "polite");
+      this.tip.hidden = true;
+      canvas.addEventListener("pointermove", (e) => this.move(this.view.hit(e.offsetX)));
+      canvas.addEventListener("pointerleave", () => this.move(null));
+      canvas.addEventListener("keydown", (e) => {
+        const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -12, PageDown: 12 }[e.key];
+        if (e.key === "Escape") { this.move(null); return; }
+        if (!step) return;
+        e.preventDefault();
+        const last = this.view.length() - 1;
+        this.move(Math.max(0, Math.min(last, (this.at ?? last) + step)));
+      });
+    }
+    move(index) { if (index !== this.at) { this.at = index; this.paint(); } }
+    paint() {
+      const { canvas, view } = this, ratio = window.devicePixelRatio || 1, w = canvas.clientWidth, h = canvas.clientHeight;
+      if (!canvas.isConnected) { plots.delete(this); this.watch.disconnect(); return; }
+      if (!w || !h) return;
+      if (canvas.width !== Math.round(w * ratio) || canvas.height !== Math.round(h * ratio)) { canvas.width = Math.round(w * ratio); canvas.height = Math.round(h * ratio); }
+      const g = canvas.getContext("2d");
+      g.setTransform(ratio, 0, 0, ratio, 0, 0);
+      g.clearRect(0, 0, w, h);
+      g.font = "11px " + (colour("font-ui") || "system-ui");
+      g.lineJoin = "round";
+      view.draw(g, w, h, this.at);
+      if (this.tip) this.showTip(w);
+    }
+    showTip(w) {
+      const reading = this.at === null ? null : this.view.read(this.at);
+      this.tip.hidden = !reading;
+      if (!reading) return;
+      const title = Object.assign(document.createElement("b"), { textContent: reading.title });
+      const rows = reading.rows.map(([swatch, label, value]) => {
+        const row = document.createElement("div"), name = document.createElement("span"), mark = document.createElement("i");
+        row.className = "r";
+        mark.className = swatch;
+        name.append(mark, label);
+        row.append(name, Object.assign(document.createElement("span"), { textContent: value }));
+        return row;
+      });
+      this.tip.replaceChildren(title, ...rows);
+      const width = this.tip.offsetWidth, left = reading.x + 14 + width > w ? reading.x - 14 - width : reading.x + 14;
+      this.tip.style.transform = `translate(${Math.max(0, left)}px, ${reading.y}px)`;
+    }
+  }
+
+  /* ---- drawing ---- */
+  function line(g, points, stroke, { width = 1.5, dash = [], fill, base } = {}) {
+    let run = [];
+    const trace = () => { g.beginPath(); run.forEach(([x, y], i) => (i ? g.lineTo(x, y) : g.moveTo(x, y))); };
+    const flush = () => {
+      if (run.length === 1) { g.beginPath(); g.arc(run[0][0], run[0][1], 1, 0, 7); g.fillStyle = stroke; g.fill(); } // a lone sample between gaps
+      if (run.length > 1) {
+        if (fill) { trace(); g.lineTo(run.at(-1)[0], base); g.lineTo(run[0][0], base); g.fillStyle = fill; g.fill(); }
+        trace();
+        g.strokeStyle = stroke; g.lineWidth = width; g.setLineDash(dash); g.stroke(); g.setLineDash([]);
+      }
+      run = [];
+    };
+    for (const point of points) { if (point[1] === null) flush(); else run.push(point); }
+    flush();
+  }
+  function hatch(g, x, y, w, h) {
+    g.save(); g.beginPath(); g.rect(x, y, w, h); g.clip();
+    g.strokeStyle = colour("chart-gap"); g.lineWidth = 2; g.beginPath();
+    for (let i = x - h; i < x + w; i += 6) { g.moveTo(i, y + h); g.lineTo(i + h, y); }
+    g.stroke(); g.restore();
+  }
+  function label(g, text, x, y, { align = "left", fill = "chart-axis", halo = false } = {}) {
+    g.textAlign = align; g.textBaseline = "middle";
+    if (halo) { g.strokeStyle = colour("bg-surface"); g.lineWidth = 4; g.strokeText(text, x, y); }
+    g.fillStyle = colour(fill); g.fillText(text, x, y);
+  }
+  function rule(g, x1, y1, x2, y2, stroke, dash = []) {
+    const snap = (v) => Math.round(v) + 0.5;
+    g.beginPath(); g.moveTo(snap(x1), snap(y1)); g.lineTo(snap(x2), snap(y2));
+    g.strokeStyle = colour(stroke); g.lineWidth = 1; g.setLineDash(dash); g.stroke(); g.setLineDash([]);
+  }
+  function timeAxis(g, box, t0, t1, named) {
+    const zone = -new Date(t1).getTimezoneOffset() * MINUTE;
+    const step = TIME_STEPS.find((s) => (t1 - t0) / s <= box.w / 84) || 7 * DAY;
+    for (let t = Math.ceil((t0 + zone) / step) * step - zone; t <= t1; t += step) {
+      const x = box.x + ((t - t0) / (t1 - t0)) * box.w;
+      rule(g, x, box.y, x, box.y + box.h, "chart-grid");
+      if (named && x < box.x + box.w - 14) label(g, step >= DAY ? Tide.day(t) : Tide.clock(t).slice(0, step < MINUTE ? 8 : 5), x, box.y + box.h + 12, { align: "center" });
+    }
+  }
+  function valueAxis(g, box, max, format, kind) {
+    for (const v of ticks(max, kind, Math.max(2, box.h / 34))) {
+      const y = box.y + box.h - (v / max) * box.h;
+      rule(g, box.x, y, box.x + box.w, y, v === 0 ? "line-2" : "chart-grid");
+      label(g, format(v), box.x - 8, y, { align: "right" });
+    }
+  }
+
+  /* ---- sparkline: one value per minute ---- */
+  function sparkline(canvas) {
+    const plot = new Plot(canvas, { draw(g, w, h) {
+      const values = JSON.parse(canvas.dataset.trend || "[]"), tone = canvas.dataset.tone || "chart-1";
+      if (!values.length) return;
+      const slots = Math.max(values.length, Number(canvas.dataset.slots || 60)), first = slots - values.length;
+      const top = Math.max(maxOf([values]) * 1.12, 1e-9), base = h - 2;
+      const points = values.map((v, i) => [1 + ((first + i) / (slots - 1)) * (w - 5), v === null ? null : base - (v / top) * (h - 5)]);
+      g.globalAlpha = 0.16; line(g, points, "transparent", { fill: colour(tone), base: h - 1, width: 0.01 }); g.globalAlpha = 1;
+      line(g, points, colour(tone), { width: 1.25 });
+      const [x, y] = points.at(-1);
+      if (y === null) { const from = points.findLast((p) => p[1] !== null)?.[0] ?? 0; hatch(g, from, 2, w - from, h - 4); return; }
+      g.beginPath(); g.arc(x, y, 2, 0, 7); g.fillStyle = colour(tone); g.fill();
+    } });
+    canvas.dataset.drawn = "1";
+    return plot;
+  }
+  const sparklines = (within = document) => within.querySelectorAll("canvas[data-trend]:not([data-drawn])").forEach(sparkline);
+
+  /* ---- time series: {times, panels: [{title, kind, format, weight, highWater, series: [{label, swatch, tone, values, fill, dash}]}],
+     events: [{t, mark, label, tone}]}; panels share one time axis, units never share a value axis ---- */
+  function timeSeries(canvas, data) {
+    let box = { x: 0, w: 1 };
+    const TITLE = 30, AXIS = 24;
+    const first = () => data.times[0], last = () => data.times.at(-1), events = () => data.events || [];
+    const x = (t) => box.x + ((t - first()) / Math.max(1, last() - first())) * box.w;
+
+    function drawPanel(g, panel, area, w, isLast) {
+      const { times } = data, top = maxOf(panel.series.map((s) => s.values)) * 1.12 || (panel.kind === "duration" ? 1000 : 1);
+      const yOf = (v) => area.y + area.h - (v / top) * area.h;
+      label(g, panel.title, 0, area.y - TITLE + 17, { fill: "fg-2" });
+      timeAxis(g, area, first(), last(), isLast);
+      valueAxis(g, area, top, panel.format, panel.kind);
+      const lead = panel.series[0].values;
+      for (let i = 0; i < lead.length; i++) {
+        if (lead[i] !== null) continue;
+        let j = i;
+        while (j < lead.length && lead[j] === null) j++;
+        const from = x(times[Math.max(0, i - 1)]), to = x(times[Math.min(times.length - 1, j)]);
+        hatch(g, from, area.y, to - from, area.h);
+        i = j;
+      }
+      for (const s of panel.series) line(g, s.values.map((v, i) => [x(times[i]), v === null ? null : yOf(v)]), colour(s.tone), { fill: s.fill && colour(s.fill), base: area.y + area.h, dash: s.dash });
+      const peak = maxOf([lead]);
+      if (panel.highWater && peak > 0) {
+        const at = x(times[lead.indexOf(peak)]), y = yOf(peak), left = at > box.x + box.w / 2;
+        rule(g, Math.max(box.x, at - 14), y, Math.min(at + 14, box.x + box.w), y, "fg-3");
+        label(g, `${panel.highWater} ${panel.format(peak)}`, left ? at - 18 : at + 18, y, { align: left ? "right" : "left", fill: "fg-2", halo: true });
+      }
+    }
+    function draw(g, w, h, at) {
+      const weights = data.panels.reduce((sum, p) => sum + (p.weight || 1), 0), strip = events().length ? 20 : 0;
+      box = { x: 58, w: w - 70 };
+      if (data.times.length < 2) { label(g, "Not enough history yet: a point every few seconds, please wait.", w / 2, h / 2, { align: "center", fill: "fg-3" }); return; }
+      let y = strip;
+      const room = h - strip - AXIS - TITLE * data.panels.length;
+      data.panels.forEach((panel, n) => {
+        const area = { x: box.x, y: y + TITLE, w: box.w, h: (room * (panel.weight || 1)) / weights };
+        drawPanel(g, panel, area, w, n === data.panels.length - 1);
+        y += TITLE + area.h;
+      });
+      let right = -99;
+      for (const e of events()) {
+        if (e.t < first() || e.t > last()) continue;
+        const ex = x(e.t);
+        rule(g, ex, strip, ex, h - AXIS, e.tone || "fg-3", [2, 3]);
+        right = Math.max(ex - 8, right + 2);
+        g.fillStyle = colour(e.tone || "fg-3"); g.beginPath(); g.roundRect(right, 2, 16, 15, 3); g.fill();
+        label(g, e.mark, right + 8, 10, { align: "center", fill: "bg-surface" });
+        right += 16;
+      }
+      if (at !== null && at < data.times.length) rule(g, x(data.times[at]), strip, x(data.times[at]), h - AXIS, "chart-cross");
+    }
+    function hit(px) {
+      if (px < box.x - 6 || px > box.x + box.w + 6 || data.times.length < 2) return null;
+      const t = first() + ((px - box.x) / box.w) * (last() - first());
+      let low = 0, high = data.times.length - 1;
+      while (high - low > 1) { const mid = (low + high) >> 1; if (data.times[mid] <= t) low = mid; else high = mid; }
+      return t - data.times[low] < data.times[high] - t ? low : high;
+    }
+    function read(i) {
+      const t = data.times[i], near = (last() - first()) / 150;
+      const rows = data.panels.flatMap((p) => p.series.map((s) => [s.swatch, s.label, s.values[i] === null ? "no data" : (s.bounds?.[i] ? "≥ " : "") + p.format(s.values[i], true)]));
+      const marks = events().filter((e) => Math.abs(e.t - t) <= near).map((e) => ["sr", `${e.mark} · ${e.label}`, ""]);
+      return { x: x(t), y: 30, title: Tide.moment(t, Tide.now()), rows: [...rows, ...marks] };
+    }
+    return new Plot(canvas, { draw, hit, read, length: () => data.times.length });
+  }
+
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+  new MutationObserver(repaint).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+  Object.assign(Tide, { sparklines, timeSeries });
+  sparklines();
+})();

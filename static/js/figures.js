@@ -1,0 +1,185 @@
+/* How a figure looks in the browser: the twin of console/figures.py and console/templatetags/figures.py, for cells that change live.
+   tests/console/figures.json holds literal cases that both must give. Everything from a row is escaped. */
+(function () {
+  "use strict";
+
+  const SECOND = 1000, MINUTE = 60000, HOUR = 3600000, DAY = 86400000;
+  const DAYS_FROM = 2 * DAY; // up to here "31 h 04 m" says more than "1 d 07 h"
+  const MINUS = "−";
+  const STATUSES = {
+    OK: ["ok", "ok", "OK"],
+    CATCHING_UP: ["catch", "catch", "Catching up"],
+    FALLING_BEHIND: ["warn", "behind", "Falling behind"],
+    STALLED: ["bad", "stalled", "Stalled"],
+    STOPPED: ["bad", "stopped", "Stopped"],
+    REWOUND: ["catch", "rewound", "Rewound"],
+    SKIPPED: ["warn", "skipped", "Skipped"],
+    LOST: ["bad", "lost", "Lost"],
+    OFFLINE: ["offline", "offline", "Offline"],
+    NEVER_COMMITTED: ["offline", "never", "Never committed"],
+    INVALID: ["unknown", "invalid", "Invalid"],
+    UNKNOWN: ["unknown", "unknown", "Unknown"],
+    PARTIAL: ["unknown", "unknown", "Partial"],
+    DRAFT: ["offline", "never", "Plan"],
+    APPLIED: ["ok", "ok", "Applied"],
+    EXPIRED: ["offline", "offline", "Expired"],
+    DISCARDED: ["offline", "offline", "Discarded"],
+    QUEUED: ["offline", "never", "Queued"],
+    RUNNING: ["catch", "catch", "Running"],
+    PAUSED: ["warn", "stalled", "Paused"],
+    VERIFYING: ["catch", "catch", "Verifying"],
+    SUCCEEDED: ["ok", "ok", "Done"],
+    FAILED: ["bad", "lost", "Failed"],
+    CANCELLED: ["offline", "offline", "Cancelled"],
+    PENDING: ["offline", "never", "To go"],
+    SENT: ["ok", "ok", "Sent"],
+  };
+  const TONES = { bad: "bad-mark", warn: "warn-mark", catch: "catch-mark", unknown: "unknown-mark", offline: "offline-mark" };
+  const TIME_TONES = { LOST: "t-bad", STALLED: "t-bad", STOPPED: "t-bad", FALLING_BEHIND: "t-warn" };
+
+  /* ---- text ---- */
+  const grouped = (whole) => String(whole).replace(/\B(?=(\d{3})+$)/g, ",");
+  const pad = (n, width = 2) => String(n).padStart(width, "0");
+  const rounded = (value) => Math.floor(value + 0.5);
+
+  function count(value) {
+    const number = rounded(value);
+    return (number < 0 ? MINUS : "") + grouped(Math.abs(number));
+  }
+  function tenth(value) {
+    const tenths = rounded(Math.abs(value) * 10);
+    const text = grouped(Math.floor(tenths / 10)) + (tenths % 10 ? "." + (tenths % 10) : "");
+    return value < 0 && tenths ? MINUS + text : text;
+  }
+  const short = (value) => (rounded(value * 10) < 100 ? tenth(value) : count(value));
+
+  function compact(value) {
+    const size = Math.abs(value);
+    for (const [unit, scale] of [["B", 1e9], ["M", 1e6], ["k", 1e3]]) {
+      if (size >= scale * (unit === "k" ? 10 : 1)) return `${value < 0 ? MINUS : ""}${short(size / scale)} ${unit}`;
+    }
+    return count(value);
+  }
+  function rate(value) {
+    if (value > 0 && value < 0.05) return "< 0.1";
+    return value < 99.95 ? tenth(value) : count(value);
+  }
+  function pair(value, big, bigUnit, small, smallUnit) {
+    const rest = Math.floor((value % big) / small);
+    return `${Math.floor(value / big)} ${bigUnit}${rest ? ` ${pad(rest)} ${smallUnit}` : ""}`;
+  }
+  function duration(ms) {
+    if (ms < 0) return MINUS + duration(-ms);
+    if (rounded(ms / 100) < 100) return `${tenth(ms / SECOND)} s`;
+    const seconds = rounded(ms / SECOND) * SECOND;
+    if (seconds < MINUTE) return `${seconds / SECOND} s`;
+    if (seconds < HOUR) return pair(seconds, MINUTE, "m", SECOND, "s");
+    if (seconds < DAYS_FROM) return pair(seconds, HOUR, "h", MINUTE, "m");
+    return pair(seconds, DAY, "d", HOUR, "h");
+  }
+  const age = (ms) => duration(Math.max(0, Math.floor(ms / SECOND)) * SECOND);
+  const latency = (ms) => (ms < SECOND ? `${rounded(ms)} ms` : duration(ms));
+  function size(bytes) {
+    for (const [unit, scale] of [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
+      if (bytes >= scale) return `${short(bytes / scale)} ${unit}`;
+    }
+    return `${rounded(bytes)} B`;
+  }
+  const percent = (ratio) => `${tenth(ratio * 100)} %`;
+
+  /* ---- moments, in the zone of this browser ---- */
+  const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+  function clock(ms, withMs = false) {
+    const at = new Date(ms);
+    return `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}${withMs ? "." + pad(at.getMilliseconds(), 3) : ""}`;
+  }
+  function day(ms) {
+    const at = new Date(ms);
+    return `${at.getDate()} ${MONTHS[at.getMonth()]}`;
+  }
+  function moment(ms, now, withMs = false) {
+    const at = new Date(ms), today = new Date(now);
+    if (at.toDateString() === today.toDateString()) return clock(ms, withMs);
+    return `${day(ms)} ${at.getFullYear() === today.getFullYear() ? "" : at.getFullYear() + " "}${clock(ms, withMs)}`;
+  }
+  function zoneOffset(ms) {
+    const minutes = -new Date(ms).getTimezoneOffset();
+    if (!minutes) return "UTC";
+    const size = Math.abs(minutes);
+    return `UTC${minutes > 0 ? "+" : MINUS}${Math.floor(size / 60)}${size % 60 ? ":" + pad(size % 60) : ""}`;
+  }
+
+  /* ---- cells: HTML of a figure of a row, with everything it may have to admit ---- */
+  const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&#x27;" };
+  const escape = (text) => String(text).replace(/[&<>"']/g, (c) => ENTITIES[c]);
+  const why = (row) => `tabindex="0" data-why="${escape(row.reason || "")}"${row.unknown_since_ms ? ` data-since="${row.unknown_since_ms}"` : ""}`;
+  function unknown(row, name) {
+    const known = row["known_" + name];
+    const last = missing(known) ? "" : ` data-known="${escape(known)}" data-known-at="${escape(row.known_at_ms)}"`;
+    return `<span class="unknown" ${why(row)}${last}>unknown</span>`;
+  }
+  const atLeast = (row) => `<span class="atleast" ${why(row)}>≥</span>`;
+  const NA = '<span class="na">–</span>';
+  const zero = (text) => `<span class="zero">${text}</span>`;
+  const missing = (value) => value === null || value === undefined;
+
+  const ticking = (ms, now) => `<time data-at="${ms}" data-as="age">${age(now - ms)}</time>`;
+
+  function figure(row, name, text, isZero, tone) {
+    const bound = row[name.replace(/_ms$/, "") + "_lower_bound"] ? atLeast(row) : "";
+    if (isZero && !bound) return zero(text);
+    return bound + (tone ? `<span class="${tone}">${text}</span>` : text);
+  }
+  const absent = (row, name) => (row.status === "NEVER_COMMITTED" ? NA : unknown(row, name));
+
+  function badge(code) {
+    const [family, shape, word] = STATUSES[code] || ["unknown", "unknown", escape(code)];
+    return `<span class="badge badge--${family}"><svg aria-hidden="true"><use href="#s-${shape}"/></svg>${word}</span>`;
+  }
+  const CELLS = {
+    count: (row, name) => (missing(row[name]) ? absent(row, name) : figure(row, name, count(row[name]), row[name] === 0)),
+    rate(row, name) {
+      if (missing(row[name])) return unknown(row);
+      const bound = row.partial ? atLeast(row) : "";
+      return row[name] === 0 && !bound ? zero("0") : bound + escape(rate(row[name]));
+    },
+    duration: (row, name) => (missing(row[name]) ? absent(row) : figure(row, name, duration(row[name]), row[name] === 0)),
+    time_lag: (row, name) => (missing(row[name]) ? absent(row) : figure(row, name, duration(row[name]), row[name] === 0, TIME_TONES[row.status])),
+    drain(row, name) {
+      if (row.drain_never) return '<span class="t-warn">never</span>';
+      const value = row[name];
+      if (missing(value)) return missing(row.lag) ? absent(row) : row.lag === 0 ? zero("0 s") : NA;
+      if (value === 0) return zero("0 s");
+      return value < 5 * SECOND ? "&lt; 5 s" : duration(value);
+    },
+    clients(row, name, now) {
+      if (missing(row[name])) return unknown(row);
+      if (row[name]) return count(row[name]);
+      const since = row.offline_since_ms ? " " + ticking(row.offline_since_ms, now) : "";
+      return `<span class="muted">none${since}</span>`;
+    },
+    status(row, name) {
+      const code = row[name] || "UNKNOWN";
+      return badge(code) + (row.partial && code !== "UNKNOWN" ? ` <span class="asof" ${why(row)}>?</span>` : "");
+    },
+    trend(row, name) {
+      const [family] = STATUSES[row.status || "OK"] || ["ok"];
+      const values = escape(JSON.stringify(row[name] || []));
+      return `<canvas class="spark" data-trend="${values}" data-tone="${TONES[family] || "chart-1"}" role="img" aria-label="last hour"></canvas>`;
+    },
+    progress(row, name) {
+      const { done, total } = row[name] || {};
+      return missing(total) ? NA : `${count(done || 0)} of ${count(total)}`;
+    },
+    latency: (row, name) => (missing(row[name]) ? NA : latency(row[name])),
+    optional: (row, name) => (missing(row[name]) ? NA : figure(row, name, count(row[name]), row[name] === 0)),
+    optional_duration: (row, name) => (missing(row[name]) ? NA : figure(row, name, duration(row[name]), row[name] === 0)),
+    text: (row, name) => (missing(row[name]) || row[name] === "" ? NA : escape(row[name])),
+    // what only our rounds can notice: not seen is not never
+    seen: (row, name, now) => (missing(row[name]) ? '<span class="muted">not seen</span>' : ticking(row[name], now)),
+    ago: (row, name, now) => (missing(row[name]) ? '<span class="muted">never</span>' : ticking(row[name], now)),
+  };
+  const cell = (row, name, kind, now) => CELLS[kind](row, name, now);
+
+  window.Tide = { ...window.Tide, count, compact, rate, duration, age, latency, size, percent, clock, day, moment, zoneOffset, escape, badge, cell, STATUSES };
+})();

@@ -1,0 +1,178 @@
+/* Behaviour of the shell and of the parts: theme, menus, palette, keys, popovers, ages, typed confirmation.
+   Event delegation only: markup names what it does with data-do. */
+(function () {
+  "use strict";
+  const $ = (selector, root = document) => root.querySelector(selector);
+  const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const root = document.documentElement;
+
+  /* ---- time: the server's clock, in the zone of this browser (kept in a cookie so that first paint has it) ---- */
+  const visit = performance.getEntriesByType("navigation")[0];
+  const arrived = visit?.responseStart ? performance.timeOrigin + visit.responseStart : Date.now();
+  const skew = Number(root.dataset.now || arrived) - arrived;
+  Tide.now = () => Date.now() + skew;
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+  document.cookie = `zone=${zone};path=/;max-age=31536000;samesite=lax`;
+  const MOMENTS = {
+    age: (ms) => Tide.age(Tide.now() - ms),
+    left: (ms) => (ms > Tide.now() ? Tide.age(ms - Tide.now()) : "over"),
+    clock: (ms) => Tide.clock(ms),
+    clock_ms: (ms) => Tide.clock(ms, true),
+    moment: (ms) => Tide.moment(ms, Tide.now()),
+    moment_ms: (ms) => Tide.moment(ms, Tide.now(), true),
+  };
+  function tell(element) {
+    const text = MOMENTS[element.dataset.as]?.(Number(element.dataset.at));
+    if (text !== undefined && element.textContent !== text) element.textContent = text;
+  }
+  Tide.tell = (within) => $$("time[data-at]", within).forEach(tell);
+  function tick() {
+    const clock = $("[data-clock]");
+    if (clock) { clock.textContent = `${Tide.clock(Tide.now())} ${Tide.zoneOffset(Tide.now())}`; clock.title = new Date(Tide.now()).toISOString().slice(11, 19) + " UTC"; }
+    if (!document.hidden) $$('time[data-as="age"], time[data-as="left"]').forEach(tell);
+  }
+  Tide.tell(document);
+  $$("[data-zone-name]").forEach((element) => { element.textContent = Tide.zoneOffset(Tide.now()); });
+  $$("input[name=zone]").forEach((input) => { input.value = zone; });
+  tick();
+  setInterval(tick, 1000);
+
+  /* ---- theme: system → its opposite → the same, fixed ---- */
+  function nextTheme() {
+    // The first click must be seen: it leads away from what the system chose, the third back to the system.
+    const system = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+    const other = system === "dark" ? "light" : "dark";
+    const next = { undefined: other, [other]: system, [system]: undefined }[root.dataset.theme];
+    if (next) root.dataset.theme = next; else delete root.dataset.theme;
+    try { if (next) localStorage.setItem("theme", next); else localStorage.removeItem("theme"); } catch { /* kept for this page only */ }
+    say(`Theme: ${next || "as the system"}`);
+  }
+
+  /* ---- toasts and the polite region ---- */
+  function say(text, note) {
+    const toast = document.createElement("div"), body = document.createElement("div");
+    toast.className = "toast";
+    for (const line of [text, note]) if (line) body.append(Object.assign(document.createElement("p"), { textContent: line }));
+    toast.append(body);
+    $(".toasts").append(toast);
+    setTimeout(() => toast.remove(), 4000);
+  }
+  Tide.say = say;
+
+  /* ---- what a click does ---- */
+  async function copy(button) {
+    const source = button.dataset.text ?? button.closest(".code").querySelector("pre").textContent;
+    const label = button.textContent;
+    try { await navigator.clipboard.writeText(source); button.textContent = "Copied"; } catch { button.textContent = "Select and copy"; }
+    setTimeout(() => { button.textContent = label; }, 1600);
+  }
+  const actions = {
+    theme: nextTheme,
+    palette: () => Tide.palette?.open(),
+    menu: (button) => button.setAttribute("aria-expanded", $(".sidebar").classList.toggle("is-open")),
+    open: (button) => $("#" + button.dataset.target)?.showModal(),
+    close: (button) => button.closest("dialog").close(),
+    expand(button) {
+      const open = button.getAttribute("aria-expanded") !== "true";
+      button.setAttribute("aria-expanded", open);
+      $$(`[data-row-of="${button.dataset.target}"]`).forEach((row) => { row.hidden = !open; });
+    },
+    show(button) {
+      for (const one of $$(`[data-do=show][data-of="${button.dataset.of}"]`)) one.setAttribute("aria-pressed", one === button);
+      for (const part of $$(`[data-part-of="${button.dataset.of}"]`)) part.hidden = part.dataset.part !== button.dataset.part;
+    },
+    copy,
+    print: () => window.print(),
+    reload: () => location.reload(),
+    live: () => Tide.live?.toggle(),
+  };
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-do]");
+    if (button) { event.preventDefault(); actions[button.dataset.do]?.(button); }
+    if (event.target.matches("dialog")) event.target.close();
+    for (const menu of $$("details.pop[open]")) if (!menu.contains(event.target)) menu.open = false;
+    if (!event.target.closest("[data-why]")) hideWhy();
+  });
+  /* A choice that changes the page at once (rows per page, topic of the browser) submits its form. */
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[data-submits]")) event.target.form.requestSubmit();
+  });
+
+  /* ---- popover behind "unknown", "≥" and "?": on hover, focus and touch ---- */
+  let tip = null;
+  function showWhy(element) {
+    hideWhy();
+    const since = Number(element.dataset.since), reason = element.dataset.why;
+    const title = element.classList.contains("atleast") ? "At least this much; a part is unknown" : "Unknown";
+    tip = Object.assign(document.createElement("div"), { className: "tooltip", role: "tooltip", id: "why" });
+    tip.append(Object.assign(document.createElement("b"), { textContent: since ? `${title} since ${Tide.moment(since, Tide.now())} (${Tide.age(Tide.now() - since)})` : title }));
+    const { known, knownAt } = element.dataset;
+    if (known) tip.append(Object.assign(document.createElement("p"), { textContent: `Last known: ${Tide.count(Number(known))} as of ${Tide.moment(Number(knownAt), Tide.now())}` }));
+    if (reason) tip.append(Object.assign(document.createElement("p"), { textContent: reason }));
+    document.body.append(tip);
+    const box = element.getBoundingClientRect();
+    const left = Math.max(8, Math.min(box.left, innerWidth - tip.offsetWidth - 8));
+    const below = box.bottom + 6 + tip.offsetHeight < innerHeight;
+    tip.style.transform = `translate(${left + scrollX}px, ${(below ? box.bottom + 6 : box.top - 6 - tip.offsetHeight) + scrollY}px)`;
+    element.setAttribute("aria-describedby", "why");
+  }
+  function hideWhy() { tip?.remove(); tip = null; }
+  document.addEventListener("pointerover", (event) => { const element = event.target.closest?.("[data-why]"); if (element) showWhy(element); });
+  document.addEventListener("pointerout", (event) => { if (event.target.closest?.("[data-why]") && event.pointerType === "mouse") hideWhy(); });
+  document.addEventListener("focusin", (event) => { const element = event.target.closest("[data-why]"); if (element) showWhy(element); else hideWhy(); });
+
+  /* ---- keys: / search, ? help, g + letter, Ctrl-K palette, j/k rows, Esc closes ---- */
+  let leader = 0;
+  document.addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") { event.preventDefault(); actions.palette(); return; }
+    if (event.key === "Escape") { hideWhy(); for (const menu of $$("details.pop[open]")) { menu.open = false; $("summary", menu).focus(); } }
+    if (event.target.matches("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
+    if (leader > Date.now() - 1500) {
+      const target = $(`.sidebar a[data-key="${CSS.escape(event.key)}"]`);
+      leader = 0;
+      if (target) { event.preventDefault(); location.href = target.href; return; }
+    }
+    if (event.key === "g") leader = Date.now();
+    if (event.key === "/") { event.preventDefault(); const box = $("[data-page-search]"); if (box) { box.focus(); box.select(); } else actions.palette(); }
+    if (event.key === "?") $("#keys")?.showModal();
+    if (event.key === "j" || event.key === "k") moveRow(event.key === "j" ? 1 : -1);
+  });
+  function moveRow(step) {
+    const rows = $$("[data-rows] > tr:not(.detail):not([hidden])");
+    if (!rows.length) return;
+    const now = rows.findIndex((row) => row.classList.contains("is-selected")), next = rows[Math.max(0, Math.min(rows.length - 1, now + step))];
+    rows.forEach((row) => row.classList.toggle("is-selected", row === next));
+    $("a", next)?.focus({ preventScroll: true });
+    next.scrollIntoView({ block: "nearest" });
+  }
+
+  /* ---- typed confirmation: the button opens only for the exact name; a slider shows its number ---- */
+  document.addEventListener("input", (event) => {
+    const { confirm, unlocks, shows } = event.target.dataset;
+    if (confirm !== undefined) $("#" + unlocks).disabled = event.target.value !== confirm;
+    if (shows) $("#" + shows).textContent = Tide.count(Number(event.target.value));
+  });
+  $$("[data-confirm]").forEach((input) => { $("#" + input.dataset.unlocks).disabled = input.value !== input.dataset.confirm; });
+  /* A form sends once: a second click while the answer is on its way does nothing. */
+  document.addEventListener("submit", (event) => {
+    if (event.target.method !== "post") return;
+    if (event.target.dataset.sent) event.preventDefault();
+    event.target.dataset.sent = "1";
+  });
+  addEventListener("pageshow", () => $$("form[data-sent]").forEach((form) => delete form.dataset.sent));
+
+  /* ---- a changed cell is tinted once; the width never moves because digits are tabular ---- */
+  const STILL = new Set(["ago", "seen", "trend"]); // ages tick by themselves, a line is not a digit
+  Tide.put = (element, html, kind) => {
+    const draft = document.createElement("template");
+    draft.innerHTML = html;
+    const changed = draft.content.textContent !== element.textContent;
+    if (!changed && !STILL.has(kind)) return false;
+    element.replaceChildren(draft.content);
+    if (!changed || STILL.has(kind)) return false;
+    element.classList.remove("flash");
+    void element.offsetWidth;
+    element.classList.add("flash");
+    return true;
+  };
+})();

@@ -1,0 +1,135 @@
+"""The name server's role over a socket, and a broker that registers at another name server."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from brokerd.namesrv.kv_config import KvConfigManager
+from brokerd.remoting.bodies import ClusterInfo, KVTable, TopicList, TopicRouteData
+from brokerd.remoting.codes import RequestCode
+from brokerd.remoting.command import RemotingCommand
+from tests.brokerd.processor.test_send_message import create
+from tests.brokerd.running import RawClient, running, send_fields
+
+ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC
+
+
+async def wait_for_route(namesrv: RawClient, topic: str, *, there: bool) -> RemotingCommand:
+    for _ in range(100):
+        answer = await namesrv.ask(ROUTE, {"topic": topic})
+        if (answer.code == 0) == there:
+            return answer
+        await asyncio.sleep(0.03)
+    raise AssertionError(f"{topic}: {answer.code} {answer.remark}")
+
+
+async def test_it_quotes_broker_ids_for_clients_that_read_standard_json(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        namesrv = await broker.namesrv_client()
+        address = broker.controller.address.encode()
+        for version, fields, expected in (
+            (399, {}, b'"brokerAddrs":{0:"' + address),
+            (401, {}, b'"brokerAddrs":{"0":"' + address),
+            (317, {"acceptStandardJsonOnly": "true"}, b'"brokerAddrs":{"0":"' + address),
+        ):
+            answer = await namesrv.ask(ROUTE, {"topic": "TBW102", **fields}, version=version)
+            assert expected in answer.body
+
+
+async def test_it_lists_clusters_and_topics(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        namesrv, client = await broker.namesrv_client(), await broker.client()
+        await create(client, "T")
+        info = ClusterInfo.from_body((await namesrv.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).body)
+        assert info.cluster_addr_table == {"DefaultCluster": ["broker-a"]}
+        for code, fields in (
+            (RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}),
+            (RequestCode.GET_TOPICS_BY_CLUSTER, {"cluster": "DefaultCluster"}),
+        ):
+            answer = await namesrv.ask(code, fields)
+            assert {"T", "TBW102", "broker-a"} <= set(TopicList.from_body(answer.body).topic_list)
+        await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": "T"})
+        assert (await namesrv.ask(ROUTE, {"topic": "T"})).code == 17
+
+
+async def test_it_keeps_key_value_settings_over_a_restart(tmp_path: Path) -> None:
+    entry = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T"}
+    async with running(tmp_path, orderMessageEnable="true") as broker:
+        namesrv, client = await broker.namesrv_client(), await broker.client()
+        await create(client, "T")
+        assert (await namesrv.ask(RequestCode.GET_KV_CONFIG, entry)).code == 22
+        await namesrv.ask(RequestCode.PUT_KV_CONFIG, {**entry, "value": "broker-a:1"})
+    async with running(tmp_path, orderMessageEnable="true") as broker:
+        namesrv = await broker.namesrv_client()
+        assert (await namesrv.ask(RequestCode.GET_KV_CONFIG, entry)).ext_fields == {"value": "broker-a:1"}
+        listed = await namesrv.ask(RequestCode.GET_KVLIST_BY_NAMESPACE, {"namespace": "ORDER_TOPIC_CONFIG"})
+        assert KVTable.from_body(listed.body).table == {"T": "broker-a:1"}
+        route = TopicRouteData.from_body((await namesrv.ask(ROUTE, {"topic": "T"})).body)
+        assert route.order_topic_conf == "broker-a:1"
+        await namesrv.ask(RequestCode.DELETE_KV_CONFIG, entry)
+        assert (await namesrv.ask(RequestCode.GET_KV_CONFIG, entry)).code == 22
+
+
+async def test_it_wipes_write_permission(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        namesrv = await broker.namesrv_client()
+        answer = await namesrv.ask(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "broker-a"})
+        assert int(answer.ext_fields["wipeTopicCount"]) > 5
+        route = TopicRouteData.from_body((await namesrv.ask(ROUTE, {"topic": "TBW102"})).body)
+        assert route.queue_datas[0].perm == 5
+
+
+async def test_it_registers_at_another_name_server(tmp_path: Path) -> None:
+    async with running(tmp_path / "ns", brokerName="ns") as other:
+        namesrv = await other.namesrv_client()
+        elsewhere = other.controller.namesrv_address
+        async with running(tmp_path / "b", brokerName="b", namesrvAddr=elsewhere) as broker:
+            client = await broker.client()
+            await wait_for_route(namesrv, "b", there=True)
+            await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("Fresh"), b"x")
+            answer = await wait_for_route(namesrv, "Fresh", there=True)
+            route = TopicRouteData.from_body(answer.body)
+            assert route.broker_datas[0].broker_addrs == {0: broker.controller.address}
+            assert await broker.controller._topic_route("Fresh") is not None
+            assert broker.controller.namesrv_address == elsewhere
+        # A graceful stop unregisters at once.
+        assert (await namesrv.ask(ROUTE, {"topic": "Fresh"})).code == 17
+
+
+async def test_it_serves_on_without_a_reachable_name_server(tmp_path: Path) -> None:
+    async with running(tmp_path, namesrvAddr="127.0.0.1:1") as broker:
+        client = await broker.client()
+        assert (await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T"), b"x")).code == 0
+
+
+async def test_it_drops_a_broker_whose_connection_closed(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        namesrv, remote = await broker.namesrv_client(), await broker.namesrv_client()
+        fields = {
+            "brokerName": "remote", "brokerAddr": "10.0.0.9:10911", "clusterName": "C", "brokerId": "0",
+            "haServerAddr": "10.0.0.9:10912", "bodyCrc32": "0", "compressed": "false",
+        }  # fmt: skip
+        body = b'{"filterServerList":[],"topicConfigSerializeWrapper":{"topicConfigTable":{"R":{"topicName":"R"}}}}'
+        assert (await remote.ask(RequestCode.REGISTER_BROKER, fields, body)).code == 0
+        assert (
+            await remote.ask(RequestCode.REGISTER_BROKER, {**fields, "bodyCrc32": "7"}, body)
+        ).remark == "crc32 not match"
+        await wait_for_route(namesrv, "R", there=True)
+        await remote.close()
+        await wait_for_route(namesrv, "R", there=False)
+
+
+def test_it_keeps_no_key_value_setting_it_cannot_save(tmp_path: Path) -> None:
+    def full(path: Path, content: bytes) -> None:
+        if b"bad" in content or b"kept" not in content:
+            raise OSError(28, "No space left on device")
+
+    settings = KvConfigManager(tmp_path / "kvConfig.json", full)
+    settings.put("n", "kept", "1")
+    for change in (lambda: settings.put("n", "bad", "1"), lambda: settings.delete("n", "kept")):
+        with pytest.raises(OSError, match="No space left"):
+            change()
+    assert settings.namespace("n") == {"kept": "1"}

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from brokerd.remoting.allocate import (
+    STRATEGIES,
+    allocate_averagely,
+    allocate_averagely_by_circle,
+    allocate_by_config,
+    allocate_by_consistent_hash,
+    allocate_by_machine_room,
+    assign_server_side,
+)
+from brokerd.remoting.message_queue import MessageQueue
+
+
+def queues(count: int, broker_name: str = "broker-a") -> list[MessageQueue]:
+    return [MessageQueue("T", broker_name, queue_id) for queue_id in range(count)]
+
+
+def shares(strategy: str, queue_count: int, members: int) -> list[list[int]]:
+    client_ids = [f"c{number}" for number in range(members)]
+    return [
+        [queue.queue_id for queue in STRATEGIES[strategy]("G", client_id, queues(queue_count), client_ids)]
+        for client_id in client_ids
+    ]
+
+
+# Worked out by hand from AllocateMessageQueueAveragely.java (protocol section 4.7).
+@pytest.mark.parametrize(
+    ("queue_count", "members", "expected"),
+    [
+        (8, 3, [[0, 1, 2], [3, 4, 5], [6, 7]]),
+        (4, 2, [[0, 1], [2, 3]]),
+        (5, 2, [[0, 1, 2], [3, 4]]),
+        (7, 4, [[0, 1], [2, 3], [4, 5], [6]]),
+        (2, 4, [[0], [1], [], []]),
+        (1, 1, [[0]]),
+        (3, 3, [[0], [1], [2]]),
+    ],
+)
+def test_it_allocates_averagely(queue_count: int, members: int, expected: list[list[int]]) -> None:
+    assert shares("AVG", queue_count, members) == expected
+
+
+@pytest.mark.parametrize(
+    ("queue_count", "members", "expected"),
+    [(8, 3, [[0, 3, 6], [1, 4, 7], [2, 5]]), (2, 3, [[0], [1], []]), (4, 1, [[0, 1, 2, 3]])],
+)
+def test_it_allocates_by_circle(queue_count: int, members: int, expected: list[list[int]]) -> None:
+    assert shares("AVG_BY_CIRCLE", queue_count, members) == expected
+
+
+def test_it_allocates_by_consistent_hash() -> None:
+    """Worked out with md5sum: the first four bytes of `c0-0` to `c2-9` are the ring, a queue goes to the next point."""
+    assert shares("CONSISTENT_HASH", 8, 3) == [[0, 1, 5, 6], [3, 4], [2, 7]]
+
+
+def test_it_moves_few_queues_when_a_member_of_the_ring_leaves() -> None:
+    all_queues = queues(64)
+    three, two = ["c0", "c1", "c2"], ["c0", "c2"]
+    for stays in two:
+        before = allocate_by_consistent_hash("G", stays, all_queues, three)
+        assert set(before) <= set(allocate_by_consistent_hash("G", stays, all_queues, two))
+
+
+def test_it_allocates_by_machine_room() -> None:
+    near = queues(5, "room1@broker-a")
+    far = queues(2, "room2@broker-b") + queues(2, "room1") + queues(2, "room1@x@y")
+    allocate = allocate_by_machine_room(frozenset({"room1"}))
+    assert allocate("G", "c0", near + far, ["c0", "c1"]) == [near[0], near[1], near[4]]
+    assert allocate("G", "c1", near + far, ["c0", "c1"]) == [near[2], near[3]]
+
+
+def test_it_allocates_what_the_user_says() -> None:
+    assert allocate_by_config(queues(2))("G", "whoever", queues(8), ["c0"]) == queues(2)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values())
+def test_it_gives_nothing_to_strangers(strategy: object) -> None:
+    assert callable(strategy)
+    assert strategy("G", "stranger", queues(4), ["c0", "c1"]) == []
+
+
+@pytest.mark.parametrize(
+    "strategy", [allocate_averagely, allocate_averagely_by_circle, allocate_by_consistent_hash]
+)
+def test_it_refuses_what_java_refuses(strategy: object) -> None:
+    assert callable(strategy)
+    for client_id, all_queues, client_ids in (("", queues(1), ["c"]), ("c", [], ["c"]), ("c", queues(1), [])):
+        with pytest.raises(ValueError, match="empty|no queues|no members"):
+            strategy("G", client_id, all_queues, client_ids)
+
+
+@given(st.sampled_from(sorted(STRATEGIES)), st.integers(1, 40), st.integers(1, 12))
+def test_it_gives_every_queue_to_exactly_one_member(strategy: str, queue_count: int, members: int) -> None:
+    given_out = [queue_id for share in shares(strategy, queue_count, members) for queue_id in share]
+    assert sorted(given_out) == list(range(queue_count))
+
+
+def test_it_assigns_for_everybody_in_one_order() -> None:
+    shuffled = [queues(3)[index] for index in (2, 0, 1)]
+    assert assign_server_side(shuffled, ["c1", "c0", "c1"], "AVG") == {
+        "c0": queues(3)[:2],
+        "c1": queues(3)[2:],
+    }
+    assert assign_server_side([], ["c0"]) == {"c0": []}
+    assert assign_server_side(queues(3), []) == {}
+    with pytest.raises(KeyError):
+        assign_server_side(queues(3), ["c0"], "NOBODY_KNOWS")

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from brokerd.store.consume_queue import ConsumeQueue
+from brokerd.store.dispatcher import Dispatcher, dispatch_tags_code, gets_unit
+
+LEVELS_MS = (1000, 5000, 10000)
+
+
+@pytest.mark.parametrize(
+    ("topic", "properties", "code"),
+    [
+        ("T", b"TAGS\x01TagA\x02", 2598919),
+        ("T", b"TAGS\x01\xe4\xb8\xad\xe6\x96\x87\x02", 646394),
+        ("T", b"KEYS\x01k\x02", 0),
+        ("T", b"TAGS\x01TagA\x02DELAY\x012\x02", 2598919),
+        ("SCHEDULE_TOPIC_XXXX", b"TAGS\x01TagA\x02DELAY\x012\x02", 70_000 + 5000),
+        ("SCHEDULE_TOPIC_XXXX", b"DELAY\x0199\x02", 70_000 + 10000),
+        ("SCHEDULE_TOPIC_XXXX", b"TAGS\x01TagA\x02DELAY\x010\x02", 2598919),
+        ("SCHEDULE_TOPIC_XXXX", b"TAGS\x01TagA\x02DELAY\x01x\x02", 2598919),
+        ("SCHEDULE_TOPIC_XXXX", b"", 0),
+    ],
+)
+def test_it_codes_tags_and_delivery_times(topic: str, properties: bytes, code: int) -> None:
+    assert dispatch_tags_code(topic, properties, 70_000, LEVELS_MS) == code
+
+
+@pytest.mark.parametrize(
+    ("sys_flag", "answer"),
+    [(0, True), (0x4, False), (0x8, True), (0xC, False), (0x309, True), (0x305, False)],
+)
+def test_it_hides_prepared_and_rolled_back_messages(sys_flag: int, answer: bool) -> None:
+    assert gets_unit(sys_flag) is answer
+
+
+def test_it_dispatches_in_order_up_to_an_offset_and_tells_of_arrivals(tmp_path: Path) -> None:
+    arrivals: list[tuple[str, int, int, int]] = []
+    dispatcher = Dispatcher(None, lambda *arrival: arrivals.append(arrival))
+    queue = ConsumeQueue("T", 3, tmp_path, 200)
+    for number, sys_flag in enumerate((0, 0, 0x4, 0)):
+        queue_offset = {0: 0, 1: 1, 2: 0, 3: 2}[number]
+        dispatcher.pending.append((queue, queue_offset, number * 100, 100, number, 5, sys_flag, b""))
+    assert dispatcher.dispatch_until(199) == 1
+    assert arrivals == [("T", 3, 1, 0)]
+    assert dispatcher.dispatch_until(400) == 3
+    assert arrivals == [("T", 3, 1, 0), ("T", 3, 2, 1), ("T", 3, 3, 3)]
+    assert [queue.unit(number) for number in range(3)] == [(0, 100, 0), (100, 100, 1), (300, 100, 3)]
+    assert dispatcher.dispatch_until(400) == 0
+
+
+def test_it_keeps_a_message_it_could_not_dispatch(tmp_path: Path) -> None:
+    dispatcher = Dispatcher(None, None)
+    (tmp_path / "in-the-way").touch()
+    queue = ConsumeQueue("T", 0, tmp_path / "in-the-way", 200)
+    dispatcher.pending.append((queue, 0, 0, 100, 0, 5, 0, b""))
+    with pytest.raises(OSError):
+        dispatcher.dispatch_until(100)
+    (tmp_path / "in-the-way").unlink()
+    assert dispatcher.dispatch_until(100) == 1
+    assert queue.max_offset == 1

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from brokerd import config_manager
+from brokerd.remoting import fastjson
+
+
+def test_it_replaces_a_file_and_keeps_the_one_before(tmp_path: Path) -> None:
+    path = tmp_path / "config" / "topics.json"
+    config_manager.write_atomically(path, b"one")
+    config_manager.write_atomically(path, b"two")
+    assert path.read_bytes() == b"two"
+    assert (tmp_path / "config" / "topics.json.bak").read_bytes() == b"one"
+    assert sorted(p.name for p in path.parent.iterdir()) == ["topics.json", "topics.json.bak"]
+
+
+def test_it_loads_the_backup_of_a_file_it_cannot_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "offsets.json"
+    path.write_bytes(b'{"a":')
+    path.with_name("offsets.json.bak").write_bytes(b'{"a":1}')
+    with caplog.at_level(logging.ERROR):
+        assert config_manager.load(path, fastjson.loads) == {"a": 1}
+    assert "cannot read" in caplog.text
+    assert path.read_bytes() == b'{"a":'
+
+
+def test_it_loads_the_backup_when_a_crash_came_between_the_renames(tmp_path: Path) -> None:
+    (tmp_path / "offsets.json.bak").write_bytes(b'{"a":2}')
+    assert config_manager.load(tmp_path / "offsets.json", fastjson.loads) == {"a": 2}
+
+
+def test_it_starts_empty_without_any_file(tmp_path: Path) -> None:
+    assert config_manager.load(tmp_path / "offsets.json", fastjson.loads) is None
+
+
+def test_it_writes_integer_keys_as_strings_and_sorts() -> None:
+    assert config_manager.encode_document({"b": {1: 2}, "a": []}) == (
+        b'{\n  "a": [],\n  "b": {\n    "1": 2\n  }\n}\n'
+    )

@@ -1,0 +1,142 @@
+"""brokerd as a process: ready line, bad settings, taken ports, signals, kill -9, speed of start."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from brokerd.__main__ import SaveProperty, read_settings
+from brokerd.config import ConfigError
+from brokerd.remoting.codes import RequestCode
+from brokerd.remoting.message import decode_records
+from tests.brokerd.running import RawClient, pull_fields, send_fields
+from tests.support.broker_process import BrokerProcess
+
+
+def run(*assignments: str) -> subprocess.CompletedProcess[str]:
+    arguments = [item for each in assignments for item in ("--set", each)]
+    return subprocess.run(
+        [sys.executable, "-m", "brokerd", *arguments], capture_output=True, text=True, timeout=20
+    )
+
+
+@pytest.fixture()
+def process(tmp_path: Path):  # type: ignore[no-untyped-def]
+    broker = BrokerProcess(tmp_path / "store")
+    yield broker
+    broker.stop()
+
+
+async def test_it_keeps_what_it_confirmed_over_a_kill(process: BrokerProcess) -> None:
+    process.start()
+    client = await RawClient.connect(process.address)
+    answers = [
+        await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("orders"), str(i).encode())
+        for i in range(100)
+    ]
+    assert [answer.code for answer in answers] == [0] * 100
+    process.kill()
+    process.start()
+    client = await RawClient.connect(process.address)
+    bodies: list[bytes] = []
+    while len(bodies) < 100:
+        pulled = await client.ask(RequestCode.PULL_MESSAGE, pull_fields("g", "orders", len(bodies)))
+        assert pulled.code == 0
+        bodies += [record.body for record in decode_records(pulled.body)]
+    assert bodies == [str(i).encode() for i in range(100)]
+
+
+async def test_it_stops_within_a_second_and_saves_offsets(process: BrokerProcess) -> None:
+    process.start()
+    client = await RawClient.connect(process.address)
+    await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("orders"), b"x")
+    held = asyncio.ensure_future(client.ask(RequestCode.PULL_MESSAGE, pull_fields("g", "orders", 1, flags=6)))
+    await asyncio.sleep(0.1)
+    commit = {"consumerGroup": "g", "topic": "orders", "queueId": "0", "commitOffset": "1"}
+    assert (await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit)).code == 0
+    assert process.process is not None
+    started = time.monotonic()
+    process.process.send_signal(signal.SIGTERM)
+    assert await asyncio.to_thread(process.process.wait, 5) == 0
+    assert time.monotonic() - started < 1.0
+    held.cancel()
+    assert '"0": 1' in (process.data / "config" / "consumerOffset.json").read_text()
+    assert not (process.data / "abort").exists()
+
+
+def test_it_names_a_taken_port(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("0.0.0.0", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = run(f"listenPort={port}", "namesrvListenPort=0", f"storePathRootDir={tmp_path}")
+    assert done.returncode == 3
+    assert done.stderr == (
+        f"brokerd: port {port} (listenPort) is taken by another process: stop it or set listenPort\n"
+    )
+
+
+def test_it_names_a_wrong_setting(tmp_path: Path) -> None:
+    done = run("listenPort=many", f"storePathRootDir={tmp_path}")
+    assert (done.returncode, done.stderr) == (2, "brokerd: listenPort=many: takes a whole number\n")
+
+
+def test_it_names_a_missing_file() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "brokerd", "-c", "/nowhere/broker.conf"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (
+        2,
+        "brokerd: [Errno 2] No such file or directory: '/nowhere/broker.conf'\n",
+    )
+
+
+def test_it_refuses_a_store_that_is_in_use(process: BrokerProcess) -> None:
+    process.start()
+    done = run("listenPort=0", "namesrvListenPort=0", f"storePathRootDir={process.data}")
+    assert done.returncode == 4
+    assert done.stderr.count("\n") <= 2
+    assert str(process.data) in done.stderr
+
+
+def test_it_starts_fast_and_small(process: BrokerProcess) -> None:
+    """Budgets with room for a busy machine: 0.3 s and 30 MiB of anonymous memory (hot-path.md)."""
+    started = time.monotonic()
+    process.start()
+    assert time.monotonic() - started < 3.0
+    assert process.process is not None
+    status = Path(f"/proc/{process.process.pid}/status").read_text()
+    anonymous_kib = int(status.split("RssAnon:")[1].split()[0])
+    assert anonymous_kib < 30 * 1024
+
+
+def test_it_reads_file_then_changed_then_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text(f"storePathRootDir={tmp_path}\nbrokerName=file\ntraceOn=true\nlistenPort=1\nodd=1\n")
+    SaveProperty(tmp_path / "config" / "broker.properties")("traceOn", "false")
+    settings = read_settings(file, ["listenPort=2"], {})
+    assert (settings.live.broker.broker_name, settings.live.broker.listen_port) == ("file", 2)
+    assert settings.live.broker.trace_on is False
+
+
+def test_it_warns_of_settings_it_does_not_know(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    read_settings(None, ["brokerRole=SLAVE", f"storePathRootDir={tmp_path}"], {})
+    assert "setting brokerRole=SLAVE has no effect" in caplog.text
+
+
+def test_it_puts_its_files_under_the_data_folder() -> None:
+    settings = read_settings(None, [], {"TIDEMARK_DATA": "/data"})
+    assert settings.store.store_path_root_dir == Path("/data/store")
+
+
+def test_it_refuses_an_assignment_without_a_value() -> None:
+    with pytest.raises(ConfigError, match="--set listenPort: takes key=value"):
+        read_settings(None, ["listenPort"], os.environ)

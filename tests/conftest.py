@@ -1,0 +1,53 @@
+"""Fixtures shared by all tests: a real Redis-protocol server, a real brokerd."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytest_django import Settings
+from redis import Redis
+
+import console.celery  # noqa: F401  the current Celery application, as in every process of the product
+from tests.support.broker_process import BrokerProcess
+from tests.support.redis_process import RedisProcess
+
+
+@pytest.fixture
+def short_dir() -> Iterator[Path]:
+    """A folder whose name is short enough for a Unix socket (108 bytes), unlike `tmp_path`."""
+    folder = Path(tempfile.mkdtemp(prefix="tm-", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def redis_process() -> Iterator[RedisProcess]:
+    """The session's server, for tests that kill it: they must start it again."""
+    folder = Path(tempfile.mkdtemp(prefix="tm-", dir="/tmp"))
+    server = RedisProcess(folder).start()
+    yield server
+    server.kill()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def redis_url(redis_process: RedisProcess, settings: Settings) -> Iterator[str]:
+    """Address of an empty Redis; `settings.REDIS_URL` names it too."""
+    settings.REDIS_URL = redis_process.url
+    with Redis.from_url(redis_process.url) as client:
+        client.flushall()
+    yield redis_process.url
+
+
+@pytest.fixture
+def brokerd(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A running brokerd with an empty store: `.namesrv` and `.address` are host:port; `kill()`, `start()`,
+    `stop()`.
+    """
+    process = BrokerProcess(tmp_path / "store").start()
+    yield process
+    process.stop()

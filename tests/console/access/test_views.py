@@ -1,0 +1,158 @@
+"""Sign-in, the one-time link, the own password, sign-out, the audit trail."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from console.access import services
+from console.access.models import AuditEvent
+from tests.support import sample_rows
+from tests.support.people import signed_in
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def person() -> User:
+    return User.objects.create_user("lin.wei", password=PASSWORD)
+
+
+def test_it_signs_in_and_goes_on_to_where_one_came_from(client: Client, person: User) -> None:
+    answer = client.post("/sign-in", {"username": "lin.wei", "password": PASSWORD, "next": "/clusters"})
+    assert answer["Location"] == "/clusters"
+    assert client.get("/clusters").status_code == 200
+
+
+@pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example", "javascript:alert(1)"])
+def test_it_never_leads_elsewhere(client: Client, person: User, elsewhere: str) -> None:
+    answer = client.post("/sign-in", {"username": "lin.wei", "password": PASSWORD, "next": elsewhere})
+    assert answer["Location"] == "/"
+
+
+def test_it_refuses_a_wrong_password_without_saying_which(client: Client, person: User) -> None:
+    for name in ("lin.wei", "nobody"):
+        answer = client.post("/sign-in", {"username": name, "password": "wrong"})
+        assert answer.status_code == 422
+        assert "Name and password do not match." in answer.content.decode()
+
+
+def test_it_slows_guessing_down(client: Client, person: User) -> None:
+    for _ in range(5):
+        client.post("/sign-in", {"username": "lin.wei", "password": "wrong"})
+    answer = client.post("/sign-in", {"username": "lin.wei", "password": PASSWORD})
+    assert answer.status_code == 429
+    assert "Too many attempts" in answer.content.decode()
+
+
+def test_it_needs_the_forms_token(person: User) -> None:
+    strict = Client(enforce_csrf_checks=True)
+    answer = strict.post("/sign-in", {"username": "lin.wei", "password": PASSWORD})
+    assert answer.status_code == 403
+    assert "Nothing was changed." in answer.content.decode()
+
+
+def test_it_signs_in_by_link_and_sets_a_password(client: Client) -> None:
+    person = services.ensure_first_person()
+    sample_rows.cluster()
+    address = f"/sign-in/{services.create_sign_in_link(person)}"
+    assert "Welcome, admin" in client.get(address).content.decode()
+    assert client.get(address).status_code == 200  # looking does not use it up
+    answer = client.post(address, {"password": PASSWORD, "again": PASSWORD})
+    assert answer["Location"] == "/"
+    assert client.get("/")["Location"] == "/c/local/"
+    person.refresh_from_db()
+    assert person.check_password(PASSWORD)
+
+
+def test_it_signs_in_by_link_without_a_password(client: Client) -> None:
+    person = services.ensure_first_person()
+    client.post(f"/sign-in/{services.create_sign_in_link(person)}", {"skip": "1"})
+    assert client.get("/clusters").status_code == 200
+    person.refresh_from_db()
+    assert not person.has_usable_password()
+
+
+def test_it_refuses_a_used_link() -> None:
+    address = f"/sign-in/{services.create_sign_in_link(services.ensure_first_person())}"
+    Client().post(address, {"skip": "1"})
+    for answer in (Client().get(address), Client().post(address, {"skip": "1"})):
+        assert answer.status_code == 410
+        assert "used already or is too old" in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("password", "again", "words"),
+    [
+        ("short", "short", "too short"),
+        ("1234567890", "1234567890", "too common"),
+        (PASSWORD, "other", "differ"),
+    ],
+)
+def test_it_refuses_a_weak_or_mistyped_password(
+    client: Client, password: str, again: str, words: str
+) -> None:
+    address = f"/sign-in/{services.create_sign_in_link(services.ensure_first_person())}"
+    answer = client.post(address, {"password": password, "again": again})
+    assert answer.status_code == 422
+    assert words in answer.content.decode()
+    assert client.get("/clusters").status_code == 302  # not signed in, and the link still works
+    assert client.get(address).status_code == 200
+
+
+def test_it_never_caches_the_doors(client: Client, person: User) -> None:
+    assert "no-store" in client.get("/sign-in")["Cache-Control"]
+
+
+def test_it_changes_the_own_password_and_keeps_the_session(client: Client, person: User) -> None:
+    client.force_login(person)
+    other = Client()
+    other.force_login(person)
+    new = "another horse battery"
+    assert client.post("/password", {"password": new, "again": new}).status_code == 302
+    assert client.get("/clusters").status_code == 200
+    assert other.get("/clusters").status_code == 302
+    assert AuditEvent.objects.filter(verb="set password", actor="lin.wei").count() == 1
+
+
+def test_it_signs_out_by_post_only(client: Client, person: User) -> None:
+    client.force_login(person)
+    assert client.get("/sign-out").status_code == 405
+    assert client.post("/sign-out")["Location"] == "/sign-in"
+    assert client.get("/clusters").status_code == 302
+
+
+@pytest.mark.parametrize("address", ["/password", "/activity"])
+def test_it_asks_strangers_to_sign_in(client: Client, address: str) -> None:
+    assert client.get(address)["Location"] == f"/sign-in?next={address}"
+
+
+@pytest.mark.parametrize("address", ["/sign-in", "/password", "/activity"])
+def test_it_refuses_other_methods(client: Client, person: User, address: str) -> None:
+    client.force_login(person)
+    assert client.delete(address).status_code == 405
+
+
+def test_it_shows_activity_to_those_who_see_everything() -> None:
+    services.record_audit(
+        actor="lin.wei", verb="apply", cluster="prod", subject="billing", after={"reason": "INC-1"}
+    )
+    services.record_audit(actor="other", verb="sign in", subject="other")
+    client = signed_in()
+    text = client.get("/activity").content.decode()
+    assert "billing" in text
+    assert "INC-1" in text
+    narrowed = client.get("/activity?actor=other").content.decode()
+    assert "billing" not in narrowed
+    assert signed_in("some", verbs=("VIEW",), cluster="prod").get("/activity").status_code == 403
+
+
+def test_it_gives_activity_as_csv_that_no_spreadsheet_runs() -> None:
+    services.record_audit(actor="=cmd()", verb="apply", subject="billing", after={"a": 1})
+    answer = signed_in().get("/activity?format=csv")
+    assert answer["Content-Type"] == "text/csv"
+    lines = answer.getvalue().decode().splitlines()
+    assert lines[0] == "at,actor,token_prefix,verb,cluster,subject,before,after,plan_id,remote_addr"
+    assert ",'=cmd(),,apply,,billing,," in lines[1]

@@ -1,0 +1,42 @@
+"""`manage.py clusters`."""
+
+import io
+import json
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from console.cluster import services
+from tests.support.broker_process import BrokerProcess
+
+pytestmark = pytest.mark.django_db
+
+
+def run(*words: str) -> str:
+    out = io.StringIO()
+    call_command("clusters", *words, stdout=out)
+    return out.getvalue()
+
+
+def test_it_adds_lists_and_removes(brokerd: BrokerProcess) -> None:
+    services.register_embedded("127.0.0.1:9876")
+    assert run("add", "staging", brokerd.namesrv, "--production") == "staging added\n"
+    assert json.loads(run("list", "--format", "json")) == [
+        {"name": "local", "namesrv_addrs": "127.0.0.1:9876", "is_embedded": True, "is_production": False},
+        {"name": "staging", "namesrv_addrs": brokerd.namesrv, "is_embedded": False, "is_production": True},
+    ]
+    assert [line.split() for line in run("list").splitlines()] == [
+        ["local", "127.0.0.1:9876", "embedded"],
+        ["staging", brokerd.namesrv, "production"],
+    ]
+    assert run("remove", "staging") == "staging removed\n"
+
+
+def test_it_says_what_is_wrong() -> None:
+    services.register_embedded("127.0.0.1:9876")
+    with pytest.raises(CommandError, match="127.0.0.1:1: cannot connect"):
+        run("add", "staging", "127.0.0.1:1")
+    with pytest.raises(CommandError, match="There is no cluster staging"):
+        run("remove", "staging")
+    with pytest.raises(CommandError, match="local is the broker this installation runs"):
+        run("remove", "local")

@@ -1,0 +1,142 @@
+"""Adding and removing clusters, against a real brokerd and addresses where none is."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from django.contrib.auth.models import User
+
+from console.access.models import AuditEvent
+from console.cluster import services
+from console.cluster.errors import (
+    ClusterIsEmbedded,
+    ClusterNameInvalid,
+    ClusterNameTaken,
+    NameServerAddressInvalid,
+    NameServerUnreachable,
+)
+from console.cluster.models import Cluster
+from tests.support.broker_process import BrokerProcess
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def alice() -> User:
+    return User.objects.create_superuser("alice")
+
+
+@contextmanager
+def silent_server() -> Iterator[str]:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def test_it_adds_a_cluster_that_answers(brokerd: BrokerProcess, alice: User) -> None:
+    added = services.add_cluster("staging", f" {brokerd.namesrv} ;", alice, remote_addr="10.0.0.1")
+    assert Cluster.objects.get() == added
+    assert (added.namesrv_addrs, added.is_embedded, added.typed_confirm_messages) == (
+        brokerd.namesrv,
+        False,
+        1000,
+    )
+    event = AuditEvent.objects.get()
+    assert (event.actor, event.verb, event.cluster, event.remote_addr) == (
+        "alice",
+        "add cluster",
+        "staging",
+        "10.0.0.1",
+    )
+    assert event.after == {"namesrv_addrs": brokerd.namesrv, "brokers": ["broker-a"]}
+
+
+def test_it_refuses_a_name_that_is_taken(brokerd: BrokerProcess, alice: User) -> None:
+    services.add_cluster("staging", brokerd.namesrv, alice)
+    with pytest.raises(ClusterNameTaken, match="There is a cluster staging already"):
+        services.add_cluster("staging", brokerd.namesrv, alice)
+
+
+@pytest.mark.parametrize("name", ["", "Staging", "a b", "a/b", "-a", "x" * 64, "a%2fb"])
+def test_it_refuses_a_name_that_does_not_fit_an_address(alice: User, name: str) -> None:
+    with pytest.raises(ClusterNameInvalid):
+        services.add_cluster(name, "127.0.0.1:1", alice)
+
+
+@pytest.mark.parametrize(
+    ("addrs", "message"),
+    [
+        ("", "Give the address of a name server"),
+        (" ; ", "Give the address of a name server"),
+        ("localhost", "localhost is not host:port"),
+        ("localhost:", "localhost: is not host:port"),
+        (":9876", ":9876 is not host:port"),
+        ("localhost:0", "localhost:0 is not host:port"),
+        ("localhost:65536", "localhost:65536 is not host:port"),
+        ("http://localhost:x", "http://localhost:x is not host:port"),
+        (";".join(f"h{number}:1" for number in range(17)), "At most 16 name servers; these are 17"),
+    ],
+)
+def test_it_refuses_what_is_no_address(alice: User, addrs: str, message: str) -> None:
+    with pytest.raises(NameServerAddressInvalid, match=message):
+        services.add_cluster("staging", addrs, alice)
+    assert not Cluster.objects.exists()
+
+
+def test_it_says_that_nobody_is_there(alice: User) -> None:
+    with pytest.raises(
+        NameServerUnreachable, match=r"127.0.0.1:1: cannot connect: Connection refused. Is this the name"
+    ):
+        services.add_cluster("staging", "127.0.0.1:1", alice)
+
+
+def test_it_says_that_nobody_knows_the_host(alice: User) -> None:
+    with pytest.raises(NameServerUnreachable, match="no-such-host.invalid:9876: cannot connect"):
+        services.add_cluster("staging", "no-such-host.invalid:9876", alice)
+
+
+def test_it_says_that_the_server_does_not_answer(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "PROBE_DEADLINE_MS", 1000)
+    with (
+        silent_server() as addr,
+        pytest.raises(NameServerUnreachable, match=f"{addr} took the connection but did"),
+    ):
+        services.add_cluster("staging", addr, alice)
+
+
+def test_it_adds_nothing_when_one_of_two_does_not_answer(brokerd: BrokerProcess, alice: User) -> None:
+    with pytest.raises(NameServerUnreachable, match="127.0.0.1:1"):
+        services.add_cluster("staging", f"{brokerd.namesrv};127.0.0.1:1", alice)
+    assert not Cluster.objects.exists()
+    assert not AuditEvent.objects.exists()
+
+
+def test_it_removes_a_cluster_and_writes_it_down(alice: User) -> None:
+    Cluster.objects.create(name="staging", namesrv_addrs="a:1")
+    services.remove_cluster("staging", alice)
+    assert not Cluster.objects.exists()
+    event = AuditEvent.objects.get()
+    assert (event.verb, event.subject, event.before) == (
+        "remove cluster",
+        "staging",
+        {"namesrv_addrs": "a:1"},
+    )
+    with pytest.raises(Cluster.DoesNotExist):
+        services.remove_cluster("staging", alice)
+
+
+def test_it_registers_the_embedded_cluster_once_and_follows_its_port(alice: User) -> None:
+    assert services.register_embedded("127.0.0.1:9876").name == "local"
+    moved = services.register_embedded("127.0.0.1:19876")
+    assert [(one.name, one.namesrv_addrs, one.is_embedded) for one in Cluster.objects.all()] == [
+        ("local", "127.0.0.1:19876", True)
+    ]
+    with pytest.raises(ClusterIsEmbedded):
+        services.remove_cluster(moved.name, alice)
+
+
+def test_it_leaves_somebody_elses_cluster_of_that_name_alone() -> None:
+    Cluster.objects.create(name="local", namesrv_addrs="a:1")
+    assert services.register_embedded("127.0.0.1:9876").name == "local-embedded"

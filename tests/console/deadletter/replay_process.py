@@ -1,0 +1,79 @@
+"""The console's side of a replay in processes of its own, on a database file of its own, to be killed.
+
+python -m tests.console.deadletter.replay_process prepare NAMESRV     → prints the job's id
+python -m tests.console.deadletter.replay_process work JOB [DIE [N]]  DIE: before_send | after_send, at the N-th batch
+python -m tests.console.deadletter.replay_process report JOB          → prints JSON
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from typing import Any
+
+import django
+
+django.setup()
+
+from django.core.management import call_command  # noqa: E402
+
+from console.access import services as access_services  # noqa: E402
+from console.cluster.models import Cluster  # noqa: E402
+from console.deadletter import replay, selectors  # noqa: E402
+from console.operation import selectors as operation_selectors  # noqa: E402
+from console.operation import services  # noqa: E402
+from console.operation.models import Job  # noqa: E402
+from tests.console.deadletter.letters import GROUP  # noqa: E402
+
+
+def prepare(namesrv: str) -> None:
+    call_command("migrate", verbosity=0)
+    call_command("migrate", database="metrics", verbosity=0)
+    Cluster.objects.create(name="test", namesrv_addrs=namesrv)
+    admin = access_services.ensure_first_person()
+    params = {"target": "failed_group", "rate_per_s": 4_000}
+    plan = services.create_plan("dead_letter_replay", "test", GROUP, params, admin)
+    print(services.apply_plan(plan.id, admin, plan.confirm_text).id)
+
+
+def work(job_id: str, die: str = "", at_batch: str = "1") -> None:
+    left = [int(at_batch)]
+
+    def dying(original: Any, *, before: bool) -> Any:
+        def wrapped(self: replay.Replay, outgoing: list[replay.Outgoing]) -> Any:
+            left[0] -= 1
+            if left[0] == 0 and before:
+                os.kill(os.getpid(), signal.SIGKILL)
+            answers = original(self, outgoing)
+            if left[0] == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return answers
+
+        return wrapped
+
+    if die:
+        replay.Replay._answers = dying(replay.Replay._answers, before=die == "before_send")  # type: ignore[method-assign]
+    Job.objects.filter(pk=job_id).update(lease_until=None)  # as if its fifteen seconds were over
+    services.run_job(job_id, f"worker-{os.getpid()}")
+
+
+def report(job_id: str) -> None:
+    job = operation_selectors.job(job_id)
+    print(
+        json.dumps(
+            {
+                "state": job.state,
+                "error": job.error,
+                "attempts": job.attempts,
+                "result": job.result,
+                "ledger": selectors.ledger_counts(job.plan_id),
+                "events": [event.text for event in job.events.all()],
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    {"prepare": prepare, "work": work, "report": report}[sys.argv[1]](*sys.argv[2:])

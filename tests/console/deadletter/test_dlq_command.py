@@ -1,0 +1,61 @@
+"""`manage.py dlq`, and the list and sample behind it."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+
+from console.deadletter import selectors, services
+from console.lag.models import TopicQueueRow, TopicRow
+from tests.console.deadletter.letters import DLQ, RETRY, end, group_with_topics, write_letters
+from tests.console.operation.live_cluster import LiveCluster
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+
+
+def call(*arguments: str) -> str:
+    out = StringIO()
+    call_command("dlq", *arguments, stdout=out)
+    return out.getvalue()
+
+
+def test_it_replays_from_the_command_line(live: LiveCluster) -> None:
+    group_with_topics(live)
+    write_letters(live, 6)
+    made = json.loads(call("replay", "billing", "--tag", "even", "--rate", "500", "--format", "json"))
+    assert made["messages"] == 3
+    assert "SUCCEEDED" in call("apply", made["id"], "--here")
+    assert end(live, RETRY) == 3
+    text = call("replay", "billing")
+    assert "This will send 3 dead letters of billing again" in text
+    assert "6 matched, 3 replayed before" in text and "manage.py dlq apply op-" in text
+
+
+def test_it_samples_newest_first_and_says_what_was_replayed(live: LiveCluster) -> None:
+    group_with_topics(live)
+    write_letters(live, 30)
+    found = services.sample("test", "billing", {"tag": "odd"}, limit=3)
+    assert [row.message.keys for row in found.rows] == ["k29", "k27", "k25"]
+    assert {row.original_topic for row in found.rows} == {"orders"}
+    assert found.rows[0].replayed_by == "" and found.scanned == 30
+    assert "letter 29" in call("sample", "billing", "--limit", "1")
+
+
+def test_it_lists_what_the_last_round_saw(db: None) -> None:
+    for group, count, perm in (("billing", 7, 6), ("audit", None, 6), ("legacy", 9, 2)):
+        TopicRow.objects.create(cluster="c", topic=f"%DLQ%{group}", kind="DLQ", messages=count, perm=perm)
+    TopicQueueRow.objects.create(
+        cluster="c", topic=DLQ, broker_name="b", queue_id=0, min_offset=0, max_offset=7, in_rate=0.01
+    )
+    rows = selectors.dead_letter_page("c")
+    assert [(row.group, row.count, row.readable) for row in rows] == [
+        ("audit", None, True),
+        ("legacy", 9, False),
+        ("billing", 7, True),
+    ]
+    assert rows[2].growth_per_h == pytest.approx(36.0) and rows[0].growth_per_h is None
+    assert [row.group for row in selectors.dead_letter_page("c", query="LEG")] == ["legacy"]
+    assert selectors.dead_letters_of("c", "bill") is None

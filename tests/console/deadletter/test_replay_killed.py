@@ -1,0 +1,133 @@
+"""A replay whose worker is killed: resumed, accounted for, and nothing sent twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from console.mqadmin import close_admins
+from tests.console.deadletter.letters import RETRY, group_with_topics, write_letters
+from tests.console.operation.live_cluster import LiveCluster
+from tests.support.broker_process import BrokerProcess
+
+LETTERS = 3_000
+
+
+class Console:
+    """Processes of ``replay_process`` on one database file."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.environment = {
+            **os.environ,
+            "TIDEMARK_DATA": str(folder),
+            "SECRET_KEY": "only-for-tests",
+            "REDIS_URL": "redis://127.0.0.1:1/0",
+            "DJANGO_SETTINGS_MODULE": "console.settings",
+            "LOG_LEVEL": "ERROR",
+        }
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "tests.console.deadletter.replay_process", *arguments]
+        return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, text=True)
+
+    def run(self, *arguments: str) -> str:
+        process = self.start(*arguments)
+        output, _ = process.communicate(timeout=120)
+        assert process.returncode == 0
+        return output.strip()
+
+    def killed(self, *arguments: str) -> None:
+        assert self.start(*arguments).wait(120) == -signal.SIGKILL
+
+    def report(self, job_id: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.run("report", job_id))
+        return found
+
+
+@pytest.fixture
+def live(brokerd: BrokerProcess) -> Iterator[LiveCluster]:
+    cluster = LiveCluster(brokerd)
+    group_with_topics(cluster)
+    write_letters(cluster, LETTERS)
+    yield cluster
+    close_admins()
+
+
+def copies(live: LiveCluster) -> Counter[str]:
+    """Key → how many copies of that letter are in the retry topic."""
+    found: Counter[str] = Counter()
+    offset = 0
+    while messages := live.admin.pull(live.addr, RETRY, 0, offset).messages:
+        found.update(str(message.keys) for message in messages)
+        offset = messages[-1].queue_offset + 1
+    return found
+
+
+def assert_each_sent_once(live: LiveCluster, report: dict[str, Any]) -> None:
+    assert (report["state"], report["error"]) == ("SUCCEEDED", "")
+    figures = report["result"]
+    assert figures["matched"] == LETTERS == figures["sent"] + figures["skipped"] + figures["failed"]
+    assert report["ledger"] == {"PENDING": 0, "SENT": LETTERS, "SKIPPED": 0, "FAILED": 0, "UNKNOWN": 0}
+    found = copies(live)
+    assert len(found) == LETTERS and set(found.values()) == {1}
+
+
+def test_it_resumes_after_a_kill_before_or_after_the_send(live: LiveCluster, tmp_path: Path) -> None:
+    console = Console(tmp_path / "console")
+    job_id = console.run("prepare", live.broker.namesrv)
+    console.killed("work", job_id, "before_send", "2")
+    at_first_kill = sum(copies(live).values())
+    assert 0 < at_first_kill < LETTERS
+    assert console.report(job_id)["ledger"]["PENDING"] > 0, "written before they were sent"
+    console.killed("work", job_id, "after_send", "3")
+    report = console.report(job_id)
+    assert sum(copies(live).values()) > report["ledger"]["SENT"], "sent, and nobody noted it"
+    console.run("work", job_id)
+    report = console.report(job_id)
+    assert_each_sent_once(live, report)
+    assert report["attempts"] == 3
+    lost, arrived = [text for text in report["events"] if "open sends had arrived" in text]
+    assert lost.startswith("0 of ") and not arrived.startswith("0 of ")
+
+
+def test_it_resumes_after_kills_at_any_moment(live: LiveCluster, tmp_path: Path) -> None:
+    console = Console(tmp_path / "console")
+    job_id = console.run("prepare", live.broker.namesrv)
+    for _ in range(3):
+        before = sum(copies(live).values())
+        worker = console.start("work", job_id)
+        while worker.poll() is None and sum(copies(live).values()) == before:
+            time.sleep(0.01)
+        time.sleep(random.uniform(0, 0.15))
+        worker.kill()
+        worker.wait()
+    console.run("work", job_id)
+    assert_each_sent_once(live, console.report(job_id))
+
+
+def test_it_resumes_after_the_broker_was_killed(live: LiveCluster, tmp_path: Path) -> None:
+    """What the broker had not written to disk when it died is sent again; what it had is not."""
+    console = Console(tmp_path / "console")
+    job_id = console.run("prepare", live.broker.namesrv)
+    worker = console.start("work", job_id)
+    while worker.poll() is None and sum(copies(live).values()) < 500:
+        time.sleep(0.01)
+    live.broker.kill()
+    assert worker.wait(60) == 0, "the job waits, the worker goes on with others"
+    waiting = console.report(job_id)
+    live.broker.start()
+    assert waiting["state"] == "RUNNING"
+    console.run("work", job_id)
+    assert_each_sent_once(live, console.report(job_id))

@@ -1,0 +1,135 @@
+"""Dead letters in the browser: list, sample, replay plan, ledger, against a real broker."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+
+from console.operation import services
+from console.operation.models import Job, Plan
+from tests.console.deadletter import letters
+from tests.console.operation.live_cluster import LiveCluster
+from tests.support import sample_rows
+from tests.support.people import signed_in
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+ADDRESS = "/c/test/dead-letters/billing"
+
+
+@pytest.fixture
+def client(live: LiveCluster, alice: User) -> Client:
+    """A browser of Alice beside six dead letters of billing, as a round has seen them."""
+    letters.group_with_topics(live)
+    letters.write_letters(live, 6)
+    sample_rows.topic_row(letters.DLQ, cluster="test", kind="DLQ", messages=6)
+    browser = Client()
+    browser.force_login(alice)
+    return browser
+
+
+@pytest.fixture
+def viewer() -> Client:
+    """Somebody who may only look, at a cluster whose brokers are away."""
+    sample_rows.cluster("test", namesrv_addrs="127.0.0.1:1")
+    sample_rows.topic_row(letters.DLQ, cluster="test", kind="DLQ", messages=6)
+    return signed_in("viewer", verbs=("VIEW",))
+
+
+def test_it_asks_strangers_to_sign_in() -> None:
+    for address in ("/c/test/dead-letters", ADDRESS):
+        assert Client().get(address).status_code == 302
+
+
+def test_it_refuses_groups_one_may_not_see(viewer: Client) -> None:
+    some = signed_in("some", verbs=("VIEW",), names="ledger")
+    assert some.get(ADDRESS).status_code == 403
+    assert some.get("/c/test/dead-letters").status_code == 403
+
+
+def test_it_refuses_other_methods(viewer: Client) -> None:
+    assert viewer.post("/c/test/dead-letters").status_code == 405
+    assert viewer.put(ADDRESS).status_code == 405
+
+
+def test_it_refuses_replays_to_those_who_may_only_look(viewer: Client) -> None:
+    assert "Make a replay plan" not in viewer.get(ADDRESS).content.decode()
+    assert viewer.post(ADDRESS, {"target": "failed_group"}).status_code == 403
+    assert Plan.objects.count() == 0
+
+
+def test_it_lists_groups_with_their_letters(viewer: Client) -> None:
+    text = viewer.get("/c/test/dead-letters").content.decode()
+    assert "6 messages in 1 group gave up" in text
+    assert ADDRESS in text
+
+
+def test_it_says_that_nobody_gave_up() -> None:
+    sample_rows.cluster("test")
+    assert "No group has dead letters" in signed_in().get("/c/test/dead-letters").content.decode()
+
+
+def test_it_says_why_there_is_no_sample(viewer: Client) -> None:
+    answer = viewer.get(ADDRESS)
+    assert answer.status_code == 200
+    assert "127.0.0.1:1" in answer.content.decode()
+
+
+def test_it_shows_a_sample_newest_first(client: Client) -> None:
+    text = client.get(ADDRESS).content.decode()
+    places = [text.index(f"letter {number}<") for number in (5, 3, 0)]
+    assert places == sorted(places)
+
+
+def test_it_narrows_the_sample(client: Client) -> None:
+    text = client.get(f"{ADDRESS}?tag=odd&key=k3").content.decode()
+    assert "letter 3<" in text
+    assert "letter 5<" not in text
+    assert "No dead letter matches" in client.get(f"{ADDRESS}?key=nothing").content.decode()
+
+
+def test_it_plans_a_replay_of_what_matches(client: Client) -> None:
+    data = {"target": "failed_group", "rate_per_s": "40", "tag": "even"}
+    answer = client.post(ADDRESS, data)
+    plan = Plan.objects.get()
+    assert answer["Location"] == f"/c/test/plans/{plan.id}"
+    assert plan.params == {
+        "group": "billing",
+        "target": "failed_group",
+        "filter": {"tag": "even"},
+        "rate_per_s": 40,
+        "skip_replayed": True,
+    }
+    text = client.get(f"/c/test/plans/{plan.id}").content.decode()
+    assert "Replay 3 dead letters" in text
+    assert "Other groups see nothing" in text
+
+
+def test_it_shows_the_ledger_of_a_replay(client: Client, alice: User) -> None:
+    client.post(ADDRESS, {"target": "failed_group", "rate_per_s": ""})
+    plan = Plan.objects.get()
+    client.post(f"/c/test/plans/{plan.id}/apply")
+    services.run_job(Job.objects.get().id, "worker-1")
+    text = client.get(f"{ADDRESS}?plan={plan.id}").content.decode()
+    assert "Sent 6" in text
+    assert f"{plan.id}:" in text  # replay keys
+    job = client.get(f"/c/test/operations/{Job.objects.get().id}").content.decode()
+    assert 'class="sent" x="0.00%" width="100.00%"' in job
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"target": "everybody"}, "Select a valid choice"),
+        ({"target": "failed_group", "rate_per_s": "0"}, "greater than or equal to 1"),
+        (
+            {"target": "failed_group", "since": "2026-03-12T08:00:00", "until": "2026-03-12T07:00:00"},
+            "The end must lie after the start.",
+        ),
+    ],
+)
+def test_it_says_what_is_wrong_with_a_replay(client: Client, data: dict[str, str], words: str) -> None:
+    answer = client.post(ADDRESS, data)
+    assert answer.status_code == 422
+    assert words in answer.content.decode()
+    assert Plan.objects.count() == 0

@@ -1,0 +1,94 @@
+"""What is wrong with a group, in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from console.group.findings import findings, subscription_words
+from console.lag.models import ClientRow, GroupRow, QueueRow
+
+
+def group(**fields: Any) -> GroupRow:
+    return GroupRow(**{"group": "g", "status": "OK", "clients": 1, "lag": 5, **fields})
+
+
+def queue(queue_id: int, **fields: Any) -> QueueRow:
+    return QueueRow(
+        **{
+            "topic": "orders",
+            "broker_name": "broker-a",
+            "queue_id": queue_id,
+            "status": "OK",
+            "owner": "c1",
+            "lag": 5,
+            **fields,
+        }
+    )
+
+
+def client(name: str, expression: str = "*", queues: list[dict[str, Any]] | None = None) -> ClientRow:
+    return ClientRow(client_id=name, subscription={"orders": {"expression": expression}}, queues=queues)
+
+
+def titles(*args: Any) -> list[str]:
+    return [finding.title for finding in findings(*args)]
+
+
+def test_it_is_silent_about_a_healthy_group() -> None:
+    assert findings(group(), [queue(0)], [client("c1")]) == []
+
+
+def test_it_names_the_stalled_queue_and_who_holds_it() -> None:
+    (found,) = findings(group(status="STALLED"), [queue(3, status="STALLED", lag=1000)], [])
+    assert found.title == "broker-a · 3 is stalled"
+    assert found.text.startswith("1,000 messages waiting there. Held by c1.")
+
+
+def test_it_counts_what_it_does_not_name() -> None:
+    rows = [queue(n, status="UNKNOWN", lag=None) for n in range(8)]
+    assert titles(group(), rows, []) == ["broker-a · 0, broker-a · 1, broker-a · 2 and 5 more are unknown"]
+
+
+def test_it_says_why_a_group_is_unknown_whose_queues_are_read() -> None:
+    waiting = group(status="UNKNOWN", clients=None, reason="messages wait, nothing was read yet")
+    (found,) = findings(waiting, [queue(0)], [])
+    assert (found.status, found.title) == ("UNKNOWN", "Whether it is well is not known yet")
+    assert found.text == "messages wait, nothing was read yet. Members are asked about every 30 s."
+
+
+def test_it_puts_the_worst_first() -> None:
+    rows = [queue(0, status="UNKNOWN"), queue(1, status="LOST"), queue(2, status="STALLED")]
+    assert [f.status for f in findings(group(clients=0), rows, [])] == [
+        "LOST",
+        "STALLED",
+        "OFFLINE",
+        "UNKNOWN",
+    ]
+
+
+def test_it_sees_clients_that_subscribe_differently() -> None:
+    members = [client("c1", "paid"), client("c2", "paid"), client("c3", "paid || refunded")]
+    assert titles(group(), [queue(0)], members) == ["Clients subscribe in 2 different ways"]
+
+
+def test_it_does_not_call_a_queue_free_while_a_client_is_silent() -> None:
+    free = queue(1, owner="")
+    assert titles(group(), [free], [client("c1", queues=None)]) == []
+    assert titles(group(), [free], [client("c1", queues=[{"queue_id": 0}])]) == [
+        "broker-a · 1 without an owner"
+    ]
+
+
+def test_it_sees_clients_without_a_queue() -> None:
+    assert titles(group(), [queue(0)], [client("c1", queues=[])]) == ["1 client without a queue"]
+
+
+def test_it_says_how_fast_the_backlog_grows() -> None:
+    (found,) = findings(group(status="FALLING_BEHIND", in_rate=100.0, out_rate=80.0), [], [])
+    assert found.title == "Out is 20 % below in"
+    assert "grows by 20 a second" in found.text
+
+
+def test_it_leaves_the_retry_topic_out_of_subscriptions() -> None:
+    words = subscription_words({"%RETRY%g": {"expression": "*"}, "b": {"expression": "x"}, "a": {}})
+    assert words == "a: *, b: x"

@@ -1,0 +1,211 @@
+"""The arithmetic of offset changes, without a broker."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from console.group import offset_apply, offset_change
+from console.group.offset_change import Change
+from console.group.offset_state import GroupState, QueueState
+from console.mqadmin import MessageQueue
+from console.operation.broker_queues import BrokerQueue
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+OTHER = MessageQueue("orders", "broker-a", 1)
+
+
+def state(
+    *, online: bool = True, server_side: bool = True, broadcasting: bool = False, **committed: int | None
+) -> GroupState:
+    """Queues q0, q1 of 0 to 100 with these committed offsets."""
+    queues = {}
+    for name, offset in (committed or {"q0": 50}).items():
+        queue = MessageQueue("orders", "broker-a", int(name[1:]))
+        queues[queue] = QueueState(BrokerQueue(queue, "127.0.0.1:1", 0, 100), offset)
+    return GroupState(
+        group="billing",
+        queues=queues,
+        clients=frozenset({"c1"} if online else ()),
+        broadcasting=broadcasting,
+        server_side_reset={"broker-a": server_side},
+        committed={
+            (q.topic, q.broker_name, q.queue_id): e.committed
+            for q, e in queues.items()
+            if e.committed is not None
+        },
+        read_at_ms=0,
+    )
+
+
+def changes(now: GroupState, **params: Any) -> list[Change]:
+    return offset_change.changes(now, offset_change.read_wish(params), {})
+
+
+@pytest.mark.parametrize(
+    ("online", "server_side", "committed", "how"),
+    [
+        (False, True, 50, "15"),
+        (False, False, None, "15"),
+        (True, True, 50, "222_queue"),
+        (True, True, None, "222_queue"),
+        (True, False, 50, "222_time"),
+        (True, False, None, "15"),
+    ],
+)
+def test_it_chooses_the_request(online: bool, server_side: bool, committed: int | None, how: str) -> None:
+    (row,) = changes(state(online=online, server_side=server_side, q0=committed), target="earliest")
+    assert row.how == how
+
+
+def test_it_blocks_what_an_old_broker_can_not_tell_its_members() -> None:
+    def blocked(now: GroupState, **params: Any) -> str:
+        return offset_change.blocked(now, offset_change.read_wish(params), changes(now, **params))
+
+    assert "only a time" in blocked(state(server_side=False), target="shift", shift=-1)
+    assert blocked(state(server_side=False), target="earliest") == ""
+    assert blocked(state(server_side=False, online=False), target="shift", shift=-1) == ""
+    one_of_two = state(server_side=False, q0=50, q1=60)
+    only = [{"topic": "orders", "broker_name": "broker-a", "queue_id": 0}]
+    assert "all queues of a topic at once" in blocked(one_of_two, target="earliest", queues=only)
+    assert "broadcasting" in blocked(state(broadcasting=True), target="earliest")
+
+
+def test_it_leaves_alone_what_came_back_by_itself() -> None:
+    def undo(committed: int, or_beyond: bool) -> int | None:
+        offset = {
+            "topic": "orders",
+            "broker_name": "broker-a",
+            "queue_id": 0,
+            "offset": 50,
+            "or_beyond": or_beyond,
+        }
+        return changes(state(q0=committed), target="exact", offsets=[offset])[0].after
+
+    assert undo(20, True) == 50 and undo(50, True) is None and undo(53, True) is None
+    assert undo(53, False) == 50
+
+
+@pytest.mark.parametrize(
+    ("now", "sentence"),
+    [
+        (50, None),
+        (40, "moved from 50 to 40, backwards"),
+        (60, None),
+        (3_050, None),
+        (3_051, "moved from 50 to 3,051, more than the group's own speed explains"),
+    ],
+)
+def test_it_tells_progress_from_a_reset(now: int, sentence: str | None) -> None:
+    """One second after the plan, an online group may have gone on by 1,000 + 2,000."""
+    rows = [row.as_row() for row in changes(state(q0=50), target="earliest")]
+    found = offset_change.drift(rows, True, state(q0=now), 1.0, out_rate=20.0)
+    assert found == ([] if sentence is None else [f"orders · broker-a · 0 {sentence}"])
+
+
+def test_it_allows_three_times_the_groups_own_speed() -> None:
+    rows = [row.as_row() for row in changes(state(q0=50), target="earliest")]
+    assert offset_change.drift(rows, True, state(q0=31_050), 1.0, out_rate=10_000.0) == []
+    assert offset_change.drift(rows, True, state(q0=31_051), 1.0, out_rate=10_000.0) != []
+
+
+@pytest.mark.parametrize("now", [49, 51, None])
+def test_it_allows_an_offline_group_no_progress(now: int | None) -> None:
+    offline = state(online=False, q0=50)
+    rows = [row.as_row() for row in changes(offline, target="earliest")]
+    assert len(offset_change.drift(rows, False, state(online=False, q0=now), 1.0, None)) == 1
+
+
+def test_it_names_five_queues_and_counts_the_rest() -> None:
+    before = state(online=False, **{f"q{number}": 50 for number in range(9)})
+    rows = [row.as_row() for row in changes(before, target="earliest")]
+    after = state(online=False, **{f"q{number}": 51 for number in range(9)})
+    found = offset_change.drift(rows, False, after, 1.0, None)
+    assert len(found) == 6 and found[-1] == "and 4 more queues"
+
+
+def change(before: int | None, after: int, low: int = 0, high: int = 100) -> Change:
+    return Change(QUEUE, before, after, low, high)
+
+
+@pytest.mark.parametrize(
+    ("row", "again", "past"),
+    [
+        (change(50, 20), 30, 0),
+        (change(50, 80), 0, 30),
+        (change(None, 20), 80, 0),
+        (change(50, 50), 0, 0),
+        (change(10, 80, low=40), 0, 40),  # 30 of the skipped ones had expired already
+        (change(120, 20), 80, 0),  # committed beyond the end
+    ],
+)
+def test_it_counts_messages(row: Change, again: int, past: int) -> None:
+    assert (offset_change.replayed([row]), offset_change.skipped([row])) == (again, past)
+
+
+def test_it_writes_times_with_the_date_where_it_is_not_today() -> None:
+    def ms(*parts: int) -> int:
+        return int(datetime.datetime(*parts, tzinfo=datetime.UTC).timestamp() * 1000)  # type: ignore[arg-type]
+
+    now = ms(2026, 3, 12, 12, 0)
+    assert (
+        offset_change.time_span((ms(2026, 3, 12, 9, 0), ms(2026, 3, 12, 11, 42)), now)
+        == "09:00:00–11:42:00 UTC"
+    )
+    assert (
+        offset_change.time_span((ms(2026, 3, 11, 9, 0), ms(2026, 3, 11, 9, 5)), now)
+        == "2026-03-11 09:00:00–09:05:00 UTC"
+    )
+    assert (
+        offset_change.time_span((ms(2026, 3, 11, 9, 0), ms(2026, 3, 12, 9, 5)), now)
+        == "2026-03-11 09:00:00 to 2026-03-12 09:05:00 UTC"
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "target", "now", "online", "expected"),
+    [
+        (50, 20, 20, False, True),
+        (50, 20, 21, False, False),
+        (50, 20, 35, True, True),
+        (50, 20, 50, True, False),  # indistinguishable from a member that committed over it
+        (50, 80, 79, True, False),
+        (50, 80, 95, True, True),
+        (None, 20, 20, True, True),
+    ],
+)
+def test_it_judges_what_the_brokers_report(
+    before: int | None, target: int, now: int, online: bool, expected: bool
+) -> None:
+    assert offset_apply.at_target({"before": before, "target": target}, now, online=online) is expected
+
+
+def test_it_hears_from_members_before_they_commit() -> None:
+    row = {
+        "topic": "orders",
+        "broker_name": "broker-a",
+        "queue_id": 0,
+        "before": 50,
+        "target": 20,
+        "max_offset": 100,
+        "state": "applied",
+        "error": "",
+        "resumed": None,
+    }
+    key = ("orders", "broker-a", 0)
+    offset_apply.observe([row], {key: 20}, online=True, now_ms=5)
+    assert (row["state"], row["reported"], row["resumed"]) == ("verified", 20, False)
+    offset_apply.hear_members([row], {key: 50})
+    assert row["resumed"] is False, "it still holds the old place"
+    offset_apply.hear_members([row], {key: 20})
+    assert row["resumed"] is True
+
+
+def test_it_leaves_a_queue_that_went_past_its_target_by_itself() -> None:
+    plan = [row.as_row() for row in changes(state(q0=50), target="offset", offset=60)]
+    (row,) = offset_apply.result_rows(plan, state(q0=63))
+    assert (row["state"], row["reported"]) == ("passed", 63)
+    (row,) = offset_apply.result_rows(plan, state(q0=55))
+    assert (row["state"], row["before"]) == ("waiting", 55)

@@ -1,0 +1,235 @@
+"""The list of groups, the page of one, and the form of an offset change."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from console.group.forms import queue_value
+from console.group.views import owned_words
+from console.lag.models import ClientRow, GroupWatch, QueueRow
+from console.operation import services
+from console.operation.errors import PlanRejected
+from tests.support import sample_rows
+from tests.support.people import signed_in
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+PAGES = ["/c/local/groups", "/c/local/groups/analytics", "/c/local/groups/analytics/offsets"]
+
+
+@pytest.fixture
+def admin() -> Client:
+    sample_rows.sample()
+    return signed_in()
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_it_asks_strangers_to_sign_in(client: Client, address: str) -> None:
+    assert client.get(address).status_code == 302
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_it_refuses_without_the_right(address: str) -> None:
+    sample_rows.sample()
+    assert signed_in("some", verbs=("VIEW",), names="billing").get(address).status_code == 403
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_it_refuses_other_methods(admin: Client, address: str) -> None:
+    assert admin.delete(address).status_code == 405
+
+
+def test_it_puts_the_urgent_first(admin: Client) -> None:
+    text = admin.get("/c/local/groups").content.decode()
+    places = [text.index(f'data-key="{name}"') for name in ("analytics", "fraud", "billing")]
+    assert places == sorted(places)
+    assert 'data-key="TOOLS_CONSUMER"' not in text
+    assert "<b>1</b> system hidden" in text
+
+
+def test_it_never_shows_unknown_as_zero(admin: Client) -> None:
+    text = admin.get("/c/local/groups?q=fraud").content.decode()
+    row = text[text.index('data-key="fraud"') : text.index("</tr>", text.index('data-key="fraud"'))]
+    assert row.count(">unknown</span>") == 7  # clients, time lag, lag, in, out, drains in, DLQ
+    assert 'data-why="broker-b: connection refused"' in row
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("?status=UNKNOWN", ["fraud"]),
+        ("?q=ANA", ["analytics"]),
+        ("?sort=group&dir=desc", ["notifier", "fraud", "billing", "analytics"]),
+        ("?sort=lag&dir=asc&q=a", ["analytics", "fraud"]),  # unknown sorts last, both ways
+        ("?sort=lag&dir=desc&q=a", ["analytics", "fraud"]),
+        ("?sort=nonsense&dir=sideways&page=x&rows=-1", ["analytics", "fraud", "billing", "notifier"]),
+    ],
+)
+def test_it_filters_and_sorts_by_address(admin: Client, query: str, shown: list[str]) -> None:
+    text = admin.get(f"/c/local/groups{query}").content.decode()
+    places = {name: text.index(f'data-key="{name}"') for name in shown}
+    assert sorted(places, key=lambda name: places[name]) == shown
+
+
+def test_it_says_what_an_empty_list_hides(admin: Client) -> None:
+    text = admin.get("/c/local/groups?q=TOOLS").content.decode()
+    assert "0 of 4 groups match “TOOLS”" in text
+    assert "1 system groups are hidden" in text
+
+
+def test_it_shows_findings_in_words(admin: Client) -> None:
+    text = admin.get("/c/local/groups/analytics").content.decode()
+    assert "Out is 14.3 % below in" in text
+    assert "backlog grows by 183 a second" in text
+
+
+def test_it_gives_the_findings_alone(admin: Client) -> None:
+    part = admin.get("/c/local/groups/analytics?part=findings").content.decode()
+    assert "Out is 14.3 % below in" in part
+    assert "<html" not in part
+
+
+def test_it_says_when_nothing_is_wrong(admin: Client) -> None:
+    QueueRow.objects.filter(group="billing").update(owner="10.0.0.1@7")
+    assert "Nothing is wrong." in admin.get("/c/local/groups/billing").content.decode()
+
+
+def test_it_names_the_retry_topic_only_where_there_is_one(admin: Client) -> None:
+    assert "its retry topic included" not in admin.get("/c/local/groups/billing").content.decode()
+    one = QueueRow.objects.filter(group="billing").first()
+    assert one is not None
+    one.pk, one.topic = None, "%RETRY%billing"
+    one.save()
+    assert "its retry topic included" in admin.get("/c/local/groups/billing").content.decode()
+
+
+def test_it_says_that_a_group_is_not_there(admin: Client) -> None:
+    answer = admin.get("/c/local/groups/nobody")
+    assert answer.status_code == 404
+    assert "local knows no group nobody" in answer.content.decode()
+
+
+def test_it_offers_changes_only_to_those_who_may(admin: Client) -> None:
+    assert "Change offsets" in admin.get("/c/local/groups/billing").content.decode()
+    viewer = signed_in("viewer", verbs=("VIEW",))
+    assert "Change offsets" not in viewer.get("/c/local/groups/billing").content.decode()
+    assert viewer.get("/c/local/groups/billing/offsets").status_code == 403
+
+
+def test_it_keeps_a_group_watched(admin: Client) -> None:
+    assert admin.post("/c/local/groups/billing/watch").status_code == 204
+    assert GroupWatch.objects.filter(group="billing").count() == 1
+    assert admin.get("/c/local/groups/billing/watch").status_code == 405
+
+
+def chosen(group: str, *queue_ids: int) -> list[str]:
+    rows = QueueRow.objects.filter(group=group, queue_id__in=queue_ids).order_by("queue_id")
+    return [queue_value(row) for row in rows]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What the form asks the plan service for; the service refuses, so that no broker is needed."""
+    calls: list[dict[str, Any]] = []
+
+    def create_plan(
+        kind: str, cluster: str, subject: str, params: dict[str, Any], actor: Any, **kwargs: Any
+    ) -> None:
+        calls.append({"kind": kind, "cluster": cluster, "subject": subject, "params": params})
+        raise PlanRejected("The history does not reach back that far.", field="time")
+
+    monkeypatch.setattr(services, "create_plan", create_plan)
+    return calls
+
+
+def test_it_asks_for_whole_topics_where_all_queues_are_chosen(
+    admin: Client, asked: list[dict[str, Any]]
+) -> None:
+    data = {"queue": chosen("billing", 0, 1), "target": "latest"}
+    answer = admin.post("/c/local/groups/billing/offsets", data)
+    assert asked == [
+        {
+            "kind": "offset_change",
+            "cluster": "local",
+            "subject": "billing",
+            "params": {"target": "latest", "topics": ["orders"]},
+        }
+    ]
+    assert answer.status_code == 422
+    assert "The history does not reach back that far." in answer.content.decode()
+
+
+def test_it_asks_for_single_queues(admin: Client, asked: list[dict[str, Any]]) -> None:
+    admin.post(
+        "/c/local/groups/billing/offsets", {"queue": chosen("billing", 1), "target": "shift", "shift": "-100"}
+    )
+    assert asked[0]["params"] == {
+        "target": "shift",
+        "topics": ["orders"],
+        "queues": [{"topic": "orders", "broker_name": "broker-a", "queue_id": 1}],
+        "shift": -100,
+    }
+
+
+@pytest.mark.parametrize(
+    ("time", "zone", "time_ms"),
+    [
+        ("2026-03-12T08:20:00", "Asia/Shanghai", 1773274800000),
+        ("2026-03-12T08:20", "UTC", 1773303600000),
+        ("2026-03-12T08:20:00+08:00", "UTC", 1773274800000),
+    ],
+)
+def test_it_reads_times_in_the_zone_of_the_browser(
+    admin: Client, asked: list[dict[str, Any]], time: str, zone: str, time_ms: int
+) -> None:
+    data = {"queue": chosen("billing", 0, 1), "target": "time", "time": time, "zone": zone}
+    admin.post("/c/local/groups/billing/offsets", data)
+    assert asked[0]["params"]["time_ms"] == time_ms
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({}, "Choose where the queues shall stand."),
+        ({"target": "latest"}, "Choose at least one queue."),
+        ({"target": "sideways"}, "Select a valid choice"),
+        ({"target": "time"}, "This target needs a value."),
+        ({"target": "time", "time": "tomorrow"}, "Write a time as 2026-03-12 08:20:00"),
+        (
+            {"target": "time", "time": "2026-03-12T08:20:00", "zone": "Mars/Base"},
+            "Write a time as 2026-03-12 08:20:00",
+        ),
+        ({"target": "offset", "offset": "-1"}, "greater than or equal to 0"),
+        ({"target": "shift", "shift": "0"}, "A shift by 0 changes nothing."),
+        ({"target": "like_group"}, "This target needs a value."),
+    ],
+)
+def test_it_says_what_is_wrong_with_a_wish(
+    admin: Client, asked: list[dict[str, Any]], data: dict[str, str], words: str
+) -> None:
+    queues = {} if data == {"target": "latest"} else {"queue": chosen("billing", 0)}
+    answer = admin.post("/c/local/groups/billing/offsets", {**data, **queues})
+    assert answer.status_code == 422
+    assert words in answer.content.decode()
+    assert asked == []
+
+
+def test_it_says_that_no_broker_answered(admin: Client) -> None:
+    data = {"queue": chosen("billing", 0, 1), "target": "latest"}
+    answer = admin.post(
+        "/c/local/groups/billing/offsets", data
+    )  # nothing listens on the sample's name server
+    assert answer.status_code == 422
+    assert "No plan was made." in answer.content.decode()
+
+
+def test_it_groups_a_clients_queues() -> None:
+    def queue(topic: str, queue_id: int) -> dict[str, Any]:
+        return {"topic": topic, "broker_name": "a", "queue_id": queue_id}
+
+    queues = [queue("clicks", 2), queue("%RETRY%g", 0), queue("clicks", 0), queue("orders", 1)]
+    assert owned_words(ClientRow(queues=queues)) == ["clicks: a · 0, 2", "orders: a · 1"]
+    assert owned_words(ClientRow(queues=[])) == []
+    assert owned_words(ClientRow(queues=None)) is None

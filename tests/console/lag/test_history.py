@@ -1,0 +1,267 @@
+"""Log, hour files and their manifest: every step may be the last one before a crash."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import DatabaseError
+
+from console.lag import history, past, selectors, services
+from console.lag.history import HOUR_MS, HistoryLog, HistoryMoved
+from console.lag.models import HistoryFile
+from console.mqadmin import MessageQueue
+from spark.lag import chunk, wal
+from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
+from tests.spark.lag.history import rounds, snapshot
+
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.usefixtures("local_history"),
+]
+
+START = 1_700_000_000_000 // HOUR_MS * HOUR_MS
+HEAD = HeadKey("orders", "broker-a", 0)
+COMMIT = CommitKey("billing", "orders", "broker-a", 0)
+QUEUE = MessageQueue("orders", "broker-a", 0)
+
+
+def hour_of_rounds(start_ms: int = START, count: int = 720) -> list[Snapshot]:
+    """One round every 5 s: 1 message a second arrives, 1 of 2 is confirmed."""
+    return rounds(
+        {HEAD: [(0, 5 * i) for i in range(count)]},
+        {COMMIT: [5 * i // 2 for i in range(count)]},
+        start_ms=start_ms,
+    )
+
+
+def write(snapshots: list[Snapshot]) -> None:
+    log = HistoryLog("local")
+    log.catch_up(0)
+    for one in snapshots:
+        log.append(one)
+
+
+def files() -> list[tuple[str, str, int]]:
+    rows = HistoryFile.objects.order_by("kind", "generation", "ts_lo_ms")
+    return [(row.kind, row.state, row.generation) for row in rows]
+
+
+def committed(at_ms: int) -> Any:
+    return past.offsets_at("local", "billing", at_ms, interval_ms=5_000)
+
+
+def test_it_goes_on_where_another_process_stopped() -> None:
+    first, second = HistoryLog("local"), HistoryLog("local")
+    for number, (log, other) in enumerate([(first, second), (second, first), (first, second)]):
+        log.append(snapshot(START + number, {HEAD: (0, number)}, {}, number=number))
+        assert [one.number for one in other.catch_up(0)] == [number]
+    (path,) = history.wal_folder("local").glob("*.wal")
+    assert [one.number for one in wal.read_segment(path.read_bytes()).snapshots] == [0, 1, 2]
+
+
+def test_it_refuses_to_write_over_what_it_did_not_see() -> None:
+    first, second = HistoryLog("local"), HistoryLog("local")
+    first.append(snapshot(START, {HEAD: (0, 1)}, {}, number=1))
+    second.catch_up(0)
+    second.append(snapshot(START + 5_000, {HEAD: (0, 2)}, {}, number=2))
+    with pytest.raises(HistoryMoved):
+        first.append(snapshot(START + 5_000, {HEAD: (0, 9)}, {}, number=2))
+    with pytest.raises(HistoryMoved):
+        HistoryLog("local").append(snapshot(START + 9_000, {HEAD: (0, 9)}, {}, number=3))
+
+
+@pytest.mark.parametrize("cut", [0, 10, 33, 60, -1])
+def test_it_cuts_a_torn_tail_and_goes_on(cut: int) -> None:
+    write(hour_of_rounds(count=3))
+    (path,) = history.wal_folder("local").glob("*.wal")
+    data = path.read_bytes()
+    path.write_bytes(data[:cut])
+    log = HistoryLog("local")
+    kept = [one.number for one in log.catch_up(0)]
+    log.append(snapshot(START + 20_000, {HEAD: (0, 7)}, {}, number=99))
+    assert [one.number for one in wal.read_segment(path.read_bytes()).snapshots] == [*kept, 99]
+    assert kept == ([0, 1] if cut == -1 else [])
+
+
+def test_it_makes_an_hour_file_and_reads_the_same_from_it() -> None:
+    write(hour_of_rounds())
+    before = selectors.lag_history("local", "billing", START, START + HOUR_MS, 100)
+    offsets = committed(START + 1_800_000)
+    assert history.hours_to_compact("local", START + HOUR_MS + 59_000) == []
+    assert services.compact_history(now_ms=START + HOUR_MS + 60_000) == 1
+    assert files() == [("chunk_hour", "live", 1), *[("wal", "superseded", 1)] * 12]
+    made = HistoryFile.objects.get(kind="chunk_hour")
+    assert (made.rows, made.samples, made.path.rpartition("/")[2]) == (2, 1440, "b=0-g1.parquet")
+    assert made.bytes == Path(history.file_location(made.path, made.kind)).stat().st_size
+    assert selectors.lag_history("local", "billing", START, START + HOUR_MS, 100) == before
+    assert committed(START + 1_800_000) == offsets
+    assert services.compact_history(now_ms=START + HOUR_MS + 60_000) == 0
+
+
+def test_it_keeps_the_round_before_the_hour() -> None:
+    write(hour_of_rounds(START - 5_000, 3))
+    history.compact_hour("local", START, interval_ms=5_000, now_ms=START + 2 * HOUR_MS)
+    row = HistoryFile.objects.get(kind="chunk_hour")
+    rows = chunk.read_chunk(history.file_location(row.path, row.kind), group="billing").to_pylist()
+    assert [(one["t0_ms"], one["prev_t_ms"], one["prev_max"]) for one in rows] == [(START, START - 5_000, 0)]
+
+
+def test_it_ends_the_same_whichever_step_a_crash_hits(monkeypatch: pytest.MonkeyPatch) -> None:
+    write(hour_of_rounds(count=100))
+    expected = committed(START + 300_000)
+
+    def crash(*args: Any, **kwargs: Any) -> None:
+        raise DatabaseError("the power went out")
+
+    with monkeypatch.context() as patch:  # after the file was written, before its row
+        patch.setattr(HistoryFile, "save", crash)
+        with pytest.raises(DatabaseError):
+            history.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
+    assert {state for _, state, _ in files()} == {"live"}
+    assert committed(START + 300_000) == expected
+    with monkeypatch.context() as patch:  # in the middle of the file
+        patch.setattr(chunk, "write_chunk", crash)
+        with pytest.raises(DatabaseError):
+            history.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
+    assert committed(START + 300_000) == expected
+    history.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
+    assert committed(START + 300_000) == expected
+    # run twice: a new generation
+    history.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
+    assert [one for one in files() if one[0] == "chunk_hour"] == [
+        ("chunk_hour", "superseded", 1),
+        ("chunk_hour", "live", 2),
+    ]
+    assert committed(START + 300_000) == expected
+
+
+def test_it_registers_a_segment_whose_row_a_crash_lost() -> None:
+    write(hour_of_rounds(count=3))
+    HistoryFile.objects.all().delete()
+    assert committed(START + 10_000) == {}
+    HistoryLog("local").catch_up(START)
+    assert committed(START + 10_000)[QUEUE].offset == 5
+
+
+def test_it_deletes_what_outlived_its_time() -> None:
+    write(hour_of_rounds(count=100))
+    history.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
+    history.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
+    assert history.delete_expired(START + HOUR_MS) == 0
+    assert history.delete_expired(START + 3 * HOUR_MS) == 1  # the superseded generation
+    assert history.delete_expired(START + 50 * HOUR_MS) == 2  # both log segments
+    assert list(history.wal_folder("local").glob("*.wal")) == []
+    assert committed(START + 300_000)[QUEUE].offset == 150
+    assert history.delete_expired(START + 91 * 24 * HOUR_MS) == 1
+    assert committed(START + 300_000) == {}
+
+
+def test_it_never_deletes_a_log_that_is_in_no_hour_file() -> None:
+    write(hour_of_rounds(count=3))
+    assert history.delete_expired(START + 1000 * HOUR_MS) == 0
+    assert committed(START + 10_000)[QUEUE].offset == 5
+
+
+def test_it_survives_files_removed_by_hand() -> None:
+    write(hour_of_rounds(count=100))
+    for path in sorted(history.wal_folder("local").glob("*.wal"))[:1]:
+        path.unlink()
+    assert selectors.lag_history("local", "billing", START, START + HOUR_MS)["times"][0] == START + 300_000
+    assert committed(START + 10_000) == {}
+
+
+def test_it_restores_the_offsets_of_a_moment_exactly() -> None:
+    write(hour_of_rounds(count=100))
+    assert selectors.committed_offsets_at("local", "billing", START + 62_000) == {QUEUE: 30}
+    assert committed(START + 62_000)[QUEUE] == past.OffsetThen(30, START + 60_000)
+    assert committed(START - 1) == {}
+    assert committed(START + 495_000 + past.AS_OF_MS)[QUEUE].offset == 247
+    assert committed(START + 495_001 + past.AS_OF_MS) == {}  # a quarter of an hour old is not "as it was"
+    assert selectors.committed_offsets_at("local", "nobody", START + 62_000) == {}
+
+
+def test_it_restores_the_incarnation_of_that_time() -> None:
+    again, commit = HEAD._replace(incarnation=1), COMMIT._replace(incarnation=1)
+    write(
+        rounds(
+            {HEAD: [(0, 90), None], again: [None, (0, 5)]},
+            {COMMIT: [80, None], commit: [None, 3]},
+            start_ms=START,
+        )
+    )
+    assert committed(START)[QUEUE].offset == 80
+    assert committed(START + 5_000)[QUEUE].offset == 3
+
+
+def test_it_draws_gaps_as_gaps() -> None:
+    past_rounds = hour_of_rounds(count=60)
+    write([one for number, one in enumerate(past_rounds) if number not in range(20, 40)])
+    found = selectors.lag_history("local", "billing", START, START + HOUR_MS)
+    assert (found["interval_ms"], len(found["times"])) == (5_000, 41)
+    gap = found["lag"].index(None)
+    assert (gap, found["times"][gap], found["time_lag_ms"][gap]) == (20, START + 147_500, None)
+    assert found["lag"][19:22] == [48, None, 100]
+
+
+def test_it_keeps_peaks_when_it_thins_out() -> None:
+    lags = [10] * 700
+    lags[333] = 5_000
+    write(rounds({HEAD: [(0, 10_000)] * 700}, {COMMIT: [10_000 - lag for lag in lags]}, start_ms=START))
+    found = selectors.lag_history("local", "billing", START, START + HOUR_MS, 50)
+    assert len(found["times"]) <= 52
+    assert max(found["lag"]) == 5_000
+    assert min(found["lag"]) == 10
+    assert found["times"] == sorted(found["times"])
+
+
+def test_it_marks_rounds_that_miss_a_queue() -> None:
+    other = HEAD._replace(broker_name="broker-b")
+    write(
+        rounds(
+            {HEAD: [(0, 9)] * 3, other: [(0, 9), None, (0, 9)]},
+            {COMMIT: [9] * 3, COMMIT._replace(broker_name="broker-b"): [4, None, 4]},
+            start_ms=START,
+        )
+    )
+    found = selectors.lag_history("local", "billing", START, START + HOUR_MS)
+    assert (found["lag"], found["lower_bound"]) == ([5, 0, 5], [False, True, False])
+    assert found["time_lag_lower_bound"] == [True, True, True]
+
+
+def test_it_gives_reports_the_files_of_a_window() -> None:
+    write(hour_of_rounds(count=100))
+    history.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
+    write([snapshot(START + HOUR_MS + 1, {HEAD: (0, 600)}, {COMMIT: 300})])
+    paths = selectors.history_files("local", START, START + 2 * HOUR_MS)
+    assert [path.rpartition(".")[2] for path in paths] == ["parquet", "wal"]
+    samples = chunk.decode_table(chunk.load_window(paths, START, START + 2 * HOUR_MS))
+    assert samples.counts.tolist() == [101, 101]
+    assert selectors.collect_interval_ms("local") == 5_000
+
+
+def test_it_reads_a_long_window_day_by_day_and_keeps_its_peaks_and_gaps() -> None:
+    day_ms, step_ms = 24 * HOUR_MS, 300_000
+    first_ms = START - START % day_ms
+    lags = [10] * 864
+    lags[500] = 9_000
+    three_days = rounds(
+        {HEAD: [(0, 10_000)] * 864},
+        {COMMIT: [10_000 - lag for lag in lags]},
+        start_ms=first_ms,
+        interval_ms=step_ms,
+    )
+    write(
+        [one for number, one in enumerate(three_days) if number not in range(600, 624)]
+    )  # two hours are missing
+    now_ms = first_ms + 3 * day_ms
+    services.compact_history(now_ms=now_ms + HOUR_MS)
+    for _ in range(2):  # the second time whole days come from memory
+        found = selectors.lag_history("local", "billing", first_ms + HOUR_MS, now_ms, 400)
+        assert max(lag for lag in found["lag"] if lag is not None) == 9_000
+        assert found["lag"].count(None) == 1
+        assert first_ms + 600 * step_ms < found["times"][found["lag"].index(None)] < first_ms + 624 * step_ms
+        assert found["times"][0] >= first_ms + HOUR_MS
+        assert len(found["times"]) < 410
+    assert past._day_rounds.cache_info().hits >= 2

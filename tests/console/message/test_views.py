@@ -1,0 +1,127 @@
+"""The message browser and the page of one message, against a real broker."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils.http import urlencode
+
+from console.message import services
+from tests.console.operation.live_cluster import LiveCluster
+from tests.support import sample_rows
+from tests.support.people import signed_in
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+
+
+@pytest.fixture
+def client(live: LiveCluster, alice: User) -> Client:
+    """A browser of Alice beside a topic of three messages."""
+    live.create_topic("orders", queues=1)
+    live.send("orders", 0, [b'{"order": 1}', b"<script>alert(1)</script>"], TAGS="paid", KEYS="ORD-1")
+    live.send("orders", 0, [b"\x00\xff"], TAGS="new", KEYS="ORD-2")
+    browser = Client()
+    browser.force_login(alice)
+    return browser
+
+
+def test_it_asks_strangers_to_sign_in() -> None:
+    for address in ("/c/test/messages", "/c/test/messages/0A0407151F9063947C6B6E2F24B70911"):
+        assert Client().get(address).status_code == 302
+
+
+def test_it_refuses_topics_one_may_not_see() -> None:
+    sample_rows.cluster("test")
+    some = signed_in("some", verbs=("VIEW",), names="clicks")
+    assert some.get("/c/test/messages?topic=orders").status_code == 403
+
+
+def test_it_refuses_other_methods() -> None:
+    sample_rows.cluster("test")
+    assert signed_in().post("/c/test/messages").status_code == 405
+
+
+def test_it_asks_for_a_topic_first() -> None:
+    sample_rows.cluster("test")
+    assert "Choose a topic" in signed_in().get("/c/test/messages").content.decode()
+
+
+def test_it_shows_the_newest_first_and_escapes_bodies(client: Client) -> None:
+    text = client.get("/c/test/messages?topic=orders").content.decode()
+    places = [
+        text.index(body)
+        for body in ("00 ff", "&lt;script&gt;alert(1)&lt;/script&gt;", "{\n  &quot;order&quot;: 1")
+    ]
+    assert places == sorted(places)
+    assert "<script>alert" not in text
+
+
+def test_it_filters_by_tag_key_and_queue(client: Client, live: LiveCluster) -> None:
+    def offsets(query: str) -> list[bool]:
+        text = client.get(f"/c/test/messages?topic=orders&{query}").content.decode()
+        return [f"@ {offset}</a>" in text for offset in range(3)]
+
+    assert offsets("tag=new") == [False, False, True]
+    assert offsets("read=key&key=ORD-1") == [True, True, False]
+    assert offsets(f"queue={live.broker_name}:0") == [True, True, True]
+    assert offsets(f"queue={live.broker_name}:7") == [False, False, False]
+    assert offsets("read=time&since=2020-01-01T00:00:00") == [True, True, True]
+    assert offsets("read=time&since=2100-01-01T00:00:00") == [False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "words"),
+    [
+        ("topic=nothing", 404, "There is no topic nothing in test."),
+        ("topic=orders&queue=broken", 400, "Write a queue as broker name, colon, number"),
+        ("topic=orders&read=time", 400, "This search needs a time."),
+        ("topic=orders&read=time&since=noon", 400, "Write a time as"),
+        ("topic=orders&cursor=x", 400, "This is not a cursor of a message search"),
+    ],
+)
+def test_it_says_what_is_wrong_with_a_search(client: Client, query: str, status: int, words: str) -> None:
+    answer = client.get(f"/c/test/messages?{query}")
+    assert answer.status_code == status
+    assert words in answer.content.decode()
+
+
+def test_it_opens_a_message_by_its_link(client: Client) -> None:
+    found = services.browse("test", "orders").rows[-1]
+    place = f"{found.broker_name}:0:{found.queue_offset}"
+    address = f"/c/test/messages/{found.offset_message_id}?{urlencode({'topic': 'orders', 'at': place})}"
+    text = client.get(address).content.decode()
+    assert "&quot;order&quot;: 1" in text
+    assert "ORD-1" in text
+    assert "No group reads this queue." in text
+
+
+def test_it_leads_from_an_id_to_the_message(client: Client) -> None:
+    answer = client.get("/c/test/messages?topic=orders&read=id&id=7F00000100002A9F0000000000000000")
+    assert answer["Location"] == "/c/test/messages/7F00000100002A9F0000000000000000?topic=orders"
+
+
+def test_it_says_that_no_broker_has_a_message(client: Client) -> None:
+    answer = client.get("/c/test/messages/7F00000100002A9F00000000FFFFFFFF?topic=orders")
+    assert answer.status_code == 404
+    assert "No broker has this message" in answer.content.decode()
+
+
+def test_it_says_who_has_read_a_message(client: Client) -> None:
+    found = services.browse("test", "orders").rows[0]
+    for group, committed in (("billing", 3), ("analytics", 1), ("fresh", None)):
+        sample_rows.queue_row(
+            group, 0, cluster="test", broker_name=found.broker_name, committed_offset=committed
+        )
+    place = f"{found.broker_name}:0:{found.queue_offset}"
+    text = client.get(f"/c/test/messages/x?{urlencode({'topic': 'orders', 'at': place})}").content.decode()
+    assert "1 message of this queue come first" in text
+    assert "handled, skipped or filtered" in text
+    assert "the group has never committed on this queue" in text
+
+
+def test_it_says_that_the_brokers_are_away() -> None:
+    sample_rows.cluster("test", namesrv_addrs="127.0.0.1:1")
+    answer = signed_in().get("/c/test/messages?topic=orders")
+    assert answer.status_code == 503
+    assert "The search failed." in answer.content.decode()

@@ -1,0 +1,58 @@
+"""Fixtures of plans and jobs: a cluster row, people, the test's own plan kind."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+from pytest_django import Settings
+
+from console.access import services as access_services
+from console.cluster.models import Cluster
+from tests.console.operation.tally import Tally
+
+
+@pytest.fixture
+def tally(db: None, settings: Settings) -> type[Tally]:
+    """The kind ``tally`` is the only one; cluster ``test`` asks for the typed name from 1,000 messages on."""
+    settings.PLAN_KINDS = "tests.console.operation.tally.KINDS"
+    Tally.world, Tally.done, Tally.at_step, Tally.reached = 0, [], {}, True
+    Cluster.objects.create(
+        name="test", namesrv_addrs="127.0.0.1:1", typed_confirm_messages=1_000, second_person_messages=5_000
+    )
+    return Tally
+
+
+@pytest.fixture
+def alice(db: None) -> User:
+    """May change everything."""
+    access_services.ensure_first_person()
+    person = User.objects.create_user("alice")
+    access_services.grant(role="operator", user=person)
+    return person
+
+
+@pytest.fixture
+def bob(db: None) -> User:
+    """May change everything too: the second person."""
+    access_services.ensure_first_person()
+    person = User.objects.create_user("bob")
+    access_services.grant(role="operator", user=person)
+    return person
+
+
+@pytest.fixture
+def carol(db: None) -> User:
+    """May only look."""
+    access_services.ensure_first_person()
+    person = User.objects.create_user("carol")
+    access_services.grant(role="viewer", user=person)
+    return person
+
+
+@pytest.fixture
+def dora(db: None) -> User:
+    """May change the groups whose names begin with ``billing``, and see nothing else."""
+    access_services.ensure_first_person()
+    person = User.objects.create_user("dora")
+    access_services.grant(role="operator", user=person, name_pattern="billing*")
+    return person

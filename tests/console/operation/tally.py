@@ -1,0 +1,64 @@
+"""A small real plan kind for tests: it counts to ``params["steps"]``, may be blocked, drift, fail or need its time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from console.operation.errors import PlanRejected, VerificationFailed
+from console.operation.kinds import Draft, PlanWarning
+from console.operation.models import Job, Plan
+from console.operation.runner import JobRun
+
+
+class Tally:
+    """Keeps what it did in ``done``; ``world`` is the outside state that a plan is computed from."""
+
+    kind = "tally"
+    verb = "RESET"
+    world: ClassVar[int] = 0
+    done: ClassVar[list[int]] = []
+    at_step: ClassVar[dict[int, Any]] = {}  # step → what happens just before it
+    reached: ClassVar[bool] = True
+
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
+        steps = params.get("steps", 3)
+        if not isinstance(steps, int):
+            raise PlanRejected("steps is a number", field="steps")
+        return Draft(
+            summary=f"This will count to {steps}.",
+            diff=[{"before": Tally.world, "after": Tally.world + steps}],
+            before={"world": Tally.world},
+            messages=int(params.get("messages", 1)),
+            warnings=[PlanWarning("info", "A test")],
+            blocked=str(params.get("blocked", "")),
+            command="manage.py tally {plan}",
+        )
+
+    def drift(self, plan: Plan, now_ms: int) -> list[str]:
+        was = plan.before["world"]
+        return [] if Tally.world == was else [f"the world moved from {was} to {Tally.world}"]
+
+    def apply(self, run: JobRun) -> None:
+        for step in range(run.progress.get("step", 0), run.plan.params.get("steps", 3)):
+            if step in Tally.at_step:
+                Tally.at_step.pop(step)(run)
+            run._looked = run._saved = 0.0  # as if a second had passed
+            run.beat()
+            Tally.done.append(step)
+            run.progress["step"] = step + 1
+            run.save()
+
+    def verify(self, run: JobRun) -> None:
+        if not Tally.reached:
+            raise VerificationFailed("the world stands still")
+        Tally.world += len(Tally.done)
+
+    def settle(self, run: JobRun) -> None:
+        run.result["settled_at"] = run.progress.get("step", 0)
+
+    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+        return {"steps": 1} if plan.params.get("undoable", True) else None
+
+
+KINDS = {"tally": Tally()}

@@ -1,0 +1,267 @@
+"""Plans and jobs in the browser: look, confirm, refuse, control."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils import timezone
+
+from console.access.models import AuditEvent
+from console.operation import services
+from console.operation.models import Job, JobState, Plan, PlanState
+from tests.console.operation.tally import Tally
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+
+
+def browser(person: User) -> Client:
+    client = Client()
+    client.force_login(person)
+    return client
+
+
+def make(actor: User, **params: Any) -> Plan:
+    return services.create_plan("tally", "test", "billing", params, actor)
+
+
+def start(actor: User, **params: Any) -> Job:
+    plan = make(actor, **params)
+    return services.apply_plan(plan.id, actor, confirm_text="billing")
+
+
+def text_of(client: Client, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_it_asks_strangers_to_sign_in(client: Client, tally: type[Tally], alice: User) -> None:
+    plan = make(alice)
+    for address in ("operations", f"plans/{plan.id}", f"plans/{plan.id}/apply"):
+        answer = (
+            client.post(f"/c/test/{address}")
+            if address.endswith("apply")
+            else client.get(f"/c/test/{address}")
+        )
+        assert answer.status_code == 302
+        assert answer["Location"].startswith("/sign-in")
+    assert Plan.objects.get().state == PlanState.DRAFT
+
+
+def test_it_shows_a_plan_with_the_button_that_says_what_it_does(tally: type[Tally], alice: User) -> None:
+    plan = make(alice, steps=5)
+    text = text_of(browser(alice), f"/c/test/plans/{plan.id}")
+    assert "This will count to 5." in text
+    assert "A test" in text
+    assert f"/c/test/plans/{plan.id}/apply" in text
+    assert f"manage.py tally {plan.id}" in text
+
+
+def test_it_lets_those_who_may_only_look_look(tally: type[Tally], alice: User, carol: User) -> None:
+    plan = make(alice)
+    client = browser(carol)
+    assert "You may look at this plan, not apply it." in text_of(client, f"/c/test/plans/{plan.id}")
+    answer = client.post(f"/c/test/plans/{plan.id}/apply")
+    assert answer.status_code == 403
+    assert Plan.objects.get().state == PlanState.DRAFT
+
+
+def test_it_serves_who_may_change_one_group_from_plan_to_job(tally: type[Tally], dora: User) -> None:
+    plan, client = make(dora), browser(dora)
+    assert 'id="apply"' in text_of(client, f"/c/test/plans/{plan.id}")
+    answer = client.post(f"/c/test/plans/{plan.id}/apply")
+    job = Job.objects.get()
+    assert answer["Location"] == f"/c/test/operations/{job.id}"
+    assert "Queued" in text_of(client, answer["Location"])
+    client.post(f"/c/test/operations/{job.id}/pause")
+    assert Job.objects.get().state == JobState.PAUSED
+
+
+def test_it_leads_who_discards_to_a_page_that_they_may_see(tally: type[Tally], dora: User) -> None:
+    plan, client = make(dora), browser(dora)
+    answer = client.post(f"/c/test/plans/{plan.id}/discard")
+    assert "This plan was discarded." in text_of(client, answer["Location"])
+
+
+def test_it_hides_plans_and_jobs_of_other_groups(tally: type[Tally], alice: User, dora: User) -> None:
+    job, client = start(alice), browser(dora)
+    Plan.objects.update(subject="ledger")
+    Job.objects.update(subject="ledger")
+    for address in (f"plans/{job.plan_id}", f"operations/{job.id}"):
+        assert client.get(f"/c/test/{address}").status_code == 404
+    assert client.post(f"/c/test/operations/{job.id}/pause").status_code == 404
+    assert Job.objects.get().state == JobState.QUEUED
+
+
+@pytest.mark.parametrize("method", ["get", "put", "delete"])
+def test_it_applies_by_post_only(tally: type[Tally], alice: User, method: str) -> None:
+    plan = make(alice)
+    for deed in ("apply", "discard", "undo", "approve", "again"):
+        assert getattr(browser(alice), method)(f"/c/test/plans/{plan.id}/{deed}").status_code == 405
+
+
+def test_it_refuses_a_form_without_its_token(tally: type[Tally], alice: User) -> None:
+    plan = make(alice)
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(alice)
+    assert client.post(f"/c/test/plans/{plan.id}/apply").status_code == 403
+    assert Plan.objects.get().state == PlanState.DRAFT
+
+
+def test_it_starts_the_job_and_leads_there(tally: type[Tally], alice: User) -> None:
+    plan = make(alice)
+    answer = browser(alice).post(f"/c/test/plans/{plan.id}/apply", {"reason": "INC-1"})
+    job = Job.objects.get()
+    assert (answer.status_code, answer["Location"]) == (302, f"/c/test/operations/{job.id}")
+    assert Plan.objects.get().reason == "INC-1"
+    assert AuditEvent.objects.filter(verb="apply", remote_addr="127.0.0.1").count() == 1
+
+
+def test_it_leads_to_the_job_when_the_button_is_pressed_twice(tally: type[Tally], alice: User) -> None:
+    plan, client = make(alice), browser(alice)
+    first = client.post(f"/c/test/plans/{plan.id}/apply")
+    assert client.post(f"/c/test/plans/{plan.id}/apply")["Location"] == first["Location"]
+    assert Job.objects.count() == 1
+
+
+def test_it_says_what_moved_and_offers_a_new_plan(tally: type[Tally], alice: User) -> None:
+    plan, client = make(alice), browser(alice)
+    Tally.world = 7
+    answer = client.post(f"/c/test/plans/{plan.id}/apply")
+    assert answer.status_code == 409
+    text = answer.content.decode()
+    assert "the world moved from 0 to 7" in text
+    assert "Nothing was changed." in text
+    anew = client.post(f"/c/test/plans/{plan.id}/again")
+    assert anew["Location"] == f"/c/test/plans/{Plan.objects.exclude(pk=plan.pk).get().id}"
+
+
+def test_it_wants_the_typed_name(tally: type[Tally], alice: User) -> None:
+    plan, client = make(alice, messages=1_000), browser(alice)
+    assert 'data-confirm="billing"' in text_of(client, f"/c/test/plans/{plan.id}")
+    answer = client.post(f"/c/test/plans/{plan.id}/apply", {"confirm_text": "Billing", "reason": "why not"})
+    assert answer.status_code == 422
+    assert "type the name" in answer.content.decode()
+    assert 'value="why not"' in answer.content.decode()  # what was typed stays
+    assert client.post(f"/c/test/plans/{plan.id}/apply", {"confirm_text": "billing"}).status_code == 302
+
+
+def test_it_wants_a_second_person(tally: type[Tally], alice: User, bob: User) -> None:
+    plan = make(alice, messages=5_000)
+    address = f"/c/test/plans/{plan.id}"
+    assert "a second person must agree" in text_of(browser(alice), address)
+    assert "alice asks for your agreement" in text_of(browser(bob), address)
+    assert browser(alice).post(f"{address}/approve").status_code == 409
+    assert browser(bob).post(f"{address}/approve").status_code == 302
+    assert "bob agreed" in text_of(browser(alice), address)
+
+
+def test_it_shows_why_a_plan_can_not_be_applied(tally: type[Tally], alice: User) -> None:
+    plan = make(alice, blocked="The group is broadcasting.")
+    text = text_of(browser(alice), f"/c/test/plans/{plan.id}")
+    assert "This plan can not be applied." in text
+    assert 'id="apply"' not in text
+
+
+def test_it_shows_an_old_plan_as_expired(tally: type[Tally], alice: User) -> None:
+    plan = make(alice)
+    Plan.objects.update(expires_at=timezone.now())
+    text = text_of(browser(alice), f"/c/test/plans/{plan.id}")
+    assert "This plan has expired." in text
+    assert "Make a new plan" in text
+
+
+def test_it_discards(tally: type[Tally], alice: User) -> None:
+    plan, client = make(alice), browser(alice)
+    assert client.post(f"/c/test/plans/{plan.id}/discard")["Location"] == "/c/test/operations"
+    assert "This plan was discarded." in text_of(client, f"/c/test/plans/{plan.id}")
+
+
+def test_it_says_why_it_can_not_undo(tally: type[Tally], alice: User) -> None:
+    plan = make(alice)
+    answer = browser(alice).post(f"/c/test/plans/{plan.id}/undo")
+    assert answer.status_code == 409
+    assert "was never applied" in answer.content.decode()
+
+
+@pytest.mark.parametrize(
+    "address", ["plans/op-nothing0", "operations/job-nothing", "plans/op-nothing0/apply"]
+)
+def test_it_knows_no_others(tally: type[Tally], alice: User, address: str) -> None:
+    client = browser(alice)
+    answer = (
+        client.post(f"/c/test/{address}") if address.endswith("apply") else client.get(f"/c/test/{address}")
+    )
+    assert answer.status_code == 404
+
+
+def test_it_shows_a_plan_under_its_own_cluster_only(tally: type[Tally], alice: User) -> None:
+    plan = make(alice)
+    Plan.objects.update(cluster="elsewhere")
+    assert browser(alice).get(f"/c/test/plans/{plan.id}").status_code == 404
+
+
+def test_it_pauses_resumes_and_cancels(tally: type[Tally], alice: User) -> None:
+    job, client = start(alice), browser(alice)
+    address = f"/c/test/operations/{job.id}"
+    assert client.post(f"{address}/pause")["Location"] == address
+    assert Job.objects.get().state == JobState.PAUSED
+    assert "Resume" in text_of(client, address)
+    client.post(f"{address}/resume")
+    assert Job.objects.get().state == JobState.QUEUED
+    client.post(f"{address}/cancel")
+    assert Job.objects.get().cancel_requested
+    assert "Cancelling" in text_of(client, address)
+
+
+def test_it_sets_the_rate(tally: type[Tally], alice: User) -> None:
+    job, client = start(alice), browser(alice)
+    client.post(f"/c/test/operations/{job.id}/rate", {"rate_per_s": "40"})
+    assert Job.objects.get().rate_per_s == 40
+    client.post(f"/c/test/operations/{job.id}/rate", {"rate_per_s": "fast"})
+    assert Job.objects.get().rate_per_s == 40
+    assert "Enter a whole number." in text_of(client, f"/c/test/operations/{job.id}")
+
+
+def test_it_refuses_control_to_those_who_may_only_look(tally: type[Tally], alice: User, carol: User) -> None:
+    job, client = start(alice), browser(carol)
+    text = text_of(client, f"/c/test/operations/{job.id}")
+    assert "Pause" not in text
+    client.post(f"/c/test/operations/{job.id}/pause")
+    assert Job.objects.get().state == JobState.QUEUED
+
+
+def test_it_controls_by_post_only(tally: type[Tally], alice: User) -> None:
+    job = start(alice)
+    for deed in ("pause", "resume", "cancel", "rate"):
+        assert browser(alice).get(f"/c/test/operations/{job.id}/{deed}").status_code == 405
+    assert browser(alice).post(f"/c/test/operations/{job.id}/explode").status_code == 404
+
+
+def test_it_gives_the_live_part_alone(tally: type[Tally], alice: User) -> None:
+    job = start(alice)
+    part = text_of(browser(alice), f"/c/test/operations/{job.id}?part=1")
+    assert "<html" not in part
+    assert "Queued" in part
+
+
+def test_it_shows_what_happened_when_it_is_done(tally: type[Tally], alice: User) -> None:
+    job = start(alice)
+    services.run_job(job.id, "worker-1")
+    text = text_of(browser(alice), f"/c/test/operations/{job.id}")
+    assert "Done" in text
+    assert "Applied by alice" in text
+
+
+def test_it_lists_plans_and_jobs_newest_first(tally: type[Tally], alice: User) -> None:
+    job, plan = start(alice), make(alice, steps=9)
+    text = text_of(browser(alice), "/c/test/operations")
+    assert text.index(plan.id) < text.index(job.id)
+    assert job.id not in text_of(browser(alice), "/c/test/operations?subject=ledger")
+
+
+def test_it_refuses_the_list_by_other_methods(tally: type[Tally], alice: User) -> None:
+    assert browser(alice).post("/c/test/operations").status_code == 405

@@ -1,0 +1,217 @@
+"""Dividing queues on a real brokerd among real consumers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+
+from console.access.models import AuditEvent
+from console.cluster.models import Cluster
+from console.lag import sweep
+from console.lag.models import BrokerRow, ClientRow, CollectorLease, GroupRow
+from console.rebalance import rules, selectors, services
+from console.rebalance.models import ServerSideGroup
+from tests.console.lag.conftest import CollectedCluster
+from tests.console.lag.running_consumers import RunningConsumers, eventually
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+
+
+@pytest.fixture
+def person(db: None) -> User:
+    return User.objects.create_user("operator")
+
+
+def look(cluster: CollectedCluster) -> None:
+    """A round of the collector, a sweep, a round of rebalancing."""
+    cluster.collect()
+    CollectorLease.objects.update(sweep_until_ms=0)
+    sweep.sweep_clients("local", now_ms=cluster.now_ms)
+    services.rebalance_due(cluster.now_ms)
+
+
+def switch(cluster: CollectedCluster, person: User, **changes: str) -> ServerSideGroup:
+    wish: dict[str, Any] = {
+        "cluster_name": "local",
+        "group": "billing",
+        "topic": "orders",
+        "strategy": "AVG_BY_CIRCLE",
+    }
+    return services.switch_to_server_side(**{**wish, **changes}, actor=person, now_ms=cluster.now_ms)
+
+
+def test_it_divides_queues_and_sees_that_clients_follow(
+    collected: CollectedCluster, running: RunningConsumers, person: User
+) -> None:
+    collected.make_topic("orders", 4)
+    first = running.start("billing", {"orders": "*"})
+    look(collected)
+    switch(collected, person)
+    second = running.start("billing", {"orders": "*"})
+    ids = sorted([first.client.client_id, second.client.client_id])
+
+    def is_applied() -> bool:
+        look(collected)
+        row = ServerSideGroup.objects.get()
+        return row.state == "APPLIED" and len(row.assignment) == 2
+
+    eventually(is_applied)
+    row = ServerSideGroup.objects.get()
+    # dealt like cards, where the broker's own fallback for these clients (AVG) would give neighbours
+    assert row.assignment == {
+        ids[0]: [["broker-a", 0], ["broker-a", 2]],
+        ids[1]: [["broker-a", 1], ["broker-a", 3]],
+    }
+    assert row.pushed == {collected.broker.address: row.version}
+    assert selectors.findings("local", "billing") == []
+    held = {
+        client.client.client_id: sorted(
+            q.queue_id for q in client.running_info().mq_table if q.topic == "orders"
+        )
+        for client in (first, second)
+    }
+    assert held == {ids[0]: [0, 2], ids[1]: [1, 3]}
+    version = row.version
+    look(collected)
+    assert ServerSideGroup.objects.get().version == version  # nothing changed, nothing is computed anew
+    running.stop(second)
+    eventually(lambda: is_applied_to(collected, {first.client.client_id: [0, 1, 2, 3]}))
+    services.switch_to_client_side(
+        cluster_name="local", group="billing", topic="orders", actor=person, now_ms=collected.now_ms + 1
+    )
+    assert not ServerSideGroup.objects.exists()
+    assert [(event.verb, event.before, event.after) for event in AuditEvent.objects.order_by("pk")] == [
+        ("CONFIGURE", {"rebalance": "client side"}, {"rebalance": "server side, AVG_BY_CIRCLE"}),
+        ("CONFIGURE", {"rebalance": "server side, AVG_BY_CIRCLE"}, {"rebalance": "client side"}),
+    ]
+
+
+def is_applied_to(cluster: CollectedCluster, expected: dict[str, list[int]]) -> bool:
+    look(cluster)
+    row = ServerSideGroup.objects.get()
+    found = {client_id: [queue_id for _, queue_id in queues] for client_id, queues in row.assignment.items()}
+    return row.state == "APPLIED" and found == expected
+
+
+def test_it_waits_without_clients_and_says_so(collected: CollectedCluster, person: User) -> None:
+    collected.make_topic("orders", 4)
+    collected.make_group("billing")
+    look(collected)
+    switch(collected, person)
+    look(collected)
+    row = ServerSideGroup.objects.get()
+    assert (row.state, row.reason, row.version) == ("IDLE", "no client is connected", 0)
+
+
+def test_it_says_why_it_failed_and_goes_on_later(collected: CollectedCluster, person: User) -> None:
+    collected.make_topic("orders", 4)
+    collected.make_group("billing")
+    look(collected)
+    switch(collected, person)
+    collected.broker.stop()
+    assert services.rebalance_due(collected.now_ms) == 1
+    row = ServerSideGroup.objects.get()
+    assert (row.state, row.claimed_until_ms) == ("FAILED", 0)
+    assert row.reason
+    collected.broker.start()
+    eventually(
+        lambda: (
+            services.rebalance_due(collected.now_ms) == 1 and ServerSideGroup.objects.get().state == "IDLE"
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"strategy": "MACHINE_ROOM"}, "Strategy MACHINE_ROOM is none of AVG, AVG_BY_CIRCLE"),
+        ({"topic": "nothing"}, "No broker of local has the topic nothing"),
+        ({"group": "nobody"}, "No broker of local has the group nobody"),
+    ],
+)
+def test_it_refuses_what_cannot_work(
+    collected: CollectedCluster, person: User, changes: dict[str, str], message: str
+) -> None:
+    collected.make_topic("orders", 4)
+    collected.make_group("billing")
+    collected.collect()
+    with pytest.raises(services.CannotSwitch, match=message):
+        switch(collected, person, **changes)
+    assert not AuditEvent.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [("model", "BROADCASTING", "broadcasting"), ("consume_mode", "ORDERLY", "orderly")],
+)
+def test_it_refuses_groups_that_cannot_be_divided(
+    collected: CollectedCluster, person: User, field: str, value: str, message: str
+) -> None:
+    collected.make_topic("orders", 4)
+    collected.make_group("billing")
+    collected.collect()
+    GroupRow.objects.filter(group="billing").update(**{field: value})
+    with pytest.raises(services.CannotSwitch, match=message):
+        switch(collected, person)
+
+
+def test_it_refuses_brokers_that_cannot_store_assignments(collected: CollectedCluster, person: User) -> None:
+    collected.make_topic("orders", 4)
+    collected.make_group("billing")
+    collected.collect()
+    BrokerRow.objects.update(capabilities=[])
+    with pytest.raises(services.CannotSwitch, match="broker-a cannot store assignments"):
+        switch(collected, person)
+
+
+def test_it_enrols_connected_groups_of_the_embedded_cluster(
+    collected: CollectedCluster, running: RunningConsumers
+) -> None:
+    collected.make_topic("orders", 4)
+    running.start("billing", {"orders": "*"})
+    running.start("ledger", {"orders": "*"}, orderly=True)
+    look(collected)
+    assert services.enrol_embedded_groups(collected.now_ms) == 0
+    Cluster.objects.update(is_embedded=True)
+    assert services.enrol_embedded_groups(collected.now_ms) == 1
+    assert services.enrol_embedded_groups(collected.now_ms) == 0
+    row = ServerSideGroup.objects.get()
+    assert (row.group, row.topic, row.strategy, row.is_automatic) == ("billing", "orders", "AVG", True)
+    look(collected)
+    assert ServerSideGroup.objects.get().state in ("STORED", "APPLIED")
+
+
+def test_it_leaves_a_group_to_the_worker_that_claimed_it(collected: CollectedCluster) -> None:
+    ServerSideGroup.objects.create(
+        cluster="local",
+        group="g",
+        topic="t",
+        strategy="AVG",
+        created_at_ms=1,
+        claimed_until_ms=collected.now_ms + 1,
+    )
+    assert services.rebalance_due(collected.now_ms) == 0
+    assert services.rebalance_due(collected.now_ms + 1) == 1
+    ServerSideGroup.objects.update(cluster="removed")
+    services.rebalance_due(collected.now_ms + 1)
+    assert not ServerSideGroup.objects.exists()
+
+
+def test_it_lists_findings_in_two_queries(
+    collected: CollectedCluster, django_assert_num_queries: Any
+) -> None:
+    collected.make_topic("orders", 2)
+    collected.make_group("billing")
+    collected.commit("billing", "orders", 0, 0)
+    collected.collect()
+    held = [{"topic": "orders", "broker_name": "broker-a", "queue_id": 0}]
+    for name in ("x", "y"):
+        ClientRow.objects.create(cluster="local", group="billing", client_id=name, queues=held)
+    with django_assert_num_queries(2, using="metrics"):
+        found = selectors.findings("local", "billing")
+    expected = [rules.FindingKind.TWO_OWNERS, rules.FindingKind.NO_OWNER]
+    assert [one.kind for one in found] == expected
+    with django_assert_num_queries(2, using="metrics"):
+        assert [one.kind for one in selectors.cluster_findings("local")] == expected

@@ -1,0 +1,65 @@
+"""A cluster with history, and a place where jobs are not Spark but what a test says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pytest_django import Settings
+
+from console.cluster.models import Cluster
+from console.lag.models import HistoryFile
+from console.report import process
+from tests.console.report.fake_job import answer, write_job
+from tests.console.report.rows import HOUR, TODAY, figures
+
+
+@pytest.fixture
+def java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Java is there; asking costs half a second."""
+    monkeypatch.setattr(process, "java_problem", lambda: None)
+
+
+@pytest.fixture
+def cluster(db: None) -> Cluster:
+    """Cluster "local" with history of the hours 7 and 8 of TODAY."""
+    for hour in (7, 8):
+        HistoryFile.objects.create(
+            path=f"kind=chunk_hour/hour={hour}.parquet",
+            kind=HistoryFile.Kind.CHUNK_HOUR,
+            cluster="local",
+            ts_lo_ms=TODAY + hour * HOUR,
+            ts_hi_ms=TODAY + (hour + 1) * HOUR,
+        )
+    return Cluster.objects.create(name="local", namesrv_addrs="127.0.0.1:1")
+
+
+class FakeSpark:
+    """`python -m spark.lag_hour` copies the rows that a test gives."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def computes(self, *rows: dict[str, object], warnings: tuple[str, ...] = ()) -> None:
+        pq.write_table(
+            pa.Table.from_pylist(list(rows) or [figures()])[: len(rows)], self.folder / "rows.parquet"
+        )
+        self.does(
+            "print('STEP computing', flush=True)\nimport shutil\nos.makedirs(spec['output'], exist_ok=True)\n"
+            f"shutil.copy('{self.folder}/rows.parquet', spec['output'])\n" + answer(len(rows), warnings)
+        )
+
+    def does(self, code: str) -> None:
+        write_job(self.folder, "lag_hour", code)
+
+
+@pytest.fixture
+def spark_job(tmp_path: Path, settings: Settings) -> FakeSpark:
+    settings.BASE_DIR = tmp_path
+    settings.DATA_DIR = tmp_path
+    settings.REPORTS_DIR = tmp_path / "reports"
+    job = FakeSpark(tmp_path)
+    job.computes(figures())
+    return job

@@ -1,0 +1,66 @@
+"""Report rows and runs to test with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from console.report.models import LagHourRow, ReportRun
+
+HOUR = 3_600_000
+DAY = 24 * HOUR
+TODAY = 20_000 * DAY  # 2024-10-04 00:00 UTC
+NOW = TODAY + 9 * HOUR + 5 * 60_000
+
+
+def run(run_id: str = "report-1", **fields: Any) -> ReportRun:
+    values: dict[str, Any] = {
+        "job": "lag_hour",
+        "cluster": "local",
+        "from_ms": TODAY,
+        "to_ms": TODAY + 9 * HOUR,
+        "state": ReportRun.State.SUCCEEDED,
+        "spark_version": "4.3.0",
+        "requested_at_ms": NOW - 60_000,
+        "started_at_ms": NOW - 59_000,
+        "finished_at_ms": NOW - 50_000,
+    }
+    return ReportRun.objects.create(id=run_id, **{**values, **fields})
+
+
+def figures(**fields: Any) -> dict[str, Any]:
+    """A row as the job writes it: an hour of group billing on topic orders."""
+    values: dict[str, Any] = {
+        "grain": "topic",
+        "cluster": "local",
+        "kind": "GROUP",
+        "group": "billing",
+        "topic": "orders",
+        "broker_name": "",
+        "queue_id": -1,
+        "window_start_ms": TODAY + 8 * HOUR,
+        "window_end_ms": TODAY + 9 * HOUR,
+        "interval_ms": 5_000,
+        "slo_ms": 60_000,
+        "queues": 2,
+        **{f"lag_{name}": 40 for name in ("last", "p50", "p95", "p99", "max")},
+        **{f"time_lag_{name}_ms": 4_000 for name in ("last", "p50", "p95", "p99", "max")},
+        "time_lag_censored": 0,
+        "produced": 1_000,
+        "consumed": 990,
+        "in_rate": 0.28,
+        "out_rate": 0.27,
+        "breach_ms": 0,
+        "lost": 0,
+        "rewinds": 0,
+        "samples": 719,
+        "partial_samples": 1,
+        "expected_samples": 720,
+        "coverage_pct": 99.86,
+        "max_gap_ms": 10_000,
+        "worst_queue": "broker-a · 1",
+    }
+    return {**values, **fields}
+
+
+def row(of: ReportRun, **fields: Any) -> LagHourRow:
+    return LagHourRow.objects.create(run=of, generated_at_ms=NOW, code_version="0.1.0", **figures(**fields))

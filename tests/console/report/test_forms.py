@@ -1,0 +1,47 @@
+"""The window as a person types it."""
+
+from __future__ import annotations
+
+import pytest
+
+from console.report.forms import RunForm, as_input
+from console.report.rules import Window
+from tests.console.report.rows import DAY, HOUR, NOW, TODAY
+
+
+def test_it_reads_both_ends_as_utc() -> None:
+    form = RunForm({"start": "2024-10-04T01:30", "end": "2024-10-04T03:00:30"}, now_ms=NOW)
+    assert form.is_valid()
+    assert form.window == Window(TODAY + HOUR, TODAY + 4 * HOUR)
+
+
+def test_it_takes_yesterday_to_now_when_nothing_is_said() -> None:
+    form = RunForm({}, now_ms=NOW)
+    assert form.is_valid()
+    assert form.window == Window(TODAY - DAY, TODAY + 10 * HOUR)
+
+
+@pytest.mark.parametrize(
+    ("data", "errors"),
+    [
+        ({"start": "soon"}, {"start": ["That is no time such as 2026-03-12T08:00."]}),
+        ({"end": "2024-10-03T00:00"}, {"end": ["The end must be after the start."]}),
+        (
+            {"start": "2024-10-05T00:00", "end": "2024-10-06T00:00"},
+            {"start": ["The window lies in the future: nothing has been measured yet."]},
+        ),
+        (
+            {"start": "0001-01-01T00:00"},
+            {"start": ["17739898 hours are more than 744 in one run; ask for them in parts."]},
+        ),
+    ],
+)
+def test_it_refuses_beside_the_field(data: dict[str, str], errors: dict[str, list[str]]) -> None:
+    form = RunForm(data, now_ms=NOW)
+    assert not form.is_valid()
+    assert form.errors == errors
+    assert form.window is None
+
+
+def test_it_fills_the_input_in_utc() -> None:
+    assert as_input(NOW) == "2024-10-04T09:05"

@@ -1,0 +1,69 @@
+"""The whole way once, with real Spark in a process of its own: history on disk → run → rows, Parquet, page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from pytest_django import Settings
+
+from console.cluster.models import Cluster
+from console.lag.models import HistoryFile
+from console.report import selectors, services
+from console.report.models import LagHourRow, ReportRun
+from console.report.rules import Window
+from spark.lag import wal
+from tests.spark import lag_oracle
+from tests.spark.history_files import AS_OF, HOUR, START, STEP, generated
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(300),
+    pytest.mark.django_db(databases=["default", "metrics"]),
+]
+
+
+@pytest.fixture
+def history(tmp_path: Path, settings: Settings) -> list[lag_oracle.Sample]:
+    """An hour as a chunk under HISTORY_URL, the running one as a log in the data folder; the manifest names both."""
+    settings.DATA_DIR = tmp_path
+    settings.REPORTS_DIR = tmp_path / "reports"
+    settings.HISTORY_URL = f"file://{tmp_path}/chunks"
+    Cluster.objects.create(name="local", namesrv_addrs="127.0.0.1:1", poll_interval_s=STEP // 1000)
+    made = generated(seed=11)
+    (tmp_path / "chunks").mkdir()
+    (tmp_path / "history" / "wal" / "local").mkdir(parents=True)
+    chunk = Path(made.write_chunk(tmp_path / "chunks"))
+    manifest(chunk.name, HistoryFile.Kind.CHUNK_HOUR, START, HOUR)
+    for path in made.write_log(tmp_path / "history" / "wal" / "local"):
+        start = int(Path(path).stem)
+        manifest(f"wal/local/{start}.wal", HistoryFile.Kind.WAL, start, wal.SEGMENT_MS)
+    return made.samples
+
+
+def manifest(path: str, kind: str, start_ms: int, length_ms: int) -> None:
+    HistoryFile.objects.create(
+        path=path, kind=kind, cluster="local", ts_lo_ms=start_ms, ts_hi_ms=start_ms + length_ms
+    )
+
+
+def test_it_turns_history_into_rows_and_parquet(history: list[lag_oracle.Sample]) -> None:
+    window = Window(START - HOUR, START + 2 * HOUR)  # the first hour has no history
+    asked = services.request_run(job="lag_hour", cluster="local", window=window, actor=None, now_ms=AS_OF)
+    services.run_report(asked.id, now_ms=AS_OF)
+    run = selectors.run(asked.id)
+    assert (run.state, run.error, run.warnings) == (ReportRun.State.SUCCEEDED, "", [])
+    hours = [(START, START + HOUR), (START + HOUR, AS_OF)]
+    expected = lag_oracle.rows([one for one in history if one.t < AS_OF], hours, STEP)
+    names = ("window_start_ms", "grain", "group", "topic", "broker_name", "queue_id")
+    found = {tuple(getattr(row, name) for name in names): row for row in LagHourRow.objects.all()}
+    assert set(found) == set(expected)
+    assert run.row_count == len(expected)
+    for key, figures in expected.items():
+        assert {name: getattr(found[key], name) for name in figures} == figures, key
+    (path,) = Path(run.output).glob("*.parquet")
+    assert path.parent.parent.parent.name == "reports"
+    assert pq.read_metadata(path).num_rows == len(expected)
+    summary = selectors.summary(selectors.rows("local"))
+    assert (summary["from_ms"], summary["to_ms"]) == (START, AS_OF)

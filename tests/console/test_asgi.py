@@ -1,0 +1,186 @@
+"""Probes before Django, pages behind them."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+import redis
+from asgiref.sync import sync_to_async
+from asgiref.testing import ApplicationCommunicator
+from pytest_django import Settings
+
+from console import health
+from console.asgi import application
+from console.celery import tick
+from console.cluster.models import Cluster
+from console.lag.models import BrokerRow, GroupRow, Round
+
+both = pytest.mark.django_db(databases=["default", "metrics"], transaction=True)
+NOW_MS = 1_790_000_000_000
+
+
+async def get(
+    path: str, *, headers: dict[str, str] | None = None, client: str = "127.0.0.1", method: str = "GET"
+) -> tuple[int, dict[str, str], str]:
+    scope: dict[str, Any] = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "root_path": "",
+        "scheme": "http",
+        "server": ("127.0.0.1", 80),
+        "client": (client, 40000),
+        "headers": [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()],
+    }
+    asked = ApplicationCommunicator(application, scope)
+    await asked.send_input({"type": "http.request", "body": b"", "more_body": False})
+    start = await asked.receive_output(10)
+    body = b""
+    while True:
+        part = await asked.receive_output(10)
+        body += part.get("body", b"")
+        if not part.get("more_body"):
+            break
+    return (
+        start["status"],
+        {name.decode().lower(): value.decode() for name, value in start["headers"]},
+        body.decode(),
+    )
+
+
+async def test_it_says_it_lives_without_asking_anybody() -> None:
+    status, headers, body = await get("/healthz", headers={"host": "10.1.2.3"})
+    assert (status, body, headers["cache-control"]) == (200, "ok\n", "no-store")
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_it_leaves_everything_else_to_django() -> None:
+    status, headers, _ = await get("/", headers={"host": "localhost"})
+    assert (status, headers["location"]) == (302, "/sign-in?next=/")
+    assert (await get("/", headers={"host": "evil.example.org"}))[0] == 400
+    assert (await get("/healthz", headers={"host": "localhost"}, method="POST"))[0] in (302, 404, 405)
+
+
+@both
+async def test_it_is_ready_when_every_part_answers(redis_url: str) -> None:
+    tick()
+    status, _, body = await get("/readyz")
+    assert (status, json.loads(body)) == (
+        200,
+        {
+            "ready": True,
+            "parts": {
+                "database default": "ok",
+                "database metrics": "ok",
+                "redis": "ok",
+                "worker and beat": "ok",
+            },
+        },
+    )
+
+
+@both
+async def test_it_is_not_ready_without_redis(settings: Settings) -> None:
+    settings.REDIS_URL = "unix:///nowhere/r.sock"
+    status, _, body = await get("/readyz")
+    assert status == 503
+    assert json.loads(body)["parts"]["redis"].startswith("unix:///nowhere/r.sock: ")
+
+
+@both
+@pytest.mark.parametrize(
+    ("age_s", "reason"),
+    [
+        (None, "no worker has run a beat tick yet"),
+        (61, "the last beat tick was run 61 s ago; is the Celery worker with beat running?"),
+        (59, ""),
+    ],
+)
+def test_it_is_not_ready_without_worker_and_beat(redis_url: str, age_s: int | None, reason: str) -> None:
+    if age_s is not None:
+        with redis.Redis.from_url(redis_url) as client:
+            client.set("tidemark:tick", NOW_MS - age_s * 1000)
+    report = health.readiness(NOW_MS)
+    assert {part.name: part.reason for part in report.parts}["worker and beat"] == reason
+    assert report.ready is (reason == "")
+
+
+@both
+def test_it_reports_silent_brokers_and_stays_ready(redis_url: str) -> None:
+    tick()
+    for name in ("local", "new"):
+        Cluster.objects.create(name=name, namesrv_addrs="a:1")
+    Round.objects.create(cluster="local", number=1, started_at_ms=1, duration_ms=2)
+    BrokerRow.objects.create(cluster="local", broker_name="broker-b", addr="b:1", reason="connection refused")
+    report = health.readiness()
+    assert report.ready
+    parts = {part.name: part.reason for part in report.parts}
+    assert parts["cluster local"] == "broker-b does not answer: connection refused"
+    assert parts["cluster new"] == "not collected yet"
+
+
+def one_round() -> None:
+    Cluster.objects.create(name="local", namesrv_addrs="a:1")
+    GroupRow.objects.create(
+        cluster="local", group="billing", status="OK", lag=7, time_lag_ms=1500, read_at_ms=1
+    )
+    GroupRow.objects.create(cluster="local", group="ghost", status="UNKNOWN", lag=None, read_at_ms=1)
+    BrokerRow.objects.create(cluster="local", broker_name="broker-a", addr="a:1", answered=True, in_rate=12.5)
+    BrokerRow.objects.create(
+        cluster="local", broker_name="broker-b", addr="b:1", answered=False, in_rate=12.5
+    )
+    Round.objects.create(cluster="local", number=1, started_at_ms=NOW_MS, duration_ms=250, rpcs=9)
+
+
+@both
+async def test_it_measures_what_is_known_and_only_that() -> None:
+    await sync_to_async(one_round)()
+    status, headers, body = await get("/metrics")
+    assert (status, headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    lines = body.splitlines()
+    for line in (
+        'tidemark_group_lag{cluster="local",group="billing"} 7.0',
+        'tidemark_group_time_lag_seconds{cluster="local",group="billing"} 1.5',
+        "tidemark_groups 2.0",
+        'tidemark_broker_up{broker="broker-a",broker_id="0",cluster="local"} 1.0',
+        'tidemark_broker_up{broker="broker-b",broker_id="0",cluster="local"} 0.0',
+        'tidemark_broker_in_rate{broker="broker-a",broker_id="0",cluster="local"} 12.5',
+        'tidemark_collector_round_seconds{cluster="local"} 0.25',
+        'tidemark_collector_round_calls{cluster="local"} 9.0',
+        "tidemark_websocket_clients 0.0",
+    ):
+        assert line in lines
+    assert not [line for line in lines if line.startswith('tidemark_group_lag{cluster="local",group="ghost"')]
+    assert not [line for line in lines if line.startswith('tidemark_broker_in_rate{broker="broker-b"')]
+
+
+@both
+async def test_it_gives_figures_to_this_machine_or_the_bearer_of_the_token(settings: Settings) -> None:
+    assert (await get("/metrics", client="10.0.0.9"))[0] == 403
+    settings.METRICS_TOKEN = "s3cret"
+    assert (await get("/metrics"))[0] == 403
+    assert (await get("/metrics", headers={"authorization": "Bearer guess"}))[0] == 403
+    assert (await get("/metrics", headers={"authorization": "Bearer s3cret"}, client="10.0.0.9"))[0] == 200
+
+
+@both
+def test_it_limits_what_prometheus_must_keep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "GROUPS_MAX", 2)
+    for number in range(4):
+        GroupRow.objects.create(cluster="local", group=f"g{number}", status="OK", lag=1, attention=number)
+    lines = health.metrics_text().decode().splitlines()
+    assert [line for line in lines if line.startswith("tidemark_group_lag{")] == [
+        'tidemark_group_lag{cluster="local",group="g3"} 1.0',
+        'tidemark_group_lag{cluster="local",group="g2"} 1.0',
+    ]
+    assert "tidemark_groups 4.0" in lines
+
+
+def test_it_ticks(redis_url: str) -> None:
+    tick()
+    with redis.Redis.from_url(redis_url) as client:
+        assert abs(int(client.get("tidemark:tick")) - time.time_ns() // 1_000_000) < 5_000

@@ -1,0 +1,108 @@
+"""System checks: every mistake has its own words."""
+
+from pathlib import Path
+
+import pytest
+from pytest_django import Settings
+
+from console import checks
+
+
+def ids(found: object) -> list[str]:
+    return [message.id for message in found]  # type: ignore[attr-defined]
+
+
+def test_it_finds_nothing_wrong_with_the_tests_own_settings() -> None:
+    for check in (
+        checks.check_plan_kinds,
+        checks.check_data_folder,
+        checks.check_secret_key,
+        checks.check_origins,
+    ):
+        assert ids(check()) == []
+
+
+def test_it_sees_a_missing_table_of_plan_kinds(settings: Settings) -> None:
+    settings.PLAN_KINDS = "console.plans.NOTHING"
+    assert ids(checks.check_plan_kinds()) == ["tidemark.E001"]
+
+
+def test_it_sees_a_key_others_can_read(settings: Settings, tmp_path: Path) -> None:
+    settings.DATA_DIR = tmp_path
+    (tmp_path / "secret_key").write_text("x")
+    (tmp_path / "secret_key").chmod(0o640)
+    (found,) = checks.check_secret_key()
+    assert (found.id, found.hint) == ("tidemark.W004", f"chmod 600 {tmp_path}/secret_key")
+
+
+def test_it_sees_hosts_and_origins_that_do_not_fit(settings: Settings) -> None:
+    settings.ALLOWED_HOSTS = ["*"]
+    settings.CSRF_TRUSTED_ORIGINS = ["https://console.example.org"]
+    assert ids(checks.check_origins()) == ["tidemark.W005", "tidemark.W006"]
+
+
+def test_it_sees_a_missing_redis(settings: Settings) -> None:
+    settings.REDIS_URL = "unix:///nowhere/r.sock"
+    assert ids(checks.check_redis()) == ["tidemark.E007"]
+
+
+def test_it_sees_a_redis_that_answers(redis_url: str) -> None:
+    assert ids(checks.check_redis()) == []
+
+
+@pytest.mark.django_db(databases=["default", "metrics"])
+def test_it_sees_up_to_date_databases() -> None:
+    assert ids(checks.check_migrations()) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "major"),
+    [
+        ('openjdk version "17.0.13" 2024-10-15', 17),
+        ('java version "1.8.0_292"', 8),
+        ('openjdk version "21" 2023-09-19', 21),
+        ("command not found", None),
+    ],
+)
+def test_it_reads_javas_version(said: str, major: int | None) -> None:
+    assert checks.java_major(said) == major
+
+
+def test_it_sees_missing_and_old_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ids(checks.check_java()) == ["tidemark.W008"]
+    java = tmp_path / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
+    java.chmod(0o755)
+    assert ids(checks.check_java()) == ["tidemark.W009"]
+
+
+def test_it_asks_for_no_java_where_spark_is_elsewhere(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.SPARK_REMOTE = "sc://spark.example.org:15002"
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert ids(checks.check_java()) == []
+
+
+def test_it_knows_the_file_system_of_a_folder(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text("/dev/sda1 / ext4 rw 0 0\nfiler:/x /srv nfs4 rw 0 0\n/dev/sdb1 /srv/local xfs rw 0 0\n")
+    found = [
+        checks.file_system_of(Path(folder), mounts) for folder in ("/usr", "/srv/tide", "/srv/local/var")
+    ]
+    assert found == ["ext4", "nfs4", "xfs"]
+    assert checks.file_system_of(tmp_path, tmp_path / "none") == ""
+
+
+def test_it_warns_of_sqlite_on_a_network_disk(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.DATA_DIR = tmp_path
+    monkeypatch.setattr(checks, "file_system_of", lambda folder, mounts: "nfs4")
+    monkeypatch.setitem(settings.DATABASES["default"], "ENGINE", "django.db.backends.sqlite3")
+    assert ids(checks.check_data_folder()) == ["tidemark.W003"]
+
+
+def test_it_judges_the_nearest_folder_that_exists(tmp_path: Path) -> None:
+    assert checks.nearest_existing(tmp_path / "a" / "b") == tmp_path

@@ -1,0 +1,38 @@
+"""Headers of every answer, and that a page asks who you are unless it says otherwise."""
+
+import pytest
+from django.test import Client
+
+
+@pytest.mark.django_db
+def test_it_forbids_foreign_and_inline_code(client: Client) -> None:
+    answer = client.get("/sign-in")
+    policy = dict(part.split(" ", 1) for part in answer.headers["Content-Security-Policy"].split("; "))
+    assert policy["script-src"] == policy["style-src"] == policy["connect-src"] == "'self'"
+    assert (policy["default-src"], policy["frame-ancestors"], policy["base-uri"]) == (
+        "'none'",
+        "'none'",
+        "'none'",
+    )
+    assert answer.headers["X-Frame-Options"] == "DENY"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Referrer-Policy"] == "same-origin"
+    assert "unsafe" not in answer.headers["Content-Security-Policy"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/", "/clusters", "/c/local/", "/c/local/groups", "/password", "/activity"])
+def test_it_asks_strangers_to_sign_in(client: Client, path: str) -> None:
+    answer = client.get(path)
+    assert (answer.status_code, answer.headers["Location"]) == (302, f"/sign-in?next={path}")
+
+
+@pytest.mark.django_db
+def test_it_asks_strangers_at_the_admin_too(client: Client) -> None:
+    assert client.get("/admin/").status_code == 302
+
+
+@pytest.mark.django_db
+def test_it_refuses_a_form_from_elsewhere() -> None:
+    answer = Client(enforce_csrf_checks=True).post("/sign-in", {"username": "a", "password": "b"})
+    assert answer.status_code == 403

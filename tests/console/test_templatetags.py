@@ -1,0 +1,119 @@
+"""Figures look the same from the server and in the browser: one table of literal cases, read by both."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import os
+import shutil
+import zoneinfo
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import RequestFactory
+from playwright.sync_api import Page, sync_playwright
+
+from console import figures
+from console.templatetags import figures as tags
+from console.templatetags import lists
+
+CASES = json.loads((Path(__file__).parent / "figures.json").read_text())
+STATIC = Path(__file__).parents[2] / "static" / "js"
+NOW_MS = 1_773_288_374_000  # 2026-03-12 04:06:14 UTC
+
+
+@pytest.mark.parametrize(("name", "value", "text"), CASES["text"])
+def test_it_writes_figures(name: str, value: float, text: str) -> None:
+    assert getattr(figures, name)(value) == text
+
+
+@pytest.mark.parametrize(("kind", "field", "row", "html"), CASES["cells"])
+def test_it_writes_cells(kind: str, field: str, row: dict[str, Any], html: str) -> None:
+    assert tags.CELLS[kind](row, field, CASES["now_ms"]) == html
+
+
+def test_it_has_a_case_for_every_kind_of_cell() -> None:
+    assert set(tags.CELLS) == {case[0] for case in CASES["cells"]} | {"duration"}
+
+
+@pytest.fixture(scope="module")
+def script() -> Iterator[Page]:
+    """A page that holds figures.js and nothing else."""
+    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
+    assert chromium, "Chromium is missing: apt-get install chromium (make test does it when run as root)"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        page = browser.new_page(timezone_id="Asia/Shanghai")
+        page.add_script_tag(path=STATIC / "figures.js")
+        yield page
+        browser.close()
+
+
+@pytest.mark.browser
+def test_it_writes_the_same_in_the_browser(script: Page) -> None:
+    texts = script.evaluate("cases => cases.map(([name, value]) => Tide[name](value))", CASES["text"])
+    assert texts == [text for _, _, text in CASES["text"]]
+    cells = script.evaluate(
+        "([cases, now]) => cases.map(([kind, field, row]) => Tide.cell(row, field, kind, now))",
+        [CASES["cells"], CASES["now_ms"]],
+    )
+    assert cells == [html for *_, html in CASES["cells"]]
+
+
+@pytest.mark.browser
+def test_it_knows_the_same_statuses_in_the_browser(script: Page) -> None:
+    assert script.evaluate("Tide.STATUSES") == {code: list(parts) for code, parts in tags.STATUSES.items()}
+
+
+@pytest.mark.browser
+def test_it_tells_the_same_time_in_the_browser(script: Page) -> None:
+    assert script.evaluate(
+        "now => [Tide.clock(now), Tide.moment(now - 86400000, now), Tide.zoneOffset(now)]", NOW_MS
+    ) == [
+        "12:06:14",
+        "11 Mar 12:06:14",
+        "UTC+8",
+    ]
+
+
+def test_it_tells_moments_by_how_far_they_are() -> None:
+    shanghai = zoneinfo.ZoneInfo("Asia/Shanghai")
+    assert figures.moment(NOW_MS, shanghai, now_ms=NOW_MS) == "12:06:14"
+    assert figures.moment(NOW_MS - 86_400_000, shanghai, now_ms=NOW_MS) == "11 Mar 12:06:14"
+    assert figures.moment(NOW_MS - 365 * 86_400_000, shanghai, now_ms=NOW_MS) == "12 Mar 2025 12:06:14"
+    assert figures.clock(NOW_MS + 118, dt.UTC, with_ms=True) == "04:06:14.118"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("UTC", "UTC"), ("Asia/Shanghai", "UTC+8"), ("Asia/Kolkata", "UTC+5:30"), ("America/Lima", "UTC−5")],
+)
+def test_it_names_the_zone(name: str, text: str) -> None:
+    assert figures.zone_offset(zoneinfo.ZoneInfo(name), NOW_MS) == text
+
+
+@pytest.mark.parametrize("cookie", ["", "Not/AZone", "../../etc/passwd", "\x00"])
+def test_it_falls_back_to_utc(cookie: str) -> None:
+    request = RequestFactory().get("/")
+    request.COOKIES["zone"] = cookie
+    assert tags.zone_of({"request": request}) is dt.UTC
+
+
+def test_it_keeps_the_rest_of_the_address() -> None:
+    context = {"request": RequestFactory().get("/c/local/groups?q=a%26b&page=3")}
+    assert lists.link(context, status="LOST", page=None) == "/c/local/groups?q=a%26b&amp;status=LOST"
+    assert lists.link(context, q=None, page=None) == "/c/local/groups"
+    assert (
+        lists.toggle(context, "kind", "DLQ", "NORMAL")
+        == "/c/local/groups?q=a%26b&amp;kind=NORMAL&amp;kind=DLQ"
+    )
+
+
+def test_it_draws_a_progress_bar_that_adds_up() -> None:
+    html = tags.progress_bar({"total": 200, "sent": 120, "skipped": 20, "failed": 2})
+    assert html == (
+        '<svg class="progress" role="img" aria-label="71 % done"><rect class="sent" x="0.00%" width="60.00%" height="100%"/>'  # noqa: E501
+        '<rect class="skip" x="60.00%" width="10.00%" height="100%"/><rect class="fail" x="70.00%" width="1.00%" height="100%"/></svg>'  # noqa: E501
+    )

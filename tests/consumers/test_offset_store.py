@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from brokerd.remoting.message import MessageQueue
+from consumers.errors import BrokerUnavailable
+from consumers.offset_store import LocalFileOffsetStore, OffsetStoreCorrupt, RemoteOffsetStore
+
+QUEUE = MessageQueue("orders", "broker-a", 0)
+OTHER = MessageQueue("orders", "broker-a", 1)
+
+
+class MemoryBroker:
+    """An OffsetPort that keeps offsets in memory, and can be away."""
+
+    def __init__(self) -> None:
+        self.offsets: dict[tuple[str, MessageQueue], int] = {}
+        self.is_away = False
+
+    async def query_consumer_offset(self, group: str, queue: MessageQueue) -> int | None:
+        if self.is_away:
+            raise BrokerUnavailable("127.0.0.1:1", "away")
+        return self.offsets.get((group, queue))
+
+    async def update_consumer_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
+        if self.is_away:
+            raise BrokerUnavailable("127.0.0.1:1", "away")
+        self.offsets[group, queue] = offset
+
+
+@pytest.fixture(params=["remote", "local"])
+def store(request, tmp_path):
+    if request.param == "remote":
+        return RemoteOffsetStore("billing", MemoryBroker())
+    return LocalFileOffsetStore("billing", "client", tmp_path)
+
+
+async def test_it_reads_back_what_it_persisted(store):
+    store.update_offset(QUEUE, 5, increase_only=True)
+    assert await store.read_store(QUEUE) is None
+    await store.persist([QUEUE])
+    assert await store.read_store(QUEUE) == 5
+    assert await store.read_store(OTHER) is None
+
+
+async def test_it_never_goes_back_unless_told(store):
+    store.update_offset(QUEUE, 5, increase_only=True)
+    store.update_offset(QUEUE, 3, increase_only=True)
+    assert store.read_memory(QUEUE) == 5
+    store.update_offset(QUEUE, 3, increase_only=False)
+    assert store.read_memory(QUEUE) == 3
+
+
+async def test_it_persists_only_the_queues_it_is_given(store):
+    store.update_offset(QUEUE, 5, increase_only=True)
+    store.update_offset(OTHER, 6, increase_only=True)
+    await store.persist([OTHER])
+    assert await store.read_store(QUEUE) is None
+    assert await store.read_store(OTHER) == 6
+
+
+async def test_it_forgets_a_queue(store):
+    store.update_offset(QUEUE, 5, increase_only=True)
+    store.remove_offset(QUEUE)
+    assert store.read_memory(QUEUE) is None
+    assert store.offsets() == {}
+
+
+async def test_it_lists_offsets_of_a_topic(store):
+    store.update_offset(QUEUE, 5, increase_only=True)
+    store.update_offset(MessageQueue("clicks", "broker-a", 0), 6, increase_only=True)
+    assert store.offsets("orders") == {QUEUE: 5}
+
+
+async def test_it_survives_a_broker_that_is_away(caplog):
+    broker = MemoryBroker()
+    store = RemoteOffsetStore("billing", broker)
+    store.update_offset(QUEUE, 5, increase_only=True)
+    broker.is_away = True
+    with caplog.at_level(logging.WARNING):
+        await store.persist([QUEUE])
+    assert "offset not persisted group=billing topic=orders queue_id=0 offset=5" in caplog.text
+    with pytest.raises(BrokerUnavailable):
+        await store.read_store(QUEUE)
+    broker.is_away = False
+    await store.persist([QUEUE])
+    assert broker.offsets == {("billing", QUEUE): 5}
+
+
+async def saved(tmp_path, *offsets: int) -> LocalFileOffsetStore:
+    store = LocalFileOffsetStore("billing", "client", tmp_path)
+    for offset in offsets:
+        store.update_offset(QUEUE, offset, increase_only=True)
+        await store.persist([QUEUE])
+    return store
+
+
+async def test_it_writes_the_file_as_java_does(tmp_path):
+    store = await saved(tmp_path, 5)
+    assert store.path == tmp_path / "client" / "billing" / "offsets.json"
+    assert (
+        store.path.read_bytes()
+        == b'{"offsetTable":{{"brokerName":"broker-a","queueId":0,"topic":"orders"}:5}}'
+    )
+
+
+async def test_it_loads_a_file_that_java_wrote(tmp_path):
+    store = LocalFileOffsetStore("billing", "client", tmp_path)
+    store.path.parent.mkdir(parents=True)
+    store.path.write_bytes(
+        b'{\n\t"offsetTable":{{\n\t\t\t"brokerName":"broker-a",\n\t\t\t"queueId":0,\n\t\t\t"topic":"orders"\n\t\t}:123\n\t}\n}'
+    )
+    store.load()
+    assert await store.read_store(QUEUE) == 123
+
+
+async def test_it_falls_back_to_the_backup(tmp_path):
+    store = await saved(tmp_path, 5, 6)
+    store.path.write_bytes(b'{"offsetTable":{{"bro')
+    again = LocalFileOffsetStore("billing", "client", tmp_path)
+    again.load()
+    assert await again.read_store(QUEUE) == 5
+
+
+async def test_it_refuses_to_start_when_both_files_are_damaged(tmp_path):
+    store = await saved(tmp_path, 5, 6)
+    store.path.write_bytes(b"")
+    store.path.with_name("offsets.json.bak").write_bytes(b"[]")
+    with pytest.raises(OffsetStoreCorrupt):
+        LocalFileOffsetStore("billing", "client", tmp_path).load()
+
+
+def test_it_starts_without_a_file(tmp_path):
+    store = LocalFileOffsetStore("billing", "client", tmp_path)
+    store.load()
+    assert store.offsets() == {}

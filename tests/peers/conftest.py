@@ -1,0 +1,86 @@
+"""Real peers: the official Java client in two releases, against a real brokerd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from pytest_django import Settings
+
+from console.access import services as access_services
+from console.cluster import services as cluster_services
+from console.lag import services as lag_services
+from console.mqadmin import close_admins
+from tests.peers.apache_world import NAME, ApacheWorld
+from tests.support import java_peer
+from tests.support.apache_cluster import ApacheCluster
+from tests.support.broker_process import BrokerProcess
+from tests.support.java_peer import JavaPeer
+
+
+@pytest.fixture(scope="session", params=java_peer.RELEASES)
+def release(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def class_path(release: str) -> str:
+    return java_peer.build(release)
+
+
+@pytest.fixture()
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path / "store").start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture()
+def peer(class_path: str, broker: BrokerProcess) -> Iterator[Callable[..., JavaPeer]]:
+    """Start a peer: peer("produce", topic="T", count=10)."""
+    started: list[JavaPeer] = []
+
+    def start(command: str, **options: object) -> JavaPeer:
+        arguments = [command, "--namesrv", broker.namesrv]
+        for name, value in options.items():
+            arguments += ["--" + name.replace("_", "-"), str(value)]
+        started.append(JavaPeer(class_path, arguments))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.stop()
+
+
+@pytest.fixture(scope="session")
+def apache_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
+    """Apache RocketMQ 5.3.3, started once in a session: topics and groups of a test have names of their own."""
+    with ApacheCluster(tmp_path_factory.mktemp("apache")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def apache(apache_cluster: ApacheCluster) -> ApacheCluster:
+    """The session's cluster with both brokers up, whatever the test before did to them."""
+    apache_cluster.start_brokers()
+    return apache_cluster
+
+
+@pytest.fixture
+def world(
+    apache: ApacheCluster, redis_url: str, tmp_path: Path, settings: Settings, request: pytest.FixtureRequest
+) -> Iterator[ApacheWorld]:
+    """The Apache cluster added to an empty console as a person adds it; no round has run yet."""
+    request.node.add_marker(pytest.mark.django_db(databases=["default", "metrics"]))
+    request.getfixturevalue("db")
+    settings.DATA_DIR = tmp_path / "data"
+    settings.HISTORY_URL = f"file://{tmp_path / 'data' / 'history'}"
+    lag_services.collectors.clear()
+    access_services.ensure_first_person()
+    person = User.objects.create_user("alice", is_superuser=True)
+    cluster_services.add_cluster(NAME, apache.namesrv, person)
+    yield ApacheWorld(apache, person)
+    lag_services.collectors.clear()
+    close_admins()

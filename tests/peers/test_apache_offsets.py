@@ -1,0 +1,163 @@
+"""Offset changes on Apache RocketMQ 5.3.3: plan, apply, verify, undo; offline, and with members of both
+languages."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from console.lag.models import ClientRow
+from console.mqadmin import MessageRecord
+from tests.console.operation.live_cluster import LiveCluster, wait_for
+from tests.peers.apache_world import NAME, ApacheWorld, moves, wait_for_places
+from tests.support import java_peer
+from tests.support.java_peer import JavaPeer
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
+PLACES = [("broker-a", 0), ("broker-a", 1), ("broker-b", 0), ("broker-b", 1)]
+
+
+def test_it_moves_an_offline_group_and_takes_it_back(world: ApacheWorld) -> None:
+    world.create_topic("offline")
+    world.create_group("sleepers")
+    world.fill("offline", 10)
+    wait_for(lambda: world.end("offline") == 40)
+    before = {("broker-a", 0): 7, ("broker-a", 1): 10, ("broker-b", 0): 3, ("broker-b", 1): 0}
+    world.commit("sleepers", "offline", before)
+    plan = world.plan("offset_change", "sleepers", {"target": "earliest"})
+    assert moves(plan) == [(*place, before[place], 0) for place in PLACES]
+    assert {row["how"] for row in plan.diff if row["moves"]} == {"15"}
+    assert world.committed("sleepers", "offline") == before, "a plan changes nothing"
+    job = world.apply(plan)
+    assert (job.state, job.error, job.result["verified"]) == ("SUCCEEDED", "", 3)
+    assert world.committed("sleepers", "offline") == dict.fromkeys(PLACES, 0)
+    undo = world.undo(plan)
+    assert [(row[0], row[1], row[3]) for row in moves(undo)] == [
+        (*place, before[place]) for place in PLACES if before[place]
+    ]
+    job = world.apply(undo)
+    assert (job.state, job.error) == ("SUCCEEDED", "")
+    assert world.committed("sleepers", "offline") == before
+
+
+def test_it_moves_an_offline_group_to_a_time(world: ApacheWorld) -> None:
+    world.create_topic("timed")
+    world.create_group("timers")
+    world.fill("timed", 5)
+    time.sleep(0.05)
+    between_ms = int(time.time() * 1000)
+    time.sleep(0.05)
+    world.send("timed", ("broker-a", 0), 5)
+    wait_for(lambda: world.end("timed") == 25)
+    world.commit("timers", "timed", dict.fromkeys(PLACES, 1))
+    plan = world.plan("offset_change", "timers", {"target": "time", "time_ms": between_ms})
+    assert moves(plan) == [(*place, 1, 5) for place in PLACES]
+    assert world.apply(plan).state == "SUCCEEDED"
+    assert world.committed("timers", "timed") == dict.fromkeys(PLACES, 5)
+
+
+def test_it_moves_a_group_whose_member_is_ours_and_takes_it_back(world: ApacheWorld) -> None:
+    world.create_topic("ours")
+    live = LiveCluster(world.cluster)  # type: ignore[arg-type]
+    pause_s = [0.0]
+    settings = {"persist_consumer_offset_interval_ms": 200, "broker_suspend_max_ms": 3_000}
+
+    def handle(_: MessageRecord) -> bool:
+        time.sleep(pause_s[0])
+        return True
+
+    with live.member("readers", "ours", handle, **settings) as seen:
+        world.fill("ours", 20)
+        wait_for(lambda: len(seen) == 80, within_s=40)
+        wait_for_places(world, "readers", "ours", dict.fromkeys(PLACES, 20))
+        plan = world.plan("offset_change", "readers", {"target": "earliest"})
+        assert moves(plan) == [(*place, 20, 0) for place in PLACES]
+        pause_s[0] = 0.4  # 32 s for all: the undo below comes in between
+        job = world.apply(plan)
+        assert (job.state, job.error) == ("SUCCEEDED", "")
+        assert (job.result["verified"], job.result["clients"]) == (4, 1)
+        assert job.result["resumed"] >= 1  # so far: others read on after the watch
+        wait_for(lambda: len(seen) > 80)
+        undo = world.undo(plan)
+        assert [row[3] for row in moves(undo)] == [20] * 4
+        job = world.apply(undo)
+        assert (job.state, job.error) == ("SUCCEEDED", "")
+        read_again = len(seen) - 80
+        assert 0 < read_again < 80, "undo came before everything was read again"
+        pause_s[0] = 0.0
+        world.fill("ours", 1)
+        wait_for(
+            lambda: {reader_place(world, each) for each in seen if each.queue_offset == 20} == set(PLACES)
+        )
+        wait_for_places(world, "readers", "ours", dict.fromkeys(PLACES, 21))
+
+
+def test_it_moves_a_group_of_brokers_that_only_tell_members(world: ApacheWorld) -> None:
+    """useServerSideResetOffset=false is the way of 4.x: the broker pushes 220 and keeps no target itself."""
+    world.create_topic("pushed")
+    live = LiveCluster(world.cluster)  # type: ignore[arg-type]
+    for addr in world.cluster.addrs.values():
+        world.admin.update_broker_config(addr, {"useServerSideResetOffset": "false"})
+    try:
+        with live.member("pushed-to", "pushed", persist_consumer_offset_interval_ms=200) as seen:
+            world.fill("pushed", 10)
+            wait_for(lambda: len(seen) == 40, within_s=40)
+            wait_for_places(world, "pushed-to", "pushed", dict.fromkeys(PLACES, 10))
+            plan = world.plan("offset_change", "pushed-to", {"target": "earliest"})
+            assert {row["how"] for row in plan.diff} == {"222_time"}
+            job = world.apply(plan)
+            assert (job.state, job.error, job.result["resumed"]) == ("SUCCEEDED", "", 4)
+            wait_for(lambda: len(seen) == 80, within_s=30)
+            wait_for_places(world, "pushed-to", "pushed", dict.fromkeys(PLACES, 10))
+            plan = world.plan("offset_change", "pushed-to", {"target": "offset", "offset": 3})
+            assert plan.blocked.startswith("broker-a, broker-b can tell running members only a time")
+    finally:
+        for addr in world.cluster.addrs.values():
+            world.admin.update_broker_config(addr, {"useServerSideResetOffset": "true"})
+
+
+def reader_place(world: ApacheWorld, message: MessageRecord) -> tuple[str, int]:
+    names = {broker.port: broker.name for broker in world.cluster.brokers}
+    return names[message.store_host[1]], message.queue_id
+
+
+def test_it_moves_a_group_whose_member_is_java_and_takes_it_back(world: ApacheWorld) -> None:
+    world.create_topic("theirs")
+    class_path = java_peer.build("5.3.3")
+    options = {"namesrv": world.cluster.namesrv, "topic": "theirs", "group": "javanese", "work": "200"}
+    options |= {"threads": "1", "seconds": "200"}
+    member = JavaPeer(
+        class_path, ["consume", *(f"{word}" for o in options.items() for word in ("--" + o[0], o[1]))]
+    )
+    try:
+        member.wait_for(lambda peer: ["READY"] in peer.lines, "start")
+        world.fill("theirs", 30)  # one thread at 5/s: 24 s to read again, longer than any watch
+        member.wait_for(lambda peer: len(peer.consumed) == 120, "120 messages", patience_s=90)
+        wait_for_places(world, "javanese", "theirs", dict.fromkeys(PLACES, 30))
+        world.collect()
+        assert world.sweep() == 1
+        client = ClientRow.objects.get(cluster=NAME, group="javanese")
+        assert (client.language, client.version, client.reason) == ("JAVA", "5.3.3", "")
+        queues = [each for each in client.queues or () if each["topic"] == "theirs"]
+        owned = {(each["broker_name"], each["queue_id"]) for each in queues}
+        assert owned == set(PLACES)
+        plan = world.plan("offset_change", "javanese", {"target": "earliest"})
+        job = world.apply(plan)
+        assert (job.state, job.error) == ("SUCCEEDED", "")
+        assert (job.result["verified"], job.result["clients"]) == (4, 1)
+        assert 1 <= job.result["resumed"] <= 4, "its one thread reads queue after queue, the watch ends before"
+        assert {row["how"] for row in job.result["queues"]} == {"222_queue"}
+        member.wait_for(lambda peer: len(peer.consumed) > 120, "the first message read again")
+        undo = world.undo(plan)
+        assert [row[3] for row in moves(undo)] == [30] * 4
+        job = world.apply(undo)
+        assert (job.state, job.error) == ("SUCCEEDED", "")
+        assert len(member.consumed) < 240, "undo came before everything was read again"
+        world.fill("theirs", 1)
+        member.wait_for(
+            lambda peer: sum(each.queue_offset == 30 for each in peer.consumed) == 4, "new messages"
+        )
+        wait_for_places(world, "javanese", "theirs", dict.fromkeys(PLACES, 31))
+    finally:
+        member.stop()

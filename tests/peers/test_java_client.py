@@ -1,0 +1,155 @@
+"""Unmodified RocketMQ Java clients, 5.3.3 and 4.9.7, use brokerd as they use Apache RocketMQ."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+
+import pytest
+
+from brokerd.remoting.bodies import TopicConfig
+from brokerd.remoting.errors import MQBrokerError
+from consumers import MQAdmin
+from tests.support.broker_process import BrokerProcess
+from tests.support.java_peer import JavaPeer
+
+pytestmark = [pytest.mark.java, pytest.mark.timeout(400)]
+
+Start = Callable[..., JavaPeer]
+
+
+def has_started(peer: JavaPeer) -> bool:
+    return ["READY"] in peer.lines
+
+
+def create_topic(broker: BrokerProcess, name: str) -> None:
+    """Before its consumers start: a client that finds no route looks again only 30 s later."""
+
+    async def create() -> None:
+        async with MQAdmin([broker.namesrv]) as admin:
+            await admin.create_topic(broker.address, TopicConfig(name, read_queue_nums=4, write_queue_nums=4))
+
+    asyncio.run(create())
+
+
+def keys(*peers: JavaPeer) -> set[str]:
+    return {message.key for peer in peers for message in peer.consumed}
+
+
+def expected(count: int) -> set[str]:
+    return {f"k{i}" for i in range(count)}
+
+
+def test_it_delivers_ten_thousand_to_two_consumers_of_a_group(peer: Start, broker: BrokerProcess) -> None:
+    create_topic(broker, "Many")
+    first = peer("consume", topic="Many", group="two", instance="first", seconds=240)
+    second = peer("consume", topic="Many", group="two", instance="second", seconds=240)
+    for consumer in (first, second):
+        consumer.wait_for(has_started, "start of a consumer")
+    producer = peer("produce", topic="Many", count=10_000, threads=8, tags="a,b")
+    assert producer.finish() == 0
+    assert producer.failures() == []
+    first.wait_for(lambda _: len(keys(first, second)) >= 10_000, "10,000 messages")
+    assert keys(first, second) == expected(10_000)
+    bodies = {message.key: message.body for message in first.consumed + second.consumed}
+    assert all(body == f"body-{key[1:]} " for key, body in bodies.items())
+    # Both had work: the queues were shared, not owned by one.
+    assert first.consumed and second.consumed
+    assert {m.queue_id for m in first.consumed} | {m.queue_id for m in second.consumed} == {0, 1, 2, 3}
+
+
+def test_it_filters_by_tag(peer: Start) -> None:
+    assert peer("produce", topic="Tagged", count=300, tags="red,green,blue").finish() == 0
+    consumer = peer("consume", topic="Tagged", group="greens", filter="green || blue", seconds=90)
+    consumer.wait_for(lambda p: len(keys(p)) >= 200, "200 green and blue messages")
+    time.sleep(1)  # a wrong third colour would come with the next pull
+    assert Counter(m.tag for m in consumer.consumed) == {"green": 100, "blue": 100}
+
+
+@pytest.mark.parametrize("mode", ["batch", "oneway"])
+def test_it_accepts_batches_and_one_way_sends(peer: Start, mode: str) -> None:
+    assert peer("produce", topic=f"Mode-{mode}", count=400, mode=mode, size=200).finish() == 0
+    consumer = peer("consume", topic=f"Mode-{mode}", group="modes", seconds=90)
+    consumer.wait_for(lambda p: len(keys(p)) >= 400, f"400 {mode} messages")
+    assert keys(consumer) == expected(400)
+
+
+def test_it_compresses_large_bodies(peer: Start) -> None:
+    assert peer("produce", topic="Large", count=20, size=20_000).finish() == 0
+    consumer = peer("consume", topic="Large", group="large", seconds=90)
+    consumer.wait_for(lambda p: len(keys(p)) >= 20, "20 large messages")
+    assert {len(m.body) for m in consumer.consumed} == {20_000}
+
+
+def test_it_retries_a_failing_message_and_then_keeps_it_as_dead_letter(
+    peer: Start, broker: BrokerProcess
+) -> None:
+    create_topic(broker, "Fails")
+    consumer = peer(
+        "consume", topic="Fails", group="failing", fail_key="k3", max_reconsume=2, retry_level=1, seconds=240
+    )
+    consumer.wait_for(has_started, "start of the consumer")
+    assert peer("produce", topic="Fails", count=5).finish() == 0
+    consumer.wait_for(lambda p: sum(m.key == "k3" for m in p.consumed) >= 3, "the first try and two retries")
+    assert [m.reconsume_times for m in consumer.consumed if m.key == "k3"] == [0, 1, 2]
+    assert keys(consumer) == expected(5)
+
+    async def dead_letters() -> int:
+        async with MQAdmin([broker.namesrv]) as admin:
+            return await admin.max_offset(broker.address, "%DLQ%failing", 0)
+
+    deadline = time.monotonic() + 60
+    count = 0
+    while count == 0 and time.monotonic() < deadline:
+        time.sleep(0.5)
+        count = asyncio.run(_or_zero(dead_letters))
+    assert count == 1
+
+
+async def _or_zero(call: Callable[[], object]) -> int:
+    try:
+        return int(await call())  # type: ignore[misc, call-overload]
+    except MQBrokerError:
+        return 0  # the dead-letter topic is made by its first message
+
+
+def test_it_keeps_the_order_of_each_queue_for_orderly_consumers(peer: Start, broker: BrokerProcess) -> None:
+    create_topic(broker, "Ordered")
+    first = peer("consume", topic="Ordered", group="orderly", orderly="true", instance="first", seconds=240)
+    second = peer("consume", topic="Ordered", group="orderly", orderly="true", instance="second", seconds=240)
+    for consumer in (first, second):
+        consumer.wait_for(has_started, "start of a consumer")
+    assert peer("produce", topic="Ordered", count=2_000, mode="ordered", shards=8).finish() == 0
+    first.wait_for(lambda _: len(keys(first, second)) >= 2_000, "2,000 ordered messages")
+    for consumer in (first, second):
+        offsets = defaultdict(list)
+        for message in consumer.consumed:
+            offsets[message.queue_id].append(message.queue_offset)
+        for queue_id, seen in offsets.items():
+            assert seen == sorted(seen), f"queue {queue_id} of {consumer.consumed[0].instance} out of order"
+
+
+def test_it_loses_nothing_over_a_kill_and_restart_in_the_middle(peer: Start, broker: BrokerProcess) -> None:
+    create_topic(broker, "Killed")
+    consumer = peer("consume", topic="Killed", group="survivors", seconds=300)
+    consumer.wait_for(has_started, "start of the consumer")
+    producer = peer("produce", topic="Killed", count=3_000, threads=4, pause=2, retries=30, timeout=3_000)
+    consumer.wait_for(lambda p: len(keys(p)) >= 500, "the first 500 messages")
+    broker.kill()
+    broker.start()
+    assert producer.finish() == 0
+    refused = {f"k{line[1]}" for line in producer.failures()}
+    acknowledged = expected(3_000) - refused
+    consumer.wait_for(lambda p: acknowledged <= keys(p), "every acknowledged message")
+
+
+def test_it_serves_delay_levels(peer: Start, broker: BrokerProcess) -> None:
+    create_topic(broker, "Later")
+    consumer = peer("consume", topic="Later", group="later", seconds=120)
+    consumer.wait_for(has_started, "start of the consumer")
+    started = time.monotonic()
+    assert peer("produce", topic="Later", count=3, delay=2).finish() == 0  # level 2 is 5 s
+    consumer.wait_for(lambda p: len(keys(p)) >= 3, "the delayed messages")
+    assert time.monotonic() - started >= 5

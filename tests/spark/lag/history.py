@@ -1,0 +1,50 @@
+"""Small histories to test with: rounds written as tables of numbers."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from spark.lag.snapshot import BrokerRead, CommitKey, HeadKey, Snapshot
+
+
+def rounds(
+    heads: Mapping[HeadKey, Sequence[tuple[int, int] | None]],
+    commits: Mapping[CommitKey, Sequence[int | None]],
+    *,
+    start_ms: int = 0,
+    interval_ms: int = 5_000,
+) -> list[Snapshot]:
+    """Return one snapshot per column; heads give (min, max), None is "not read in this round"."""
+    count = max(len(one) for one in [*heads.values(), *commits.values()])
+    return [
+        snapshot(
+            start_ms + i * interval_ms,
+            {key: seen[i] for key, seen in heads.items() if seen[i] is not None},
+            {key: seen[i] for key, seen in commits.items() if seen[i] is not None},
+            number=i,
+        )
+        for i in range(count)
+    ]
+
+
+def snapshot(
+    ts_ms: int,
+    heads: Mapping[HeadKey, tuple[int, int]],
+    commits: Mapping[CommitKey, int],
+    *,
+    number: int = 0,
+    pulled: Mapping[CommitKey, int] | None = None,
+    brokers: Sequence[BrokerRead] = (),
+) -> Snapshot:
+    """Return one round from dictionaries."""
+    return Snapshot(
+        ts_ms,
+        number,
+        brokers,
+        list(heads),
+        np.array([high for _, high in heads.values()], dtype=np.int64),
+        np.array([low for low, _ in heads.values()], dtype=np.int64),
+        list(commits),
+        np.array(list(commits.values()), dtype=np.int64),
+        np.array([(pulled or {}).get(key, -1) for key in commits], dtype=np.int64),
+    )

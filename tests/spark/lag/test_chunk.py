@@ -1,0 +1,240 @@
+"""Chunks: what a row holds, exact round trips, joining files, and sizes."""
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark.lag import chunk, wal
+from spark.lag.samples import Samples, SeriesKey, from_snapshots
+from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
+from tests.spark.lag.history import rounds, snapshot
+
+HEAD = HeadKey("orders", "broker-a", 0)
+COMMIT = CommitKey("billing", "orders", "broker-a", 0)
+DEAD = HeadKey("%DLQ%billing", "broker-a", 0)
+RETRY = CommitKey("billing", "%RETRY%billing", "broker-a", 0)
+
+HISTORY = rounds(
+    {
+        HEAD: [(10, 100), (10, 130), None, (40, 130)],
+        DEAD: [None, None, None, (0, 3)],
+        RETRY.head: [(0, 5)] * 4,
+    },
+    {COMMIT: [90, 100, 100, 35], RETRY: [5, 5, 5, 7]},
+    start_ms=3_600_000,
+)
+
+
+def as_dict(samples: Samples) -> dict[SeriesKey, dict[str, list[int]]]:
+    return {
+        key: {
+            name: getattr(samples, name)[place].tolist()
+            for name in ("t_ms", "max_offset", "min_offset", "committed", "pulled")
+        }
+        for key, place in samples.slices()
+    }
+
+
+def previous_of(samples: Samples) -> dict[SeriesKey, tuple[int, int, int, int]]:
+    before = samples.previous
+    columns = zip(
+        before.t_ms.tolist(),
+        before.max_offset.tolist(),
+        before.min_offset.tolist(),
+        before.committed.tolist(),
+        strict=True,
+    )
+    return dict(zip(samples.keys, columns, strict=True))
+
+
+def test_it_writes_the_documented_row() -> None:
+    earlier = snapshot(3_595_000, {HEAD: (10, 99)}, {COMMIT: 80}, pulled={COMMIT: 95})
+    table = chunk.compact(HISTORY, interval_ms=5_000, previous=earlier)
+    rows = {(row["kind"], row["topic"]): row for row in table.to_pylist()}
+    assert list(rows) == [
+        ("DLQ", "%DLQ%billing"),
+        ("HEAD", "%RETRY%billing"),
+        ("HEAD", "orders"),
+        ("RETRY", "%RETRY%billing"),
+        ("GROUP", "orders"),
+    ]
+    assert rows["GROUP", "orders"] == {
+        "kind": "GROUP",
+        "group": "billing",
+        "topic": "orders",
+        "broker_name": "broker-a",
+        "queue_id": 0,
+        "incarnation": 0,
+        "interval_ms": 5000,
+        "t0_ms": 3_600_000,
+        "n": 3,
+        "prev_t_ms": 3_595_000,
+        "prev_max": 99,
+        "prev_min": 10,
+        "prev_committed": 80,
+        "max0": 100,
+        "min0": 10,
+        "max_last": 130,
+        "min_last": 40,
+        "committed_last": 35,
+        "lag_base": 0,
+        "dt_ms": [0, 5000, 15000],
+        "dmax": [0, 30, 0],
+        "dmin": [0, 0, 30],
+        "lag": [10, 30, 95],
+        "in_flight": [-1, -1, -1],
+    }
+    assert rows["DLQ", "%DLQ%billing"]["lag"] is None
+    # committed beyond max is kept, not clamped
+    assert rows["RETRY", "%RETRY%billing"]["lag"] == [0, 0, 0, -2]
+
+
+def test_it_gives_back_what_was_compacted() -> None:
+    samples = from_snapshots(HISTORY)
+    decoded = chunk.decode_table(chunk.compact(HISTORY, interval_ms=5_000))
+    assert as_dict(decoded) == as_dict(samples)
+    assert as_dict(decoded)[SeriesKey(*COMMIT)]["committed"] == [90, 100, 35]
+    assert previous_of(decoded) == previous_of(samples)
+
+
+@pytest.mark.parametrize("jump", [2**31 - 1, 2**31, 2**40])
+def test_it_starts_a_new_row_where_32_bits_do_not_suffice(jump: int) -> None:
+    history = rounds(
+        {HEAD: [(0, 100), (0, 100 + jump), (0, 101 + jump)]}, {COMMIT: [100, 100, 100 + jump]}, start_ms=7
+    )
+    table = chunk.compact(history, interval_ms=5_000)
+    assert table.num_rows > 2 if jump >= 2**31 else table.num_rows == 2
+    assert as_dict(chunk.decode_table(table)) == as_dict(from_snapshots(history))
+    assert previous_of(chunk.decode_table(table)) == previous_of(from_snapshots(history))
+
+
+def test_it_survives_parquet_and_reads_one_group(tmp_path: Path) -> None:
+    table = chunk.compact(HISTORY, interval_ms=5_000)
+    path = str(tmp_path / "hour.parquet")
+    chunk.write_chunk(table, path)
+    assert chunk.read_chunk(path).equals(table)
+    assert chunk.read_chunk(path, group="billing")["kind"].to_pylist() == ["RETRY", "GROUP"]
+    assert chunk.read_chunk(path, group="nobody").num_rows == 0
+    column = (
+        pq.ParquetFile(path).metadata.row_group(0).column(pq.ParquetFile(path).schema.names.index("element"))
+    )
+    assert "BYTE_STREAM_SPLIT" in column.encodings
+    assert column.compression == "ZSTD"
+
+
+def write_files(folder: Path, history: list[Snapshot], cuts: list[int]) -> list[str]:
+    """Split a history at `cuts` into files, chunk and log by turns."""
+    paths = []
+    bounds = [0, *cuts, len(history)]
+    for number, (start, stop) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        path = folder / f"{number}.{'parquet' if number % 2 else 'wal'}"
+        if number % 2:
+            previous = history[start - 1] if start else None
+            chunk.write_chunk(
+                chunk.compact(history[start:stop], interval_ms=5_000, previous=previous), str(path)
+            )
+        else:
+            state = wal.SegmentState()
+            frames = [wal.encode_frame(state, one) for one in history[start:stop]]
+            path.write_bytes(wal.encode_header("local", 0) + b"".join(frames))
+        paths.append(str(path))
+    return paths
+
+
+@pytest.mark.parametrize("cuts", [[], [1], [2, 3], [1, 2, 3], [0, 4]])
+def test_it_loads_a_window_from_any_mix_of_files(tmp_path: Path, cuts: list[int]) -> None:
+    paths = write_files(tmp_path, HISTORY, cuts)
+    loaded = chunk.decode_table(chunk.load_window(reversed(paths), 3_600_000, 7_200_000))
+    assert as_dict(loaded) == as_dict(from_snapshots(HISTORY))
+    twice = chunk.decode_table(chunk.load_window(paths + paths, 3_600_000, 7_200_000))
+    assert as_dict(twice) == as_dict(from_snapshots(HISTORY))
+
+
+def test_it_cuts_a_window_and_remembers_the_sample_before(tmp_path: Path) -> None:
+    paths = write_files(tmp_path, HISTORY, [2])
+    table = chunk.load_window(paths, 3_605_000, 3_615_000, group="billing")
+    loaded = chunk.decode_table(table)
+    assert as_dict(loaded) == {
+        SeriesKey(*RETRY): {
+            "t_ms": [3_605_000, 3_610_000],
+            "max_offset": [5, 5],
+            "min_offset": [0, 0],
+            "committed": [5, 5],
+            "pulled": [-1, -1],
+        },
+        SeriesKey(*COMMIT): {
+            "t_ms": [3_605_000],
+            "max_offset": [130],
+            "min_offset": [10],
+            "committed": [100],
+            "pulled": [-1],
+        },
+    }
+    assert previous_of(loaded)[SeriesKey(*COMMIT)] == (3_600_000, 100, 10, 90)
+    wider = chunk.decode_table(chunk.load_window(paths, 3_605_000, 3_615_000, lookback_ms=5_000))
+    assert as_dict(wider)[SeriesKey(*COMMIT)]["t_ms"] == [3_600_000, 3_605_000]
+
+
+def test_it_makes_a_table_of_nothing(tmp_path: Path) -> None:
+    assert chunk.compact([], interval_ms=5_000).num_rows == 0
+    assert chunk.compact([snapshot(1, {}, {})], interval_ms=5_000).schema == chunk.CHUNK_SCHEMA
+    assert chunk.load_window([], 0, 1).num_rows == 0
+    (tmp_path / "torn.wal").write_bytes(b"TMLAG")
+    assert chunk.load_window([str(tmp_path / "torn.wal")], 0, 1).num_rows == 0
+
+
+MOVES = st.lists(
+    st.one_of(st.none(), st.tuples(st.integers(0, 2**33), st.integers(0, 2**33), st.integers(0, 2**33))),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(MOVES, min_size=1, max_size=4), st.integers(0, 12))
+def test_it_round_trips_any_history(moves: list[list[tuple[int, int, int] | None]], cut: int) -> None:
+    width = max(len(one) for one in moves)
+    cut = min(cut, width)
+    padded = [[*one, *[None] * (width - len(one))] for one in moves]
+    history = rounds(
+        {HEAD._replace(queue_id=q): [m and (m[0], m[1]) for m in one] for q, one in enumerate(padded)},
+        {COMMIT._replace(queue_id=q): [m and m[2] for m in one] for q, one in enumerate(padded)},
+    )
+    whole = from_snapshots(history)
+    sink = io.BytesIO()
+    chunk.write_chunk(chunk.compact(history, interval_ms=5_000), sink)
+    assert as_dict(chunk.decode_table(chunk.read_chunk(pa.BufferReader(sink.getvalue())))) == as_dict(whole)
+    parts = [from_snapshots(history[:cut]), from_snapshots(history[cut:], history[cut - 1] if cut else None)]
+    assert as_dict(chunk.merge(parts)) == as_dict(whole)
+
+
+def test_it_needs_less_than_a_byte_a_sample_of_ordinary_traffic() -> None:
+    rng = np.random.default_rng(11)
+    queues, times = 400, 240
+    active = rng.random(queues) < 0.55
+    rates = np.where(active, rng.lognormal(3, 1.5, queues), 0)
+    heads = np.cumsum(rng.poisson(rates, (times, queues)), axis=0) + 1000
+    lags = rng.poisson(np.minimum(rates, 50), (times, queues))
+    history = [
+        Snapshot(
+            i * 15_000,
+            i,
+            (),
+            [HEAD._replace(queue_id=q) for q in range(queues)],
+            heads[i],
+            np.zeros(queues, dtype=np.int64),
+            [COMMIT._replace(queue_id=q) for q in range(queues)],
+            heads[i] - lags[i],
+            np.full(queues, -1),
+        )
+        for i in range(times)
+    ]
+    sink = io.BytesIO()
+    chunk.write_chunk(chunk.compact(history, interval_ms=15_000), sink)
+    assert len(sink.getvalue()) / (2 * queues * times) < 1.2

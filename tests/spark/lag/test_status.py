@@ -1,0 +1,182 @@
+"""The twelve words: the edge rows of lag.md 1.3 as literal histories, and how unknown adds up."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark.lag.status import (
+    WORST_FIRST,
+    Judgement,
+    LagStatus,
+    QueueFigures,
+    QueueHistory,
+    attention,
+    combine,
+    forward_jumps,
+    judge,
+    worst,
+)
+
+OK, UNKNOWN, LOST = LagStatus.OK, LagStatus.UNKNOWN, LagStatus.LOST
+
+
+def history(
+    committed: list[int], highest: list[int] | int, lowest: list[int] | int = 0, every_s: int = 30
+) -> QueueHistory:
+    count = len(committed)
+    return QueueHistory(
+        np.arange(count, dtype=np.int64) * every_s * 1000,
+        np.array(highest if isinstance(highest, list) else [highest] * count, dtype=np.int64),
+        np.array(lowest if isinstance(lowest, list) else [lowest] * count, dtype=np.int64),
+        np.array(committed, dtype=np.int64),
+    )
+
+
+def word(found: Judgement) -> tuple[str, int]:
+    return found.status.value, found.since_ms
+
+
+@pytest.mark.parametrize(
+    ("past", "time_lag_ms", "clients", "expected"),
+    [
+        # nothing waits; an idle topic is OK however old its last message is
+        (history([10, 10, 10], 10), 0, 2, ("OK", 0)),
+        (history([0, 10, 10], 10), 0, 2, ("OK", 30_000)),
+        # waits for less than a commit takes
+        (history([90, 95, 100], [100, 105, 110]), 12_000, 2, ("OK", 60_000)),
+        # retention passed the consumer
+        (history([5, 5, 5], 100, [0, 4, 20]), 90_000, 0, ("LOST", 60_000)),
+        # committed offset beyond max: a master switch lost its tail, or the topic was made again
+        (history([50, 50], [50, 10]), None, 1, ("INVALID", 30_000)),
+        # nobody connected; since its last progress
+        (history([10, 20, 20, 20], [40, 50, 60, 70]), 60_000, 0, ("OFFLINE", 30_000)),
+        # nobody connected but nothing waits
+        (history([70, 70], 70), 0, 0, ("OK", 0)),
+        # connected, constant as long as we look
+        (history([10, 10, 10, 10], [40, 50, 60, 70]), 95_000, 1, ("STALLED", 0)),
+        # connected, made progress every 30 s, then nothing for 120 s
+        (history([10, 20, 30, 30, 30, 30, 30], 100), None, 1, ("STOPPED", 60_000)),
+        # its rhythm is one commit in 90 s: 120 s without one is not remarkable
+        (
+            history([0, 30, 30, 30, 60, 60, 60, 60, 60], [200 + 40 * i for i in range(9)]),
+            None,
+            1,
+            ("FALLING_BEHIND", 0),
+        ),
+        # a burst on an idle queue: the backlog has existed for 30 s
+        (history([5, 5, 5, 5, 5], [5, 5, 5, 900, 900]), 40_000, 1, ("OK", 120_000)),
+        # the same after 90 s without progress: it progressed never, so it stalled when the burst came
+        (history([5, 5, 5, 5, 5, 5], [5, 5, 900, 900, 900, 900]), 90_000, 1, ("STALLED", 60_000)),
+        # growing and shrinking
+        (history([0, 10, 20, 30, 40], [100, 200, 300, 400, 500]), 90_000, 1, ("FALLING_BEHIND", 0)),
+        (history([0, 200, 300, 400, 500], 600), 90_000, 1, ("CATCHING_UP", 0)),
+        # went back and is not yet where it was; then it is
+        (history([500, 500, 100, 150], 600), 90_000, 1, ("REWOUND", 60_000)),
+        (history([100, 90, 110, 120], [130, 140, 150, 160]), 20_000, 1, ("OK", 90_000)),
+        # unknown number of clients is not "nobody"
+        (history([10, 10, 10, 10], 70), None, None, ("STALLED", 0)),
+    ],
+)
+def test_it_judges_a_queue(
+    past: QueueHistory, time_lag_ms: int | None, clients: int | None, expected: tuple[str, int]
+) -> None:
+    assert word(judge(past, time_lag_ms=time_lag_ms, clients=clients)) == expected
+
+
+def test_it_says_why() -> None:
+    found = judge(history([5, 5], 100, [0, 20]), time_lag_ms=None, clients=1)
+    assert found.reason == "15 messages passed retention before they were read"
+    found = judge(history([10, 20, 30, 30, 30, 30, 30], 100), time_lag_ms=None, clients=1)
+    assert found.reason == "no progress for 120 s while 70 messages wait"
+
+
+def test_it_keeps_its_word_while_the_trend_is_flat() -> None:
+    flat = history([0, 10, 20, 30, 40], [500, 510, 520, 530, 540])
+    for before in (LagStatus.CATCHING_UP, LagStatus.FALLING_BEHIND):
+        assert judge(flat, time_lag_ms=None, clients=1, previous=before).status is before
+    assert judge(flat, time_lag_ms=None, clients=1).status is LagStatus.FALLING_BEHIND
+
+
+def test_it_tells_a_skip_from_consumption() -> None:
+    skipped = history([100, 200, 300, 400, 50_000, 50_100], 60_000)
+    assert word(judge(skipped, time_lag_ms=90_000, clients=1)) == ("SKIPPED", 120_000)
+    to_the_end = history([100, 200, 300, 400, 60_000], 60_000)
+    assert word(judge(to_the_end, time_lag_ms=0, clients=1)) == ("SKIPPED", 120_000)
+    batch = history([0, 900, 1800, 2700, 14_000], 20_000)  # large, but within 20 times its usual pace
+    assert forward_jumps(batch.t_ms, batch.committed).tolist() == []
+    never_seen_consuming = history([0, 0, 0, 50_000], 60_000)
+    assert forward_jumps(never_seen_consuming.t_ms, never_seen_consuming.committed).tolist() == []
+
+
+def queue(
+    status: LagStatus, lag: int | None, time_lag_ms: int | None = None, name: str = "q", since_ms: int = 0
+) -> QueueFigures:
+    return QueueFigures(name, status, lag, time_lag_ms, False, since_ms, f"{name} {status}")
+
+
+def test_it_adds_unknown_to_five_as_at_least_five() -> None:
+    found = combine([queue(OK, 5, 1_000, "a"), queue(UNKNOWN, None, None, "b")])
+    assert (found.status, found.partial, found.lag, found.lag_lower_bound) == (OK, True, 5, True)
+    assert (found.time_lag_ms, found.time_lag_lower_bound) == (1_000, True)
+
+
+def test_it_knows_nothing_when_every_queue_is_unknown() -> None:
+    found = combine(
+        [queue(UNKNOWN, None, name="a", since_ms=70), queue(UNKNOWN, None, name="b", since_ms=60)]
+    )
+    assert (found.status, found.partial, found.lag, found.time_lag_ms) == (UNKNOWN, True, None, None)
+    assert (found.since_ms, found.reason) == (60, "b UNKNOWN")
+
+
+def test_it_keeps_a_known_bad_status_beside_unknown_parts() -> None:
+    found = combine(
+        [queue(UNKNOWN, None), queue(LagStatus.STALLED, 7, 90_000, "x"), queue(OK, 900, 95_000, "y")]
+    )
+    assert (found.status, found.partial, found.lag) == (LagStatus.STALLED, True, 907)
+    assert (found.time_lag_ms, found.worst_queue, found.reason) == (95_000, "x", "x: x STALLED")
+
+
+def test_it_does_not_call_a_never_committed_queue_zero() -> None:
+    never = queue(LagStatus.NEVER_COMMITTED, None)
+    assert combine([never, never]).lag is None
+    assert combine([never, never]).status is LagStatus.NEVER_COMMITTED
+    assert combine([]).status is LagStatus.NEVER_COMMITTED
+    mixed = combine([never, queue(OK, 0, 0)])
+    assert (mixed.status, mixed.lag, mixed.partial) == (OK, 0, False)
+
+
+def test_it_ranks_every_status_once() -> None:
+    assert sorted(WORST_FIRST) == sorted(LagStatus)
+    assert worst([OK, LagStatus.CATCHING_UP]) is LagStatus.CATCHING_UP
+    assert worst([UNKNOWN, OK]) is OK
+    assert worst([UNKNOWN]) is UNKNOWN
+    assert worst([]) is UNKNOWN
+
+
+def test_it_orders_by_attention() -> None:
+    rows = [
+        (LOST, 1),
+        (LagStatus.STALLED, 1),
+        (LagStatus.STOPPED, 1),
+        (UNKNOWN, None),
+        (LagStatus.OFFLINE, 1),
+        (LagStatus.FALLING_BEHIND, 1),
+        (LagStatus.INVALID, None),
+        (LagStatus.CATCHING_UP, 9),
+    ]
+    assert [attention(status, lag=lag) for status, lag in rows] == [7, 6, 5, 4, 3, 2, 1, 0]
+    assert attention(LagStatus.OFFLINE, lag=0) == 0
+
+
+FIGURES = st.builds(
+    queue, st.sampled_from(sorted(LagStatus)), st.one_of(st.none(), st.integers(0, 99)), st.integers(0, 99)
+)
+
+
+@given(st.lists(FIGURES, max_size=6), FIGURES)
+def test_it_never_lets_a_queue_lower_what_is_known(queues: list[QueueFigures], more: QueueFigures) -> None:
+    before, after = combine(queues), combine([*queues, more])
+    assert (after.lag or 0) >= (before.lag or 0)
+    assert after.partial >= before.partial
+    assert not (after.partial and after.lag is not None and not after.lag_lower_bound)

@@ -1,0 +1,189 @@
+"""Segments of the history log: literal bytes, round trips, and a crash at every byte."""
+
+import zlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark.lag import wal
+from spark.lag.snapshot import BrokerRead, CommitKey, HeadKey, Snapshot
+
+ORDERS_0 = HeadKey("orders", "broker-a", 0)
+ORDERS_1 = HeadKey("orders", "broker-a", 1)
+BILLING_0 = CommitKey("billing", "orders", "broker-a", 0)
+BILLING_1 = CommitKey("billing", "orders", "broker-a", 1)
+AUDIT_9 = CommitKey("audit", "events", "broker-b", 9)
+
+
+def array(*values: int) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+SNAPSHOTS = [
+    Snapshot(
+        1_700_000_000_000,
+        1,
+        [BrokerRead("broker-a", True, 1_700_000_000_010, 1_700_000_000_030, 25)],
+        [ORDERS_0, ORDERS_1],
+        array(100, 200),
+        array(0, 10),
+        [BILLING_1, BILLING_0],
+        array(150, 99),
+        array(-1, 100),
+    ),
+    Snapshot(
+        1_700_000_005_000,
+        2,
+        [BrokerRead("broker-a", False, 0, 0, 3000, "connection refused")],
+    ),
+    Snapshot(
+        1_700_000_010_000,
+        3,
+        [BrokerRead("broker-a", True, 1_700_000_010_010, 1_700_000_010_030, 25)],
+        [ORDERS_1, ORDERS_0],
+        array(2**62, 90),
+        array(10, 0),
+        [BILLING_0, AUDIT_9],
+        array(12, 7),
+        array(-1, -1),
+    ),
+]
+
+
+def segment_bytes(snapshots: list[Snapshot]) -> tuple[bytes, list[int]]:
+    """Return a segment and the position where each frame ends."""
+    data = wal.encode_header("local", 1_700_000_000_000)
+    state = wal.SegmentState(position=len(data))
+    ends = []
+    for snapshot in snapshots:
+        data += wal.encode_frame(state, snapshot)
+        ends.append(len(data))
+        assert state.position == len(data)
+    return data, ends
+
+
+IMAGE, ENDS = segment_bytes(SNAPSHOTS)
+
+
+def test_it_writes_the_documented_segment_header() -> None:
+    header = wal.encode_header("local", 1_700_000_000_000)
+    assert header[:-4].hex() == (
+        b"TMLAGWAL".hex() + "0100" + "0500" + (1_700_000_000_000).to_bytes(8, "little").hex() + b"local".hex()
+    )
+    assert header[-4:] == zlib.crc32(header[:-4]).to_bytes(4, "little")
+    assert wal.decode_header(header) == ("local", 1_700_000_000_000, 29)
+
+
+def test_it_reads_what_it_wrote() -> None:
+    segment = wal.read_segment(IMAGE)
+    assert (segment.cluster, segment.started_at_ms, segment.damaged) == ("local", 1_700_000_000_000, False)
+    assert [s.number for s in segment.snapshots] == [1, 2, 3]
+    assert segment.snapshots[0].brokers == SNAPSHOTS[0].brokers
+    assert segment.snapshots[0].heads() == {ORDERS_0: (0, 100), ORDERS_1: (10, 200)}
+    assert segment.snapshots[0].commits() == {BILLING_0: 99, BILLING_1: 150}
+    assert segment.snapshots[1].heads() == {}
+    assert segment.snapshots[1].brokers[0].error == "connection refused"
+    assert segment.snapshots[2].heads() == {ORDERS_0: (0, 90), ORDERS_1: (10, 2**62)}
+    assert segment.snapshots[2].commits() == {BILLING_0: 12, AUDIT_9: 7}
+    assert segment.snapshots[2].pulled.tolist() == [-1, -1]
+
+
+@pytest.mark.parametrize("cut", range(len(IMAGE) + 1))
+def test_it_keeps_a_clean_prefix_of_a_log_cut_anywhere(cut: int) -> None:
+    if cut < 29:
+        with pytest.raises(wal.WalError):
+            wal.read_segment(IMAGE[:cut])
+        return
+    segment = wal.read_segment(IMAGE[:cut])
+    whole = sum(end <= cut for end in ENDS)
+    assert [s.number for s in segment.snapshots] == [1, 2, 3][:whole]
+    assert segment.state.position == ([29, *ENDS][whole])
+    assert not segment.damaged
+
+
+@pytest.mark.parametrize("position", range(29, len(IMAGE)))
+def test_it_never_returns_a_frame_with_a_flipped_bit(position: int) -> None:
+    damaged = bytearray(IMAGE)
+    damaged[position] ^= 0x10
+    segment = wal.read_segment(bytes(damaged))
+    whole = sum(end <= position for end in ENDS)
+    assert [s.number for s in segment.snapshots] == [1, 2, 3][:whole]
+    assert segment.damaged == (position < ENDS[1])  # a whole frame follows the bad one
+
+
+@pytest.mark.parametrize("cut", [30, *ENDS[:2], ENDS[0] + 40])
+def test_it_goes_on_after_a_torn_tail(cut: int) -> None:
+    segment = wal.read_segment(IMAGE[:cut])
+    data = IMAGE[: segment.state.position]
+    for snapshot in SNAPSHOTS[len(segment.snapshots) :]:
+        data += wal.encode_frame(segment.state, snapshot)
+    assert data == IMAGE
+
+
+def test_it_reads_only_what_was_appended() -> None:
+    segment = wal.read_segment(IMAGE[: ENDS[0]])
+    rest = wal.read_frames(IMAGE[ENDS[0] :], segment.state, base=ENDS[0])
+    assert [s.number for s in rest] == [2, 3]
+    assert rest[1].commits() == {BILLING_0: 12, AUDIT_9: 7}
+    assert segment.state.position == len(IMAGE)
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1" + bytes(60), IMAGE[:8] + b"\x02" + IMAGE[9:]])
+def test_it_refuses_what_is_not_a_segment(data: bytes) -> None:
+    with pytest.raises(wal.WalError):
+        wal.read_segment(data)
+
+
+KEYS = st.builds(
+    CommitKey,
+    st.sampled_from("gh"),
+    st.sampled_from("tu"),
+    st.just("b"),
+    st.integers(0, 3),
+    st.integers(0, 1),
+)
+OFFSETS = st.integers(-1, 2**62)
+ROUNDS = st.lists(
+    st.dictionaries(KEYS, st.tuples(OFFSETS, OFFSETS, OFFSETS, OFFSETS), max_size=8), min_size=1, max_size=6
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ROUNDS)
+def test_it_round_trips_any_rounds(rounds: list[dict[CommitKey, tuple[int, int, int, int]]]) -> None:
+    snapshots = []
+    for number, seen in enumerate(rounds):
+        heads = {key.head: values for key, values in seen.items()}
+        snapshots.append(
+            Snapshot(
+                1000 * number,
+                number,
+                (),
+                list(heads),
+                array(*[v[0] for v in heads.values()]),
+                array(*[v[1] for v in heads.values()]),
+                list(seen),
+                array(*[v[2] for v in seen.values()]),
+                array(*[v[3] for v in seen.values()]),
+            )
+        )
+    decoded = wal.read_segment(segment_bytes(snapshots)[0]).snapshots
+    assert [s.heads() for s in decoded] == [s.heads() for s in snapshots]
+    assert [s.commits() for s in decoded] == [s.commits() for s in snapshots]
+    for ours, theirs in zip(snapshots, decoded, strict=True):
+        pulled = dict(zip(ours.commit_keys, ours.pulled.tolist(), strict=True))
+        assert dict(zip(theirs.commit_keys, theirs.pulled.tolist(), strict=True)) == pulled
+
+
+def test_it_spends_few_bytes_on_a_quiet_round() -> None:
+    heads = [HeadKey("orders", "broker-a", q) for q in range(10_000)]
+    offsets = np.arange(10_000, dtype=np.int64) * 7
+    state = wal.SegmentState()
+    first = Snapshot(1, 1, (), heads, offsets, offsets * 0, [], array(), array())
+    wal.encode_frame(state, first)
+    rng = np.random.default_rng(7)
+    second = Snapshot(2, 2, (), heads, offsets + rng.poisson(40, 10_000), offsets * 0, [], array(), array())
+    assert len(wal.encode_frame(state, second)) < 10_000
+    assert len(wal.encode_frame(state, second)) < 200

@@ -1,0 +1,79 @@
+"""Specs of jobs: what travels, and what is refused with the field and the reason."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from spark.job import HOUR_MS, HourFiles, JobResult, JobSpec, JobSpecError
+
+GOOD: dict[str, Any] = {
+    "job": "lag_hour",
+    "job_id": "report-1",
+    "from_ms": 0,
+    "to_ms": 2 * HOUR_MS,
+    "hours": [{"cluster": "local", "hour_ms": HOUR_MS, "files": ["/history/a.parquet"]}],
+    "output": "/reports/lag_hour/report-1",
+    "as_of_ms": 2 * HOUR_MS,
+}
+
+
+def test_it_reads_what_it_writes() -> None:
+    spec = JobSpec.from_json(json.dumps(GOOD))
+    assert spec.hours == (HourFiles("local", HOUR_MS, ("/history/a.parquet",)),)
+    assert (spec.slo_ms, spec.interval_ms, spec.lookback_ms) == (60_000, 5_000, 6 * HOUR_MS)
+    assert JobSpec.from_json(spec.to_json()) == spec
+    assert spec.to_json() == JobSpec.from_json(spec.to_json()).to_json()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"from_ms": 1}, "window 1..7200000 is not whole hours"),
+        ({"to_ms": 0}, "window is empty: from_ms 0 is not before to_ms 0"),
+        (
+            {"hours": [{"cluster": "c", "hour_ms": 5, "files": []}]},
+            "hour 5 is not a whole hour of 0..7200000",
+        ),
+        (
+            {"hours": [{"cluster": "c", "hour_ms": 2 * HOUR_MS, "files": []}]},
+            "hour 7200000 is not a whole hour",
+        ),
+        ({"hours": [{"cluster": "c", "hour_ms": 0}]}, "missing required field `files`"),
+        (
+            {"hours": [{"cluster": "c", "hour_ms": 0, "files": []}] * 74_401},
+            "74401 hours at once; at most 74400",
+        ),
+        ({"from_ms": "yesterday"}, "Expected `int`, got `str` - at `$.from_ms`"),
+        ({"interval_ms": 0}, "interval_ms must be above 0"),
+        ({"output": ""}, "output names no folder"),
+        ({"colour": "red"}, "unknown field `colour`"),
+    ],
+)
+def test_it_refuses_a_spec_and_says_why(change: dict[str, Any], reason: str) -> None:
+    with pytest.raises(JobSpecError, match=reason.replace("$", r"\$")):
+        JobSpec.from_json(json.dumps({**GOOD, **change}))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '"spec"', "\ud800"])
+def test_it_refuses_what_is_no_spec_at_all(text: str) -> None:
+    with pytest.raises(JobSpecError, match="not a job spec"):
+        JobSpec.from_json(text)
+
+
+def test_its_result_travels_as_one_line() -> None:
+    result = JobResult(
+        job_id="report-1",
+        output="/r",
+        rows=3,
+        hours=1,
+        elapsed_ms=9,
+        spark_version="4.3.0",
+        warnings=("a: b\nc",),
+    )
+    assert result.to_json() == (
+        '{"elapsed_ms":9,"hours":1,"job_id":"report-1","output":"/r","rows":3,"spark_version":"4.3.0",'
+        '"warnings":["a: b\\nc"]}'
+    )

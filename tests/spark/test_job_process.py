@@ -1,0 +1,77 @@
+"""A job's process from outside: it refuses in one line without starting a JVM, and never outlives who started it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from spark.session import session_settings
+
+PATIENCE_S = 20
+
+
+def lag_hour(spec: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "spark.lag_hour"]
+    return subprocess.run(
+        command, input=spec, capture_output=True, text=True, timeout=60, env={**os.environ, **environ}
+    )
+
+
+def test_it_refuses_a_bad_spec_in_one_line() -> None:
+    done = lag_hour("{}")
+    assert done.returncode == 1
+    assert done.stdout == "ERROR not a job spec: Object missing required field `job`\n"
+
+
+def test_it_says_what_to_install_without_java(tmp_path: Path) -> None:
+    spec = '{"job":"lag_hour","job_id":"r","from_ms":0,"to_ms":3600000,"hours":[],"output":"/nowhere","as_of_ms":0}'
+    done = lag_hour(spec, JAVA_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert done.stdout.startswith("ERROR Spark reports need Java, and ")
+    assert "apt-get install openjdk-17-jre-headless" in done.stdout
+
+
+PARENT = """
+import subprocess, sys, time
+code = "import time; from spark.job_process import die_with_parent; "
+code += "die_with_parent(); print('up', flush=True); time.sleep(60)"
+child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+child.stdout.readline()
+print(child.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_it_dies_with_whoever_started_it() -> None:
+    parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    job = int(parent.stdout.readline())
+    parent.send_signal(signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + PATIENCE_S
+    while is_running(job):
+        assert time.monotonic() < deadline, "the job outlived its parent"
+        time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_it_listens_on_this_machine_only_when_it_runs_here() -> None:
+    for master in ("", "local[4]"):
+        settings = session_settings(master=master)
+        assert settings["spark.driver.bindAddress"] == settings["spark.driver.host"] == "127.0.0.1"
+        assert settings["spark.ui.enabled"] == "false"
+    # a cluster's executors must reach the driver
+    assert "spark.driver.bindAddress" not in session_settings(master="spark://spark:7077")
+    assert "spark.ui.enabled" not in session_settings(remote="sc://spark:15002")
+    assert session_settings(remote="sc://spark:15002")["spark.sql.session.timeZone"] == "UTC"

@@ -1,0 +1,225 @@
+"""Apache RocketMQ itself, as released: one name server and two brokers in small JVMs on free ports.
+
+Everything it writes (store, logs, name server settings) lies in one folder of the caller's; nothing goes to
+the home folder. Fetched once by Maven (`tests/peers/apache/pom.xml`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from consumers import BrokerUnavailable, MQAdmin, MQBrokerError, MQClientError
+from tests.support.broker_process import free_port
+
+PROJECT = Path(__file__).parent.parent / "peers" / "apache"
+RELEASE = "5.3.3"
+# Three JVMs that start at once on two busy cores.
+READY_WITHIN_S = 120
+# Java 17 closes what RocketMQ opens by reflection (bin/runbroker.sh opens it too).
+JVM = [
+    "java",
+    "-Xms256m",
+    "-Xmx256m",
+    "-XX:MaxDirectMemorySize=256m",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+]
+
+
+def build() -> str:
+    """Class path of name server and broker; Maven runs only when the pom changed."""
+    jars, stamp, pom = PROJECT / "target" / "jars", PROJECT / "target" / "built", PROJECT / "pom.xml"
+    if not stamp.exists() or stamp.stat().st_mtime < pom.stat().st_mtime:
+        if shutil.which("mvn") is None:
+            raise RuntimeError("Maven is missing: apt-get install maven (make test does it when run as root)")
+        subprocess.run(["mvn", "-q", "-B", "compile"], cwd=PROJECT, check=True, timeout=600)
+        stamp.touch()
+    return f"{jars}/*"
+
+
+class Jvm:
+    """One RocketMQ process with a home of its own."""
+
+    def __init__(self, folder: Path, class_path: str, main: str, settings: dict[str, str | int]) -> None:
+        self.folder = folder
+        self.command = [
+            *JVM,
+            f"-Duser.home={folder}",
+            "-cp",
+            class_path,
+            main,
+            "-c",
+            str(folder / "conf.properties"),
+        ]
+        self.log = folder / "output.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        (folder / "conf").mkdir(parents=True)
+        lines = [f"{key}={value}\n" for key, value in settings.items()]
+        (folder / "conf.properties").write_text("".join(lines))
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def launch(self) -> None:
+        """Start without waiting."""
+        environment = {**os.environ, "ROCKETMQ_HOME": str(self.folder)}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command, cwd=self.folder, env=environment, stdout=log, stderr=subprocess.STDOUT
+            )
+
+    def require_running(self) -> None:
+        if not self.is_running:
+            code = None if self.process is None else self.process.returncode
+            output = self.log.read_text(errors="replace")[-3000:] if self.log.exists() else ""
+            raise AssertionError(f"{self.folder.name} ended with {code}: {output}")
+
+    def kill(self) -> None:
+        """At once: an orderly stop of a broker takes it 18 s."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+class ApacheBroker(Jvm):
+    """A master. The port stays the same over restarts, and so does the store."""
+
+    def __init__(self, folder: Path, class_path: str, name: str, namesrv: str) -> None:
+        self.name = name
+        self.port = free_ports_around()
+        settings: dict[str, str | int] = {
+            "brokerClusterName": "apache",
+            "brokerName": name,
+            "brokerId": 0,
+            "brokerRole": "ASYNC_MASTER",
+            "namesrvAddr": namesrv,
+            "listenPort": self.port,
+            "haListenPort": self.port + 1,
+            "brokerIP1": "127.0.0.1",
+            "brokerIP2": "127.0.0.1",
+            "bindAddress": "127.0.0.1",
+            "autoCreateTopicEnable": "true",
+            "autoCreateSubscriptionGroup": "true",
+            "storePathRootDir": str(folder / "store"),
+            "storePathCommitLog": str(folder / "store" / "commitlog"),
+            "mappedFileSizeCommitLog": 16 * 1024 * 1024,
+            "mappedFileSizeConsumeQueue": 20 * 3_000,
+            "mappedFileSizeTimerLog": 1_040_000,
+            "maxHashSlotNum": 10_000,
+            "maxIndexNum": 40_000,
+            "flushConsumerOffsetInterval": 1_000,
+            "useEpollNativeSelector": "false",
+            # A slow or nearly full machine is not what these tests are about.
+            "diskMaxUsedSpaceRatio": 95,
+            "osPageCacheBusyTimeOutMills": 10_000,
+            "waitTimeMillsInSendQueue": 10_000,
+        }
+        super().__init__(folder, class_path, "org.apache.rocketmq.broker.BrokerStartup", settings)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+
+class ApacheCluster:
+    """`with ApacheCluster(folder) as cluster:` — name server, broker-a and broker-b."""
+
+    def __init__(self, folder: Path) -> None:
+        class_path = build()
+        self.namesrv_port = free_port()
+        self.name_server = Jvm(
+            folder / "namesrv",
+            class_path,
+            "org.apache.rocketmq.namesrv.NamesrvStartup",
+            {"listenPort": self.namesrv_port, "bindAddress": "127.0.0.1"},
+        )
+        self.brokers = [
+            ApacheBroker(folder / name, class_path, name, self.namesrv) for name in ("broker-a", "broker-b")
+        ]
+
+    def __enter__(self) -> ApacheCluster:
+        try:
+            self.name_server.launch()
+            self._wait_for(lambda: accepts(self.namesrv_port), "a listening name server")
+            self.start_brokers()
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.kill()
+
+    @property
+    def namesrv(self) -> str:
+        return f"127.0.0.1:{self.namesrv_port}"
+
+    @property
+    def addrs(self) -> dict[str, str]:
+        """Broker name → address."""
+        return {broker.name: broker.address for broker in self.brokers}
+
+    def start_brokers(self) -> None:
+        """Start those that do not run; both serve afterwards."""
+        stopped = [broker for broker in self.brokers if not broker.is_running]
+        if not stopped:
+            return
+        for broker in stopped:
+            broker.launch()
+        self._wait_for(lambda: asyncio.run(self._all_serve()), "two serving brokers")
+
+    def kill(self) -> None:
+        for each in (*self.brokers, self.name_server):
+            each.kill()
+
+    async def _all_serve(self) -> bool:
+        """Both are registered and answer: a broker listens long before it is in the routes."""
+        if not all(accepts(broker.port) for broker in self.brokers):
+            return False
+        async with MQAdmin([self.namesrv]) as admin:
+            try:
+                known = (await admin.cluster_info()).broker_addr_table
+                for broker in self.brokers:
+                    await admin.runtime_info(broker.address)
+            except (BrokerUnavailable, MQBrokerError, MQClientError):
+                return False
+            return known.keys() == self.addrs.keys()
+
+    def _wait_for(self, condition: Callable[[], bool], what: str) -> None:
+        deadline = time.monotonic() + READY_WITHIN_S
+        while not condition():
+            for each in (self.name_server, *(b for b in self.brokers if b.process is not None)):
+                each.require_running()
+            if time.monotonic() > deadline:
+                raise AssertionError(f"no {what} within {READY_WITHIN_S} s")
+            time.sleep(0.2)
+
+
+def accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def free_ports_around() -> int:
+    """A port that is free, with the ones a broker also takes: two below (VIP channel) and one above (HA)."""
+    for _ in range(100):
+        port = free_port()
+        try:
+            for each in (port - 2, port, port + 1):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", each))
+        except OSError:
+            continue
+        return port
+    raise AssertionError("no free ports")

@@ -1,0 +1,80 @@
+"""A real brokerd on free ports that a test may stop, kill and start again on the same data."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+READY_WITHIN_S = 20
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class BrokerProcess:
+    """`python -m brokerd` with small store files. The ports stay the same over restarts."""
+
+    def __init__(self, data: Path, **settings: str | int) -> None:
+        self.data = data
+        self.port = free_port()
+        self.namesrv_port = free_port()
+        self.settings: dict[str, str | int] = {
+            "listenPort": self.port,
+            "namesrvListenPort": self.namesrv_port,
+            "brokerIP1": "127.0.0.1",
+            "storePathRootDir": str(data),
+            "mappedFileSizeCommitLog": 16 * 1024 * 1024,
+            **settings,
+        }
+        self.process: subprocess.Popen[bytes] | None = None
+        self.log = data.parent / f"{data.name}.log"
+
+    @property
+    def namesrv(self) -> str:
+        return f"127.0.0.1:{self.namesrv_port}"
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> BrokerProcess:
+        arguments = [item for key, value in self.settings.items() for item in ("--set", f"{key}={value}")]
+        ready_before = self.output().count("brokerd ready")
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "brokerd", *arguments], stdout=log, stderr=subprocess.STDOUT
+            )
+        deadline = time.monotonic() + READY_WITHIN_S
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise AssertionError(f"brokerd ended with {self.process.returncode}: {self.output()[-2000:]}")
+            if self.output().count("brokerd ready") > ready_before:
+                return self
+            time.sleep(0.02)
+        raise AssertionError(f"brokerd not ready within {READY_WITHIN_S} s: {self.output()[-2000:]}")
+
+    def output(self) -> str:
+        """Everything it printed, over all its runs."""
+        return self.log.read_text() if self.log.exists() else ""
+
+    def kill(self) -> None:
+        """As the power cut would."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()

@@ -1,0 +1,114 @@
+"""The official Java client as a peer: built once by Maven, run as a process, read line by line."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).parent.parent / "peers" / "java"
+RELEASES = ("5.3.3", "4.9.7")
+# A JVM on two busy cores needs seconds to start; the messages themselves need a few more.
+PATIENCE_S = 120
+# The client and the tools log into `logs` of the home folder, whatever they are told.
+HOME = Path(tempfile.gettempdir()) / "tidemark-java-peer"
+
+
+def build(release: str) -> str:
+    """Class path of the peer against one release; Maven runs only when sources changed."""
+    target = PROJECT / "target" / release
+    stamp = target / "built"
+    sources = [PROJECT / "pom.xml", *PROJECT.glob("src/**/*.java")]
+    if not stamp.exists() or stamp.stat().st_mtime < max(s.stat().st_mtime for s in sources):
+        if shutil.which("mvn") is None:
+            raise RuntimeError("Maven is missing: apt-get install maven (make test does it when run as root)")
+        subprocess.run(
+            ["mvn", "-q", "-B", f"-Drocketmq.version={release}", "compile"],
+            cwd=PROJECT,
+            check=True,
+            timeout=600,
+        )
+        stamp.touch()
+    return f"{target / 'classes'}:{target / 'jars'}/*"
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """One line of a consuming peer: one delivery of one message."""
+
+    instance: str
+    queue_id: int
+    queue_offset: int
+    reconsume_times: int
+    key: str
+    tag: str
+    body: str
+
+
+class JavaPeer:
+    """A running peer. Its lines are collected by a thread; `wait_for` watches them."""
+
+    def __init__(self, class_path: str, arguments: Sequence[str], main: str = "tidemark.peer.Peer") -> None:
+        self.lines: list[list[str]] = []
+        self.process = subprocess.Popen(
+            ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-Drocketmq.client.logUseSlf4j=true"]
+            + [f"-Duser.home={HOME}"]
+            + ["-cp", class_path, main, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n").split("\t"))
+
+    @property
+    def consumed(self) -> list[Consumed]:
+        return [
+            Consumed(line[1], int(line[2]), int(line[3]), int(line[4]), line[5], line[6], line[7])
+            for line in list(self.lines)
+            if line[0] == "M"
+        ]
+
+    def failures(self) -> list[list[str]]:
+        return [line for line in self.lines if line[0] == "FAILED"]
+
+    def wait_for(
+        self, condition: Callable[[JavaPeer], bool], what: str, patience_s: float = PATIENCE_S
+    ) -> None:
+        deadline = time.monotonic() + patience_s
+        while not condition(self):
+            if self.process.poll() is not None:
+                self._reader.join(5)
+                if condition(self):
+                    return
+                raise AssertionError(
+                    f"peer ended ({self.process.returncode}) before {what}: {self.lines[-5:]}"
+                )
+            if time.monotonic() > deadline:
+                raise AssertionError(f"no {what} within {patience_s} s; last lines: {self.lines[-5:]}")
+            time.sleep(0.05)
+
+    def finish(self, patience_s: float = PATIENCE_S) -> int:
+        """Wait for its own end; the exit code."""
+        code = self.process.wait(patience_s)
+        self._reader.join(5)
+        return code
+
+    def stop(self) -> None:
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(15)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()

@@ -1,0 +1,71 @@
+"""The whole product as its user starts it: `manage.py up` on free ports and a throw-away data folder."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.support.broker_process import free_port
+
+ROOT = Path(__file__).parent.parent.parent
+# A cold Django, Celery and brokerd on two busy cores; `make run` itself promises far less.
+READY_WITHIN_S = 90
+
+
+class Product:
+    """A running `manage.py up`. `sign_in_url` works once."""
+
+    def __init__(self, data: Path, *options: str) -> None:
+        self.data = data
+        self.port, self.broker_port, self.namesrv_port = free_port(), free_port(), free_port()
+        self.log = data.parent / f"{data.name}.log"
+        self.options = options
+        self.process: subprocess.Popen[bytes] | None = None
+        self.sign_in_url = ""
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def namesrv(self) -> str:
+        return f"127.0.0.1:{self.namesrv_port}"
+
+    def start(self) -> Product:
+        ports = ["--port", self.port, "--broker-port", self.broker_port, "--namesrv-port", self.namesrv_port]
+        command = [sys.executable, "manage.py", "up", "--data", self.data, *ports, *self.options]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [str(word) for word in command], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT
+            )
+        pattern = re.compile(rf"{re.escape(self.url)}/sign-in/\S+")
+        deadline = time.monotonic() + READY_WITHIN_S
+        while time.monotonic() < deadline:
+            found = pattern.search(self.output())
+            if found:
+                self.sign_in_url = found.group(0)
+                return self
+            if self.process.poll() is not None:
+                raise AssertionError(f"up ended with {self.process.returncode}:\n{self.output()[-4000:]}")
+            time.sleep(0.1)
+        raise AssertionError(f"no sign-in link within {READY_WITHIN_S} s:\n{self.output()[-4000:]}")
+
+    def output(self) -> str:
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+    def stop(self) -> float:
+        """Ctrl-C; seconds until everything was gone."""
+        assert self.process is not None
+        started = time.monotonic()
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+            try:
+                self.process.wait(20)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        return time.monotonic() - started
