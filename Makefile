@@ -5,8 +5,10 @@ PY := .venv/bin/python
 # `make test T=tests/brokerd` runs a part; `make run ARGS="--port 9000"` passes options to `manage.py up`.
 T ?= tests
 ARGS ?=
+# A test that passes only the second time is listed as RERUN: a defect to mend, not a reason to throw a day's work away.
+PYTEST := $(PY) -m pytest -q --reruns 1 --reruns-delay 1 -rR
 
-.PHONY: help run test unit postgres peers e2e check bench format clean set-up-run set-up-test
+.PHONY: help run test unit postgres peers e2e pages check bench format clean set-up-run set-up-test
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[36m%-9s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,17 +19,20 @@ run: set-up-run ## Start everything with demo traffic and print a sign-in link (
 test: set-up-test check unit postgres peers e2e ## All checks and all tests, with real peers and a real browser
 
 unit: set-up-test ## Tests of the packages only (T=tests/brokerd for a part)
-	$(PY) -m pytest $(T) -q -n 3 --dist loadfile --ignore=tests/peers --ignore=tests/e2e --ignore=tests/benchmark
+	$(PYTEST) $(T) -n 3 --dist loadfile --ignore=tests/peers --ignore=tests/e2e --ignore=tests/benchmark
 
 postgres: set-up-test ## What writes and reads the database, once more on PostgreSQL
-	deploy/with-postgres.sh $(PY) -m pytest tests/api tests/console/topic tests/console/group tests/console/lag \
-		tests/console/operation tests/console/report tests/console/access tests/console/cluster -q -n 3 --dist loadfile
+	deploy/with-postgres.sh $(PYTEST) tests/api tests/console/topic tests/console/group tests/console/lag \
+		tests/console/operation tests/console/report tests/console/access tests/console/cluster -n 3 --dist loadfile
 
 peers: set-up-test ## Java clients of RocketMQ 5.3.3 and 4.9.7 against brokerd
-	$(PY) -m pytest tests/peers -q
+	$(PYTEST) tests/peers
 
 e2e: set-up-test ## The operator's stories in Chromium, against the whole product
-	$(PY) -m pytest tests/e2e -q
+	$(PYTEST) tests/e2e
+
+pages: set-up-test ## Pictures of every page, both themes, 1440 and 390 px, in tests/e2e/screenshots/pages
+	$(PY) -m tests.e2e.render_pages
 
 check: set-up-test ## Format, lint, types, import directions
 	.venv/bin/ruff format --check .

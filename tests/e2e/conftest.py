@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -11,21 +10,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
+from tests.e2e.browser import launch, sign_in_first_time
 from tests.support.product import Product
 
-PASSWORD = "correct horse battery staple"
 # A form that was refused is answered 422 with its reasons: Chromium notes that as a failed resource.
 REFUSED = "status of 422"
 SCREENSHOTS = Path(__file__).parent / "screenshots"
-CHROMIUM_FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
 
 
 @pytest.fixture(scope="session")
@@ -39,28 +29,15 @@ def product() -> Iterator[Product]:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    chromium = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("google-chrome")
-    assert chromium, "Chromium is missing: apt-get install chromium (make test does it when run as root)"
     with sync_playwright() as playwright:
-        instance = playwright.chromium.launch(executable_path=chromium, args=CHROMIUM_FLAGS)
+        instance = launch(playwright)
         yield instance
         instance.close()
 
 
 @pytest.fixture(scope="session")
 def signed_in(product: Product, browser: Browser) -> Path:
-    """Follow the one-time link as the newcomer does, set a password; the session as a storage-state file."""
-    state = product.data.parent / "browser-state.json"
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    page = context.new_page()
-    page.goto(product.sign_in_url)
-    page.get_by_label("Password", exact=True).fill(PASSWORD)
-    page.get_by_label("Password again").fill(PASSWORD)
-    page.get_by_role("button", name="Set password").click()
-    page.wait_for_url("**/c/local/**")
-    context.storage_state(path=state)
-    context.close()
-    return state
+    return sign_in_first_time(product, browser)
 
 
 @pytest.fixture()

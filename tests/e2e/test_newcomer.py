@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from playwright.sync_api import Browser, Page, WebSocket, expect
 
-from tests.e2e.conftest import PASSWORD
+from tests.e2e.browser import PASSWORD
 from tests.support import java_peer
 from tests.support.java_peer import JavaPeer
 from tests.support.product import Product
