@@ -26,8 +26,8 @@ class Allowance:
     def covers(self, verb: str, cluster: str, name: str) -> bool:
         return (
             includes(self.verbs, verb)
-            and fnmatchcase(cluster, self.cluster_pattern)
-            and fnmatchcase(name, self.name_pattern)
+            and _pattern_covers(self.cluster_pattern, cluster)
+            and _pattern_covers(self.name_pattern, name)
         )
 
 
@@ -57,6 +57,16 @@ class TokenPrincipal:
 
     def __str__(self) -> str:
         return self.username
+
+
+def is_wildcard(pattern: str) -> bool:
+    """Whether a pattern stands for every name: ``*``, or several of them."""
+    return bool(pattern) and not pattern.strip(WILDCARD)
+
+
+def _pattern_covers(pattern: str, name: str) -> bool:
+    """``name`` ``*`` asks for all of them, which ``?`` does not cover although it matches the letter."""
+    return is_wildcard(pattern) if name == WILDCARD else fnmatchcase(name, pattern)
 
 
 def includes(verbs: Iterable[str], verb: str) -> bool:

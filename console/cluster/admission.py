@@ -5,6 +5,7 @@ from django.http import HttpRequest
 
 from console.access import rules
 from console.access.models import Verb
+from console.access.name_scope import NameScope, view_scope
 from console.cluster import selectors
 from console.cluster.models import Cluster
 
@@ -23,3 +24,13 @@ def admit(
         what = f"all of {cluster.name}" if name == rules.WILDCARD else f"{name} on {cluster.name}"
         raise PermissionDenied(f"This needs the right to {Verb(verb).label} ({verb}) for {what}.")
     return cluster
+
+
+def admit_to_list(request: HttpRequest, cluster_name: str) -> tuple[Cluster, NameScope]:
+    """Return the cluster of a page that lists things by name, and the names its visitor may look at.
+
+    A page for everybody who may see anything of the cluster: it shows their rows and says how many it does
+    not show. Http404 for a cluster of which they may see nothing.
+    """
+    cluster = selectors.cluster_for(request.user, cluster_name)
+    return cluster, view_scope(request.user, cluster.name)

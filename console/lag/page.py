@@ -18,7 +18,8 @@ class Page(Generic[Row]):
 
     `total` rows match query and filter, `all_total` exist (system ones included only if shown),
     `hidden_system` were left out for being RocketMQ's own. `counts_by_status` counts every row that matches
-    the query, by chip.
+    the query, by chip. `not_shown` rows exist that the reader has no right to VIEW; no other number counts
+    them.
     """
 
     rows: Sequence[Row]
@@ -29,6 +30,7 @@ class Page(Generic[Row]):
     page: int
     pages: int
     per_page: int
+    not_shown: int = 0
 
 
 def ordered(keys: Sequence[tuple[str, bool]]) -> list[OrderBy]:
@@ -48,6 +50,7 @@ def cut(
     all_total: int,
     hidden_system: int,
     counts_by_status: Mapping[str, int],
+    not_shown: int = 0,
 ) -> "Page[Any]":
     """Fetch one page; a page number out of range gives the nearest one that exists."""
     per_page = max(1, min(per_page, PER_PAGE_MAX))
@@ -63,6 +66,7 @@ def cut(
         page=page,
         pages=pages,
         per_page=per_page,
+        not_shown=not_shown,
     )
 
 
