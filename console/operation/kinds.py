@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from console.operation.models import Job, Plan
@@ -38,6 +38,10 @@ class Draft:
     params: dict[str, Any] | None = None  # normalised parameters, when they differ from what was asked
     blocked: str = ""  # why it can not be applied; "" when it can
     command: str = ""  # the same as a shell command
+    made_by: dict[str, str] = dataclasses.field(
+        default_factory=dict
+    )  # this plan by hand: {rest, body, command}
+    undo_of: str = ""  # id of the plan that this one takes back, where the parameters name it
     rate_per_s: int | None = None  # rate the job starts with
 
 
@@ -79,4 +83,13 @@ class PlanKind(Protocol):
 
     def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
         """Parameters of the plan that puts everything back, or None when physics does not allow it."""
+        ...
+
+
+@runtime_checkable
+class ReadsOthers(Protocol):
+    """A kind whose plan shows something of other groups or topics than its subject."""
+
+    def also_reads(self, params: Mapping[str, Any]) -> list[str]:
+        """Names that the person who asks must be allowed to see too."""
         ...

@@ -10,9 +10,9 @@ from django.conf import settings
 from django.db.models import QuerySet
 from django.utils.module_loading import import_string
 
-from console.operation.errors import JobNotFound, PlanNotFound, PlanRejected
+from console.operation.errors import JobNotFound, PlanNotFound, PlanRejected, UndoImpossible
 from console.operation.kinds import PlanKind
-from console.operation.models import ACTIVE_STATES, Job, Plan
+from console.operation.models import ACTIVE_STATES, FINAL_STATES, Job, Plan, PlanState
 
 PER_PAGE_MAX = 200
 T = TypeVar("T")
@@ -56,6 +56,26 @@ def job(job_id: str) -> Job:
     if found is None:
         raise JobNotFound(f"There is no job {job_id}.")
     return found
+
+
+def undo_params(plan_id: str) -> tuple[Plan, dict[str, Any]]:
+    """An applied plan, and the parameters of the one that takes it back. Raises PlanNotFound, UndoImpossible."""
+    found = plan(plan_id)
+    job = Job.objects.filter(plan=found).first()
+    if job is None:
+        raise UndoImpossible(f"{found.id} was never applied.")
+    if job.state not in FINAL_STATES:
+        raise UndoImpossible(f"{job.id} is still {job.state.lower()}; cancel it or wait.")
+    params = plan_kind(found.kind).undo_params(found, job)
+    if params is None:
+        raise UndoImpossible("What this job did can not be taken back.")
+    return found, params
+
+
+def finished_plans(cluster: str, kind: str, subject: str, *, limit: int = 20) -> list[Plan]:
+    """Applied plans of one subject whose jobs are over, newest first: what can be asked to be undone."""
+    rows = Plan.objects.filter(cluster=cluster, kind=kind, subject=subject, state=PlanState.APPLIED)
+    return list(rows.filter(job__state__in=FINAL_STATES).select_related("job")[:limit])
 
 
 def plans_page(

@@ -16,6 +16,7 @@ from kombu import Connection
 from kombu.exceptions import OperationalError
 
 from console.access import rules as access_rules
+from console.access.models import Verb
 from console.cluster import selectors as cluster_selectors
 from console.operation import journal, runner, selectors
 from console.operation.errors import (
@@ -31,9 +32,8 @@ from console.operation.errors import (
     PlanDrifted,
     PlanExpired,
     PlanRejected,
-    UndoImpossible,
 )
-from console.operation.kinds import Draft, PlanKind
+from console.operation.kinds import Draft, PlanKind, ReadsOthers
 from console.operation.models import FINAL_STATES, Confirm, Job, JobState, Plan, PlanState
 from console.operation.rules import (
     CANCELLABLE,
@@ -76,13 +76,15 @@ def create_plan(
     at_ms = journal.now_ms() if now_ms is None else now_ms
     handler = selectors.plan_kind(kind)
     require(actor, handler.verb, cluster, subject)
+    for name in handler.also_reads(params) if isinstance(handler, ReadsOthers) else ():
+        require(actor, Verb.VIEW, cluster, name)
     request_hash = fingerprint({"kind": kind, "cluster": cluster, "subject": subject, "params": dict(params)})
     earlier = _plan_of_key(actor, idempotency_key, request_hash)
     if earlier is not None:
         return earlier
     draft = handler.compute(cluster, subject, params, at_ms)
     plan = _plan_row(handler, cluster, subject, dict(params), draft, actor, at_ms)
-    plan.undo_of = undo_of
+    plan.undo_of_id = undo_of.pk if undo_of else draft.undo_of or None
     plan.idempotency_key, plan.request_hash = idempotency_key, request_hash
     try:
         with transaction.atomic():
@@ -141,6 +143,7 @@ def _plan_row(
     plan.equivalent = {
         "rest": f"POST /api/v1/plans/{plan.id}/apply",
         "command": draft.command.format(plan=plan.id, subject=subject),
+        **({"made_by": draft.made_by} if draft.made_by else {}),
     }
     return plan
 
@@ -228,15 +231,7 @@ def undo(
     plan_id: str, actor: Any, *, idempotency_key: str = "", remote_addr: str = "", now_ms: int | None = None
 ) -> Plan:
     """A new plan that puts back the state recorded when ``plan_id`` was applied. Raises UndoImpossible."""
-    plan = selectors.plan(plan_id)
-    job = Job.objects.filter(plan=plan).first()
-    if job is None:
-        raise UndoImpossible(f"{plan.id} was never applied.")
-    if job.state not in FINAL_STATES:
-        raise UndoImpossible(f"{job.id} is still {job.state.lower()}; cancel it or wait.")
-    params = selectors.plan_kind(plan.kind).undo_params(plan, job)
-    if params is None:
-        raise UndoImpossible("What this job did can not be taken back.")
+    plan, params = selectors.undo_params(plan_id)
     return create_plan(
         plan.kind,
         plan.cluster,
