@@ -43,6 +43,7 @@ class Draft:
     )  # this plan by hand: {rest, body, command}
     undo_of: str = ""  # id of the plan that this one takes back, where the parameters name it
     rate_per_s: int | None = None  # rate the job starts with
+    typed: bool = False  # the name must be typed however few messages are touched: it can not be taken back
 
 
 class PlanKind(Protocol):

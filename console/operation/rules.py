@@ -68,11 +68,14 @@ def next_state(state: JobState, event: JobEventKind) -> JobState:
     return target
 
 
-def confirmation(messages: int, *, typed_from: int | None, second_person_from: int | None) -> Confirm:
-    """How a change of ``messages`` messages is confirmed under the cluster's thresholds (None = never)."""
+def confirmation(
+    messages: int, *, typed_from: int | None, second_person_from: int | None, typed: bool = False
+) -> Confirm:
+    """How a change of ``messages`` messages is confirmed under the cluster's thresholds (None = never);
+    ``typed``: with the name at least."""
     if second_person_from is not None and messages >= second_person_from:
         return Confirm.SECOND_PERSON
-    if typed_from is not None and messages >= typed_from:
+    if typed or (typed_from is not None and messages >= typed_from):
         return Confirm.TYPED
     return Confirm.INLINE
 

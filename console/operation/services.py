@@ -133,6 +133,7 @@ def _plan_row(
             draft.messages,
             typed_from=limits.typed_confirm_messages,
             second_person_from=limits.second_person_messages,
+            typed=draft.typed,
         ),
         confirm_text=subject,
         messages=draft.messages,
@@ -260,9 +261,8 @@ def _require_confirmation(plan: Plan, confirm_text: str) -> None:
     if plan.confirm == Confirm.INLINE:
         return
     if confirm_text != plan.confirm_text:
-        raise ConfirmationMissing(
-            f"This change touches {plan.messages:,} messages: type the name {plan.confirm_text!r} to confirm."
-        )
+        touched = f"touches {plan.messages:,} messages" if plan.messages else "can not simply be taken back"
+        raise ConfirmationMissing(f"This change {touched}: type the name {plan.confirm_text!r} to confirm.")
     if plan.confirm == Confirm.SECOND_PERSON and not plan.approved_by:
         raise ApprovalMissing(
             f"This change touches {plan.messages:,} messages: a second person must approve it."
