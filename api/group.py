@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api import pagination
+from api.permissions import view_scope
 from api.resource import Resource
 from console.cluster import selectors as cluster_selectors
 from console.group import selectors
@@ -42,6 +43,7 @@ class GroupClientSerializer(serializers.ModelSerializer[ClientRow]):
 
 class Groups(Resource):
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    filters_names = True
 
     @extend_schema(
         operation_id="groups_list",
@@ -60,6 +62,7 @@ class Groups(Resource):
         sort, descending = pagination.ordering(request, list(selectors.SORTS), "-attention")
         page = selectors.group_page(
             cluster,
+            scope=view_scope(request.user, cluster),
             query=pagination.text(request, "query"),
             status=pagination.text(request, "status", most=32) or None,
             include_system=pagination.boolean(request, "include_system"),

@@ -14,9 +14,12 @@ from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from console.access import rules
+from console.access.name_scope import view_scope
 
 if TYPE_CHECKING:
     from api.resource import Resource
+
+__all__ = ["EVERYTHING", "VIEW", "HasVerb", "require", "require_cluster", "require_visible", "view_scope"]
 
 VIEW = "VIEW"
 EVERYTHING = "*"
@@ -36,7 +39,7 @@ class HasVerb(BasePermission):
         if verb is None:
             return False
         cluster = resource.kwargs.get("cluster")
-        if cluster is not None and resource.subject_in_body:
+        if cluster is not None and (resource.subject_in_body or resource.filters_names):
             require_cluster(request.user, cluster)
         elif cluster is not None:
             require(request.user, verb, cluster, resource.subject_name())

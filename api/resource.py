@@ -60,12 +60,14 @@ class Resource(APIView):
 
     ``subject_in_body``: the group or topic stands in the body, so the view asks ``permissions.require``
     itself. ``name_kwarg``: which part of the address is the topic or group the verb is checked on; without
-    it the whole cluster.
+    it the whole cluster. ``filters_names``: a list open to everybody who may see anything of the cluster; it
+    shows the names of ``permissions.view_scope`` only and counts the rest in ``not_shown``.
     """
 
     verbs: ClassVar[dict[str, str]] = {}
     name_kwarg: ClassVar[str] = ""
     subject_in_body: ClassVar[bool] = False
+    filters_names: ClassVar[bool] = False
     throttle_scope: ClassVar[str] = "read"
     asks_brokers: ClassVar[bool] = False
     permission_classes = (HasVerb,)

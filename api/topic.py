@@ -12,6 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api import pagination
+from api.permissions import view_scope
 from api.resource import Resource
 from console.cluster import selectors as cluster_selectors
 from console.lag.models import TopicQueueRow, TopicRow
@@ -45,6 +46,7 @@ class TopicGroupSerializer(serializers.Serializer[Any]):
 
 class Topics(Resource):
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    filters_names = True
 
     @extend_schema(
         operation_id="topics_list",
@@ -65,6 +67,7 @@ class Topics(Resource):
         kind = pagination.choice(request, "kind", ["", *selectors.KINDS], "NORMAL")
         page = selectors.topic_page(
             cluster,
+            scope=view_scope(request.user, cluster),
             query=pagination.text(request, "query"),
             kinds=(kind,) if kind else selectors.KINDS,
             sort=sort,

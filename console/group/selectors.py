@@ -5,6 +5,7 @@ from typing import Any
 
 from django.db.models import Count, Q
 
+from console.access.name_scope import EVERYTHING, NameScope
 from console.lag.models import ClientRow, GroupRow, QueueRow
 from console.lag.page import Page, count_if, cut, ordered
 
@@ -30,6 +31,7 @@ SORTS: dict[str, tuple[str, ...]] = {
 def group_page(
     cluster_name: str,
     *,
+    scope: NameScope = EVERYTHING,
     query: str = "",
     status: str | None = None,
     include_system: bool = False,
@@ -41,9 +43,10 @@ def group_page(
     """Return one page of groups, most urgent first by default.
 
     `status` is a LagStatus code or `PARTIAL`; an unknown `sort` falls back to attention. Unknown figures sort
-    last in both directions. Three queries.
+    last in both directions. Three queries, four for somebody who may see only the names of `scope`.
     """
-    everything = GroupRow.objects.filter(cluster=cluster_name)
+    rows = GroupRow.objects.filter(cluster=cluster_name)
+    everything = scope.filter(rows, "group")
     totals = everything.aggregate(everything=Count("pk"), system=count_if(Q(is_system=True)))
     shown = everything if include_system else everything.filter(is_system=False)
     matching = shown.filter(group__icontains=query) if query else shown
@@ -60,6 +63,9 @@ def group_page(
     columns = SORTS.get(sort, SORTS["attention"])
     keys = [(column, descending) for column in columns] + [("group", False)] * (sort != "group")
     hidden = 0 if include_system else totals["system"]
+    not_shown = (
+        0 if scope.is_everything else rows.filter(is_system=False).exclude(scope.condition("group")).count()
+    )
     return cut(
         matching.order_by(*ordered(keys)),
         page=page,
@@ -68,6 +74,7 @@ def group_page(
         all_total=totals["everything"] - hidden,
         hidden_system=hidden,
         counts_by_status=counts,
+        not_shown=not_shown,
     )
 
 
@@ -95,7 +102,9 @@ def group_topics(cluster_name: str, name: str) -> Sequence[dict[str, Any]]:
     return [] if row is None else list(row.topics)
 
 
-def group_names(cluster_name: str, *, query: str = "", limit: int = 20) -> list[str]:
+def group_names(
+    cluster_name: str, *, query: str = "", limit: int = 20, scope: NameScope = EVERYTHING
+) -> list[str]:
     """Return names for completion and the command palette, shortest match first by name order."""
-    rows = GroupRow.objects.filter(cluster=cluster_name, group__icontains=query)
+    rows = scope.filter(GroupRow.objects.filter(cluster=cluster_name, group__icontains=query), "group")
     return list(rows.order_by("is_system", "group").values_list("group", flat=True)[:limit])

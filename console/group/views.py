@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.access import rules
 from console.access.models import Verb
 from console.access.visitor import remote_addr
-from console.cluster.admission import admit
+from console.cluster.admission import admit, admit_to_list
 from console.cluster.list_query import ListQuery
 from console.group import selectors
 from console.group.findings import findings, subscription_kinds, subscription_words
@@ -60,12 +60,13 @@ LIVE_SORT_FIELDS = {
 @require_safe
 def groups(request: HttpRequest, cluster: str) -> HttpResponse:
     """All groups, most urgent first; chips count every group that matches the search."""
-    here = admit(request, cluster)
+    here, scope = admit_to_list(request, cluster)
     query = ListQuery.of(request, sorts=selectors.SORTS, default="attention", ascending=ASCENDING)
     status = request.GET.get("status", "")
     include_system = request.GET.get("system") == "1"
     page = selectors.group_page(
         here.name,
+        scope=scope,
         query=query.query,
         status=status if status in CHIPS else None,
         include_system=include_system,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from django.db.models import Count, Max, Q, Sum
 
+from console.access.name_scope import EVERYTHING, NameScope
 from console.lag.models import GroupRow, QueueRow, TopicQueueRow, TopicRow
 from console.lag.page import Page, cut, ordered
 
@@ -40,6 +41,7 @@ class TopicGroup:
 def topic_page(
     cluster_name: str,
     *,
+    scope: NameScope = EVERYTHING,
     query: str = "",
     kinds: Sequence[str] = ("NORMAL",),
     sort: str = "topic",
@@ -49,9 +51,11 @@ def topic_page(
 ) -> Page[TopicRow]:
     """Return one page of topics of the given kinds; `counts_by_status` counts all kinds that match the query.
 
-    `hidden_system` is how many matching topics other kinds hide. Three queries at most.
+    `hidden_system` is how many matching topics other kinds hide. Three queries at most, four for
+    somebody who may see only the names of `scope`.
     """
-    everything = TopicRow.objects.filter(cluster=cluster_name)
+    rows = TopicRow.objects.filter(cluster=cluster_name)
+    everything = scope.filter(rows, "topic")
     all_total = everything.count()
     matching = everything.filter(topic__icontains=query) if query else everything
     counts = {
@@ -69,6 +73,7 @@ def topic_page(
         all_total=all_total,
         hidden_system=sum(counts.values()) - total,
         counts_by_status=counts,
+        not_shown=0 if scope.is_everything else rows.count() - all_total,
     )
 
 
@@ -116,8 +121,14 @@ def topic_groups(cluster_name: str, name: str) -> Sequence[TopicGroup]:
 
 
 def topic_names(
-    cluster_name: str, *, query: str = "", kinds: Sequence[str] = KINDS, limit: int = 20
+    cluster_name: str,
+    *,
+    query: str = "",
+    kinds: Sequence[str] = KINDS,
+    limit: int = 20,
+    scope: NameScope = EVERYTHING,
 ) -> list[str]:
     """Return names for completion and the command palette."""
-    rows = TopicRow.objects.filter(Q(cluster=cluster_name, kind__in=kinds), topic__icontains=query)
+    found = TopicRow.objects.filter(Q(cluster=cluster_name, kind__in=kinds), topic__icontains=query)
+    rows = scope.filter(found, "topic")
     return list(rows.order_by("topic").values_list("topic", flat=True)[:limit])

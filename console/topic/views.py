@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from console.access import rules
 from console.access.models import Verb
-from console.cluster.admission import admit
+from console.cluster.admission import admit, admit_to_list
 from console.cluster.list_query import ListQuery
 from console.figures import percent
 from console.lag import selectors as lag_selectors
@@ -27,11 +27,12 @@ INHERIT = 1
 @require_safe
 def topics(request: HttpRequest, cluster: str) -> HttpResponse:
     """All topics of the chosen kinds; the chips count every kind."""
-    here = admit(request, cluster)
+    here, scope = admit_to_list(request, cluster)
     query = ListQuery.of(request, sorts=selectors.SORTS, default="topic", ascending=("topic", "kind"))
     kinds = [kind for kind in request.GET.getlist("kind") if kind in selectors.KINDS] or ["NORMAL"]
     page = selectors.topic_page(
         here.name,
+        scope=scope,
         query=query.query,
         kinds=kinds,
         sort=query.sort,

@@ -30,7 +30,17 @@ def test_it_asks_strangers_to_sign_in(client: Client, address: str) -> None:
     assert client.get(address).status_code == 302
 
 
-@pytest.mark.parametrize("address", PAGES)
+def test_it_lists_what_a_person_may_look_at_and_counts_the_rest() -> None:
+    sample_rows.sample()
+    narrow = signed_in("narrow", verbs=("VIEW",), names="bill*")
+    text = narrow.get("/c/local/groups").content.decode()
+    assert ">billing</a>" in text
+    assert ">notifier</a>" not in text
+    assert " not shown: no VIEW right." in text
+    assert "no VIEW right" not in signed_in("wide", verbs=("VIEW",)).get("/c/local/groups").content.decode()
+
+
+@pytest.mark.parametrize("address", PAGES[1:])
 def test_it_refuses_without_the_right(address: str) -> None:
     sample_rows.sample()
     assert signed_in("some", verbs=("VIEW",), names="billing").get(address).status_code == 403

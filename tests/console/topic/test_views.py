@@ -23,10 +23,20 @@ def test_it_asks_strangers_to_sign_in(client: Client, address: str) -> None:
     assert client.get(address).status_code == 302
 
 
-@pytest.mark.parametrize("address", ["/c/local/topics", "/c/local/topics/orders"])
-def test_it_refuses_without_the_right_to_look(address: str) -> None:
+def test_it_refuses_without_the_right_to_look() -> None:
     sample_rows.sample()
-    assert signed_in("some", verbs=("VIEW",), names="billing").get(address).status_code == 403
+    client = signed_in("some", verbs=("VIEW",), names="billing")
+    assert client.get("/c/local/topics/orders").status_code == 403
+
+
+def test_it_lists_what_a_person_may_look_at_and_counts_the_rest() -> None:
+    sample_rows.sample()
+    text = signed_in("some", verbs=("VIEW",), names="ord*").get("/c/local/topics").content.decode()
+    assert ">orders</a>" in text
+    assert "1 not shown: no VIEW right." in text
+    assert (
+        "orders" not in signed_in("none", verbs=("VIEW",), names="x").get("/c/local/topics").content.decode()
+    )
 
 
 @pytest.mark.parametrize("address", ["/c/local/topics", "/c/local/topics/orders"])
