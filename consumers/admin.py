@@ -26,7 +26,6 @@ from brokerd.remoting.bodies import (
     ConsumeStatsList,
     GetConsumerStatusBody,
     GroupList,
-    KVTable,
     ProducerConnection,
     ResetOffsetBody,
     SetMessageRequestModeRequestBody,
@@ -43,6 +42,7 @@ from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import MQBrokerError, RemotingError, error_for
 from brokerd.remoting.headers import OffsetResponseHeader
 from brokerd.remoting.message import Message, MessageQueue, MessageRecord, decode_record, decode_records
+from consumers.broker_admin import BrokerAdmin, checked
 from consumers.capability import parse_capabilities
 from consumers.clock import system_clock
 from consumers.config import INVOKE_TIMEOUT_MS, RemotingClientConfig
@@ -62,7 +62,7 @@ END_OF_TIME_MS = 2**63 - 1
 RELAY_TIMEOUT_MS = 12_000
 
 
-class MQAdmin:
+class MQAdmin(BrokerAdmin):
     """`async with MQAdmin(["127.0.0.1:9876"]) as admin:`. Calls may run at once; those to one broker are
     pipelined."""
 
@@ -136,19 +136,6 @@ class MQAdmin:
             await self._ask_body(addr, RequestCode.GET_BROKER_CONSUME_STATS, fields)
         )
 
-    async def runtime_info(self, addr: str) -> dict[str, str]:
-        """The broker's statistics, as texts. GET_BROKER_RUNTIME_INFO (28)."""
-        return KVTable.from_body(await self._ask_body(addr, RequestCode.GET_BROKER_RUNTIME_INFO)).table
-
-    async def broker_config(self, addr: str) -> dict[str, str]:
-        """The broker's configuration in effect. GET_BROKER_CONFIG (26)."""
-        return parse_properties((await self._ask_body(addr, RequestCode.GET_BROKER_CONFIG)).decode())
-
-    async def update_broker_config(self, addr: str, values: Mapping[str, str]) -> None:
-        """Change configuration keys of a running broker. UPDATE_BROKER_CONFIG (25)."""
-        text = "".join(f"{key}={value}\n" for key, value in values.items())
-        await self._ask(addr, RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
-
     # Topics of a broker
 
     async def topic_stats(self, addr: str, topic: str) -> TopicStatsTable:
@@ -185,9 +172,15 @@ class MQAdmin:
             return config
         return TopicConfig.from_body(body)
 
-    async def create_topic(self, addr: str, config: TopicConfig) -> None:
+    async def create_topic(
+        self, addr: str, config: TopicConfig, former_attributes: Mapping[str, str] | None = None
+    ) -> None:
         """Create the topic on this broker, or change its queues and permission. UPDATE_AND_CREATE_TOPIC
-        (17)."""
+        (17).
+
+        ``former_attributes`` of a topic that exists: only differences are sent, since 5.x refuses a word
+        about an attribute that may not change, even if it stays as it is.
+        """
         fields = {
             "topic": config.topic_name,
             "defaultTopic": "TBW102",
@@ -197,7 +190,7 @@ class MQAdmin:
             "topicFilterType": str(config.topic_filter_type),
             "topicSysFlag": str(config.topic_sys_flag),
             "order": "true" if config.order else "false",
-            "attributes": ",".join(f"+{key}={value}" for key, value in config.attributes.items()),
+            "attributes": changed_attributes(former_attributes or {}, config.attributes),
             "force": "false",
         }
         await self._ask(addr, RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
@@ -237,7 +230,7 @@ class MQAdmin:
         response = await self._invoke(addr, RequestCode.GET_CONSUMER_CONNECTION_LIST, fields)
         if response.code == ResponseCode.CONSUMER_NOT_ONLINE:
             return None
-        return ConsumerConnection.from_body(_checked(response).body)
+        return ConsumerConnection.from_body(checked(response).body)
 
     async def producer_connection(
         self, addr: str, producer_group: str, topic: str
@@ -247,7 +240,7 @@ class MQAdmin:
         response = await self._invoke(addr, RequestCode.GET_PRODUCER_CONNECTION_LIST, fields)
         if response.code == ResponseCode.SYSTEM_ERROR:
             return None
-        return ProducerConnection.from_body(_checked(response).body)
+        return ProducerConnection.from_body(checked(response).body)
 
     async def consumer_running_info(self, addr: str, group: str, client_id: str) -> ConsumerRunningInfo:
         """What a member says of itself, relayed by the broker. GET_CONSUMER_RUNNING_INFO (307)."""
@@ -256,7 +249,7 @@ class MQAdmin:
         response = await self._invoke(
             addr, RequestCode.GET_CONSUMER_RUNNING_INFO, fields, timeout_ms=timeout_ms
         )
-        return ConsumerRunningInfo.from_body(_checked(response).body)
+        return ConsumerRunningInfo.from_body(checked(response).body)
 
     async def consumer_status(
         self, addr: str, group: str, topic: str, client_addr: str = ""
@@ -265,7 +258,7 @@ class MQAdmin:
         fields = {"topic": topic, "group": group, "clientAddr": client_addr}
         code = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
         response = await self._invoke(addr, code, fields, timeout_ms=max(self.timeout_ms, RELAY_TIMEOUT_MS))
-        return GetConsumerStatusBody.from_body(_checked(response).body)
+        return GetConsumerStatusBody.from_body(checked(response).body)
 
     async def consumer_ids(self, addr: str, group: str) -> list[str]:
         """Client ids of the members, sorted; empty when nobody is online (1). GET_CONSUMER_LIST_BY_GROUP
@@ -273,7 +266,7 @@ class MQAdmin:
         response = await self._invoke(addr, RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
         if response.code == ResponseCode.SYSTEM_ERROR:
             return []
-        return sorted(ConsumerListBody.from_body(_checked(response).body).consumer_id_list)
+        return sorted(ConsumerListBody.from_body(checked(response).body).consumer_id_list)
 
     async def consume_message_directly(
         self, addr: str, group: str, client_id: str, offset_message_id: str
@@ -285,7 +278,7 @@ class MQAdmin:
         response = await self._invoke(
             addr, RequestCode.CONSUME_MESSAGE_DIRECTLY, fields, timeout_ms=timeout_ms
         )
-        return ConsumeMessageDirectlyResult.from_body(_checked(response).body)
+        return ConsumeMessageDirectlyResult.from_body(checked(response).body)
 
     # Offsets
 
@@ -300,7 +293,7 @@ class MQAdmin:
         response = await self._invoke(addr, RequestCode.QUERY_CONSUMER_OFFSET, fields)
         if response.code == ResponseCode.QUERY_NOT_FOUND:
             return None
-        return OffsetResponseHeader.from_ext_fields(_checked(response).ext_fields).offset
+        return OffsetResponseHeader.from_ext_fields(checked(response).ext_fields).offset
 
     async def update_consumer_offset(
         self, addr: str, group: str, topic: str, queue_id: int, offset: int
@@ -388,7 +381,7 @@ class MQAdmin:
         response = await self._invoke(addr, RequestCode.QUERY_MESSAGE, fields)
         if response.code == ResponseCode.QUERY_NOT_FOUND:
             return []
-        records = decode_records(_checked(response).body)
+        records = decode_records(checked(response).body)
         if unique_key:
             return [record for record in records if record.message_id == key]
         return [record for record in records if record.topic == topic and key in record.keys.split()]
@@ -475,27 +468,8 @@ class MQAdmin:
 
     # inside
 
-    async def _invoke(
-        self,
-        addr: str,
-        code: int,
-        ext_fields: dict[str, str] | None = None,
-        body: bytes = b"",
-        timeout_ms: int | None = None,
-    ) -> RemotingCommand:
-        command = RemotingCommand.request(code, ext_fields, body)
-        return await self._remoting.invoke(addr, command, timeout_ms or self.timeout_ms)
-
-    async def _ask(
-        self, addr: str, code: int, ext_fields: dict[str, str] | None = None, body: bytes = b""
-    ) -> RemotingCommand:
-        return _checked(await self._invoke(addr, code, ext_fields, body))
-
-    async def _ask_body(self, addr: str, code: int, ext_fields: dict[str, str] | None = None) -> bytes:
-        return (await self._ask(addr, code, ext_fields)).body
-
     async def _ask_namesrv(self, code: int) -> bytes:
-        return _checked(await self._name_servers.invoke(code, timeout_ms=self.timeout_ms)).body
+        return checked(await self._name_servers.invoke(code, timeout_ms=self.timeout_ms)).body
 
     async def _ask_offset(
         self, addr: str, code: int, topic: str, queue_id: int, more: Mapping[str, str] | None = None
@@ -516,24 +490,17 @@ class MQAdmin:
         )
 
 
-def parse_properties(text: str) -> dict[str, str]:
-    """Lines `key=value` of a Java properties text; comments and empty lines are skipped."""
-    lines = (line.strip() for line in text.splitlines())
-    pairs = (line.partition("=") for line in lines if line and not line.startswith(("#", "!")))
-    return {key.strip(): value.strip() for key, _, value in pairs}
-
-
-def _checked(response: RemotingCommand) -> RemotingCommand:
-    if response.code != ResponseCode.SUCCESS:
-        raise error_for(response.code, response.remark)
-    return response
+def changed_attributes(former: Mapping[str, str], wanted: Mapping[str, str]) -> str:
+    """What request 17 says about attributes: `+key=value` for new and changed ones, `-key` for those to go."""
+    added = [f"+{key}={value}" for key, value in wanted.items() if former.get(key) != value]
+    return ",".join([*added, *(f"-{key}" for key in former if key not in wanted)])
 
 
 def _topic_stats_outcome(answer: RemotingCommand | MQClientError) -> TopicStatsTable | Exception:
     if isinstance(answer, MQClientError):
         return answer
     try:
-        return TopicStatsTable.from_body(_checked(answer).body)
+        return TopicStatsTable.from_body(checked(answer).body)
     except (MQBrokerError, RemotingError) as error:
         return error
 

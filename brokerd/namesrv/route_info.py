@@ -70,9 +70,12 @@ class RouteInfoManager:
     ) -> tuple[str, str]:
         """Take in a full or partial registration; returns (master's address, its HA address) for a slave.
 
+        A broker that says again what it said before changes no route: what WIPE_WRITE_PERM_OF_BROKER took
+        away stays away until one of its topics changes or it starts anew (RouteInfoManager.registerBroker).
         Raises OverflowError beyond BROKERS_MAX or TOPICS_MAX.
         """
         addr = identity.broker_addr
+        before = self._live.get(addr)
         if addr not in self._live:
             if len(self._live) >= BROKERS_MAX:
                 raise OverflowError(f"{BROKERS_MAX} brokers are registered already")
@@ -86,8 +89,11 @@ class RouteInfoManager:
         )
         self._live[addr] = LiveBroker(identity, channel, now_ms, timeout_ms, data_version)
         if identity.broker_id == MASTER_ID:
+            is_same = before is not None and data_version is not None and before.data_version == data_version
             for config in topics:
-                self.put_topic(identity.broker_name, config)
+                known_on = self.queues_of.get(config.topic_name, {})
+                if not is_same or identity.broker_name not in known_on:
+                    self.put_topic(identity.broker_name, config)
             return "", ""
         master = self._live.get(addrs.get(MASTER_ID, ""))
         return (master.identity.broker_addr, master.identity.ha_server_addr) if master else ("", "")

@@ -16,7 +16,14 @@ from brokerd.consumer_manager import ClientChannelInfo
 from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.processor.ext_fields import optional, required
 from brokerd.processor.send_back import look
-from brokerd.remoting.bodies import BrokerStatsData, BrokerStatsItem, KVTable, ProducerInfo, ProducerTableInfo
+from brokerd.remoting.bodies import (
+    BrokerStatsData,
+    BrokerStatsItem,
+    HARuntimeInfo,
+    KVTable,
+    ProducerInfo,
+    ProducerTableInfo,
+)
 from brokerd.remoting.codes import MQ_VERSION, RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import MQBrokerError, RemotingError, error_for
@@ -226,6 +233,12 @@ def get_all_producer_info(
     return command.response(ResponseCode.SUCCESS, body=ProducerTableInfo(data=data).to_body())
 
 
+def get_ha_status(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """GET_BROKER_HA_STATUS (907): a master without slaves, which this broker always is."""
+    body = HARuntimeInfo(master=True, master_commit_log_max_offset=broker.store.commit_log_max_offset)
+    return command.response(ResponseCode.SUCCESS, body=body.to_body())
+
+
 def member_to_ask(broker: Broker, group: str, client_id: str) -> ClientChannelInfo:
     info = broker.consumers.get(group)
     member = info.find(client_id) if info is not None else None
@@ -314,6 +327,7 @@ HANDLERS: dict[int, BrokerHandler] = {
     RequestCode.UPDATE_BROKER_CONFIG: update_broker_config,
     RequestCode.VIEW_BROKER_STATS_DATA: view_broker_stats_data,
     RequestCode.GET_ALL_PRODUCER_INFO: get_all_producer_info,
+    RequestCode.GET_BROKER_HA_STATUS: get_ha_status,
     RequestCode.GET_CONSUMER_RUNNING_INFO: get_consumer_running_info,
     RequestCode.CONSUME_MESSAGE_DIRECTLY: consume_message_directly,
 }

@@ -339,3 +339,25 @@ class ProducerTableInfo(JsonBody):
     """328: {group: its producers}."""
 
     data: dict[str, list[ProducerInfo]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class HAConnectionInfo(JsonBody):
+    """A slave as its master sees it: `diff` bytes behind, `slave_ack_offset` of the commit log."""
+
+    addr: str = ""
+    slave_ack_offset: int = 0
+    diff: int = 0
+    in_sync: bool = False
+    transferred_byte_in_second: int = 0
+    transfer_from_where: int = 0
+
+
+@dataclass(slots=True)
+class HARuntimeInfo(JsonBody):
+    """907: how far the slaves of a master are."""
+
+    master: bool = False
+    master_commit_log_max_offset: int = 0
+    in_sync_slave_nums: int = 0
+    ha_connection_info: list[HAConnectionInfo] = field(default_factory=list)

@@ -31,6 +31,12 @@ from brokerd.remoting.admin_bodies import (
     GroupList as GroupList,
 )
 from brokerd.remoting.admin_bodies import (
+    HAConnectionInfo as HAConnectionInfo,
+)
+from brokerd.remoting.admin_bodies import (
+    HARuntimeInfo as HARuntimeInfo,
+)
+from brokerd.remoting.admin_bodies import (
     KVTable as KVTable,
 )
 from brokerd.remoting.admin_bodies import (

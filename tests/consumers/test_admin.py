@@ -8,7 +8,8 @@ import pytest
 from brokerd.remoting.bodies import TopicConfig, TopicList, TopicStatsTable
 from brokerd.remoting.errors import ConsumerNotOnline, MQBrokerError, TopicNotExist
 from brokerd.remoting.message import Message, MessageQueue
-from consumers.admin import MQAdmin, parse_properties
+from consumers.admin import MQAdmin
+from consumers.broker_admin import parse_properties
 from consumers.errors import BrokerUnavailable, RemotingTimeout
 from tests.consumers.fake_cluster import route_to
 

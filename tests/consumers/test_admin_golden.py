@@ -36,6 +36,7 @@ CALLS: dict[int, Call] = {
     202: lambda admin, addr: admin.topic_stats(addr, "T"),
     203: lambda admin, addr: admin.consumer_connection(addr, "G"),
     204: lambda admin, addr: admin.producer_connection(addr, "G", "T"),
+    205: lambda admin, addr: admin.wipe_write_perm(addr, "B"),
     206: lambda admin, addr: admin.topic_list(),
     208: lambda admin, addr: admin.consume_stats(addr, "G"),
     222: lambda admin, addr: admin.reset_offset(addr, "G", "T", -1),
@@ -44,6 +45,7 @@ CALLS: dict[int, Call] = {
     307: lambda admin, addr: admin.consumer_running_info(addr, "G", "C"),
     309: lambda admin, addr: admin.consume_message_directly(addr, "G", "C", "ID"),
     317: lambda admin, addr: admin.broker_consume_stats(addr),
+    328: lambda admin, addr: admin.producers(addr),
     351: lambda admin, addr: admin.topic_config(addr, "T"),
 }
 

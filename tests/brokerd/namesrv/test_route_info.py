@@ -7,12 +7,12 @@ from tests.brokerd.fakes import MemoryChannel
 
 def register(
     routes: RouteInfoManager, name: str, addr: str, *topics: str, broker_id: int = 0, now_ms: int = 0,
-    channel: MemoryChannel | None = None, cluster: str = "C",
+    channel: MemoryChannel | None = None, cluster: str = "C", version: int = 1,
 ) -> tuple[str, str]:  # fmt: skip
     return routes.register_broker(
         BrokerIdentity(cluster, name, addr, broker_id, addr + "0"),
         [TopicConfig(topic_name=t, read_queue_nums=4, write_queue_nums=2, perm=6) for t in topics],
-        DataVersion(counter=1),
+        DataVersion(counter=version),
         channel or MemoryChannel(),
         now_ms,
     )
@@ -84,6 +84,16 @@ def test_it_wipes_and_adds_the_write_permission() -> None:
     assert [q.perm for q in routes.queues_of["T"].values()] == [4, 6]
     assert routes.set_write_perm("a", writable=True) == 2
     assert [q.perm for q in routes.queues_of["T"].values()] == [6, 6]
+
+
+def test_it_gives_no_write_permission_back_for_the_same_registration() -> None:
+    routes = RouteInfoManager()
+    register(routes, "a", "h:1", "T")
+    routes.set_write_perm("a", writable=False)
+    register(routes, "a", "h:1", "T", "New")
+    assert [routes.queues_of[topic]["a"].perm for topic in ("T", "New")] == [4, 6]
+    register(routes, "a", "h:1", "T", version=2)
+    assert routes.queues_of["T"]["a"].perm == 6
 
 
 def test_it_deletes_a_topic_on_some_brokers() -> None:

@@ -14,6 +14,7 @@ from brokerd.remoting.bodies import (
     ConsumeStats,
     ConsumeStatsList,
     GroupList,
+    HARuntimeInfo,
     KVTable,
     QueryConsumeTimeSpanBody,
     SubscriptionGroupConfig,
@@ -286,6 +287,14 @@ async def test_it_shows_counters(tmp_path: Path) -> None:
         answer = await client.ask(RequestCode.VIEW_BROKER_STATS_DATA, fields)
         assert BrokerStatsData.from_body(answer.body).stats_minute.sum == 1
         assert (await client.ask(RequestCode.VIEW_BROKER_STATS_DATA, {**fields, "statsKey": "No"})).code == 1
+
+
+async def test_it_is_a_master_without_slaves(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        client = await filled(broker, "a")
+        status = HARuntimeInfo.from_body((await client.ask(RequestCode.GET_BROKER_HA_STATUS)).body)
+        assert (status.master, status.in_sync_slave_nums, status.ha_connection_info) == (True, 0, [])
+        assert status.master_commit_log_max_offset == broker.broker.store.commit_log_max_offset > 0
 
 
 async def test_it_relays_a_question_to_a_member(tmp_path: Path) -> None:
