@@ -20,7 +20,7 @@ from brokerd.remoting.bodies import (
     TopicRouteData,
 )
 from brokerd.remoting.codes import ResponseCode
-from brokerd.remoting.errors import MQBrokerError, RemotingError
+from brokerd.remoting.errors import BodyError, MQBrokerError, RemotingError
 from brokerd.remoting.message import (
     DLQ_TOPIC_PREFIX,
     RETRY_TOPIC_PREFIX,
@@ -28,8 +28,10 @@ from brokerd.remoting.message import (
     MessageProperty,
     MessageQueue,
     MessageRecord,
+    SysFlag,
     create_unique_key,
     dead_letter_topic,
+    decode_batch,
     decode_offset_message_id,
     is_system_group,
     is_system_topic,
@@ -39,7 +41,7 @@ from brokerd.remoting.message import (
 )
 from consumers.admin import MQAdmin
 from consumers.errors import BrokerUnavailable, MQClientError, RemotingTimeout
-from consumers.pull_result import PullResult
+from consumers.pull_result import PullResult, PullStatus
 from consumers.send_result import SendResult
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "RETRY_TOPIC_PREFIX",
     "STRATEGIES",
     "BlockingMQAdmin",
+    "BodyError",
     "BrokerUnavailable",
     "ConsumerConnection",
     "MQAdmin",
@@ -57,17 +60,20 @@ __all__ = [
     "MessageQueue",
     "MessageRecord",
     "PullResult",
+    "PullStatus",
     "RemotingError",
     "RemotingTimeout",
     "ResponseCode",
     "SendResult",
     "SubscriptionGroupConfig",
+    "SysFlag",
     "TopicConfig",
     "TopicRouteData",
     "assign_server_side",
     "close_admins",
     "create_unique_key",
     "dead_letter_topic",
+    "decode_batch",
     "decode_offset_message_id",
     "is_system_group",
     "is_system_topic",
@@ -185,6 +191,7 @@ class BlockingMQAdmin:
     search_offset = _BlockingCall(MQAdmin.search_offset)
     view_message = _BlockingCall(MQAdmin.view_message)
     query_message = _BlockingCall(MQAdmin.query_message)
+    check_filter = _BlockingCall(MQAdmin.check_filter)
     pull = _BlockingCall(MQAdmin.pull)
     send = _BlockingCall(MQAdmin.send)
     send_many = _BlockingCall(MQAdmin.send_many)

@@ -16,6 +16,7 @@ from typing import Self
 
 from brokerd.remoting.bodies import (
     AssignmentBody,
+    CheckClientRequestBody,
     ClusterInfo,
     ConsumeMessageDirectlyResult,
     ConsumerConnection,
@@ -29,6 +30,7 @@ from brokerd.remoting.bodies import (
     ProducerConnection,
     ResetOffsetBody,
     SetMessageRequestModeRequestBody,
+    SubscriptionData,
     SubscriptionGroupConfig,
     SubscriptionGroupWrapper,
     TopicConfig,
@@ -385,6 +387,24 @@ class MQAdmin(BrokerAdmin):
         if unique_key:
             return [record for record in records if record.message_id == key]
         return [record for record in records if record.topic == topic and key in record.keys.split()]
+
+    async def check_filter(
+        self,
+        addr: str,
+        topic: str,
+        expression: str,
+        expression_type: str = "SQL92",
+        *,
+        group: str = TOOLS_CONSUMER_GROUP,
+    ) -> None:
+        """Ask whether the broker can read this filter; a pull with one it can not read gives every message.
+
+        Raises MQBrokerError: 23 for an expression that is none, 1 where the broker filters by tags only.
+        CHECK_CLIENT_CONFIG (46).
+        """
+        subscription = SubscriptionData(topic=topic, sub_string=expression, expression_type=expression_type)
+        body = CheckClientRequestBody(client_id=group, group=group, subscription_data=subscription).to_body()
+        await self._ask(addr, RequestCode.CHECK_CLIENT_CONFIG, body=body)
 
     async def pull(
         self,
