@@ -18,6 +18,7 @@ from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, CommitKey, HeadKey, In
 
 RETRY_TOPIC_PREFIX = "%RETRY%"
 DEAD_LETTER_TOPIC_PREFIX = "%DLQ%"
+SAMPLE_COLUMNS = ("t_ms", "max_offset", "min_offset", "committed", "pulled")
 
 
 class SeriesKind(StrEnum):
@@ -163,6 +164,20 @@ def segment_sums(values: Int64Array, starts: Int64Array) -> Int64Array:
     return sums
 
 
+def samples_of(
+    keys: Sequence[SeriesKey], starts: Int64Array, columns: Sequence[Int64Array], previous: Previous
+) -> Samples:
+    """Return samples from columns in the order of `SAMPLE_COLUMNS`."""
+    t_ms, max_offset, min_offset, committed, pulled = columns
+    return Samples(keys, starts, t_ms, max_offset, min_offset, committed, pulled, previous)
+
+
+def empty_samples() -> Samples:
+    """Return samples of no series."""
+    empty = np.empty(0, dtype=np.int64)
+    return Samples([], starts_of(empty), empty, empty, empty, empty, empty, Previous.none(0))
+
+
 def from_snapshots(snapshots: Iterable[Snapshot], previous: Snapshot | None = None) -> Samples:
     """Transpose time-ordered rounds into series. Later snapshots of the same time replace earlier ones.
 
@@ -178,8 +193,7 @@ def from_snapshots(snapshots: Iterable[Snapshot], previous: Snapshot | None = No
             places = _Places.of(snapshot, index)
         parts.append(_round_samples(snapshot, places))
     if not parts:
-        empty = np.empty(0, dtype=np.int64)
-        return Samples([], starts_of(empty), empty, empty, empty, empty, empty, Previous.none(0))
+        return empty_samples()
     series, *columns = (np.concatenate(column) for column in zip(*parts, strict=True))
     samples = assemble(list(index), series, columns, Previous.none(len(index)))
     if previous is not None:
@@ -206,16 +220,34 @@ def assemble(
     last[:-1] = (placed[1:] != placed[:-1]) | (sorted_columns[0][1:] != sorted_columns[0][:-1])
     counts = np.bincount(placed[last], minlength=len(keys)).astype(np.int64)
     rows = np.array(order, dtype=np.int64)
-    t_ms, max_offset, min_offset, committed, pulled = (column[last] for column in sorted_columns)
-    return Samples(
-        [keys[i] for i in order],
-        starts_of(counts),
-        t_ms,
-        max_offset,
-        min_offset,
-        committed,
-        pulled,
-        previous.take(rows),
+    unique = [column[last] for column in sorted_columns]
+    return samples_of([keys[i] for i in order], starts_of(counts), unique, previous.take(rows))
+
+
+def join_in_time(
+    keys: Sequence[SeriesKey], parts: Sequence[Samples], rows: Sequence[Int64Array], previous: Previous
+) -> Samples:
+    """Join parts of which each ends before the next begins; `rows[p]` numbers the keys of part p.
+
+    Every sample's place follows from counts alone: nothing is sorted but the keys.
+    """
+    order = sorted(range(len(keys)), key=keys.__getitem__)
+    rank = np.empty(len(keys), dtype=np.int64)
+    rank[order] = np.arange(len(keys))
+    counts = np.zeros(len(keys), dtype=np.int64)
+    for part, own in zip(parts, rows, strict=True):
+        counts[rank[own]] += part.counts
+    starts = starts_of(counts)
+    free = starts[:-1].copy()
+    columns = [np.empty(int(starts[-1]), dtype=np.int64) for _ in SAMPLE_COLUMNS]
+    for part, own in zip(parts, rows, strict=True):
+        at = rank[own]
+        places = np.repeat(free[at] - part.starts[:-1], part.counts) + np.arange(len(part.t_ms))
+        free[at] += part.counts
+        for column, name in zip(columns, SAMPLE_COLUMNS, strict=True):
+            column[places] = getattr(part, name)
+    return samples_of(
+        [keys[i] for i in order], starts, columns, previous.take(np.array(order, dtype=np.int64))
     )
 
 

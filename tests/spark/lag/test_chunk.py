@@ -1,6 +1,7 @@
 """Chunks: what a row holds, exact round trips, joining files, and sizes."""
 
 import io
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from spark.lag import chunk, wal
 from spark.lag.samples import Samples, SeriesKey, from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 from tests.spark.lag.history import rounds, snapshot
+from tests.support.lag_reference import SIZES, Reference
 
 HEAD = HeadKey("orders", "broker-a", 0)
 COMMIT = CommitKey("billing", "orders", "broker-a", 0)
@@ -84,13 +86,15 @@ def test_it_writes_the_documented_row() -> None:
         "min_last": 40,
         "committed_last": 35,
         "lag_base": 0,
-        "dt_ms": [0, 5000, 15000],
+        "dt_ms": struct.pack("<3i", 0, 5000, 15000),
         "dmax": [0, 30, 0],
         "dmin": [0, 0, 30],
         "lag": [10, 30, 95],
-        "in_flight": [-1, -1, -1],
+        "in_flight": None,
     }
     assert rows["DLQ", "%DLQ%billing"]["lag"] is None
+    # what never changed takes no items
+    assert [rows["HEAD", "%RETRY%billing"][name] for name in ("dmax", "dmin", "lag_base")] == [None, None, 0]
     # committed beyond max is kept, not clamped
     assert rows["RETRY", "%RETRY%billing"]["lag"] == [0, 0, 0, -2]
 
@@ -121,6 +125,7 @@ def test_it_survives_parquet_and_reads_one_group(tmp_path: Path) -> None:
     assert chunk.read_chunk(path).equals(table)
     assert chunk.read_chunk(path, group="billing")["kind"].to_pylist() == ["RETRY", "GROUP"]
     assert chunk.read_chunk(path, group="nobody").num_rows == 0
+    assert [block.num_rows for block in chunk.read_blocks(path)] == [table.num_rows]
     column = (
         pq.ParquetFile(path).metadata.row_group(0).column(pq.ParquetFile(path).schema.names.index("element"))
     )
@@ -238,3 +243,38 @@ def test_it_needs_less_than_a_byte_a_sample_of_ordinary_traffic() -> None:
     sink = io.BytesIO()
     chunk.write_chunk(chunk.compact(history, interval_ms=15_000), sink)
     assert len(sink.getvalue()) / (2 * queues * times) < 1.2
+
+
+def test_it_reads_what_it_wrote_block_by_block() -> None:
+    reference = Reference(SIZES["small"])
+    heads, groups = zip(*reference.hour(), strict=True)
+    sink = io.BytesIO()
+    written = chunk.write_blocks([*heads, *groups], sink, interval_ms=15_000)
+    read = chunk.decode_table(chunk.read_chunk(pa.BufferReader(sink.getvalue())))
+    assert (written.rows, written.samples) == (len(read.keys), len(read.t_ms)) == (192, 44_160)
+    assert list(read.keys) == sorted(read.keys)
+    assert as_dict(read) == {key: one for part in [*heads, *groups] for key, one in as_dict(part).items()}
+
+
+def test_it_makes_the_same_reference_data_again() -> None:
+    first, second = (Reference(SIZES["small"]) for _ in range(2))
+    for _ in range(2):
+        for (_, one), (_, other) in zip(first.hour(), second.hour(), strict=True):
+            assert as_dict(one) == as_dict(other)
+            assert previous_of(one) == previous_of(other)
+
+
+def test_it_joins_hours_without_sorting_what_is_in_order() -> None:
+    reference = Reference(SIZES["small"])
+    hours = [[groups for _, groups in reference.hour()] for _ in range(3)]
+    joined = chunk.merge([chunk.merge(hour) for hour in hours])
+    assert as_dict(joined) == as_dict(chunk.merge([part for hour in reversed(hours) for part in hour]))
+    tables = [chunk.encode_table(chunk.merge(hour), interval_ms=15_000) for hour in hours]
+    by_series = pa.concat_tables(tables).sort_by(
+        [
+            (name, "ascending")
+            for name in ("group", "topic", "broker_name", "queue_id", "incarnation", "t0_ms")
+        ]
+    )
+    assert as_dict(chunk.decode_table(by_series)) == as_dict(joined)  # rows as a day file holds them
+    assert previous_of(chunk.decode_table(by_series)) == previous_of(joined)

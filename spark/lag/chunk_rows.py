@@ -1,0 +1,355 @@
+"""The rows of a chunk: what they hold, and samples to rows and back.
+
+A chunk has one row per series and hour, sorted by (group, topic, broker_name, queue_id, incarnation); heads
+(queues whoever consumes them) have group "" and come first. A day file holds the same rows, the hours of a series
+side by side. A sample is a few small integers:
+
+    kind                HEAD, GROUP, RETRY (the group's own %RETRY% topic), DLQ
+    t0_ms, n            time of the first sample, number of samples; interval_ms: the collector's period
+    prev_*              last sample before the hour (null: none): the first interval is exact without another file
+    max0, min0          offsets at the first sample; min_last, max_last, committed_last at the last one
+    dt_ms               times of the samples - t0_ms: int32, little-endian, side by side. Dictionary-coded: all series
+                        of the same rounds share one entry
+    dmax[], dmin[]      change of max and min offset since the sample before (0 first); null: never changed
+    lag_base, lag[]     lag_base + lag[i] = max offset - committed offset, signed: committed offsets come back exactly.
+                        `lag` null: lag_base every time; heads have no lag, their lag_base is 0
+    in_flight[]         pulled - committed offset, -1 where it was not read; null: never read
+
+Lists that say nothing are null because an idle queue is the common case: they cost no time to write or to read.
+`lag[]` is the raw difference; what can still be read, lost and invalid follow from it and are computed, never
+stored. Differences that do not fit 32 bits start a new row of the same series.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark.lag.samples import Previous, Samples, SeriesKey, assemble, empty_samples, samples_of, starts_of
+from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Int64Array
+
+INT32_MAX = 2**31 - 1
+LISTS = ("dmax", "dmin", "lag", "in_flight")
+PREVIOUS = ("prev_t_ms", "prev_max", "prev_min", "prev_committed")
+
+CHUNK_SCHEMA = pa.schema(
+    [
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("group", pa.string(), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("broker_name", pa.string(), nullable=False),
+        pa.field("queue_id", pa.int32(), nullable=False),
+        pa.field("incarnation", pa.int32(), nullable=False),
+        pa.field("interval_ms", pa.int32(), nullable=False),
+        pa.field("t0_ms", pa.int64(), nullable=False),
+        pa.field("n", pa.int32(), nullable=False),
+        *[pa.field(name, pa.int64()) for name in PREVIOUS],
+        *[pa.field(name, pa.int64(), nullable=False) for name in ("max0", "min0", "max_last", "min_last")],
+        pa.field("committed_last", pa.int64()),
+        pa.field("lag_base", pa.int64(), nullable=False),
+        pa.field("dt_ms", pa.dictionary(pa.int32(), pa.binary()), nullable=False),
+        *[pa.field(name, pa.list_(pa.field("element", pa.int32(), nullable=False))) for name in LISTS],
+    ]
+)
+
+
+def encode_table(samples: Samples, *, interval_ms: int) -> pa.Table:
+    """Return the chunk of some samples; rows keep the samples' order."""
+    if len(samples.t_ms) == 0:
+        return CHUNK_SCHEMA.empty_table()
+    raw_lag = samples.max_offset - samples.committed
+    own_is_head = np.array([not key.group for key in samples.keys], dtype=np.bool_)
+    if own_is_head.any():
+        raw_lag[np.repeat(own_is_head, samples.counts)] = 0
+    starts = _row_starts(samples, raw_lag)
+    at, last = starts[:-1], starts[1:] - 1
+    is_whole = len(at) == len(samples.keys)  # one row a series, unless numbers outgrow 32 bits
+    series = np.arange(len(at)) if is_whole else np.searchsorted(samples.starts, at, side="right") - 1
+    keys = samples.keys if is_whole else [samples.keys[i] for i in series.tolist()]
+    counts = np.diff(starts)
+    is_head = own_is_head[series]
+    lowest, highest = np.minimum.reduceat(raw_lag, at), np.maximum.reduceat(raw_lag, at)
+    is_steady = lowest == highest
+    fits = (lowest >= -INT32_MAX) & (highest <= INT32_MAX) & ~is_steady
+    lag_base = np.where(fits, 0, lowest)
+    if not fits.all():
+        raw_lag -= np.repeat(lag_base, counts)
+    previous = _row_previous(samples, at, series)
+    columns: dict[str, Any] = {
+        **_names(keys),
+        "queue_id": [key.queue_id for key in keys],
+        "incarnation": [key.incarnation for key in keys],
+        "interval_ms": np.full(len(keys), interval_ms, dtype=np.int32),
+        "t0_ms": samples.t_ms[at],
+        "n": counts.astype(np.int32),
+        **{name: pa.array(v, mask=v == UNKNOWN_OFFSET) for name, v in zip(PREVIOUS, previous, strict=True)},
+        "max0": samples.max_offset[at],
+        "min0": samples.min_offset[at],
+        "max_last": samples.max_offset[last],
+        "min_last": samples.min_offset[last],
+        "committed_last": pa.array(samples.committed[last], mask=is_head),
+        "lag_base": lag_base,
+        "dt_ms": _times(samples.t_ms, starts),
+        "dmax": _deltas(samples.max_offset, starts),
+        "dmin": _deltas(samples.min_offset, starts),
+        "lag": _list_array(raw_lag, starts, is_steady),
+        "in_flight": _in_flight(samples, starts),
+    }
+    return pa.table(columns, schema=CHUNK_SCHEMA)
+
+
+def _names(keys: Sequence[SeriesKey]) -> dict[str, list[str]]:
+    return {
+        "kind": [key.kind.value for key in keys],
+        "group": [key.group for key in keys],
+        "topic": [key.topic for key in keys],
+        "broker_name": [key.broker_name for key in keys],
+    }
+
+
+def _row_starts(samples: Samples, raw_lag: Int64Array) -> Int64Array:
+    """Return where chunk rows start: at every series and wherever a difference needs more than 32 bits."""
+    starts = samples.starts[:-1][samples.counts > 0]
+    end = len(samples.t_ms)
+    columns = (samples.max_offset, samples.min_offset, samples.t_ms, raw_lag)
+    # No two numbers of a column differ by more than 32 bits hold: the ordinary case, told by one look at each.
+    if all(_spans(values, starts) <= INT32_MAX for values in columns):
+        return np.append(starts, end)
+    begins = samples.first
+    for values in (samples.max_offset, samples.min_offset, samples.t_ms):
+        begins[1:] |= np.abs(np.diff(values)) > INT32_MAX
+    starts = np.append(np.flatnonzero(begins), end).astype(np.int64)
+    while True:  # halve the rows whose items do not fit; an ordinary chunk has none
+        lowest = np.minimum.reduceat(raw_lag, starts[:-1])
+        wide = np.maximum.reduceat(raw_lag, starts[:-1]) - lowest > INT32_MAX
+        wide |= samples.t_ms[starts[1:] - 1] - samples.t_ms[starts[:-1]] > INT32_MAX
+        if not wide.any():
+            return starts
+        middles = (starts[:-1][wide] + starts[1:][wide]) // 2
+        starts = np.unique(np.concatenate([starts, middles]))
+
+
+def _spans(values: Int64Array, starts: Int64Array) -> int:
+    """Return the widest range of numbers in one series."""
+    if values.max() - values.min() <= INT32_MAX:
+        return 0
+    return int((np.maximum.reduceat(values, starts) - np.minimum.reduceat(values, starts)).max())
+
+
+def _times(t_ms: Int64Array, starts: Int64Array) -> pa.DictionaryArray:
+    """Return dt_ms: series of the same rounds share an entry."""
+    counts = np.diff(starts)
+    count = int(counts[0])
+    if np.all(counts == count):
+        grid = t_ms.reshape(-1, count)
+        if np.array_equal(grid, np.broadcast_to(grid[0], grid.shape)):
+            entry = (grid[0] - grid[0, 0]).astype("<i4").tobytes()
+            indices = np.zeros(len(counts), dtype=np.int32)
+            return pa.DictionaryArray.from_arrays(indices, pa.array([entry], pa.binary()))
+    offsets = (t_ms - np.repeat(t_ms[starts[:-1]], counts)).astype("<i4")
+    entries: dict[bytes, int] = {}
+    bounds = starts.tolist()
+    rows = [
+        entries.setdefault(offsets[start:stop].tobytes(), len(entries))
+        for start, stop in zip(bounds, bounds[1:], strict=False)
+    ]
+    return pa.DictionaryArray.from_arrays(pa.array(rows, pa.int32()), pa.array(list(entries), pa.binary()))
+
+
+def _deltas(values: Int64Array, starts: Int64Array) -> pa.Array:
+    """Return changes since the sample before, null for rows without any."""
+    at = starts[:-1]
+    is_still = np.maximum.reduceat(values, at) == np.minimum.reduceat(values, at)
+    if is_still.all():
+        return pa.nulls(len(at), CHUNK_SCHEMA.field("dmax").type)
+    deltas = np.empty_like(values)
+    np.subtract(values[1:], values[:-1], out=deltas[1:])
+    deltas[at] = 0
+    return _list_array(deltas, starts, is_still)
+
+
+def _in_flight(samples: Samples, starts: Int64Array) -> pa.Array:
+    at = starts[:-1]
+    is_unread = np.maximum.reduceat(samples.pulled, at) < 0
+    if is_unread.all():
+        return pa.nulls(len(at), CHUNK_SCHEMA.field("in_flight").type)
+    items = np.where(samples.pulled >= 0, np.maximum(samples.pulled - samples.committed, 0), -1)
+    return _list_array(np.minimum(items, INT32_MAX), starts, is_unread)
+
+
+def _list_array(values: Int64Array, starts: Int64Array, is_null: BoolArray) -> pa.Array:
+    """Return a list<int32> column; a null list takes no items."""
+    counts = np.diff(starts)
+    kept = _of_rows(values, counts, ~is_null)
+    offsets = starts_of(np.where(is_null, 0, counts))
+    items = pa.array(kept.astype(np.int32))
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), items, mask=pa.array(is_null))
+
+
+def _of_rows(values: Int64Array, counts: Int64Array, rows: BoolArray) -> Int64Array:
+    """Return the items of some rows. Rows of one length are copied whole: 10 times as fast as item by item."""
+    count = int(counts[0])
+    kept: Int64Array
+    if np.all(counts == count):
+        kept = values.reshape(-1, count)[rows].reshape(-1)
+    else:
+        kept = values[np.repeat(rows, counts)]
+    return kept
+
+
+def _row_previous(samples: Samples, at: Int64Array, series: Int64Array) -> tuple[Int64Array, ...]:
+    """Return (t, max, min, committed) before each row: the series' own previous, or the sample in front."""
+    own = at == samples.starts[series]
+    front = np.maximum(at - 1, 0)
+    pairs = (
+        (samples.previous.t_ms, samples.t_ms),
+        (samples.previous.max_offset, samples.max_offset),
+        (samples.previous.min_offset, samples.min_offset),
+        (samples.previous.committed, samples.committed),
+    )
+    return tuple(np.where(own, before[series], values[front]) for before, values in pairs)
+
+
+def decode_table(table: pa.Table) -> Samples:
+    """Return the samples of chunk rows in any order; rows of the same series are joined."""
+    if table.num_rows == 0:
+        return empty_samples()
+    counts = table["n"].to_numpy().astype(np.int64)
+    starts = starts_of(counts)
+    t_ms = _decode_times(table, starts)
+    max_offset = _undo_deltas(table, "dmax", _column(table, "max0"), starts)
+    min_offset = _undo_deltas(table, "dmin", _column(table, "min0"), starts)
+    row_keys = _row_keys(table)
+    is_head = np.array([not key.group for key in row_keys], dtype=np.bool_)
+    committed = max_offset - np.repeat(_column(table, "lag_base"), counts)
+    _subtract_items(committed, table, "lag", starts)
+    pulled = np.full(len(t_ms), UNKNOWN_OFFSET, dtype=np.int64)
+    _decode_pulled(pulled, committed, table, starts)
+    if is_head.any():
+        committed[np.repeat(is_head, counts)] = UNKNOWN_OFFSET
+    columns = [t_ms, max_offset, min_offset, committed, pulled]
+    return _joined(table, row_keys, starts, columns)
+
+
+def _joined(
+    table: pa.Table, row_keys: list[SeriesKey], starts: Int64Array, columns: list[Int64Array]
+) -> Samples:
+    """Join the rows of each series. Rows as files hold them need no sorting."""
+    is_new = np.ones(len(row_keys), dtype=np.bool_)
+    is_new[1:] = [one != before for one, before in zip(row_keys[1:], row_keys, strict=False)]
+    t_ms = columns[0]
+    later = t_ms[starts[1:-1]] > t_ms[starts[1:-1] - 1]
+    in_order = all(one <= after for one, after in zip(row_keys, row_keys[1:], strict=False))
+    t_before, max_before, min_before, c_before = (_column(table, name) for name in PREVIOUS)
+    row_previous = Previous(t_before, max_before, min_before, c_before)
+    if in_order and np.all(is_new[1:] | later):
+        first = np.flatnonzero(is_new).astype(np.int64)
+        keys = [row_keys[row] for row in first.tolist()]
+        bounds = np.append(starts[:-1][first], len(t_ms))
+        return samples_of(keys, bounds, columns, row_previous.take(first))
+    keys = list(dict.fromkeys(row_keys))
+    index = {key: i for i, key in enumerate(keys)}
+    row_series = np.array([index[key] for key in row_keys], dtype=np.int64)
+    previous = Previous.none(len(keys))
+    earliest = np.full(len(keys), np.iinfo(np.int64).max)
+    t0_ms = _column(table, "t0_ms")
+    by_time = np.argsort(-t0_ms, kind="stable")  # the earliest row of a series is assigned last
+    take_earlier(previous, earliest, row_series[by_time], t0_ms[by_time], row_previous.take(by_time))
+    return assemble(keys, np.repeat(row_series, np.diff(starts)), columns, previous)
+
+
+def take_earlier(
+    previous: Previous, earliest: Int64Array, rows: Int64Array, first_ms: Int64Array, theirs: Previous
+) -> None:
+    """The sample before a joined series is the one before its earliest part."""
+    earlier = first_ms < earliest[rows]
+    at = rows[earlier]
+    earliest[at] = first_ms[earlier]
+    previous.t_ms[at] = theirs.t_ms[earlier]
+    previous.max_offset[at] = theirs.max_offset[earlier]
+    previous.min_offset[at] = theirs.min_offset[earlier]
+    previous.committed[at] = theirs.committed[earlier]
+
+
+def _row_keys(table: pa.Table) -> list[SeriesKey]:
+    names = ("group", "topic", "broker_name", "queue_id", "incarnation")
+    return list(map(SeriesKey._make, zip(*(table[name].to_pylist() for name in names), strict=True)))
+
+
+def _decode_times(table: pa.Table, starts: Int64Array) -> Int64Array:
+    column = table["dt_ms"]
+    parts = []
+    for piece in column.chunks:
+        coded = piece if pa.types.is_dictionary(piece.type) else piece.dictionary_encode()
+        entries = [np.frombuffer(entry, dtype="<i4") for entry in coded.dictionary.to_pylist()]
+        indices = coded.indices.to_numpy()
+        if len(entries) == 1:
+            parts.append(np.broadcast_to(entries[0], (len(indices), len(entries[0]))).reshape(-1))
+        else:
+            parts += [entries[index] for index in indices.tolist()]
+    t_ms = np.repeat(_column(table, "t0_ms"), np.diff(starts))
+    t_ms += np.concatenate(parts)
+    return t_ms
+
+
+def _undo_deltas(table: pa.Table, name: str, first: Int64Array, starts: Int64Array) -> Int64Array:
+    """Return the offsets: row by row the first one plus the changes so far."""
+    counts = np.diff(starts)
+    offsets = np.repeat(first, counts)
+    rows, own_counts, items = _items(table, name, counts)
+    if len(rows) == 0:
+        return offsets
+    count = int(counts[0])
+    if np.all(counts == count):
+        # rows of one length: 3 times as fast as one sum over all and its correction
+        offsets.reshape(-1, count)[rows] += np.cumsum(items.reshape(-1, count), axis=1)
+        return offsets
+    totals = np.cumsum(items)
+    own_starts = starts_of(own_counts)
+    totals -= np.repeat(totals[own_starts[:-1]], own_counts)  # the first change of a row is 0
+    offsets[_places(rows, starts, len(offsets))] += totals
+    return offsets
+
+
+def _subtract_items(offsets: Int64Array, table: pa.Table, name: str, starts: Int64Array) -> None:
+    rows, _, items = _items(table, name, np.diff(starts))
+    if len(rows):
+        offsets[_places(rows, starts, len(offsets))] -= items
+
+
+def _decode_pulled(pulled: Int64Array, committed: Int64Array, table: pa.Table, starts: Int64Array) -> None:
+    rows, _, items = _items(table, "in_flight", np.diff(starts))
+    if len(rows):
+        places = _places(rows, starts, len(pulled))
+        pulled[places] = np.where(items >= 0, committed[places] + items, UNKNOWN_OFFSET)
+
+
+def _items(table: pa.Table, name: str, counts: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Return (rows whose list is not null, their lengths, all their items)."""
+    column = table[name]
+    if column.null_count == len(column):
+        nothing = np.empty(0, dtype=np.int64)
+        return nothing, nothing, nothing
+    rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)).astype(np.int64)
+    flat = [piece.flatten().to_numpy(zero_copy_only=False) for piece in column.chunks if len(piece)]
+    items = (flat[0] if len(flat) == 1 else np.concatenate(flat)).astype(np.int64)
+    return rows, counts[rows], items
+
+
+def _places(rows: Int64Array, starts: Int64Array, length: int) -> BoolArray | slice:
+    """Return where the items of some rows belong."""
+    if len(rows) == len(starts) - 1:
+        return slice(None)
+    mask = np.zeros(len(starts) - 1, dtype=np.bool_)
+    mask[rows] = True
+    places: BoolArray = np.repeat(mask, np.diff(starts))
+    assert len(places) == length
+    return places
+
+
+def _column(table: pa.Table, name: str) -> Int64Array:
+    column = table[name]
+    filled = column.fill_null(UNKNOWN_OFFSET) if column.null_count else column
+    values: Int64Array = filled.to_numpy().astype(np.int64)
+    return values

@@ -1,0 +1,302 @@
+"""Reference data of lag history: the same groups, queues and episodes for the same seed, made with whole arrays.
+
+`python -m tests.support.lag_reference FOLDER --size full --hours 1` writes hour chunks in the collector's layout and a
+`manifest.json` with a row per file (fields of `console.lag.models.HistoryFile`). Sizes:
+
+    small   20 groups x   8 queues, 15 s:    38,400 group samples an hour, for tests; one broker falls silent
+    medium 100 groups x 200 queues, 15 s: 4,800,000 group samples an hour
+    full 1,000 groups x 200 queues, 15 s: 48,000,000 group samples an hour (lag.md 5), and 9,600,000 of heads
+
+Traffic: each queue has a log-normal rate, or none (`active_share`), under a diurnal wave; arrivals are Poisson. A
+group's committed offset follows c(i) = min(c(i-1) + capacity(i), arrivals(i) - pending), whose solution is a running
+minimum; an interval of capacity 0 is a stall (one queue) or an offline group (all). Some series are reset backwards or
+forwards, retention moves min offsets once an hour, and from `silent_broker_hour` on one broker answers no round for a
+few minutes. Everything is drawn per topic and hour from `default_rng([seed, topic, hour])`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from spark.lag import chunk
+from spark.lag.samples import Previous, Samples, SeriesKey, starts_of
+from spark.lag.snapshot import Int64Array
+
+HOUR_MS = 3_600_000
+START_MS = 1_760_000_400_000  # 2025-10-09T09:00:00Z, a Thursday
+FloatArray = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much; `groups_per_topic` groups read every queue of a topic."""
+
+    groups: int
+    queues: int
+    interval_ms: int = 15_000
+    brokers: int = 10
+    groups_per_topic: int = 5
+    active_share: float = 0.55
+    retention_hours: int = 6
+    seed: int = 7
+    silent_broker_hour: int | None = None
+
+    @property
+    def topics(self) -> int:
+        return -(-self.groups // self.groups_per_topic)
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of an hour."""
+        return HOUR_MS // self.interval_ms
+
+
+SIZES = {
+    "small": Size(20, 8, brokers=2, silent_broker_hour=0),
+    "medium": Size(100, 200),
+    "full": Size(1_000, 200),
+}
+
+
+@dataclass(slots=True)
+class _Topic:
+    """Where a topic stands between two hours. Arrays run over its queues; `committed` has a row per group."""
+
+    max_offset: Int64Array
+    min_offset: Int64Array
+    committed: Int64Array
+    rates: FloatArray  # messages per second at the wave's mean
+    capacity: FloatArray  # of each group and queue, as a multiple of the rate
+    past_max: list[Int64Array]  # at the start of each hour, for retention
+
+
+class Reference:
+    """The data, hour after hour: `hour()` returns the topics of the next one."""
+
+    def __init__(self, size: Size, start_ms: int = START_MS) -> None:
+        assert start_ms % HOUR_MS == 0
+        self.size = size
+        self.start_ms = start_ms
+        self.hours_done = 0
+        self.topics = [self._begin(number) for number in range(size.topics)]
+
+    def _begin(self, number: int) -> _Topic:
+        size = self.size
+        chance = np.random.default_rng([size.seed, number])
+        active = chance.random(size.queues) < size.active_share
+        rates = np.where(active, chance.lognormal(1.5, 1.2, size.queues), 0.0)
+        high = chance.integers(1_000, 1_000_000, size.queues)
+        shape = (self._groups_of(number), size.queues)
+        capacity = 1.15 + chance.lognormal(0.0, 0.8, shape)
+        return _Topic(high, high - 900, np.tile(high, (shape[0], 1)), rates, capacity, [])
+
+    def _groups_of(self, topic: int) -> int:
+        return min(self.size.groups_per_topic, self.size.groups - topic * self.size.groups_per_topic)
+
+    def hour(self) -> Iterator[tuple[Samples, Samples]]:
+        """Yield (heads, groups) of every topic for the next hour, in the order of topics."""
+        hour = self.hours_done
+        for number in range(self.size.topics):
+            yield self._topic_hour(number, hour)
+        self.hours_done += 1
+
+    def _topic_hour(self, number: int, hour: int) -> tuple[Samples, Samples]:
+        size, topic = self.size, self.topics[number]
+        chance = np.random.default_rng([size.seed, number, hour + 1])
+        times = self.start_ms + hour * HOUR_MS + np.arange(size.rounds, dtype=np.int64) * size.interval_ms
+        of_day = times % (24 * HOUR_MS) / HOUR_MS
+        wave = 1 + 0.6 * np.sin((of_day - 9) / 24 * 2 * np.pi)
+        per_round = topic.rates[:, None] * wave * (size.interval_ms / 1000)
+        high = topic.max_offset[:, None] + np.cumsum(chance.poisson(per_round), axis=1)
+        low = np.repeat(topic.min_offset[:, None], size.rounds, axis=1)
+        topic.past_max.append(topic.max_offset)
+        if len(topic.past_max) > size.retention_hours:
+            cut_at = int(chance.integers(1, size.rounds))
+            low[:, cut_at:] = topic.past_max.pop(0)[:, None]
+        committed = self._committed(topic, chance, high, per_round)
+        before = topic.max_offset, topic.min_offset, topic.committed
+        topic.max_offset, topic.min_offset, topic.committed = high[:, -1], low[:, -1], committed[:, :, -1]
+        read = np.ones(high.shape, dtype=np.bool_)
+        if hour == size.silent_broker_hour:
+            read[: self._per_broker, size.rounds // 3 : size.rounds // 3 + max(5, size.rounds // 12)] = False
+        return self._samples(number, times, high, low, committed, before, read)
+
+    def _committed(
+        self, topic: _Topic, chance: np.random.Generator, high: Int64Array, per_round: FloatArray
+    ) -> Int64Array:
+        """Return the committed offsets, groups x queues x rounds."""
+        groups, (queues, rounds) = len(topic.committed), high.shape
+        capacity = np.rint(per_round * topic.capacity[:, :, None]).astype(np.int64) + 1
+        for group, queue in np.argwhere(chance.random((groups, queues)) < 0.004):  # a poison message
+            first, length = chance.integers(0, rounds), chance.integers(4, rounds // 2)
+            capacity[group, queue, first : first + length] = 0
+        for group in np.flatnonzero(chance.random(groups) < 0.02):  # nobody is connected
+            first, length = chance.integers(0, rounds), chance.integers(rounds // 10, rounds)
+            capacity[group, :, first : first + length] = 0
+        pending = np.minimum(chance.poisson(3.0, (groups, queues, rounds)), high - topic.max_offset[:, None])
+        room = high - pending
+        total = np.cumsum(capacity, axis=2)
+        ahead = np.minimum.accumulate(room - total, axis=2)
+        committed = np.maximum(
+            total + np.minimum(ahead, topic.committed[:, :, None]), topic.committed[:, :, None]
+        )
+        committed = np.maximum.accumulate(committed, axis=2)
+        for group, queue in np.argwhere(chance.random((groups, queues)) < 0.001):  # somebody moved it
+            at, moved = int(chance.integers(1, rounds)), int(chance.integers(100, 50_000))
+            back = chance.random() < 0.7
+            own = committed[group, queue]
+            if back:
+                own[at:] = np.maximum(own[at:] - moved, 0)
+            else:
+                own[at:] = np.maximum(own[at:], high[queue, at])
+        return committed
+
+    @property
+    def _per_broker(self) -> int:
+        return -(-self.size.queues // self.size.brokers)
+
+    def _queue_keys(self, topic: int) -> list[tuple[str, str, int]]:
+        per_broker = self._per_broker
+        return [
+            (f"topic-{topic:04}", f"broker-{queue // per_broker:02}", queue % per_broker)
+            for queue in range(self.size.queues)
+        ]
+
+    def _samples(
+        self,
+        number: int,
+        times: Int64Array,
+        high: Int64Array,
+        low: Int64Array,
+        committed: Int64Array,
+        before: tuple[Int64Array, Int64Array, Int64Array],
+        read: npt.NDArray[np.bool_],
+    ) -> tuple[Samples, Samples]:
+        queues = self._queue_keys(number)
+        groups = [
+            f"group-{number * self.size.groups_per_topic + place:04}" for place in range(len(committed))
+        ]
+        first_ms = int(times[0]) - self.size.interval_ms if self.hours_done else -1
+        heads = _flat(
+            [SeriesKey("", *key, 0) for key in queues], times, high, low, None, before, read, first_ms
+        )
+        keys = [SeriesKey(group, *key, 0) for group in groups for key in queues]
+        wide = (len(groups), 1)
+        return heads, _flat(
+            keys,
+            times,
+            np.tile(high, wide),
+            np.tile(low, wide),
+            committed.reshape(len(keys), -1),
+            (np.tile(before[0], len(groups)), np.tile(before[1], len(groups)), before[2].reshape(-1)),
+            np.tile(read, wide),
+            first_ms,
+        )
+
+
+def _flat(
+    keys: list[SeriesKey],
+    times: Int64Array,
+    high: Int64Array,
+    low: Int64Array,
+    committed: Int64Array | None,
+    before: tuple[Int64Array, Int64Array, Int64Array],
+    read: npt.NDArray[np.bool_],
+    first_ms: int,
+) -> Samples:
+    """Return series x rounds matrices as samples, without the cells that were not read."""
+    unknown = np.full(int(read.sum()), -1, dtype=np.int64)
+    previous = Previous.none(len(keys))
+    if first_ms >= 0:
+        previous.t_ms[:], previous.max_offset[:], previous.min_offset[:] = first_ms, before[0], before[1]
+        if committed is not None:
+            previous.committed[:] = before[2]
+    return Samples(
+        keys,
+        starts_of(read.sum(axis=1).astype(np.int64)),
+        np.broadcast_to(times, read.shape)[read],
+        high[read],
+        low[read],
+        unknown if committed is None else committed[read],
+        unknown,
+        previous,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestRow:
+    """A file, as `HistoryFile` names its columns."""
+
+    path: str
+    kind: str
+    cluster: str
+    ts_lo_ms: int
+    ts_hi_ms: int
+    rows: int
+    samples: int
+    bytes: int
+    sha256: str
+    generation: int = 1
+    state: str = "live"
+
+
+def write_hour(reference: Reference, folder: Path, *, cluster: str = "reference") -> ManifestRow:
+    """Write the next hour as one chunk under `folder`, as the collector would: heads first, then groups."""
+    hour_ms = reference.start_ms + reference.hours_done * HOUR_MS
+    hour = datetime.fromtimestamp(hour_ms / 1000, UTC)
+    path = f"kind=chunk_hour/cluster={cluster}/date={hour:%Y-%m-%d}/hour={hour:%H}/b=0-g1.parquet"
+    target = folder / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    interval_ms = reference.size.interval_ms
+    heads, groups = [], []  # as rows: a tenth of the memory that samples take
+    for head_samples, group_samples in reference.hour():
+        heads.append(chunk.encode_table(head_samples, interval_ms=interval_ms))
+        groups.append(chunk.encode_table(group_samples, interval_ms=interval_ms))
+    with chunk.ChunkWriter(str(target)) as writer:
+        for table in [*heads, *groups]:
+            writer.write(table)
+    written = writer.written
+    with target.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return ManifestRow(
+        path,
+        "chunk_hour",
+        cluster,
+        hour_ms,
+        hour_ms + HOUR_MS,
+        written.rows,
+        written.samples,
+        target.stat().st_size,
+        digest,
+    )
+
+
+def write_history(size: Size, folder: Path, hours: int, *, cluster: str = "reference") -> list[ManifestRow]:
+    """Write so many hours and `manifest.json`; return its rows."""
+    reference = Reference(size)
+    rows = [write_hour(reference, folder, cluster=cluster) for _ in range(hours)]
+    (folder / "manifest.json").write_text(json.dumps([asdict(row) for row in rows], indent=1))
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--size", choices=sorted(SIZES), default="small")
+    parser.add_argument("--hours", type=int, default=1)
+    arguments = parser.parse_args()
+    for row in write_history(SIZES[arguments.size], arguments.folder, arguments.hours):
+        print(f"{row.path} {row.rows} rows {row.samples} samples {row.bytes} bytes")
+
+
+if __name__ == "__main__":
+    main()
