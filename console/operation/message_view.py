@@ -1,21 +1,19 @@
 """A stored message as a person reads it: every field of the record, and a body that is safe to show.
 
-A body is shown as ``json`` (valid JSON, indented), ``text`` (UTF-8 without control characters) or ``hex``
-(anything else, the first bytes of it). What is longer than the limits is cut and says so; what does not
-decompress is shown as stored.
+What is longer than the limits is cut and says so; what does not decompress or decode is shown as stored, with the
+reason (`body_unpack`, `body_format`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
 
 from console.mqadmin import MessageRecord
+from console.operation.body_format import ProtobufDecoder, render_body
+from console.operation.body_unpack import unpack
 
 BODY_SHOWN_BYTES = 256 * 1024  # of one message on its own page; a 4 MiB body would freeze the browser
 BODY_IN_LIST_BYTES = 512  # of each message in a list: about two lines
-HEX_SHOWN_BYTES = 4 * 1024
-HEX_WIDTH = 16
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -37,26 +35,35 @@ class MessageView:
     reconsume_times: int
     body_bytes: int
     body_text: str
-    body_format: str  # json | text | hex
+    body_format: str  # json | text | msgpack | protobuf | hex | base64
     body_cut: bool
-    body_problem: str  # "" or why it is shown as stored: "does not inflate: …"
+    body_problem: str  # "" or why it is shown as stored, or not in the format that was asked for
     properties: dict[str, str]
     size_bytes: int
     flag: int
     sys_flag: int
     commit_log_offset: int
+    body_stored_bytes: int = 0
+    body_packing: str = ""  # "ZSTD flag, gzip": the layers that were undone, from the outside in
+    batch_index: int = 0  # from 1, of a message inside a stored batch; 0 for any other
+    batch_size: int = 0
 
 
 def message_view(
-    record: MessageRecord, broker_name: str, *, limit_bytes: int = BODY_SHOWN_BYTES
+    record: MessageRecord,
+    broker_name: str,
+    *,
+    limit_bytes: int = BODY_SHOWN_BYTES,
+    body_format: str = "auto",
+    protobuf: ProtobufDecoder | None = None,
+    batch: tuple[int, int] = (0, 0),
 ) -> MessageView:
-    """Render one record; never raises for what a producer put into the body."""
-    problem = ""
-    try:
-        body = record.decoded_body()
-    except Exception as error:  # noqa: BLE001  whatever zlib, lz4 or zstd raise about foreign bytes
-        body, problem = record.body, f"does not decompress: {error}"
-    text, body_format, cut = render_body(body, limit_bytes)
+    """Render one record; never raises for what a producer put into the body.
+
+    ``batch`` = (index from 1, size) of a message that came out of a stored batch.
+    """
+    unpacked = unpack(record.body, record.sys_flag)
+    shown = render_body(unpacked.body, limit_bytes, body_format, protobuf)
     return MessageView(
         topic=record.topic,
         broker_name=broker_name,
@@ -71,56 +78,21 @@ def message_view(
         born_host=_host(record.born_host),
         store_host=_host(record.store_host),
         reconsume_times=record.reconsume_times,
-        body_bytes=len(body),
-        body_text=text,
-        body_format=body_format,
-        body_cut=cut,
-        body_problem=problem,
+        body_bytes=len(unpacked.body),
+        body_text=shown.text,
+        body_format=shown.format,
+        body_cut=shown.is_cut,
+        body_problem="; ".join(filter(None, (unpacked.problem, shown.problem))),
         properties=dict(record.properties),
         size_bytes=record.store_size_bytes,
         flag=record.flag,
         sys_flag=record.sys_flag,
         commit_log_offset=record.commit_log_offset,
+        body_stored_bytes=len(record.body),
+        body_packing=", ".join(unpacked.how),
+        batch_index=batch[0],
+        batch_size=batch[1],
     )
-
-
-def render_body(body: bytes, limit_bytes: int) -> tuple[str, str, bool]:
-    """(text, format, whether it was cut) of a body."""
-    whole = len(body) <= limit_bytes
-    try:
-        text = body.decode("utf-8") if whole else _cut_utf8(body[:limit_bytes])
-    except UnicodeDecodeError:
-        return _hex(body, min(limit_bytes, HEX_SHOWN_BYTES))
-    if any(ord(letter) < 32 and letter not in "\t\r\n" for letter in text) or "\x7f" in text:
-        return _hex(body, min(limit_bytes, HEX_SHOWN_BYTES))
-    if whole and text[:1] in ("{", "["):
-        try:
-            return json.dumps(json.loads(text), indent=2, ensure_ascii=False), "json", False
-        except (ValueError, RecursionError):
-            return text, "text", False
-    return text, "text", not whole
-
-
-def _cut_utf8(piece: bytes) -> str:
-    """Decode a cut piece: up to three bytes of a split character at its end are dropped, other damage
-    raises."""
-    for drop in range(4):
-        try:
-            return piece[: len(piece) - drop].decode("utf-8")
-        except UnicodeDecodeError as error:
-            if error.start < len(piece) - 4:
-                raise
-    return piece.decode("utf-8")
-
-
-def _hex(body: bytes, limit_bytes: int) -> tuple[str, str, bool]:
-    """``00000000  7b 22 61 22 …  {"a"…``: offset, bytes, printable ASCII."""
-    lines = []
-    for start in range(0, min(len(body), limit_bytes), HEX_WIDTH):
-        row = body[start : min(start + HEX_WIDTH, limit_bytes)]
-        letters = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
-        lines.append(f"{start:08x}  {row.hex(' '):<{HEX_WIDTH * 3 - 1}}  {letters}")
-    return "\n".join(lines), "hex", len(body) > limit_bytes
 
 
 def _host(host: tuple[str, int]) -> str:
