@@ -27,6 +27,17 @@ REPORTS_DIR = DATA_DIR / "reports"
 CODE_VERSION = "0.1.0"
 # LAG_SLO_MS: how long a message may wait before a minute counts as breached in reports.
 LAG_SLO_MS = env.int("LAG_SLO_MS", default=60_000)
+# Hours a topic or group must be in quarantine before deleting it is offered.
+QUARANTINE_HOURS = env.int("QUARANTINE_HOURS", default=24)
+# DEAD_LETTER_CAUSE_PROPERTIES: message properties that say why a message died, the first that is there counts.
+# Brokers write none; these are what Spring Cloud Stream and common handlers set, and ours.
+DEAD_LETTER_CAUSE_PROPERTIES = env.list(
+    "DEAD_LETTER_CAUSE_PROPERTIES",
+    default=["DEAD_LETTER_CAUSE", "x-exception-message", "exception", "error", "cause"],
+)
+# LEDGER_RETENTION_DAYS: how long the rows of finished replays are kept; longer than brokers keep dead letters, or a
+# letter that was replayed before would be sent again.
+LEDGER_RETENTION_DAYS = env.int("LEDGER_RETENTION_DAYS", default=30)
 # Reports read this much history before their window, so that time lags up to it are exact.
 REPORT_LOOKBACK_MS = 6 * 3_600_000
 # REDIS_URL: task queue and live updates, redis://host:port/0 or unix:///path/redis.sock
