@@ -36,7 +36,7 @@ from brokerd.namesrv.kv_config import KvConfigManager
 from brokerd.namesrv.registration import Registration
 from brokerd.namesrv.route_info import BrokerIdentity, RouteInfoManager
 from brokerd.processor.broker import Broker, NameServer
-from brokerd.processor.client_notify import notify_group
+from brokerd.processor.client_notify import ChangeNotifier
 from brokerd.processor.dispatch import Dispatcher
 from brokerd.processor.handlers import BROKER_HANDLERS, NAMESRV_HANDLERS
 from brokerd.processor.hot_path import HotPath
@@ -187,7 +187,7 @@ class BrokerController:
         broker.sender = sender
         self._hot_path = HotPath(broker, sender)
         self._dispatcher = Dispatcher(broker, BROKER_HANDLERS, self._hot_path)
-        broker.consumers.on_change = lambda info: notify_group(broker, info)
+        broker.consumers.on_change = ChangeNotifier(broker).group_changed
         broker.schedule.start(self.store)
         broker.topics.persist()
 

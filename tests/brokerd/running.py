@@ -15,7 +15,7 @@ from brokerd.remoting.command import RemotingCommand, SerializeType
 from brokerd.remoting.connection import RemotingConnection
 from brokerd.store.store_config import MessageStoreConfig
 
-ANSWER_WITHIN_S = 5
+ANSWER_WITHIN_S = 30
 
 
 class RawClient:
@@ -26,6 +26,7 @@ class RawClient:
         self._frames = RemotingConnection()
         self._waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._pushed: asyncio.Queue[RemotingCommand] = asyncio.Queue()
+        self.received: list[RemotingCommand] = []  # answers and requests, in order of arrival
         self._opaque = 0
         self.is_closed = asyncio.Event()
         self._task = asyncio.create_task(self._read())
@@ -38,6 +39,7 @@ class RawClient:
     async def _read(self) -> None:
         while data := await self._reader.read(65_536):
             for command in self._frames.receive_data(data):
+                self.received.append(command)
                 if not command.is_response:
                     self._pushed.put_nowait(command)
                 elif command.opaque in self._waiting:

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from brokerd.consumer_manager import ClientChannelInfo
+from brokerd.processor.client_notify import NOTIFY_AFTER_MS
 from brokerd.remoting.bodies import (
     CheckClientRequestBody,
     ConsumerListBody,
@@ -66,6 +68,32 @@ async def test_it_tells_every_member_when_one_comes_leaves_or_breaks_off(tmp_pat
         assert ConsumerListBody.from_body(answer.body).consumer_id_list == ["c1"]
 
 
+async def test_it_answers_a_heartbeat_before_it_tells_the_member_to_rebalance(tmp_path: Path) -> None:
+    """The other way round a Java client may lose the heartbeat after its rebalance and wait 20 s."""
+    async with running(tmp_path) as broker:
+        member = await broker.client()
+        await member.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", "g", "T"))
+        assert (await member.pushed()).code == NOTIFY
+        assert [command.is_response for command in member.received] == [True, False]
+
+
+async def test_it_tells_members_once_of_all_changes_of_a_moment(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        members = [await broker.client() for _ in range(5)]
+        for member in members:  # an answer: the broker has taken the connection in
+            await member.ask(LIST, {"consumerGroup": "g"})
+        consumers, joined = broker.broker.consumers, heartbeat("c", "g", "T")
+        data = HeartbeatData.from_body(joined).consumer_data_set[0]
+        channels = list(broker.controller._broker_server.connections)
+        broker.broker.groups.find_or_create("g", 0)
+        for number, channel in enumerate(channels):  # within one turn of the event loop
+            consumers.register(data, ClientChannelInfo(channel, f"c{number}", "JAVA", 479, 0))
+        for member in members:
+            assert (await member.pushed()).code == NOTIFY
+        await asyncio.sleep(3 * NOTIFY_AFTER_MS / 1000)
+        assert all(member._pushed.empty() for member in members)
+
+
 async def test_it_is_quiet_about_a_heartbeat_that_changes_nothing(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         member = await broker.consumer("c1", "g", "T")
@@ -73,7 +101,7 @@ async def test_it_is_quiet_about_a_heartbeat_that_changes_nothing(tmp_path: Path
         await member.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", "g", "T"))
         await member.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", "g", "T", "T2"))
         assert (await member.pushed()).code == NOTIFY  # of the second one only
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(3 * NOTIFY_AFTER_MS / 1000)
         assert member._pushed.empty()
         assert sorted(broker.broker.consumers.groups["g"].subscriptions) == ["T", "T2"]
 

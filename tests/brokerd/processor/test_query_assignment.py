@@ -55,11 +55,11 @@ async def test_it_divides_the_queues_itself(tmp_path: Path) -> None:
 async def test_it_serves_the_consoles_assignment_while_it_fits(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         first = await broker.consumer("a", "g", "T")
+        await first.pushed()
         second = await broker.consumer("b", "g", "T")
+        for client in (first, second):
+            await client.pushed()
         await create(first, "T", 4)
-        for client, notices in ((first, 2), (second, 1)):
-            for _ in range(notices):
-                await client.pushed()
         assert await put(first, 1, a=q(3), b=q(0, 1, 2)) == (0, "true")
         for client in (first, second):
             assert (await client.pushed()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
