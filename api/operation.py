@@ -26,7 +26,7 @@ KEY_HEADER = OpenApiParameter(
     IDEMPOTENCY_KEY, str, OpenApiParameter.HEADER, description="at most 255 characters"
 )
 OFFSET_MAX = 2**63 - 1
-TARGETS = ("earliest", "latest", "time", "offset", "shift", "like_group", "as_of", "exact")
+TARGETS = ("earliest", "latest", "time", "offset", "shift", "like_group", "as_of", "undo", "exact")
 
 
 class QueueSerializer(serializers.Serializer[Any]):
@@ -43,7 +43,7 @@ class QueueOffsetSerializer(QueueSerializer):
 
 
 class OffsetPlanRequestSerializer(serializers.Serializer[Any]):
-    """Give what the target needs: time_ms or time; offset; shift; like_group; offsets."""
+    """Give what the target needs: time_ms or time; offset; shift; like_group; undo_plan; offsets."""
 
     group = serializers.CharField(max_length=255)
     target = serializers.ChoiceField(choices=TARGETS)
@@ -56,6 +56,9 @@ class OffsetPlanRequestSerializer(serializers.Serializer[Any]):
     offset = serializers.IntegerField(required=False, min_value=0, max_value=OFFSET_MAX)
     shift = serializers.IntegerField(required=False, min_value=-OFFSET_MAX, max_value=OFFSET_MAX)
     like_group = serializers.CharField(required=False, max_length=255)
+    undo_plan = serializers.CharField(
+        required=False, max_length=20, help_text="id of an applied plan of this group"
+    )
     offsets = QueueOffsetSerializer(many=True, required=False)
 
 

@@ -1,19 +1,17 @@
-"""The arithmetic of an offset change: parameters, targets, rows, words, warnings, drift. Pure; times are
-arguments."""
+"""The arithmetic of an offset change: parameters, targets, rows, drift. Pure; times are arguments. Its words are
+in ``offset_words``."""
 
 from __future__ import annotations
 
 import dataclasses
-import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from console.group.offset_state import GroupState
 from console.mqadmin import MessageQueue
 from console.operation.errors import PlanRejected
-from console.operation.kinds import PlanWarning
 
-TARGETS = ("earliest", "latest", "time", "offset", "shift", "like_group", "as_of", "exact")
+TARGETS = ("earliest", "latest", "time", "offset", "shift", "like_group", "as_of", "undo", "exact")
 TIME_TARGETS = ("earliest", "latest", "time")  # what a 4.x broker can tell online members (222 by time)
 OFFSET_MAX = 2**63 - 1
 
@@ -45,10 +43,21 @@ class Wish:
     offset: int | None = None
     shift: int | None = None
     like_group: str = ""
+    undo_plan: str = ""
     offsets: dict[MessageQueue, int] = dataclasses.field(default_factory=dict)
     or_beyond: frozenset[MessageQueue] = (
         frozenset()
     )  # of offsets: leave alone what stands there or further on
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Known:
+    """Targets that somebody else knows: the brokers' time index, another group, the history. ``notes`` say more
+    of a queue, or why it has none; ``sampled`` says in a sentence where recorded offsets come from."""
+
+    offsets: Mapping[MessageQueue, int | None] = dataclasses.field(default_factory=dict)
+    notes: Mapping[MessageQueue, str] = dataclasses.field(default_factory=dict)
+    sampled: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -110,15 +119,20 @@ def read_wish(params: Mapping[str, Any]) -> Wish:
     topics = params.get("topics") or None
     if topics is not None and not all(isinstance(topic, str) and topic for topic in topics):
         raise PlanRejected("Topics is a list of names.", field="topics")
-    offsets = {_queue(each): _integer(each, "offset", 0) for each in params.get("offsets") or []}
+    offsets = {queue_of(each): _integer(each, "offset", 0) for each in params.get("offsets") or []}
     if target == "exact" and not offsets:
         raise PlanRejected("An exact target needs an offset for each queue.", field="offsets")
-    queues = frozenset(offsets) if offsets else frozenset(_queue(each) for each in params.get("queues") or [])
+    queues = (
+        frozenset(offsets) if offsets else frozenset(queue_of(each) for each in params.get("queues") or [])
+    )
     if queues and topics is None:
         topics = sorted({queue.topic for queue in queues})
     like_group = str(params.get("like_group") or "")
     if target == "like_group" and not like_group:
         raise PlanRejected("Name the group to stand like.", field="like_group")
+    undo_plan = str(params.get("undo_plan") or "")
+    if target == "undo" and not undo_plan:
+        raise PlanRejected("Name the plan to take back.", field="undo_plan")
     return Wish(
         target=target,
         topics=topics,
@@ -127,8 +141,9 @@ def read_wish(params: Mapping[str, Any]) -> Wish:
         offset=_integer(params, "offset", 0) if target == "offset" else None,
         shift=_shift(params) if target == "shift" else None,
         like_group=like_group,
+        undo_plan=undo_plan,
         offsets=offsets,
-        or_beyond=frozenset(_queue(each) for each in params.get("offsets") or [] if each.get("or_beyond")),
+        or_beyond=frozenset(queue_of(each) for each in params.get("offsets") or [] if each.get("or_beyond")),
     )
 
 
@@ -146,7 +161,8 @@ def _shift(params: Mapping[str, Any]) -> int:
     return shift
 
 
-def _queue(value: Any) -> MessageQueue:
+def queue_of(value: Any) -> MessageQueue:
+    """A queue out of {topic, broker_name, queue_id}; raises PlanRejected."""
     try:
         return MessageQueue(str(value["topic"]), str(value["broker_name"]), int(value["queue_id"]))
     except (KeyError, TypeError, ValueError) as error:
@@ -156,8 +172,8 @@ def _queue(value: Any) -> MessageQueue:
 # --- Targets ------------------------------------------------------------------------------------------------
 
 
-def changes(state: GroupState, wish: Wish, looked_up: Mapping[MessageQueue, int | None]) -> list[Change]:
-    """One row per queue in scope. ``looked_up``: offsets by time, of the other group, or as they were.
+def changes(state: GroupState, wish: Wish, known: Known) -> list[Change]:
+    """One row per queue in scope.
 
     Raises PlanRejected when a queue that was named does not exist.
     """
@@ -173,7 +189,7 @@ def changes(state: GroupState, wish: Wish, looked_up: Mapping[MessageQueue, int 
     rows = []
     for queue, each in sorted(scope.items()):
         low, high = each.place.min_offset, each.place.max_offset
-        wanted, note = _wanted(wish, queue, each.committed, low, high, looked_up)
+        wanted, note = _wanted(wish, queue, each.committed, low, high, known)
         after = None if wanted is None else min(max(wanted, low), high)
         if wanted is not None and wanted < low:
             note = f"asked for {wanted:,}; the oldest that is still stored is {low:,}"
@@ -190,7 +206,7 @@ def _wanted(
     committed: int | None,
     low: int,
     high: int,
-    looked_up: Mapping[MessageQueue, int | None],
+    known: Known,
 ) -> tuple[int | None, str]:
     """(offset asked for, or None to leave the queue alone; why)."""
     if wish.target == "earliest":
@@ -209,8 +225,8 @@ def _wanted(
             return None, "never committed: there is nothing to shift from"
         assert wish.shift is not None
         return committed + wish.shift, ""
-    found = looked_up.get(queue)
-    return found, "" if found is not None else "no offset is known to go to"
+    found = known.offsets.get(queue)
+    return found, known.notes.get(queue, "" if found is not None else "no offset is known to go to")
 
 
 def _how(state: GroupState, wish: Wish, row: Change) -> str:
@@ -230,6 +246,11 @@ def blocked(state: GroupState, wish: Wish, rows: Sequence[Change]) -> str:
         return "The group is broadcasting: each member keeps its own offsets, no broker can move them."
     moving = [row for row in rows if row.moves]
     if not moving:
+        level = sum(row.after is not None for row in rows)
+        if level < len(rows):
+            return (
+                f"Nothing would change: {level} of {len(rows)} queues stand there, the others stay as before."
+            )
         return f"Nothing would change: all {len(rows)} queues stand at the target already."
     by_time = [row for row in moving if row.how == RESET_BY_TIME]
     if by_time and wish.target not in TIME_TARGETS:
@@ -257,107 +278,6 @@ def _covers_part(state: GroupState, by_time: Sequence[Change], moving: Sequence[
         and each.committed < each.place.max_offset
         for queue, each in state.queues.items()
     )
-
-
-# --- Words --------------------------------------------------------------------------------------------------
-
-
-def replayed(rows: Iterable[Change]) -> int:
-    """Messages that are delivered again, and those of queues that were never committed."""
-    total = 0
-    for row in rows:
-        if row.moves and row.after is not None:
-            if row.before is None:
-                total += row.max_offset - row.after
-            elif row.after < row.before:
-                total += min(row.before, row.max_offset) - row.after
-    return total
-
-
-def skipped(rows: Iterable[Change]) -> int:
-    """Messages that are never delivered to the group."""
-    return sum(
-        row.after - max(row.before, row.min_offset)
-        for row in rows
-        if row.before is not None and row.after is not None and row.after > max(row.before, row.min_offset)
-    )
-
-
-def summary(group: str, rows: Sequence[Change], span: tuple[int, int] | None, now_ms: int) -> str:
-    """The change in one sentence. ``span``: store times of the first and last message concerned, if known."""
-    moving = [row for row in rows if row.moves]
-    if not moving:
-        return f"This would change nothing: {len(rows)} queues of {group} stand at the target already."
-    again, past = replayed(rows), skipped(rows)
-    deeds = []
-    if again:
-        deeds.append(f"replay {again:,} message{'s' * (again != 1)}")
-    if past:
-        deeds.append(f"skip {past:,} message{'s' * (past != 1)}")
-    topics = sorted({row.queue.topic for row in moving})
-    where = ", ".join(topics) if len(topics) <= 3 else f"{len(topics)} topics"
-    written = "" if span is None else f", written {time_span(span, now_ms)}"
-    what = " and ".join(deeds) or "move offsets without touching a message that is still stored"
-    return f"This will {what} on {len(moving)} queue{'s' * (len(moving) != 1)} of {where}{written}."
-
-
-def time_span(span: tuple[int, int], now_ms: int) -> str:
-    """``09:00:12–11:42:03 UTC``, with the date where it is not today's."""
-    first, last, today = (
-        datetime.datetime.fromtimestamp(ms / 1000, tz=datetime.UTC) for ms in (*span, now_ms)
-    )
-    if first.date() == last.date() == today.date():
-        return f"{first:%H:%M:%S}–{last:%H:%M:%S} UTC"
-    if first.date() == last.date():
-        return f"{first:%Y-%m-%d %H:%M:%S}–{last:%H:%M:%S} UTC"
-    return f"{first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S} UTC"
-
-
-def warnings(state: GroupState, rows: Sequence[Change]) -> list[PlanWarning]:
-    """The banners of the plan page, most important first."""
-    found = []
-    moving = [row for row in rows if row.moves]
-    older = [row for row in rows if row.note.startswith("asked for") and "oldest" in row.note]
-    if older:
-        found.append(
-            PlanWarning(
-                "warn",
-                f"{len(older)} queue{'s' * (len(older) != 1)} can not go back that far",
-                "The messages asked for are older than retention; these queues start at the oldest one "
-                "stored.",
-            )
-        )
-    never = [row for row in moving if row.before is None]
-    if never:
-        names = ", ".join(f"{row.queue.broker_name} · {row.queue.queue_id}" for row in never[:3])
-        found.append(
-            PlanWarning(
-                "warn",
-                f"{len(never)} queue{'s have' if len(never) != 1 else ' has'} never been committed",
-                f"{names}{' …' if len(never) > 3 else ''}: undo can not take a first offset away again.",
-            )
-        )
-    if state.online:
-        count = len(state.clients)
-        found.append(
-            PlanWarning(
-                "info",
-                f"The group is online: {count} client{'s' * (count != 1)}",
-                "The broker tells them (222); each drops what it has in flight and starts again, as a rule "
-                "within 10 s. Messages in flight may be handled twice.",
-            )
-        )
-    else:
-        found.append(
-            PlanWarning(
-                "info",
-                "No member is online",
-                "The offsets are written to the brokers (15); members read them when they start.",
-            )
-        )
-    if moving and not older:
-        found.append(PlanWarning("ok", "Every target is still retained", "No queue starts later than asked."))
-    return found
 
 
 # --- Drift --------------------------------------------------------------------------------------------------

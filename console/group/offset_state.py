@@ -63,10 +63,10 @@ class GroupState:
 
 
 def read_group_state(
-    admin: BlockingMQAdmin, group: str, topics: Sequence[str] | None, now_ms: int
+    admin: BlockingMQAdmin, group: str, topics: Sequence[str] | None, now_ms: int, *, field: str = "group"
 ) -> GroupState:
     """Read a group's state. ``topics`` None: what it subscribes to or has committed to, without retry and
-    DLQ topics.
+    DLQ topics. ``field``: the parameter that named the group, for refusals.
 
     Raises PlanRejected (unknown group or topic, too many queues), BrokerUnavailable when a broker is silent:
     a change that does not see all queues would be made blind.
@@ -84,7 +84,7 @@ def read_group_state(
     }
     members = [each for each in connections.values() if each is not None]
     if not committed and not members:
-        raise PlanRejected(f"No broker knows offsets or members of the group {group}.", field="group")
+        raise PlanRejected(f"No broker knows offsets or members of the group {group}.", field=field)
     chosen = list(topics) if topics else _own_topics(committed, members)
     if not chosen:
         raise PlanRejected(

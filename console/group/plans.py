@@ -7,32 +7,52 @@ from collections.abc import Mapping
 from typing import Any
 
 from console.cluster import selectors as cluster_selectors
-from console.group import offset_apply, offset_change, selectors
-from console.group.offset_change import Change, Wish
+from console.group import offset_apply, offset_change, offset_past, offset_words, selectors
+from console.group.offset_change import Change, Known, Wish
 from console.group.offset_state import GroupState, offsets_at_time, read_group_state, store_times
-from console.lag import selectors as lag_selectors
-from console.mqadmin import BlockingMQAdmin, MessageQueue, with_admin
+from console.group.offset_words import Limits, Pace
+from console.mqadmin import BlockingMQAdmin, with_admin
+from console.operation import selectors as operation_selectors
+from console.operation.errors import PlanDrifted, PlanNotFound, PlanRejected, UndoImpossible
 from console.operation.kinds import Draft
 from console.operation.models import Job, Plan
 from console.operation.runner import JobRun
 
 
 class OffsetChangePlan:
-    """params: {target, topics?, queues?, time_ms?, offset?, shift?, like_group?, offsets?}; see
-    ``offset_change.TARGETS``."""
+    """params: {target, topics?, queues?, time_ms?, offset?, shift?, like_group?, undo_plan?, offsets?}; see
+    ``offset_change.TARGETS``. ``undo`` is kept as the ``exact`` offsets that it means."""
 
     kind = "offset_change"
     verb = "RESET"
 
+    def also_reads(self, params: Mapping[str, Any]) -> list[str]:
+        """A plan "like group X" shows where X stands."""
+        other = params.get("like_group")
+        return [other] if params.get("target") == "like_group" and isinstance(other, str) and other else []
+
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
         """Read the group and say what would move. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
+        asked = dict(params)
+        if asked.get("target") == "undo":
+            params = _undone(cluster, subject, params)
         wish = offset_change.read_wish(params)
-        admin = self._admin(cluster)
+        here = cluster_selectors.cluster_by_name(cluster)
+        admin = with_admin(here.namesrv_addrs)
         state = read_group_state(admin, subject, wish.topics, now_ms)
-        rows = offset_change.changes(state, wish, self._looked_up(admin, cluster, state, wish))
+        known = self._known(admin, cluster, state, wish)
+        rows = offset_change.changes(state, wish, known)
         rows, span = self._with_store_times(admin, state, rows)
+        seen = selectors.group(cluster, subject)
+        pace = Pace(
+            None if seen is None else seen.in_rate,
+            None if seen is None else seen.out_rate,
+            selectors.best_speed(cluster, subject, now_ms),
+        )
+        limits = Limits(here.typed_confirm_messages, here.second_person_messages)
+        model = "" if seen is None else seen.model
         return Draft(
-            summary=offset_change.summary(subject, rows, span, now_ms),
+            summary=offset_words.summary(subject, rows, span, pace, state.online, now_ms),
             diff=[row.as_row() for row in rows],
             before={
                 "online": state.online,
@@ -43,10 +63,13 @@ class OffsetChangePlan:
                     [row.queue.topic, row.queue.broker_name, row.queue.queue_id, row.before] for row in rows
                 ],
             },
-            messages=offset_change.replayed(rows) + offset_change.skipped(rows),
-            warnings=offset_change.warnings(state, rows),
+            messages=offset_words.replayed(rows) + offset_words.skipped(rows),
+            warnings=offset_words.warnings(state, wish, rows, limits, model, known.sampled),
+            params=dict(params),
             blocked=offset_change.blocked(state, wish, rows),
             command="manage.py offsets apply {plan} --confirm {subject}",
+            made_by=offset_words.made_by(cluster, subject, asked),
+            undo_of=str(asked["undo_plan"]) if asked.get("target") == "undo" else "",
         )
 
     def drift(self, plan: Plan, now_ms: int) -> list[str]:
@@ -56,12 +79,19 @@ class OffsetChangePlan:
         elapsed_s = max(0.0, (now_ms - plan.before["read_at_ms"]) / 1000)
         seen = selectors.group(plan.cluster, plan.subject)
         out_rate = None if seen is None else seen.out_rate
-        return offset_change.drift(plan.diff, plan.before["online"], state, elapsed_s, out_rate)
+        moved = offset_change.drift(plan.diff, plan.before["online"], state, elapsed_s, out_rate)
+        return [*_other_jobs(plan), *moved]
 
     def apply(self, run: JobRun) -> None:
-        """Record what is there now (for undo), then move every queue by its own request."""
+        """Look once more, record what is there now (for undo), then move every queue by its own request.
+
+        Between the button and this worker others may have moved the group: then nothing is touched (PlanDrifted).
+        """
         admin = self._admin(run.plan.cluster)
         if "queues" not in run.result:
+            changes = self.drift(run.plan, run.now_ms())
+            if changes:
+                raise PlanDrifted(changes)
             topics = sorted({row["topic"] for row in run.plan.diff})
             state = read_group_state(admin, run.plan.subject, topics, run.now_ms())
             run.result["queues"] = offset_apply.result_rows(run.plan.diff, state)
@@ -100,27 +130,28 @@ class OffsetChangePlan:
     def _admin(self, cluster: str) -> BlockingMQAdmin:
         return with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
 
-    def _looked_up(
-        self, admin: BlockingMQAdmin, cluster: str, state: GroupState, wish: Wish
-    ) -> dict[MessageQueue, int | None]:
+    def _known(self, admin: BlockingMQAdmin, cluster: str, state: GroupState, wish: Wish) -> Known:
         """Targets that somebody else knows: the brokers' time index, another group, the history."""
+        scope = [queue for queue in state.queues if wish.queues is None or queue in wish.queues]
         if wish.target == "time":
             assert wish.time_ms is not None
-            places = [
-                each.place
-                for queue, each in state.queues.items()
-                if wish.queues is None or queue in wish.queues
-            ]
-            return dict(offsets_at_time(admin, places, wish.time_ms))
-        if wish.target == "like_group":
-            other = read_group_state(
-                admin, wish.like_group, sorted({q.topic for q in state.queues}), state.read_at_ms
+            return Known(
+                dict(offsets_at_time(admin, [state.queues[queue].place for queue in scope], wish.time_ms))
             )
-            return {queue: each.committed for queue, each in other.queues.items()}
+        if wish.target == "like_group":
+            if wish.like_group == state.group:
+                raise PlanRejected("A group always stands like itself: name another one.", "like_group")
+            topics = sorted({queue.topic for queue in state.queues})
+            other = read_group_state(admin, wish.like_group, topics, state.read_at_ms, field="like_group")
+            absent = f"{wish.like_group} has no committed offset there"
+            return Known(
+                {queue: each.committed for queue, each in other.queues.items()},
+                {queue: absent for queue, each in other.queues.items() if each.committed is None},
+            )
         if wish.target == "as_of":
             assert wish.time_ms is not None
-            return dict(lag_selectors.committed_offsets_at(cluster, state.group, wish.time_ms))
-        return {}
+            return offset_past.recorded(cluster, state.group, scope, wish.time_ms, state.read_at_ms)
+        return Known()
 
     def _with_store_times(
         self, admin: BlockingMQAdmin, state: GroupState, rows: list[Change]
@@ -148,3 +179,33 @@ class OffsetChangePlan:
         return [
             row.at(times.get((row.queue, row.after))) if row.after is not None else row for row in rows
         ], span
+
+
+def _undone(cluster: str, subject: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The exact offsets that take a plan of this group back, cut to the topics or queues that were named."""
+    wish = offset_change.read_wish(params)
+    try:
+        plan, exact = operation_selectors.undo_params(wish.undo_plan)
+    except (PlanNotFound, UndoImpossible) as error:
+        raise PlanRejected(str(error), "undo_plan") from error
+    if (plan.kind, plan.cluster, plan.subject) != (OffsetChangePlan.kind, cluster, subject):
+        raise PlanRejected(f"{plan.id} is no offset change of {subject} in {cluster}.", "undo_plan")
+    offsets = [
+        each
+        for each in exact["offsets"]
+        if (wish.topics is None or each["topic"] in wish.topics)
+        and (wish.queues is None or offset_change.queue_of(each) in wish.queues)
+    ]
+    if not offsets:
+        raise PlanRejected(f"{plan.id} moved none of these queues.", "queues")
+    return {"target": "exact", "offsets": offsets}
+
+
+def _other_jobs(plan: Plan) -> list[str]:
+    """Two changes of one group at once would undo each other: the later one waits for a new plan."""
+    own = getattr(plan, "job", None)
+    return [
+        f"{job.id} by {job.created_by} is moving offsets of {plan.subject} now"
+        for job in operation_selectors.active_jobs(plan.cluster, plan.subject)
+        if job.kind == plan.kind and (own is None or (job.created_at, job.id) < (own.created_at, own.id))
+    ]

@@ -6,10 +6,17 @@ from typing import Any
 from django.db.models import Count, Q
 
 from console.access.name_scope import EVERYTHING, NameScope
+from console.group import flow
+from console.lag import past
+from console.lag import selectors as lag_selectors
 from console.lag.models import ClientRow, GroupRow, QueueRow
 from console.lag.page import Page, count_if, cut, ordered
+from console.mqadmin import RETRY_TOPIC_PREFIX
+from spark.lag.samples import Samples
 
 PARTIAL = "PARTIAL"  # a filter of its own: known status, unknown parts
+
+SPEED_MS = 3_600_000  # the hour whose best minute says what a group can do
 
 SORTS: dict[str, tuple[str, ...]] = {
     # What a person sorts by → columns; every order ends in the group name, so that pages do not overlap.
@@ -108,3 +115,24 @@ def group_names(
     """Return names for completion and the command palette, shortest match first by name order."""
     rows = scope.filter(GroupRow.objects.filter(cluster=cluster_name, group__icontains=query), "group")
     return list(rows.order_by("is_system", "group").values_list("group", flat=True)[:limit])
+
+
+def group_flow(cluster_name: str, name: str, from_ms: int, to_ms: int, points: int) -> dict[str, Any]:
+    """Return produced, pulled, committed and oldest stored of a group over time; see `flow.cumulative_flow`."""
+    interval_ms = lag_selectors.collect_interval_ms(cluster_name)
+    samples = _main_samples(cluster_name, name, from_ms, to_ms, interval_ms)
+    return flow.cumulative_flow(samples, points, past.GAP_INTERVALS * interval_ms)
+
+
+def best_speed(cluster_name: str, name: str, now_ms: int) -> float | None:
+    """Return the messages a second of the group's best minute in the last hour; None: it was not seen reading."""
+    interval_ms = lag_selectors.collect_interval_ms(cluster_name)
+    samples = _main_samples(cluster_name, name, now_ms - SPEED_MS, now_ms, interval_ms)
+    found = flow.best_speed(samples, past.GAP_INTERVALS * interval_ms)
+    return None if found is None else found.per_s
+
+
+def _main_samples(cluster_name: str, name: str, from_ms: int, to_ms: int, interval_ms: int) -> Samples:
+    """What failed and comes again is not part of the group's own flow."""
+    samples = past.load(cluster_name, name, from_ms, to_ms, interval_ms=interval_ms)
+    return samples.select(lambda key: not key.topic.startswith(RETRY_TOPIC_PREFIX))

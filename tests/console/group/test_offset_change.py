@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 from typing import Any
 
 import pytest
 
 from console.group import offset_apply, offset_change
-from console.group.offset_change import Change
+from console.group.offset_change import Change, Known
 from console.group.offset_state import GroupState, QueueState
 from console.mqadmin import MessageQueue
 from console.operation.broker_queues import BrokerQueue
@@ -41,7 +40,7 @@ def state(
 
 
 def changes(now: GroupState, **params: Any) -> list[Change]:
-    return offset_change.changes(now, offset_change.read_wish(params), {})
+    return offset_change.changes(now, offset_change.read_wish(params), Known())
 
 
 @pytest.mark.parametrize(
@@ -124,44 +123,6 @@ def test_it_names_five_queues_and_counts_the_rest() -> None:
     after = state(online=False, **{f"q{number}": 51 for number in range(9)})
     found = offset_change.drift(rows, False, after, 1.0, None)
     assert len(found) == 6 and found[-1] == "and 4 more queues"
-
-
-def change(before: int | None, after: int, low: int = 0, high: int = 100) -> Change:
-    return Change(QUEUE, before, after, low, high)
-
-
-@pytest.mark.parametrize(
-    ("row", "again", "past"),
-    [
-        (change(50, 20), 30, 0),
-        (change(50, 80), 0, 30),
-        (change(None, 20), 80, 0),
-        (change(50, 50), 0, 0),
-        (change(10, 80, low=40), 0, 40),  # 30 of the skipped ones had expired already
-        (change(120, 20), 80, 0),  # committed beyond the end
-    ],
-)
-def test_it_counts_messages(row: Change, again: int, past: int) -> None:
-    assert (offset_change.replayed([row]), offset_change.skipped([row])) == (again, past)
-
-
-def test_it_writes_times_with_the_date_where_it_is_not_today() -> None:
-    def ms(*parts: int) -> int:
-        return int(datetime.datetime(*parts, tzinfo=datetime.UTC).timestamp() * 1000)  # type: ignore[arg-type]
-
-    now = ms(2026, 3, 12, 12, 0)
-    assert (
-        offset_change.time_span((ms(2026, 3, 12, 9, 0), ms(2026, 3, 12, 11, 42)), now)
-        == "09:00:00–11:42:00 UTC"
-    )
-    assert (
-        offset_change.time_span((ms(2026, 3, 11, 9, 0), ms(2026, 3, 11, 9, 5)), now)
-        == "2026-03-11 09:00:00–09:05:00 UTC"
-    )
-    assert (
-        offset_change.time_span((ms(2026, 3, 11, 9, 0), ms(2026, 3, 12, 9, 5)), now)
-        == "2026-03-11 09:00:00 to 2026-03-12 09:05:00 UTC"
-    )
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,15 @@ def test_it_prints_the_plan_for_people(orders: LiveCluster) -> None:
     assert "manage.py offsets apply op-" in text
 
 
+def test_it_knows_single_queues_exact_offsets_and_plans(orders: LiveCluster) -> None:
+    queue = f"orders/{orders.broker_name}/0"
+    made = plan("--target", "exact", "--set", f"{queue}=7")
+    assert [(row["before"], row["after"]) for row in made["diff"]] == [(4, 7)]
+    call("apply", made["id"], "--here")
+    taken_back = plan("--target", "undo", "--plan", made["id"], "--queue", queue)
+    assert [(row["before"], row["after"]) for row in taken_back["diff"]] == [(7, 4)]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -59,6 +68,11 @@ def test_it_prints_the_plan_for_people(orders: LiveCluster) -> None:
         (("plan", "billing", "--target", "time", "--time", "2026-01-01T00:00:00"), 1, "with its zone"),
         (("plan", "nobody", "--target", "latest"), 1, "nobody"),
         (("plan", "billing", "--target", "latest", "--cluster", "other"), 1, "There is no cluster other"),
+        (("plan", "billing", "--target", "latest", "--queue", "orders/0"), 1, "TOPIC/BROKER/QUEUE"),
+        (("plan", "billing", "--target", "exact", "--set", "orders/broker-a/0"), 1, "give the offset too"),
+        (("plan", "billing", "--target", "latest", "--queue", "orders/broker-a/9"), 1, "There is no queue"),
+        (("plan", "billing", "--target", "undo", "--plan", "op-nothing"), 1, "no plan op-nothing"),
+        (("restore", "billing", "--time", "2000-01-01T00:00:00Z"), 1, "does not reach back that far"),
         (("apply", "op-nothing"), 1, "no plan op-nothing"),
         (("undo", "op-nothing"), 1, "no plan op-nothing"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 from django.contrib.auth.models import User
 from pytest_django import Settings
 
+from console.access import services as access_services
+from console.cluster.models import Cluster
+from console.group import offset_apply
 from console.lag import services as lag_services
 from console.operation import errors, selectors, services
 from console.operation.models import Job, Plan
@@ -92,23 +96,89 @@ def test_it_stands_like_another_group(orders: LiveCluster, alice: User) -> None:
     orders.commit("shadow", "orders", 0, 3)
     plan = plan_of(orders, alice, target="like_group", like_group="shadow")
     assert moves(plan) == [(0, 7, 3), (1, 10, 10)]
-    assert plan.diff[1]["note"] == "no offset is known to go to"
+    assert plan.diff[1]["note"] == "shadow has no committed offset there"
 
 
-def test_it_goes_back_to_where_it_stood_at_a_moment(
-    orders: LiveCluster, alice: User, tmp_path: Path, settings: Settings
-) -> None:
+def test_it_shows_no_group_that_the_person_may_not_see(orders: LiveCluster) -> None:
+    access_services.ensure_first_person()
+    carol = User.objects.create_user("carol")
+    access_services.grant(role="operator", user=carol, name_pattern="billing")
+    with pytest.raises(errors.NotPermitted, match="carol may not VIEW shadow"):
+        plan_of(orders, carol, target="like_group", like_group="shadow")
+    assert plan_of(orders, carol, target="earliest").created_by == "carol"
+
+
+@pytest.fixture
+def history(orders: LiveCluster, tmp_path: Path, settings: Settings) -> Iterator[int]:
+    """Rounds at 0, 5 and 120 s after the time returned; billing stood at 7, 9 and 9 on queue 0."""
     settings.DATA_DIR, settings.HISTORY_URL = tmp_path / "data", f"file://{tmp_path / 'data' / 'history'}"
     lag_services.collectors.clear()
-    now_ms = int(time.time() * 1000)
-    lag_services.collect("test", now_ms=now_ms)
+    start_ms = int(time.time() * 1000) - 200_000
+    lag_services.collect("test", now_ms=start_ms)
     orders.commit("billing", "orders", 0, 9)
-    lag_services.collect("test", now_ms=now_ms + 5_000)
-    plan = plan_of(orders, alice, target="as_of", time_ms=now_ms + 1_000)
+    for later_ms in (5_000, 120_000):
+        assert lag_services.collect("test", now_ms=start_ms + later_ms) is not None
+    yield start_ms
+    lag_services.collectors.clear()
+
+
+def test_it_goes_back_to_where_it_stood_at_a_moment(orders: LiveCluster, alice: User, history: int) -> None:
+    plan = plan_of(orders, alice, target="as_of", time_ms=history + 1_000)
     assert moves(plan) == [(0, 9, 7), (1, 10, 10)]
-    nothing = plan_of(orders, alice, target="as_of", time_ms=now_ms - 3_600_000)
-    assert moves(nothing) == [(0, 9, 9), (1, 10, 10)]
-    assert nothing.diff[0]["note"] == "no offset is known to go to" and nothing.blocked
+    assert plan.diff[0]["note"] == "at that moment between 7 and 9"
+    (said,) = [each for each in plan.warnings if each["title"] == "Offsets as this console recorded them"]
+    assert " before the moment asked for." in said["text"]
+    assert run(plan, alice).state == "SUCCEEDED"
+    assert orders.committed("billing", "orders") == {0: 7, 1: 10}
+
+
+@pytest.mark.parametrize(
+    ("after_ms", "words"),
+    [
+        (60_000, "lies in a gap of the history of broker-a: the last reading before is of "),
+        (-3_600_000, "The history has no offsets of billing for "),
+        (3_600_000, "has not come yet"),
+    ],
+)
+def test_it_never_takes_offsets_out_of_a_gap(
+    orders: LiveCluster, alice: User, history: int, after_ms: int, words: str
+) -> None:
+    with pytest.raises(errors.PlanRejected, match=words) as caught:
+        plan_of(orders, alice, target="as_of", time_ms=history + after_ms)
+    assert caught.value.field == "time_ms"
+
+
+def test_it_leaves_a_queue_alone_that_had_no_offset_then(
+    orders: LiveCluster, alice: User, history: int
+) -> None:
+    orders.create_topic("refunds", queues=1)
+    orders.send("refunds", 0, TEN)
+    orders.commit("billing", "refunds", 0, 5)
+    plan = plan_of(orders, alice, target="as_of", time_ms=history + 1_000)
+    assert [(row["topic"], row["after"], row["note"]) for row in plan.diff if row["topic"] == "refunds"] == [
+        ("refunds", 5, "had no committed offset at that moment")
+    ]
+
+
+def test_it_takes_back_a_plan_by_its_name_and_only_the_named_queues(orders: LiveCluster, alice: User) -> None:
+    done = plan_of(orders, alice, target="earliest")
+    with pytest.raises(errors.PlanRejected, match="was never applied") as caught:
+        plan_of(orders, alice, target="undo", undo_plan=done.id)
+    assert caught.value.field == "undo_plan"
+    run(done, alice)
+    queue = {"topic": "orders", "broker_name": orders.broker_name, "queue_id": 1}
+    part = plan_of(orders, alice, target="undo", undo_plan=done.id, queues=[queue])
+    assert (moves(part), part.undo_of_id, part.params["target"]) == ([(1, 0, 10)], done.id, "exact")
+    assert part.equivalent["made_by"]["command"].endswith(f"--queue orders/broker-a/1 --plan {done.id}")
+    assert moves(plan_of(orders, alice, target="undo", undo_plan=done.id)) == [(0, 0, 7), (1, 0, 10)]
+    with pytest.raises(errors.PlanRejected, match="moved none of these queues"):
+        plan_of(orders, alice, target="undo", undo_plan=done.id, topics=["elsewhere"])
+    orders.create_group("shadow")
+    orders.commit("shadow", "orders", 0, 3)
+    with pytest.raises(errors.PlanRejected, match="is no offset change of shadow"):
+        services.create_plan(
+            "offset_change", "test", "shadow", {"target": "undo", "undo_plan": done.id}, alice
+        )
 
 
 def test_it_restricts_to_queues(orders: LiveCluster, alice: User) -> None:
@@ -209,6 +279,10 @@ def test_it_replaces_a_reset_that_still_waits_for_a_member(orders: LiveCluster, 
         ({"target": "offset", "offset": -1}, "offset"),
         ({"target": "shift", "shift": 0}, "shift"),
         ({"target": "like_group"}, "like_group"),
+        ({"target": "like_group", "like_group": "nobody"}, "like_group"),
+        ({"target": "like_group", "like_group": "billing"}, "like_group"),
+        ({"target": "undo"}, "undo_plan"),
+        ({"target": "undo", "undo_plan": "op-nothing"}, "undo_plan"),
         ({"target": "exact"}, "offsets"),
         ({"target": "earliest", "topics": ["nowhere"]}, "topics"),
         ({"target": "earliest", "queues": [{"topic": "orders"}]}, "queues"),
@@ -231,6 +305,97 @@ def test_it_rejects_an_unknown_group(live: LiveCluster, alice: User) -> None:
     with pytest.raises(errors.PlanRejected) as caught:
         services.create_plan("offset_change", live.name, "nobody", {"target": "latest"}, alice)
     assert caught.value.field == "group"
+
+
+def test_it_lets_only_the_first_of_two_operators_move_a_group(orders: LiveCluster, alice: User) -> None:
+    bob = User.objects.create_superuser("bob")
+    first, second = plan_of(orders, alice, target="earliest"), plan_of(orders, bob, target="latest")
+    job = services.apply_plan(first.id, alice, "billing")
+    with pytest.raises(errors.PlanDrifted, match=f"{job.id} by alice is moving offsets of billing now"):
+        services.apply_plan(second.id, bob, "billing")
+    services.run_job(job.id, "worker-1")
+    with pytest.raises(errors.PlanDrifted, match="moved from 7 to 0"):
+        services.apply_plan(second.id, bob, "billing")
+    assert selectors.plan(second.id).state == "DRAFT", "it may be looked at, and made again"
+    assert orders.committed("billing", "orders") == {0: 0, 1: 0}
+
+
+def test_it_starts_one_job_however_often_the_button_is_pressed(orders: LiveCluster, alice: User) -> None:
+    plan = plan_of(orders, alice, target="earliest")
+    job = services.apply_plan(plan.id, alice, "billing")
+    with pytest.raises(errors.PlanAlreadyApplied) as caught:
+        services.apply_plan(plan.id, alice, "billing")
+    assert caught.value.job_id == job.id
+    assert Job.objects.count() == 1
+
+
+def test_it_moves_nothing_when_the_group_moved_before_a_worker_came(orders: LiveCluster, alice: User) -> None:
+    plan = plan_of(orders, alice, target="earliest")
+    job = services.apply_plan(plan.id, alice, "billing")
+    orders.commit("billing", "orders", 0, 9)  # the queue of jobs was down for a while
+    services.run_job(job.id, "worker-1")
+    failed = selectors.job(job.id)
+    assert failed.state == "FAILED"
+    assert failed.error == (
+        "The state changed since the plan was made: orders · broker-a · 0 moved from 7 to 9"
+    )
+    assert orders.committed("billing", "orders") == {0: 9, 1: 10}
+
+
+def test_it_goes_on_where_it_stood_when_a_broker_leaves_in_the_middle(
+    orders: LiveCluster, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = plan_of(orders, alice, target="earliest")
+    job = services.apply_plan(plan.id, alice, "billing")
+    apply_chunk = offset_apply._apply_chunk
+
+    def one_then_away(*arguments: Any) -> None:
+        apply_chunk(*arguments)
+        orders.broker.stop()
+
+    monkeypatch.setattr(offset_apply, "CHUNK_QUEUES", 1)
+    monkeypatch.setattr(offset_apply, "_apply_chunk", one_then_away)
+    services.run_job(job.id, "worker-1")
+    waiting = selectors.job(job.id)
+    assert [row["state"] for row in waiting.result["queues"]] == ["applied", "waiting"]
+    assert (waiting.state, waiting.progress["done"]) == ("RUNNING", 1)
+    assert "trying again in 5 s" in waiting.events.last().text
+    monkeypatch.setattr(offset_apply, "_apply_chunk", apply_chunk)
+    orders.broker.start()
+    wait_for(lambda: orders.has_route("orders"), within_s=30)
+    Job.objects.filter(pk=job.id).update(lease_until=None)
+    services.run_job(job.id, "worker-2")
+    done = selectors.job(job.id)
+    assert (done.state, done.error, done.result["verified"]) == ("SUCCEEDED", "", 2)
+    assert orders.committed("billing", "orders") == {0: 0, 1: 0}
+    assert moves(services.undo(plan.id, alice)) == [(0, 0, 7), (1, 0, 10)]
+
+
+def test_it_waits_for_the_second_person_where_the_cluster_demands_one(
+    orders: LiveCluster, alice: User
+) -> None:
+    Cluster.objects.filter(name="test").update(typed_confirm_messages=5, second_person_messages=17)
+    bob = User.objects.create_superuser("bob")
+    plan = plan_of(orders, alice, target="earliest")
+    assert (plan.confirm, plan.warnings[0]["title"]) == ("second_person", "17 messages are concerned")
+    with pytest.raises(errors.ApprovalMissing):
+        services.apply_plan(plan.id, alice, "billing")
+    with pytest.raises(errors.ApprovalBySamePerson):
+        services.approve_plan(plan.id, alice)
+    services.approve_plan(plan.id, bob)
+    with pytest.raises(errors.ConfirmationMissing):
+        services.apply_plan(plan.id, alice, "bill")
+    assert run(plan, alice).state == "SUCCEEDED"
+    undo = services.undo(plan.id, alice)
+    assert (undo.confirm, undo.approved_by) == ("second_person", ""), "taking it back is as large a change"
+
+
+def test_it_refuses_an_expired_plan(orders: LiveCluster, alice: User) -> None:
+    plan = plan_of(orders, alice, target="earliest")
+    late_ms = round(plan.expires_at.timestamp() * 1000)
+    with pytest.raises(errors.PlanExpired, match="make a new plan"):
+        services.apply_plan(plan.id, alice, "billing", now_ms=late_ms)
+    assert orders.committed("billing", "orders") == {0: 7, 1: 10}
 
 
 def test_it_waits_for_a_broker_that_is_away_and_goes_on(orders: LiveCluster, alice: User) -> None:

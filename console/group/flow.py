@@ -1,0 +1,115 @@
+"""The cumulative flow of a group, from its recorded samples: what was produced, pulled and committed, and what was
+still stored. The vertical distance of two lines is lag, the horizontal one latency. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from spark.lag.samples import Samples
+from spark.lag.snapshot import UNKNOWN_OFFSET, Int64Array
+from spark.lag.status import forward_jumps
+
+MINUTE_MS = 60_000
+BEST_PERCENTILE = 95  # of the minutes: one lucky minute, or one counted twice, is no speed to promise
+LINES = ("produced", "pulled", "committed", "stored_from")
+FloatArray = npt.NDArray[np.float64]
+
+
+def cumulative_flow(samples: Samples, points: int, gap_ms: int) -> dict[str, Any]:
+    """Return the lines of a chart, summed over the queues that were read from the first to the last round.
+
+    "times" (epoch ms) and four lists in messages since the first committed offset, null in a gap: "produced",
+    "pulled" (null where it was not read), "committed", "stored_from" (the oldest message still stored, mostly
+    negative). "queues" of "queues_total" are in the sums: one without a reading at the end is left out.
+    """
+    places = [place for _, place in samples.slices() if place.stop > place.start]
+    if not places:
+        return {"times": [], **{name: [] for name in LINES}, "queues": 0, "queues_total": 0}
+    grid = _grid(np.unique(samples.t_ms), points)
+    lines = {name: np.zeros(len(grid)) for name in LINES}
+    counted = 0
+    for place in places:
+        if samples.t_ms[place.stop - 1] < grid[-1] - gap_ms:
+            continue
+        counted += 1
+        for name, values in _queue_lines(samples, place, grid, gap_ms).items():
+            lines[name] += values
+    return {
+        "times": grid.tolist(),
+        **{name: _listed(values) for name, values in lines.items()},
+        "queues": counted,
+        "queues_total": len(places),
+    }
+
+
+def _queue_lines(samples: Samples, place: slice, grid: Int64Array, gap_ms: int) -> dict[str, FloatArray]:
+    """One queue on the common times: nothing before its first commit, NaN where no round read it."""
+    times = samples.t_ms[place]
+    at = np.searchsorted(times, grid, side="right") - 1
+    begun = at >= 0
+    at = np.maximum(at, 0)
+    fresh = grid - times[at] <= gap_ms
+    first = int(samples.committed[place][0])
+    columns = {
+        "produced": samples.max_offset[place],
+        "pulled": samples.pulled[place],
+        "committed": samples.committed[place],
+        "stored_from": samples.min_offset[place],
+    }
+    lines = {}
+    for name, column in columns.items():
+        values = (column[at] - first).astype(np.float64)
+        values[(column[at] == UNKNOWN_OFFSET) | ~fresh] = np.nan
+        values[~begun] = 0.0
+        lines[name] = values
+    return lines
+
+
+def _grid(times: Int64Array, points: int) -> Int64Array:
+    """At most `points` of the rounds, first and last included, evenly spread."""
+    if len(times) <= points:
+        return times
+    picked: Int64Array = times[np.linspace(0, len(times) - 1, points).round().astype(np.int64)]
+    return picked
+
+
+def _listed(values: FloatArray) -> list[int | None]:
+    return [None if np.isnan(value) else round(value) for value in values.tolist()]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Speed:
+    """Messages per second confirmed in a good minute, of how many minutes."""
+
+    per_s: float
+    minutes: int
+
+
+def best_speed(samples: Samples, gap_ms: int) -> Speed | None:
+    """Return what the group has shown it can read in a minute: the 95th percentile of its minutes with progress.
+
+    A minute in which an offset jumped or went back, or that ends a gap, is left out: a reset is not reading.
+    None when nothing was read.
+    """
+    if not len(samples.t_ms):
+        return None
+    start = int(samples.t_ms.min())
+    minutes = np.zeros((int(samples.t_ms.max()) - start) // MINUTE_MS + 1)
+    spoilt = np.zeros(len(minutes), dtype=np.bool_)
+    for _, place in samples.slices():
+        times, committed = samples.t_ms[place], samples.committed[place]
+        if len(times) < 2:
+            continue
+        gained = np.diff(committed)
+        minute = (times[1:] - start) // MINUTE_MS
+        spoilt[minute[(gained < 0) | (np.diff(times) > gap_ms)]] = True
+        spoilt[(times[forward_jumps(times, committed)] - start) // MINUTE_MS] = True
+        np.add.at(minutes, minute, np.maximum(gained, 0))
+    read = minutes[(minutes > 0) & ~spoilt]
+    if not len(read):
+        return None
+    return Speed(float(np.percentile(read, BEST_PERCENTILE, method="nearest")) * 1000 / MINUTE_MS, len(read))
