@@ -1,0 +1,65 @@
+"""Where a page of messages begins or ends: a cut through every queue, from which reading goes up or down. Pure.
+
+A cut at p lies between the messages p-1 and p of a queue. What lies on one side of it was on earlier pages, what
+lies on the other side comes next, so pages neither skip nor repeat, whatever is written or expires meanwhile.
+A queue without a cut was not part of the search when it began.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import dataclasses
+import json
+import zlib
+from collections.abc import Mapping
+
+from console.mqadmin import MessageQueue
+
+TEXT_LENGTH_MAX = 20_000  # 1,000 queues take about 8 kB
+JSON_BYTES_MAX = 512 * 1024
+
+
+class BadCursor(ValueError):
+    """The cursor is not one of ours, or belongs to another search."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cursor:
+    """``up``: towards newer messages. ``cuts``: (broker name, queue id) → p."""
+
+    fingerprint: str
+    up: bool
+    cuts: Mapping[tuple[str, int], int]
+
+    def cut(self, queue: MessageQueue) -> int | None:
+        """The cut through one queue, None where there is none."""
+        return self.cuts.get((queue.broker_name, queue.queue_id))
+
+    def to_text(self) -> str:
+        """As it stands in addresses."""
+        brokers: dict[str, list[int]] = {}
+        for (name, queue_id), cut in sorted(self.cuts.items()):
+            brokers.setdefault(name, []).extend((queue_id, cut))
+        text = json.dumps({"s": self.fingerprint, "u": int(self.up), "c": brokers}, separators=(",", ":"))
+        return base64.urlsafe_b64encode(zlib.compress(text.encode(), 9)).decode().rstrip("=")
+
+    @classmethod
+    def from_text(cls, text: str, fingerprint: str) -> Cursor:
+        """Raises BadCursor for anything but a cursor of the search with this fingerprint."""
+        if len(text) > TEXT_LENGTH_MAX:
+            raise BadCursor("This is not a cursor of a message search: it is too long.")
+        try:
+            packed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+            value = json.loads(zlib.decompressobj().decompress(packed, JSON_BYTES_MAX))
+            cuts = {
+                (str(name), int(queue_id)): int(cut)
+                for name, flat in value["c"].items()
+                for queue_id, cut in zip(flat[::2], flat[1::2], strict=True)
+            }
+            found = cls(str(value["s"]), bool(value["u"]), cuts)
+        except (binascii.Error, zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BadCursor(f"This is not a cursor of a message search: {error}") from error
+        if found.fingerprint != fingerprint:
+            raise BadCursor("This cursor belongs to another search; begin this one without a cursor.")
+        return found
