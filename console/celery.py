@@ -35,6 +35,7 @@ app.set_default()
 # that a worker that was away does not work off an hour of ticks).
 FIXED_BEAT: dict[str, tuple[float | crontab, int]] = {
     "console.celery.tick": (5.0, 5),
+    "console.broker.tasks.survey_due": (10.0, 10),
     "console.lag.tasks.collect_due": (1.0, 2),
     "console.lag.tasks.compact_history": (300.0, 240),
     "console.operation.tasks.recover_jobs": (10.0, 10),

@@ -131,6 +131,7 @@ INSTALLED_APPS = [
     "console.access",
     "console.cluster",
     "console.lag",
+    "console.broker",
     "console.topic",
     "console.group",
     "console.message",

@@ -21,10 +21,13 @@ METRICS_MODELS = frozenset(
         "groupwatch",
     }
 )
+METRICS_APPS = frozenset({"broker"})  # whose models are all of this sort
 
 
 class MetricsRouter:
-    """Sends the row models of `console.lag` to the database `metrics`, everything else to `default`."""
+    """Sends the row models of `console.lag` and all of `METRICS_APPS` to the database `metrics`, everything else to
+    `default`.
+    """
 
     def db_for_read(self, model: Any, **hints: Any) -> str | None:
         """Return `metrics` for a row model, None (no opinion) for the others."""
@@ -45,4 +48,4 @@ class MetricsRouter:
 
 
 def _is_metrics(app_label: str, model_name: str | None) -> bool:
-    return app_label == "lag" and model_name in METRICS_MODELS
+    return app_label in METRICS_APPS or (app_label == "lag" and model_name in METRICS_MODELS)

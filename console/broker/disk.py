@@ -1,0 +1,102 @@
+"""How long until a broker's disk is full, from what it wrote lately. Pure; the words say how it was computed.
+
+The broker tells its disk in whole percents, so the speed is taken from the commit log's own byte counters and only
+the room from the percentage: room = (limit - used) x size of the disk; time = room / bytes written per second. Files
+that expire meanwhile are not counted: the figure is "if nothing is deleted", and says so.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import re
+from collections.abc import Sequence
+
+from console.figures import duration, percent, size
+
+WINDOW_MS = 60 * 60_000  # traffic of the last hour: long enough for bursts, short enough for tonight
+HISTORY_MIN_MS = 10 * 60_000  # less says nothing
+REFUSES_AT = 0.90  # diskSpaceWarningLevelRatio's default: from there on a broker refuses to write
+UNITS = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "PiB": 2**50}
+_CAPACITY = re.compile(r"Total\s*:\s*([\d.]+)\s*(\w+)\s*,\s*Free\s*:\s*([\d.]+)\s*(\w+)")
+
+
+class Filling(enum.StrEnum):
+    """What the history says. FULL: the broker refuses writes already."""
+
+    UNKNOWN = "UNKNOWN"
+    IDLE = "IDLE"
+    FILLING = "FILLING"
+    FULL = "FULL"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LogSample:
+    """The commit log at one moment; offsets in bytes."""
+
+    at_ms: int
+    max_offset: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FullIn:
+    """`full_in_ms` only while FILLING; `write_bytes_per_s` null without enough history."""
+
+    filling: Filling
+    words: str
+    full_in_ms: int | None = None
+    write_bytes_per_s: float | None = None
+
+
+def capacity_bytes(text: str) -> int | None:
+    """Size of the disk out of "Total : 252.0 GiB, Free : 75.7 GiB.", null for anything else."""
+    found = _CAPACITY.search(text)
+    if found is None or found[2] not in UNITS:
+        return None
+    return round(float(found[1]) * UNITS[found[2]])
+
+
+def refuses_at(config: dict[str, str] | None) -> float:
+    """The share of the disk at which this broker refuses to write, by its configuration."""
+    text = (config or {}).get("diskSpaceWarningLevelRatio", "")
+    return int(text) / 100 if text.isascii() and text.isdigit() and 0 < int(text) <= 100 else REFUSES_AT
+
+
+def full_in(
+    samples: Sequence[LogSample], disk_ratio: float | None, total_bytes: int | None, limit: float = REFUSES_AT
+) -> FullIn:
+    """Judge by samples in the order of time, the newest last; those older than `WINDOW_MS` are not looked at."""
+    if disk_ratio is None:
+        return FullIn(Filling.UNKNOWN, "the broker does not tell how full its disk is")
+    if disk_ratio >= limit:
+        return FullIn(
+            Filling.FULL, f"{percent(disk_ratio)} used: from {percent(limit)} on the broker refuses to write"
+        )
+    recent = _since_restart([one for one in samples if one.at_ms >= samples[-1].at_ms - WINDOW_MS])
+    span_ms = recent[-1].at_ms - recent[0].at_ms if recent else 0
+    if span_ms < HISTORY_MIN_MS:
+        return FullIn(
+            Filling.UNKNOWN,
+            f"{duration(span_ms)} of history; it takes {duration(HISTORY_MIN_MS)} to say how fast the disk fills",
+        )
+    written = recent[-1].max_offset - recent[0].max_offset
+    per_s = written * 1000 / span_ms
+    if written == 0:
+        return FullIn(Filling.IDLE, f"nothing was written in the last {duration(span_ms)}", None, 0.0)
+    if total_bytes is None:
+        return FullIn(Filling.UNKNOWN, "the broker does not tell how large its disk is", None, per_s)
+    room = (limit - disk_ratio) * total_bytes
+    words = (
+        f"{size(per_s * 3600)} an hour came in during the last {duration(span_ms)}; {size(room)} are left until "
+        f"{percent(limit)}, where the broker refuses to write. Files that expire before are not counted."
+    )
+    return FullIn(Filling.FILLING, words, round(room * 1000 / per_s), per_s)
+
+
+def _since_restart(samples: list[LogSample]) -> list[LogSample]:
+    """The samples after the last time the log began anew: a replaced store says nothing about the present one."""
+    start = 0
+    for place in range(1, len(samples)):
+        if samples[place].max_offset < samples[place - 1].max_offset:
+            start = place
+    return samples[start:]

@@ -1,0 +1,122 @@
+"""What the slow survey found of brokers and name servers; the fast figures of each round are `BrokerRow`s.
+
+All models live in the database `metrics`, keyed by the cluster's name: a cache of what brokers said, which may be
+deleted at any time. Null means unknown, never zero. Times are epoch milliseconds of the console's clock.
+"""
+
+from typing import Any
+
+from django.db import models
+
+from console.lag.models import NAME_LENGTH_MAX, RowModel
+
+
+class BrokerSurvey(RowModel):
+    """One broker address, slaves included.
+
+    `config` is what GET_BROKER_CONFIG (26) answered, values of secret keys replaced by `config_keys.SET`; null with
+    `config_reason` while it was never read. `runtime` is the last answer to 28, with its age in `runtime_at_ms`: a
+    silent broker keeps it. `producers` is a list of {"group", "client_id", "address", "language", "version",
+    "seen_ms"}; `replicas` of {"addr", "behind_bytes", "in_sync", "bytes_per_s"}.
+    """
+
+    cluster = models.CharField(max_length=64)
+    broker_name = models.CharField(max_length=NAME_LENGTH_MAX)
+    broker_id = models.BigIntegerField(default=0)
+    addr = models.CharField(max_length=NAME_LENGTH_MAX)
+    config = models.JSONField(null=True, default=None)
+    config_at_ms = models.BigIntegerField(null=True)
+    config_reason = models.TextField(default="", blank=True)
+    runtime = models.JSONField(default=dict)
+    runtime_at_ms = models.BigIntegerField(null=True)
+    runtime_reason = models.TextField(default="", blank=True)
+    producers = models.JSONField(null=True, default=None)
+    producers_reason = models.TextField(default="", blank=True)
+    replicas = models.JSONField(null=True, default=None)
+    replicas_reason = models.TextField(default="", blank=True)
+    filling = models.CharField(max_length=16, default="UNKNOWN")  # disk.Filling
+    full_in_ms = models.BigIntegerField(null=True)
+    full_words = models.TextField(default="", blank=True)  # how it was computed, or why it is unknown
+    write_bytes_per_s = models.FloatField(null=True)
+    read_at_ms = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "broker_name", "broker_id"], name="broker_survey_key")
+        ]
+
+
+class BrokerSample(models.Model):
+    """Figures of one master once a minute, for charts and for how fast its disk fills."""
+
+    cluster = models.CharField(max_length=64)
+    broker_name = models.CharField(max_length=NAME_LENGTH_MAX)
+    at_ms = models.BigIntegerField()
+    in_rate = models.FloatField(null=True)  # messages per second
+    out_rate = models.FloatField(null=True)
+    disk_ratio = models.FloatField(null=True)  # 0..1
+    log_min_offset = models.BigIntegerField(null=True)  # bytes of the commit log: oldest still there
+    log_max_offset = models.BigIntegerField(null=True)  # ... and written so far
+    put_p99_ms = models.FloatField(null=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "broker_name", "at_ms"], name="broker_sample_key")
+        ]
+
+
+class NameServerRow(RowModel):
+    """One name server of the cluster's list. `since_ms` is when `answered` last changed.
+
+    `brokers` is {name: {id: address}} as this one tells it, `unwritable` the brokers it offers to no producer.
+    """
+
+    cluster = models.CharField(max_length=64)
+    addr = models.CharField(max_length=NAME_LENGTH_MAX)
+    answered = models.BooleanField(default=False)
+    since_ms = models.BigIntegerField(default=0)
+    reason = models.TextField(default="", blank=True)
+    rpc_ms = models.IntegerField(null=True)
+    brokers = models.JSONField(default=dict)
+    unwritable = models.JSONField(default=list)
+    topic_count = models.IntegerField(null=True)
+    config = models.JSONField(null=True, default=None)
+    config_reason = models.TextField(default="", blank=True)
+    read_at_ms = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "addr"], name="name_server_key")]
+
+
+class RouteDifference(RowModel):
+    """A topic about which name servers do not agree: `views` is {name server: its route in words}."""
+
+    cluster = models.CharField(max_length=64)
+    topic = models.CharField(max_length=NAME_LENGTH_MAX)
+    views = models.JSONField(default=dict)
+    since_ms = models.BigIntegerField()
+    read_at_ms = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "topic"], name="route_difference_key")]
+
+
+class Survey(RowModel):
+    """How the survey of a cluster goes: who runs it, what it cost, and how far the comparison of routes is.
+
+    Claimed by a conditional update of `until_ms`.
+    """
+
+    cluster = models.CharField(max_length=64, primary_key=True)
+    until_ms = models.BigIntegerField(default=0)
+    started_at_ms = models.BigIntegerField(null=True)
+    duration_ms = models.IntegerField(null=True)
+    rpcs = models.IntegerField(default=0)
+    route_cursor = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
+    routes_compared_at_ms = models.BigIntegerField(null=True)  # when the last pass over all topics ended
+
+    def as_row(self) -> dict[str, Any]:
+        """Every column but the claim."""
+        row = super().as_row()
+        del row["until_ms"]
+        return row

@@ -1,0 +1,58 @@
+"""Routes as name servers tell them, in words that can be compared. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from console.mqadmin import TopicRouteData
+
+READ, WRITE = 4, 2
+NOT_KNOWN = "not known here"
+PERMISSION_WORDS = {0: "no permission", 2: "write only", 4: "read only", 6: "read, write"}
+
+
+def permission_words(perm: int) -> str:
+    """RocketMQ's permission bits in words."""
+    return PERMISSION_WORDS[perm & (READ | WRITE)]
+
+
+def route_words(route: TopicRouteData | None) -> str:
+    """`broker-a 4/4 read, write at 10.0.0.1:10911; broker-b …`: everything that clients act on, brokers by name.
+
+    None is a name server that does not know the topic.
+    """
+    if route is None:
+        return NOT_KNOWN
+    addresses = {data.broker_name: dict(data.broker_addrs) for data in route.broker_datas}
+    parts = []
+    for queues in sorted(route.queue_datas, key=lambda one: one.broker_name):
+        known = addresses.get(queues.broker_name, {})
+        where = ", ".join(
+            f"{addr}" if not number else f"{addr} (slave)" for number, addr in sorted(known.items())
+        )
+        parts.append(
+            f"{queues.broker_name} {queues.read_queue_nums}/{queues.write_queue_nums} "
+            f"{permission_words(queues.perm)} at {where or 'no address'}"
+        )
+    return "; ".join(parts) or "no queues"
+
+
+def writable_queues(route: TopicRouteData, *, without: str = "") -> int:
+    """How many queues producers are offered, those of one broker left out."""
+    masters = {data.broker_name for data in route.broker_datas if 0 in data.broker_addrs}
+    return sum(
+        queues.write_queue_nums
+        for queues in route.queue_datas
+        if queues.perm & WRITE and queues.broker_name != without and queues.broker_name in masters
+    )
+
+
+def offers(route: TopicRouteData, broker_name: str) -> bool | None:
+    """Whether producers are offered this broker for the topic; null where the route does not name it."""
+    own = [queues for queues in route.queue_datas if queues.broker_name == broker_name]
+    return bool(own[0].perm & WRITE and own[0].write_queue_nums) if own else None
+
+
+def differing(views: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """{topic: {name server: words}} → the topics about which the name servers do not say the same."""
+    return {topic: dict(by_server) for topic, by_server in views.items() if len(set(by_server.values())) > 1}

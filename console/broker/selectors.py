@@ -1,0 +1,392 @@
+"""Brokers and name servers as the last round and the last survey saw them. No function here asks a broker."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Max, Sum
+
+from console.broker import runtime
+from console.broker.config_keys import ConfigKey, config_key
+from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, RouteDifference, Survey
+from console.lag.models import BrokerRow, ClientRow, QueueRow, TopicQueueRow, TopicRow
+from console.lag.page import PER_PAGE_MAX, Page
+
+TOPICS_SHOWN, CLIENTS_SHOWN = 50, 200  # of one broker's page; the rest is counted
+CHART_POINTS = 288  # five minutes each over a day
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerView:
+    """One broker for lists and pages: the round's row, the survey's row (null before the first), its slaves.
+
+    `drained_at` and `asked` are name servers: those that offer the broker to no producer, and those that answered.
+    """
+
+    row: BrokerRow
+    survey: BrokerSurvey | None
+    slaves: Sequence[BrokerSurvey]
+    drained_at: Sequence[str]
+    asked: Sequence[str]
+    listed_at: Sequence[str]
+    queues: int
+
+    @property
+    def name(self) -> str:
+        return self.row.broker_name
+
+    @property
+    def reason(self) -> str:
+        """Why figures are unknown; what cells read."""
+        return self.row.reason
+
+    @property
+    def unknown_since_ms(self) -> int | None:
+        return None if self.row.answered else self.row.since_ms
+
+    @property
+    def figures(self) -> Mapping[str, str]:
+        """The runtime table of the last round, or the last one that was told."""
+        if self.row.answered and self.row.runtime:
+            return dict(self.row.runtime)
+        return dict(self.survey.runtime) if self.survey is not None else {}
+
+    @property
+    def figures_at_ms(self) -> int | None:
+        if self.row.answered and self.row.runtime:
+            return self.row.read_at_ms
+        return self.survey.runtime_at_ms if self.survey is not None else None
+
+    @property
+    def put_p99_ms(self) -> float | None:
+        return runtime.put_p99_ms(self.row.runtime)[0] if self.row.answered else None
+
+    @property
+    def put_p99_reason(self) -> str:
+        return runtime.put_p99_ms(self.row.runtime)[1] if self.row.answered else self.row.reason
+
+    @property
+    def page_cache(self) -> tuple[str, str]:
+        """(word, tone), "" when unknown."""
+        busy = runtime.number((self.config or {}).get("osPageCacheBusyTimeOutMills"))
+        found = runtime.page_cache_state(self.row.runtime, round(busy) if busy else runtime.CACHE_BUSY_MS)
+        return found if self.row.answered else ("", "")
+
+    @property
+    def config(self) -> Mapping[str, str] | None:
+        return self.survey.config if self.survey is not None else None
+
+    @property
+    def full_in_ms(self) -> int | None:
+        return self.survey.full_in_ms if self.survey is not None else None
+
+    @property
+    def filling(self) -> str:
+        return self.survey.filling if self.survey is not None else "UNKNOWN"
+
+    @property
+    def full_words(self) -> str:
+        return self.survey.full_words if self.survey is not None else "the first survey is not done yet"
+
+    @property
+    def is_drained(self) -> bool:
+        return bool(self.drained_at)
+
+    @property
+    def role(self) -> str:
+        """master, slave 1; with the count of slaves where there are any."""
+        if self.row.broker_id:
+            return f"slave {self.row.broker_id}"
+        count = len(self.slaves)
+        return f"master, {count} slave{'' if count == 1 else 's'}" if count else "master"
+
+
+SORTS: dict[str, Any] = {
+    # What a person sorts by → the value of a row; null sorts last both ways.
+    "broker": lambda view: view.name,
+    "state": lambda view: (view.row.answered, not view.is_drained),
+    "version": lambda view: view.row.version,
+    "in_rate": lambda view: view.row.in_rate,
+    "out_rate": lambda view: view.row.out_rate,
+    "disk": lambda view: view.row.disk_ratio,
+    "full_in": lambda view: 0 if view.filling == "FULL" else view.full_in_ms,
+    "put_p99": lambda view: view.put_p99_ms,
+    "queues": lambda view: view.queues,
+    "answer": lambda view: view.row.rpc_ms,
+}
+
+
+def broker_views(cluster_name: str) -> list[BrokerView]:
+    """Every broker known to the cluster, silent ones included, by name. Four queries.
+
+    A cluster has tens of brokers, not thousands: lists sort and cut these in memory.
+    """
+    surveys: dict[str, list[BrokerSurvey]] = defaultdict(list)
+    for one in BrokerSurvey.objects.filter(cluster=cluster_name).order_by("broker_id"):
+        surveys[one.broker_name].append(one)
+    servers = [row for row in name_servers(cluster_name) if row.answered]
+    queues = dict(
+        TopicQueueRow.objects.filter(cluster=cluster_name)
+        .values_list("broker_name")
+        .annotate(count=Count("pk"))
+        .order_by()
+    )
+    rows = BrokerRow.objects.filter(cluster=cluster_name).order_by("broker_name", "broker_id")
+    return [_view(row, surveys[row.broker_name], servers, queues.get(row.broker_name, 0)) for row in rows]
+
+
+def _view(
+    row: BrokerRow, surveys: Sequence[BrokerSurvey], servers: Sequence[NameServerRow], queues: int
+) -> BrokerView:
+    return BrokerView(
+        row=row,
+        survey=next((one for one in surveys if one.broker_id == row.broker_id), None),
+        slaves=[one for one in surveys if one.broker_id > row.broker_id],
+        drained_at=[server.addr for server in servers if row.broker_name in server.unwritable],
+        asked=[server.addr for server in servers],
+        listed_at=[server.addr for server in servers if row.broker_name in server.brokers],
+        queues=queues,
+    )
+
+
+def broker_page(
+    cluster_name: str,
+    *,
+    query: str = "",
+    state: str = "",
+    sort: str = "broker",
+    descending: bool = False,
+    page: int = 1,
+    per_page: int = 50,
+) -> Page[BrokerView]:
+    """One page of brokers; `state` is "silent" or "drained". `counts_by_status` counts those that match the query."""
+    everything = broker_views(cluster_name)
+    matching = [
+        view
+        for view in everything
+        if query.lower() in view.name.lower() or query in view.row.addr or query in view.row.version
+    ]
+    chosen: dict[str, Callable[[BrokerView], bool]] = {
+        "silent": lambda view: not view.row.answered,
+        "drained": lambda view: view.is_drained,
+    }
+    counts = {name: sum(map(test, matching)) for name, test in chosen.items()} | {"all": len(matching)}
+    if state in chosen:
+        matching = [view for view in matching if chosen[state](view)]
+    value = SORTS.get(sort, SORTS["broker"])
+    known = [view for view in matching if value(view) is not None]
+    known.sort(key=value, reverse=descending)
+    rows = [*known, *(view for view in matching if value(view) is None)]
+    per_page = max(1, min(per_page, PER_PAGE_MAX))
+    pages = max(1, -(-len(rows) // per_page))
+    page = max(1, min(page, pages))
+    return Page(
+        rows=rows[(page - 1) * per_page : page * per_page],
+        total=len(rows),
+        all_total=len(everything),
+        hidden_system=0,
+        counts_by_status=counts,
+        page=page,
+        pages=pages,
+        per_page=per_page,
+    )
+
+
+def broker(cluster_name: str, name: str) -> BrokerView | None:
+    """One broker, or None when neither rounds nor name servers know it."""
+    return next((view for view in broker_views(cluster_name) if view.name == name), None)
+
+
+def last_survey(cluster_name: str) -> Survey | None:
+    """How the last survey went, or None before the first."""
+    return Survey.objects.filter(cluster=cluster_name, started_at_ms__isnull=False).first()
+
+
+# ---- configuration ----
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigLine:
+    """One key over the brokers: `values` in the order of `ConfigTable.brokers`, null where a broker has no such key or
+    was never read; `usual` is the value of most brokers, `odd` the brokers that differ from it.
+    """
+
+    key: ConfigKey
+    values: Sequence[str | None]
+    odd: Sequence[bool]
+
+    @property
+    def differs(self) -> bool:
+        return any(self.odd)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigTable:
+    """`brokers` are those whose configuration is known; `unread` the others with the reason."""
+
+    brokers: Sequence[BrokerSurvey]
+    unread: Mapping[str, str]
+    lines: Sequence[ConfigLine]
+    differing: int
+    total: int
+
+
+OWN_BY_NATURE = frozenset(
+    # Every broker has its own: not a difference that anybody looks for.
+    {
+        *(
+            "brokerName",
+            "brokerId",
+            "brokerIP1",
+            "brokerIP2",
+            "listenPort",
+            "haListenPort",
+            "namesrvListenPort",
+        ),
+        *("storePathRootDir", "storePathCommitLog", "rocketmqHome", "authConfigPath", "bindAddress"),
+    }
+)
+
+
+def config_table(cluster_name: str, *, query: str = "", only_differences: bool = False) -> ConfigTable:
+    """The configuration of all masters side by side, keys by name; `query` finds keys, words and values."""
+    surveys = list(BrokerSurvey.objects.filter(cluster=cluster_name).order_by("broker_name", "broker_id"))
+    first: dict[str, BrokerSurvey] = {}
+    for one in surveys:
+        first.setdefault(one.broker_name, one)
+    known = [one for one in first.values() if one.config is not None]
+    lines = [_line(key, known) for key in sorted({key for one in known for key in one.config or ()})]
+    differing = sum(line.differs for line in lines)
+    wanted = query.lower()
+    shown = [
+        line
+        for line in lines
+        if (not only_differences or line.differs)
+        and (
+            wanted in line.key.name.lower()
+            or wanted in line.key.says.lower()
+            or any(wanted in (value or "").lower() for value in line.values)
+        )
+    ]
+    unread = {one.broker_name: one.config_reason for one in first.values() if one.config is None}
+    return ConfigTable(known, unread, shown, differing, len(lines))
+
+
+def _line(key: str, surveys: Sequence[BrokerSurvey]) -> ConfigLine:
+    values = [(one.config or {}).get(key) for one in surveys]
+    if key in OWN_BY_NATURE or len(set(values)) < 2:
+        return ConfigLine(config_key(key), values, [False] * len(values))
+    (usual, most), *others = Counter(values).most_common()
+    # Where no value has a majority every broker is as odd as the next: all are tinted.
+    is_clear = not others or most > others[0][1]
+    return ConfigLine(config_key(key), values, [not is_clear or value != usual for value in values])
+
+
+# ---- what is on a broker ----
+
+
+def broker_topics(cluster_name: str, name: str) -> tuple[list[dict[str, Any]], int]:
+    """Topics with queues on the broker, busiest first, at most `TOPICS_SHOWN`, and their count. Three queries."""
+    rows = TopicQueueRow.objects.filter(cluster=cluster_name, broker_name=name)
+    sums = rows.values("topic").annotate(
+        queues=Count("pk"),
+        in_rate=Sum("in_rate"),
+        messages=Sum("max_offset") - Sum("min_offset"),
+        last_write_ms=Max("last_write_ms"),
+    )
+    found = list(sums.order_by("-in_rate", "-messages", "topic")[:TOPICS_SHOWN])
+    kinds = dict(
+        TopicRow.objects.filter(cluster=cluster_name, topic__in=[one["topic"] for one in found]).values_list(
+            "topic", "kind"
+        )
+    )
+    total = rows.values("topic").distinct().count()
+    return [{**one, "kind": kinds.get(one["topic"], "")} for one in found], total
+
+
+def broker_groups(cluster_name: str, name: str) -> tuple[list[dict[str, Any]], int]:
+    """Groups with queues on the broker, largest time lag there first, and how many there are. Two queries."""
+    rows = QueueRow.objects.filter(cluster=cluster_name, broker_name=name)
+    sums = rows.values("group").annotate(
+        queues=Count("pk"), lag=Sum("lag"), known=Count("lag"), time_lag_ms=Max("time_lag_ms")
+    )
+    found = [
+        {**one, "lag_lower_bound": one["known"] < one["queues"] and one["lag"] is not None}
+        for one in sums.order_by("-time_lag_ms", "-lag", "group")[:TOPICS_SHOWN]
+    ]
+    return found, rows.values("group").distinct().count()
+
+
+def broker_consumers(cluster_name: str, name: str) -> list[dict[str, Any]]:
+    """Members that say they hold queues of the broker, by group; at most `CLIENTS_SHOWN`. One query."""
+    found = []
+    rows = ClientRow.objects.filter(cluster=cluster_name, queues__isnull=False).order_by("group", "client_id")
+    for row in rows.iterator():
+        held = sum(queue["broker_name"] == name for queue in row.queues or ())
+        if held:
+            found.append({"row": row, "queues": held})
+        if len(found) == CLIENTS_SHOWN:
+            break
+    return found
+
+
+# ---- name servers ----
+
+
+def name_servers(cluster_name: str) -> list[NameServerRow]:
+    """Every name server of the cluster's list as the last survey found it."""
+    return list(NameServerRow.objects.filter(cluster=cluster_name).order_by("addr"))
+
+
+def route_differences(
+    cluster_name: str, *, query: str = "", page: int = 1, per_page: int = 50
+) -> Page[RouteDifference]:
+    """Topics about which the name servers do not agree, oldest disagreement first. Three queries."""
+    rows = RouteDifference.objects.filter(cluster=cluster_name)
+    all_total = rows.count()
+    if query:
+        rows = rows.filter(topic__icontains=query)
+    total = rows.count() if query else all_total
+    pages = max(1, -(-total // per_page))
+    page = max(1, min(page, pages))
+    ordered = rows.order_by("since_ms", "topic")[(page - 1) * per_page : page * per_page]
+    return Page(list(ordered), total, all_total, 0, {}, page, pages, per_page)
+
+
+# ---- history ----
+
+
+def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") -> dict[str, list[Any]]:
+    """Traffic (and of one broker disk and storing time) as lists over time, null where nothing was sampled.
+
+    Each point is the mean of its step; over several brokers rates are summed, and null where any of them was not
+    sampled: a partial sum would look like a drop.
+    """
+    step_ms = max(60_000, (to_ms - from_ms) // CHART_POINTS)
+    rows = BrokerSample.objects.filter(cluster=cluster_name, at_ms__gte=from_ms, at_ms__lte=to_ms)
+    if broker_name:
+        rows = rows.filter(broker_name=broker_name)
+    buckets: dict[int, dict[str, list[tuple[float | None, ...]]]] = defaultdict(lambda: defaultdict(list))
+    names = set()
+    columns = ("in_rate", "out_rate", "disk_ratio", "put_p99_ms")
+    for name, at_ms, *values in rows.values_list("broker_name", "at_ms", *columns).iterator():
+        buckets[at_ms // step_ms][name].append(tuple(values))
+        names.add(name)
+    found: dict[str, list[Any]] = {"times": [], **{column: [] for column in columns}}
+    if not buckets:
+        return found
+    for bucket in range(min(buckets), max(buckets) + 1):
+        found["times"].append(bucket * step_ms)
+        for place, column in enumerate(columns):
+            means = [_mean([one[place] for one in buckets[bucket].get(name, ())]) for name in names]
+            whole = [mean for mean in means if mean is not None]
+            found[column].append(round(sum(whole), 4) if whole and len(whole) == len(names) else None)
+    return found
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

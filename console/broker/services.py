@@ -1,0 +1,225 @@
+"""The survey of a cluster from outside: claim, ask, save. About once a minute, beside the collector's rounds."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+
+from django.db import transaction
+
+from console.broker import disk, runtime, selectors, survey
+from console.broker.config_keys import without_secrets
+from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, RouteDifference, Survey
+from console.broker.survey import BrokerAnswer, BrokerPlace, NameServerAnswer, RouteComparison
+from console.cluster import selectors as cluster_selectors
+from console.cluster.models import Cluster
+from console.lag.database_router import METRICS
+from console.lag.models import BrokerRow
+from console.mqadmin import split_addrs, with_admin
+
+logger = logging.getLogger(__name__)
+
+SURVEY_EVERY_MS = 60_000
+SAMPLES_KEPT_MS = 48 * 3_600_000  # charts of a day with the day before; 2,880 rows a broker
+FORGET_MS = (
+    24 * 3_600_000
+)  # a broker or slave that no name server lists and that is silent for so long is gone
+MODELS = (BrokerSurvey, BrokerSample, NameServerRow, RouteDifference, Survey)
+
+
+def due_clusters(now_ms: int) -> list[str]:
+    """The clusters whose next survey is due; forgets what belongs to clusters that are no longer registered."""
+    names = [cluster.name for cluster in cluster_selectors.clusters()]
+    for gone in set(Survey.objects.values_list("cluster", flat=True)) - set(names):
+        for model in MODELS:
+            model.objects.filter(cluster=gone).delete()
+    waiting = set(Survey.objects.filter(until_ms__gt=now_ms).values_list("cluster", flat=True))
+    return [name for name in names if name not in waiting]
+
+
+def request_survey(cluster_name: str) -> None:
+    """Let the next survey begin at once: something was just changed."""
+    Survey.objects.filter(cluster=cluster_name).update(until_ms=0)
+
+
+def survey_cluster(cluster_name: str, *, now_ms: int) -> Survey | None:
+    """Run one survey if nobody else does and it is due. Returns its row, or None when there was nothing to do.
+
+    1. Claim by a conditional update. 2. Ask the name servers. 3. Ask brokers and slaves. 4. Compare routes. 5. Save.
+    """
+    cluster = Cluster.objects.filter(name=cluster_name).first()
+    if cluster is None:
+        return None
+    before, _ = Survey.objects.get_or_create(cluster=cluster_name)
+    claimed = Survey.objects.filter(cluster=cluster_name, until_ms=before.until_ms, until_ms__lte=now_ms)
+    if claimed.update(until_ms=now_ms + SURVEY_EVERY_MS, started_at_ms=now_ms) != 1:
+        return None
+    started = time.monotonic()
+    admin = with_admin(cluster.namesrv_addrs)
+    servers = survey.ask_name_servers(admin, split_addrs(cluster.namesrv_addrs))
+    rows = {(row.broker_name, row.broker_id): row for row in BrokerRow.objects.filter(cluster=cluster_name)}
+    places = _places(servers, rows)
+    masters = [place for place in places if (place.broker_name, place.broker_id) in rows]
+    answers = survey.ask_brokers(admin, places, masters)
+    suspects = list(RouteDifference.objects.filter(cluster=cluster_name).values_list("topic", flat=True))
+    compared = survey.compare_routes(admin, servers, suspects, before.route_cursor)
+    with transaction.atomic(using=METRICS):
+        _save_brokers(cluster_name, answers, rows, now_ms)
+        _save_samples(cluster_name, list(rows.values()), now_ms)
+        _save_name_servers(cluster_name, servers, now_ms)
+        _save_differences(cluster_name, servers, compared, now_ms)
+        Survey.objects.filter(cluster=cluster_name).update(
+            duration_ms=round((time.monotonic() - started) * 1000),
+            rpcs=compared.rpcs + sum(one.rpcs for one in servers) + sum(one.rpcs for one in answers),
+            route_cursor=compared.cursor,
+            routes_compared_at_ms=now_ms
+            if compared.compared and not compared.cursor
+            else before.routes_compared_at_ms,
+        )
+    return selectors.last_survey(cluster_name)
+
+
+def _places(
+    servers: Sequence[NameServerAnswer], rows: Mapping[tuple[str, int], BrokerRow]
+) -> list[BrokerPlace]:
+    """Every address that a name server lists, and brokers known from rounds that none lists."""
+    places = {
+        (name, broker_id): BrokerPlace(name, broker_id, addr)
+        for server in servers
+        for name, addrs in server.brokers.items()
+        for broker_id, addr in addrs.items()
+    }
+    for key, row in rows.items():
+        places.setdefault(key, BrokerPlace(row.broker_name, row.broker_id, row.addr))
+    return sorted(places.values())
+
+
+def _save_brokers(
+    cluster_name: str,
+    answers: Sequence[BrokerAnswer],
+    rows: Mapping[tuple[str, int], BrokerRow],
+    now_ms: int,
+) -> None:
+    known = {
+        (one.broker_name, one.broker_id): one for one in BrokerSurvey.objects.filter(cluster=cluster_name)
+    }
+    logs = _logs(cluster_name, now_ms)
+    for answer in answers:
+        key = answer.place.broker_name, answer.place.broker_id
+        found = known.pop(key, None) or BrokerSurvey(
+            cluster=cluster_name, broker_name=key[0], broker_id=key[1], read_at_ms=now_ms
+        )
+        row = rows.get(key)
+        _take_over(found, answer, row, now_ms)
+        if row is not None:
+            _judge_disk(found, row, logs.get(row.broker_name, []), now_ms)
+        found.save()
+    gone = [one.pk for one in known.values() if now_ms - one.read_at_ms > FORGET_MS]
+    BrokerSurvey.objects.filter(pk__in=gone).delete()
+
+
+def _take_over(found: BrokerSurvey, answer: BrokerAnswer, row: BrokerRow | None, now_ms: int) -> None:
+    """What was answered replaces what was known; what was not keeps its value, its age and the reason."""
+    found.addr = answer.place.addr
+    found.config_reason, found.producers_reason = answer.config_reason, answer.producers_reason
+    found.replicas_reason = answer.replicas_reason
+    if answer.config is not None:
+        found.config, found.config_at_ms = without_secrets(answer.config), now_ms
+    found.producers, found.replicas = answer.producers, answer.replicas
+    figures, at_ms = (
+        (row.runtime, row.read_at_ms) if row is not None and row.answered else (answer.runtime, now_ms)
+    )
+    found.runtime_reason = row.reason if row is not None else answer.runtime_reason
+    if figures:
+        found.runtime, found.runtime_at_ms = dict(figures), at_ms
+    if answer.config is not None or figures:
+        found.read_at_ms = now_ms
+
+
+def _logs(cluster_name: str, now_ms: int) -> dict[str, list[disk.LogSample]]:
+    """Commit log positions of the last hour per broker, oldest first."""
+    rows = BrokerSample.objects.filter(
+        cluster=cluster_name, at_ms__gte=now_ms - disk.WINDOW_MS, log_max_offset__isnull=False
+    ).order_by("at_ms")
+    found: dict[str, list[disk.LogSample]] = {}
+    for name, at_ms, offset in rows.values_list("broker_name", "at_ms", "log_max_offset"):
+        assert offset is not None  # the query left those out
+        found.setdefault(name, []).append(disk.LogSample(at_ms, offset))
+    return found
+
+
+def _judge_disk(found: BrokerSurvey, row: BrokerRow, log: list[disk.LogSample], now_ms: int) -> None:
+    if not row.answered:
+        # What was judged while it answered says nothing about now.
+        found.filling, found.full_in_ms, found.write_bytes_per_s = disk.Filling.UNKNOWN, None, None
+        found.full_words = f"it does not answer: {row.reason}" if row.reason else "it does not answer"
+        return
+    offset = runtime.size_bytes(row.runtime.get("commitLogMaxOffset"))
+    samples = log if offset is None else [*log, disk.LogSample(now_ms, offset)]
+    judged = disk.full_in(
+        samples,
+        row.disk_ratio,
+        disk.capacity_bytes(row.runtime.get("commitLogDirCapacity", "")),
+        disk.refuses_at(found.config),
+    )
+    found.filling, found.full_in_ms = judged.filling, judged.full_in_ms
+    found.full_words, found.write_bytes_per_s = judged.words, judged.write_bytes_per_s
+
+
+def _save_samples(cluster_name: str, rows: Sequence[BrokerRow], now_ms: int) -> None:
+    """One sample of each broker that answers; the silence of the others is a gap in every chart."""
+    BrokerSample.objects.bulk_create(
+        [
+            BrokerSample(
+                cluster=cluster_name,
+                broker_name=row.broker_name,
+                at_ms=now_ms,
+                in_rate=row.in_rate,
+                out_rate=row.out_rate,
+                disk_ratio=row.disk_ratio,
+                log_min_offset=runtime.size_bytes(row.runtime.get("commitLogMinOffset")),
+                log_max_offset=runtime.size_bytes(row.runtime.get("commitLogMaxOffset")),
+                put_p99_ms=runtime.put_p99_ms(row.runtime)[0],
+            )
+            for row in rows
+            if row.answered
+        ],
+        ignore_conflicts=True,
+    )
+    BrokerSample.objects.filter(cluster=cluster_name, at_ms__lt=now_ms - SAMPLES_KEPT_MS).delete()
+
+
+def _save_name_servers(cluster_name: str, servers: Sequence[NameServerAnswer], now_ms: int) -> None:
+    known = {row.addr: row for row in NameServerRow.objects.filter(cluster=cluster_name)}
+    for server in servers:
+        row = known.pop(server.addr, None) or NameServerRow(cluster=cluster_name, addr=server.addr)
+        if row.pk is None or row.answered != server.answered:
+            row.since_ms = now_ms
+        row.answered, row.reason, row.rpc_ms = server.answered, server.reason, server.rpc_ms
+        if server.answered:
+            row.brokers, row.unwritable, row.read_at_ms = server.brokers, server.unwritable, now_ms
+            row.topic_count = None if server.topics is None else len(server.topics)
+            row.config = None if server.config is None else without_secrets(server.config)
+            row.config_reason = server.config_reason
+        row.save()
+    NameServerRow.objects.filter(cluster=cluster_name, addr__in=list(known)).delete()
+
+
+def _save_differences(
+    cluster_name: str, servers: Sequence[NameServerAnswer], compared: RouteComparison, now_ms: int
+) -> None:
+    """New differences begin now; those compared and equal, or of topics that nobody lists any more, are over."""
+    rows = {row.topic: row for row in RouteDifference.objects.filter(cluster=cluster_name)}
+    for topic, views in compared.differences.items():
+        row = rows.pop(topic, None) or RouteDifference(cluster=cluster_name, topic=topic, since_ms=now_ms)
+        row.views, row.read_at_ms = dict(views), now_ms
+        row.save()
+    listed = {topic for server in servers for topic in server.topics or ()}
+    is_heard = all(server.answered for server in servers)
+    over = [
+        row.pk
+        for row in rows.values()
+        if row.topic in compared.compared or (is_heard and row.topic not in listed)
+    ]
+    RouteDifference.objects.filter(pk__in=over).delete()
