@@ -82,9 +82,16 @@ return seq
 # --- Publishing ---------------------------------------------------------------------------------------------
 
 
-def publish(subject: str, rows: Mapping[str, Row | None], *, full: bool = False, now_ms: int) -> int:
+def publish(
+    subject: str,
+    rows: Mapping[str, Row | None],
+    *,
+    full: bool = False,
+    now_ms: int,
+    life_s: int = LAST_VALUE_LIFE_S,
+) -> int:
     """Change rows of a subject for everybody who looks at it; None removes a row, ``full`` replaces all of
-    them.
+    them. Whoever comes later than ``life_s`` after it finds nothing.
 
     Returns the sequence number, which starts at the clock so that it grows over a restart of Redis too.
     Raises redis.exceptions.RedisError when Redis is away; pages then show what they have, with its age.
@@ -98,7 +105,7 @@ def publish(subject: str, rows: Mapping[str, Row | None], *, full: bool = False,
     body = b"{%b}" % b",".join(
         b"%b:%b" % (orjson.dumps(key), row if row else b"null") for key, row in encoded.items()
     )
-    arguments: list[Any] = [now_ms, "f" if full else "d", subject, LAST_VALUE_LIFE_S, SUBJECT_ROWS_MAX, body]
+    arguments: list[Any] = [now_ms, "f" if full else "d", subject, life_s, SUBJECT_ROWS_MAX, body]
     for key, row in encoded.items():
         arguments += [key, row]
     sequence = _publisher(settings.REDIS_URL)(
