@@ -6,7 +6,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from console.deadletter.plans import ReplayPlan
+from console.group import settings_plans
 from console.group.plans import OffsetChangePlan
 from console.operation.kinds import PlanKind
+from console.topic import plans as topic_plans
 
-PLAN_KINDS: Mapping[str, PlanKind] = {kind.kind: kind for kind in (OffsetChangePlan(), ReplayPlan())}
+KINDS: tuple[PlanKind, ...] = (
+    OffsetChangePlan(),
+    ReplayPlan(),
+    topic_plans.TopicCreatePlan(),
+    topic_plans.TopicChangePlan(),
+    topic_plans.TopicQuarantinePlan(),
+    topic_plans.TopicReleasePlan(),
+    topic_plans.TopicDeletePlan(),
+    topic_plans.TopicForceDeletePlan(),
+    settings_plans.GroupCreatePlan(),
+    settings_plans.GroupChangePlan(),
+    settings_plans.GroupQuarantinePlan(),
+    settings_plans.GroupReleasePlan(),
+    settings_plans.GroupDeletePlan(),
+    settings_plans.GroupForceDeletePlan(),
+)
+PLAN_KINDS: Mapping[str, PlanKind] = {kind.kind: kind for kind in KINDS}

@@ -1,0 +1,129 @@
+"""What a consumer group's configuration may be asked to become. Pure.
+
+Names and limits are RocketMQ's (SubscriptionGroupConfig); every refusal names the parameter at fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from console.mqadmin import SubscriptionGroupConfig, is_system_group, validate_group
+from console.operation.config_change import GROUP, Config, ConfigRow
+from console.operation.errors import PlanRejected
+
+NAME_LENGTH_MAX = 120  # Java clients refuse longer ones (Validators)
+RETRY_QUEUES_MAX = 1_024
+RETRY_TIMES_MAX = 100_000
+TIMEOUT_MINUTES_MAX = 10_080  # a week
+# Parameter → (key of SubscriptionGroupConfig, lowest, highest); None: true or false.
+FIELDS: Mapping[str, tuple[str, int | None, int | None]] = {
+    "retry_max_times": ("retryMaxTimes", -1, RETRY_TIMES_MAX),
+    "retry_queues": ("retryQueueNums", 1, RETRY_QUEUES_MAX),
+    "consume_enable": ("consumeEnable", None, None),
+    "consume_broadcast_enable": ("consumeBroadcastEnable", None, None),
+    "consume_from_min_enable": ("consumeFromMinEnable", None, None),
+    "consume_message_orderly": ("consumeMessageOrderly", None, None),
+    "notify_members": ("notifyConsumerIdsChangedEnable", None, None),
+    "consume_timeout_minutes": ("consumeTimeoutMinute", 1, TIMEOUT_MINUTES_MAX),
+}
+MEANING: Mapping[str, str] = {
+    "retry_max_times": "deliveries after the first before a message becomes a dead letter; −1 = the client's own",
+    "retry_queues": "queues of the group's %RETRY% topic on each broker",
+    "consume_enable": "members may pull; off is the quarantine",
+    "consume_broadcast_enable": "members may read in broadcast mode",
+    "consume_from_min_enable": "a new group may begin with the oldest message",
+    "consume_message_orderly": "POP members get the messages of a queue in order",
+    "notify_members": "members are told at once when another joins or leaves",
+    "consume_timeout_minutes": "a message that takes longer is delivered again",
+}
+
+
+def read_wish(params: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """(brokers, values under SubscriptionGroupConfig's own keys). Raises PlanRejected(field)."""
+    unknown = sorted(set(params) - {*FIELDS, "brokers"})
+    if unknown:
+        known = ", ".join(sorted({*FIELDS, "brokers"}))
+        raise PlanRejected(f"There is no parameter {unknown[0]!r}; there is {known}.", unknown[0])
+    brokers = params.get("brokers") or ()
+    if isinstance(brokers, str) or not all(isinstance(name, str) for name in brokers):
+        raise PlanRejected("Brokers is a list of broker names.", "brokers")
+    values = {}
+    for field, (key, lowest, highest) in FIELDS.items():
+        value = params.get(field)
+        if value is None:
+            continue
+        if lowest is None or highest is None:
+            if not isinstance(value, bool):
+                raise PlanRejected(f"{key} is true or false.", field)
+        elif isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
+            raise PlanRejected(f"{key} is a number from {lowest} to {highest:,}.", field)
+        values[key] = value
+    return tuple(brokers), values
+
+
+def check_new_name(name: str) -> None:
+    """Raises PlanRejected("group") with the reason when no application's group may be called so."""
+    if name.startswith(("%RETRY%", "%DLQ%")):
+        raise PlanRejected(
+            "A group's name does not begin with %RETRY% or %DLQ%: those are its topics.", "group"
+        )
+    try:
+        validate_group(name)
+    except ValueError as error:
+        raise PlanRejected(f"{str(error)[:1].upper()}{str(error)[1:]}.", "group") from error
+    if len(name) > NAME_LENGTH_MAX:
+        raise PlanRejected(
+            f"The group name has {len(name)} characters; Java clients take at most {NAME_LENGTH_MAX}.",
+            "group",
+        )
+    check_changeable(name)
+
+
+def check_changeable(name: str) -> None:
+    """Raises PlanRejected("group") for groups that RocketMQ needs as they are."""
+    if is_system_group(name):
+        raise PlanRejected(f"{name} is a group of RocketMQ's own.", "group")
+
+
+def create_rows(
+    name: str, values: Mapping[str, Any], addrs: Mapping[str, str], found: Mapping[str, Config | None]
+) -> list[ConfigRow]:
+    """A row per chosen broker. A broker that has the group stays as it is; raises PlanRejected if all do."""
+    config = {**SubscriptionGroupConfig(group_name=name).to_value(), **values}
+    rows = [
+        ConfigRow(GROUP, name, broker, addrs[broker], before, config)
+        if before is None
+        else ConfigRow(GROUP, name, broker, addrs[broker], before, before, "has the group already")
+        for broker, before in found.items()
+    ]
+    if all(row.before is not None for row in rows):
+        raise PlanRejected(f"There is a group {name} already; change it instead.", "group")
+    return rows
+
+
+def change_rows(
+    name: str,
+    brokers: Sequence[str],
+    values: Mapping[str, Any],
+    addrs: Mapping[str, str],
+    found: Mapping[str, Config | None],
+) -> list[ConfigRow]:
+    """A row per broker that has the group; those not chosen stay. Raises PlanRejected."""
+    missing = [broker for broker in brokers if found.get(broker) is None]
+    if missing:
+        raise PlanRejected(f"{missing[0]} does not have the group {name}; create it there first.", "brokers")
+    if not values:
+        raise PlanRejected("Say what shall change.")
+    return [
+        ConfigRow(
+            GROUP,
+            name,
+            broker,
+            addrs[broker],
+            before,
+            {**before, **values} if not brokers or broker in brokers else before,
+        )
+        for broker, before in found.items()
+        if before is not None
+    ]

@@ -1,0 +1,153 @@
+"""Who uses a group now, and what would stay behind: what a plan must know before it takes something away.
+
+Members, offsets and the group's own topics are asked of the brokers at the moment of the plan; lag comes from
+the last collection round. Every figure carries its source and its age; what could not be known is None.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from console.group import selectors
+from console.lag.models import GroupRow, QueueRow
+from console.mqadmin import (
+    BlockingMQAdmin,
+    BrokerUnavailable,
+    MQAdmin,
+    MQBrokerError,
+    dead_letter_topic,
+    retry_topic,
+)
+from console.operation.broker_queues import TOPIC_NOT_EXIST, ask_each
+
+AUTO_CREATE = "autoCreateSubscriptionGroup"
+OFFSETS_KEPT_MAX = 20_000  # committed offsets that a deletion records for its undo
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupFacts:
+    """``offsets``: (broker name, topic, queue id) → committed offset. ``stored``: the group's own topics →
+    messages in them, absent where no broker has the topic.
+    """
+
+    members: tuple[str, ...]
+    offsets: dict[tuple[str, str, int], int]
+    stored: dict[str, int]
+    auto_create: tuple[str, ...]  # brokers that make the group anew when a member connects
+    row: GroupRow | None
+    last_commit_ms: int | None
+    read_at_ms: int
+
+
+def read_group_facts(
+    admin: BlockingMQAdmin, cluster: str, addrs: Mapping[str, str], group: str, now_ms: int
+) -> GroupFacts:
+    """Ask every broker. Raises BrokerUnavailable or MQBrokerError: a plan must not be made half blind."""
+    own_topics = (retry_topic(group), dead_letter_topic(group))
+
+    async def ask(client: MQAdmin, asked: tuple[str, str]) -> Any:
+        what, addr = asked
+        if what == "members":
+            return await client.consumer_connection(addr, group)
+        if what == "offsets":
+            return (await client.all_consumer_offsets(addr)).offset_table
+        if what == "config":
+            return await client.broker_config(addr)
+        try:
+            return await client.topic_stats(addr, what)
+        except MQBrokerError as error:
+            if error.code == TOPIC_NOT_EXIST:
+                return None
+            raise
+
+    questions = ("members", "offsets", "config", *own_topics)
+    answers: dict[tuple[str, str], Any] = ask_each(
+        admin, {(what, name): (what, addr) for what in questions for name, addr in addrs.items()}, ask
+    )
+    _raise_first(answers, addrs)
+    stored: dict[str, int] = {}
+    for topic in own_topics:
+        tables = [answers[topic, name] for name in addrs if answers[topic, name] is not None]
+        if tables:
+            stored[topic] = sum(
+                one.max_offset - one.min_offset for table in tables for one in table.offset_table.values()
+            )
+    connections = [answers["members", name] for name in addrs if answers["members", name] is not None]
+    commits = QueueRow.objects.filter(cluster=cluster, group=group, last_commit_ms__isnull=False)
+    return GroupFacts(
+        members=tuple(sorted({one.client_id for each in connections for one in each.connection_set})),
+        offsets={
+            (name, topic, queue_id): offset
+            for name in addrs
+            for (topic, owner), queues in answers["offsets", name].items()
+            if owner == group
+            for queue_id, offset in queues.items()
+        },
+        stored=stored,
+        auto_create=tuple(
+            name
+            for name in addrs
+            if not isinstance(answers["config", name], Exception)
+            and answers["config", name].get(AUTO_CREATE) == "true"
+        ),
+        row=selectors.group(cluster, group),
+        last_commit_ms=commits.order_by("-last_commit_ms").values_list("last_commit_ms", flat=True).first(),
+        read_at_ms=now_ms,
+    )
+
+
+def _raise_first(answers: Mapping[tuple[str, str], Any], addrs: Mapping[str, str]) -> None:
+    """The first missing answer, unless it is the broker's own configuration, which an ACL may forbid to read."""
+    for (what, name), answer in sorted(answers.items()):
+        if what == "config" and isinstance(answer, MQBrokerError):
+            continue
+        if isinstance(answer, MQBrokerError):
+            raise answer
+        if isinstance(answer, Exception):
+            raise BrokerUnavailable(addrs[name], f"{name} did not answer, so its part is unknown: {answer}")
+
+
+def impact(facts: GroupFacts, group: str) -> list[dict[str, Any]]:
+    """Rows of "who feels it": [{name, value, words, is_lower_bound, source, at_ms}]; value None = unknown."""
+    row, now = facts.row, {"source": "brokers", "at_ms": facts.read_at_ms}
+    last = {"source": "last round", "at_ms": None if row is None else row.read_at_ms}
+    shown = ", ".join(facts.members[:3]) + (
+        f" and {len(facts.members) - 3} more" if len(facts.members) > 3 else ""
+    )
+    topics = sorted({topic for _, topic, _ in facts.offsets if topic != retry_topic(group)})
+    return [
+        {"name": "Members online", "value": len(facts.members), "words": shown or "nobody is online", **now},
+        {
+            "name": "Lag",
+            "value": None if row is None else row.lag,
+            "is_lower_bound": row is not None and row.lag_lower_bound,
+            "words": "no round has seen the group yet" if row is None else "messages not handled yet",
+            **last,
+        },
+        {
+            "name": "Last commit",
+            "value": None,
+            "moment_ms": facts.last_commit_ms,
+            "words": "" if facts.last_commit_ms else "no round has seen an offset move",
+            **last,
+        },
+        {
+            "name": "Committed offsets",
+            "value": len(facts.offsets),
+            "words": f"of {', '.join(topics[:3])}{' and more' if len(topics) > 3 else ''}"
+            if topics
+            else "none",
+            **now,
+        },
+        *(
+            {
+                "name": "Waiting for a retry" if topic == retry_topic(group) else "Dead letters",
+                "value": facts.stored.get(topic, 0),
+                "words": topic if topic in facts.stored else "its topic was never made",
+                **now,
+            }
+            for topic in (retry_topic(group), dead_letter_topic(group))
+        ),
+    ]

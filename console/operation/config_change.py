@@ -1,0 +1,450 @@
+"""Configuration of topics and groups, broker by broker: read, compare, write, watch, put back.
+
+What the plan kinds of topics and groups have in common. A row is one object on one broker: its configuration
+before and after as the brokers spell it (``readQueueNums``), None where the broker does not have it. Writing
+is safe to repeat: a broker that shows the target already is left alone, one that shows neither the state
+before nor the target was changed by somebody else and is not touched.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from console.cluster import selectors as cluster_selectors
+from console.lag import services as lag_services
+from console.mqadmin import (
+    BlockingMQAdmin,
+    BrokerUnavailable,
+    MQAdmin,
+    MQBrokerError,
+    MQClientError,
+    RemotingTimeout,
+    SubscriptionGroupConfig,
+    TopicConfig,
+    with_admin,
+)
+from console.operation.broker_queues import ask_each, masters, topic_route
+from console.operation.errors import OperationError, PlanRejected, VerificationFailed
+from console.operation.kinds import PlanWarning
+from console.operation.models import Job, Plan
+from console.operation.runner import JobRun
+
+TOPIC, GROUP = "topic", "group"
+Config = dict[str, Any]  # a TopicConfig or SubscriptionGroupConfig under its wire names
+TOPIC_NOT_EXIST = 17
+PERM_READ_WRITE = 6  # PermName: read 4, write 2
+VERIFY_WITHIN_S = 30.0  # a broker tells its name servers at once; the slowest answer within their own limits
+VERIFY_EVERY_S = 0.2
+AWAY = (BrokerUnavailable, RemotingTimeout)
+
+
+class ConfigRefused(OperationError):
+    """Some brokers did not take the change; the job's rows say which and why."""
+
+    code = "config_refused"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ConfigRow:
+    """One topic or group on one broker. ``note``: what a reader of the plan should know of this row."""
+
+    what: str  # TOPIC | GROUP
+    name: str
+    broker_name: str
+    addr: str
+    before: Config | None
+    after: Config | None
+    note: str = ""
+
+    @property
+    def changes(self) -> list[dict[str, Any]]:
+        """[{key, before, after}], only what differs; the whole configuration where it comes or goes."""
+        keys = [*(self.before or {}), *(key for key in self.after or {} if key not in (self.before or {}))]
+        return [
+            {"key": key, "before": was, "after": becomes}
+            for key in keys
+            if (was := (self.before or {}).get(key)) != (becomes := (self.after or {}).get(key))
+        ]
+
+    def as_row(self) -> dict[str, Any]:
+        """The row of a plan's diff. ``deed``: create | change | delete | stay."""
+        deed = "stay" if self.before == self.after else "change"
+        if deed == "change" and (self.before is None or self.after is None):
+            deed = "create" if self.before is None else "delete"
+        return {**dataclasses.asdict(self), "deed": deed, "changes": self.changes}
+
+
+def admin_of(cluster: str) -> BlockingMQAdmin:
+    """The way to the brokers of a registered cluster."""
+    return with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+
+
+def broker_addrs(admin: BlockingMQAdmin) -> dict[str, str]:
+    """Broker name → address of its master. Raises PlanRejected where the name server knows no broker."""
+    addrs = masters(admin)
+    if not addrs:
+        raise PlanRejected("The name server knows no broker of this cluster.")
+    return addrs
+
+
+def chosen_brokers(addrs: Mapping[str, str], wanted: Sequence[str] | None) -> dict[str, str]:
+    """The brokers named, or all. Raises PlanRejected for a name that is not there."""
+    unknown = sorted(set(wanted or ()) - set(addrs))
+    if unknown:
+        known = ", ".join(sorted(addrs))
+        raise PlanRejected(
+            f"There is no broker {', '.join(unknown)} with a master now; there is {known}.", "brokers"
+        )
+    return {name: addr for name, addr in addrs.items() if not wanted or name in wanted}
+
+
+def read_configs(
+    admin: BlockingMQAdmin, addrs: Mapping[str, str], what: str, name: str
+) -> dict[str, Config | None]:
+    """Broker name → configuration, None where it does not exist. Raises BrokerUnavailable for a silent broker:
+    a change that does not see every broker would be made blind.
+    """
+    found: dict[str, Config | None] = {}
+    for broker_name, answer in ask_configs(admin, addrs, what, name).items():
+        if isinstance(answer, MQBrokerError):
+            raise answer
+        if isinstance(answer, Exception):
+            raise BrokerUnavailable(
+                addrs[broker_name],
+                f"{broker_name} did not answer, so its part of {name} is unknown: {answer}",
+            )
+        found[broker_name] = answer
+    return found
+
+
+def ask_configs(
+    admin: BlockingMQAdmin, addrs: Mapping[str, str], what: str, name: str, deadline_ms: int = 10_000
+) -> dict[str, Config | None | Exception]:
+    """The same with each broker's error in its place, for pages that show what they can."""
+
+    async def ask(client: MQAdmin, addr: str) -> Config | None:
+        if what == TOPIC:
+            try:
+                return (await client.topic_config(addr, name)).to_value()
+            except MQBrokerError as error:
+                if error.code == TOPIC_NOT_EXIST:
+                    return None
+                raise
+        # 352 asks for one group, and makes it where it is missing: the whole table only reads.
+        config = (await client.all_subscription_groups(addr)).subscription_group_table.get(name)
+        return None if config is None else config.to_value()
+
+    return ask_each(admin, addrs, ask, deadline_ms)
+
+
+def is_denied(what: str, config: Mapping[str, Any]) -> bool:
+    """Whether nobody may use it: a topic that may be neither read nor written, a group that may not consume."""
+    if what == TOPIC:
+        return not int(config.get("perm", PERM_READ_WRITE)) & PERM_READ_WRITE
+    return not config.get("consumeEnable", True)
+
+
+def denied_topic(config: Config) -> Config:
+    """The same topic for nobody: neither read nor write."""
+    return {**config, "perm": 0}
+
+
+# --- Applying -----------------------------------------------------------------------------------------------
+
+
+def result_rows(diff: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What a job keeps of each row that changes something: its state and what went wrong."""
+    kept = ("what", "name", "broker_name", "addr", "before", "after", "changes", "deed")
+    return [
+        {**{key: row[key] for key in kept}, "state": "waiting", "error": "", "at_ms": None}
+        for row in diff
+        if row["deed"] != "stay"
+    ]
+
+
+def apply_rows(run: JobRun, admin: BlockingMQAdmin, *, clean_offset: bool = True) -> None:
+    """Write every row that waits. A broker that is away does not hold up the others; the job then comes back
+    for it. Raises what says that it is away, ConfigRefused when a broker refused or was changed meanwhile.
+    """
+    away: Exception | None = None
+    for row in run.result["brokers"]:
+        if row["state"] != "waiting":
+            continue
+        run.beat()
+        try:
+            _apply_row(admin, row, clean_offset)
+        except AWAY as error:
+            away, row["error"] = error, f"{row['broker_name']} is away: {error}"
+        except (MQBrokerError, MQClientError) as error:
+            row["state"], row["error"] = "failed", f"{row['broker_name']} refused: {error}"
+        row["at_ms"] = run.now_ms()
+        run.progress |= {"done": sum(each["state"] != "waiting" for each in run.result["brokers"])}
+        run.save()
+    if away is not None:
+        raise away
+    failed = [row["error"] for row in run.result["brokers"] if row["state"] == "failed"]
+    if failed:
+        raise ConfigRefused("; ".join(failed))
+
+
+def _apply_row(admin: BlockingMQAdmin, row: dict[str, Any], clean_offset: bool) -> None:
+    now = read_configs(admin, {row["broker_name"]: row["addr"]}, row["what"], row["name"])[row["broker_name"]]
+    half_deleted = row["after"] is None and row["what"] == TOPIC and now == denied_topic(row["before"])
+    if now not in (row["before"], row["after"]) and not half_deleted:
+        row["state"] = "failed"
+        row["error"] = (
+            f"{row['broker_name']} was changed by somebody else meanwhile: {difference(row['before'], now)}"
+        )
+        return
+    if now != row["after"]:
+        write(admin, row["what"], row["name"], row["addr"], now, row["after"], clean_offset=clean_offset)
+    row["state"], row["error"] = "applied", ""
+
+
+def write(
+    admin: BlockingMQAdmin,
+    what: str,
+    name: str,
+    addr: str,
+    before: Config | None,
+    after: Config | None,
+    *,
+    clean_offset: bool = True,
+) -> None:
+    """Make one broker show ``after``."""
+    if what == TOPIC and after is None:
+        if before is not None and not is_denied(TOPIC, before):
+            # A broker that deletes a topic does not tell its name servers; one that changes it does. So no
+            # client is led here while other brokers keep the topic.
+            admin.create_topic(addr, TopicConfig.from_value(denied_topic(before)), before.get("attributes"))
+        admin.delete_topic(addr, name)
+    elif what == TOPIC:
+        former = TopicConfig.from_value(before or {}).attributes
+        admin.create_topic(addr, TopicConfig.from_value(after), former)
+    elif after is None:
+        admin.delete_subscription_group(addr, name, clean_offset=clean_offset)
+    else:
+        config = SubscriptionGroupConfig.from_value(after)
+        config.attributes = _attribute_words((before or {}).get("attributes", {}), config.attributes)
+        admin.create_subscription_group(addr, config)
+
+
+def _attribute_words(former: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
+    """Attributes of a group as request 200 takes them: ``+key`` for new and changed ones, ``-key`` to go."""
+    added = {f"+{key}": value for key, value in wanted.items() if former.get(key) != value}
+    return added | {f"-{key}": "" for key in former if key not in wanted}
+
+
+def forget_routes(admin: BlockingMQAdmin, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Tell the name servers of topics that no broker has any more: brokers do not take their routes back."""
+    gone = sorted({row["name"] for row in rows if row["what"] == TOPIC and row["after"] is None})
+    for topic in gone:
+        held = read_configs(admin, broker_addrs(admin), TOPIC, topic)
+        if all(config is None for config in held.values()) and topic_route(admin, topic) is not None:
+            admin.delete_topic_in_namesrv(topic)
+
+
+def watch_rows(run: JobRun, admin: BlockingMQAdmin) -> None:
+    """Read every broker and the route again until all show the target. Raises VerificationFailed."""
+    rows = [row for row in run.result["brokers"] if row["state"] in ("applied", "verified")]
+    waited_s, wrong = 0.0, [""]
+    while True:
+        run.beat()
+        wrong = [*_wrong_rows(run, admin, rows), *_wrong_routes(admin, rows)]
+        run.progress |= {"verified": sum(row["state"] == "verified" for row in rows)}
+        if not wrong:
+            run.save()
+            return
+        if waited_s >= VERIFY_WITHIN_S:
+            raise VerificationFailed("; ".join(wrong))
+        run.sleep(VERIFY_EVERY_S)
+        waited_s += VERIFY_EVERY_S
+
+
+def _wrong_rows(run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[str]:
+    wrong = []
+    for what, name in sorted({(row["what"], row["name"]) for row in rows}):
+        of_object = {row["broker_name"]: row for row in rows if (row["what"], row["name"]) == (what, name)}
+        addrs = {broker_name: row["addr"] for broker_name, row in of_object.items()}
+        for broker_name, now in read_configs(admin, addrs, what, name).items():
+            row = of_object[broker_name]
+            if now == row["after"]:
+                row["state"], row["at_ms"] = "verified", run.now_ms()
+            else:
+                row["state"] = "applied"
+                wrong.append(f"{broker_name} does not show it: {difference(row['after'], now)}")
+    return wrong
+
+
+def _wrong_routes(admin: BlockingMQAdmin, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    wrong = []
+    for topic in sorted({row["name"] for row in rows if row["what"] == TOPIC}):
+        route = topic_route(admin, topic)
+        data = {} if route is None else {each.broker_name: each for each in route.queue_datas}
+        for row in rows:
+            if row["what"] != TOPIC or row["name"] != topic:
+                continue
+            shown, after = data.get(row["broker_name"]), row["after"]
+            if after is None:  # another broker may keep the topic; what clients may do there is nothing
+                if shown is not None and shown.perm & PERM_READ_WRITE:
+                    wrong.append(f"the route of {topic} still leads to {row['broker_name']}")
+            elif shown is None or (shown.perm, shown.read_queue_nums, shown.write_queue_nums) != (
+                after["perm"],
+                after["readQueueNums"],
+                after["writeQueueNums"],
+            ):
+                wrong.append(f"the route of {topic} does not show {row['broker_name']} as it is now")
+    return wrong
+
+
+# --- Comparing and putting back -----------------------------------------------------------------------------
+
+
+def difference(expected: Config | None, found: Config | None) -> str:
+    """``perm is 4, not 6``: how a configuration differs from the expected one, in words."""
+    if found is None:
+        return "it does not exist there"
+    if expected is None:
+        return "it exists there"
+    keys = sorted({*expected, *found})
+    return ", ".join(
+        f"{key} is {found.get(key)!r}, not {expected.get(key)!r}"
+        for key in keys
+        if expected.get(key) != found.get(key)
+    )
+
+
+def config_drift(plan: Plan) -> list[str]:
+    """A sentence per broker whose configuration is not what the plan saw, and per broker that came."""
+    admin = admin_of(plan.cluster)
+    addrs = broker_addrs(admin)
+    sentences = []
+    for what, name in sorted({(row["what"], row["name"]) for row in plan.diff}):
+        rows = {row["broker_name"]: row for row in plan.diff if (row["what"], row["name"]) == (what, name)}
+        gone = sorted(set(rows) - set(addrs))
+        sentences += [f"{broker_name} has no master any more" for broker_name in gone]
+        here = {broker_name: addr for broker_name, addr in addrs.items() if broker_name in rows}
+        for broker_name, now in read_configs(admin, here, what, name).items():
+            if now != rows[broker_name]["before"]:
+                sentences.append(f"{name} on {broker_name}: {difference(rows[broker_name]['before'], now)}")
+    return sentences
+
+
+def undo_rows(job: Job) -> list[dict[str, Any]]:
+    """What the job really changed, turned round: the parameter ``exact`` of the plan that puts it back."""
+    return [
+        {
+            "what": row["what"],
+            "name": row["name"],
+            "broker_name": row["broker_name"],
+            "config": row["before"],
+            "expected": row["after"],
+        }
+        for row in job.result.get("brokers", [])
+        if row["state"] in ("applied", "verified")
+    ]
+
+
+def exact_rows(
+    admin: BlockingMQAdmin, addrs: Mapping[str, str], exact: Sequence[Mapping[str, Any]]
+) -> list[ConfigRow]:
+    """The rows of an undo: every broker gets back the very configuration that was recorded."""
+    rows = []
+    for what, name in dict.fromkeys((each["what"], each["name"]) for each in exact):
+        wanted = {each["broker_name"]: each for each in exact if (each["what"], each["name"]) == (what, name)}
+        here = chosen_brokers(addrs, list(wanted))
+        for broker_name, now in read_configs(admin, here, what, name).items():
+            each = wanted[broker_name]
+            note = ""
+            if now not in (each["expected"], each["config"]):
+                note = f"changed since by somebody else: {difference(each['expected'], now)}"
+            rows.append(ConfigRow(what, name, broker_name, addrs[broker_name], now, each["config"], note))
+    return rows
+
+
+def overwritten_warning(rows: Iterable[ConfigRow]) -> list[PlanWarning]:
+    """A warning where putting back also takes back what somebody else changed since."""
+    notes = [f"{row.broker_name}: {row.note}" for row in rows if row.note]
+    if not notes:
+        return []
+    return [PlanWarning("warn", "Later changes are taken back too", ". ".join(notes) + ".")]
+
+
+def nothing_changes(rows: Sequence[ConfigRow]) -> str:
+    """Why such a plan can not be applied, or ""."""
+    return (
+        ""
+        if any(row.before != row.after for row in rows)
+        else "Nothing would change: the brokers show it already."
+    )
+
+
+def shown(value: Any) -> str:
+    """A configuration value as a person reads it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}={one}" for key, one in value.items()) or "none"
+    return "none" if value is None else str(value)
+
+
+def counted(number: int, noun: str, verb: str = "") -> str:
+    """``1 message``, ``1,204 messages``; with a verb in the plural (``were``): ``1 message was``."""
+    singular = {"were": "was", "are": "is"}.get(verb, verb)
+    words = f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{words} {singular if number == 1 else verb}" if verb else words
+
+
+def brokers_in_words(names: Sequence[str]) -> str:
+    """``broker-a and broker-b``."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+class ConfigPlan:
+    """What every kind that changes configuration does the same way; a subclass computes the plan."""
+
+    kind: str
+    verb = "CONFIGURE"
+
+    def drift(self, plan: Plan, now_ms: int) -> list[str]:
+        """Read the brokers again and compare with the plan."""
+        return config_drift(plan)
+
+    def apply(self, run: JobRun) -> None:
+        """Write broker by broker; then the next collection round reads the tables again."""
+        admin = admin_of(run.plan.cluster)
+        if "brokers" not in run.result:
+            run.result["brokers"] = result_rows(run.plan.diff)
+            run.progress |= {"done": 0, "total": len(run.result["brokers"])}
+            self.before_apply(run, admin)
+            run.save()
+        apply_rows(run, admin, clean_offset=not run.plan.params.get("keep_offsets"))
+        forget_routes(admin, run.result["brokers"])
+        self.after_apply(run, admin)
+        names = [row["broker_name"] for row in run.result["brokers"]]
+        run.note(f"Written to {brokers_in_words(list(dict.fromkeys(names)))}")
+        lag_services.request_refresh(run.plan.cluster)
+
+    def before_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
+        """Record what the undo will need and the brokers will forget."""
+
+    def after_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
+        """What follows when every broker has the new configuration."""
+
+    def verify(self, run: JobRun) -> None:
+        """Watch the brokers and the route until all show the target."""
+        watch_rows(run, admin_of(run.plan.cluster))
+        lag_services.request_refresh(run.plan.cluster)
+
+    def settle(self, run: JobRun) -> None:
+        """Cancelled before every broker was written: say how many were."""
+        rows = run.result.get("brokers", [])
+        run.result["written"] = sum(row["state"] in ("applied", "verified") for row in rows)
+        lag_services.request_refresh(run.plan.cluster)
+
+    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+        """The configurations recorded on each broker that was written."""
+        rows = undo_rows(job)
+        return {"exact": rows} if rows else None

@@ -1,0 +1,274 @@
+"""Who uses a topic now: what a plan must know before it takes something away.
+
+Members, producers and last writes are asked of the brokers at the moment of the plan; backlogs come from the
+last collection round. Every figure carries its source and its age; what could not be known is None.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from console.mqadmin import BlockingMQAdmin, BrokerUnavailable, MQAdmin, MQBrokerError
+from console.operation.broker_queues import ask_each
+from console.topic import selectors
+
+GROUPS_ASKED_MAX = 50  # readers of one topic whose members are asked for; more are counted, not asked
+AUTO_CREATE = "autoCreateTopicEnable"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """One queue as its broker describes it; ``last_write_ms`` 0 = nothing in it."""
+
+    broker_name: str
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    last_write_ms: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Reader:
+    """A group that reads the topic. ``members`` None: not asked or not answered; ``backlog`` None: unknown."""
+
+    group: str
+    members: int | None
+    backlog: int | None
+    backlog_is_lower_bound: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """``producers``: connected to the topic's brokers, whatever they send; None = these brokers do not tell."""
+
+    queues: tuple[QueueFacts, ...]
+    readers: tuple[Reader, ...]
+    producers: int | None
+    auto_create: tuple[str, ...]  # brokers that make the topic anew at the next send
+    unread: tuple[str, ...]  # "broker-a: …": figures that could not be read
+    rows_at_ms: int | None  # age of the backlogs
+    read_at_ms: int
+
+    @property
+    def stored(self) -> int:
+        return sum(queue.max_offset - queue.min_offset for queue in self.queues)
+
+    @property
+    def written(self) -> int:
+        """Messages ever written."""
+        return sum(queue.max_offset for queue in self.queues)
+
+    @property
+    def last_write_ms(self) -> int | None:
+        return max((queue.last_write_ms for queue in self.queues), default=0) or None
+
+    @property
+    def members(self) -> int:
+        """Members online, as far as known."""
+        return sum(reader.members or 0 for reader in self.readers)
+
+    @property
+    def backlog(self) -> int | None:
+        known = [reader.backlog for reader in self.readers if reader.backlog is not None]
+        return sum(known) if known else None
+
+
+def read_topic_facts(
+    admin: BlockingMQAdmin, cluster: str, addrs: Mapping[str, str], topic: str, now_ms: int
+) -> TopicFacts:
+    """Ask every broker that has the topic. Raises BrokerUnavailable or MQBrokerError when one does not tell its
+    queues; what else is silent is named in ``unread``.
+    """
+    answers = _ask(admin, addrs, topic)
+    for broker in addrs:
+        answer = answers["queues", broker]
+        if isinstance(answer, MQBrokerError):
+            raise answer
+        if isinstance(answer, Exception):
+            raise BrokerUnavailable(addrs[broker], f"{broker} did not tell how much {topic} holds: {answer}")
+    unread = [
+        f"{broker}: {what} unknown ({answer})"
+        for (what, broker), answer in sorted(answers.items())
+        if isinstance(answer, Exception)
+    ]
+
+    def of(what: str) -> dict[str, Any]:
+        return {
+            broker: answer
+            for (kind, broker), answer in answers.items()
+            if kind == what and not isinstance(answer, Exception)
+        }
+
+    queues = tuple(
+        QueueFacts(broker, queue.queue_id, each.min_offset, each.max_offset, each.last_update_timestamp)
+        for broker, table in sorted(of("queues").items())
+        for queue, each in sorted(table.offset_table.items())
+    )
+    row = selectors.topic(cluster, topic)
+    groups = sorted({group for names in of("groups").values() for group in names})
+    producers = of("producers")
+    return TopicFacts(
+        queues=queues,
+        readers=_readers(admin, cluster, addrs, topic, groups),
+        producers=len(
+            {one.client_id for table in producers.values() for each in table.values() for one in each}
+        )
+        if producers
+        else None,
+        auto_create=tuple(
+            sorted(name for name, config in of("config").items() if config.get(AUTO_CREATE) == "true")
+        ),
+        unread=tuple(unread),
+        rows_at_ms=None if row is None else row.read_at_ms,
+        read_at_ms=now_ms,
+    )
+
+
+def _ask(
+    admin: BlockingMQAdmin, addrs: Mapping[str, str], topic: str
+) -> dict[tuple[str, str], Any | Exception]:
+    async def ask(client: MQAdmin, asked: tuple[str, str]) -> Any:
+        what, addr = asked
+        if what == "queues":
+            return await client.topic_stats(addr, topic)
+        if what == "groups":
+            return await client.topic_consumed_by(addr, topic)
+        if what == "producers":
+            return await client.producers(addr)
+        return await client.broker_config(addr)
+
+    questions = ("queues", "groups", "producers", "config")
+    return ask_each(
+        admin, {(what, name): (what, addr) for what in questions for name, addr in addrs.items()}, ask
+    )
+
+
+def _readers(
+    admin: BlockingMQAdmin, cluster: str, addrs: Mapping[str, str], topic: str, groups: list[str]
+) -> tuple[Reader, ...]:
+    known = {one.group: one for one in selectors.topic_groups(cluster, topic)}
+    names = sorted({*groups, *known})
+    asked = {
+        (group, broker): (addrs[broker], group) for group in names[:GROUPS_ASKED_MAX] for broker in addrs
+    }
+    answers = ask_each(admin, asked, lambda client, one: client.consumer_connection(*one))
+    readers = []
+    for group in names:
+        mine = [answers.get((group, broker)) for broker in addrs if (group, broker) in answers]
+        clients = {
+            client.client_id
+            for answer in mine
+            if answer is not None and not isinstance(answer, Exception)
+            for client in answer.connection_set
+        }
+        silent = not mine or all(isinstance(answer, Exception) for answer in mine)
+        row = known.get(group)
+        readers.append(
+            Reader(
+                group=group,
+                members=None if silent else len(clients),
+                backlog=None if row is None else row.lag,
+                backlog_is_lower_bound=row is not None and row.lag_lower_bound,
+            )
+        )
+    return tuple(sorted(readers, key=lambda one: (-(one.members or 0), -(one.backlog or 0), one.group)))
+
+
+def unread_in(
+    admin: BlockingMQAdmin, addrs: Mapping[str, str], facts: TopicFacts, topic: str, keep: Mapping[str, int]
+) -> dict[str, int]:
+    """Group → messages it has not read in the queues that a broker would no longer offer (``keep``: broker
+    name → read queues that stay). A group that never committed there has read nothing of them.
+
+    Raises what a broker answers: how much would be lost must not be guessed.
+    """
+    vanishing = [
+        queue
+        for queue in facts.queues
+        if queue.broker_name in keep and queue.queue_id >= keep[queue.broker_name]
+    ]
+    if not any(queue.max_offset > queue.min_offset for queue in vanishing):
+        return {}
+    asked = {queue.broker_name: addrs[queue.broker_name] for queue in vanishing}
+    committed: dict[tuple[str, str, int], int] = {}
+    for broker, answer in ask_each(
+        admin, asked, lambda client, addr: client.all_consumer_offsets(addr)
+    ).items():
+        if isinstance(answer, Exception):
+            raise answer
+        for (name, group), offsets in answer.offset_table.items():
+            if name == topic:
+                committed |= {(group, broker, queue_id): offset for queue_id, offset in offsets.items()}
+    groups = sorted({*(reader.group for reader in facts.readers), *(group for group, _, _ in committed)})
+    unread = {}
+    for group in groups or [""]:
+        left = sum(
+            max(
+                0,
+                queue.max_offset
+                - max(queue.min_offset, committed.get((group, queue.broker_name, queue.queue_id), 0)),
+            )
+            for queue in vanishing
+        )
+        if left:
+            unread[group] = left
+    return unread
+
+
+def impact(facts: TopicFacts) -> list[dict[str, Any]]:
+    """Rows of "who feels it": [{name, value, words, source, at_ms}]; value None = unknown, at_ms None = now
+    unknown too.
+    """
+    readers = facts.readers
+    online = [reader for reader in readers if reader.members]
+    lower = any(reader.backlog_is_lower_bound for reader in readers)
+    unknown = [reader for reader in readers if reader.backlog is None]
+    now = {"source": "brokers", "at_ms": facts.read_at_ms}
+    return [
+        {
+            "name": "Consumers online",
+            "value": facts.members
+            if any(reader.members is not None for reader in readers) or not readers
+            else None,
+            "is_lower_bound": any(reader.members is None for reader in readers),
+            "words": ", ".join(f"{one.group} ({one.members})" for one in online[:5])
+            + (f" and {len(online) - 5} more groups" if len(online) > 5 else "")
+            or f"{len(readers)} group{'' if len(readers) == 1 else 's'} read it, none is online",
+            **now,
+        },
+        {
+            "name": "Producers connected",
+            "value": facts.producers,
+            "is_lower_bound": False,
+            "words": "to these brokers; RocketMQ does not say who sends to which topic"
+            if facts.producers is not None
+            else "these brokers do not list producers",
+            **now,
+        },
+        {
+            "name": "Messages not read yet",
+            "value": facts.backlog if readers else 0,
+            "is_lower_bound": lower or (bool(unknown) and facts.backlog is not None),
+            "words": ", ".join(f"{one.group} {one.backlog:,}" for one in readers[:5] if one.backlog)
+            or ("no round has seen the backlog yet" if unknown else "of any group"),
+            "source": "last round",
+            "at_ms": facts.rows_at_ms,
+        },
+        {
+            "name": "Messages stored",
+            "value": facts.stored,
+            "is_lower_bound": bool(facts.unread),
+            "words": f"in {len(facts.queues)} queues",
+            **now,
+        },
+        {
+            "name": "Last write",
+            "value": None,
+            "moment_ms": facts.last_write_ms,
+            "is_lower_bound": False,
+            "words": "" if facts.last_write_ms else "nothing is stored",
+            **now,
+        },
+    ]

@@ -1,0 +1,203 @@
+"""What a change of a topic means for those who use it, in words: summaries, warnings, reasons to wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from console.figures import duration
+from console.lag import selectors as lag_selectors
+from console.mqadmin import BlockingMQAdmin
+from console.operation.config_change import Config, ConfigRow, brokers_in_words, counted, shown
+from console.operation.errors import PlanRejected
+from console.operation.kinds import PlanWarning
+from console.operation.quarantine import Quarantine
+from console.topic import selectors
+from console.topic.topic_config import PERMISSIONS, READ, WRITE
+from console.topic.topic_facts import TopicFacts
+
+
+def own_names(admin: BlockingMQAdmin) -> list[str]:
+    """Names of brokers and clusters: each is a topic of RocketMQ's own."""
+    info = admin.cluster_info()
+    return [*info.broker_addr_table, *info.cluster_addr_table]
+
+
+def existing(topic: str, found: Mapping[str, Config | None]) -> dict[str, Config]:
+    """The brokers that have it. Raises PlanRejected("topic") when none has."""
+    here = {name: config for name, config in found.items() if config is not None}
+    if not here:
+        raise PlanRejected(f"There is no topic {topic}.", "topic")
+    return here
+
+
+def change_summary(topic: str, rows: Sequence[ConfigRow]) -> str:
+    """What changes where; brokers with the same change are named together."""
+    by_change: dict[str, list[str]] = {}
+    for row in rows:
+        if row.changes:
+            words = ", ".join(
+                f"{one['key']} {shown(one['before'])} → {shown(one['after'])}" for one in row.changes
+            )
+            by_change.setdefault(words, []).append(row.broker_name)
+    if not by_change:
+        return f"This would change nothing: {topic} is as asked for on every broker."
+    return f"This will change {topic}: " + "; ".join(
+        f"{words} on {brokers_in_words(names)}" for words, names in by_change.items()
+    ) + "."  # fmt: skip
+
+
+def losing(rows: Sequence[ConfigRow]) -> int:
+    """Permission bits (4 read, 2 write) that some broker takes away."""
+    lost = 0
+    for row in rows:
+        if row.before and row.after:
+            lost |= row.before["perm"] & ~row.after["perm"] & (READ | WRITE)
+    return lost
+
+
+def config_warnings(after: Mapping[str, Any]) -> list[PlanWarning]:
+    """What is odd about a configuration, whoever uses it."""
+    found = []
+    if after["writeQueueNums"] > after["readQueueNums"]:
+        found.append(
+            PlanWarning(
+                "danger",
+                f"{after['writeQueueNums'] - after['readQueueNums']} queues are written and never read",
+                "More write than read queues: messages in the others reach no consumer.",
+            )
+        )
+    if after["perm"] & (READ | WRITE) != READ | WRITE:
+        found.append(
+            PlanWarning(
+                "info",
+                f"Open for: {PERMISSIONS[after['perm'] & (READ | WRITE)]}",
+                "Others get NO_PERMISSION.",
+            )
+        )
+    return found
+
+
+def change_warnings(
+    rows: Sequence[ConfigRow], facts: TopicFacts, unread: Mapping[str, int], keep: Mapping[str, int]
+) -> list[PlanWarning]:
+    """Warnings of a change: messages that would be out of reach, permissions that go, order."""
+    warnings = []
+    if unread:
+        of_groups = ", ".join(f"{group or 'nobody'} {count:,}" for group, count in unread.items())
+        warnings.append(
+            PlanWarning(
+                "danger",
+                "Messages in the queues that vanish are not read yet",
+                f"Not read yet on {brokers_in_words(sorted(keep))}: {of_groups}. First shrink the write queues, "
+                "wait until these are read, then shrink the read queues.",
+            )
+        )
+    elif keep:
+        warnings.append(PlanWarning("ok", "The queues that vanish hold nothing unread"))
+    afters = [row.after for row in rows if row.after]
+    for after in afters[:1]:
+        warnings += config_warnings(after)
+    lost = losing(rows)
+    if lost & READ and facts.members:
+        warnings.append(
+            PlanWarning(
+                "danger",
+                f"{counted(facts.members, 'consumer', 'are')} online",
+                "They can read no more: NO_PERMISSION (16).",
+            )
+        )
+    if lost & WRITE and facts.producers:
+        warnings.append(
+            PlanWarning(
+                "warn",
+                f"{counted(facts.producers, 'producer', 'are')} connected to these brokers",
+                "Those that send here learn it from the route within 30 s and then fail.",
+            )
+        )
+    if any(one["key"] == "order" for row in rows for one in row.changes):
+        warnings.append(
+            PlanWarning("info", "order only tells clients how to choose a queue; brokers do not enforce it")
+        )
+    return warnings
+
+
+def use_warnings(facts: TopicFacts) -> list[PlanWarning]:
+    """Who is using the topic that is about to be taken away."""
+    warnings = []
+    online = [reader for reader in facts.readers if reader.members]
+    if online:
+        names = ", ".join(reader.group for reader in online[:5])
+        warnings.append(
+            PlanWarning(
+                "danger", f"{counted(facts.members, 'consumer', 'are')} online", f"They read it now: {names}."
+            )
+        )
+    if written_lately(facts):
+        assert facts.last_write_ms is not None
+        ago = duration(max(0, facts.read_at_ms - facts.last_write_ms))
+        warnings.append(PlanWarning("danger", f"Somebody wrote to it {ago} ago", "A producer still uses it."))
+    if facts.backlog:
+        warnings.append(
+            PlanWarning(
+                "warn",
+                f"{counted(facts.backlog, 'message', 'are')} not read yet",
+                "By the groups that read it, together.",
+            )
+        )
+    if not warnings:
+        warnings.append(
+            PlanWarning("ok", "Nobody uses it now", "No consumer is online, nothing was written lately.")
+        )
+    return warnings
+
+
+LATELY_MS = 600_000  # a topic that was written within ten minutes is in use
+
+
+def written_lately(facts: TopicFacts) -> bool:
+    """Whether a producer used the topic in the last ten minutes."""
+    return facts.last_write_ms is not None and facts.read_at_ms - facts.last_write_ms < LATELY_MS
+
+
+def delete_warnings(facts: TopicFacts, quarantine: Quarantine | None) -> list[PlanWarning]:
+    """What happened in quarantine, and what may bring the topic back."""
+    warnings = []
+    if quarantine is not None and quarantine.written is not None and facts.written > quarantine.written:
+        more = facts.written - quarantine.written
+        warnings.append(
+            PlanWarning(
+                "danger",
+                f"{counted(more, 'message', 'were')} written in quarantine",
+                "Brokers leave the write permission to the client: somebody has not noticed yet.",
+            )
+        )
+    if facts.auto_create:
+        warnings.append(
+            PlanWarning(
+                "warn",
+                f"{brokers_in_words(facts.auto_create)} would make it again",
+                "autoCreateTopicEnable is true: the next message to this name creates it with default settings.",
+            )
+        )
+    warnings.append(PlanWarning("warn", "Messages do not come back", "Undo creates the topic again, empty."))
+    return warnings
+
+
+def silent_warning(cluster: str, topic: str, rows: Sequence[ConfigRow]) -> list[PlanWarning]:
+    """Brokers that had the topic and are not registered now: they keep what they have."""
+    row = selectors.topic(cluster, topic)
+    if row is None:
+        return []
+    seen = {each.broker_name for each in rows}
+    silent = {broker.broker_name for broker in lag_selectors.silent_brokers(cluster)}
+    away = sorted(name for name in row.brokers if name in silent and name not in seen)
+    if not away:
+        return []
+    return [
+        PlanWarning(
+            "danger",
+            f"{brokers_in_words(away)} is away",
+            "It has the topic too and will come back with it as it was; make the change there later.",
+        )
+    ]
