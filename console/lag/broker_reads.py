@@ -6,6 +6,7 @@ itself (28) and, now and then, its tables of topics (21) and groups (201). What 
 deadline counts, the rest is unread with its reason.
 """
 
+import asyncio
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -25,6 +26,10 @@ QUIET_TOPICS_MAX = 200  # so many topics that nobody consumes are read in every 
 QUIET_PARTS = 6  # ... each in every sixth
 LOOKUPS_MAX = 16  # messages looked up for their age in one round: all other ages come from history
 GROUP_READS_MAX = 32  # groups whose pulled offsets (208) are read in one round
+
+# A broker that was silent in the round before is given this long, except in every sixth round: seven healthy
+# brokers' figures are not to come late by the whole deadline in every round because the eighth hangs.
+SILENT_PATIENCE_S = 1.0
 
 READ_ERRORS = (MQClientError, MQBrokerError, OSError, ValueError)
 
@@ -101,6 +106,9 @@ class Question:
     known_topics: Mapping[str, Collection[str]]
     pulled_groups: Sequence[str] = ()
     lookups: Sequence[Lookup] = ()
+    silent: Mapping[str, str] = field(
+        default_factory=dict
+    )  # broker that gets little patience → why it is silent
 
 
 def find_brokers(admin: BlockingMQAdmin) -> tuple[list[BrokerAddress], int]:
@@ -134,27 +142,50 @@ def read_brokers(
 
 def _reader(answer: BrokerAnswers, question: Question) -> Callable[[MQAdmin], Awaitable[None]]:
     async def read(admin: MQAdmin) -> None:
-        await _read_broker(admin, answer, question)
+        known_reason = question.silent.get(answer.address.broker_name)
+        try:
+            async with asyncio.timeout(None if known_reason is None else SILENT_PATIENCE_S) as patience:
+                await _read_broker(admin, answer, question, patience)
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            answer.error = known_reason or "no answer in time"
 
     return read
 
 
-async def _read_broker(admin: MQAdmin, answer: BrokerAnswers, question: Question) -> None:
-    """Fill in `answer`, most important first: a deadline cuts the end off."""
+async def _read_broker(
+    admin: MQAdmin, answer: BrokerAnswers, question: Question, patience: asyncio.Timeout
+) -> None:
+    """Fill in `answer`, most important first: a deadline cuts the end off. A broker that says anything has all
+    the time of the round (`patience` ends).
+    """
     addr = answer.address.addr
     started = time.monotonic()
     answer.read_committed_ms = _now_ms()
     answer.rpcs += 1
     answer.offsets = (await admin.all_consumer_offsets(addr)).offset_table
     answer.rpc_ms = round((time.monotonic() - started) * 1000)
-    if question.tables or answer.address.broker_name not in question.known_topics:
-        await _read_tables(admin, answer)
-    wanted = topics_to_read(
-        consumed={topic for topic, _ in answer.offsets},
-        existing=answer.topics or question.known_topics.get(answer.address.broker_name, ()),
-        number=question.number,
-    )
+    patience.reschedule(None)
+    consumed = {topic for topic, _ in answer.offsets}
+    known = question.known_topics.get(answer.address.broker_name)
     answer.read_max_ms = _now_ms()
+    await _read_stats(admin, answer, topics_to_read(consumed, known or (), question.number))
+    if answer.unread and not answer.stats:
+        answer.error = next(iter(answer.unread.values()))
+        return
+    answer.answered = known is not None or bool(answer.stats)
+    if question.tables or known is None:
+        await _read_tables(admin, answer)
+        # What the table names for the first time; of a broker that nobody consumes from, everything.
+        new = set(topics_to_read(consumed, answer.topics or (), question.number)) - answer.stats.keys()
+        await _read_stats(admin, answer, sorted(new - set(known or ())))
+    answer.answered = True
+    await _read_extras(admin, answer, question)
+
+
+async def _read_stats(admin: MQAdmin, answer: BrokerAnswers, wanted: Sequence[str]) -> None:
+    addr = answer.address.addr
     answer.rpcs += len(wanted)
     for topic, stats in (await admin.topic_stats_many(addr, wanted)).items():
         if isinstance(stats, MQBrokerError) and stats.code == ResponseCode.TOPIC_NOT_EXIST:
@@ -166,11 +197,6 @@ async def _read_broker(admin: MQAdmin, answer: BrokerAnswers, question: Question
                 QueueOffsets(queue.queue_id, one.min_offset, one.max_offset, one.last_update_timestamp)
                 for queue, one in stats.offset_table.items()
             )
-    if answer.unread and not answer.stats:
-        answer.error = next(iter(answer.unread.values()))
-        return
-    answer.answered = True
-    await _read_extras(admin, answer, question)
 
 
 async def _read_tables(admin: MQAdmin, answer: BrokerAnswers) -> None:

@@ -37,6 +37,7 @@ FORGET_BROKER_MS = 24 * HOUR_MS  # silent and unknown to every name server for s
 LOOKUP_EVERY_MS = 60_000  # per queue, while its oldest unread message predates the history
 DEAD_SHARE_MAX = 0.5  # of the window's columns; groups and topics come and go, their columns stay until then
 SMALL_CLUSTER_GROUPS = 16  # so few groups cost a broker nothing: their pulled offsets are read in every round
+UNLISTED = "no name server lists it."
 IN_BREACH = {LagStatus.STALLED, LagStatus.STOPPED, LagStatus.FALLING_BEHIND, LagStatus.REWOUND}
 
 
@@ -131,6 +132,7 @@ class Collector:
             known_topics=self.topic_tables,
             pulled_groups=self._pulled_groups(knowledge),
             lookups=self.lookups,
+            silent=self._to_ask_briefly(number),
         )
         answers = broker_reads.read_brokers(admin, addresses, question, deadline_ms=DEADLINE_MS)
         self._remember(answers)
@@ -240,6 +242,16 @@ class Collector:
     def _is_any_silent(self) -> bool:
         return any(not row["answered"] for row in self.brokers.rows.values())
 
+    def _to_ask_briefly(self, number: int) -> dict[str, str]:
+        """Return the brokers that were silent in the round before, with why; none in every sixth round."""
+        if number % TABLES_EVERY == 0:
+            return {}
+        return {
+            name: row["reason"].removeprefix(UNLISTED).strip()
+            for (name, _), row in self.brokers.rows.items()
+            if not row["answered"]
+        }
+
     def _silences(self, answers: Sequence[BrokerAnswers], now_ms: int) -> dict[str, Silence]:
         """Return who did not answer, since when: the row of the round before remembers the beginning."""
         before = {name: row for (name, _), row in self.brokers.rows.items() if not row["answered"]}
@@ -259,7 +271,7 @@ class Collector:
             key = answer.address.broker_name, answer.address.broker_id
             row = topic_rows.broker_row(answer, self.brokers.rows.get(key), view.now_ms)
             if answer.address.broker_name not in registered:
-                row["reason"] = f"no name server lists it. {row['reason']}".strip()
+                row["reason"] = f"{UNLISTED} {row['reason']}".strip()
             rows[key] = row
         return rows
 
