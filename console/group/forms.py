@@ -22,43 +22,67 @@ TARGETS = (
     ("shift", "Shift by n", "back or forth from where each queue is"),
     ("like_group", "Like group …", "stand where another group stands"),
     ("as_of", "As it was at …", "offsets recorded at a time"),
+    ("undo", "Undo of a plan", "back to before it was applied"),
 )
+VALUE_FIELDS = {
+    # target → the field of the form that holds its value
+    "time": "time",
+    "as_of": "as_of",
+    "offset": "offset",
+    "shift": "shift",
+    "like_group": "like_group",
+    "undo": "undo_plan",
+}
 
 
 class OffsetChangeForm(forms.Form):
-    """Scope and target; `params()` is what the plan is asked for."""
+    """Scope and target; `params()` is what the plan is asked for.
 
-    queue = forms.TypedMultipleChoiceField(required=False)
+    `topic` ticks all queues of a topic (a group of very many queues shows no single ones), `queue` single ones.
+    """
+
+    topic = forms.MultipleChoiceField(required=False)
+    queue = forms.MultipleChoiceField(required=False)
     target = forms.ChoiceField(choices=[(value, label) for value, label, _ in TARGETS])
     time = MomentField(required=False)
     as_of = MomentField(required=False)
     offset = forms.IntegerField(required=False, min_value=0, max_value=OFFSET_MAX)
     shift = forms.IntegerField(required=False, min_value=-OFFSET_MAX, max_value=OFFSET_MAX)
     like_group = forms.CharField(required=False, max_length=255)
+    undo_plan = forms.CharField(required=False, max_length=20)
 
     def __init__(self, queues: Sequence[QueueRow], *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.queues = {queue_value(row): row for row in queues}
+        topics = sorted({row.topic for row in queues})
         self.fields["queue"].choices = [(value, value) for value in self.queues]  # type: ignore[attr-defined]
+        self.fields["topic"].choices = [(topic, topic) for topic in topics]  # type: ignore[attr-defined]
         self.fields["target"].error_messages["required"] = "Choose where the queues shall stand."
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
-        if not cleaned.get("queue") and "queue" not in self.errors:
+        if (
+            not cleaned.get("queue")
+            and not cleaned.get("topic")
+            and not {"queue", "topic"} & set(self.errors)
+        ):
             self.add_error("queue", "Choose at least one queue.")
         target = cleaned.get("target")
-        if target in ("time", "as_of", "offset", "shift", "like_group") and target not in self.errors:
-            if cleaned.get(target) in (None, ""):
-                self.add_error(target, "This target needs a value.")
-            elif target == "shift" and cleaned[target] == 0:
-                self.add_error(target, "A shift by 0 changes nothing.")
+        field = VALUE_FIELDS.get(target or "")
+        if field and field not in self.errors:
+            if cleaned.get(field) in (None, ""):
+                self.add_error(field, "This target needs a value.")
+            elif target == "shift" and cleaned[field] == 0:
+                self.add_error(field, "A shift by 0 changes nothing.")
         return cleaned
 
     def params(self) -> dict[str, Any]:
         """Parameters of the plan: whole topics where every queue of them is chosen, single queues
         otherwise.
         """
-        chosen = [self.queues[value] for value in self.cleaned_data["queue"]]
+        whole = set(self.cleaned_data["topic"])
+        ticked = set(self.cleaned_data["queue"])
+        chosen = [row for value, row in self.queues.items() if value in ticked or row.topic in whole]
         of_topic: dict[str, int] = defaultdict(int)
         for row in self.queues.values():
             of_topic[row.topic] += 1
@@ -72,9 +96,20 @@ class OffsetChangeForm(forms.Form):
         target = self.cleaned_data["target"]
         if target in ("time", "as_of"):
             params["time_ms"] = self.cleaned_data[target]
-        elif target in ("offset", "shift", "like_group"):
-            params[target] = self.cleaned_data[target]
+        elif target in VALUE_FIELDS:
+            params[VALUE_FIELDS[target]] = self.cleaned_data[VALUE_FIELDS[target]]
         return params
+
+    def refuse(self, reason: str, field: str) -> None:
+        """Show what the plan was refused for beside the field that it is about: ``time_ms`` is the chosen target's
+        own field, ``queues`` and ``topics`` are the scope."""
+        named = {
+            "time_ms": VALUE_FIELDS.get(self.cleaned_data["target"]),
+            "queues": "queue",
+            "topics": "queue",
+        }
+        found = named.get(field, field)
+        self.add_error(found if found in self.fields else None, reason)
 
 
 def queue_value(row: QueueRow) -> str:

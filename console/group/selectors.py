@@ -98,6 +98,12 @@ def group_queues(cluster_name: str, name: str, *, topic: str | None = None) -> S
     return list(rows.order_by("topic", "broker_name", "queue_id"))
 
 
+def groups_on_topics(cluster_name: str, topics: Sequence[str], *, limit: int = 200) -> list[str]:
+    """Return names of groups that have committed on some of these topics: those one can stand like."""
+    rows = QueueRow.objects.filter(cluster=cluster_name, topic__in=topics, committed_offset__isnull=False)
+    return list(rows.order_by("group").values_list("group", flat=True).distinct()[:limit])
+
+
 def group_clients(cluster_name: str, name: str) -> Sequence[ClientRow]:
     """Return the group's members at the last sweep, by client id."""
     return list(ClientRow.objects.filter(cluster=cluster_name, group=name).order_by("client_id"))

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -24,7 +24,7 @@ from console.lag.models import ClientRow, GroupRow, QueueRow
 from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
-from console.operation.errors import OperationError, PlanRejected
+from console.operation.errors import NotPermitted, OperationError, PlanRejected
 
 RETRY_PREFIX = "%RETRY%"
 HOUR_MS = 3_600_000
@@ -181,6 +181,9 @@ def _known(cluster: str, group: str) -> GroupRow:
     return row
 
 
+QUEUE_BOXES_MAX = 400  # checkboxes of single queues on a page; a group of more chooses whole topics there
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 def offset_change(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     """Scope and target of an offset change. POST makes the plan and shows it; nothing is changed here."""
@@ -199,7 +202,9 @@ def offset_change(request: HttpRequest, cluster: str, group: str) -> HttpRespons
                 remote_addr=remote_addr(request),
             )
         except PlanRejected as refusal:
-            form.add_error(refusal.field if refusal.field in form.fields else None, str(refusal))
+            form.refuse(str(refusal), refusal.field)
+        except NotPermitted as refusal:
+            form.refuse(str(refusal), "like_group")
         except (BrokerUnavailable, MQBrokerError, RemotingTimeout, OperationError) as trouble:
             problem = str(trouble)
         else:
@@ -207,10 +212,18 @@ def offset_change(request: HttpRequest, cluster: str, group: str) -> HttpRespons
     context = {
         "cluster": here,
         "row": row,
-        "topics": _scope(group, queues, request.POST.getlist("queue") if request.method == "POST" else None),
+        "topics": _scope(queues, request.POST if request.method == "POST" else None),
+        "by_topic": len(queues) > QUEUE_BOXES_MAX,
+        "queue_count": len(queues),
         "clients": selectors.group_clients(here.name, group),
         "targets": TARGETS,
         "chosen": request.POST.get("target") or request.GET.get("target", ""),
+        "plans": operation_selectors.finished_plans(here.name, "offset_change", group),
+        "like_groups": [
+            name
+            for name in selectors.groups_on_topics(here.name, sorted({queue.topic for queue in queues}))
+            if name != group and rules.may(request.user, Verb.VIEW, here.name, name)
+        ],
         "form": form,
         "problem": problem,
         "now_ms": int(time.time() * 1000),
@@ -218,12 +231,15 @@ def offset_change(request: HttpRequest, cluster: str, group: str) -> HttpRespons
     return render(request, "group/offset_change.html", context, status=422 if form.errors or problem else 200)
 
 
-def _scope(group: str, queues: Sequence[QueueRow], chosen: list[str] | None) -> list[dict[str, Any]]:
-    """Queues by topic with their checkbox; the retry topic is left alone unless chosen."""
+def _scope(queues: Sequence[QueueRow], sent: QueryDict | None) -> list[dict[str, Any]]:
+    """Queues by topic with their checkbox; the retry topic is left alone unless chosen. ``sent``: what was
+    chosen before, when the form comes back."""
+    ticked = None if sent is None else (set(sent.getlist("queue")), set(sent.getlist("topic")))
     topics: dict[str, list[dict[str, Any]]] = {}
     for row in queues:
         value = queue_value(row)
-        is_chosen = value in chosen if chosen is not None else not row.topic.startswith(RETRY_PREFIX)
+        is_own = not row.topic.startswith(RETRY_PREFIX)
+        is_chosen = is_own if ticked is None else value in ticked[0] or row.topic in ticked[1]
         topics.setdefault(row.topic, []).append({"row": row, "value": value, "is_chosen": is_chosen})
     return [
         {"name": name, "queues": boxes, "is_chosen": any(box["is_chosen"] for box in boxes)}

@@ -11,7 +11,7 @@ from console.group.forms import queue_value
 from console.group.views import owned_words
 from console.lag.models import ClientRow, GroupWatch, QueueRow
 from console.operation import services
-from console.operation.errors import PlanRejected
+from console.operation.errors import NotPermitted, OperationError, PlanRejected
 from tests.support import sample_rows
 from tests.support.people import signed_in
 
@@ -224,6 +224,63 @@ def test_it_says_what_is_wrong_with_a_wish(
     assert answer.status_code == 422
     assert words in answer.content.decode()
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    ("data", "refused", "place"),
+    [
+        (
+            {"target": "as_of", "as_of": "2026-03-12T08:20:00"},
+            PlanRejected("In a gap.", "time_ms"),
+            "as_of-err",
+        ),
+        ({"target": "time", "time": "2026-03-12T08:20:00"}, PlanRejected("Not now.", "time_ms"), "time-err"),
+        (
+            {"target": "undo", "undo_plan": "op-abc"},
+            PlanRejected("Never applied.", "undo_plan"),
+            "undo_plan-err",
+        ),
+        ({"target": "like_group", "like_group": "x"}, NotPermitted("You may not VIEW x."), "like_group-err"),
+        ({"target": "latest"}, PlanRejected("Unknown group.", "group"), "No plan was made."),
+    ],
+)
+def test_it_says_a_refusal_beside_its_field(
+    admin: Client, monkeypatch: pytest.MonkeyPatch, data: dict[str, str], refused: OperationError, place: str
+) -> None:
+    def create_plan(*arguments: Any, **options: Any) -> None:
+        raise refused
+
+    monkeypatch.setattr(services, "create_plan", create_plan)
+    answer = admin.post("/c/local/groups/billing/offsets", {**data, "queue": chosen("billing", 0)})
+    text = answer.content.decode()
+    assert answer.status_code == 422
+    assert str(refused) in text[text.index(place) :]
+    if place not in ("undo_plan-err", "No plan was made."):  # there is no plan to choose here
+        assert f'aria-invalid="true" aria-describedby="{place}" autofocus' in text
+
+
+def test_it_asks_to_undo_a_plan(admin: Client, asked: list[dict[str, Any]]) -> None:
+    data = {"queue": chosen("billing", 0, 1), "target": "undo", "undo_plan": "op-abc"}
+    admin.post("/c/local/groups/billing/offsets", data)
+    assert asked[0]["params"] == {"target": "undo", "topics": ["orders"], "undo_plan": "op-abc"}
+
+
+def test_it_offers_the_groups_to_stand_like_that_one_may_see() -> None:
+    sample_rows.sample()
+    own = signed_in("own", verbs=("RESET",), names="billing").get("/c/local/groups/billing/offsets")
+    assert "No other group that you may see reads these topics." in own.content.decode()
+    wide = signed_in("wide", verbs=("RESET",)).get("/c/local/groups/billing/offsets").content.decode()
+    assert '<option value="analytics"></option>' in wide
+
+
+def test_it_chooses_whole_topics_of_a_group_of_very_many_queues(
+    admin: Client, asked: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.group.views.QUEUE_BOXES_MAX", 1)
+    text = admin.get("/c/local/groups/billing/offsets").content.decode()
+    assert 'name="topic" value="orders" checked' in text and 'name="queue"' not in text
+    admin.post("/c/local/groups/billing/offsets", {"topic": "orders", "target": "latest"})
+    assert asked[0]["params"] == {"target": "latest", "topics": ["orders"]}
 
 
 def test_it_says_that_no_broker_answered(admin: Client) -> None:
