@@ -27,6 +27,7 @@ class ClientChannelInfo:
     language: str
     version: int
     last_update_ms: int
+    nudged_ms: int = 0  # when it was last asked to rebalance because its heartbeat lags behind its pulls
 
 
 @dataclass(slots=True)

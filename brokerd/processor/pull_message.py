@@ -13,6 +13,7 @@ from brokerd.broker_stats import GROUP_GET_NUMS, GROUP_GET_SIZE
 from brokerd.channel import Channel, address_text
 from brokerd.consumer_manager import BROADCASTING, ConsumerGroupInfo
 from brokerd.processor.broker import Broker, BrokerHandler
+from brokerd.processor.client_notify import notify_consumer_ids_changed
 from brokerd.processor.offset_reset import take_reset_on_pull
 from brokerd.processor.route import FAQ
 from brokerd.pull_request_hold import HeldPull
@@ -33,6 +34,7 @@ MASTER_ID = 0
 SUBSCRIBE_ALL = "*"
 TAG = "TAG"
 SUSPEND_MAX_MS = 60_000  # clients ask for 15 to 20 s and give up after 30 s
+NUDGE_EVERY_MS = 1_000  # Java clients repeat a refused pull every second, for each queue
 MESSAGES_MAX = 1024  # Java clients may ask for up to 1024 (pullBatchSize)
 
 # Store status → response code; the rows that depend on the requested offset are in code_of.
@@ -139,7 +141,12 @@ def checked(
             f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] topicConfig.readQueueNums:"
             f"[{topic.read_queue_nums}] consumer:[/{address_text(channel.remote_address)}]",
         )
-    codes = subscription_codes(broker, header, group_config)
+    try:
+        codes = subscription_codes(broker, header, group_config)
+    except MQBrokerError as error:
+        if error.code == ResponseCode.SUBSCRIPTION_NOT_LATEST:
+            nudge(broker, channel, header.consumer_group, now_ms)
+        raise
     return Pull(opaque, header, codes, topic.topic_sys_flag, group_config.group_sys_flag)
 
 
@@ -158,6 +165,19 @@ def subscription_codes(
     if subscription.sub_string == SUBSCRIBE_ALL or not subscription.code_set:
         return None
     return frozenset(subscription.code_set)
+
+
+def nudge(broker: Broker, channel: Channel, group: str, now_ms: int) -> None:
+    """Ask a member that knows more than its heartbeats said to rebalance, which makes it send the next one.
+
+    A Java client's first rebalance and its first scheduled heartbeat fall into the same millisecond; when the
+    rebalance loses, its news waits for the next one, 20 s away, and every pull until then is refused.
+    """
+    info = broker.consumers.get(group)
+    member = info.members.get(channel) if info is not None else None
+    if member is not None and now_ms - member.nudged_ms >= NUDGE_EVERY_MS:
+        member.nudged_ms = now_ms
+        notify_consumer_ids_changed(channel, group)
 
 
 def subscription_of(

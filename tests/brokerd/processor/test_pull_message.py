@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from brokerd.processor import pull_message
 from brokerd.processor.pull_message import codes_of_expression
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand
@@ -122,6 +123,26 @@ async def test_it_filters_by_the_tags_of_the_heartbeat(tmp_path: Path) -> None:
         assert (late.code, late.remark) == (25, "the consumer's subscription not latest")
         other = await client.ask(PULL, pull_fields("g", "TBW102", 0, flags=0))
         assert (other.code, "subscription not exist" in (other.remark or "")) == (24, True)
+
+
+async def test_it_asks_a_member_whose_heartbeat_is_behind_to_rebalance_now_and_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pull_message, "NUDGE_EVERY_MS", 3_600_000)  # the three pulls fall into one span
+    async with running(tmp_path) as broker:
+        await filled(broker, "a")
+        member = await broker.consumer("c1", "g", "T")
+        await member.pushed()  # it joined
+        other = await broker.consumer("c2", "g", "T")
+        await other.pushed()
+        await member.pushed()
+        for _ in range(3):
+            late = await member.ask(PULL, pull_fields("g", "T", 0, flags=0, subVersion="6"))
+            assert late.code == 25
+        assert (await member.pushed()).code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
+        pushes = [command for command in member.received if not command.is_response]
+        assert len(pushes) == 3  # of the three late pulls only the first
+        assert len([command for command in other.received if not command.is_response]) == 1
 
 
 async def test_it_commits_the_offset_a_pull_brings(tmp_path: Path) -> None:
