@@ -19,7 +19,7 @@ from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.mqadmin import MQBrokerError, MQClientError
 from console.operation import errors, selectors, services
-from console.operation.models import Job, Plan
+from console.operation.models import RESULT_LISTS, Job, Plan
 from console.operation.selectors import plan_kind
 
 REFUSED, NOT_NOW, JOB_FAILED = 1, 3, 4
@@ -30,12 +30,14 @@ class ChangeCommand(BaseCommand):
     """A command with the actions of its subclass and ``apply``, ``undo``; turns refusals into exit codes."""
 
     kind: str
+    kinds: tuple[str, ...] = ()  # of a command with several; `kind` alone without it
+    confirms = "the group's name, where the plan asks for it"
 
     def add_change_actions(self, actions: Any) -> None:
         """``apply PLAN`` and ``undo PLAN``."""
         applying = actions.add_parser("apply", help="carry out a plan and wait for its end")
         applying.add_argument("plan")
-        applying.add_argument("--confirm", default="", help="the group's name, where the plan asks for it")
+        applying.add_argument("--confirm", default="", help=self.confirms)
         applying.add_argument("--reason", default="", help="kept in the audit")
         applying.add_argument("--here", action="store_true", help="work in this process, without a worker")
         applying.add_argument("--no-wait", action="store_true", help="print the job's id and end")
@@ -66,7 +68,7 @@ class ChangeCommand(BaseCommand):
     def _apply(
         self, *, plan: str, confirm: str, reason: str, here: bool, no_wait: bool, format: str, **_: Any
     ) -> None:
-        if selectors.plan(plan).kind != self.kind:
+        if selectors.plan(plan).kind not in (self.kinds or (self.kind,)):
             raise CommandError(f"{plan} is a plan of another command.")
         job = services.apply_plan(plan, None, confirm, reason)
         if here:
@@ -76,7 +78,9 @@ class ChangeCommand(BaseCommand):
         if format == "json":
             self.stdout.write(json.dumps(job.as_row(full=True), indent=1))
         else:
-            figures = " ".join(f"{key}={value}" for key, value in job.result.items() if key != "queues")
+            figures = " ".join(
+                f"{key}={value}" for key, value in job.result.items() if key not in RESULT_LISTS
+            )
             self.stdout.write(f"{job.id} {job.state} {figures}".rstrip())
         if job.is_final and job.state != "SUCCEEDED":
             raise CommandError(f"{job.id} {job.state}: {job.error}", returncode=JOB_FAILED)
@@ -106,6 +110,9 @@ class ChangeCommand(BaseCommand):
             return
         self.stdout.write(f"{plan.id}: {plan.summary}")
         for row in plan.diff:
+            if "changes" in row:
+                self._print_config_row(row)
+                continue
             place = f"{row.get('topic', '')} · {row.get('broker_name', '')} · {row.get('queue_id', '')}"
             if "after" in row:
                 before = "never committed" if row["before"] is None else f"{row['before']:,}"
@@ -123,6 +130,19 @@ class ChangeCommand(BaseCommand):
             self.stdout.write(f"It can not be applied: {plan.blocked}")
         else:
             self.stdout.write(f"Apply until {plan.expires_at:%H:%M:%S} UTC: {plan.equivalent['command']}")
+
+    def _print_config_row(self, row: dict[str, Any]) -> None:
+        """A topic or group on one broker: what is done to it, and every key that changes."""
+        self.stdout.write(
+            f"  {row['broker_name']}  {row['deed']} {row['what']} {row['name']}  {row['note']}".rstrip()
+        )
+        for one in row["changes"]:
+            self.stdout.write(f"    {one['key']:<30} {shown(one['before']):>12} → {shown(one['after'])}")
+
+
+def shown(value: Any) -> str:
+    """A value of a configuration as a terminal shows it."""
+    return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def plan_row(plan: Plan) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from django.db import models
 
 EVENTS_SHOWN = 50  # of a job's page and socket row; a job writes a line per change of state, not per message
 ID_LENGTH = 20  # "job-" and 8 letters, with room for longer prefixes of later kinds
+RESULT_LISTS = ("queues", "brokers", "offsets")  # parts of a result that only a job's own page needs
 CODE_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that are mistaken for digits when read aloud
 
 
@@ -167,7 +168,9 @@ class Job(models.Model):
             "state": self.state,
             "cancel_requested": self.cancel_requested,
             "progress": self.progress,
-            "result": self.result if full else {k: v for k, v in self.result.items() if k != "queues"},
+            "result": self.result
+            if full
+            else {k: v for k, v in self.result.items() if k not in RESULT_LISTS},
             "rate_per_s": self.rate_per_s,
             "attempts": self.attempts,
             "created_by": self.created_by,

@@ -8,13 +8,31 @@ from collections.abc import Callable, Mapping
 
 from console.operation.models import Plan
 
+CONFIG_DEEDS: Mapping[
+    str, str
+] = {  # kinds that change configuration broker by broker → label of their button
+    "topic_create": "Create the topic",
+    "topic_change": "Change the topic",
+    "topic_quarantine": "Put it in quarantine",
+    "topic_release": "Release it",
+    "topic_delete": "Delete the topic",
+    "topic_force_delete": "Delete the topic without quarantine",
+    "group_create": "Create the group",
+    "group_change": "Change the group",
+    "group_quarantine": "Put it in quarantine",
+    "group_release": "Release it",
+    "group_delete": "Delete the group",
+    "group_force_delete": "Delete the group without quarantine",
+}
 DIFF_TEMPLATES: Mapping[str, str] = {
     "offset_change": "operation/_diff_offsets.html",
     "dead_letter_replay": "operation/_diff_dead_letters.html",
+    **dict.fromkeys(CONFIG_DEEDS, "operation/_diff_config.html"),
 }
 JOB_TEMPLATES: Mapping[str, str] = {
     "offset_change": "operation/_job_offsets.html",
     "dead_letter_replay": "operation/_job_replay.html",
+    **dict.fromkeys(CONFIG_DEEDS, "operation/_job_config.html"),
 }
 PLAIN_DIFF, PLAIN_JOB = "operation/_diff_plain.html", "operation/_job_plain.html"
 
@@ -46,6 +64,8 @@ DEEDS: Mapping[str, Callable[[Plan], str]] = {
 
 def deed(plan: Plan) -> str:
     """The label of the button that applies the plan: the consequence, not "OK"."""
+    if plan.kind in CONFIG_DEEDS:
+        return "Put it back" if "exact" in plan.params else CONFIG_DEEDS[plan.kind]
     words = DEEDS.get(plan.kind)
     return words(plan) if words else "Apply the plan"
 

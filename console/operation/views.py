@@ -36,6 +36,7 @@ STATES = {  # what the filter offers → plan or job state
     "failed": "Failed",
     "draft": "Only planned",
 }
+DIFF_ROWS = 200  # of a plan on one page; 2,000 queues would be a megabyte
 RATE_SLIDER_MAX = 1_000  # msg/s; more is typed
 
 
@@ -111,10 +112,12 @@ def _plan_page(
         "plan": found,
         "state": PlanState.EXPIRED if found.state == PlanState.DRAFT and not is_open else found.state,
         "job": getattr(found, "job", None),
+        "can_undo": can_undo(getattr(found, "job", None)),
         "is_open": is_open,
         "may_apply": may_apply,
         "is_mine": found.created_by == request.user.get_username(),
         "deed": plan_words.deed(found),
+        "diff": selectors.cut(found.diff, page=request.GET.get("page", ""), per_page=DIFF_ROWS),
         "diff_template": plan_words.DIFF_TEMPLATES.get(found.kind, plan_words.PLAIN_DIFF),
         "sums": plan_words.offset_sums(found) if found.kind == "offset_change" else None,
         "refusal": refusal,
@@ -122,9 +125,17 @@ def _plan_page(
         "confirm_text": request.POST.get("confirm_text", ""),
         "reason": request.POST.get("reason", ""),
         "rest_url": request.build_absolute_uri("/api/v1/plans/"),
+        "site": request.build_absolute_uri("/").rstrip("/"),
         "now_ms": now_ms,
     }
     return render(request, "operation/plan.html", context, status=status)
+
+
+def can_undo(job: Job | None) -> bool:
+    """Whether what a job did can be taken back, as far as its own record says."""
+    if job is None or job.state not in FINAL_STATES:
+        return False
+    return selectors.plan_kind(job.kind).undo_params(job.plan, job) is not None
 
 
 @require_POST
@@ -222,7 +233,7 @@ def job_context(here: Cluster, found: Job, may_control: bool) -> dict[str, Any]:
         "can_pause": found.state in (JobState.QUEUED, JobState.RUNNING) and not found.cancel_requested,
         "can_resume": found.state == JobState.PAUSED,
         "can_cancel": found.state in CANCELLABLE and not found.cancel_requested,
-        "can_undo": found.state in FINAL_STATES and found.kind == "offset_change" and bool(rows),
+        "can_undo": can_undo(found),
         "job_template": plan_words.JOB_TEMPLATES.get(found.kind, plan_words.PLAIN_JOB),
         "rows": rows,
         "to_go": max(0, found.progress.get("total", 0) - found.progress.get("done", 0)),

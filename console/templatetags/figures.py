@@ -440,7 +440,22 @@ def time_left(left: int, per_second: int) -> str:
     return duration(left / per_second * 1000)
 
 
-KINDS = {"offset_change": "Offset change", "dead_letter_replay": "Dead-letter replay"}
+KINDS = {
+    "offset_change": "Offset change",
+    "dead_letter_replay": "Dead-letter replay",
+    "topic_create": "New topic",
+    "topic_change": "Topic change",
+    "topic_quarantine": "Topic quarantine",
+    "topic_release": "Topic release",
+    "topic_delete": "Topic deletion",
+    "topic_force_delete": "Topic deletion without quarantine",
+    "group_create": "New group",
+    "group_change": "Group change",
+    "group_quarantine": "Group quarantine",
+    "group_release": "Group release",
+    "group_delete": "Group deletion",
+    "group_force_delete": "Group deletion without quarantine",
+}
 
 
 @register.filter
@@ -487,3 +502,13 @@ def topic_kind(kind: str) -> str:
 def pretty(value: object) -> str:
     """A kept value as people read it: text as it is, the rest as indented JSON."""
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+@register.filter
+def config_value(value: object) -> str:
+    """A value of a broker's, topic's or group's configuration: `true`, `8`, `message.type=FIFO`."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={one}" for key, one in value.items()) or "{}"
+    return str(value)
