@@ -60,6 +60,8 @@ def _view_of_cluster(user: Any, cluster: str, what: str = "", name: str = "") ->
         return View()
     if what in ("groups", "topics") and rules.may_see_cluster(user, cluster):
         return View(lambda key, _: rules.may(user, Verb.VIEW, cluster, key))
+    if what == "collector" and rules.may_see_cluster(user, cluster):
+        return View()  # how old the figures are is for everybody who sees any of them
     return None
 
 

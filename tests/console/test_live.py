@@ -259,6 +259,32 @@ async def test_it_sends_only_the_rows_asked_for(redis_url: str) -> None:
         assert (await received(socket))["rows"] == {"a": {"n": 2}}
 
 
+async def test_it_begins_with_the_rows_asked_for(redis_url: str) -> None:
+    publish("s", {"a": {"n": 1}, "b": {"n": 1}}, now_ms=NOW_MS)
+    async with connected() as socket:
+        await subscribe(socket, "s", keys=["a", "unheard of"])
+        assert (await received(socket))["rows"] == {"a": {"n": 1}}
+        await subscribe(socket, "s", keys=["b"])  # another page of the list
+        assert (await received(socket))["rows"] == {"b": {"n": 1}}
+        publish("s", {"a": {"n": 2}, "b": {"n": 2}}, now_ms=NOW_MS)
+        assert (await received(socket))["rows"] == {"b": {"n": 2}}
+        await subscribe(socket, "s")
+        assert (await received(socket))["rows"] == {"a": {"n": 2}, "b": {"n": 2}}
+
+
+def test_it_cuts_a_page_out_of_an_update_once_for_everybody_who_shows_it() -> None:
+    all_rows = update(3, {"a": {"n": 1}, "b": {"n": 2}})
+    page = all_rows.keyed(frozenset({"b", "c"}))
+    assert page.rows == {"b": {"n": 2}}
+    assert all_rows.keyed(frozenset({"c", "b"})) is page
+
+
+def test_it_forgets_a_value_after_its_life(redis_url: str) -> None:
+    publish("s", {"a": {"n": 1}}, now_ms=NOW_MS, life_s=7)
+    with redis.Redis.from_url(redis_url) as client:
+        assert 0 < client.ttl(live.LAST_PREFIX + "s") <= 7
+
+
 async def test_it_sends_only_the_rows_the_person_may_see(redis_url: str) -> None:
     async with connected() as socket:
         await subscribe(socket, "c/narrow/groups")

@@ -51,7 +51,9 @@ def test_it_shows_each_person_their_own_rows() -> None:
     assert seen(bob, "c/other/groups", groups) is None
     assert seen(bob, "c/prod/group/orders-eu", {"summary": {}}) == ["summary"]
     assert seen(bob, "c/prod/group/billing", {"summary": {}}) is None
-    assert seen(bob, "c/prod/collector", {"round": {}}) is None
+    assert seen(bob, "c/prod/collector", {"round": {}}) == ["round"]
+    assert seen(bob, "c/other/collector", {"round": {}}) is None
+    assert seen(bob, "c/prod/counts", {"groups": {}}) is None
     assert seen(bob, "c/staging/collector", {"round": {}}) == ["round"]
     assert seen(admin, "jobs", jobs) == ["job-1", "job-2", "job-3", "job-4"]
     assert seen(bob, "jobs", jobs) == ["job-1", "job-3", "job-4"]
