@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from console.deadletter.plans import ReplayPlan
+from console.broker.plans import BrokerConfigPlan, BrokerDrainPlan
+from console.deadletter.plans import DlqReadablePlan, ReplayPlan
 from console.group import settings_plans
 from console.group.plans import OffsetChangePlan
 from console.operation.kinds import PlanKind
@@ -14,6 +15,7 @@ from console.topic import plans as topic_plans
 KINDS: tuple[PlanKind, ...] = (
     OffsetChangePlan(),
     ReplayPlan(),
+    DlqReadablePlan(),
     topic_plans.TopicCreatePlan(),
     topic_plans.TopicChangePlan(),
     topic_plans.TopicQuarantinePlan(),
@@ -26,5 +28,7 @@ KINDS: tuple[PlanKind, ...] = (
     settings_plans.GroupReleasePlan(),
     settings_plans.GroupDeletePlan(),
     settings_plans.GroupForceDeletePlan(),
+    BrokerConfigPlan(),
+    BrokerDrainPlan(),
 )
 PLAN_KINDS: Mapping[str, PlanKind] = {kind.kind: kind for kind in KINDS}

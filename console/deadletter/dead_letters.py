@@ -9,6 +9,8 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from django.conf import settings
+
 from console.mqadmin import (
     DLQ_TOPIC_PREFIX,
     BlockingMQAdmin,
@@ -25,37 +27,49 @@ WINDOW_DEADLINE_MS = 15_000
 SAMPLE_SCAN_MAX = 20_000  # letters looked at for a sample
 SAMPLE_SCAN_MS = 5_000
 SAMPLE_WINDOW = 256
+TEXT_FILTERS = ("tag", "key", "property", "body", "cause")
+TEXT_LENGTH_MAX = 255
+CAUSE_LENGTH_MAX = 120
 ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"  # MessageConst.PROPERTY_DLQ_ORIGIN_TOPIC, 4.9.1+
 
 WRITE_ONLY = (
     "The topic {topic} is write-only (perm 2), as brokers up to 4.9.0 create it: nobody can read it. "
-    "Allow reading first: mqadmin updateTopicPerm -n <name server> -c <cluster> -t {topic} -p 6"
+    "Allow reading first, with the plan that this page offers, or by hand: "
+    "mqadmin updateTopicPerm -n <name server> -c <cluster> -t {topic} -p 6"
 )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Filter:
-    """Which dead letters: by the time they died (store time in the DLQ; from inclusive, to exclusive), tag
-    and key."""
+    """Which dead letters: by the time they died (store time in the DLQ; from inclusive, to exclusive), tag, key,
+    a property (``name`` or ``name=value``), text of the body, text of the cause.
+    """
 
     from_ms: int | None = None
     to_ms: int | None = None
     tag: str = ""
     key: str = ""
-
-    @property
-    def everything(self) -> bool:
-        return self == Filter()
+    property: str = ""
+    body: str = ""
+    cause: str = ""
 
     def matches(self, record: MessageRecord) -> bool:
-        """``key`` is one of KEYS, or the unique key."""
+        """``key`` is one of KEYS, or the unique key. Body and cause match without regard to case; a body that
+        does not decompress matches no text.
+        """
         if self.from_ms is not None and record.store_timestamp_ms < self.from_ms:
             return False
         if self.to_ms is not None and record.store_timestamp_ms >= self.to_ms:
             return False
         if self.tag and record.tags != self.tag:
             return False
-        return not self.key or self.key in (record.keys or "").split() or self.key == record.message_id
+        if self.key and self.key not in (record.keys or "").split() and self.key != record.message_id:
+            return False
+        if self.property and not _has_property(record, self.property):
+            return False
+        if self.cause and self.cause.casefold() not in cause_of(record).casefold():
+            return False
+        return not self.body or self.body.casefold() in _body_text(record).casefold()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,7 +99,7 @@ class Letters:
 
 def read_filter(value: Mapping[str, Any]) -> Filter:
     """Check a filter; raises PlanRejected naming the field."""
-    unknown = sorted(set(value) - {"from_ms", "to_ms", "tag", "key"})
+    unknown = sorted(set(value) - {"from_ms", "to_ms", *TEXT_FILTERS})
     if unknown:
         raise PlanRejected(f"A dead-letter filter has no {unknown[0]!r}.", field="filter")
     times: dict[str, int | None] = {}
@@ -95,7 +109,28 @@ def read_filter(value: Mapping[str, Any]) -> Filter:
             raise PlanRejected(f"{field} is a time in ms since 1970 UTC.", field=f"filter.{field}")
     if times["from_ms"] is not None and times["to_ms"] is not None and times["from_ms"] >= times["to_ms"]:
         raise PlanRejected("The filter's end must lie after its start.", field="filter.to_ms")
-    return Filter(times["from_ms"], times["to_ms"], str(value.get("tag") or ""), str(value.get("key") or ""))
+    texts = {field: str(value.get(field) or "") for field in TEXT_FILTERS}
+    for field, text in texts.items():
+        if len(text) > TEXT_LENGTH_MAX or "\x00" in text:
+            raise PlanRejected(
+                f"At most {TEXT_LENGTH_MAX} characters, no zero byte.", field=f"filter.{field}"
+            )
+    if texts["property"].startswith("="):
+        raise PlanRejected("A property is name or name=value.", field="filter.property")
+    return Filter(times["from_ms"], times["to_ms"], **texts)
+
+
+def _has_property(record: MessageRecord, wanted: str) -> bool:
+    name, separator, value = wanted.partition("=")
+    found = record.properties.get(name)
+    return found is not None and (not separator or found == value)
+
+
+def _body_text(record: MessageRecord) -> str:
+    try:
+        return record.decoded_body().decode(errors="replace")
+    except Exception:  # noqa: BLE001  whatever a decompressor raises about foreign bytes
+        return ""
 
 
 def topic_of(group: str) -> str:
@@ -103,10 +138,27 @@ def topic_of(group: str) -> str:
     return dead_letter_topic(group)
 
 
+def group_of(topic: str) -> str:
+    """The group whose dead letters a topic holds."""
+    return topic.removeprefix(DLQ_TOPIC_PREFIX)
+
+
 def original_topic(record: MessageRecord) -> str:
     """Where the letter was sent to at first; "" when its properties do not say."""
     topic = record.properties.get(MessageProperty.RETRY_TOPIC) or record.properties.get(ORIGIN_TOPIC, "")
     return "" if topic.startswith(DLQ_TOPIC_PREFIX) else topic
+
+
+def cause_of(record: MessageRecord) -> str:
+    """Why it died, in one line: the first property of ``settings.DEAD_LETTER_CAUSE_PROPERTIES`` it carries.
+
+    "" when it does not say: brokers write no cause into a dead letter, only applications do.
+    """
+    for name in settings.DEAD_LETTER_CAUSE_PROPERTIES:
+        text = record.properties.get(name, "").strip()
+        if text:
+            return text.splitlines()[0][:CAUSE_LENGTH_MAX]
+    return ""
 
 
 def places(admin: BlockingMQAdmin, topic: str) -> Places:

@@ -14,11 +14,12 @@ NAME_LENGTH_MAX = 255
 
 class LedgerState(models.TextChoices):
     """PENDING is written before the send; after a crash such a row is resolved by looking into the target
-    queue."""
+    queue. HANDLED letters were not sent: somebody said that they need not be."""
 
     PENDING = "PENDING"
     SENT = "SENT"
     SKIPPED = "SKIPPED"
+    HANDLED = "HANDLED"
     FAILED = "FAILED"
     UNKNOWN = "UNKNOWN"
 
@@ -67,3 +68,31 @@ class ReplayLedger(models.Model):
 
     def __str__(self) -> str:
         return f"{self.plan_id} {self.broker_name}·{self.queue_id}@{self.queue_offset} {self.state}"
+
+
+class DeadLetterSurvey(models.Model):
+    """What a look into one group's dead letters found, about a minute after they last changed (``survey.py``).
+
+    ``causes``: [{"cause", "letters"}], most frequent first, of the ``sampled`` newest letters; "" is "does not say".
+    ``oldest_ms`` is the store time of the oldest letter still there, ``retention_ms`` the shortest retention of
+    its brokers; null is unknown. ``end_offset`` is the sum of the queues' ends it was made for.
+    """
+
+    cluster = models.CharField(max_length=64)
+    group = models.CharField(max_length=NAME_LENGTH_MAX)
+    end_offset = models.BigIntegerField()
+    begin_offset = models.BigIntegerField()
+    sampled = models.IntegerField(default=0)
+    causes = models.JSONField(default=list)
+    oldest_ms = models.BigIntegerField(null=True)
+    retention_ms = models.BigIntegerField(null=True)
+    problem = models.TextField(blank=True)
+    read_at_ms = models.BigIntegerField()
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["cluster", "group"], name="dead_letter_survey_key")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.cluster} {self.group} @ {self.end_offset}"

@@ -1,81 +1,79 @@
-"""The plan kind ``dead_letter_replay``: send the dead letters of a group again, counted before, accounted
-for after."""
+"""The plan kinds of dead letters: ``dead_letter_replay`` sends those of a group again, counted before, accounted for
+after; ``dlq_readable`` lets a write-only dead-letter topic be read."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from console.cluster import selectors as cluster_selectors
-from console.deadletter import replay_copy, selectors
-from console.deadletter.dead_letters import (
-    Filter,
-    places,
-    read_filter,
-    read_window,
-    topic_of,
-)
+from console.deadletter import direct, readable, replay_copy, replay_recovery, replay_words, selectors
+from console.deadletter.dead_letters import Filter, Places, places, read_filter, topic_of
 from console.deadletter.models import LedgerState, ReplayLedger
-from console.deadletter.preview import Preview
-from console.deadletter.replay import WINDOW, Replay, route_queues_of
-from console.deadletter.replay_words import preview_warnings, summary
-from console.mqadmin import BlockingMQAdmin, retry_topic, validate_group, with_admin
+from console.deadletter.preview import Preview, look_through
+from console.deadletter.replay import Replay
+from console.deadletter.replay_params import checked_params
+from console.deadletter.replay_targets import route_queues_of
+from console.deadletter.retention import retention_ms
+from console.mqadmin import BlockingMQAdmin, MessageQueue, retry_topic, with_admin
 from console.operation.broker_queues import BrokerQueue, ask_each, masters
 from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.kinds import Draft
 from console.operation.models import Job, Plan
-from console.operation.rules import RATE_PER_S_MAX
 from console.operation.runner import JobRun
 
-PREVIEW_MAX = 100_000  # letters counted for the preview; more is counted while replaying
-PREVIEW_MS = 15_000
 ORDERLY = "ORDERLY"
+SEND = "SEND"
 SPOT_CHECKS = 20  # sent copies that verify reads back
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Finding:
+    """What one compute works with."""
+
+    admin: BlockingMQAdmin
+    cluster: str
+    group: str
+    params: dict[str, Any]
+    places: Places
+    preview: Preview
+    now_ms: int
+
+
 class ReplayPlan:
-    """params: {target, filter?, rate_per_s?, skip_replayed?}; the subject is the group whose dead letters
-    are sent."""
+    """params: {target, topic?, client_id?, letter?, filter?, rate_per_s?, skip_replayed?, stop_after_failures?,
+    stop_if_dlq_grows_by?}; the subject is the group whose dead letters are sent."""
 
     kind = "dead_letter_replay"
     verb = "REPLAY"
 
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
         """Look through the dead letters and count. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
-        checked = self._checked(subject, params)
-        wanted = read_filter(checked["filter"])
-        admin = self._admin(cluster)
-        topic = topic_of(subject)
-        found = places(admin, topic)
-        preview = self._preview(admin, cluster, found.queues, wanted)
+        checked = checked_params(subject, params)
+        admin = _admin(cluster)
+        found = places(admin, topic_of(subject))
+        queues = _only(found.queues, checked.get("letter")) if not found.problem else []
+        preview = self._preview(admin, cluster, queues, read_filter(checked["filter"]))
+        finding = _Finding(admin, cluster, subject, checked, found, preview, now_ms)
+        if checked["target"] == replay_copy.CLIENT:
+            return self._direct_draft(finding)
         to_send = preview.matched - (preview.already if checked["skip_replayed"] else 0)
-        target_problem = (
-            "" if found.problem else self._target_problem(admin, cluster, subject, checked, preview)
-        )
-        empty = (
-            "" if to_send or preview.unreadable or not preview.complete else "No dead letter is left to send."
-        )
+        before = self._before(finding)
+        speed = checked["rate_per_s"] or selectors.usual_speed(cluster)
+        takes_s = to_send / speed if speed else None
+        keep_ms = before["retention_ms"]
+        expiring = preview.expiring(keep_ms, now_ms + round((takes_s or 0) * 1_000))
         return Draft(
-            summary=summary(subject, to_send, preview, checked, now_ms),
+            summary=replay_words.summary(subject, to_send, preview, checked, takes_s, now_ms),
             diff=preview.rows,
-            before={
-                "topic": topic,
-                "ranges": [
-                    {key: row[key] for key in ("broker_name", "queue_id", "from_offset", "to_offset")}
-                    for row in preview.rows
-                ],
-                "matched": preview.matched + preview.unreadable if preview.complete else None,
-                "already": preview.already,
-                "unreadable": preview.unreadable,
-                "topics": preview.topics,
-            },
+            before={**before, "takes_s": takes_s, "expiring": expiring},
             messages=to_send,
-            warnings=preview_warnings(
-                preview, checked, self._others(admin, subject, preview, checked), self._online(admin, subject)
+            warnings=replay_words.preview_warnings(
+                preview, checked, self._others(finding), _online(admin, subject), expiring
             ),
             params=checked,
-            blocked=found.problem or target_problem or empty,
+            blocked=found.problem or self._target_problem(finding) or _nothing_left(preview, to_send),
             command="manage.py dlq apply {plan} --confirm {subject}",
             rate_per_s=checked["rate_per_s"],
         )
@@ -83,7 +81,7 @@ class ReplayPlan:
     def drift(self, plan: Plan, now_ms: int) -> list[str]:
         """Letters that expired, or a topic that was made anew, since the preview. New letters are no drift:
         they stay out."""
-        found = places(self._admin(plan.cluster), plan.before["topic"])
+        found = places(_admin(plan.cluster), plan.before["topic"])
         if found.problem:
             return [found.problem]
         now = {(place.queue.broker_name, place.queue.queue_id): place for place in found.queues}
@@ -102,7 +100,14 @@ class ReplayPlan:
 
     def apply(self, run: JobRun) -> None:
         """Send what the ledger says is left."""
-        Replay(run, self._admin(run.plan.cluster)).execute()
+        admin = _admin(run.plan.cluster)
+        if run.plan.params["target"] == replay_copy.CLIENT:
+            direct.give(run, admin)
+            run.note(replay_words.client_answer(run.result["client"]))
+            return
+        replay = Replay(run, admin)
+        replay_recovery.begin(replay)
+        replay.execute()
         figures = run.progress
         run.note(
             f"{figures['matched']:,} matched = {figures['sent']:,} sent + {figures['skipped']:,} skipped "
@@ -114,33 +119,26 @@ class ReplayPlan:
         counts = selectors.ledger_counts(run.plan.id)
         if counts[LedgerState.PENDING]:
             raise VerificationFailed(f"{counts[LedgerState.PENDING]} sends have no outcome")
+        if run.plan.params["target"] == replay_copy.CLIENT:
+            if not counts[LedgerState.SENT]:
+                raise VerificationFailed(replay_words.client_answer(run.result["client"]))
+            return
         sent = ReplayLedger.objects.filter(plan=run.plan, state=LedgerState.SENT).order_by("id")
         step = max(1, counts[LedgerState.SENT] // SPOT_CHECKS)
-        admin = self._admin(run.plan.cluster)
+        admin = _admin(run.plan.cluster)
         addrs = masters(admin)
         checked = 0
         for row in list(sent[::step])[:SPOT_CHECKS]:
             run.beat()
-            assert row.target_queue_id is not None and row.target_offset is not None
-            addr = addrs.get(row.target_broker_name)
-            if addr is None:
-                continue
-            result = admin.pull(addr, row.target_topic, row.target_queue_id, row.target_offset, 1)
-            record = next((each for each in result.messages if each.queue_offset == row.target_offset), None)
-            if record is None:
-                continue  # expired in the meantime, or its topic can only be written
-            if record.properties.get(replay_copy.REPLAY_KEY) != row.replay_key:
-                raise VerificationFailed(
-                    f"{row.target_topic} · {row.target_broker_name} · {row.target_queue_id} @ "
-                    f"{row.target_offset} "
-                    f"is not the copy of letter {row.queue_offset}"
-                )
-            checked += 1
+            checked += _read_back(admin, addrs, row)
         run.result["read_back"] = checked
 
     def settle(self, run: JobRun) -> None:
         """Cancelled: decide what is open, count what was done."""
-        Replay(run, self._admin(run.plan.cluster)).settle()
+        admin = _admin(run.plan.cluster)
+        if run.plan.params["target"] == replay_copy.CLIENT:
+            return  # one question, asked or not: the ledger says so already
+        replay_recovery.settle(Replay(run, admin))
 
     def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
         """A message that was sent can not be called back."""
@@ -148,82 +146,77 @@ class ReplayPlan:
 
     # --- Inside ---------------------------------------------------------------------------------------------
 
-    def _admin(self, cluster: str) -> BlockingMQAdmin:
-        return with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
-
-    def _checked(self, subject: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Parameters with every default written out; raises PlanRejected."""
-        try:
-            validate_group(subject)
-        except ValueError as error:
-            raise PlanRejected(str(error), field="group") from error
-        if params.get("group", subject) != subject:
-            raise PlanRejected("The plan's subject and its group differ.", field="group")
-        target = params.get("target")
-        if target not in replay_copy.TARGETS:
-            raise PlanRejected(f"Choose a target: {', '.join(replay_copy.TARGETS)}.", field="target")
-        rate = params.get("rate_per_s")
-        if rate is not None and (
-            isinstance(rate, bool) or not isinstance(rate, int) or not 1 <= rate <= RATE_PER_S_MAX
-        ):
-            raise PlanRejected(
-                f"The rate is 1 to {RATE_PER_S_MAX:,} messages per second.", field="rate_per_s"
-            )
-        wanted = params.get("filter") or {}
-        if not isinstance(wanted, Mapping):
-            raise PlanRejected("The filter is {from_ms, to_ms, tag, key}.", field="filter")
-        read_filter(wanted)
-        return {
-            "group": subject,
-            "target": target,
-            "filter": {key: value for key, value in wanted.items() if value not in (None, "")},
-            "rate_per_s": rate,
-            "skip_replayed": bool(params.get("skip_replayed", True)),
-        }
-
     def _preview(
         self, admin: BlockingMQAdmin, cluster: str, queues: list[BrokerQueue], wanted: Filter
     ) -> Preview:
-        preview = Preview(rows=[])
-        deadline, looked_at = time.monotonic() + PREVIEW_MS / 1000, 0
-        for place in queues:
-            row: dict[str, Any] = {
-                "topic": place.queue.topic,
-                "broker_name": place.queue.broker_name,
-                "queue_id": place.queue.queue_id,
-                "from_offset": place.min_offset,
-                "to_offset": place.max_offset,
-                "letters": place.max_offset - place.min_offset,
-                "matched": 0,
-                "already": 0,
-                "unreadable": 0,
-            }
-            preview.rows.append(row)
-            for low in range(place.min_offset, place.max_offset, WINDOW):
-                if looked_at >= PREVIEW_MAX or time.monotonic() > deadline:
-                    preview.complete = False
-                    break
-                high = min(low + WINDOW, place.max_offset)
-                ids = preview.take(read_window(admin, place, low, high), wanted, row)
-                already = len(selectors.sent_before(cluster, place.queue, ids))
-                row["already"] += already
-                preview.already += already
-                looked_at += high - low
-        return preview
+        def sent_before(queue: MessageQueue, ids: Mapping[int, str]) -> Mapping[int, str]:
+            return selectors.sent_before(cluster, queue, ids)
 
-    def _target_problem(
-        self,
-        admin: BlockingMQAdmin,
-        cluster: str,
-        group: str,
-        checked: Mapping[str, Any],
-        preview: Preview,
-    ) -> str:
+        return look_through(admin, queues, wanted, sent_before)
+
+    def _before(self, finding: _Finding) -> dict[str, Any]:
+        preview, params = finding.preview, finding.params
+        topics = {
+            replay_copy.ORIGINAL_TOPIC: sorted(topic for topic in preview.topics if topic),
+            replay_copy.OTHER_TOPIC: [params.get("topic", "")],
+        }.get(params["target"], [])
+        addrs = {place.addr for place in finding.places.queues}
+        return {
+            "topic": topic_of(finding.group),
+            "ranges": [
+                {key: row[key] for key in ("broker_name", "queue_id", "from_offset", "to_offset")}
+                for row in preview.rows
+            ],
+            "matched": preview.matched + preview.unreadable if preview.complete else None,
+            "already": preview.already,
+            "unreadable": preview.unreadable,
+            "topics": preview.topics,
+            "needs": [[SEND, topic] for topic in topics],
+            "retention_ms": retention_ms(finding.admin, addrs) if addrs else None,
+        }
+
+    def _direct_draft(self, finding: _Finding) -> Draft:
+        """Exactly one letter: the one that was named, or the newest that matches and was not replayed."""
+        params, preview = finding.params, finding.preview
+        before = self._before(finding)
+        blocked = finding.places.problem or ("" if preview.newest else "No dead letter is left to give.")
+        asked, is_original = {}, True
+        if preview.newest is not None:
+            queue, letter = preview.newest
+            given = direct.message_to_give(finding.admin, queue, letter)
+            direct.require_member(finding.admin, given, finding.group, params["client_id"])
+            place = {
+                "broker_name": queue.broker_name,
+                "queue_id": queue.queue_id,
+                "queue_offset": letter.queue_offset,
+            }
+            params = {**params, "letter": place}
+            span = {"from_offset": letter.queue_offset, "to_offset": letter.queue_offset + 1}
+            before["ranges"] = [{"broker_name": queue.broker_name, "queue_id": queue.queue_id, **span}]
+            asked = {
+                **dataclasses.asdict(given),
+                "message_id": letter.message_id,
+                "keys": (letter.keys or "")[:255],
+            }
+            is_original = given.is_original
+        return Draft(
+            summary=replay_words.direct_summary(finding.group, params, preview.newest),
+            diff=preview.rows,
+            before={**before, "matched": 1 if asked else 0, "asked": asked},
+            messages=1 if asked else 0,
+            warnings=replay_words.direct_warnings(is_original, topic_of(finding.group)),
+            params=params,
+            blocked=blocked,
+            command="manage.py dlq apply {plan} --confirm {subject}",
+        )
+
+    def _target_problem(self, finding: _Finding) -> str:
         """Why nothing can be sent; "" when it can."""
-        if checked["target"] == replay_copy.FAILED_GROUP:
+        admin, group, target = finding.admin, finding.group, finding.params["target"]
+        if target == replay_copy.FAILED_GROUP:
             if not route_queues_of(admin, retry_topic(group), write=True):
                 return f"There is no topic {retry_topic(group)}: no member of the group was ever online."
-            seen = selectors.group_row(cluster, group)
+            seen = selectors.group_row(finding.cluster, group)
             if seen is not None and seen.consume_mode == ORDERLY and seen.clients:
                 return (
                     "The group consumes orderly: while its members hold queue locks, 5.x brokers move what "
@@ -232,34 +225,141 @@ class ReplayPlan:
                     "members."
                 )
             return ""
-        missing = sorted(
-            topic for topic in preview.topics if topic and not route_queues_of(admin, topic, write=True)
-        )
-        if missing and len(missing) == len([topic for topic in preview.topics if topic]):
+        if target == replay_copy.OTHER_TOPIC:
+            topic = finding.params["topic"]
+            return "" if route_queues_of(admin, topic, write=True) else f"There is no writable topic {topic}."
+        topics = [topic for topic in finding.preview.topics if topic]
+        if target == replay_copy.NOWHERE or not topics:
+            return ""
+        missing = sorted(topic for topic in topics if not route_queues_of(admin, topic, write=True))
+        if len(missing) == len(topics):
             return f"No original topic can be written any more: {', '.join(missing[:3])}."
         return ""
 
-    def _others(
-        self, admin: BlockingMQAdmin, group: str, preview: Preview, checked: Mapping[str, Any]
-    ) -> list[str]:
-        """Groups that also receive what is sent to an original topic (300)."""
-        if checked["target"] != replay_copy.ORIGINAL_TOPIC:
-            return []
-        addrs = masters(admin)
+    def _others(self, finding: _Finding) -> list[str]:
+        """Groups besides this one that receive what is sent to these topics (300)."""
+        topics = {
+            replay_copy.ORIGINAL_TOPIC: [topic for topic in finding.preview.topics if topic],
+            replay_copy.OTHER_TOPIC: [finding.params.get("topic", "")],
+        }.get(finding.params["target"], [])
+        addrs = masters(finding.admin)
         answers = ask_each(
-            admin,
-            {(addr, topic): (addr, topic) for addr in addrs.values() for topic in preview.topics if topic},
+            finding.admin,
+            {(addr, topic): (addr, topic) for addr in addrs.values() for topic in topics},
             lambda client, arguments: client.topic_consumed_by(*arguments),
         )
+        found = {
+            other for groups in answers.values() if not isinstance(groups, Exception) for other in groups
+        }
         return sorted(
-            {other for found in answers.values() if not isinstance(found, Exception) for other in found}
-            - {group}
+            found - {finding.group} if finding.params["target"] == replay_copy.ORIGINAL_TOPIC else found
         )
 
-    def _online(self, admin: BlockingMQAdmin, group: str) -> bool | None:
-        """Whether any member of the group is online; None when no broker could say."""
-        answers = ask_each(
-            admin, masters(admin), lambda client, addr: client.consumer_connection(addr, group)
+
+class DlqReadablePlan:
+    """params: {} or, as an undo, {"perms": {broker name: perm}}; the subject is the group whose dead-letter topic
+    gets the permission to be read, on every broker that lacks it."""
+
+    kind = "dlq_readable"
+    verb = "CONFIGURE"
+
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
+        """Read the topic's permission per broker (351). Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
+        wanted = readable.checked_perms(params)
+        rows = readable.permissions(_admin(cluster), topic_of(subject), wanted)
+        moving = [row for row in rows if row["moves"]]
+        return Draft(
+            summary=replay_words.readable_summary(topic_of(subject), moving, is_undo=wanted is not None),
+            diff=rows,
+            before={"topic": topic_of(subject), "perms": {row["broker_name"]: row["before"] for row in rows}},
+            warnings=replay_words.readable_warnings(is_undo=wanted is not None),
+            params={} if wanted is None else {"perms": wanted},
+            blocked=""
+            if moving
+            else f"{topic_of(subject)} can be read on every broker: there is nothing to do.",
+            command="manage.py dlq apply {plan}",
         )
-        known = [answer for answer in answers.values() if not isinstance(answer, Exception)]
-        return any(answer is not None for answer in known) if known else None
+
+    def drift(self, plan: Plan, now_ms: int) -> list[str]:
+        """A permission somebody else changed."""
+        rows = readable.permissions(_admin(plan.cluster), plan.before["topic"], plan.params.get("perms"))
+        now = {row["broker_name"]: row["before"] for row in rows}
+        return [
+            f"{name}: permission {perm} → {now.get(name, 'no topic')}"
+            for name, perm in plan.before["perms"].items()
+            if now.get(name) != perm
+        ]
+
+    def apply(self, run: JobRun) -> None:
+        """Broker by broker; one that has it already is left alone, so that it may be called again."""
+        admin = _admin(run.plan.cluster)
+        for row in run.plan.diff:
+            if row["moves"]:
+                readable.set_permission(admin, run.plan.before["topic"], row["broker_name"], row["after"])
+                run.note(f"{row['broker_name']}: permission {row['before']} → {row['after']}")
+            run.beat()
+
+    def verify(self, run: JobRun) -> None:
+        """Every broker says the new permission."""
+        topic = run.plan.before["topic"]
+        now = {
+            row["broker_name"]: row["before"]
+            for row in readable.permissions(_admin(run.plan.cluster), topic, run.plan.params.get("perms"))
+        }
+        wrong = [row["broker_name"] for row in run.plan.diff if now.get(row["broker_name"]) != row["after"]]
+        if wrong:
+            raise VerificationFailed(f"{', '.join(wrong)} still has another permission of {topic}.")
+        run.result["brokers"] = {row["broker_name"]: row["after"] for row in run.plan.diff}
+
+    def settle(self, run: JobRun) -> None:
+        """Cancelled between two brokers: the events say which have it."""
+
+    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+        """The permissions recorded before."""
+        moved = {row["broker_name"]: row["before"] for row in plan.diff if row["moves"]}
+        return {"perms": moved} if moved else None
+
+
+def _admin(cluster: str) -> BlockingMQAdmin:
+    return with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+
+
+def _only(queues: Sequence[BrokerQueue], letter: Mapping[str, Any] | None) -> list[BrokerQueue]:
+    """All places, or the one place of that letter; raises PlanRejected when it is not there any more."""
+    if letter is None:
+        return list(queues)
+    for place in queues:
+        if (place.queue.broker_name, place.queue.queue_id) == (letter["broker_name"], letter["queue_id"]):
+            offset = letter["queue_offset"]
+            if place.min_offset <= offset < place.max_offset:
+                return [dataclasses.replace(place, min_offset=offset, max_offset=offset + 1)]
+    raise PlanRejected("There is no dead letter at that place, or it has expired.", field="letter")
+
+
+def _nothing_left(preview: Preview, to_send: int) -> str:
+    return "" if to_send or preview.unreadable or not preview.complete else "No dead letter is left to send."
+
+
+def _online(admin: BlockingMQAdmin, group: str) -> bool | None:
+    """Whether any member of the group is online; None when no broker could say."""
+    answers = ask_each(admin, masters(admin), lambda client, addr: client.consumer_connection(addr, group))
+    known = [answer for answer in answers.values() if not isinstance(answer, Exception)]
+    return any(answer is not None for answer in known) if known else None
+
+
+def _read_back(admin: BlockingMQAdmin, addrs: Mapping[str, str], row: ReplayLedger) -> int:
+    """1 when the copy lies where the broker said; 0 when that can not be seen any more. Raises VerificationFailed."""
+    assert row.target_queue_id is not None and row.target_offset is not None
+    addr = addrs.get(row.target_broker_name)
+    if addr is None:
+        return 0
+    result = admin.pull(addr, row.target_topic, row.target_queue_id, row.target_offset, 1)
+    record = next((each for each in result.messages if each.queue_offset == row.target_offset), None)
+    if record is None:
+        return 0  # expired in the meantime, or its topic can only be written
+    if record.properties.get(replay_copy.REPLAY_KEY) != row.replay_key:
+        raise VerificationFailed(
+            f"{row.target_topic} · {row.target_broker_name} · {row.target_queue_id} @ {row.target_offset} "
+            f"is not the copy of letter {row.queue_offset}"
+        )
+    return 1

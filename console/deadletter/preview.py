@@ -1,44 +1,109 @@
-"""What a look through the dead letters found before a replay. Pure."""
+"""What a look through the dead letters finds before a replay: what matches, what was replayed, what expires."""
 
 from __future__ import annotations
 
 import dataclasses
+import time
+from array import array
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from console.deadletter.dead_letters import Filter, Unreadable, original_topic
-from console.mqadmin import MessageRecord
+from console.deadletter.dead_letters import Filter, Unreadable, original_topic, read_window
+from console.deadletter.replay import WINDOW
+from console.mqadmin import BlockingMQAdmin, MessageQueue, MessageRecord
+from console.operation.broker_queues import BrokerQueue
+
+PREVIEW_MAX = 100_000  # letters counted for the preview; more is counted while replaying
+PREVIEW_MS = 15_000
+TOPICS_MAX = 1_000  # original topics told apart; a group that subscribes to more does not exist
 
 
 @dataclasses.dataclass(slots=True)
 class Preview:
-    """What a look through the dead letters found. ``complete``: all of them were looked at."""
+    """What a look through the dead letters found. ``complete``: all of them were looked at. Times in ms since 1970
+    UTC; ``newest`` is the last letter to die of those that match and would be sent.
+    """
 
     rows: list[dict[str, Any]]
     matched: int = 0
     already: int = 0
     unreadable: int = 0
-    no_topic: int = 0
     topics: dict[str, int] = dataclasses.field(default_factory=dict)
     first_ms: int | None = None
     last_ms: int | None = None
     complete: bool = True
+    newest: tuple[MessageQueue, MessageRecord] | None = None
+    died_ms: array[int] = dataclasses.field(default_factory=lambda: array("q"))
 
     def take(
         self, letters: list[MessageRecord | Unreadable], wanted: Filter, row: dict[str, Any]
-    ) -> dict[int, str]:
-        """Count a window; returns offset → message id of the letters that match."""
-        ids: dict[int, str] = {}
+    ) -> dict[int, MessageRecord]:
+        """Count a window; returns offset → letter of those that match."""
+        found: dict[int, MessageRecord] = {}
         for letter in letters:
             if isinstance(letter, Unreadable):
                 self.unreadable += 1
                 row["unreadable"] += 1
             elif wanted.matches(letter):
-                ids[letter.queue_offset] = letter.message_id
+                found[letter.queue_offset] = letter
                 topic = original_topic(letter)
-                self.topics[topic] = self.topics.get(topic, 0) + 1
-                at_ms = letter.store_timestamp_ms
-                self.first_ms = at_ms if self.first_ms is None else min(self.first_ms, at_ms)
-                self.last_ms = at_ms if self.last_ms is None else max(self.last_ms, at_ms)
-        self.matched += len(ids)
-        row["matched"] += len(ids)
-        return ids
+                if topic in self.topics or len(self.topics) < TOPICS_MAX:
+                    self.topics[topic] = self.topics.get(topic, 0) + 1
+                self.died_ms.append(letter.store_timestamp_ms)
+        if found:
+            first = min(letter.store_timestamp_ms for letter in found.values())
+            last = max(letter.store_timestamp_ms for letter in found.values())
+            self.first_ms = first if self.first_ms is None else min(self.first_ms, first)
+            self.last_ms = last if self.last_ms is None else max(self.last_ms, last)
+        self.matched += len(found)
+        row["matched"] += len(found)
+        return found
+
+    def skip(self, found: Mapping[int, MessageRecord], already: Mapping[int, str], place: BrokerQueue) -> int:
+        """Count those that were replayed before; remember the newest that was not. Returns how many."""
+        for offset, letter in found.items():
+            newest = self.newest[1].store_timestamp_ms if self.newest else -1
+            if offset not in already and letter.store_timestamp_ms >= newest:
+                self.newest = place.queue, letter
+        self.already += len(already)
+        return len(already)
+
+    def expiring(self, retention_ms: int | None, until_ms: int) -> int | None:
+        """How many of the matching letters the broker may delete before ``until_ms``; None: retention unknown."""
+        if retention_ms is None:
+            return None
+        return sum(died_ms + retention_ms <= until_ms for died_ms in self.died_ms)
+
+
+def look_through(
+    admin: BlockingMQAdmin,
+    queues: list[BrokerQueue],
+    wanted: Filter,
+    sent_before: Callable[[MessageQueue, Mapping[int, str]], Mapping[int, str]],
+) -> Preview:
+    """Read the letters of these places within the limits. Raises BrokerUnavailable, RemotingTimeout, MQBrokerError."""
+    preview = Preview(rows=[])
+    deadline, looked_at = time.monotonic() + PREVIEW_MS / 1000, 0
+    for place in queues:
+        row: dict[str, Any] = {
+            "topic": place.queue.topic,
+            "broker_name": place.queue.broker_name,
+            "queue_id": place.queue.queue_id,
+            "from_offset": place.min_offset,
+            "to_offset": place.max_offset,
+            "letters": place.max_offset - place.min_offset,
+            "matched": 0,
+            "already": 0,
+            "unreadable": 0,
+        }
+        preview.rows.append(row)
+        for low in range(place.min_offset, place.max_offset, WINDOW):
+            if looked_at >= PREVIEW_MAX or time.monotonic() > deadline:
+                preview.complete = False
+                break
+            high = min(low + WINDOW, place.max_offset)
+            found = preview.take(read_window(admin, place, low, high), wanted, row)
+            ids = {offset: letter.message_id for offset, letter in found.items()}
+            row["already"] += preview.skip(found, sent_before(place.queue, ids), place)
+            looked_at += high - low
+    return preview

@@ -18,6 +18,7 @@ DLQ_PREFIX = "%DLQ%"
 KIND = "dead_letter_replay"
 PERM_READ = 4
 LOOKUP_CHUNK = 500  # SQLite binds at most 32,766 variables, and a short list plans better
+SPEED_JOBS, SPEED_SENT_MIN = 10, 1_000  # jobs looked at, and copies below which a speed says nothing
 GROUPS_MAX = 5_000  # rows of one page's list; beyond that the page says so
 
 
@@ -136,8 +137,9 @@ def ledger_counts(plan_id: str) -> dict[str, int]:
 
 
 def sent_before(cluster: str, queue: MessageQueue, message_ids: Mapping[int, str]) -> dict[int, str]:
-    """Offset → newest plan that sent this letter. ``message_ids``: offset → id, so that a queue that was
-    deleted and made anew is not taken for the old one.
+    """Offset → newest plan that sent this letter or marked it as handled.
+
+    ``message_ids``: offset → id, so that a queue that was deleted and made anew is not taken for the old one.
     """
     found: dict[int, str] = {}
     offsets = list(message_ids)
@@ -148,12 +150,21 @@ def sent_before(cluster: str, queue: MessageQueue, message_ids: Mapping[int, str
             broker_name=queue.broker_name,
             queue_id=queue.queue_id,
             queue_offset__in=offsets[start : start + LOOKUP_CHUNK],
-            state=LedgerState.SENT,
+            state__in=(LedgerState.SENT, LedgerState.HANDLED),
         ).order_by("id")
         for offset, message_id, plan_id in rows.values_list("queue_offset", "message_id", "plan_id"):
             if message_ids[offset] == message_id:
                 found[offset] = plan_id
     return found
+
+
+def usual_speed(cluster: str) -> float | None:
+    """Copies per second of the newest finished replay without a limit; None when there was none."""
+    jobs = Job.objects.filter(cluster=cluster, kind=KIND, state=JobState.SUCCEEDED, rate_per_s__isnull=True)
+    for result in jobs.values_list("result", flat=True)[:SPEED_JOBS]:
+        if result.get("sent_per_s") and result.get("sent", 0) >= SPEED_SENT_MIN:
+            return float(result["sent_per_s"])
+    return None
 
 
 def group_row(cluster: str, group: str) -> GroupRow | None:

@@ -32,7 +32,7 @@ class Draft:
 
     summary: str
     diff: list[dict[str, Any]]
-    before: dict[str, Any]
+    before: dict[str, Any]  # "needs": [[verb, topic or group], …] are rights asked for besides the kind's own
     messages: int = 0  # blast radius: decides inline, typed or second person
     warnings: list[PlanWarning] = dataclasses.field(default_factory=list)
     params: dict[str, Any] | None = None  # normalised parameters, when they differ from what was asked
@@ -40,9 +40,10 @@ class Draft:
     command: str = ""  # the same as a shell command
     made_by: dict[str, str] = dataclasses.field(
         default_factory=dict
-    )  # this plan by hand: {rest, body, command}
+    )  # this plan by hand: {path, body, command}
     undo_of: str = ""  # id of the plan that this one takes back, where the parameters name it
     rate_per_s: int | None = None  # rate the job starts with
+    confirm_text: str = ""  # what is typed where that is not the subject's name
     typed: bool = False  # the name must be typed however few messages are touched: it can not be taken back
 
 

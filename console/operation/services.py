@@ -83,6 +83,7 @@ def create_plan(
     if earlier is not None:
         return earlier
     draft = handler.compute(cluster, subject, params, at_ms)
+    _require_further(actor, cluster, draft.before)
     plan = _plan_row(handler, cluster, subject, dict(params), draft, actor, at_ms)
     plan.undo_of_id = undo_of.pk if undo_of else draft.undo_of or None
     plan.idempotency_key, plan.request_hash = idempotency_key, request_hash
@@ -135,7 +136,7 @@ def _plan_row(
             second_person_from=limits.second_person_messages,
             typed=draft.typed,
         ),
-        confirm_text=subject,
+        confirm_text=draft.confirm_text or subject,
         messages=draft.messages,
         created_by=journal.actor_name(actor),
         created_at=journal.moment(at_ms),
@@ -201,6 +202,7 @@ def apply_plan(
     if plan.blocked:
         raise PlanBlocked(plan.blocked)
     _require_confirmation(plan, confirm_text)
+    _require_further(actor, plan.cluster, plan.before)
     changes = handler.drift(plan, at_ms)
     if changes:
         journal.audit(actor=actor, verb="apply refused", plan=plan, after=changes, remote_addr=remote_addr)
@@ -380,6 +382,12 @@ def recover_jobs(*, now_ms: int) -> list[str]:
 
 
 # --- Who may ------------------------------------------------------------------------------------------------
+
+
+def _require_further(actor: Any, cluster: str, before: Mapping[str, Any]) -> None:
+    """Rights on other names that the plan found it needs: ``before["needs"]`` is [[verb, name], …]."""
+    for verb, name in before.get("needs", ()):
+        require(actor, verb, cluster, name)
 
 
 def require(actor: Any, verb: str, cluster: str, subject: str) -> None:

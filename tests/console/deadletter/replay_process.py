@@ -21,7 +21,7 @@ from django.core.management import call_command  # noqa: E402
 
 from console.access import services as access_services  # noqa: E402
 from console.cluster.models import Cluster  # noqa: E402
-from console.deadletter import replay, selectors  # noqa: E402
+from console.deadletter import replay_send, replay_targets, selectors  # noqa: E402
 from console.operation import selectors as operation_selectors  # noqa: E402
 from console.operation import services  # noqa: E402
 from console.operation.models import Job  # noqa: E402
@@ -42,7 +42,7 @@ def work(job_id: str, die: str = "", at_batch: str = "1") -> None:
     left = [int(at_batch)]
 
     def dying(original: Any, *, before: bool) -> Any:
-        def wrapped(self: replay.Replay, outgoing: list[replay.Outgoing]) -> Any:
+        def wrapped(self: replay_send.Sender, outgoing: list[replay_targets.Outgoing]) -> Any:
             left[0] -= 1
             if left[0] == 0 and before:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -54,7 +54,8 @@ def work(job_id: str, die: str = "", at_batch: str = "1") -> None:
         return wrapped
 
     if die:
-        replay.Replay._answers = dying(replay.Replay._answers, before=die == "before_send")  # type: ignore[method-assign]
+        sender = replay_send.Sender
+        sender.exchange = dying(sender.exchange, before=die == "before_send")  # type: ignore[method-assign]
     Job.objects.filter(pk=job_id).update(lease_until=None)  # as if its fifteen seconds were over
     services.run_job(job_id, f"worker-{os.getpid()}")
 

@@ -79,7 +79,7 @@ def assert_each_sent_once(live: LiveCluster, report: dict[str, Any]) -> None:
     assert (report["state"], report["error"]) == ("SUCCEEDED", "")
     figures = report["result"]
     assert figures["matched"] == LETTERS == figures["sent"] + figures["skipped"] + figures["failed"]
-    assert report["ledger"] == {"PENDING": 0, "SENT": LETTERS, "SKIPPED": 0, "FAILED": 0, "UNKNOWN": 0}
+    assert {state: number for state, number in report["ledger"].items() if number} == {"SENT": LETTERS}
     found = copies(live)
     assert len(found) == LETTERS and set(found.values()) == {1}
 

@@ -1,0 +1,27 @@
+"""How long brokers keep dead letters, and so when they expire.
+
+A broker deletes a commit-log file when its last message is ``fileReservedTime`` hours old, at the hour ``deleteWhen``
+or when the disk is full. So a letter surely stays until it is that old, and may go at any time from then on: "expires
+in" is that moment, the earliest one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from console.mqadmin import BlockingMQAdmin
+from console.operation.broker_queues import ask_each
+
+HOUR_MS = 3_600_000
+RESERVED_TIME = "fileReservedTime"  # MessageStoreConfig.java, hours
+
+
+def retention_ms(admin: BlockingMQAdmin, addrs: Iterable[str]) -> int | None:
+    """The shortest retention of these brokers (26); None when none of them says it."""
+    answers = ask_each(admin, {addr: addr for addr in addrs}, lambda client, addr: client.broker_config(addr))
+    hours = [
+        int(config[RESERVED_TIME])
+        for config in answers.values()
+        if not isinstance(config, Exception) and config.get(RESERVED_TIME, "").isdigit()
+    ]
+    return min(hours) * HOUR_MS if hours else None
