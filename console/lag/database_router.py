@@ -19,6 +19,7 @@ METRICS_MODELS = frozenset(
         "round",
         "collectorlease",
         "groupwatch",
+        "groupfiltersample",
     }
 )
 METRICS_APPS = frozenset({"broker"})  # whose models are all of this sort

@@ -3,16 +3,21 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from console.lag.queue_rows import drain_columns, drain_of
 from console.lag.round_view import Members, QueueKey, RoundView, RowDict
 from console.mqadmin import dead_letter_topic, is_system_group, retry_topic
-from spark.lag.forecast import Drain, drain
+from spark.lag.filter_ratio import filtered_lag, wilson
+from spark.lag.forecast import consumers_needed
+from spark.lag.skew import skew
 from spark.lag.snapshot import CommitKey
 from spark.lag.status import GroupFigures, LagStatus, QueueFigures, attention, combine
 
 MINUTE_MS = 60_000
 TREND_POINTS = 60
 NO_MEMBERS = Members()
-UNTOUCHED = Drain(None, False)
+NO_TOPIC: RowDict = {"in_rate": None}
+# 208 is read for some groups in each round, for all of them within 20 rounds; older than this it says nothing
+IN_FLIGHT_KEPT_MS = 5 * MINUTE_MS
 
 
 def group_rows(
@@ -42,7 +47,8 @@ def _row(
     partial = figures.partial or bool(view.blind)
     in_rate, out_rate = _rates(view, main)
     status = _group_status(figures, members, out_rate)
-    forecast = UNTOUCHED if status is LagStatus.OK else drain(figures.lag, in_rate, out_rate)
+    rows = [queues[key] for key in main]
+    retry_rows = [(key, queues[key]) for key in keys if key.topic == own_retry]
     lag_known = figures.lag is not None and not partial
     return {
         "status": status.value,
@@ -58,12 +64,20 @@ def _row(
         "time_lag_lower_bound": figures.time_lag_lower_bound or (partial and figures.time_lag_ms is not None),
         "in_rate": in_rate,
         "out_rate": out_rate,
-        "drain_ms": forecast.ms,
-        "drain_never": forecast.never,
+        **drain_columns(figures.drain),
+        **headline(main, rows, previous, view.now_ms),
+        "consumers_needed": None
+        if status is LagStatus.OK
+        else consumers_needed(members.clients, in_rate, out_rate, figures.lag, len(main)),
         "dlq_count": _dead_letters(view, group, topics),
-        "retry_lag": _retry_lag([queues[key] for key in keys if key.topic == own_retry], main),
+        "dlq_in_rate": topics.get(dead_letter_topic(group), NO_TOPIC)["in_rate"],
+        "retry_lag": _retry_lag([row for _, row in retry_rows], main),
+        "retry_in_rate": topics.get(own_retry, NO_TOPIC)["in_rate"],
+        "retry_time_lag_ms": _largest(row["time_lag_ms"] for _, row in retry_rows),
+        "coverage_pct": view.window.coverage_pct(),
+        **_filtered(view, group, figures.lag),
         **trend(previous, figures.lag if lag_known else None, view.now_ms),
-        "reason": _reason(view, figures, status, members, [queues[key] for key in main]),
+        "reason": _reason(view, figures, status, members, rows),
         "unknown_since_ms": _unknown_since(view, partial, previous),
         "since_ms": _since(status, figures, members, previous, view.now_ms),
         "known_lag": figures.lag if lag_known else (previous["known_lag"] if previous else None),
@@ -77,14 +91,96 @@ def _row(
 
 def _queue_figures(key: QueueKey, row: RowDict) -> QueueFigures:
     return QueueFigures(
-        name=f"{key.topic} · {key.broker_name} · {key.queue_id}",
+        name=queue_name(key),
         status=LagStatus(row["status"]),
         lag=row["lag"],
         time_lag_ms=row["time_lag_ms"],
         time_lag_lower_bound=row["time_lag_lower_bound"],
         since_ms=row["since_ms"],
         reason=row["reason"],
+        drain=drain_of(row),
     )
+
+
+def headline(
+    keys: Sequence[QueueKey], rows: Sequence[RowDict], previous: RowDict | None, now_ms: int
+) -> RowDict:
+    """Return what a group's queues say together beyond lag and time lag."""
+    named = list(zip(keys, rows, strict=True))
+    timed = [row for row in rows if row["time_lag_ms"] is not None]
+    oldest = max(timed, key=lambda row: int(row["time_lag_ms"]), default=None)
+    spread = skew(
+        [row["lag"] for row in rows if row["lag"] is not None], [row["time_lag_ms"] for row in timed]
+    )
+    losing = [(key, row) for key, row in named if row["time_to_loss_ms"] is not None]
+    first = min(losing, key=lambda one: int(one[1]["time_to_loss_ms"]), default=None)
+    known = [row for row in rows if row["lag"]]
+    return {
+        **_in_flight(rows, previous, now_ms),
+        "speed": None if oldest is None else oldest["speed"],
+        "queueing_ms": _largest(row["queueing_ms"] for row in rows),
+        "stall_ms": _largest(_stalled_ms(row, now_ms) for row in known),
+        "lost": _sum_of(row["lost"] for row in rows),
+        "time_to_loss_ms": None if first is None else first[1]["time_to_loss_ms"],
+        "time_to_loss_never": bool(rows) and all(row["time_to_loss_never"] for row in rows),
+        "time_to_loss_lower_bound": first is not None and first[1]["time_to_loss_lower_bound"],
+        "time_to_loss_queue": "" if first is None else queue_name(first[0]),
+        "skew_gini": None if spread is None else round(spread.gini, 3),
+        "skew_max_over_mean": None if spread is None else round(spread.max_over_mean, 2),
+        "effective_queues": None if spread is None else round(spread.effective_queues, 1),
+    }
+
+
+def _in_flight(rows: Sequence[RowDict], previous: RowDict | None, now_ms: int) -> RowDict:
+    """Return messages in flight: of this round where every pulled offset was read, else the last known, with its
+    age, for a few minutes.
+    """
+    names = ("in_flight", "available")
+    read = [row for row in rows if row["lag"] is not None]
+    if read and all(row["in_flight"] is not None for row in read):
+        return {**{name: sum(row[name] for row in read) for name in names}, "in_flight_at_ms": now_ms}
+    if previous is not None and now_ms - (previous["in_flight_at_ms"] or 0) <= IN_FLIGHT_KEPT_MS:
+        return {name: previous[name] for name in (*names, "in_flight_at_ms")}
+    return {"in_flight": None, "available": None, "in_flight_at_ms": None}
+
+
+def _stalled_ms(row: RowDict, now_ms: int) -> int | None:
+    """Return how long a queue with messages has made no progress, null where no progress was ever seen or needed."""
+    if row["last_commit_ms"] is not None:
+        return now_ms - int(row["last_commit_ms"])
+    return now_ms - int(row["since_ms"]) if row["status"] in STANDING else None
+
+
+STANDING = frozenset({LagStatus.STALLED.value, LagStatus.STOPPED.value, LagStatus.OFFLINE.value})
+
+
+def _largest(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _sum_of(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _filtered(view: RoundView, group: str, lag: int | None) -> RowDict:
+    """Return what of the lag the group's filter lets through, as last sampled; null: no filter, or not sampled."""
+    sampled = view.filters.get(group)
+    ratio = None if sampled is None else wilson(sampled.sample)
+    expected = filtered_lag(lag, ratio)
+    return {
+        "filter_ratio": None if ratio is None else round(ratio.value, 4),
+        "filter_ratio_low": None if ratio is None else round(ratio.low, 4),
+        "filter_ratio_high": None if ratio is None else round(ratio.high, 4),
+        "filter_sampled": None if sampled is None else sampled.sample.scanned,
+        "filter_sampled_at_ms": None if sampled is None else sampled.at_ms,
+        "filtered_lag": None if expected is None else expected[0],
+    }
+
+
+def queue_name(key: QueueKey) -> str:
+    """Return a queue as reasons name it: "topic · broker · 3"."""
+    return f"{key.topic} · {key.broker_name} · {key.queue_id}"
 
 
 def _group_status(figures: GroupFigures, members: Members, out_rate: float | None) -> LagStatus:

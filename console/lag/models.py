@@ -1,10 +1,10 @@
 """What the last collection round saw: the rows every page, REST answer and alert reads instead of asking a
 broker.
 
-All models but `HistoryFile` live in the database `metrics` (`database_router.MetricsRouter`) and are keyed by
-the cluster's *name*, not by a foreign key: they are a cache of what brokers said and may be deleted at any
-time. Null means unknown, never zero. Counts are messages, rates messages per second, times epoch milliseconds
-of the collector's clock, durations milliseconds.
+All models but `HistoryFile`, `HistoryGap` and `LagEvent` live in the database `metrics`
+(`database_router.MetricsRouter`) and are keyed by the cluster's *name*, not by a foreign key: they are a cache of
+what brokers said and may be deleted at any time. Null means unknown, never zero. Counts are messages, rates messages
+per second, times epoch milliseconds of the collector's clock, durations milliseconds.
 """
 
 from typing import Any
@@ -61,8 +61,51 @@ class GroupRow(RowModel):
     out_rate = models.FloatField(null=True)
     drain_ms = models.BigIntegerField(null=True)
     drain_never = models.BooleanField(default=False)
+    drain_low_ms = models.BigIntegerField(null=True, help_text="the band's near end, as drain_ms")
+    drain_high_ms = models.BigIntegerField(
+        null=True, help_text="its far end; null with drain_low_ms: perhaps never"
+    )
+    drain_window_ms = models.BigIntegerField(null=True, help_text="the time over which drain_ms was measured")
+    speed = models.FloatField(
+        null=True,
+        help_text="of the queue with the largest time lag: seconds of messages read in a second, over 2 min",
+    )
+    in_flight = models.BigIntegerField(null=True, help_text="pulled and not confirmed, as of in_flight_at_ms")
+    in_flight_at_ms = models.BigIntegerField(null=True)
+    available = models.BigIntegerField(
+        null=True, help_text="nobody has pulled them yet, as of in_flight_at_ms"
+    )
+    queueing_ms = models.BigIntegerField(
+        null=True, help_text="wait of the oldest message that nobody has pulled"
+    )
+    stall_ms = models.BigIntegerField(
+        null=True, help_text="longest time a queue with messages made no progress"
+    )
+    lost = models.BigIntegerField(null=True, help_text="deleted unread since this console watches the group")
+    time_to_loss_ms = models.BigIntegerField(
+        null=True, help_text="until retention reaches some queue's first unread"
+    )
+    time_to_loss_never = models.BooleanField(default=False)
+    time_to_loss_lower_bound = models.BooleanField(default=False)
+    time_to_loss_queue = models.TextField(default="", blank=True)
+    consumers_needed = models.IntegerField(null=True, help_text="to keep pace and clear the lag in 15 min")
+    skew_gini = models.FloatField(null=True, help_text="0: all queues alike, near 1: one has it all")
+    skew_max_over_mean = models.FloatField(null=True)
+    effective_queues = models.FloatField(null=True, help_text="over so many queues the lag is spread")
+    filter_ratio = models.FloatField(
+        null=True, help_text="share of waiting messages that pass the group's filter"
+    )
+    filter_ratio_low = models.FloatField(null=True, help_text="95 % interval (Wilson)")
+    filter_ratio_high = models.FloatField(null=True)
+    filter_sampled = models.IntegerField(null=True, help_text="so many entries were looked at")
+    filter_sampled_at_ms = models.BigIntegerField(null=True)
+    filtered_lag = models.BigIntegerField(null=True, help_text="lag x filter_ratio")
     dlq_count = models.BigIntegerField(null=True)
+    dlq_in_rate = models.FloatField(null=True)
     retry_lag = models.BigIntegerField(null=True)
+    retry_in_rate = models.FloatField(null=True)
+    retry_time_lag_ms = models.BigIntegerField(null=True)
+    coverage_pct = models.FloatField(null=True, help_text="rounds of the last ten minutes that took place")
     trend = models.JSONField(default=list)
     trend_minute = models.BigIntegerField(default=0)
     reason = models.TextField(default="", blank=True)
@@ -99,6 +142,19 @@ class QueueRow(RowModel):
     available = models.BigIntegerField(null=True)
     time_lag_ms = models.BigIntegerField(null=True)
     time_lag_lower_bound = models.BooleanField(default=False)
+    queueing_ms = models.BigIntegerField(
+        null=True, help_text="wait of the oldest message that nobody has pulled"
+    )
+    speed = models.FloatField(null=True, help_text="seconds of messages read in a second, over 2 min")
+    drain_ms = models.BigIntegerField(null=True)
+    drain_never = models.BooleanField(default=False)
+    drain_low_ms = models.BigIntegerField(null=True)
+    drain_high_ms = models.BigIntegerField(null=True)
+    drain_window_ms = models.BigIntegerField(null=True)
+    lost = models.BigIntegerField(null=True, help_text="deleted unread since this console watches the queue")
+    time_to_loss_ms = models.BigIntegerField(null=True)
+    time_to_loss_never = models.BooleanField(default=False)
+    time_to_loss_lower_bound = models.BooleanField(default=False)
     status = models.CharField(max_length=16)
     since_ms = models.BigIntegerField(default=0)
     owner = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
@@ -136,6 +192,8 @@ class TopicRow(RowModel):
     worst_group = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
     worst_time_lag_ms = models.BigIntegerField(null=True)
     retained_ms = models.BigIntegerField(null=True)  # age of the oldest message still readable
+    time_to_loss_ms = models.BigIntegerField(null=True, help_text="the smallest of its groups")
+    time_to_loss_group = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
     last_write_ms = models.BigIntegerField(null=True)
     trend = models.JSONField(default=list)
     trend_minute = models.BigIntegerField(default=0)
@@ -276,6 +334,65 @@ class GroupWatch(models.Model):
         constraints = [models.UniqueConstraint(fields=["cluster", "group"], name="group_watch_key")]
 
 
+class GroupFilterSample(models.Model):
+    """How many of a group's waiting messages pass its filter, as last looked at (`console.lag.filter_sampling`)."""
+
+    cluster = models.CharField(max_length=64)
+    group = models.CharField(max_length=NAME_LENGTH_MAX)
+    matching = models.IntegerField()
+    scanned = models.IntegerField()
+    strata = models.IntegerField()
+    sampled_at_ms = models.BigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "group"], name="group_filter_sample_key")]
+
+
+class LagEvent(models.Model):
+    """Something that happened to a committed offset or a queue, seen between two rounds (database `default`).
+
+    A REWIND or SKIPPED that a change of ours explains has its words in `cause`. A row stands for one topic of a
+    group (or one topic); offsets are those of `broker_name` and `queue_id`, the queue with the most `messages`.
+    """
+
+    class Kind(models.TextChoices):
+        REWIND = "REWIND"
+        SKIPPED = "SKIPPED"
+        LOST = "LOST"
+        RECREATED = "RECREATED"
+        HEAD_REGRESSION = "HEAD_REGRESSION"
+        MEMBERS = "MEMBERS"
+
+    cluster = models.CharField(max_length=64)
+    kind = models.CharField(max_length=16, choices=Kind.choices)
+    group = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
+    topic = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
+    broker_name = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
+    queue_id = models.IntegerField(default=-1)
+    queues = models.IntegerField(default=1)
+    at_ms = models.BigIntegerField()
+    from_offset = models.BigIntegerField(null=True)
+    to_offset = models.BigIntegerField(null=True)
+    messages = models.BigIntegerField(default=0)  # of all queues; members: how many there are now
+    cause = models.TextField(default="", blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["cluster", "group", "at_ms"], name="lag_event_window")]
+
+
+class HistoryGap(models.Model):
+    """Time nobody looked: the collector was away (`broker_name` empty) or a broker silent (database `default`)."""
+
+    cluster = models.CharField(max_length=64)
+    broker_name = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
+    from_ms = models.BigIntegerField()  # the last round that read it
+    to_ms = models.BigIntegerField(null=True)  # the next one; null: it still lasts
+    reason = models.TextField(default="", blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["cluster", "from_ms"], name="history_gap_window")]
+
+
 class HistoryFile(models.Model):
     """The manifest of lag history: a file exists when its row commits (database `default`)."""
 
@@ -287,6 +404,7 @@ class HistoryFile(models.Model):
     class State(models.TextChoices):
         LIVE = "live"
         SUPERSEDED = "superseded"
+        QUARANTINED = "quarantined"  # damaged: named in `reason`, kept beside the history, read by nobody
         DELETED = "deleted"
 
     path = models.CharField(
@@ -303,6 +421,10 @@ class HistoryFile(models.Model):
     generation = models.IntegerField(default=1)
     state = models.CharField(max_length=16, choices=State.choices, default=State.LIVE)
     created_at_ms = models.BigIntegerField(default=0)
+    superseded_at_ms = models.BigIntegerField(
+        default=0
+    )  # readers that listed it before have a grace to finish
+    reason = models.TextField(default="", blank=True)
 
     class Meta:
         indexes = [models.Index(fields=["cluster", "kind", "state", "ts_lo_ms"], name="history_file_window")]

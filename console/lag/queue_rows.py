@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from console.lag.broker_reads import BrokerAnswers, QueueOffsets
 from console.lag.round_view import QueueKey, RoundView, RowDict
+from spark.lag.forecast import DRAINED, Drain, TimeToLoss, time_to_loss
 from spark.lag.status import SKIP_MESSAGES, Judgement, LagStatus, judge
 from spark.lag.window import QueueState
 
@@ -18,6 +19,25 @@ NEVER_READ: RowDict = {
     "last_commit_ms": None,
     "read_at_ms": 0,
     "missed_rounds": 0,
+    "lost": 0,
+}
+# What is unknown of a queue that was not read.
+UNKNOWN_FIGURES: RowDict = {
+    "lag": None,
+    "in_flight": None,
+    "available": None,
+    "time_lag_ms": None,
+    "time_lag_lower_bound": False,
+    "queueing_ms": None,
+    "speed": None,
+    "drain_ms": None,
+    "drain_never": False,
+    "drain_low_ms": None,
+    "drain_high_ms": None,
+    "drain_window_ms": None,
+    "time_to_loss_ms": None,
+    "time_to_loss_never": False,
+    "time_to_loss_lower_bound": False,
 }
 
 
@@ -54,18 +74,14 @@ def _row(
     series = view.commit_key(key)
     state = None if committed is None or series is None else view.window.state(series)
     judgement = _never_committed(queue, view.now_ms) if state is None else _judge(view, state, previous)
+    figures = _untouched(queue, judgement) if state is None else _figures(view, state, judgement)
     return {
         "min_offset": queue.min_offset,
         "max_offset": queue.max_offset,
         "committed_offset": committed,
         "pulled_offset": None if state is None else state.pulled,
-        "lag": _lag(queue, state),
-        "in_flight": None if state is None else state.in_flight,
-        "available": None if state is None else state.available,
-        "time_lag_ms": (0 if judgement.status is LagStatus.OK else None)
-        if state is None
-        else state.time_lag_ms,
-        "time_lag_lower_bound": state is not None and state.time_lag_lower_bound,
+        **figures,
+        "lost": _lost(queue, committed, previous),
         "status": judgement.status.value,
         "since_ms": since(previous, judgement.status, judgement.since_ms),
         "owner": view.owners.get(key, ""),
@@ -76,11 +92,81 @@ def _row(
     }
 
 
-def _lag(queue: QueueOffsets, state: QueueState | None) -> int | None:
-    """Return what waits: null where the group never committed or committed beyond max, 0 in an empty queue."""
-    if state is None:
-        return 0 if queue.max_offset == queue.min_offset else None
-    return None if state.committed > state.max_offset else state.lag
+def _untouched(queue: QueueOffsets, judgement: Judgement) -> RowDict:
+    """Figures of a queue the group never committed on: nothing in an empty one, else unknown."""
+    is_empty = queue.max_offset == queue.min_offset
+    is_fine = judgement.status is LagStatus.OK
+    return {**UNKNOWN_FIGURES, "lag": 0 if is_empty else None, "time_lag_ms": 0 if is_fine else None}
+
+
+def _figures(view: RoundView, state: QueueState, judgement: Judgement) -> RowDict:
+    is_valid = state.committed <= state.max_offset
+    speed = _speed(view, state) if is_valid else None
+    loss = _time_to_loss(view, state, speed) if is_valid else TimeToLoss(None, False)
+    return {
+        "lag": state.lag if is_valid else None,
+        "in_flight": state.in_flight if is_valid else None,
+        "available": state.available if is_valid else None,
+        "time_lag_ms": state.time_lag_ms,
+        "time_lag_lower_bound": state.time_lag_lower_bound,
+        "queueing_ms": view.window.queueing_ms(state) if is_valid else None,
+        "speed": speed,
+        **drain_columns(judgement.drain),
+        "time_to_loss_ms": loss.ms,
+        "time_to_loss_never": loss.never,
+        "time_to_loss_lower_bound": loss.lower_bound,
+    }
+
+
+def drain_columns(found: Drain) -> RowDict:
+    """Return a drain as rows hold it."""
+    return {
+        "drain_ms": found.ms,
+        "drain_never": found.never,
+        "drain_low_ms": found.low_ms,
+        "drain_high_ms": found.high_ms,
+        "drain_window_ms": found.window_ms,
+    }
+
+
+def drain_of(row: RowDict) -> Drain:
+    """Return a row's drain as a value."""
+    names = ("drain_ms", "drain_never", "drain_low_ms", "drain_high_ms", "drain_window_ms")
+    return Drain(*(row[name] for name in names))
+
+
+def _speed(view: RoundView, state: QueueState) -> float | None:
+    """Return the catch-up speed; a queue in which nothing waits keeps pace by definition."""
+    return 1.0 if state.lag == 0 else view.window.speed(state.key)
+
+
+def _time_to_loss(view: RoundView, state: QueueState, speed: float | None) -> TimeToLoss:
+    """Return when retention reaches the first unread message: never where nothing waits or the group keeps pace.
+
+    A queue whose first message is still there has seen no retention yet: then it is not before that.
+    """
+    if state.lag == 0 or (speed is not None and speed >= 1):
+        return TimeToLoss(None, True)
+    if state.committed < state.min_offset:
+        return TimeToLoss(0, False)
+    if state.time_lag_ms is None or state.time_lag_lower_bound:
+        return TimeToLoss(None, False)
+    oldest_ms, is_bound = view.window.age(state.key.head, state.min_offset)
+    bound = is_bound or state.min_offset == 0
+    return time_to_loss(oldest_ms - state.time_lag_ms, speed, lower_bound=bound)
+
+
+def _lost(queue: QueueOffsets, committed: int | None, previous: RowDict | None) -> int | None:
+    """Return how many messages retention took unread since this console watches: each is counted once."""
+    if committed is None:
+        return None
+    if previous is None or previous["committed_offset"] is None or previous["min_offset"] is None:
+        return max(0, queue.min_offset - committed)
+    if queue.min_offset < previous["min_offset"]:  # the topic was made again
+        return 0
+    unread_from = max(previous["committed_offset"], previous["min_offset"], committed)
+    gone: int = (previous["lost"] or 0) + max(0, queue.min_offset - unread_from)
+    return gone
 
 
 def _never_committed(queue: QueueOffsets, now_ms: int) -> Judgement:
@@ -96,7 +182,7 @@ def _never_committed(queue: QueueOffsets, now_ms: int) -> Judgement:
 def _judge(view: RoundView, state: QueueState, previous: RowDict | None) -> Judgement:
     before = None if previous is None else LagStatus(previous["status"])
     if state.committed == state.max_offset and not _may_have_jumped(state, previous):
-        return Judgement(LagStatus.OK, view.now_ms)
+        return Judgement(LagStatus.OK, view.now_ms, "", DRAINED)
     members = view.members.get(state.key.group)
     return judge(
         view.window.history(state.key),
@@ -134,11 +220,7 @@ def _unknown_row(view: RoundView, key: QueueKey, previous: RowDict) -> RowDict:
     silence = view.silences.get(key.broker_name)
     return {
         **previous,
-        "lag": None,
-        "in_flight": None,
-        "available": None,
-        "time_lag_ms": None,
-        "time_lag_lower_bound": False,
+        **UNKNOWN_FIGURES,
         "status": LagStatus.UNKNOWN.value,
         "since_ms": since(previous, LagStatus.UNKNOWN, view.now_ms if silence is None else silence.since_ms),
         "owner": view.owners.get(key, ""),

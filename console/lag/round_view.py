@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from console.lag.broker_reads import BrokerAnswers, TopicFacts
+from spark.lag.filter_ratio import FilterSample
 from spark.lag.snapshot import CommitKey, HeadKey
 from spark.lag.window import LagWindow
 
@@ -50,6 +51,14 @@ class Members:
 
 
 @dataclass(frozen=True, slots=True)
+class SampledFilter:
+    """How much of a group's backlog passed its filter when that was last looked at."""
+
+    sample: FilterSample
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class RoundView:
     """One round. `previous_*` are the rows of the round before; `owners` who said it holds a queue.
 
@@ -67,6 +76,7 @@ class RoundView:
     groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
     members: Mapping[str, Members] = field(default_factory=dict)
     owners: Mapping[QueueKey, str] = field(default_factory=dict)
+    filters: Mapping[str, SampledFilter] = field(default_factory=dict)
     previous_queues: Mapping[QueueKey, RowDict] = field(default_factory=dict)
     previous_groups: Mapping[str, RowDict] = field(default_factory=dict)
     previous_topics: Mapping[str, RowDict] = field(default_factory=dict)

@@ -22,6 +22,7 @@ from console.lag.models import (
     BrokerRow,
     ClientRow,
     CollectorLease,
+    GroupFilterSample,
     GroupMembers,
     GroupRow,
     GroupWatch,
@@ -52,6 +53,7 @@ ROW_MODELS = (
     ClientRow,
     GroupMembers,
     GroupWatch,
+    GroupFilterSample,
     Round,
 )
 

@@ -83,6 +83,7 @@ def _row(
     ]
     in_rate = None if not rates or all(rate is None for rate in rates) else sum(rate or 0 for rate in rates)
     worst_group, worst_ms = _worst_group(consumed, queues)
+    losing_group, loss_ms = _first_to_lose(consumed, queues)
     previous = view.previous_topics.get(topic)
     return {
         "kind": topic_kind(topic, view.own_topics),
@@ -96,6 +97,8 @@ def _row(
         "messages_lower_bound": partial,
         "worst_group": worst_group,
         "worst_time_lag_ms": worst_ms,
+        "time_to_loss_ms": loss_ms,
+        "time_to_loss_group": losing_group,
         "retained_ms": _retained_ms(view, keys, topic_queues),
         "last_write_ms": max((row["last_write_ms"] for row in rows if row["last_write_ms"]), default=None),
         **trend(previous, in_rate, view.now_ms),
@@ -115,6 +118,19 @@ def _worst_group(consumed: list[QueueKey], queues: Mapping[QueueKey, RowDict]) -
         return "", None
     age_ms, group = max(timed, key=lambda one: (one[0], one[1]))
     return group, age_ms
+
+
+def _first_to_lose(consumed: list[QueueKey], queues: Mapping[QueueKey, RowDict]) -> tuple[str, int | None]:
+    """Return the group that retention reaches first, and when."""
+    losing = [
+        (queues[key]["time_to_loss_ms"], key.group)
+        for key in consumed
+        if queues[key]["time_to_loss_ms"] is not None
+    ]
+    if not losing:
+        return "", None
+    left_ms, group = min(losing)
+    return group, left_ms
 
 
 def _out_rate(view: RoundView, consumed: list[QueueKey]) -> float | None:

@@ -1,29 +1,262 @@
-"""How long until a backlog is read? From the rates of the last minutes, honest about "never"."""
+"""What will become of a backlog? One rule for "growing" and "shrinking", and everything that follows from it.
 
+Status and drain time are read from the same `Trend` of the same window, so that no page says "catching up" and
+"never" about one queue. All functions are pure; rates are messages per second, durations milliseconds, None means
+unknown, and "never" is said in words (`never`), not by a large number.
+"""
+
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from spark.lag.snapshot import Int64Array
 
 DRAIN_MS_MAX = 365 * 24 * 3_600_000  # beyond a year "never" is the truer word
+EDGE_MS = 60_000  # commits every few seconds do not blur the smallest lag of a minute
+# growing or shrinking means by more than 5 % between the first and the last minute of the window
+TREND_CHANGE = 0.05
+BAND_STEP_MS = (
+    60_000  # the band is made from whole minutes: shorter ones show the rhythm of commits, not speed
+)
+BAND_LOW, BAND_HIGH = 20, 80  # percentiles of the consume rate
+HOUR_MS = 3_600_000
+HOURS_OF_WEEK = 168
+FORECAST_HOURS_MAX = 14 * 24  # a backlog that two weeks do not clear is a capacity question
+CATCH_UP_MS = 15 * 60_000  # how soon a backlog should be gone when nobody said otherwise
+
+FloatArray = npt.NDArray[np.float64]
+
+
+class Direction(StrEnum):
+    """Where a lag goes."""
+
+    SHRINKING = "SHRINKING"
+    STEADY = "STEADY"
+    GROWING = "GROWING"
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """The smallest lags of a window's first and last minute, `span_ms` apart."""
+
+    first: int
+    last: int
+    span_ms: int
+
+    @property
+    def direction(self) -> Direction:
+        """STEADY within 5 %: a queue that keeps its distance neither falls behind nor catches up."""
+        if self.last < self.first * (1 - TREND_CHANGE):
+            return Direction.SHRINKING
+        return Direction.GROWING if self.last > self.first * (1 + TREND_CHANGE) else Direction.STEADY
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """Time until the backlog is gone: `ms`, or `never` at the present rates, or neither when rates are
-    unknown.
+    """Time until the backlog is gone: `ms`, or `never` at the present pace, or neither when that is unknown.
+
+    `low_ms` and `high_ms` are the band (None: unknown, or for `high_ms` with `low_ms` given: never); `window_ms` is
+    the time over which the pace was measured.
     """
 
     ms: int | None
     never: bool
+    low_ms: int | None = None
+    high_ms: int | None = None
+    window_ms: int | None = None
 
 
-def drain(lag: int | None, produce_rate: float | None, consume_rate: float | None) -> Drain:
-    """Return L / (mu - lambda) for a lag in messages and rates in messages per second (lag.md 1.2, 14)."""
-    if lag is None:
-        return Drain(None, False)
-    if lag == 0:
-        return Drain(0, False)
-    if produce_rate is None or consume_rate is None:
-        return Drain(None, False)
-    if consume_rate <= produce_rate:
-        return Drain(None, True)
-    ms = lag / (consume_rate - produce_rate) * 1000
-    return Drain(None, True) if ms > DRAIN_MS_MAX else Drain(round(ms), False)
+UNKNOWN_DRAIN = Drain(None, False)
+DRAINED = Drain(0, False)
+
+
+def trend(t_ms: Int64Array, lag: Int64Array) -> Trend:
+    """Return the trend of a window (at least one sample)."""
+    first, last = t_ms <= t_ms[0] + EDGE_MS, t_ms >= t_ms[-1] - EDGE_MS
+    at_first = int(t_ms[first][lag[first].argmin()])
+    at_last = int(t_ms[last][lag[last].argmin()])
+    return Trend(int(lag[first].min()), int(lag[last].min()), max(0, at_last - at_first))
+
+
+def drain(t_ms: Int64Array, max_offset: Int64Array, committed: Int64Array) -> Drain:
+    """Return when the lag of a window (one queue, uninterrupted backlog, no jumps) is gone.
+
+    The time is L / (mu - lambda) (lag.md 1.2, 14) with mu - lambda from the trend: `never` unless it shrinks. The
+    band takes mu at its 20th and 80th percentile over whole minutes; with fewer than three of them there is none.
+    """
+    lag = max_offset - committed
+    if lag[-1] <= 0:
+        return DRAINED
+    window_ms = int(t_ms[-1] - t_ms[0])
+    found = trend(t_ms, lag)
+    if found.span_ms == 0:
+        return UNKNOWN_DRAIN
+    if found.last >= found.first:
+        return Drain(None, True, window_ms=window_ms)
+    ms = _limited(int(lag[-1]) * found.span_ms / (found.first - found.last))
+    if ms is None:
+        return Drain(None, True, window_ms=window_ms)
+    low_ms, high_ms = _band(t_ms, max_offset, committed, ms)
+    return Drain(ms, False, low_ms, high_ms, window_ms)
+
+
+def _band(
+    t_ms: Int64Array, max_offset: Int64Array, committed: Int64Array, ms: int
+) -> tuple[int | None, int | None]:
+    """Return (low, high); the middle figure always lies between them."""
+    edges = np.searchsorted(t_ms, np.arange(t_ms[0], t_ms[-1] + 1, BAND_STEP_MS))
+    edges = np.unique(np.minimum(edges, len(t_ms) - 1))
+    spans = np.diff(t_ms[edges])
+    if len(spans) < 3:
+        return None, None
+    paces = np.diff(committed[edges]) / spans
+    arriving = (max_offset[-1] - max_offset[0]) / (t_ms[-1] - t_ms[0])
+    slow, fast = np.percentile(paces, [BAND_LOW, BAND_HIGH])
+    lag = int(max_offset[-1] - committed[-1])
+    low_ms = _limited(lag / (fast - arriving)) if fast > arriving else None
+    high_ms = _limited(lag / (slow - arriving)) if slow > arriving else None
+    return min(ms, low_ms or ms), None if high_ms is None else max(ms, high_ms)
+
+
+def _limited(ms: float) -> int | None:
+    return None if ms > DRAIN_MS_MAX else round(ms)
+
+
+def slowest(drains: Sequence[Drain]) -> Drain:
+    """Return the drain of a group from those of its queues: the last one to finish.
+
+    `never` wins over unknown: one queue that never drains settles it. Unknown wins over a number.
+    """
+    if any(one.never for one in drains):
+        return next(one for one in drains if one.never)
+    if not drains or any(one.ms is None for one in drains):
+        return UNKNOWN_DRAIN
+    last = max(drains, key=lambda one: one.ms or 0)
+    lows = [one.low_ms for one in drains if one.ms]
+    highs = [one.high_ms for one in drains if one.ms]
+    low = None if any(one is None for one in lows) else max((one or 0 for one in lows), default=None)
+    high = None if any(one is None for one in highs) else max((one or 0 for one in highs), default=None)
+    return Drain(last.ms, False, low, high, last.window_ms)
+
+
+def drain_by_speed(time_lag_ms: int | None, speed: float | None) -> Drain:
+    """Return T / (v - 1) (lag.md 1.2, 14): the same answer without counting messages."""
+    if time_lag_ms is None or (speed is None and time_lag_ms > 0):
+        return UNKNOWN_DRAIN
+    if time_lag_ms == 0:
+        return DRAINED
+    assert speed is not None
+    ms = _limited(time_lag_ms / (speed - 1)) if speed > 1 else None
+    return Drain(ms, ms is None)
+
+
+@dataclass(frozen=True, slots=True)
+class HourPattern:
+    """What a week looks like: produce rate by hour of the week (NaN: never seen), and the capacity.
+
+    `produce_rate[h]` is the median of the same hour (UTC, 0 is Monday 00:00) over past weeks; `capacity` the 95th
+    percentile of the consume rate while messages waited; `weeks` how many weeks went into it.
+    """
+
+    produce_rate: FloatArray
+    capacity: float | None
+    weeks: int
+
+
+def hour_of_week(ts_ms: int) -> int:
+    """Return 0 for Monday 00:00 to 01:00 UTC up to 167."""
+    hours = ts_ms // HOUR_MS + 3 * 24  # 1970-01-01 was a Thursday
+    return hours % HOURS_OF_WEEK
+
+
+def hour_pattern(
+    hour_ms: Int64Array,
+    produce_rate: FloatArray,
+    consume_rate: FloatArray,
+    had_backlog: npt.NDArray[np.bool_],
+) -> HourPattern:
+    """Learn a week from hourly rows (parallel arrays, any order)."""
+    rates = np.full(HOURS_OF_WEEK, np.nan)
+    places = np.array([hour_of_week(int(one)) for one in hour_ms], dtype=np.int64)
+    for place in np.unique(places).tolist():
+        own = produce_rate[places == place]
+        own = own[~np.isnan(own)]
+        if len(own):
+            rates[place] = float(np.median(own))
+    busy = consume_rate[had_backlog & ~np.isnan(consume_rate)]
+    capacity = float(np.percentile(busy, 95, method="higher")) if len(busy) else None
+    weeks = int(np.bincount(places).max()) if len(places) else 0
+    return HourPattern(rates, capacity, weeks)
+
+
+def drain_forecast(lag: int | None, now_ms: int, pattern: HourPattern) -> Drain:
+    """Return the smallest time after which capacity minus expected arrivals has read the lag (lag.md 1.2, 15).
+
+    Answers "will tonight's trough clear it?". Unknown when an hour on the way was never seen; `never` when two weeks
+    do not suffice.
+    """
+    if lag is None or pattern.capacity is None:
+        return UNKNOWN_DRAIN
+    left, at_ms = float(lag), now_ms
+    while left > 0:
+        if at_ms - now_ms > FORECAST_HOURS_MAX * HOUR_MS:
+            return Drain(None, True)
+        rate = pattern.produce_rate[hour_of_week(at_ms)]
+        if math.isnan(rate):
+            return UNKNOWN_DRAIN
+        until_ms = at_ms - at_ms % HOUR_MS + HOUR_MS
+        gain = (pattern.capacity - rate) * (until_ms - at_ms) / 1000
+        if gain >= left:
+            return Drain(round(at_ms - now_ms + left / (pattern.capacity - rate) * 1000), False)
+        left, at_ms = left - gain, until_ms
+    return DRAINED
+
+
+@dataclass(frozen=True, slots=True)
+class TimeToLoss:
+    """When retention reaches the consumer: `ms`, or `never`, or neither when unknown. `lower_bound`: not before."""
+
+    ms: int | None
+    never: bool
+    lower_bound: bool = False
+
+
+def time_to_loss(
+    ahead_ms: int | None, speed: float | None, *, edge_speed: float = 1.0, lower_bound: bool = False
+) -> TimeToLoss:
+    """Return (s(c) - s(n)) / (w - v) (lag.md 1.2, 16).
+
+    `ahead_ms` is how much younger the first unread message is than the oldest stored one, `speed` v the catch-up
+    speed, `edge_speed` w how fast the oldest stored message gets younger. Retention by age moves the edge one second
+    a second once the first file is old enough; before that it stands still and the answer is a lower bound.
+    """
+    if ahead_ms is None or speed is None:
+        return TimeToLoss(None, False)
+    if speed >= edge_speed:
+        return TimeToLoss(None, True)
+    ms = _limited(max(0, ahead_ms) / (edge_speed - speed))
+    return TimeToLoss(ms, ms is None, lower_bound)
+
+
+def consumers_needed(
+    consumers: int | None,
+    produce_rate: float | None,
+    consume_rate: float | None,
+    lag: int | None,
+    queues: int,
+    *,
+    within_ms: int = CATCH_UP_MS,
+) -> int | None:
+    """Return how many consumers read all arrivals and the backlog `within_ms` (lag.md 1.2, 17).
+
+    Each is taken to read as much as those of now do; `consume_rate` must be measured while messages wait. More than
+    there are queues would idle. None where nobody consumes: there is no pace to multiply.
+    """
+    if not consumers or produce_rate is None or not consume_rate or lag is None:
+        return None
+    wanted = produce_rate + lag / (within_ms / 1000)
+    return max(1, min(queues, math.ceil(consumers * wanted / consume_rate)))

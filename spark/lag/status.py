@@ -11,6 +11,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from spark.lag.forecast import DRAINED, UNKNOWN_DRAIN, Direction, Drain, drain, slowest, trend
 from spark.lag.snapshot import BoolArray, Int64Array
 
 
@@ -55,8 +56,6 @@ TIME_LAG_ALLOWED_MS = 30_000
 QUIET_MS = 60_000  # no progress for so long, with messages waiting, is not a slow commit any more
 RHYTHM_FACTOR = 3  # a consumer that commits every 5 minutes is quiet after 15
 BACKLOG_GRACE_MS = 60_000  # a backlog younger than this is an ordinary burst
-# growing or shrinking means by more than 5 % between the first and the last minute of the backlog
-TREND_CHANGE = 0.05
 # a concurrent consumer may commit 2,000 at once (consumeConcurrentlyMaxSpan); a skip is larger
 SKIP_MESSAGES = 10_000
 SKIP_FACTOR = 20  # ... and this much faster than it ever consumed in the window
@@ -78,14 +77,30 @@ class QueueHistory:
         changes: Int64Array = self.committed[1:] - self.committed[:-1]
         return changes
 
+    def part(self, since: int | slice) -> "QueueHistory":
+        """Return some of the rounds: a slice, or all from one place on."""
+        own = since if isinstance(since, slice) else slice(since, None)
+        return QueueHistory(self.t_ms[own], self.max_offset[own], self.min_offset[own], self.committed[own])
+
+    def drain(self) -> Drain:
+        """Return when what can still be read is read, at this window's pace."""
+        return drain(self.t_ms, self.max_offset, np.maximum(self.committed, self.min_offset))
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A status, when it began as far as the window shows, and the evidence in one sentence."""
+    """A status, when it began as far as the window shows, the evidence in one sentence, and the end of the backlog.
+
+    CATCHING_UP always has a `drain` with an end, FALLING_BEHIND and a standstill never: one trend decides both.
+    """
 
     status: LagStatus
     since_ms: int
     reason: str = ""
+    drain: Drain = UNKNOWN_DRAIN
+
+
+NO_END = Drain(None, True)
 
 
 def judge(
@@ -116,15 +131,15 @@ def judge(
     if committed < low:
         since_ms = _since(history, history.committed < history.min_offset)
         lost = low - committed
-        return Judgement(LagStatus.LOST, since_ms, f"{lost} messages passed retention before they were read")
+        reason = f"{lost} messages passed retention before they were read"
+        return Judgement(LagStatus.LOST, since_ms, reason, history.part(_from_last_zero(history)).drain())
     lag = high - committed
     if lag == 0:
         since_ms = _since(history, history.committed >= history.max_offset)
-        return _skipped(history, history.moves()) or Judgement(LagStatus.OK, since_ms)
+        return _skipped(history, history.moves()) or Judgement(LagStatus.OK, since_ms, "", DRAINED)
     if clients == 0:
-        return Judgement(
-            LagStatus.OFFLINE, _last_progress(history), f"no client is connected, {lag} messages wait"
-        )
+        reason = f"no client is connected, {lag} messages wait"
+        return Judgement(LagStatus.OFFLINE, _last_progress(history), reason, NO_END)
     return _judge_backlog(history, lag, time_lag_ms, previous)
 
 
@@ -144,7 +159,7 @@ def _judge_backlog(
         if quiet_ms > RHYTHM_FACTOR * _longest_pause(history.t_ms[advances]):
             word = LagStatus.STOPPED if len(advances) else LagStatus.STALLED
             reason = f"no progress for {quiet_ms // 1000} s while {lag} messages wait"
-            return Judgement(word, now_ms - quiet_ms, reason)
+            return Judgement(word, now_ms - quiet_ms, reason, NO_END)
     jumped = _rewound(history, moves) or _skipped(history, moves)
     if jumped is not None:
         return jumped
@@ -156,19 +171,18 @@ def _judge_backlog(
 
 
 def _judge_trend(history: QueueHistory, backlog: slice, previous: LagStatus | None) -> Judgement:
-    """Compare the smallest lags of the backlog's first and last minute, which commits every few seconds do
-    not blur.
+    """Compare the smallest lags of the backlog's first and last minute. A lag that shrinks by less than 5 % keeps
+    the word CATCHING_UP it had: pages do not flicker.
     """
-    times = history.t_ms[backlog]
-    lags = history.max_offset[backlog] - history.committed[backlog]
-    first = int(lags[times <= times[0] + QUIET_MS].min())
-    last = int(lags[times >= times[-1] - QUIET_MS].min())
-    shrinking = last < first * (1 - TREND_CHANGE)
-    growing = last > first * (1 + TREND_CHANGE)
-    steady_before = previous is LagStatus.CATCHING_UP and not growing
-    word = LagStatus.CATCHING_UP if shrinking or steady_before else LagStatus.FALLING_BEHIND
-    span_s = int(times[-1] - times[0]) // 1000
-    return Judgement(word, int(times[0]), f"lag went from {first} to {last} in {span_s} s")
+    own = history.part(backlog)
+    found = trend(own.t_ms, own.max_offset - own.committed)
+    keeps = previous is LagStatus.CATCHING_UP and found.direction is Direction.STEADY
+    catches_up = found.direction is Direction.SHRINKING or (keeps and found.last < found.first)
+    end = own.drain() if catches_up else Drain(None, True, window_ms=found.span_ms)
+    word = LagStatus.CATCHING_UP if catches_up and not end.never else LagStatus.FALLING_BEHIND
+    span_s = int(own.t_ms[-1] - own.t_ms[0]) // 1000
+    reason = f"lag went from {found.first} to {found.last} in {span_s} s"
+    return Judgement(word, int(own.t_ms[0]), reason, end)
 
 
 def _rewound(history: QueueHistory, moves: Int64Array) -> Judgement | None:
@@ -182,7 +196,8 @@ def _rewound(history: QueueHistory, moves: Int64Array) -> Judgement | None:
         return None
     at = int(falls[-1])
     target = int(history.committed[at + 1])
-    return Judgement(LagStatus.REWOUND, int(history.t_ms[at + 1]), f"went back from {before} to {target}")
+    reason = f"went back from {before} to {target}"
+    return Judgement(LagStatus.REWOUND, int(history.t_ms[at + 1]), reason, history.part(at + 1).drain())
 
 
 def _skipped(history: QueueHistory, moves: Int64Array) -> Judgement | None:
@@ -194,7 +209,8 @@ def _skipped(history: QueueHistory, moves: Int64Array) -> Judgement | None:
         return None
     at = int(jumps[-1])
     skipped = int(history.committed[at] - history.committed[at - 1])
-    return Judgement(LagStatus.SKIPPED, int(history.t_ms[at]), f"jumped ahead by {skipped} messages")
+    reason = f"jumped ahead by {skipped} messages"
+    return Judgement(LagStatus.SKIPPED, int(history.t_ms[at]), reason, history.part(at).drain())
 
 
 def forward_jumps(t_ms: Int64Array, committed: Int64Array) -> Int64Array:
@@ -253,6 +269,7 @@ class QueueFigures:
     time_lag_lower_bound: bool
     since_ms: int
     reason: str = ""
+    drain: Drain = UNKNOWN_DRAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,6 +287,7 @@ class GroupFigures:
     since_ms: int
     worst_queue: str
     reason: str
+    drain: Drain = UNKNOWN_DRAIN
 
 
 def combine(queues: Sequence[QueueFigures]) -> GroupFigures:
@@ -303,7 +321,20 @@ def combine(queues: Sequence[QueueFigures]) -> GroupFigures:
         since_ms=min(queue.since_ms for queue in culprits),
         worst_queue=culprit.name if oldest is None or status is not LagStatus.OK else oldest.name,
         reason=f"{culprit.name}: {culprit.reason}" if culprit.reason else "",
+        drain=_drain(committed, partial),
     )
+
+
+def _drain(queues: Sequence[QueueFigures], partial: bool) -> Drain:
+    """Return when the last backlog of a group is gone. Queues that are OK have an ordinary handful waiting, no
+    backlog; while some queue is unknown only "never" is certain.
+    """
+    judged = [queue.drain for queue in queues if queue.status is not LagStatus.OK]
+    if partial and not any(one.never for one in judged):
+        return UNKNOWN_DRAIN
+    if judged:
+        return slowest(judged)
+    return DRAINED if queues and not any(queue.lag for queue in queues) else UNKNOWN_DRAIN
 
 
 def attention(status: LagStatus, *, lag: int | None) -> int:

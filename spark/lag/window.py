@@ -20,6 +20,7 @@ from spark.lag.snapshot import UNKNOWN_OFFSET, CommitKey, HeadKey, Int64Array, S
 from spark.lag.status import SKIP_MESSAGES, WINDOW_MS, QueueHistory, forward_jumps
 
 RATE_MS = 60_000  # the one-minute rates that pages show
+SPEED_MS = 120_000  # catch-up speed is measured over so long: four commits of the slowest healthy consumer
 COARSE_STEP_MS = 60_000
 COARSE_POINTS_MAX = 24 * 60  # a day; a message older than that has a looked-up age or a lower bound
 KNOWN_TIMES_MAX = 8  # per queue; the oldest looked-up one and the newest matter
@@ -108,10 +109,13 @@ class QueueState:
 
     @property
     def available(self) -> int | None:
-        """Messages nobody has pulled yet."""
-        if self.pulled is None:
+        """Messages nobody has pulled yet. Together with those in flight they are the lag, always (lag.md 1.2, 4)."""
+        in_flight = self.in_flight
+        if self.pulled is None or in_flight is None:
             return None
-        return max(0, self.max_offset - max(self.pulled, self.committed, self.min_offset))
+        available = max(0, self.max_offset - max(self.pulled, self.committed, self.min_offset))
+        assert self.committed > self.max_offset or in_flight + available == self.lag, self
+        return available
 
 
 class LagWindow:
@@ -266,6 +270,54 @@ class LagWindow:
         jumped = int((history.committed[inside] - history.committed[inside - 1]).sum())
         times = history.t_ms[history.t_ms >= self.ts_ms - RATE_MS - self.interval_ms]
         return rate - jumped * 1000 / max(1, int(times[-1] - times[0]))
+
+    def speed(self, key: CommitKey) -> float | None:
+        """Return the catch-up speed (lag.md 1.2, 13): seconds of messages read in a second; 1 keeps pace, 0 stands.
+
+        Of the last two minutes, or as much of them as was read. Null with fewer than two readings, when the group
+        went back meanwhile, and while an age is only a lower bound (unless nothing was confirmed: that is 0).
+        """
+        order = self._order[-(SPEED_MS // self.interval_ms + 1) :]
+        column, head = self._commits.index[key], self._heads.index[key.head]
+        committed, high = self._commits.first[order, column], self._heads.first[order, head]
+        low, times = self._heads.second[order, head], self._times[order]
+        read = np.flatnonzero(
+            (committed != UNKNOWN_OFFSET) & (high != UNKNOWN_OFFSET) & (times >= self.ts_ms - SPEED_MS)
+        )
+        if len(read) < 2 or np.any(np.diff(committed[read]) < 0):
+            return None
+        first, last = int(read[0]), int(read[-1])
+        begun, ended = (max(int(committed[at]), int(low[at])) for at in (first, last))
+        if begun == ended and ended < high[last]:
+            return 0.0 if begun < high[first] else None  # a burst came; nobody can say yet
+        reached_ms = []
+        for at, offset in ((first, begun), (last, ended)):
+            if offset >= high[at]:
+                reached_ms.append(int(times[at]))
+                continue
+            age_ms, is_lower_bound = self.age(key.head, offset)
+            if is_lower_bound:
+                return None
+            reached_ms.append(self.ts_ms - age_ms)
+        return round((reached_ms[1] - reached_ms[0]) / int(times[last] - times[first]), 2)
+
+    def queueing_ms(self, state: QueueState) -> int | None:
+        """Return how long the first message that nobody has pulled has waited (lag.md 1.2, 8); null: not known."""
+        if state.pulled is None:
+            return None
+        first = max(state.pulled, state.committed, state.min_offset)
+        if first >= state.max_offset:
+            return 0
+        age_ms, is_lower_bound = self.age(state.key.head, first)
+        return None if is_lower_bound else age_ms
+
+    def coverage_pct(self) -> float:
+        """Return which share of the window's rounds took place, since this window began."""
+        if self._filled < 2:
+            return 100.0
+        times = self._times[self._order]
+        expected = (int(times[-1]) - int(times[0])) / self.interval_ms
+        return round(min(100.0, 100 * (len(times) - 1) / max(1.0, expected)), 1)
 
     def last_commit_ms(self, key: CommitKey) -> int | None:
         """Return when the committed offset was last seen to change, null when it did not in the window."""

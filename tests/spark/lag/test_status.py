@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spark.lag.forecast import Drain
 from spark.lag.status import (
     WORST_FIRST,
     Judgement,
@@ -91,11 +92,60 @@ def test_it_says_why() -> None:
     assert found.reason == "no progress for 120 s while 70 messages wait"
 
 
-def test_it_keeps_its_word_while_the_trend_is_flat() -> None:
-    flat = history([0, 10, 20, 30, 40], [500, 510, 520, 530, 540])
+def test_it_keeps_its_word_while_the_lag_shrinks_a_little() -> None:
+    slowly = history([0, 10, 20, 30, 40], [500, 508, 516, 524, 532])
     for before in (LagStatus.CATCHING_UP, LagStatus.FALLING_BEHIND):
-        assert judge(flat, time_lag_ms=None, clients=1, previous=before).status is before
-    assert judge(flat, time_lag_ms=None, clients=1).status is LagStatus.FALLING_BEHIND
+        assert judge(slowly, time_lag_ms=None, clients=1, previous=before).status is before
+    assert judge(slowly, time_lag_ms=None, clients=1).status is LagStatus.FALLING_BEHIND
+    flat = history([0, 10, 20, 30, 40], [500, 510, 520, 530, 540])
+    before = LagStatus.CATCHING_UP
+    assert judge(flat, time_lag_ms=None, clients=1, previous=before).status is LagStatus.FALLING_BEHIND
+
+
+HISTORIES = st.integers(2, 40).flatmap(
+    lambda count: st.tuples(
+        st.lists(st.integers(0, 400), min_size=count, max_size=count),
+        st.lists(st.integers(0, 400), min_size=count, max_size=count),
+        st.lists(st.sampled_from([0, 0, 0, 0, 30]), min_size=count, max_size=count),
+        st.integers(0, 5_000),
+        st.sampled_from([5, 30, 60]),
+    )
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(HISTORIES, st.sampled_from([None, *LagStatus]), st.sampled_from([None, 0, 1]))
+def test_its_word_and_the_drain_never_contradict(
+    numbers: tuple[list[int], list[int], list[int], int, int], previous: LagStatus | None, clients: int | None
+) -> None:
+    produced, consumed, falls, start, every_s = numbers
+    high = np.cumsum(produced) + start
+    committed = np.minimum(np.cumsum(np.array(consumed) - falls), high)
+    past = history(committed.tolist(), high.tolist(), every_s=every_s)
+    found = judge(past, time_lag_ms=10**6, clients=clients, previous=previous)
+    if found.status is LagStatus.CATCHING_UP:
+        assert found.drain.ms
+        assert not found.drain.never
+    if found.status in {LagStatus.FALLING_BEHIND, LagStatus.STALLED, LagStatus.STOPPED, LagStatus.OFFLINE}:
+        assert found.drain.never
+        assert found.drain.ms is None
+    assert (found.drain.low_ms or 0) <= (found.drain.ms or 0) <= (found.drain.high_ms or 2**60)
+
+
+def test_it_gives_a_group_the_end_of_its_last_backlog() -> None:
+    def one(status: LagStatus, end: Drain, lag: int = 5) -> QueueFigures:
+        return QueueFigures("q", status, lag, 90_000, False, 0, "", end)
+
+    fast = one(LagStatus.CATCHING_UP, Drain(1_000, False, 900, 2_000, 60_000))
+    slow = one(LagStatus.CATCHING_UP, Drain(9_000, False, 8_000, None, 60_000))
+    stuck = one(LagStatus.STALLED, Drain(None, True))
+    fine = one(OK, Drain(None, False))
+    assert combine([fast, slow, fine]).drain == Drain(9_000, False, 8_000, None, 60_000)
+    assert combine([fast, stuck]).drain.never
+    assert combine([fast, queue(UNKNOWN, None)]).drain == Drain(None, False)
+    assert combine([stuck, queue(UNKNOWN, None)]).drain.never
+    assert combine([fine]).drain == Drain(None, False)
+    assert combine([one(OK, Drain(0, False), 0)]).drain == Drain(0, False)
 
 
 def test_it_tells_a_skip_from_consumption() -> None:
