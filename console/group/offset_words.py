@@ -262,10 +262,10 @@ def _queue_names(rows: Sequence[Change]) -> str:
 
 
 def made_by(cluster: str, group: str, params: Mapping[str, Any]) -> dict[str, str]:
-    """How this plan is asked for over REST (path and body) and from a shell."""
+    """How this plan is asked for over REST (path, and body quoted for a shell) and from a shell."""
     return {
-        "rest": f"POST /api/v1/clusters/{cluster}/offset-plans",
-        "body": json.dumps({"group": group, **params}, ensure_ascii=False),
+        "path": f"/api/v1/clusters/{cluster}/offset-plans",
+        "body": shlex.quote(json.dumps({"group": group, **params}, ensure_ascii=False)),
         "command": command_line(cluster, group, params),
     }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from django.conf import settings
@@ -114,6 +114,13 @@ def active_jobs(cluster: str, subject: str = "") -> list[Job]:
     """Jobs of a cluster (or one group or topic of it) that are not finished, newest first."""
     rows = Job.objects.filter(cluster=cluster, state__in=ACTIVE_STATES)
     return list((rows.filter(subject=subject) if subject else rows).select_related("plan")[:PER_PAGE_MAX])
+
+
+def cut(rows: Sequence[T], *, page: str, per_page: int) -> Page[T]:
+    """One page of rows that are at hand; ``page`` as an address says it, what is no number is the first."""
+    pages = max(1, -(-len(rows) // per_page))
+    number = max(1, min(int(page) if page.isdecimal() and len(page) < 10 else 1, pages))
+    return Page(list(rows[(number - 1) * per_page : number * per_page]), len(rows), number, pages)
 
 
 def paged(rows: QuerySet[Any], *, page: int, per_page: int) -> Page[Any]:

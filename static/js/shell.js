@@ -136,6 +136,8 @@
     if (event.key === "/") { event.preventDefault(); const box = $("[data-page-search]"); if (box) { box.focus(); box.select(); } else actions.palette(); }
     if (event.key === "?") $("#keys")?.showModal();
     if (event.key === "j" || event.key === "k") moveRow(event.key === "j" ? 1 : -1);
+    const named = /^[a-z]$/.test(event.key) && $(`[aria-keyshortcuts="${event.key}"]`);
+    if (named) { event.preventDefault(); if (named.matches("input, select")) named.focus(); else named.click(); }
   });
   function moveRow(step) {
     const rows = $$("[data-rows] > tr:not(.detail):not([hidden])");
