@@ -40,6 +40,7 @@ class Connection(asyncio.Protocol):
         self._opaque = 0
         self._asked: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._is_processing = False
+        self._is_write_paused = False
         self._close_reason = ""
         self.remote_address = ("", 0)
         self.is_open = False
@@ -70,10 +71,14 @@ class Connection(asyncio.Protocol):
         if self._rest:
             self._rest.append(data)
             self._rest_bytes += len(data)
-            if self._rest_bytes < self._needed_bytes:
+            if self._rest_bytes < self._needed_bytes or self._is_write_paused:
                 return
             data = b"".join(self._rest)
             self._rest = []
+        self._handle(data)
+
+    def _handle(self, data: bytes) -> None:
+        """Answer what `data` asks; keep what is incomplete, or too much to answer before the peer has read."""
         self._is_processing = True
         try:
             consumed, replies = self._process(data, self)
@@ -91,14 +96,27 @@ class Connection(asyncio.Protocol):
             self._rest_bytes = len(rest)
             length = int.from_bytes(rest[:4], "big") if len(rest) >= 4 else 0
             self._needed_bytes = max(FRAME_HEAD_BYTES, 4 + min(length, FRAME_BYTES_MAX))
+            if self._rest_bytes >= self._needed_bytes and not self._is_write_paused:
+                asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Handle the complete frames that were left for a later turn; others had theirs meanwhile."""
+        is_due = self._rest and self._rest_bytes >= self._needed_bytes and not self._is_write_paused
+        if is_due and self._transport is not None and not self._transport.is_closing():
+            data = b"".join(self._rest)
+            self._rest = []
+            self._handle(data)
 
     def pause_writing(self) -> None:
-        """The peer does not read its answers: stop reading its requests."""
+        """The peer does not read its answers: stop reading and handling its requests."""
+        self._is_write_paused = True
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        if self._transport is not None and not self._transport.is_closing():
+        self._is_write_paused = False
+        self._go_on()
+        if not self._is_write_paused and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def write(self, data: bytes) -> None:

@@ -22,6 +22,8 @@ from brokerd.store.errors import StoreError
 logger = logging.getLogger(__name__)
 
 Context = TypeVar("Context")
+# One turn answers no more than this before it writes: a read can hold a thousand pulls of a MiB each.
+REPLY_BYTES_A_TURN = 8 * 1024 * 1024
 FRAME_BYTES_MIN = 4  # the word that holds the header's form and length
 
 
@@ -57,14 +59,18 @@ class Dispatcher(Generic[Context]):
         self._fast_path = fast_path
 
     def process(self, data: bytes, peer: Peer) -> tuple[int, list[bytes]]:
-        """Handle every complete frame of `data`; (bytes used, frames to write). A malformed frame closes `peer`."""
+        """Handle the complete frames of `data`; (bytes used, frames to write). A malformed frame closes `peer`.
+
+        Frames beyond REPLY_BYTES_A_TURN of answers stay unused: the caller comes again when the peer has read.
+        """
         now_ms = peer.last_read_ms = time.time_ns() // 1_000_000
         fast_path = self._fast_path
         try_frame = fast_path.try_frame if fast_path is not None else None
         position, end = 0, len(data)
         unpack_length = LENGTH.unpack_from
         replies: list[bytes] = []
-        while end - position >= 4:
+        reply_bytes = 0
+        while end - position >= 4 and reply_bytes < REPLY_BYTES_A_TURN:
             (length,) = unpack_length(data, position)
             if not FRAME_BYTES_MIN <= length <= FRAME_BYTES_MAX:
                 self._malformed(peer, f"frame length {length} is not within 4 and {FRAME_BYTES_MAX}")
@@ -85,6 +91,7 @@ class Dispatcher(Generic[Context]):
                     break
             if reply:
                 replies.append(reply)
+                reply_bytes += len(reply)
             position = frame_end
         if fast_path is not None:
             replies = fast_path.after_read(peer, replies, now_ms)

@@ -152,6 +152,32 @@ async def test_it_stops_reading_from_a_peer_that_does_not_read(tmp_path: Path) -
         writer.close()
 
 
+async def test_it_answers_a_thousand_requests_of_one_read_a_part_at_a_time(tmp_path: Path) -> None:
+    """One small read can ask for gigabytes; what is not answered yet takes no memory."""
+    async with running(tmp_path) as broker:
+        client = await broker.client()
+        await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T"), b"x" * 200_000)
+        reader, writer = await asyncio.open_connection(*broker.controller.address.split(":"), limit=1024)
+        count = 300  # 60 MB of answers for 30 kB of requests
+        writer.write(
+            b"".join(frame(RequestCode.VIEW_MESSAGE_BY_ID, i, {"offset": "0"}) for i in range(count))
+        )
+        assert (await client.ask(RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"})).code == 0
+        most = 0
+        for i in range(count):
+            answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+            assert b'"opaque":%d,' % i in answer
+            most = max(
+                most,
+                *(
+                    connection._transport.get_write_buffer_size()  # type: ignore[union-attr]
+                    for connection in broker.controller._broker_server.connections
+                ),
+            )
+        assert 1_000_000 < most < 20_000_000
+        writer.close()
+
+
 async def test_it_speaks_binary_headers(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         client = await broker.client()
