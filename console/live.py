@@ -16,6 +16,7 @@ a row:
     {"subject": "c/local/groups", "seq": 17, "at_ms": 1790000000000, "full": true, "rows": {"billing": {…}}}
     {"subject": "c/local/groups", "seq": 19, "at_ms": 1790000005000, "full": false, "rows": {"billing": null}}
     {"subject": "c/other/groups", "error": "forbidden"}          {"ping": 1790000020000} every 20 s
+    {"redis": "away"}, {"redis": "back"}: nothing can come now, everything was sent anew
 
 Sequence numbers of a subject only grow, but not by one: conflation skips some.
 """
@@ -58,6 +59,8 @@ RECHECK_EVERY_S = 60.0  # a person who signed out or lost a grant sees nothing n
 STALL_LIMIT_S = 20.0  # no progress in sending one message for so long: the browser is gone or does not read
 LISTEN_TIMEOUT_S = 10.0
 RECONNECT_S_MIN, RECONNECT_S_MAX = 0.1, 3.0
+AWAY: Mapping[str, Any] = {"redis": "away"}
+BACK: Mapping[str, Any] = {"redis": "back"}
 
 Row = Mapping[str, Any]
 
@@ -209,6 +212,7 @@ class Mailbox:
         self.keys: dict[str, frozenset[str]] = {}
         self._slots: dict[str, Update] = {}
         self._sent: dict[str, int] = {}  # highest sequence given out per subject
+        self._notices: list[Mapping[str, Any]] = []
         self._filled = asyncio.Event()
 
     def __repr__(self) -> str:
@@ -241,12 +245,19 @@ class Mailbox:
         self._sent.pop(subject, None)
         self.keys.pop(subject, None)
 
-    async def take(self) -> Update:
-        """The next update, of the subject that waits longest. Changes are held back until their base has
-        come.
+    def tell(self, notice: Mapping[str, Any]) -> None:
+        """Say something that is no row; it goes before them, and only the newest counts."""
+        self._notices = [notice]
+        self._filled.set()
+
+    async def take(self) -> Update | Mapping[str, Any]:
+        """The next notice, or update of the subject that waits longest. Changes are held back until their
+        base has come.
         """
         while True:
             self._filled.clear()
+            if self._notices:
+                return self._notices.pop()
             for subject, update in self._slots.items():
                 if update.full or subject in self._sent:
                     del self._slots[subject]
@@ -268,6 +279,7 @@ class Hub:
         self._mailboxes: dict[str, set[Mailbox]] = {}
         self._listener: asyncio.Task[None] | None = None
         self._listening = asyncio.Event()
+        self._is_interrupted = False
         self._without_base: set[str] = set()  # subjects whose last value a newcomer still lacks
 
     def __repr__(self) -> str:
@@ -284,6 +296,8 @@ class Hub:
         self._mailboxes.setdefault(subject, set()).add(mailbox)
         if self._listener is None:
             self._listener = asyncio.create_task(self._listen(), name="live hub")
+        if self._is_interrupted:
+            mailbox.tell(AWAY)
         if self._listening.is_set():
             try:
                 mailbox.put(await self._last_value(subject, mailbox.keys.get(subject)))
@@ -311,6 +325,7 @@ class Hub:
                 async with self._redis.pubsub() as pubsub:
                     await pubsub.subscribe(CHANNEL)
                     self._listening.set()
+                    self._tell_all(BACK)
                     self._without_base = set(self._mailboxes)
                     while True:
                         while self._without_base:
@@ -323,9 +338,17 @@ class Hub:
                             self._deliver(Update.from_channel(message["data"]))
             except (RedisError, OSError) as error:
                 self._listening.clear()
+                self._tell_all(AWAY)
                 logger.warning("live updates interrupted, next attempt in %.1f s: %s", delay_s, error)
             await asyncio.sleep(delay_s * random.uniform(0.5, 1))
             delay_s = min(delay_s * 2, RECONNECT_S_MAX)
+
+    def _tell_all(self, notice: Mapping[str, Any]) -> None:
+        """Let browsers know that nothing can reach them, and when it can again."""
+        was, self._is_interrupted = self._is_interrupted, notice is AWAY
+        if was != self._is_interrupted:
+            for mailbox in set().union(*self._mailboxes.values()):
+                mailbox.tell(notice)
 
     def _deliver(self, update: Update) -> None:
         for mailbox in self._mailboxes.get(update.subject, ()):
@@ -505,7 +528,11 @@ class LiveSocket(AsyncWebsocketConsumer):
 
     async def _send_updates(self) -> None:
         while True:
-            update = self._visible(await self.mailbox.take())
+            taken = await self.mailbox.take()
+            if not isinstance(taken, Update):
+                await self._send(taken)
+                continue
+            update = self._visible(taken)
             if update is not None:
                 await self._send_text(update.text)
 

@@ -1,33 +1,49 @@
-/* The page's one WebSocket: names the subjects on the page, applies rows to cells, and says how old the data is.
+/* The page's one WebSocket: names the subjects and the rows on the page, applies them to cells, and says how old the data is.
    Markup: data-live-subject on a part, data-key on a row (or the part), data-field and data-as on a cell.
-   Server: {"subject", "seq", "at_ms", "full", "rows": {key: row | null}}; it sends everything again after a gap by itself. */
+   Server: {"subject", "seq", "at_ms", "full", "rows": {key: row | null}}; it sends everything again after a gap by itself,
+   and {"redis": "away" | "back"} when nothing can reach it. */
 (function () {
   "use strict";
   const root = document.documentElement;
   const INTERVAL = Number(root.dataset.interval || 5) * 1000;
   const STALE_AFTER = 3 * INTERVAL, HIDDEN_CLOSES_AFTER = 60000;
-  const RETRY_FIRST = 500, RETRY_LAST = 15000;
+  const RETRY_FIRST = 500, RETRY_LAST = 15000, LOST_AFTER = 3000;
 
-  const subjects = new Map(); // subject → {seq, handlers}
+  const subjects = new Map(); // subject → {seq, handlers: [{handler, keys}]}; keys null: every row
   const indicator = document.querySelector("[data-do=live]");
   let socket = null, retry = RETRY_FIRST, timer = 0, paused = false, hidden = 0;
+  let lost = 0, silent = 0; // since when there is no socket, or a socket that nothing reaches
   let lastAt = Number(root.dataset.readAt || 0), partial = indicator?.classList.contains("live--partial") || false;
 
   /* ---- subjects ---- */
-  function on(subject, handler) {
-    const known = subjects.get(subject);
-    if (known) known.handlers.push(handler);
-    else subjects.set(subject, { seq: -1, handlers: [handler] });
-    if (socket?.readyState === WebSocket.OPEN && !known) ask(subject);
+  const isOpen = () => socket?.readyState === WebSocket.OPEN;
+  function on(subject, handler, keys = null) {
+    const known = subjects.get(subject) || { seq: -1, handlers: [] };
+    known.handlers.push({ handler, keys });
+    subjects.set(subject, known);
+    if (isOpen()) ask(subject); // once more with other rows: the server sends what they are now
   }
-  const ask = (...names) => socket.send(JSON.stringify({ subscribe: names.map((subject) => ({ subject })) }));
+  function off(subject, handler) {
+    const known = subjects.get(subject);
+    if (!known) return;
+    known.handlers = known.handlers.filter((one) => one.handler !== handler);
+    if (known.handlers.length) return;
+    subjects.delete(subject);
+    if (isOpen()) socket.send(JSON.stringify({ unsubscribe: [subject] }));
+  }
+  function wish(subject) {
+    const wanted = subjects.get(subject).handlers.map((one) => one.keys);
+    return wanted.includes(null) ? { subject } : { subject, keys: [...new Set(wanted.flat())] };
+  }
+  const ask = (...names) => socket.send(JSON.stringify({ subscribe: names.map(wish) }));
 
   function receive(event) {
     const message = JSON.parse(event.data), known = subjects.get(message.subject);
+    if (message.redis) { silent = message.redis === "away" ? Tide.now() : 0; show(); }
     if (!known || !message.rows) return;
     if (!message.full && message.seq <= known.seq) return;
     known.seq = message.seq;
-    for (const handler of known.handlers) handler(message.rows, message);
+    for (const { handler } of known.handlers) handler(message.rows, message);
   }
 
   /* ---- rows → cells ---- */
@@ -59,10 +75,11 @@
     clearTimeout(timer);
     if (paused || socket || !subjects.size) return;
     socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/live`);
-    socket.addEventListener("open", () => { retry = RETRY_FIRST; ask(...subjects.keys()); show(); });
+    socket.addEventListener("open", () => { retry = RETRY_FIRST; lost = silent = 0; ask(...subjects.keys()); show(); });
     socket.addEventListener("message", receive);
     socket.addEventListener("close", () => {
       socket = null;
+      lost = lost || Tide.now();
       for (const known of subjects.values()) known.seq = -1;
       show();
       if (paused || document.hidden) return;
@@ -91,6 +108,19 @@
     indicator.querySelector("[data-live-age]").textContent = old === null ? "no data" : Tide.age(old);
     if (state && next !== state && next !== "Reconnecting") document.getElementById("announce").textContent = `Data: ${next}`;
     state = next;
+    tellLost();
+  }
+  /* What stands still and since when; it lies over the page's foot, so nothing moves. */
+  const bar = document.getElementById("not-live");
+  function tellLost() {
+    if (!bar) return;
+    const since = paused || document.hidden ? 0 : silent || (lost && Tide.now() - lost > LOST_AFTER ? lost : 0);
+    if (bar.hidden === !since) return;
+    bar.hidden = !since;
+    if (!since) return;
+    bar.querySelector("[data-not-live]").textContent = silent
+      ? `Not live since ${Tide.clock(since)}: Redis, which carries live updates, does not answer the console. Figures stand still; a reload shows those of the last round.`
+      : `Not live since ${Tide.clock(since)}, reconnecting. Figures stand still until then.`;
   }
   function round(rows) {
     const latest = rows.round;
@@ -102,38 +132,35 @@
   setInterval(show, 1000);
 
   /* ---- lists: counts in the chips, and rows that have moved since the page was made ---- */
+  function list(part) {
+    const shown = new Map(); // key → row, of the rows on the page
+    const moves = (changes, message) => {
+      if (message.full) shown.clear();
+      for (const [key, row] of Object.entries(changes)) { if (row === null) shown.delete(key); else shown.set(key, { ...shown.get(key), ...row }); }
+      note(part, { moves: moved(part, shown) });
+    };
+    return moves;
+  }
+  /* The collector counts every group, as the chips of an unfiltered list do; with a search they stay as the page was made. */
   function chips(part) {
-    const all = new Map(), query = (part.dataset.query || "").toLowerCase(), system = part.dataset.system === "1";
-    return (changes, message) => {
-      if (message.full) all.clear();
-      for (const [key, row] of Object.entries(changes)) { if (row === null) all.delete(key); else all.set(key, { ...all.get(key), ...row }); }
-      const counts = { ALL: 0, PARTIAL: 0 }, matching = [];
-      for (const [key, row] of all) {
-        if ((row.is_system && !system) || !key.toLowerCase().includes(query)) continue;
-        counts.ALL += 1;
-        matching.push(key);
-        counts[row.status] = (counts[row.status] || 0) + 1;
-        if (row.partial) counts.PARTIAL += 1;
-      }
+    return ({ groups }) => {
+      if (!groups) return;
       for (const chip of document.querySelectorAll("[data-chip]")) {
-        const text = Tide.count(counts[chip.dataset.chip] || 0);
-        chip.closest(".chip").hidden = !counts[chip.dataset.chip] && !chip.closest(".chip").hasAttribute("aria-current") && chip.dataset.chip !== "ALL";
+        const number = groups[chip.dataset.chip] || 0, text = Tide.count(number);
+        chip.closest(".chip").hidden = !number && !chip.closest(".chip").hasAttribute("aria-current") && chip.dataset.chip !== "ALL";
         if (chip.textContent !== text) chip.textContent = text;
       }
-      note(part, moved(part, all), fresh(part, matching));
+      if (part.dataset.complete === "1") note(part, { news: Math.max(0, groups.ALL - part.querySelectorAll("tr[data-key]").length) });
     };
   }
-  function note(part, moves, news) {
+  function note(part, changes) {
     const line = document.querySelector("[data-moved]");
     if (!line) return;
+    const { moves = 0, news = 0 } = Object.assign((part.noted ||= {}), changes);
     line.hidden = !moves && !news;
     const words = [news ? `${Tide.count(news)} new` : "", moves ? `${Tide.count(moves)} rows have moved` : ""];
-    line.querySelector("span").textContent = words.filter(Boolean).join(", ") + " since the page was made.";
-  }
-  function fresh(part, matching) { // rows that a page of everything does not have yet
-    if (part.dataset.complete !== "1") return 0;
-    const shown = new Set([...part.querySelectorAll("tr[data-key]")].map((row) => row.dataset.key));
-    return matching.filter((key) => !shown.has(key)).length;
+    const text = words.filter(Boolean).join(", ") + " since the page was made.";
+    if (!line.hidden && line.querySelector("span").textContent !== text) line.querySelector("span").textContent = text;
   }
   function moved(part, all) {
     const field = part.dataset.sort;
@@ -156,13 +183,31 @@
     for (const mark of document.querySelectorAll("[data-jobs]")) mark.textContent = open ? Tide.count(open) : "";
   }
 
-  const live = { on, toggle() { paused = !paused; if (paused) socket?.close(); else { retry = RETRY_FIRST; connect(); } show(); } };
+  /* ---- parts of the page: known by their markup, left when they are replaced ---- */
+  const attached = new Map(); // part → [subject, handler] pairs
+  function attach(within) {
+    for (const part of within.querySelectorAll("[data-live-subject]")) {
+      if (attached.has(part)) continue;
+      const subject = part.dataset.liveSubject, keys = [part, ...part.querySelectorAll("[data-key]")].map((one) => one.dataset.key).filter(Boolean);
+      const pairs = [[subject, apply(part), keys]];
+      if (part.dataset.liveList) pairs.push([subject, list(part), keys]);
+      if (part.dataset.liveList && !part.dataset.query && part.dataset.system !== "1") pairs.push([`c/${root.dataset.cluster}/counts`, chips(part), ["groups"]]);
+      attached.set(part, pairs);
+      for (const pair of pairs) on(...pair);
+    }
+  }
+  function detach(within) {
+    for (const [part, pairs] of attached) {
+      if (!within.contains(part)) continue;
+      attached.delete(part);
+      for (const [subject, handler] of pairs) off(subject, handler);
+    }
+  }
+
+  const live = { on, attach, detach, toggle() { paused = !paused; if (paused) socket?.close(); else { retry = RETRY_FIRST; connect(); } show(); } };
   Tide.live = live;
   if (root.dataset.cluster) { on(`c/${root.dataset.cluster}/collector`, round); on("jobs", count); }
-  for (const part of document.querySelectorAll("[data-live-subject]")) {
-    on(part.dataset.liveSubject, apply(part));
-    if (part.dataset.liveList) on(part.dataset.liveSubject, chips(part));
-  }
+  attach(document);
   addEventListener("DOMContentLoaded", connect); // page scripts have named their subjects by then
   if (document.readyState === "complete") connect();
   show();

@@ -1,6 +1,6 @@
 /* Parts of a page that the server renders again when their subject changes: data-part is the address, data-part-subject
    the subject, data-part-every the least time between two (ms). A part is left alone while a hand is on it. Forms with
-   data-quiet are sent without leaving the page. */
+   data-quiet are sent without leaving the page. A search box with data-follow asks while one types. */
 (function () {
   "use strict";
   const EVERY = 500;
@@ -30,7 +30,9 @@
     }
     function swap(html) {
       const focused = host.contains(document.activeElement) ? document.activeElement.id : "";
+      Tide.live.detach(host);
       host.innerHTML = html;
+      Tide.live.attach(host);
       Tide.tell(host);
       Tide.sparklines(host);
       if (focused) (document.getElementById(focused) || host.querySelector(".actions .btn"))?.focus();
@@ -45,6 +47,47 @@
 
   /* An empty list before the first round: the first figures make the page anew. */
   for (const host of document.querySelectorAll("[data-reload-on]")) Tide.live.on(host.dataset.reloadOn, (rows) => { if (rows.round) location.reload(); });
+
+  /* ---- search as you type: the list's page is asked for again and everything after the search box takes its place ---- */
+  const TYPED_AFTER = 150; // ms without a key: a word costs the console one or two pages, not one a letter
+  function follow(box) {
+    const form = box.form;
+    let timer = 0, asked = 0;
+    async function search() {
+      const mine = ++asked, query = new URLSearchParams(new FormData(form));
+      if (!box.value.trim()) query.delete(box.name);
+      const address = `${location.pathname}${query.size ? "?" + query : ""}`;
+      form.setAttribute("aria-busy", "true");
+      const answer = await fetch(address, { headers: { Accept: "text/html" } }).catch(() => null);
+      if (mine !== asked) return;
+      form.removeAttribute("aria-busy");
+      if (!answer?.ok || answer.redirected) { form.requestSubmit(); return; } // whatever is wrong, the page itself says it
+      const made = new DOMParser().parseFromString(await answer.text(), "text/html");
+      if (mine !== asked) return;
+      take(made.getElementById("main"));
+      history.replaceState(null, "", address);
+    }
+    /* The box keeps the hand's letters and caret; what stands beside it and after the form is new. */
+    function take(main) {
+      const fresh = main.querySelector("[data-page-search]").form, keep = box.closest(".searchbox");
+      Tide.live.detach(document.getElementById("main"));
+      for (const one of [...form.children]) if (one !== keep) one.remove();
+      for (const one of [...fresh.children]) if (!one.querySelector("[data-page-search]")) form.append(one);
+      while (form.nextSibling) form.nextSibling.remove();
+      while (fresh.nextSibling) form.parentNode.append(fresh.nextSibling);
+      const words = document.querySelector(".page__title p"), said = main.querySelector(".page__title p");
+      if (words && said) words.replaceWith(said);
+      const page = document.getElementById("main");
+      Tide.tell(page);
+      Tide.sparklines(page);
+      Tide.columns?.(page);
+      Tide.live.attach(page);
+      const foot = page.querySelector(".card__foot > span, .empty h3");
+      if (foot) document.getElementById("announce").textContent = foot.textContent.trim();
+    }
+    box.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(search, TYPED_AFTER); });
+  }
+  for (const box of document.querySelectorAll("[data-page-search][data-follow]")) follow(box);
 
   const parts = new Map([...document.querySelectorAll("[data-part]")].map((host) => [host, keep(host)]));
   document.addEventListener("submit", async (event) => {

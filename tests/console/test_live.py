@@ -408,8 +408,13 @@ async def test_it_goes_on_after_redis_was_away(redis_process: RedisProcess, redi
         publish("s", {"a": {"n": 1}}, now_ms=NOW_MS)
         assert (await next_message(socket))["rows"] == {"a": {"n": 1}}
         redis_process.kill()
+        assert await next_message(socket) == {"redis": "away"}
+        async with websockets.asyncio.client.connect(url) as newcomer:
+            await newcomer.send('{"subscribe": [{"subject": "s"}]}')
+            assert await next_message(newcomer) == {"redis": "away"}
         redis_process.start()  # empty: nothing was kept
         sequence = publish("s", {"b": {"n": 2}}, now_ms=NOW_MS + 60_000)
+        assert await next_message(socket) == {"redis": "back"}
         again = await next_message(socket)
         while again["seq"] == 0:  # the hub may have come back before the publisher
             again = await next_message(socket)
