@@ -21,8 +21,8 @@ from api.permissions import require_visible
 from api.resource import Resource, remote_addr
 from console.cluster import selectors as cluster_selectors
 from console.report import selectors, services
-from console.report.models import LagHourRow, ReportRun
-from console.report.rules import JOBS, window, yesterday_to_now
+from console.report.models import LagRow, ReportRun
+from console.report.rules import JOBS, LAG_JOBS, window, yesterday_to_now
 
 WORST_FIRST = "-time_lag_max"
 TIME_MS_MAX = 2**53  # what every JSON reader holds exactly
@@ -60,14 +60,14 @@ class RunRequestSerializer(serializers.Serializer[Any]):
     )
 
 
-class LagHourRowSerializer(serializers.ModelSerializer[LagHourRow]):
+class LagRowSerializer(serializers.ModelSerializer[LagRow]):
     """Null is unknown, never zero. ``grain`` topic: ``broker_name`` is empty and ``queue_id`` -1."""
 
     run = serializers.CharField(source="run_id")
 
     class Meta:
-        model = LagHourRow
-        exclude = ("id", "cluster")
+        model = LagRow
+        exclude = ("id", "cluster", "job")
 
 
 class CsvRenderer(JSONRenderer):
@@ -150,7 +150,7 @@ class RunDetail(Resource):
 
 
 FILTERS = [
-    OpenApiParameter("grain", str, enum=LagHourRow.Grain.values, description="default topic"),
+    OpenApiParameter("grain", str, enum=LagRow.Grain.values, description="default topic"),
     OpenApiParameter("group", str, description="part of the group's name"),
     OpenApiParameter("from_ms", int, description="hours that begin at or after it"),
     OpenApiParameter("to_ms", int, description="hours that begin before it"),
@@ -171,15 +171,18 @@ class Rows(Resource):
             *FILTERS,
             pagination.ordering_parameter(list(selectors.SORTS), WORST_FIRST),
         ],
-        responses=pagination.page_of("ReportRow", LagHourRowSerializer(many=True)),
+        responses=pagination.page_of("ReportRow", LagRowSerializer(many=True)),
     )
     def get(self, request: Request, cluster: str, job: str) -> Response:
         existing(cluster, job)
         sort, descending = pagination.ordering(request, list(selectors.SORTS), WORST_FIRST)
         page = selectors.row_page(
-            _rows(request, cluster), sort=sort, descending=descending, **pagination.page_arguments(request)
+            _rows(request, cluster, job),
+            sort=sort,
+            descending=descending,
+            **pagination.page_arguments(request),
         )
-        return Response(pagination.page_body(request, page, lambda row: LagHourRowSerializer(row).data))
+        return Response(pagination.page_body(request, page, lambda row: LagRowSerializer(row).data))
 
 
 class RowsCsv(Resource):
@@ -197,16 +200,19 @@ class RowsCsv(Resource):
     )
     def get(self, request: Request, cluster: str, job: str) -> HttpResponseBase:
         existing(cluster, job)
-        lines = selectors.csv_lines(_rows(request, cluster))
+        lines = selectors.csv_lines(_rows(request, cluster, job))
         response = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
         response["Content-Disposition"] = f'attachment; filename="{cluster}-{job}.csv"'
         return response
 
 
-def _rows(request: Request, cluster: str) -> QuerySet[LagHourRow]:
+def _rows(request: Request, cluster: str, job: str) -> QuerySet[LagRow]:
+    if job not in LAG_JOBS:
+        raise NotFound(f"{job} has no rows of lag; these have: {', '.join(LAG_JOBS)}.")
     return selectors.rows(
         cluster,
-        grain=pagination.choice(request, "grain", LagHourRow.Grain.values, str(LagHourRow.Grain.TOPIC)),
+        job=job,
+        grain=pagination.choice(request, "grain", LagRow.Grain.values, str(LagRow.Grain.TOPIC)),
         group=pagination.text(request, "group"),
         from_ms=pagination.integer(request, "from_ms", high=TIME_MS_MAX),
         to_ms=pagination.integer(request, "to_ms", high=TIME_MS_MAX),

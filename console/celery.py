@@ -40,7 +40,9 @@ FIXED_BEAT: dict[str, tuple[float | crontab, int]] = {
     "console.lag.tasks.compact_history": (300.0, 240),
     "console.operation.tasks.recover_jobs": (10.0, 10),
     "console.rebalance.tasks.rebalance": (5.0, 5),
-    "console.report.tasks.hourly": (crontab(minute="5"), 3000),
+    "console.report.tasks.hourly": (crontab(minute="7"), 3000),
+    "console.report.tasks.daily": (crontab(minute="20", hour="0"), 12 * 3600),
+    "console.report.tasks.weekly": (crontab(minute="40", hour="0", day_of_week="mon"), 24 * 3600),
     "console.report.tasks.recover_runs": (10.0, 10),
 }
 app.conf.beat_schedule = {

@@ -40,6 +40,15 @@ DEAD_LETTER_CAUSE_PROPERTIES = env.list(
 LEDGER_RETENTION_DAYS = env.int("LEDGER_RETENTION_DAYS", default=30)
 # Reports read this much history before their window, so that time lags up to it are exact.
 REPORT_LOOKBACK_MS = 6 * 3_600_000
+# LAG_SLO_TARGET: the share of time in which no message should wait longer; REPORT_RECOVERY_MS: how soon a backlog should
+# be gone, for the capacity report.
+LAG_SLO_TARGET = env.float("LAG_SLO_TARGET", default=0.99)
+REPORT_RECOVERY_MS = env.int("REPORT_RECOVERY_MS", default=3_600_000)
+# STORE_FOLDERS: stores of brokers that may be read here, or copies: "cluster:broker=/folder,cluster:broker=/folder".
+STORE_FOLDERS = [
+    {"cluster": name.partition(":")[0], "broker_name": name.partition(":")[2], "path": folder}
+    for name, folder in env.dict("STORE_FOLDERS", default={}).items()
+]
 # REDIS_URL: task queue and live updates, redis://host:port/0 or unix:///path/redis.sock
 # Without it: the server that a running `manage.py up` on the same data folder has noted there, else Redis's own port.
 REDIS_NOTE = DATA_DIR / "redis_url"
@@ -183,6 +192,7 @@ TEMPLATES: list[dict[str, Any]] = [
     }
 ]
 PLAN_KINDS = "console.plans.PLAN_KINDS"  # the table plan kind → class that console.operation works by
+MESSAGE_EVENTS = "console.plans.MESSAGE_EVENTS"  # who knows what the console did to a message
 
 # --- Databases ----------------------------------------------------------------------------------------------
 

@@ -6,6 +6,8 @@ the last line of standard output. The spec holds everything the job depends on, 
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 HOUR_MS = 3_600_000
@@ -18,19 +20,34 @@ class JobSpecError(ValueError):
 
 
 class HourFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One hour of one cluster and every history file (path or fsspec URL) that holds some of it."""
+    """One hour of one cluster and every history file (path or fsspec URL) that holds some of it.
+
+    `older` are files that hold nothing of the hour but some of the time before: they are opened only for series whose
+    oldest waiting message is older than the hour, or that were not seen in it.
+    """
 
     cluster: str
     hour_ms: int
     files: tuple[str, ...]
+    older: tuple[str, ...] = ()
+
+
+class StoreFolder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A folder with `commitlog` and `consumequeue` of one broker: its own (read only) or a copy."""
+
+    cluster: str
+    broker_name: str
+    path: str
 
 
 class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One run of one report job over [from_ms, to_ms), whole hours, epoch milliseconds UTC.
 
     `output` is the folder that the Parquet files come into; whatever is there is replaced. `slo_ms` is how long a
-    message may wait before its minute is a breach, `interval_ms` the collector's period, `lookback_ms` how much
-    history before an hour is read, so that time lags up to it are exact.
+    message may wait before its minute is a breach, and `slo_target` the share of time in which none should;
+    `interval_ms` the collector's period, `lookback_ms` how much history before an hour is read, so that time lags up
+    to it are exact. `recovery_ms`: how fast a backlog should be gone (capacity). `clients`: members of each group now,
+    where known. `stores`: brokers whose files may be read.
     """
 
     job: str
@@ -43,7 +60,11 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     as_of_ms: int
     slo_ms: int = 60_000
     interval_ms: int = 5_000
+    slo_target: float = 0.99
     lookback_ms: int = 6 * HOUR_MS
+    recovery_ms: int = HOUR_MS
+    clients: dict[str, int] = msgspec.field(default_factory=dict)
+    stores: tuple[StoreFolder, ...] = ()
     code_version: str = ""
     remote: str = ""
     master: str = ""
@@ -57,11 +78,20 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             raise JobSpecError(f"{len(self.hours)} hours at once; at most {HOURS_MAX}")
         if self.interval_ms <= 0 or self.slo_ms < 0 or self.lookback_ms < 0:
             raise JobSpecError("interval_ms must be above 0, slo_ms and lookback_ms not below")
+        if not 0 <= self.slo_target < 1:
+            raise JobSpecError(f"slo_target {self.slo_target} is no share below 1")
+        if self.recovery_ms <= 0:
+            raise JobSpecError("recovery_ms must be above 0")
         if not self.output:
             raise JobSpecError("output names no folder")
         for hour in self.hours:
             if hour.hour_ms % HOUR_MS or not self.from_ms <= hour.hour_ms < self.to_ms:
                 raise JobSpecError(f"hour {hour.hour_ms} is not a whole hour of {self.from_ms}..{self.to_ms}")
+
+    @property
+    def stamp(self) -> dict[str, Any]:
+        """What every row says about its making; of the spec alone, so that the same spec gives the same bytes."""
+        return {"generated_at_ms": self.as_of_ms, "job_id": self.job_id, "code_version": self.code_version}
 
     def to_json(self) -> str:
         return msgspec.json.encode(self, order="sorted").decode()

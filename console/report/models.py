@@ -89,11 +89,12 @@ class ReportRun(models.Model):
 OPEN_STATES = (ReportRun.State.QUEUED, ReportRun.State.RUNNING)
 
 
-class LagHourRow(models.Model):
-    """One hour of lag of a group's topic, or of one of its queues: a row of `spark.lag_hour`, column for column.
+class LagRow(models.Model):
+    """One hour, day or week of lag of a group's topic, or of one of its queues: a row of `spark.lag_hour`, `lag_day` or
+    `lag_week`, column for column.
 
-    Lag is messages, time lag milliseconds, rates messages per second; percentiles are over the complete rounds of the
-    hour (`samples`). Null is unknown, never zero. The meaning of every column: `spark.lag.rollup`.
+    Lag is messages, times milliseconds, rates messages per second; percentiles are over the complete rounds of the
+    window (`samples`). Null is unknown, never zero. The meaning of every column: `spark.hour_rows`.
     """
 
     class Grain(models.TextChoices):
@@ -108,11 +109,14 @@ class LagHourRow(models.Model):
     topic = models.CharField(max_length=NAME_LENGTH_MAX)
     broker_name = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
     queue_id = models.IntegerField(default=-1)
+    # Grows when a topic of the same name is deleted and made again; of several the last.
+    incarnation = models.IntegerField(default=0)
     window_start_ms = models.BigIntegerField()
     window_end_ms = models.BigIntegerField()
     interval_ms = models.IntegerField()
     slo_ms = models.BigIntegerField()
     queues = models.IntegerField()
+    lag_first = models.BigIntegerField(null=True)
     lag_last = models.BigIntegerField(null=True)
     lag_p50 = models.BigIntegerField(null=True)
     lag_p95 = models.BigIntegerField(null=True)
@@ -124,13 +128,39 @@ class LagHourRow(models.Model):
     time_lag_p99_ms = models.BigIntegerField(null=True)
     time_lag_max_ms = models.BigIntegerField(null=True)
     time_lag_censored = models.IntegerField()
+    message_latency_p50_ms = models.BigIntegerField(null=True)
+    message_latency_p95_ms = models.BigIntegerField(null=True)
+    message_latency_p99_ms = models.BigIntegerField(null=True)
+    within_slo_pct = models.FloatField(null=True)
+    in_flight_p95 = models.BigIntegerField(null=True)
+    ready_p95 = models.BigIntegerField(null=True)
     produced = models.BigIntegerField()
     consumed = models.BigIntegerField()
+    # The time over which they were counted; 0 in rows of before it was kept.
+    counted_ms = models.BigIntegerField(default=0)
     in_rate = models.FloatField(null=True)
     out_rate = models.FloatField(null=True)
+    catch_up_speed = models.FloatField(null=True)
     breach_ms = models.BigIntegerField()
+    breach_weighted_ms = models.BigIntegerField(null=True)
+    burn_rate = models.FloatField(null=True)
+    drain_ms = models.BigIntegerField(null=True)
+    drain_lo_ms = models.BigIntegerField(null=True)
+    drain_hi_ms = models.BigIntegerField(null=True)
+    drain_never = models.BooleanField(null=True)
+    time_to_loss_ms = models.BigIntegerField(null=True)
     lost = models.BigIntegerField()
+    skipped = models.BigIntegerField(null=True)
     rewinds = models.IntegerField()
+    retry_in = models.BigIntegerField(null=True)
+    dead_letter_in = models.BigIntegerField(null=True)
+    skew_max_mean = models.FloatField(null=True)
+    skew_gini = models.FloatField(null=True)
+    effective_queues = models.FloatField(null=True)
+    stall_ms_max = models.BigIntegerField(null=True)
+    status_worst = models.CharField(max_length=16, default="", blank=True)
+    # {status: milliseconds}; UNKNOWN is the time without a complete look.
+    status_ms = models.JSONField(default=dict)
     samples = models.IntegerField()
     partial_samples = models.IntegerField()
     expected_samples = models.IntegerField()
@@ -140,17 +170,28 @@ class LagHourRow(models.Model):
     # When and by which code the row was computed (job: `run`).
     generated_at_ms = models.BigIntegerField()
     code_version = models.CharField(max_length=40, default="", blank=True)
+    job = models.CharField(max_length=32, default="lag_hour")
 
     class Meta:
         constraints = [
             models.UniqueConstraint(
-                fields=["cluster", "window_start_ms", "grain", "group", "topic", "broker_name", "queue_id"],
-                name="lag_hour_key",
+                fields=[
+                    "cluster",
+                    "job",
+                    "window_start_ms",
+                    "grain",
+                    "group",
+                    "topic",
+                    "broker_name",
+                    "queue_id",
+                ],
+                name="lag_row_key",
             )
         ]
         indexes = [
             models.Index(
-                fields=["cluster", "grain", "window_start_ms", "-time_lag_max_ms"], name="lag_hour_worst"
+                fields=["cluster", "job", "grain", "window_start_ms", "-time_lag_max_ms"],
+                name="lag_row_worst",
             )
         ]
 
@@ -163,3 +204,45 @@ class LagHourRow(models.Model):
     def is_censored(self) -> bool:
         """Whether some time lag is only a lower bound: the oldest message is older than the history."""
         return self.time_lag_censored > 0
+
+
+class ReportRow(models.Model):
+    """One row of any other report (episodes, capacity, topic_traffic, dead_letter, forecast_scorecard, topn).
+
+    What all rows have is in columns, what only this report has in `figures`: pages sort and filter by it in SQL
+    (`figures__peak_lag`). A figure that is unknown is not in `figures`. The meaning: the job's module in `spark`.
+    """
+
+    run = models.ForeignKey(ReportRun, on_delete=models.CASCADE, related_name="report_rows")
+    job = models.CharField(max_length=32)
+    grain = models.CharField(max_length=16)
+    cluster = models.CharField(max_length=64)
+    kind = models.CharField(max_length=16, default="", blank=True)
+    group = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
+    topic = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
+    broker_name = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
+    queue_id = models.IntegerField(default=-1)
+    incarnation = models.IntegerField(default=0)
+    window_start_ms = models.BigIntegerField()
+    window_end_ms = models.BigIntegerField()
+    interval_ms = models.IntegerField(null=True)
+    coverage_pct = models.FloatField(null=True)
+    max_gap_ms = models.BigIntegerField(null=True)
+    figures = models.JSONField(default=dict)
+    generated_at_ms = models.BigIntegerField()
+    code_version = models.CharField(max_length=40, default="", blank=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["cluster", "job", "grain", "-window_start_ms"], name="report_row_recent"),
+            models.Index(fields=["cluster", "job", "group", "-window_start_ms"], name="report_row_group"),
+        ]
+
+    def as_row(self) -> dict[str, Any]:
+        """Every column, the report's own figures among them, JSON-ready."""
+        shared = {
+            field.attname: getattr(self, field.attname)
+            for field in self._meta.concrete_fields
+            if field.attname not in ("id", "figures")
+        }
+        return {**shared, **self.figures}

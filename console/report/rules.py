@@ -16,7 +16,25 @@ ATTEMPTS_MAX = 2
 # Folders of Parquet files kept per report; the rows of older runs stay in the database.
 OUTPUTS_KEPT = 20
 
-JOBS = {"lag_hour": "Hourly lag"}
+JOBS = {
+    "lag_hour": "Hourly lag",
+    "lag_day": "Daily lag",
+    "lag_week": "Weekly lag",
+    "episodes": "Episodes",
+    "capacity": "Capacity",
+    "topic_traffic": "Topic traffic",
+    "dead_letter": "Dead letters",
+    "forecast_scorecard": "Forecast scorecard",
+}
+# Reports whose rows are `LagRow`; those of the others are `ReportRow`.
+LAG_JOBS = ("lag_hour", "lag_day", "lag_week")
+# Reports made from the stores of brokers, not from lag history.
+STORE_JOBS = ("topic_traffic", "dead_letter")
+# What a row is about: an hour, a UTC day, a week from Monday. A run replaces whole periods.
+PERIODS_MS = {**dict.fromkeys(JOBS, DAY_MS), "lag_hour": HOUR_MS, "lag_week": 7 * DAY_MS}
+HOURLY_JOBS = ("lag_hour", "episodes")
+DAILY_JOBS = ("lag_day", "capacity", "topic_traffic", "dead_letter", "forecast_scorecard")
+WEEKLY_JOBS = ("lag_week",)
 
 
 class ReportRejected(ValueError):
@@ -39,8 +57,14 @@ class Window:
         return (self.to_ms - self.from_ms) // HOUR_MS
 
 
-def window(from_ms: int, to_ms: int, *, now_ms: int) -> Window:
-    """The whole hours that contain [from_ms, to_ms); the running hour counts as far as it has gone.
+def period_start(at_ms: int, period_ms: int) -> int:
+    """When the period begins that holds a moment: hours and days of UTC, weeks from Monday."""
+    shift = 3 * DAY_MS if period_ms == 7 * DAY_MS else 0  # 1970 began on a Thursday
+    return at_ms - (at_ms + shift) % period_ms
+
+
+def window(from_ms: int, to_ms: int, *, now_ms: int, period_ms: int = HOUR_MS) -> Window:
+    """The whole periods that contain [from_ms, to_ms); the running one counts as far as it has gone.
 
     Raises ReportRejected for an empty, future or too long window.
     """
@@ -48,9 +72,9 @@ def window(from_ms: int, to_ms: int, *, now_ms: int) -> Window:
         raise ReportRejected("to_ms", "The end must be after the start.")
     if from_ms >= now_ms:
         raise ReportRejected("from_ms", "The window lies in the future: nothing has been measured yet.")
-    start = from_ms - from_ms % HOUR_MS
-    end = min(to_ms, now_ms)
-    end += -end % HOUR_MS
+    start = period_start(from_ms, period_ms)
+    end = period_start(min(to_ms, now_ms) - 1, period_ms) + period_ms
+    end = min(end, now_ms + -now_ms % HOUR_MS)
     if (end - start) // HOUR_MS > WINDOW_HOURS_MAX:
         hours = (end - start) // HOUR_MS
         raise ReportRejected(
@@ -64,10 +88,18 @@ def yesterday_to_now(now_ms: int) -> Window:
     return window(now_ms - now_ms % DAY_MS - DAY_MS, now_ms, now_ms=now_ms)
 
 
-def last_two_hours(now_ms: int) -> Window:
-    """What beat recomputes each hour: the hour just over, and the one before for late snapshots."""
+def last_two_hours(now_ms: int, period_ms: int = HOUR_MS) -> Window:
+    """What beat recomputes each hour: the hour just over, and the one before for late snapshots; of a report about days
+    the days that hold them, so far.
+    """
     end = now_ms - now_ms % HOUR_MS
-    return Window(end - 2 * HOUR_MS, end)
+    return Window(period_start(end - 2 * HOUR_MS, period_ms), end)
+
+
+def last_period(now_ms: int, period_ms: int) -> Window:
+    """The day or week just over."""
+    end = period_start(now_ms, period_ms)
+    return Window(end - period_ms, end)
 
 
 # What the page may show: word in the address → (word on the page, UTC days before today that it reaches back).

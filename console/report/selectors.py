@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from django.db.models import F, Max, Min, Model, QuerySet, Sum
+from django.db.models import F, Max, Min, Model, Q, QuerySet, Sum
 
-from console.lag.models import HistoryFile
-from console.report.models import LagHourRow, ReportRun
+from console.lag.models import GroupMembers, HistoryFile
+from console.report.models import LagRow, ReportRow, ReportRun
 
 PER_PAGE_MAX = 500
 EXPORT_ROWS_MAX = 1_000_000
@@ -35,7 +35,10 @@ KEY = ("group", "topic", "broker_name", "queue_id")
 BY_HOUR = ("-window_start_ms", *KEY)
 FORMULA_STARTS = frozenset("=+-@\t\r\n")
 # The columns of exports, in order: the job's own (`spark.lag_hour.COLUMNS`) and where they come from.
-COLUMNS = tuple(field.attname for field in LagHourRow._meta.concrete_fields if field.attname != "id")
+COLUMNS = tuple(field.attname for field in LagRow._meta.concrete_fields if field.attname != "id")
+SHARED_COLUMNS = tuple(
+    field.attname for field in ReportRow._meta.concrete_fields if field.attname not in ("id", "figures")
+)
 
 
 T = TypeVar("T")
@@ -93,13 +96,14 @@ def history_files(cluster: str, from_ms: int, to_ms: int) -> Sequence[HistoryFil
 def rows(
     cluster: str,
     *,
+    job: str = "lag_hour",
     grain: str = "topic",
     group: str = "",
     from_ms: int | None = None,
     to_ms: int | None = None,
-) -> QuerySet[LagHourRow]:
-    """Rows of one grain, not yet ordered; `group` keeps names that contain it."""
-    found = LagHourRow.objects.filter(cluster=cluster, grain=grain)
+) -> QuerySet[LagRow]:
+    """Rows of one lag report and grain, not yet ordered; `group` keeps names that contain it."""
+    found = LagRow.objects.filter(cluster=cluster, job=job, grain=grain)
     if group:
         found = found.filter(group__icontains=group)
     if from_ms is not None:
@@ -109,14 +113,44 @@ def rows(
     return found
 
 
+def report_rows(
+    cluster: str,
+    job: str,
+    *,
+    grain: str = "",
+    name: str = "",
+    from_ms: int | None = None,
+    to_ms: int | None = None,
+) -> QuerySet[ReportRow]:
+    """Rows of a report that is not about lag per window, not yet ordered: sort by `figures__…`. `name` keeps groups and
+    topics that contain it.
+    """
+    found = ReportRow.objects.filter(cluster=cluster, job=job)
+    if grain:
+        found = found.filter(grain=grain)
+    if name:
+        found = found.filter(Q(group__icontains=name) | Q(topic__icontains=name))
+    if from_ms is not None:
+        found = found.filter(window_start_ms__gte=from_ms)
+    if to_ms is not None:
+        found = found.filter(window_start_ms__lt=to_ms)
+    return found
+
+
+def members(cluster: str) -> dict[str, int]:
+    """How many clients each group has now, where that is known."""
+    found = GroupMembers.objects.filter(cluster=cluster, clients__isnull=False)
+    return {group: clients or 0 for group, clients in found.values_list("group", "clients")}
+
+
 def row_page(
-    found: QuerySet[LagHourRow],
+    found: QuerySet[LagRow],
     *,
     sort: str = "time_lag_max",
     descending: bool = True,
     page: int = 1,
     per_page: int = 50,
-) -> Page[LagHourRow]:
+) -> Page[LagRow]:
     """One page; unknown figures sort last both ways. An unknown sort word falls back to the worst time lag."""
     column = F(SORTS.get(sort, "time_lag_max_ms"))
     order = column.desc(nulls_last=True) if descending else column.asc(nulls_last=True)
@@ -132,7 +166,7 @@ def _page_of(ordered: QuerySet[M], page: int, per_page: int) -> Page[M]:
     return Page(list(ordered[start : start + per_page]), total, page, pages, per_page)
 
 
-def summary(found: QuerySet[LagHourRow]) -> dict[str, Any]:
+def summary(found: QuerySet[LagRow]) -> dict[str, Any]:
     """The head of the page: worst figures, sums, the least coverage; None where nothing is known."""
     figures: dict[str, Any] = found.aggregate(
         time_lag_max_ms=Max("time_lag_max_ms"),
@@ -152,7 +186,20 @@ def summary(found: QuerySet[LagHourRow]) -> dict[str, Any]:
     return figures
 
 
-def csv_lines(found: QuerySet[LagHourRow]) -> Iterator[str]:
+def report_csv_lines(found: QuerySet[ReportRow]) -> Iterator[str]:
+    """The rows of any other report as CSV; its own figures follow the shared columns, in the order of their names."""
+    own: set[str] = set()
+    for figures in found.values_list("figures", flat=True).iterator(chunk_size=2_000):
+        own |= figures.keys()
+    names = sorted(own)
+    writer = csv.writer(_Line())
+    yield writer.writerow([*SHARED_COLUMNS, *names])
+    for row in found.order_by("window_start_ms", *KEY, "pk")[:EXPORT_ROWS_MAX].iterator(chunk_size=2_000):
+        shared = [_inert(getattr(row, name)) for name in SHARED_COLUMNS]
+        yield writer.writerow([*shared, *(_inert(row.figures.get(name)) for name in names)])
+
+
+def csv_lines(found: QuerySet[LagRow]) -> Iterator[str]:
     """The rows as CSV, one line at a time, so that memory stays flat; an unknown figure is an empty cell."""
     writer = csv.writer(_Line())
     yield writer.writerow(COLUMNS)

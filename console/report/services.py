@@ -12,6 +12,7 @@ import logging
 import secrets
 import shutil
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pyarrow.parquet as pq
 from celery import current_app
 from django.conf import settings
 from django.db import DatabaseError, IntegrityError, transaction
-from django.db.models import F
+from django.db.models import F, Model
 from kombu import Connection
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
@@ -31,19 +32,29 @@ from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.lag.history import file_location
 from console.report import process, selectors
-from console.report.models import OPEN_STATES, LagHourRow, ReportRun
+from console.report.models import OPEN_STATES, LagRow, ReportRow, ReportRun
 from console.report.process import JobResult, ReportFailed
 from console.report.rules import (
     ATTEMPTS_MAX,
+    DAILY_JOBS,
     HOUR_MS,
+    HOURLY_JOBS,
     JOBS,
+    LAG_JOBS,
     LEASE_MS,
     LEASE_RENEWED_EVERY_MS,
     OUTPUTS_KEPT,
+    PERIODS_MS,
+    STORE_JOBS,
+    WEEKLY_JOBS,
     ReportRejected,
     Window,
+    last_period,
     last_two_hours,
+    period_start,
 )
+from console.report.rules import window as whole_window
+from spark.lag.status import WORST_FIRST
 
 logger = logging.getLogger(__name__)
 
@@ -75,10 +86,11 @@ def request_run(
     *, job: str, cluster: str, window: Window, actor: Any, now_ms: int, remote_addr: str = ""
 ) -> ReportRun:
     """Make one run that waits for a worker; the caller then calls `enqueue`. `actor`: a person, a token, or None for
-    the system itself. Raises ReportRejected, ReportAlreadyRunning.
+    the system itself. The window grows to whole periods of the report. Raises ReportRejected, ReportAlreadyRunning.
     """
     if job not in JOBS:
         raise ReportRejected("job", f"There is no report {job!r}; there are: {', '.join(sorted(JOBS))}.")
+    window = whole_window(window.from_ms, window.to_ms, now_ms=now_ms, period_ms=PERIODS_MS[job])
     release_dead_runs(now_ms=now_ms)
     try:
         with transaction.atomic():
@@ -107,15 +119,36 @@ def request_run(
 
 
 def request_hourly(*, now_ms: int) -> None:
-    """Queue the hour just over for every cluster that has history of it. A report that is still being computed is not
+    """Queue the reports of the hour just over."""
+    for job in HOURLY_JOBS:
+        _request_everywhere(job, last_two_hours(now_ms, PERIODS_MS[job]), now_ms)
+
+
+def request_daily(*, now_ms: int) -> None:
+    """Queue the reports of the day just over."""
+    for job in DAILY_JOBS:
+        _request_everywhere(job, last_period(now_ms, PERIODS_MS[job]), now_ms)
+
+
+def request_weekly(*, now_ms: int) -> None:
+    """Queue the reports of the week just over."""
+    for job in WEEKLY_JOBS:
+        _request_everywhere(job, last_period(now_ms, PERIODS_MS[job]), now_ms)
+
+
+def _request_everywhere(job: str, window: Window, now_ms: int) -> None:
+    """Queue a report for every cluster that has something to make it from. One that is still being computed is not
     asked for twice.
     """
-    window = last_two_hours(now_ms)
     for cluster in cluster_selectors.clusters():
-        if not selectors.history_files(cluster.name, window.from_ms, window.to_ms):
+        if job in STORE_JOBS:
+            has_input = any(one["cluster"] == cluster.name for one in settings.STORE_FOLDERS)
+        else:
+            has_input = bool(selectors.history_files(cluster.name, window.from_ms, window.to_ms))
+        if not has_input:
             continue
         try:
-            run = request_run(job="lag_hour", cluster=cluster.name, window=window, actor=None, now_ms=now_ms)
+            run = request_run(job=job, cluster=cluster.name, window=window, actor=None, now_ms=now_ms)
         except ReportAlreadyRunning as error:
             logger.info("report not queued cluster=%s reason=%s", cluster.name, error)
             continue
@@ -223,7 +256,7 @@ class _Attempt:
                 timeout_s=RUN_TIMEOUT_S,
             )
             self.show("writing rows")
-            self._finish(result, [hour["hour_ms"] for hour in spec["hours"]])
+            self._finish(result, computed_periods(run, spec))
         except RunLost:
             logger.warning("report was taken over run=%s attempt=%d", run.id, run.attempts)
             return
@@ -255,10 +288,10 @@ class _Attempt:
         if mine.update(**values) != 1:
             raise RunLost(self.run.pk)
 
-    def _finish(self, result: JobResult, hours: list[int]) -> None:
+    def _finish(self, result: JobResult, periods: Sequence[int]) -> None:
         generated_at_ms = self.now_ms()
         with transaction.atomic():
-            row_count = _replace_rows(self.run, result, hours, generated_at_ms)
+            row_count = _replace_rows(self.run, result, periods, generated_at_ms)
             self._write(
                 state=ReportRun.State.SUCCEEDED,
                 step="",
@@ -280,53 +313,132 @@ class _Attempt:
 
 def job_spec(run: ReportRun, *, now_ms: int) -> dict[str, Any]:
     """Everything the job depends on (`spark.job.JobSpec`). Hours without history are left out: what was computed of
-    them before stays. Raises ReportFailed when there is none at all.
+    them before stays. Raises ReportFailed when there is nothing to compute from.
     """
     try:
         cluster = cluster_selectors.cluster_by_name(run.cluster)
     except Cluster.DoesNotExist:
         raise ReportFailed(f"The cluster {run.cluster} was removed meanwhile.") from None
-    hours = []
-    for hour_ms in range(run.from_ms, run.to_ms, HOUR_MS):
-        files = selectors.history_files(run.cluster, hour_ms - settings.REPORT_LOOKBACK_MS, hour_ms + HOUR_MS)
-        if hour_ms < now_ms and any(file.ts_hi_ms > hour_ms for file in files):
-            locations = [file_location(file.path, file.kind) for file in files]
-            hours.append({"cluster": run.cluster, "hour_ms": hour_ms, "files": locations})
-    if not hours:
-        raise ReportFailed(
-            f"No history of {run.cluster} lies in this window. The collector writes it from its first round on; "
-            "choose a later window."
-        )
+    is_of_stores = run.job in STORE_JOBS
     return {
         "job": run.job,
         "job_id": run.id,
         "from_ms": run.from_ms,
         "to_ms": run.to_ms,
         "as_of_ms": now_ms,
-        "hours": hours,
+        "hours": [] if is_of_stores else _hours(run, now_ms),
+        "stores": _stores(run) if is_of_stores else [],
         "output": str(output_folder(run.job) / run.id),
         "slo_ms": settings.LAG_SLO_MS,
+        "slo_target": settings.LAG_SLO_TARGET,
         "interval_ms": cluster.poll_interval_s * 1000,
         "lookback_ms": settings.REPORT_LOOKBACK_MS,
+        "recovery_ms": settings.REPORT_RECOVERY_MS,
+        "clients": selectors.members(run.cluster) if run.job == "capacity" else {},
         "code_version": settings.CODE_VERSION,
         "remote": settings.SPARK_REMOTE,
         "master": settings.SPARK_MASTER,
     }
 
 
-def _replace_rows(run: ReportRun, result: JobResult, hours: list[int], generated_at_ms: int) -> int:
-    """Put the run's rows in the place of what was computed for its hours before; in the caller's transaction."""
-    LagHourRow.objects.filter(cluster=run.cluster, window_start_ms__in=hours).delete()
+def _hours(run: ReportRun, now_ms: int) -> list[dict[str, Any]]:
+    """The hours that have history, with their files and those of the time before."""
+    back_ms = settings.REPORT_LOOKBACK_MS
+    known = selectors.history_files(run.cluster, run.from_ms - back_ms, run.to_ms)
+    hours = []
+    for hour_ms in range(run.from_ms, min(run.to_ms, now_ms), HOUR_MS):
+        near = [
+            file for file in known if file.ts_lo_ms < hour_ms + HOUR_MS and file.ts_hi_ms > hour_ms - back_ms
+        ]
+        own = [file_location(file.path, file.kind) for file in near if file.ts_hi_ms > hour_ms]
+        older = [file_location(file.path, file.kind) for file in near if file.ts_hi_ms <= hour_ms]
+        if own:
+            hours.append({"cluster": run.cluster, "hour_ms": hour_ms, "files": own, "older": older})
+    if not hours:
+        raise ReportFailed(
+            f"No history of {run.cluster} lies in this window. The collector writes it from its first round on; "
+            "choose a later window."
+        )
+    return hours
+
+
+def _stores(run: ReportRun) -> list[dict[str, Any]]:
+    """The folders of broker files that this machine may read. Raises ReportFailed without one."""
+    stores = [one for one in settings.STORE_FOLDERS if one["cluster"] == run.cluster]
+    if not stores:
+        raise ReportFailed(
+            f"{JOBS[run.job]} is made from the files of a broker's store, and none of {run.cluster} is known here. "
+            "Set STORE_FOLDERS=cluster:broker=folder to a store on this machine, or to a copy of one."
+        )
+    return stores
+
+
+def computed_periods(run: ReportRun, spec: dict[str, Any]) -> list[int]:
+    """The starts of the periods that a run computed, whose rows it replaces."""
+    period_ms = PERIODS_MS[run.job]
+    hours = [hour["hour_ms"] for hour in spec["hours"]] or range(run.from_ms, run.to_ms, HOUR_MS)
+    return sorted({period_start(hour_ms, period_ms) for hour_ms in hours})
+
+
+def _replace_rows(run: ReportRun, result: JobResult, periods: Sequence[int], generated_at_ms: int) -> int:
+    """Put the run's rows in the place of what was computed for its periods before; in the caller's transaction."""
+    stamp = {
+        "run": run,
+        "job": run.job,
+        "generated_at_ms": generated_at_ms,
+        "code_version": settings.CODE_VERSION,
+    }
+    for model in (LagRow, ReportRow):
+        model.objects.filter(cluster=run.cluster, job=run.job, window_start_ms__in=periods).delete()
     if not result.rows:
         return 0
+    folder = Path(result.output)
+    if run.job not in LAG_JOBS:
+        return _insert(folder, lambda row: report_row(row, stamp))
+    count = _insert(folder, lambda row: lag_row(row, stamp))
+    for extra in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("_")):
+        _insert(extra, lambda row: report_row(row, stamp))
+    return count
+
+
+def _insert(folder: Path, make: Callable[[dict[str, Any]], Model]) -> int:
+    """The rows of a folder's Parquet files, a thousand at a time."""
     count = 0
-    stamp = {"run": run, "generated_at_ms": generated_at_ms, "code_version": settings.CODE_VERSION}
-    for path in sorted(Path(result.output).glob("*.parquet")):
+    for path in sorted(folder.glob("*.parquet")):
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(ROWS_PER_INSERT):
-                LagHourRow.objects.bulk_create([LagHourRow(**stamp, **row) for row in batch.to_pylist()])
-                count += batch.num_rows
+                rows = [make(row) for row in batch.to_pylist()]
+                type(rows[0])._default_manager.bulk_create(rows)
+                count += len(rows)
     return count
+
+
+ONLY_IN_FILES = ("_buckets", "_counts")
+SHARED_COLUMNS = frozenset(field.attname for field in ReportRow._meta.concrete_fields) - {"figures"}
+
+
+def lag_row(row: dict[str, Any], stamp: dict[str, Any]) -> LagRow:
+    """A row of a lag job; its histograms stay in the Parquet file, for days and weeks to add up."""
+    values = {
+        name: value
+        for name, value in row.items()
+        if name not in stamp and name != "job_id" and not name.endswith(ONLY_IN_FILES)
+    }
+    spent = values.pop("status_ms", None) or ()
+    named = zip(WORST_FIRST, spent, strict=bool(spent))
+    values["status_ms"] = {status.value: ms for status, ms in named if ms}
+    return LagRow(**stamp, **values)
+
+
+def report_row(row: dict[str, Any], stamp: dict[str, Any]) -> ReportRow:
+    """A row of any other job: shared columns as columns, the known figures as JSON."""
+    own = {
+        name: value
+        for name, value in row.items()
+        if name not in stamp and name != "job_id" and value is not None
+    }
+    shared = {name: own.pop(name) for name in SHARED_COLUMNS & own.keys()}
+    return ReportRow(**stamp, **shared, figures=own)
 
 
 def output_folder(job: str) -> Path:

@@ -21,6 +21,18 @@ def hourly() -> None:
     services.request_hourly(now_ms=time.time_ns() // 1_000_000)
 
 
+@shared_task(name="console.report.tasks.daily")
+def daily() -> None:
+    """Beat, soon after midnight UTC: the day just over."""
+    services.request_daily(now_ms=time.time_ns() // 1_000_000)
+
+
+@shared_task(name="console.report.tasks.weekly")
+def weekly() -> None:
+    """Beat, early on Monday: the week just over."""
+    services.request_weekly(now_ms=time.time_ns() // 1_000_000)
+
+
 @shared_task(name="console.report.tasks.recover_runs")
 def recover_runs() -> None:
     """Beat, every 10 s: runs whose worker died, and runs whose place in the task queue was lost."""

@@ -20,11 +20,11 @@ from console.cluster.list_query import ListQuery
 from console.cluster.models import Cluster
 from console.report import selectors, services
 from console.report.forms import RunForm, as_input
-from console.report.models import LagHourRow
-from console.report.rules import JOBS, SPANS, span_start, yesterday_to_now
+from console.report.models import LagRow
+from console.report.rules import JOBS, LAG_JOBS, SPANS, span_start, yesterday_to_now
 from console.report.services import ReportAlreadyRunning
 
-GRAINS = {LagHourRow.Grain.TOPIC: "Groups and topics", LagHourRow.Grain.QUEUE: "Queues"}
+GRAINS = {LagRow.Grain.TOPIC: "Groups and topics", LagRow.Grain.QUEUE: "Queues"}
 LAG_HOUR = "lag_hour"
 WORST_FIRST = "time_lag_max"
 RUNS_SHOWN = 10
@@ -75,7 +75,8 @@ def download(request: HttpRequest, cluster: str, job: str) -> HttpResponseBase:
     """The rows that the page's filter leaves, as CSV, streamed."""
     here = admit(request, cluster)
     _require_job(job)
-    found = _rows(request, here, ListQuery.of(request, sorts=selectors.SORTS, default=WORST_FIRST), _now_ms())
+    query = ListQuery.of(request, sorts=selectors.SORTS, default=WORST_FIRST)
+    found = _rows(request, here, job, query, _now_ms())
     response = StreamingHttpResponse(selectors.csv_lines(found), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{here.name}-{job}.csv"'
     return response
@@ -84,7 +85,7 @@ def download(request: HttpRequest, cluster: str, job: str) -> HttpResponseBase:
 def _page(request: HttpRequest, here: Cluster, job: str, form: RunForm, status: int = 200) -> HttpResponse:
     now_ms = _now_ms()
     query = ListQuery.of(request, sorts=selectors.SORTS, default=WORST_FIRST, ascending=("group", "topic"))
-    found = _rows(request, here, query, now_ms)
+    found = _rows(request, here, job, query, now_ms)
     runs = selectors.runs(here.name, job, limit=RUNS_SHOWN)
     latest = runs[0] if runs else None
     default = yesterday_to_now(now_ms)
@@ -116,14 +117,14 @@ def _page(request: HttpRequest, here: Cluster, job: str, form: RunForm, status: 
     return render(request, "report/report.html", context, status=status)
 
 
-def _rows(request: HttpRequest, here: Cluster, query: ListQuery, now_ms: int) -> QuerySet[LagHourRow]:
+def _rows(request: HttpRequest, here: Cluster, job: str, query: ListQuery, now_ms: int) -> QuerySet[LagRow]:
     from_ms = span_start(_span(request), now_ms=now_ms)
-    return selectors.rows(here.name, grain=_grain(request), group=query.query, from_ms=from_ms)
+    return selectors.rows(here.name, job=job, grain=_grain(request), group=query.query, from_ms=from_ms)
 
 
 def _grain(request: HttpRequest) -> str:
     asked = request.GET.get("grain", "")
-    return asked if asked in GRAINS else str(LagHourRow.Grain.TOPIC)
+    return asked if asked in GRAINS else str(LagRow.Grain.TOPIC)
 
 
 def _span(request: HttpRequest) -> str:
@@ -132,8 +133,8 @@ def _span(request: HttpRequest) -> str:
 
 
 def _require_job(job: str) -> None:
-    if job not in JOBS:
-        raise Http404(f"There is no report {job}; there are: {', '.join(JOBS)}.")
+    if job not in LAG_JOBS:
+        raise Http404(f"There is no page of a report {job}; there are: {', '.join(LAG_JOBS)}.")
 
 
 def _now_ms() -> int:

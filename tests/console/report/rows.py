@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from console.report.models import LagHourRow, ReportRun
+from console.report.models import LagRow, ReportRun
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -62,5 +62,5 @@ def figures(**fields: Any) -> dict[str, Any]:
     return {**values, **fields}
 
 
-def row(of: ReportRun, **fields: Any) -> LagHourRow:
-    return LagHourRow.objects.create(run=of, generated_at_ms=NOW, code_version="0.1.0", **figures(**fields))
+def row(of: ReportRun, **fields: Any) -> LagRow:
+    return LagRow.objects.create(run=of, generated_at_ms=NOW, code_version="0.1.0", **figures(**fields))

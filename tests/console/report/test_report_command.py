@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 
 from console.cluster.models import Cluster
 from console.report import services
-from console.report.models import LagHourRow, ReportRun
+from console.report.models import LagRow, ReportRun
 from console.report.rules import Window
 from tests.console.report import rows
 from tests.console.report.conftest import FakeSpark
@@ -32,7 +32,7 @@ def test_it_computes_in_the_terminal(cluster: Cluster, spark_job: FakeSpark) -> 
     assert text.startswith(
         f"{run.id}  SUCCEEDED  2024-10-04T07:00+00:00 to 2024-10-04T09:00+00:00  1 rows in "
     )
-    assert LagHourRow.objects.count() == 1
+    assert LagRow.objects.count() == 1
     (listed,) = json.loads(report("list", "lag_hour", "--format", "json"))
     assert (listed["id"], listed["state"], listed["requested_by"]) == (run.id, "SUCCEEDED", None)
 

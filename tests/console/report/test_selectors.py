@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from console.report import selectors
-from console.report.models import LagHourRow, ReportRun
+from console.report.models import LagRow, ReportRun
 from tests.console.report import rows
 from tests.console.report.rows import HOUR, NOW, TODAY
 
@@ -67,8 +67,8 @@ def test_it_sums_up_without_adding_unknowns(run: ReportRun) -> None:
     }
     nothing = selectors.summary(selectors.rows("nothing"))
     assert (nothing["worst"], nothing["time_lag_max_ms"], nothing["produced"]) == (None, None, None)
-    LagHourRow.objects.filter(group="analytics").delete()
-    LagHourRow.objects.filter(group="billing").delete()
+    LagRow.objects.filter(group="analytics").delete()
+    LagRow.objects.filter(group="billing").delete()
     assert selectors.summary(selectors.rows("local"))["worst"] is None  # nothing waited: nobody is the worst
 
 

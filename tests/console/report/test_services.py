@@ -17,7 +17,7 @@ from console.access.services import create_token
 from console.cluster.models import Cluster
 from console.lag.models import HistoryFile
 from console.report import process, services
-from console.report.models import LagHourRow, ReportRun
+from console.report.models import LagRow, ReportRun
 from console.report.rules import LEASE_MS, ReportRejected, Window
 from console.report.services import ReportAlreadyRunning
 from tests.console.report import rows
@@ -63,7 +63,9 @@ def test_it_asks_for_one_run_at_a_time(cluster: Cluster) -> None:
 
 
 def test_it_refuses_a_report_that_does_not_exist(cluster: Cluster) -> None:
-    with pytest.raises(ReportRejected, match="There is no report 'lag_year'; there are: lag_hour"):
+    with pytest.raises(
+        ReportRejected, match="There is no report 'lag_year'; there are: capacity, dead_letter, "
+    ):
         request(job="lag_year")
 
 
@@ -97,9 +99,31 @@ def test_beat_asks_for_the_last_two_hours_where_there_is_history(
     Cluster.objects.create(name="new", namesrv_addrs="127.0.0.1:1")
     services.request_hourly(now_ms=NOW)
     services.request_hourly(now_ms=NOW + 1_000)
-    (run,) = ReportRun.objects.all()
-    assert (run.cluster, run.from_ms, run.to_ms) == ("local", TODAY + 7 * HOUR, TODAY + 9 * HOUR)
-    assert enqueued == [run.id]
+    run, day_so_far = ReportRun.objects.order_by("-job")
+    assert (run.job, run.cluster, run.from_ms, run.to_ms) == (
+        "lag_hour",
+        "local",
+        TODAY + 7 * HOUR,
+        TODAY + 9 * HOUR,
+    )
+    assert (day_so_far.job, day_so_far.from_ms, day_so_far.to_ms) == ("episodes", TODAY, TODAY + 10 * HOUR)
+    assert enqueued == [run.id, day_so_far.id]
+
+
+def test_beat_asks_for_the_day_and_the_week_just_over(
+    cluster: Cluster, enqueued: list[str], settings: Settings
+) -> None:
+    settings.STORE_FOLDERS = [{"cluster": "local", "broker_name": "broker-a", "path": "/store"}]
+    services.request_daily(now_ms=TODAY + 24 * HOUR + 20 * 60_000)
+    found = ReportRun.objects.order_by("job")
+    assert [run.job for run in found] == [
+        "capacity", "dead_letter", "forecast_scorecard", "lag_day", "topic_traffic",
+    ]  # fmt: skip
+    assert {(run.from_ms, run.to_ms) for run in found} == {(TODAY, TODAY + 24 * HOUR)}
+    # 4 October 2024 is a Friday
+    services.request_weekly(now_ms=TODAY + 3 * 24 * HOUR + 40 * 60_000)
+    week = ReportRun.objects.get(job="lag_week")
+    assert (week.from_ms, week.to_ms) == (TODAY - 4 * 24 * HOUR, TODAY + 3 * 24 * HOUR)
 
 
 def test_it_says_that_the_task_queue_is_away(cluster: Cluster) -> None:
@@ -122,7 +146,7 @@ def test_it_computes_and_puts_the_rows_in_place(cluster: Cluster, spark_job: Fak
     run = computed(request())
     assert (run.state, run.error, run.step, run.row_count, run.attempts) == ("SUCCEEDED", "", "", 2, 1)
     assert (run.warnings, run.spark_version) == (["a.wal: torn"], "4.3.0")
-    found = LagHourRow.objects.order_by("cluster", "window_start_ms", "group")
+    found = LagRow.objects.order_by("cluster", "window_start_ms", "group")
     assert [(row.cluster, row.run_id, row.group, row.lag_max) for row in found] == [
         ("local", "report-0", "billing", 2),
         ("local", run.id, "=sum", None),
@@ -139,9 +163,9 @@ def test_it_gives_spark_the_hours_with_history_and_their_files(
 ) -> None:
     run = computed(request())
     spec = run.spec
-    assert [(hour["hour_ms"], len(hour["files"])) for hour in spec["hours"]] == [
-        (TODAY + 7 * HOUR, 1),
-        (TODAY + 8 * HOUR, 2),  # the hour before too: time lags reach back
+    assert [(hour["hour_ms"], len(hour["files"]), len(hour["older"])) for hour in spec["hours"]] == [
+        (TODAY + 7 * HOUR, 1, 0),
+        (TODAY + 8 * HOUR, 1, 1),  # the hour before too: time lags reach back
     ]
     assert spec["hours"][0]["files"][0].endswith("/history/kind=chunk_hour/hour=7.parquet")
     assert (spec["interval_ms"], spec["slo_ms"], spec["as_of_ms"]) == (5_000, 60_000, NOW)
@@ -159,7 +183,7 @@ def test_it_keeps_the_old_rows_when_anything_fails(cluster: Cluster, spark_job: 
         assert run.state == "FAILED" and reason in run.error.lower().replace("not-null", "not null")
     spark_job.does("print('ERROR the disk is full'); sys.exit(1)")
     assert computed(request()).error == "the disk is full"
-    assert [row.lag_max for row in LagHourRow.objects.all()] == [1]
+    assert [row.lag_max for row in LagRow.objects.all()] == [1]
 
 
 def test_it_fails_honestly_on_a_result_that_does_not_fit(
@@ -185,7 +209,7 @@ def test_it_fails_without_history_or_cluster(cluster: Cluster, spark_job: FakeSp
 def test_it_empties_an_hour_in_which_nothing_was_there(cluster: Cluster, spark_job: FakeSpark) -> None:
     rows.row(rows.run("report-0"))
     spark_job.computes()
-    assert (computed(request()).row_count, LagHourRow.objects.count()) == (0, 0)
+    assert (computed(request()).row_count, LagRow.objects.count()) == (0, 0)
 
 
 def test_it_computes_a_run_once(cluster: Cluster, spark_job: FakeSpark) -> None:
@@ -286,7 +310,7 @@ def test_it_writes_nothing_once_another_has_taken_over(cluster: Cluster, spark_j
     attempt.work()
     run.refresh_from_db()
     assert (run.state, run.error) == ("QUEUED", "")
-    assert [row.lag_max for row in LagHourRow.objects.all()] == [1]
+    assert [row.lag_max for row in LagRow.objects.all()] == [1]
 
 
 def test_it_prolongs_the_lease_while_it_works(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from pytest_django import Settings
 from console.cluster.models import Cluster
 from console.lag.models import HistoryFile
 from console.report import selectors, services
-from console.report.models import LagHourRow, ReportRun
+from console.report.models import LagRow, ReportRun
 from console.report.rules import Window
 from spark.lag import wal
 from tests.spark import lag_oracle
@@ -57,7 +57,7 @@ def test_it_turns_history_into_rows_and_parquet(history: list[lag_oracle.Sample]
     hours = [(START, START + HOUR), (START + HOUR, AS_OF)]
     expected = lag_oracle.rows([one for one in history if one.t < AS_OF], hours, STEP)
     names = ("window_start_ms", "grain", "group", "topic", "broker_name", "queue_id")
-    found = {tuple(getattr(row, name) for name in names): row for row in LagHourRow.objects.all()}
+    found = {tuple(getattr(row, name) for name in names): row for row in LagRow.objects.all()}
     assert set(found) == set(expected)
     assert run.row_count == len(expected)
     for key, figures in expected.items():

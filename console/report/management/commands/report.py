@@ -11,15 +11,15 @@ import os
 import sys
 import time
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
 from console.operation.command_line import add_cluster, cluster_name
 from console.report import selectors, services
-from console.report.models import LagHourRow, ReportRun
-from console.report.rules import JOBS, ReportRejected, Window, window, yesterday_to_now
+from console.report.models import LagRow, ReportRun
+from console.report.rules import JOBS, LAG_JOBS, ReportRejected, Window, window, yesterday_to_now
 from console.report.services import ReportAlreadyRunning
 
 REFUSED, RUN_FAILED = 1, 4
@@ -37,7 +37,7 @@ class Command(BaseCommand):
         listing = actions.add_parser("list", help="the newest runs")
         exporting = actions.add_parser("export", help="rows as CSV on standard output")
         exporting.add_argument(
-            "--grain", choices=LagHourRow.Grain.values, default=str(LagHourRow.Grain.TOPIC)
+            "--grain", help="lag reports: topic (default) or queue; others: all, or one of theirs"
         )
         exporting.add_argument("--from", dest="start", metavar="ISO", help="hours that begin at or after it")
         exporting.add_argument("--to", dest="end", metavar="ISO", help="hours that begin before it")
@@ -52,14 +52,8 @@ class Command(BaseCommand):
         elif options["action"] == "list":
             self._show(selectors.runs(cluster, options["job"]), options["format"])
         else:
-            found = selectors.rows(
-                cluster,
-                grain=options["grain"],
-                from_ms=_ms(options["start"]) if options["start"] else None,
-                to_ms=_ms(options["end"]) if options["end"] else None,
-            )
             try:
-                for line in selectors.csv_lines(found):
+                for line in _csv_lines(cluster, options):
                     self.stdout.write(line, ending="")
             except (
                 BrokenPipeError
@@ -110,6 +104,21 @@ class Command(BaseCommand):
             self.stdout.write(f"{run.id}  {run.state:9}  {span}  {run.row_count:,} rows{took}")
             for warning in run.warnings:
                 self.stdout.write(f"  not read whole: {warning}")
+
+
+def _csv_lines(cluster: str, options: dict[str, Any]) -> Iterator[str]:
+    between: dict[str, Any] = {
+        "from_ms": _ms(options["start"]) if options["start"] else None,
+        "to_ms": _ms(options["end"]) if options["end"] else None,
+    }
+    job, grain = options["job"], options["grain"]
+    if job not in LAG_JOBS:
+        return selectors.report_csv_lines(selectors.report_rows(cluster, job, grain=grain or "", **between))
+    grain = grain or str(LagRow.Grain.TOPIC)
+    if grain not in LagRow.Grain.values:
+        known = ", ".join(LagRow.Grain.values)
+        raise CommandError(f"{job} has no grain {grain}; it has: {known}.", returncode=REFUSED)
+    return selectors.csv_lines(selectors.rows(cluster, job=job, grain=grain, **between))
 
 
 def _window(options: dict[str, Any], now_ms: int) -> Window:

@@ -1,0 +1,131 @@
+"""An open chunk file of history: reads the rows of some groups and some time by the statistics of its row groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import fsspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from spark.lag import chunk
+
+HOUR_MS = 3_600_000
+LAST_NAME = "\U0010ffff"
+
+
+class ChunkFileError(Exception):
+    """The file is no chunk, or not a whole one."""
+
+
+@dataclass(frozen=True, slots=True)
+class _RowGroup:
+    """What the statistics say; without statistics it may hold anything."""
+
+    number: int
+    rows: int
+    group: tuple[str, str]
+    topic: tuple[str, str]
+    t0_ms: tuple[int, int]
+
+
+class ChunkFile:
+    """Opened once and read range by range: the footer of a large file takes longer to read than a row group.
+
+    Raises ChunkFileError, pa.ArrowException or OSError, on opening as on reading.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._file = fsspec.open(path, "rb").open()
+        try:
+            self._parquet = pq.ParquetFile(self._file, read_dictionary=["dt_ms"])
+            missing = sorted(set(chunk.CHUNK_SCHEMA.names) - set(self._parquet.schema_arrow.names))
+            if missing:
+                raise ChunkFileError(f"no history chunk: it lacks the column {missing[0]}")
+        except Exception:
+            self._file.close()
+            raise
+        self.row_groups = self._statistics()
+
+    def close(self) -> None:
+        self._parquet.close()
+        self._file.close()
+
+    def group_ends(self) -> list[tuple[str, int]]:
+        """(last group, rows) of each row group that holds groups, in order."""
+        return [(one.group[1], one.rows) for one in self.row_groups if one.group[1]]
+
+    def rows(
+        self, after: str, upto: str, from_ms: int, to_ms: int, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Rows of the groups in (after, upto] that may hold samples of [from_ms, to_ms)."""
+        lowest_ms = from_ms - HOUR_MS  # a row spans an hour at most
+        numbers = [
+            one.number
+            for one in self.row_groups
+            if one.group[1] > after
+            and one.group[0] <= upto
+            and one.t0_ms[1] >= lowest_ms
+            and one.t0_ms[0] < to_ms
+        ]
+        table = self._read(numbers, columns)
+        group, t0_ms = table["group"], table["t0_ms"]
+        wanted = pc.and_(pc.greater(group, after), pc.less_equal(group, upto))
+        in_time = pc.and_(pc.greater_equal(t0_ms, lowest_ms), pc.less(t0_ms, to_ms))
+        kept = pc.and_(wanted, in_time)
+        return table if pc.all(kept).as_py() else table.filter(kept)
+
+    def heads(self, topic_prefix: str, from_ms: int, to_ms: int) -> pa.Table:
+        """Rows of queues whoever consumes them, of the topics with a prefix."""
+        last = topic_prefix + LAST_NAME
+        numbers = [
+            one.number
+            for one in self.row_groups
+            if not one.group[0]
+            and (one.group[1] or (one.topic[1] >= topic_prefix and one.topic[0] <= last))
+            and one.t0_ms[0] < to_ms
+            and one.t0_ms[1] >= from_ms - HOUR_MS
+        ]
+        table = self._read(numbers, None)
+        own = pc.and_(pc.equal(table["group"], ""), pc.starts_with(table["topic"], topic_prefix))
+        return table.filter(own)
+
+    def _read(self, numbers: list[int], columns: Sequence[str] | None) -> pa.Table:
+        names = list(columns or chunk.CHUNK_SCHEMA.names)
+        schema = pa.schema([chunk.CHUNK_SCHEMA.field(name) for name in names])
+        if not numbers:
+            return schema.empty_table()
+        table = self._parquet.read_row_groups(numbers, columns=names, use_threads=False)
+        return table.select(names).cast(schema)
+
+    def _statistics(self) -> list[_RowGroup]:
+        metadata = self._parquet.metadata
+        if not metadata.num_row_groups:
+            return []
+        first = metadata.row_group(0)
+        place = {first.column(i).path_in_schema: i for i in range(metadata.num_columns)}
+        found = []
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+
+            def ends(
+                name: str, lowest: object, highest: object, group: object = group
+            ) -> tuple[object, object]:
+                statistics = group.column(place[name]).statistics  # type: ignore[attr-defined]
+                if statistics is None or not statistics.has_min_max:
+                    return lowest, highest
+                return statistics.min, statistics.max
+
+            found.append(
+                _RowGroup(
+                    number,
+                    group.num_rows,
+                    ends("group", "", LAST_NAME),  # type: ignore[arg-type]
+                    ends("topic", "", LAST_NAME),  # type: ignore[arg-type]
+                    ends("t0_ms", 0, 2**62),  # type: ignore[arg-type]
+                )
+            )
+        return found

@@ -1,0 +1,489 @@
+"""Rows of the hourly lag report: from a matrix of samples to one row per group-topic and one per queue.
+
+Meaning of the columns (lag.md 2; counts are messages, times milliseconds, rates messages per second):
+
+    lag_*               waiting and readable, summed over the row's queues per round; over complete rounds only
+    time_lag_*_ms       age of the oldest of them, the maximum over queues; `time_lag_censored` rounds know only
+                        a lower bound
+    message_latency_*   age of messages when they were consumed: the time lag at the start of the interval in which
+                        they were, weighted by their number; from a histogram, at most 0.8 % too large
+    within_slo_pct      share of the consumed messages with a latency of at most `slo_ms`
+    in_flight_p95       pulled and not confirmed; `ready_p95` not pulled yet; null where pulled offsets are unknown
+    catch_up_speed      seconds of the topic's time that the row gained per second: 1 keeps pace, 0 stands still
+    breach_ms           time in which some queue's time lag was above `slo_ms`; `breach_weighted_ms` the same,
+                        each moment weighted by the share of the waiting messages that lie in such queues
+    burn_rate           (breach / known time) / (1 - target): 1 spends the error budget exactly
+    drain_ms            the backlog at the end over (median consume rate of busy minutes - produce rate); `_lo`, `_hi`
+                        with the 80th and the 20th percentile; null with `drain_never`: not at these rates
+    time_to_loss_ms     until retention reaches the first unread message, at the window's rates; null: never
+    lost, skipped       removed unread by retention; passed by when somebody moved the committed offset
+    retry_in            produced into the group's %RETRY% topic, `dead_letter_in` into %DLQ%: of the whole group,
+                        the same on each of its topics
+    skew_*              max / mean and Gini of the queues' mean lags; `effective_queues`: over how many it spreads
+    stall_ms_max        longest time a queue with messages waiting stood still
+    status_ms           milliseconds in each status, in the order of `spark.lag.status.WORST_FIRST`
+    *_buckets, *_counts histograms that days and weeks add up (`spark.histogram`)
+
+History knows neither connections nor the members of a group: what needs them is not here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from spark import histogram
+from spark.lag.forecast import DRAIN_MS_MAX
+from spark.lag.rollup import PERCENTILES
+from spark.lag.snapshot import BoolArray, Int64Array
+from spark.lag.status import WORST_FIRST
+from spark.progress import CODES, STATUS_OF_CODE, CodeArray, standing_ms, status_ms, statuses
+from spark.rounds import QUEUE_WIDTH, TOPIC_WIDTH, Bundles, Matrix, Rounds
+from spark.schemas import KEY, STAMP, WINDOW, row_schema
+
+GRAIN_TOPIC, GRAIN_QUEUE = "topic", "queue"
+MINUTE_MS = 60_000
+HIGHEST = np.iinfo(np.int64).max
+DISTRIBUTION = ("last", *(f"p{share}" for share in PERCENTILES), "max")
+HISTOGRAMS = ("lag", "time_lag", "latency")
+LAG_FIGURES = (
+    pa.field("slo_ms", pa.int64()),
+    pa.field("queues", pa.int32()),
+    pa.field("lag_first", pa.int64()),
+    *[pa.field(f"lag_{name}", pa.int64()) for name in DISTRIBUTION],
+    *[pa.field(f"time_lag_{name}_ms", pa.int64()) for name in DISTRIBUTION],
+    pa.field("time_lag_censored", pa.int32()),
+    *[pa.field(f"message_latency_p{share}_ms", pa.int64()) for share in PERCENTILES],
+    pa.field("within_slo_pct", pa.float64()),
+    pa.field("in_flight_p95", pa.int64()),
+    pa.field("ready_p95", pa.int64()),
+    pa.field("produced", pa.int64()),
+    pa.field("consumed", pa.int64()),
+    pa.field("counted_ms", pa.int64()),
+    pa.field("in_rate", pa.float64()),
+    pa.field("out_rate", pa.float64()),
+    pa.field("catch_up_speed", pa.float64()),
+    pa.field("breach_ms", pa.int64()),
+    pa.field("breach_weighted_ms", pa.int64()),
+    pa.field("burn_rate", pa.float64()),
+    pa.field("drain_ms", pa.int64()),
+    pa.field("drain_lo_ms", pa.int64()),
+    pa.field("drain_hi_ms", pa.int64()),
+    pa.field("drain_never", pa.bool_()),
+    pa.field("time_to_loss_ms", pa.int64()),
+    pa.field("lost", pa.int64()),
+    pa.field("skipped", pa.int64()),
+    pa.field("rewinds", pa.int32()),
+    pa.field("retry_in", pa.int64()),
+    pa.field("dead_letter_in", pa.int64()),
+    pa.field("skew_max_mean", pa.float64()),
+    pa.field("skew_gini", pa.float64()),
+    pa.field("effective_queues", pa.float64()),
+    pa.field("worst_queue", pa.string()),
+    pa.field("stall_ms_max", pa.int64()),
+    pa.field("status_worst", pa.string()),
+    pa.field("status_ms", pa.list_(pa.int64())),
+    pa.field("samples", pa.int32()),
+    pa.field("partial_samples", pa.int32()),
+    pa.field("expected_samples", pa.int32()),
+    *[
+        field
+        for name in HISTOGRAMS
+        for field in (
+            pa.field(f"{name}_buckets", pa.list_(pa.int32())),
+            pa.field(f"{name}_counts", pa.list_(pa.int64())),
+        )
+    ],
+)
+LAG_SCHEMA = row_schema(KEY, WINDOW, LAG_FIGURES, STAMP)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the rows are about: one cluster, one window, one promise (`slo_target`: the share of time it is kept)."""
+
+    cluster: str
+    from_ms: int
+    to_ms: int
+    interval_ms: int
+    slo_ms: int
+    slo_target: float
+    stamp: dict[str, Any]
+
+
+def tables(matrix: Matrix, asked: Asked, retries: dict[str, tuple[int | None, int | None]]) -> list[pa.Table]:
+    """Rows of both grains. `retries`: group → messages into its %RETRY% and its %DLQ% topic, None unknown.
+
+    A queue without backlog and traffic has no row of its own.
+    """
+    if not len(matrix.times):
+        return []
+    still = standing_ms(matrix)
+    codes = statuses(matrix, still)
+    queues = Bundles.of(matrix.keys, QUEUE_WIDTH)
+    topics = Bundles.of(matrix.keys, TOPIC_WIDTH)
+    found = []
+    for grain, bundles in ((GRAIN_TOPIC, topics), (GRAIN_QUEUE, queues)):
+        rounds = Rounds.of(matrix, bundles)
+        kept = rounds.seen.any(axis=1)
+        if grain == GRAIN_QUEUE:
+            busy = np.where(rounds.complete, rounds.lag, 0) + rounds.produced + rounds.consumed
+            kept &= busy.any(axis=1)
+        if kept.any():
+            row = _Rows(grain, matrix, bundles, rounds, asked, np.flatnonzero(kept))
+            found.append(row.table(still, codes, retries))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of one grain; `kept` are the bundles that become rows."""
+
+    grain: str
+    matrix: Matrix
+    bundles: Bundles
+    rounds: Rounds
+    asked: Asked
+    kept: Int64Array
+
+    def table(
+        self, still: Int64Array, codes: CodeArray, retries: dict[str, tuple[int | None, int | None]]
+    ) -> pa.Table:
+        asked, rounds, kept = self.asked, self.rounds, self.kept
+        lag, lag_histogram = self._distribution(rounds.lag, "lag_{}", "lag")
+        age, age_histogram = self._distribution(rounds.time_lag_ms, "time_lag_{}_ms", "time_lag")
+        columns: dict[str, Any] = {
+            **self._key(),
+            **self._coverage(),
+            **lag,
+            **age,
+            **self._latency(),
+            **self._pulled(),
+            **self._flow(),
+            **self._breach(),
+            **self._drain(lag["lag_last"]),
+            **self._losses(),
+            **self._skew(),
+            **self._status(still, codes),
+            **lag_histogram,
+            **age_histogram,
+        }
+        columns["time_lag_censored"] = (rounds.censored & rounds.complete).sum(axis=1)[kept]
+        columns["slo_ms"] = np.full(len(kept), asked.slo_ms)
+        groups = columns["group"]
+        for place, name in enumerate(("retry_in", "dead_letter_in")):
+            columns[name] = [retries.get(group, (None, None))[place] for group in groups]
+        for name, value in asked.stamp.items():
+            columns[name] = [value] * len(kept)
+        arrays = [_array(columns.get(field.name), field.type, len(kept)) for field in LAG_SCHEMA]
+        return pa.Table.from_arrays(arrays, schema=LAG_SCHEMA)
+
+    def _key(self) -> dict[str, Any]:
+        firsts, ends = self.bundles.starts[:-1][self.kept], self.bundles.starts[1:][self.kept]
+        keys = [self.matrix.keys[i] for i in firsts.tolist()]
+        last = [self.matrix.keys[i - 1] for i in ends.tolist()]
+        is_queue = self.grain == GRAIN_QUEUE
+        count = len(keys)
+        return {
+            "grain": [self.grain] * count,
+            "cluster": [self.asked.cluster] * count,
+            "kind": [key.kind.value for key in keys],
+            "group": [key.group for key in keys],
+            "topic": [key.topic for key in keys],
+            "broker_name": [key.broker_name if is_queue else "" for key in keys],
+            "queue_id": [key.queue_id if is_queue else -1 for key in keys],
+            "incarnation": [key.incarnation for key in last],
+            "queues": self._seen_queues(),
+        }
+
+    def _seen_queues(self) -> Int64Array:
+        if self.grain == GRAIN_QUEUE:
+            return np.ones(len(self.kept), dtype=np.int64)
+        queues = Bundles.of(self.matrix.keys, QUEUE_WIDTH)
+        is_seen: BoolArray = np.any(self.matrix.present, axis=1)
+        seen = queues.largest(is_seen[:, None])[:, 0]
+        topic_of_queue = self.bundles.series[queues.starts[:-1]]
+        return np.bincount(topic_of_queue, seen, minlength=len(self.bundles)).astype(np.int64)[self.kept]
+
+    def _coverage(self) -> dict[str, Any]:
+        asked, rounds = self.asked, self.rounds
+        complete = rounds.complete[self.kept]
+        covered = complete.sum(axis=1)
+        expected = max(1, (asked.to_ms - asked.from_ms) // asked.interval_ms)
+        times = np.where(complete, self.matrix.times, -1)
+        reached = np.maximum.accumulate(np.column_stack([np.full(len(times), asked.from_ms), times]), axis=1)
+        gaps = np.diff(np.column_stack([reached, np.full(len(times), asked.to_ms)]), axis=1)
+        count = len(self.kept)
+        return {
+            "window_start_ms": np.full(count, asked.from_ms),
+            "window_end_ms": np.full(count, asked.to_ms),
+            "interval_ms": np.full(count, asked.interval_ms),
+            "samples": covered,
+            "partial_samples": rounds.seen[self.kept].sum(axis=1) - covered,
+            "expected_samples": np.full(count, expected),
+            "coverage_pct": np.round(100 * np.minimum(1.0, covered / expected), 2),
+            "max_gap_ms": gaps.max(axis=1),
+        }
+
+    def _distribution(
+        self, values: Int64Array, pattern: str, name: str
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Last, discrete percentiles and maximum over complete rounds, null without one; and the histogram."""
+        complete, values = self.rounds.complete[self.kept], values[self.kept]
+        counts = complete.sum(axis=1)
+        ordered = np.sort(np.where(complete, values, HIGHEST), axis=1)
+        found: dict[str, Any] = {}
+        last_at = complete.shape[1] - 1 - np.argmax(complete[:, ::-1], axis=1)
+        found[pattern.format("last")] = _masked(_pick(values, last_at), counts == 0)
+        if name == "lag":
+            found["lag_first"] = _masked(_pick(values, np.argmax(complete, axis=1)), counts == 0)
+        for share in PERCENTILES:
+            rank = np.maximum(-(-share * counts // 100) - 1, 0)
+            found[pattern.format(f"p{share}")] = _masked(_pick(ordered, rank), counts == 0)
+        found[pattern.format("max")] = _masked(_pick(ordered, np.maximum(counts - 1, 0)), counts == 0)
+        buckets, weights, starts = histogram.row_histograms(ordered, counts)
+        return found, _histogram_columns(name, buckets, weights, starts)
+
+    def _latency(self) -> dict[str, Any]:
+        """Latencies of consumed messages: percentiles, the share that kept the promise, the histogram."""
+        matrix = self.matrix
+        series, rounds = np.nonzero(matrix.consumed)
+        weight = matrix.consumed[series, rounds]
+        # The first column's interval began before the window: its messages left with the age they have there.
+        seen = np.where(matrix.present, np.arange(matrix.present.shape[1]), 0)
+        earlier = np.maximum.accumulate(seen, axis=1)[series, np.maximum(rounds - 1, 0)]
+        latency = matrix.time_lag_ms[series, earlier]
+        rows = self.bundles.series[series]
+        total = np.bincount(rows, weight, minlength=len(self.bundles))
+        good = np.bincount(
+            rows, np.where(latency <= self.asked.slo_ms, weight, 0), minlength=len(self.bundles)
+        )
+        width = 1 << 14
+        keys, counts = histogram.merged(rows * width + histogram.bucket_of(latency), weight)
+        starts = np.searchsorted(keys, np.arange(len(self.bundles) + 1) * width)
+        buckets = keys % width
+        kept_starts, places = _taken(starts, self.kept)
+        buckets, counts = buckets[places], counts[places]
+        found: dict[str, Any] = {}
+        upto = np.concatenate([[0], np.cumsum(counts)])
+        whole = upto[kept_starts[1:]] - upto[kept_starts[:-1]]
+        highest = histogram.highest_of(buckets)
+        for share in PERCENTILES:
+            rank = np.maximum(-(-share * whole // 100), 1)
+            at = np.searchsorted(upto[1:], upto[kept_starts[:-1]] + rank)
+            values = highest[np.minimum(at, len(highest) - 1)] if len(highest) else np.zeros_like(whole)
+            found[f"message_latency_p{share}_ms"] = _masked(values, whole == 0)
+        share_good = np.round(100 * good[self.kept] / np.maximum(total[self.kept], 1), 4)
+        found["within_slo_pct"] = _masked(share_good, total[self.kept] == 0)
+        return {**found, **_histogram_columns("latency", buckets, counts, kept_starts)}
+
+    def _pulled(self) -> dict[str, Any]:
+        """In flight and ready, over the rounds in which every queue's pulled offset was read."""
+        matrix = self.matrix
+        known = matrix.present & (matrix.pulled >= 0) & matrix.valid
+        if not known.any():
+            return {}
+        everyone = self.rounds.complete & (self.bundles.sums(known) == self.bundles.sums(matrix.present))
+        effective = np.maximum(matrix.committed, matrix.min_offset)
+        in_flight = np.where(known, np.minimum(matrix.lag, np.maximum(matrix.pulled - effective, 0)), 0)
+        ready = np.where(known, matrix.lag - in_flight, 0)
+        return {
+            "in_flight_p95": self._p95(self.bundles.sums(in_flight), everyone),
+            "ready_p95": self._p95(self.bundles.sums(ready), everyone),
+        }
+
+    def _p95(self, values: Int64Array, known: BoolArray) -> Any:
+        known = known[self.kept]
+        counts = known.sum(axis=1)
+        ordered = np.sort(np.where(known, values[self.kept], HIGHEST), axis=1)
+        return _masked(_pick(ordered, np.maximum(-(-95 * counts // 100) - 1, 0)), counts == 0)
+
+    def _flow(self) -> dict[str, Any]:
+        """Counts, rates over the time that counts, and the catch-up speed between the first and last complete round."""
+        rounds, kept = self.rounds, self.kept
+        counted = np.where(rounds.gap_ms <= self.matrix.gap_limit_ms, rounds.gap_ms, 0).sum(axis=1)[kept]
+        produced, consumed = rounds.produced.sum(axis=1)[kept], rounds.consumed.sum(axis=1)[kept]
+        seconds = np.maximum(counted, 1) / 1000
+        complete = rounds.complete[kept]
+        first, last = (
+            np.argmax(complete, axis=1),
+            complete.shape[1] - 1 - np.argmax(complete[:, ::-1], axis=1),
+        )
+        span = self.matrix.times[last] - self.matrix.times[first]
+        age = rounds.time_lag_ms[kept]
+        speed = 1 - (_pick(age, last) - _pick(age, first)) / np.maximum(span, 1)
+        return {
+            "produced": produced,
+            "consumed": consumed,
+            "counted_ms": counted,
+            "in_rate": _masked(produced / seconds, counted == 0),
+            "out_rate": _masked(consumed / seconds, counted == 0),
+            "catch_up_speed": _masked(np.round(speed, 6), (complete.sum(axis=1) < 2) | (span <= 0)),
+        }
+
+    def _breach(self) -> dict[str, Any]:
+        asked, rounds = self.asked, self.rounds
+        capped = np.minimum(rounds.gap_ms, self.matrix.gap_limit_ms)
+        late = rounds.time_lag_ms > asked.slo_ms
+        breach = np.where(late, capped, 0).sum(axis=1)[self.kept]
+        late_lag = self.bundles.sums(np.where(self.matrix.time_lag_ms > asked.slo_ms, self.matrix.lag, 0))
+        weighted = (capped * late_lag // np.maximum(rounds.lag, 1)).sum(axis=1)[self.kept]
+        known = capped.sum(axis=1)[self.kept]
+        burn = breach / np.maximum(known, 1) / (1 - asked.slo_target)
+        return {
+            "breach_ms": breach,
+            "breach_weighted_ms": weighted,
+            "burn_rate": _masked(np.round(burn, 6), known == 0),
+        }
+
+    def _drain(self, lag_last: Any) -> dict[str, Any]:
+        """How long the backlog at the end lasts, from the consume rates of the minutes in which there was one."""
+        rounds, kept = self.rounds, self.kept
+        minutes = self.matrix.times // MINUTE_MS
+        starts = np.flatnonzero(np.diff(minutes, prepend=minutes[0] - 1))
+        counted = np.where(rounds.gap_ms <= self.matrix.gap_limit_ms, rounds.gap_ms, 0)[kept]
+        span = np.add.reduceat(counted, starts, axis=1)
+        consumed = np.add.reduceat(rounds.consumed[kept], starts, axis=1)
+        busy = (np.minimum.reduceat(rounds.lag[kept], starts, axis=1) > 0) & (span > 0)
+        rates = np.sort(np.where(busy, consumed * 1000 / np.maximum(span, 1), np.inf), axis=1)
+        count = busy.sum(axis=1)
+        total = counted.sum(axis=1)
+        in_rate = rounds.produced[kept].sum(axis=1) * 1000 / np.maximum(total, 1)
+        lag = lag_last.to_numpy(zero_copy_only=False) if isinstance(lag_last, pa.Array) else lag_last
+        lag = np.nan_to_num(np.asarray(lag, dtype=np.float64), nan=-1.0)
+        found: dict[str, Any] = {}
+        for name, share in (("drain_lo_ms", 80), ("drain_ms", 50), ("drain_hi_ms", 20)):
+            at = np.maximum(-(-share * count // 100) - 1, 0)
+            spare = np.where(count > 0, _pick(rates, at), np.nan) - in_rate
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ms = np.where(lag == 0, 0.0, lag * 1000 / spare)
+            is_never = (lag > 0) & ~((spare > 0) & (ms <= DRAIN_MS_MAX))
+            unknown = (lag < 0) | ((lag > 0) & (count == 0)) | is_never
+            found[name] = _masked(np.rint(np.where(unknown, 0, ms)).astype(np.int64), unknown)
+            if name == "drain_ms":
+                found["drain_never"] = _masked(is_never, (lag < 0) | ((lag > 0) & (count == 0)))
+        return found
+
+    def _losses(self) -> dict[str, Any]:
+        matrix, kept = self.matrix, self.kept
+        return {
+            "lost": self.bundles.sums(matrix.lost.sum(axis=1)[:, None])[kept, 0],
+            "skipped": self.bundles.sums(matrix.skipped.sum(axis=1)[:, None])[kept, 0],
+            "rewinds": self.bundles.sums(matrix.rewound.sum(axis=1)[:, None])[kept, 0],
+            "time_to_loss_ms": self._time_to_loss(),
+        }
+
+    def _time_to_loss(self) -> Any:
+        """Of the queue that retention reaches first: distance to the first unread message over the closing speed."""
+        matrix = self.matrix
+        width = len(matrix.times)
+        first = np.argmax(matrix.present, axis=1)
+        last = width - 1 - np.argmax(matrix.present[:, ::-1], axis=1)
+        span = np.maximum(matrix.times[last] - matrix.times[first], 1)
+        low, high_low = _pick(matrix.min_offset, first), _pick(matrix.min_offset, last)
+        committed = _pick(matrix.committed, last)
+        closing = (high_low - low) - matrix.consumed.sum(axis=1)
+        distance = np.maximum(committed - high_low, 0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            left = np.where((closing > 0) & (_pick(matrix.lag, last) > 0), distance * span / closing, np.inf)
+        nearest = -self.bundles.largest(
+            (-np.where(np.isinf(left), HIGHEST >> 1, left)).astype(np.int64)[:, None]
+        )[:, 0]
+        nearest = nearest[self.kept]
+        return _masked(nearest, nearest > DRAIN_MS_MAX)
+
+    def _skew(self) -> dict[str, Any]:
+        if self.grain == GRAIN_QUEUE:
+            return {"worst_queue": self._worst()}
+        per_queue = Bundles.of(self.matrix.keys, QUEUE_WIDTH)
+        sums = per_queue.sums(self.matrix.lag.sum(axis=1)[:, None])[:, 0]
+        topic = self.bundles.series[per_queue.starts[:-1]]
+        order = np.lexsort((sums, topic))
+        ordered, rows = sums[order].astype(np.float64), topic[order]
+        count = np.bincount(rows, minlength=len(self.bundles))
+        total = np.bincount(rows, ordered, minlength=len(self.bundles))
+        squares = np.bincount(rows, ordered**2, minlength=len(self.bundles))
+        starts = np.concatenate([[0], np.cumsum(count)])
+        place = np.arange(len(rows)) - starts[rows] + 1
+        ranked = np.bincount(rows, place * ordered, minlength=len(self.bundles))
+        largest = ordered[np.maximum(starts[1:] - 1, 0)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            found = {
+                "skew_max_mean": largest * count / total,
+                "skew_gini": 2 * ranked / (count * total) - (count + 1) / count,
+                "effective_queues": total**2 / squares,
+            }
+        none = total[self.kept] == 0
+        masked = {
+            name: _masked(np.round(np.where(none, 0, v[self.kept]), 6), none) for name, v in found.items()
+        }
+        return {**masked, "worst_queue": self._worst()}
+
+    def _worst(self) -> list[str]:
+        """ "broker · queue" of the sample with the largest time lag, then lag; "" where nothing ever waited."""
+        matrix = self.matrix
+        oldest, most = matrix.time_lag_ms.max(axis=1), matrix.lag.max(axis=1)
+        at_oldest = np.where(matrix.time_lag_ms == oldest[:, None], matrix.lag, -1).max(axis=1)
+        order = np.lexsort((-at_oldest, -oldest, self.bundles.series))
+        best = order[self.bundles.starts[:-1]][self.kept]
+        keys = matrix.keys
+        waited = Bundles.largest(self.bundles, most[:, None])[:, 0][self.kept] > 0
+        return [
+            f"{keys[i].broker_name} · {keys[i].queue_id}" if has else ""
+            for i, has in zip(best.tolist(), waited.tolist(), strict=True)
+        ]
+
+    def _status(self, still: Int64Array, codes: CodeArray) -> dict[str, Any]:
+        rounds, kept = self.rounds, self.kept
+        worst: CodeArray = self.bundles.largest(codes)
+        in_status = status_ms(worst[kept], rounds.seen[kept], rounds.gap_ms[kept], self.matrix.gap_limit_ms)
+        length = self.asked.to_ms - self.asked.from_ms
+        in_status[:, CODES[WORST_FIRST[-1]]] += np.maximum(length - in_status.sum(axis=1), 0)
+        ordered = in_status[:, [CODES[status] for status in WORST_FIRST]]
+        highest = np.where(rounds.seen, worst, 0).max(axis=1)[kept]
+        lists = pa.ListArray.from_arrays(
+            pa.array(np.arange(len(kept) + 1) * ordered.shape[1], pa.int32()), pa.array(ordered.reshape(-1))
+        )
+        return {
+            "stall_ms_max": self.bundles.largest(still.max(axis=1)[:, None])[kept, 0],
+            "status_worst": [STATUS_OF_CODE[code].value for code in highest.tolist()],
+            "status_ms": lists,
+        }
+
+
+def _pick(values: Any, at: Int64Array) -> Any:
+    """values[i, at[i]] of every row i."""
+    return np.take_along_axis(values, at[:, None], axis=1)[:, 0]
+
+
+def _masked(values: Any, unknown: BoolArray) -> pa.Array:
+    return pa.array(values, mask=unknown)
+
+
+def _taken(starts: Int64Array, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """The starts and the places of some rows of a list column."""
+    counts = (starts[1:] - starts[:-1])[rows]
+    taken = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum(counts, out=taken[1:])
+    return taken, np.repeat(starts[:-1][rows] - taken[:-1], counts) + np.arange(taken[-1])
+
+
+def _histogram_columns(
+    name: str, buckets: Int64Array, counts: Int64Array, starts: Int64Array
+) -> dict[str, Any]:
+    offsets = pa.array(starts, pa.int32())
+    return {
+        f"{name}_buckets": pa.ListArray.from_arrays(offsets, pa.array(buckets.astype(np.int32))),
+        f"{name}_counts": pa.ListArray.from_arrays(offsets, pa.array(counts)),
+    }
+
+
+def _array(values: Any, kind: pa.DataType, count: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(count, kind)
+    if isinstance(values, pa.Array):
+        return values.cast(kind)
+    return pa.array(values, type=kind) if isinstance(values, list) else pa.array(values).cast(kind)

@@ -1,0 +1,81 @@
+"""How a job's rows become files: computed once, written in a fixed order, what could not be read told apart."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+from spark.job import JobResult, JobSpec
+from spark.job_process import say
+from spark.schemas import report_columns
+from spark.work import TASKS_MAX, WORK_SCHEMA, WorkItem
+
+WARNINGS_MAX = 100  # a page shows a few; a history where more is broken is looked at elsewhere
+
+Transform = Callable[[DataFrame], DataFrame]
+
+
+def publish(
+    spark: SparkSession,
+    spec: JobSpec,
+    items: Sequence[WorkItem],
+    transform: Transform,
+    schema: pa.Schema,
+    order: Sequence[str],
+    *,
+    extras: Mapping[str, Transform] | None = None,
+) -> JobResult:
+    """Transform the items and write the rows as one Parquet file in `output`; the order is total, so the same rows
+    give the same bytes. `extras` are small tables made from the rows, each in a folder of its name.
+    """
+    started = time.monotonic()
+    warnings: list[str] = []
+    rows = 0
+    if items:
+        hours = sum(len(item.hours) for item in items if not item.after)
+        say(f"computing {hours} hour{'' if hours == 1 else 's'}")
+        work = pa.table({"item": [item.to_json() for item in items]}, schema=WORK_SCHEMA)
+        # The partitioner of a round robin would put two items into one task and none into the next.
+        numbered = spark.createDataFrame(work).repartitionByRange(min(len(items), TASKS_MAX), "item")
+        rolled = transform(numbered).cache()
+        seen = Observation()
+        figures = rolled.filter(F.col("warning").isNull()).observe(seen, F.count(F.lit(1)).alias("rows"))
+        write(figures.select(*report_columns(schema)), spec.output, order)
+        rows = int(seen.get["rows"])
+        for name, extra in (extras or {}).items():
+            write(extra(rolled.filter(F.col("warning").isNull())), f"{spec.output}/{name}", ())
+        warnings = warnings_of(rolled)
+        rolled.unpersist()
+    return result(spark, spec, started=started, rows=rows, warnings=warnings)
+
+
+def write(rows: DataFrame, output: str, order: Sequence[str]) -> None:
+    """One file, sorted by `order`, or by every column."""
+    by = [F.col(name) for name in (order or rows.columns)]
+    rows.repartition(1).sortWithinPartitions(*by).write.mode("overwrite").parquet(output)
+
+
+def warnings_of(rolled: DataFrame) -> list[str]:
+    """What could not be read, each sentence once, in order."""
+    broken = rolled.filter(F.col("warning").isNotNull()).select("warning").distinct().orderBy("warning")
+    return [row["warning"] for row in broken.limit(WARNINGS_MAX).collect()]
+
+
+def result(
+    spark: SparkSession, spec: JobSpec, *, started: float, rows: int, warnings: Sequence[str]
+) -> JobResult:
+    """The answer of a run that began at `started` (monotonic seconds)."""
+    hours = {(hour.cluster, hour.hour_ms) for hour in spec.hours if hour.hour_ms < spec.as_of_ms}
+    return JobResult(
+        job_id=spec.job_id,
+        output=spec.output,
+        rows=rows,
+        hours=len(hours),
+        elapsed_ms=int((time.monotonic() - started) * 1000),
+        spark_version=spark.version,
+        warnings=tuple(warnings),
+    )

@@ -1,0 +1,279 @@
+"""What a task is given and what it reads: work items, and the samples of their hours from the history files.
+
+A work item is a stretch of hours of one cluster and a range of its groups. A file is complete for its series, so an
+item needs nothing of another: no shuffle, no join. A file that cannot be read is named, and the rest still counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+import fsspec
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from spark.chunk_file import LAST_NAME, ChunkFile, ChunkFileError
+from spark.job import HOUR_MS, HourFiles, JobSpec
+from spark.lag import chunk, rollup, wal
+from spark.lag.rollup import Figures
+from spark.lag.samples import DEAD_LETTER_TOPIC_PREFIX, Samples, SeriesKey, from_snapshots
+
+WORK_SCHEMA = pa.schema([pa.field("item", pa.string())])
+UNREADABLE = (wal.WalError, ChunkFileError, pa.ArrowException, OSError)
+WARNING_LENGTH_MAX = 500
+TASKS_MAX = 64  # a task costs 20-50 ms whatever it does; the hours of a month are packed into these
+TASKS_MIN = 4  # fewer would leave cores without work at the end
+SPLIT_ROWS = 20_000  # an hour with fewer series is one item
+
+
+class WorkItem(msgspec.Struct, frozen=True):
+    """Hours of one cluster, and which groups: those of (after, upto]."""
+
+    cluster: str
+    hours: tuple[HourFiles, ...]
+    from_ms: int
+    to_ms: int
+    after: str
+    upto: str
+    spec: str  # the job's spec without hours: what else the rows depend on
+
+    def to_json(self) -> str:
+        return msgspec.json.encode(self, order="sorted").decode()
+
+    @classmethod
+    def from_json(cls, text: str) -> WorkItem:
+        return msgspec.json.decode(text, type=cls)
+
+
+def work_items(spec: JobSpec, *, period_ms: int) -> list[WorkItem]:
+    """The items of a job whose rows are about periods of so many milliseconds; the running one ends at `as_of_ms`."""
+    periods: dict[tuple[str, int], list[HourFiles]] = {}
+    for hour in spec.hours:
+        if hour.hour_ms < spec.as_of_ms:
+            start_ms = period_start(hour.hour_ms, period_ms)
+            periods.setdefault((hour.cluster, start_ms), []).append(hour)
+    rest = msgspec.structs.replace(spec, hours=(), clients={}).to_json()
+    items = []
+    for (cluster, start_ms), hours in periods.items():
+        hours.sort(key=lambda hour: hour.hour_ms)
+        end_ms = min(start_ms + period_ms, spec.as_of_ms)
+        for after, upto in _group_ranges(hours):
+            items.append(WorkItem(cluster, tuple(hours), start_ms, end_ms, after, upto, rest))
+    return items
+
+
+def period_start(at_ms: int, period_ms: int) -> int:
+    """When the period begins that holds a moment: hours and days of UTC, weeks from Monday."""
+    shift = 3 * 24 * HOUR_MS if period_ms == 7 * 24 * HOUR_MS else 0  # 1970 began on a Thursday
+    return at_ms - (at_ms + shift) % period_ms
+
+
+def _group_ranges(hours: Sequence[HourFiles]) -> list[tuple[str, str]]:
+    """Cut the groups into ranges of about the same number of series, by the statistics of the first good file."""
+    for path in (path for hour in hours for path in hour.files if path.endswith(".parquet")):
+        try:
+            ends = _ends_of(path)
+        except UNREADABLE:
+            continue
+        if sum(rows for _, rows in ends) >= SPLIT_ROWS:
+            return _cut(ends)
+    return [("", LAST_NAME)]
+
+
+def _ends_of(path: str) -> list[tuple[str, int]]:
+    file = ChunkFile(path)
+    try:
+        return file.group_ends()
+    finally:
+        file.close()
+
+
+def _cut(ends: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
+    ranges: list[tuple[str, str]] = []
+    after, seen = "", 0
+    share = sum(rows for _, rows in ends) / TASKS_MIN
+    for highest, rows in ends:
+        seen += rows
+        if seen >= share * (len(ranges) + 1) and highest > after and len(ranges) < TASKS_MIN - 1:
+            ranges.append((after, highest))
+            after = highest
+    return [*ranges, (after, LAST_NAME)]
+
+
+@dataclass(frozen=True, slots=True)
+class HourBlock:
+    """Samples of whole group-topics of one hour; older ones only where figures need them."""
+
+    from_ms: int
+    to_ms: int
+    samples: Samples
+    figures: Figures
+    dead_letters: dict[str, int]  # group → messages into its %DLQ% topic in the hour
+
+
+class HistoryReader:
+    """Reads the hours of one work item, block by block; `warnings` fill up on the way."""
+
+    def __init__(self, item: WorkItem) -> None:
+        self.item = item
+        self.spec = JobSpec.from_json(item.spec)
+        self.warnings: list[str] = []
+        self._logs: dict[str, Samples] = {}
+        self._files: dict[str, ChunkFile | None] = {}
+
+    def blocks(self) -> Iterator[list[HourBlock]]:
+        """Yield for range after range of groups the hours of the item."""
+        dead_letters = {hour.hour_ms: self._dead_letters(hour) for hour in self.item.hours}
+        for after, upto in self._block_ranges():
+            found: list[HourBlock] = []
+            for hour in self.item.hours:
+                found += self._hour_blocks(hour, after, upto, dead_letters[hour.hour_ms])
+            if found:
+                yield found
+
+    def _block_ranges(self) -> list[tuple[str, str]]:
+        """Ranges of groups that are looked at together: a row group of the first good file each."""
+        item = self.item
+        for path in (path for hour in item.hours for path in hour.files if path.endswith(".parquet")):
+            file = self._file(path)
+            if file is not None:
+                ends = sorted({end for end, _ in file.group_ends() if item.after < end < item.upto})
+                return list(zip([item.after, *ends], [*ends, item.upto], strict=True))
+        return [(item.after, item.upto)]
+
+    def _hour_blocks(
+        self, hour: HourFiles, after: str, upto: str, dead_letters: dict[str, int]
+    ) -> list[HourBlock]:
+        """The hour's samples, the groups apart that need older ones."""
+        from_ms, to_ms = hour.hour_ms, min(hour.hour_ms + HOUR_MS, self.item.to_ms)
+        interval_ms = self.spec.interval_ms
+        parts = [self._part(path, after, upto, from_ms, to_ms) for path in hour.files]
+        samples = chunk.merge(parts).window(from_ms, to_ms)
+        figures = rollup.figures(samples, interval_ms=interval_ms)
+        needy = self._needy_groups(samples, figures, hour, after, upto, from_ms)
+        if not needy:
+            blocks = [(samples, figures)]
+        else:
+            plain = samples.select(lambda key: key.group not in needy)
+            blocks = [(plain, rollup.figures(plain, interval_ms=interval_ms))] if plain.keys else []
+            back_ms = from_ms - self.spec.lookback_ms
+            parts = [self._part(path, after, upto, back_ms, from_ms) for path in (*hour.older, *hour.files)]
+            whole = (
+                chunk.merge([*parts, samples]).select(lambda key: key.group in needy).window(back_ms, to_ms)
+            )
+            blocks.append((whole, rollup.figures(whole, interval_ms=interval_ms)))
+        return [HourBlock(from_ms, to_ms, one, each, dead_letters) for one, each in blocks if one.keys]
+
+    def _needy_groups(
+        self, samples: Samples, figures: Figures, hour: HourFiles, after: str, upto: str, from_ms: int
+    ) -> set[str]:
+        """Groups with a message older than the hour's own history, or with a queue that the hour does not show."""
+        censored = np.unique(samples.series[figures.censored]).tolist()
+        needy = {samples.keys[i].group for i in censored}
+        before = self._keys_before(hour, after, upto, from_ms)
+        own = set(samples.keys)
+        needy |= {key.group for key in before if key not in own}
+        fresh = np.flatnonzero(samples.previous.t_ms < 0).tolist()
+        return needy | {samples.keys[i].group for i in fresh if samples.keys[i] in before}
+
+    def _keys_before(self, hour: HourFiles, after: str, upto: str, from_ms: int) -> set[SeriesKey]:
+        """Series that the lookback knows."""
+        back_ms = from_ms - self.spec.lookback_ms
+        found: set[SeriesKey] = set()
+        for path in (*hour.older, *hour.files):
+            if path.endswith(".wal"):
+                found.update(self._part(path, after, upto, back_ms, from_ms).keys)
+                continue
+            table = self._rows(path, after, upto, back_ms, from_ms, columns=[*SeriesKey._fields, "t0_ms"])
+            names = (table[name].to_pylist() for name in SeriesKey._fields)
+            found.update(SeriesKey(*row) for row in zip(*names, strict=True))
+        return found
+
+    def _part(self, path: str, after: str, upto: str, from_ms: int, to_ms: int) -> Samples:
+        """The samples of some groups in one file; none of a file that cannot be read."""
+        if PurePosixPath(path).suffix == ".wal":
+            logged = self._log(path)
+            return logged.select(lambda key: after < key.group <= upto).window(from_ms, to_ms)
+        return chunk.decode_table(self._rows(path, after, upto, from_ms, to_ms)).window(from_ms, to_ms)
+
+    def _rows(
+        self, path: str, after: str, upto: str, from_ms: int, to_ms: int, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        file = self._file(path)
+        if file is not None:
+            try:
+                return file.rows(after, upto, from_ms, to_ms, columns)
+            except UNREADABLE as error:
+                self._give_up(path, error)
+        names = columns or chunk.CHUNK_SCHEMA.names
+        return pa.schema([chunk.CHUNK_SCHEMA.field(name) for name in names]).empty_table()
+
+    def _file(self, path: str) -> ChunkFile | None:
+        """A chunk, opened once; None for one that cannot be read."""
+        if path not in self._files:
+            try:
+                self._files[path] = ChunkFile(path)
+            except UNREADABLE as error:
+                self._give_up(path, error)
+        return self._files.get(path)
+
+    def _log(self, path: str) -> Samples:
+        """A log segment, read once: its frames up to the first broken one."""
+        if path not in self._logs:
+            self._logs[path] = from_snapshots([])
+            try:
+                with fsspec.open(path, "rb") as file:
+                    data = file.read()
+                if len(data) >= wal.SEGMENT_HEADER.size:
+                    segment = wal.read_segment(data)
+                    self._logs[path] = from_snapshots(segment.snapshots)
+                    if segment.damaged:
+                        self.warnings.append(f"{path}: damaged inside, read up to there")
+            except UNREADABLE as error:
+                self._give_up(path, error)
+        return self._logs[path]
+
+    def _give_up(self, path: str, error: Exception) -> None:
+        self._files[path] = None
+        self.warnings.append(f"{path}: {type(error).__name__}: {error}"[:WARNING_LENGTH_MAX])
+
+    def _dead_letters(self, hour: HourFiles) -> dict[str, int]:
+        """Messages that came into each group's dead-letter topic; its queues are heads, they have no group."""
+        from_ms, to_ms = hour.hour_ms, min(hour.hour_ms + HOUR_MS, self.item.to_ms)
+        parts = []
+        for path in hour.files:
+            if PurePosixPath(path).suffix == ".wal":
+                parts.append(self._log(path).select(_is_dead_letter).window(from_ms, to_ms))
+            else:
+                parts.append(self._dead_letter_part(path, from_ms, to_ms))
+        samples = chunk.merge(parts).window(from_ms, to_ms)
+        found: dict[str, int] = {}
+        for place, (key, own) in enumerate(samples.slices()):
+            heads = samples.max_offset[own]
+            first = samples.previous.max_offset[place] if samples.previous.t_ms[place] >= 0 else heads[0]
+            group = key.topic.removeprefix(DEAD_LETTER_TOPIC_PREFIX)
+            found[group] = found.get(group, 0) + max(0, int(heads[-1] - first))
+        return found
+
+    def _dead_letter_part(self, path: str, from_ms: int, to_ms: int) -> Samples:
+        file = self._file(path)
+        if file is not None:
+            try:
+                rows = file.heads(DEAD_LETTER_TOPIC_PREFIX, from_ms, to_ms)
+                return chunk.decode_table(rows).window(from_ms, to_ms)
+            except UNREADABLE as error:
+                self._give_up(path, error)
+        return from_snapshots([])
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            if file is not None:
+                file.close()
+
+
+def _is_dead_letter(key: SeriesKey) -> bool:
+    return not key.group and key.topic.startswith(DEAD_LETTER_TOPIC_PREFIX)
