@@ -1,0 +1,48 @@
+"""The form that starts a change of one configuration key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django import forms
+
+from console.access.rules import WILDCARD
+from console.broker.config_keys import KEY_LENGTH_MAX, VALUE_LENGTH_MAX, config_key, problem_of
+
+
+class ConfigForm(forms.Form):
+    """Key, value and the brokers that get it; one broker makes a plan of that broker, several one of the cluster."""
+
+    key = forms.CharField(max_length=KEY_LENGTH_MAX, error_messages={"required": "Name the key."})
+    value = forms.CharField(max_length=VALUE_LENGTH_MAX, required=False, strip=False)
+    brokers = forms.MultipleChoiceField(error_messages={"required": "Choose at least one broker."})
+
+    def __init__(self, names: Sequence[str], *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        field = self.fields["brokers"]
+        assert isinstance(field, forms.MultipleChoiceField)
+        field.choices = [(name, name) for name in names]
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean() or self.cleaned_data
+        if "key" in cleaned and "value" in cleaned:
+            key = config_key(cleaned["key"])
+            problem = problem_of(key, cleaned["value"])
+            if problem:
+                at_key = key.fixed or key.is_secret or "is not a configuration key" in problem
+                self.add_error("key" if at_key else "value", problem)
+        return cleaned
+
+    @property
+    def subject(self) -> str:
+        """What the plan is about: needs the right to configure it."""
+        chosen: list[str] = self.cleaned_data["brokers"]
+        return chosen[0] if len(chosen) == 1 else WILDCARD
+
+    def params(self) -> dict[str, Any]:
+        return {
+            "key": self.cleaned_data["key"],
+            "value": self.cleaned_data["value"],
+            "brokers": self.cleaned_data["brokers"],
+        }

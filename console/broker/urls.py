@@ -1,0 +1,13 @@
+"""Addresses of the pages of brokers and name servers."""
+
+from django.urls import path
+
+from console.broker import views
+
+urlpatterns = [
+    path("brokers", views.brokers, name="brokers"),
+    path("brokers/<str:broker>", views.broker, name="broker"),
+    path("brokers/<str:broker>/config", views.change_config, name="broker-config"),
+    path("brokers/<str:broker>/drain", views.drain, name="broker-drain"),
+    path("name-servers", views.name_servers, name="name-servers"),
+]

@@ -1,0 +1,252 @@
+"""Brokers: the list, the page of one with its tabs, the forms that start a change; and the name servers."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from console.access import rules
+from console.access.models import Verb
+from console.access.rules import WILDCARD
+from console.access.visitor import remote_addr
+from console.broker import findings, runtime, selectors
+from console.broker.config_keys import KEYS, config_key
+from console.broker.forms import ConfigForm
+from console.broker.selectors import BrokerView
+from console.cluster.admission import admit
+from console.cluster.list_query import QUERY_LENGTH_MAX, ListQuery
+from console.cluster.models import Cluster
+from console.lag import selectors as lag_selectors
+from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
+from console.operation import selectors as operation_selectors
+from console.operation import services as operation_services
+from console.operation.errors import OperationError, PlanRejected
+from console.operation.models import FINAL_STATES, Job
+
+ASCENDING = ("broker", "version", "full_in", "answer")
+STATES = ("silent", "drained")
+TABS = (
+    ("health", "Health"),
+    ("runtime", "Runtime"),
+    ("config", "Config"),
+    ("topics", "Topics and groups"),
+    ("connections", "Connections"),
+    ("drain", "Drain"),
+)
+DAY_MS = 24 * 3_600_000
+BROKER_TROUBLE = (BrokerUnavailable, MQBrokerError, RemotingTimeout, OperationError)
+
+
+@require_safe
+def brokers(request: HttpRequest, cluster: str) -> HttpResponse:
+    """Every broker as the last round and survey saw it, silent ones included."""
+    here = admit(request, cluster)
+    query = ListQuery.of(request, sorts=selectors.SORTS, default="broker", ascending=ASCENDING)
+    state = request.GET.get("state", "")
+    state = state if state in STATES else ""
+    page = selectors.broker_page(
+        here.name,
+        query=query.query,
+        state=state,
+        sort=query.sort,
+        descending=query.descending,
+        page=query.page,
+        per_page=query.per_page,
+    )
+    context = {
+        "cluster": here,
+        "query": query,
+        "state": state,
+        "page": page,
+        "silent": lag_selectors.silent_brokers(here.name),
+        "survey": selectors.last_survey(here.name),
+        "servers": selectors.name_servers(here.name),
+        "differences": selectors.route_differences(here.name, per_page=1).all_total,
+        "now_ms": int(time.time() * 1000),
+    }
+    return render(request, "broker/brokers.html", context)
+
+
+@require_safe
+def broker(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
+    """One broker; `?tab=` chooses what of it, `?part=1` gives the live part of health and runtime alone."""
+    here = admit(request, cluster)
+    view = _known(here.name, broker)
+    tab = request.GET.get("tab", "health")
+    tab = tab if tab in dict(TABS) else "health"
+    servers = selectors.name_servers(here.name)
+    now_ms = int(time.time() * 1000)
+    context = {
+        "cluster": here,
+        "view": view,
+        "tab": tab,
+        "tabs": TABS,
+        "servers": servers,
+        "names": [one.broker_name for one in lag_selectors.broker_rows(here.name)],
+        "survey": selectors.last_survey(here.name),
+        "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name, view.name),
+        "now_ms": now_ms,
+        **_tab_context(request, here, view, tab, now_ms),
+    }
+    if "part" in request.GET and tab in ("health", "runtime"):
+        return render(request, f"broker/_{tab}.html", context)
+    return render(request, "broker/broker.html", context)
+
+
+def _tab_context(
+    request: HttpRequest, here: Cluster, view: BrokerView, tab: str, now_ms: int
+) -> dict[str, Any]:
+    if tab == "health":
+        servers = selectors.name_servers(here.name)
+        found = findings.findings(view, servers)
+        found += findings.config_findings(selectors.config_table(here.name, only_differences=True))
+        chart = (
+            None
+            if "part" in request.GET
+            else selectors.samples(here.name, now_ms - DAY_MS, now_ms, view.name)
+        )
+        return {"findings": found, "chart": chart}
+    if tab == "runtime":
+        return {"groups": runtime.figures(view.figures)}
+    if tab == "config":
+        return _config_context(request, here, view)
+    if tab == "topics":
+        topics, topic_count = selectors.broker_topics(here.name, view.name)
+        groups, group_count = selectors.broker_groups(here.name, view.name)
+        return {"topics": topics, "topic_count": topic_count, "groups": groups, "group_count": group_count}
+    if tab == "connections":
+        return {
+            "producers": view.survey.producers if view.survey is not None else None,
+            "consumers": selectors.broker_consumers(here.name, view.name),
+        }
+    return {"drain_job": _drain_job(here.name, view.name), "last_jobs": _last_jobs(here.name, view.name)}
+
+
+def _config_context(request: HttpRequest, here: Cluster, view: BrokerView) -> dict[str, Any]:
+    search = request.GET.get("q", "").strip()[:QUERY_LENGTH_MAX]
+    only = request.GET.get("show") == "differences"
+    table = selectors.config_table(here.name, query=search, only_differences=only)
+    return {"table": table, "search": search, "only_differences": only}
+
+
+def _drain_job(cluster: str, name: str) -> Job | None:
+    """The drain that runs now."""
+    return next(
+        (job for job in operation_selectors.active_jobs(cluster, name) if job.kind == "broker_drain"), None
+    )
+
+
+def _last_jobs(cluster: str, name: str) -> list[Job]:
+    """Drains and returns of the past, newest first."""
+    jobs = operation_selectors.jobs_page(cluster, kind="broker_drain", subject=name, per_page=5).rows
+    return [job for job in jobs if job.state in FINAL_STATES]
+
+
+def _known(cluster: str, name: str) -> BrokerView:
+    view = selectors.broker(cluster, name)
+    if view is None:
+        raise Http404(f"{cluster} knows no broker {name}: no name server lists it, or no round has run yet.")
+    return view
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def change_config(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
+    """Which key, which value, which brokers. POST makes the plan and shows it; nothing is changed here."""
+    here = admit(request, cluster, Verb.CONFIGURE, broker)
+    admit(request, cluster)
+    view = _known(here.name, broker)
+    names = [one.broker_name for one in lag_selectors.broker_rows(here.name)]
+    may_several = rules.may(request.user, Verb.CONFIGURE, here.name, WILDCARD)
+    form = ConfigForm(names if may_several else [view.name], request.POST or None)
+    problem = ""
+    if request.method == "POST" and form.is_valid():
+        try:
+            plan = operation_services.create_plan(
+                "broker_config_change",
+                here.name,
+                form.subject,
+                form.params(),
+                request.user,
+                remote_addr=remote_addr(request),
+            )
+        except PlanRejected as refusal:
+            form.add_error(refusal.field if refusal.field in form.fields else None, str(refusal))
+        except BROKER_TROUBLE as trouble:
+            problem = str(trouble)
+        else:
+            return redirect("plan", here.name, plan.id)
+    name = request.POST.get("key", request.GET.get("key", ""))[:QUERY_LENGTH_MAX]
+    table = selectors.config_table(here.name)
+    line = next((one for one in table.lines if one.key.name == name), None)
+    current = dict(zip([one.broker_name for one in table.brokers], line.values, strict=True)) if line else {}
+    chosen = request.POST.getlist("brokers") if request.method == "POST" else [view.name]
+    context = {
+        "cluster": here,
+        "view": view,
+        "form": form,
+        "problem": problem,
+        "key": config_key(name),
+        "value": request.POST.get("value", current.get(view.name) or ""),
+        "all_keys": [one.key.name for one in table.lines] or sorted(KEYS),
+        "choices": [
+            (one, current.get(one), one in chosen) for one in (names if may_several else [view.name])
+        ],
+        "now_ms": int(time.time() * 1000),
+    }
+    return render(
+        request, "broker/change_config.html", context, status=422 if form.errors or problem else 200
+    )
+
+
+@require_POST
+def drain(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
+    """Make the plan that drains the broker, or gives its permission back, and show it; nothing is changed here."""
+    here = admit(request, cluster, Verb.CONFIGURE, broker)
+    view = _known(here.name, broker)
+    try:
+        plan = operation_services.create_plan(
+            "broker_drain",
+            here.name,
+            view.name,
+            {"direction": request.POST.get("direction", "")},
+            request.user,
+            remote_addr=remote_addr(request),
+        )
+    except BROKER_TROUBLE as trouble:
+        messages.error(request, f"No plan was made. {trouble}")
+        return redirect("broker", here.name, view.name)
+    return redirect("plan", here.name, plan.id)
+
+
+@require_safe
+def name_servers(request: HttpRequest, cluster: str) -> HttpResponse:
+    """Each name server: what it knows and since when it answers; and the topics about which they do not agree."""
+    here = admit(request, cluster)
+    query = ListQuery.of(request, sorts=("since",), default="since", ascending=("since",))
+    servers = selectors.name_servers(here.name)
+    configs = [server.config for server in servers if server.config is not None]
+    keys = sorted({key for config in configs for key in config})
+    differing = [
+        (key, [None if server.config is None else server.config.get(key) for server in servers])
+        for key in keys
+        if len({config.get(key) for config in configs}) > 1
+    ]
+    context = {
+        "cluster": here,
+        "query": query,
+        "servers": servers,
+        "names": sorted({name for server in servers for name in server.brokers}),
+        "page": selectors.route_differences(
+            here.name, query=query.query, page=query.page, per_page=query.per_page
+        ),
+        "config_differences": differing,
+        "config_keys": len(keys),
+        "survey": selectors.last_survey(here.name),
+        "now_ms": int(time.time() * 1000),
+    }
+    return render(request, "broker/name_servers.html", context)
