@@ -12,6 +12,8 @@ from brokerd.channel import Channel
 
 logger = logging.getLogger(__name__)
 
+GROUPS_A_CHANNEL_MAX = 1_000  # a client process has a handful
+
 
 @dataclass(slots=True)
 class ProducerChannelInfo:
@@ -30,11 +32,16 @@ class ProducerManager:
         self._groups_of: dict[Channel, set[str]] = {}
 
     def register(self, group: str, producer: ProducerChannelInfo) -> None:
+        """Note a producer; groups of one connection beyond GROUPS_A_CHANNEL_MAX are not taken in."""
+        own = self._groups_of.setdefault(producer.channel, set())
+        if group not in own and len(own) >= GROUPS_A_CHANNEL_MAX:
+            logger.warning("producer group ignored group=%s: %d on one connection", group, len(own))
+            return
         members = self.groups.setdefault(group, {})
         if producer.channel not in members:
             logger.info("producer joined group=%s client_id=%s", group, producer.client_id)
         members[producer.channel] = producer
-        self._groups_of.setdefault(producer.channel, set()).add(group)
+        own.add(group)
 
     def unregister(self, group: str, channel: Channel) -> None:
         self._groups_of.get(channel, set()).discard(group)

@@ -20,7 +20,7 @@ from brokerd.remoting.message import (
     encode_properties,
     tags_code,
 )
-from brokerd.store.errors import StoreError
+from brokerd.store.errors import MessageIllegal, PropertiesSizeExceeded, StoreError
 from brokerd.store.message_store import MessageStore
 from brokerd.store.results import GetMessageStatus
 from brokerd.topic_config import SCHEDULE_TOPIC
@@ -100,7 +100,8 @@ class ScheduleMessageService:
         return delivered
 
     def _deliver(self, store: MessageStore, record: MessageRecord, now_ms: int) -> bool:
-        """Put one message; False to try again later. A message without a real topic is dropped with a log line."""
+        """Put one message; False to try again later. One that can never be put is dropped with a log line; it stays
+        readable in SCHEDULE_TOPIC_XXXX."""
         properties = dict(record.properties)
         topic = properties.get(MessageProperty.REAL_TOPIC)
         queue_text = properties.get(MessageProperty.REAL_QUEUE_ID, "0")
@@ -124,7 +125,13 @@ class ScheduleMessageService:
                 reconsume_times=record.reconsume_times,
                 now_ms=now_ms,
             )
-        except StoreError as error:
+        except (MessageIllegal, PropertiesSizeExceeded) as error:
+            # It will be refused for ever; the level's other messages must not wait for it.
+            logger.error(  # noqa: TRY400
+                "delayed message dropped offset=%d topic=%s: %s", record.commit_log_offset, topic, error
+            )
+            return True
+        except (StoreError, OSError) as error:
             logger.warning("delayed message not delivered topic=%s: %s; trying again", topic, error)
             return False
         return True

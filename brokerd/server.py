@@ -25,6 +25,7 @@ BACKLOG = 1024
 WRITE_HIGH_BYTES = 8 * 1024 * 1024  # above it the peer's requests are not read until it has read its answers
 PUSH_BYTES_MAX = 64 * 1024 * 1024  # a peer with that much unread is not written to any more: it is closed
 FRAME_HEAD_BYTES = 8
+UNFINISHED_BYTES_MAX = 512 * 1024 * 1024  # of all connections together; one frame has up to FRAME_BYTES_MAX
 
 
 class Connection(asyncio.Protocol):
@@ -64,18 +65,31 @@ class Connection(asyncio.Protocol):
             if not future.done():
                 future.set_exception(ChannelClosed(f"{address_text(self.remote_address)} closed"))
         self._asked.clear()
+        self._keep([], 0)
         if was_open:
             self._server.forget(self)
 
     def data_received(self, data: bytes) -> None:
         if self._rest:
             self._rest.append(data)
-            self._rest_bytes += len(data)
+            self._keep(self._rest, self._rest_bytes + len(data))
             if self._rest_bytes < self._needed_bytes or self._is_write_paused:
                 return
-            data = b"".join(self._rest)
-            self._rest = []
+            data = self._take_rest()
         self._handle(data)
+
+    def _keep(self, rest: list[bytes], size_bytes: int) -> None:
+        """Note what waits for its frame's end, here and for the whole server, which has a limit for all."""
+        server = self._server
+        server.unfinished_bytes += size_bytes - self._rest_bytes
+        self._rest, self._rest_bytes = rest, size_bytes
+        if size_bytes and server.unfinished_bytes > UNFINISHED_BYTES_MAX:
+            self.close(f"{server.unfinished_bytes} bytes of unfinished requests are held for all clients")
+
+    def _take_rest(self) -> bytes:
+        data = b"".join(self._rest)
+        self._keep([], 0)
+        return data
 
     def _handle(self, data: bytes) -> None:
         """Answer what `data` asks; keep what is incomplete, or too much to answer before the peer has read."""
@@ -92,8 +106,7 @@ class Connection(asyncio.Protocol):
             self.close(self._close_reason)
         elif consumed < len(data):
             rest = data[consumed:] if consumed else data
-            self._rest = [rest]
-            self._rest_bytes = len(rest)
+            self._keep([rest], len(rest))
             length = int.from_bytes(rest[:4], "big") if len(rest) >= 4 else 0
             self._needed_bytes = max(FRAME_HEAD_BYTES, 4 + min(length, FRAME_BYTES_MAX))
             if self._rest_bytes >= self._needed_bytes and not self._is_write_paused:
@@ -103,9 +116,7 @@ class Connection(asyncio.Protocol):
         """Handle the complete frames that were left for a later turn; others had theirs meanwhile."""
         is_due = self._rest and self._rest_bytes >= self._needed_bytes and not self._is_write_paused
         if is_due and self._transport is not None and not self._transport.is_closing():
-            data = b"".join(self._rest)
-            self._rest = []
-            self._handle(data)
+            self._handle(self._take_rest())
 
     def pause_writing(self) -> None:
         """The peer does not read its answers: stop reading and handling its requests."""
@@ -188,6 +199,7 @@ class RemotingServer:
         self.process = process
         self.connections: set[Connection] = set()
         self.port = 0
+        self.unfinished_bytes = 0  # of requests that have not arrived completely
         self._on_close = on_close
         self._max_connections = max_connections
         self._idle_timeout_ms = idle_timeout_ms

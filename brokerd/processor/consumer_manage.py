@@ -20,7 +20,7 @@ from brokerd.remoting.bodies import (
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
-from brokerd.remoting.message import decode_record
+from brokerd.remoting.message import MessageQueue, decode_record
 from brokerd.topic_config import QUEUE_NUMS_MAX
 
 NOT_FOUND = "Not found, do not set to zero, maybe this group boot first"
@@ -93,9 +93,20 @@ def starts_in_memory(broker: Broker, topic: str, queue_id: int) -> bool:
     return store.commit_log_max_offset - commit_log_offset <= in_memory_bytes
 
 
+def is_here(broker: Broker, queue: MessageQueue) -> bool:
+    config = broker.topics.get(queue.topic)
+    return (
+        config is not None
+        and queue.broker_name == broker.broker_name
+        and 0 <= queue.queue_id < max(config.read_queue_nums, config.write_queue_nums)
+    )
+
+
 def lock_batch(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """LOCK_BATCH_MQ (41). Only queues of this broker can be locked: names of nothing would stay in memory."""
     request = LockBatchRequestBody.from_body(command.body)
-    held = broker.locks.lock(request.consumer_group, request.mq_set, request.client_id, now_ms)
+    queues = [queue for queue in request.mq_set if is_here(broker, queue)]
+    held = broker.locks.lock(request.consumer_group, queues, request.client_id, now_ms)
     return command.response(ResponseCode.SUCCESS, body=LockBatchResponseBody(lock_ok_mq_set=held).to_body())
 
 

@@ -49,8 +49,15 @@ def invoke_reset_offset(
     offset = optional_int(command, "offset", -1)
     timestamp_ms = required_int(command, "timestamp")
     server_side = broker.config.broker.use_server_side_reset_offset
-    if broker.topics.get(topic) is None:
+    config = broker.topics.get(topic)
+    if config is None:
         raise error_for(ResponseCode.TOPIC_NOT_EXIST, f"Topic {topic} does not exist")
+    queue_count = max(config.read_queue_nums, config.write_queue_nums)
+    if queue_id >= queue_count:
+        raise error_for(
+            ResponseCode.INVALID_PARAMETER,
+            f"Queue {queue_id} of topic {topic} does not exist: it has {queue_count}",
+        )
     if server_side and broker.groups.get(group) is None:
         raise error_for(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")
     targets = reset_targets(broker, topic, queue_id, offset, timestamp_ms)

@@ -17,6 +17,7 @@ from brokerd.remoting import fastjson
 from brokerd.remoting.errors import BodyError
 from brokerd.remoting.message_queue import MessageQueue
 
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 Reader = Callable[[Any], Any]
 T = TypeVar("T")
 
@@ -154,11 +155,16 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> int:
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, str | float):
-        return int(value)
-    raise ValueError(f"is not a number but {type(value).__name__}")
+    """A long of Java: what does not fit is refused here, not by whoever packs it into a file later."""
+    if not isinstance(value, int | str | float):
+        raise ValueError(f"is not a number but {type(value).__name__}")
+    try:
+        number = int(value)
+    except OverflowError:
+        raise ValueError("is not a number but infinite") from None
+    if not LONG_MIN <= number <= LONG_MAX:
+        raise ValueError("does not fit into 64 bits")
+    return number
 
 
 def _decimal(value: Any) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -37,13 +38,14 @@ class RawClient:
         return cls(*await asyncio.open_connection(host, int(port)))
 
     async def _read(self) -> None:
-        while data := await self._reader.read(65_536):
-            for command in self._frames.receive_data(data):
-                self.received.append(command)
-                if not command.is_response:
-                    self._pushed.put_nowait(command)
-                elif command.opaque in self._waiting:
-                    self._waiting.pop(command.opaque).set_result(command)
+        with contextlib.suppress(ConnectionError):
+            while data := await self._reader.read(65_536):
+                for command in self._frames.receive_data(data):
+                    self.received.append(command)
+                    if not command.is_response:
+                        self._pushed.put_nowait(command)
+                    elif command.opaque in self._waiting:
+                        self._waiting.pop(command.opaque).set_result(command)
         self.is_closed.set()
 
     def send(self, command: RemotingCommand) -> asyncio.Future[RemotingCommand]:

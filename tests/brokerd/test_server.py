@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from brokerd import server
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand
 from tests.brokerd.running import RawClient, running, send_fields
@@ -176,6 +177,32 @@ async def test_it_answers_a_thousand_requests_of_one_read_a_part_at_a_time(tmp_p
             )
         assert 1_000_000 < most < 20_000_000
         writer.close()
+
+
+async def test_it_holds_only_so_much_of_unfinished_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "UNFINISHED_BYTES_MAX", 1_000_000)
+    async with running(tmp_path) as broker:
+        whole = frame(RequestCode.SEND_MESSAGE_V2, 1, send_fields("T"), b"x" * 700_000)
+        slow, greedy = await broker.client(), await broker.client()
+        listener = broker.controller._broker_server
+        slow.write(whole[:600_000])
+        while listener.unfinished_bytes < 600_000:
+            await asyncio.sleep(0.01)
+        greedy.write(whole[:600_000])
+        await asyncio.wait_for(greedy.is_closed.wait(), 30)
+        assert listener.unfinished_bytes == 600_000
+        slow.write(whole[600_000:])  # the other one is not disturbed
+        while listener.unfinished_bytes:
+            await asyncio.sleep(0.01)
+        assert [answer.code for answer in await received(slow, 1)] == [0]
+
+
+async def received(client: RawClient, count: int) -> list[RemotingCommand]:
+    while len(client.received) < count:
+        await asyncio.sleep(0.01)
+    return client.received
 
 
 async def test_it_speaks_binary_headers(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from brokerd.consumer_manager import ClientChannelInfo
 from brokerd.processor.client_notify import NOTIFY_AFTER_MS
+from brokerd.producer_manager import GROUPS_A_CHANNEL_MAX
 from brokerd.remoting.bodies import (
     CheckClientRequestBody,
     ConsumerListBody,
@@ -153,7 +154,7 @@ async def test_it_locks_queues_for_one_member(tmp_path: Path) -> None:
         return kind(consumer_group="g", client_id=client_id, mq_set=[queue]).to_body()
 
     async with running(tmp_path) as broker:
-        client = await broker.client()
+        client = await filled(broker)
         answer = await client.ask(RequestCode.LOCK_BATCH_MQ, body=body(LockBatchRequestBody, "one"))
         assert LockBatchResponseBody.from_body(answer.body).lock_ok_mq_set == [queue]
         answer = await client.ask(RequestCode.LOCK_BATCH_MQ, body=body(LockBatchRequestBody, "two"))
@@ -161,6 +162,26 @@ async def test_it_locks_queues_for_one_member(tmp_path: Path) -> None:
         await client.ask(RequestCode.UNLOCK_BATCH_MQ, body=body(UnlockBatchRequestBody, "one"))
         answer = await client.ask(RequestCode.LOCK_BATCH_MQ, body=body(LockBatchRequestBody, "two"))
         assert LockBatchResponseBody.from_body(answer.body).lock_ok_mq_set == [queue]
+
+
+async def test_it_locks_only_queues_that_it_has(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        client = await filled(broker)
+        queues = [
+            MessageQueue(*place) for place in (("T", "broker-a", 9), ("U", "broker-a", 0), ("T", "other", 0))
+        ]
+        body = LockBatchRequestBody(consumer_group="g", client_id="one", mq_set=queues).to_body()
+        answer = await client.ask(RequestCode.LOCK_BATCH_MQ, body=body)
+        assert LockBatchResponseBody.from_body(answer.body).lock_ok_mq_set == []
+
+
+async def test_it_takes_in_so_many_producer_groups_of_one_connection(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        client = await broker.client()
+        groups = [ProducerData(group_name=f"p{i}") for i in range(GROUPS_A_CHANNEL_MAX + 5)]
+        body = HeartbeatData(client_id="c", producer_data_set=groups).to_body()
+        assert (await client.ask(RequestCode.HEART_BEAT, body=body)).code == 0
+        assert len(broker.broker.producers.groups) == GROUPS_A_CHANNEL_MAX
 
 
 async def test_it_starts_a_new_group_at_zero_while_the_first_message_is_recent(tmp_path: Path) -> None:

@@ -64,6 +64,7 @@ async def test_it_moves_an_offline_group(tmp_path: Path) -> None:
         ({"topic": "Missing"}, 17, "Topic Missing does not exist"),
         ({"group": "missing"}, 26, "Group missing does not exist"),
         ({"queueId": "0", "offset": "9"}, 1, "Target offset 9 not in consume queue range [0-1]"),
+        ({"queueId": "7"}, 29, "Queue 7 of topic T does not exist: it has 1"),
         ({"timestamp": "yesterday"}, 1, "header field timestamp: takes a whole number"),
     ],
 )

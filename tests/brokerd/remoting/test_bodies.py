@@ -270,3 +270,9 @@ def test_it_raises_nothing_but_the_documented_error(data: st.DataObject) -> None
         body_class.from_value(members)
     except BodyError:
         return
+
+
+@pytest.mark.parametrize("number", [b"9223372036854775808", b'"-9223372036854775809"', b"1e999"])
+def test_it_refuses_numbers_that_java_could_not_hold(number: bytes) -> None:
+    with pytest.raises(BodyError, match=r"64 bits|infinite"):
+        SubscriptionGroupConfig.from_body(b'{"groupName":"G","retryMaxTimes":' + number + b"}")

@@ -1,0 +1,56 @@
+"""Delayed messages: what becomes of one that can never be delivered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from brokerd.remoting.message import encode_properties
+from brokerd.schedule_message import RETRY_AFTER_MS, ScheduleMessageService
+from brokerd.store.errors import ServiceNotAvailable
+from brokerd.store.message_store import MessageStore
+from brokerd.topic_config import SCHEDULE_TOPIC
+from tests.brokerd.store.stores import NOW_MS, open_store, put
+
+LEVEL_MS = 1_000
+DUE_MS = NOW_MS + LEVEL_MS
+
+
+def parked(store: MessageStore, *queue_ids: str) -> ScheduleMessageService:
+    """Messages waiting in level 1 for queues of TopicTest."""
+    for queue_id in queue_ids:
+        properties = {"DELAY": "1", "REAL_TOPIC": "TopicTest", "REAL_QID": queue_id}
+        put(store, topic=SCHEDULE_TOPIC, properties=encode_properties(properties))
+    store.dispatch_pending()
+    return ScheduleMessageService(store.config.store_path_root_dir / "delayOffset.json", [LEVEL_MS])
+
+
+def test_it_passes_over_a_message_that_no_queue_can_take(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    service = parked(store, "99999999999", "0", "1")
+    assert service.deliver_due(store, DUE_MS) == 3
+    store.dispatch_pending()
+    assert [store.max_offset("TopicTest", queue_id) for queue_id in (0, 1)] == [1, 1]
+    assert service.offsets == {1: 3}
+    assert store.max_offset(SCHEDULE_TOPIC, 0) == 3  # still there to be read
+    store.close(DUE_MS)
+
+
+def test_it_waits_while_the_store_can_not_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path)
+    service = parked(store, "0")
+    with monkeypatch.context() as patch:
+        for error in (ServiceNotAvailable("the disk is full"), OSError("no room")):
+            patch.setattr(MessageStore, "put_message", raising(error))
+            assert service.deliver_due(store, DUE_MS) == 0
+    assert service.deliver_due(store, DUE_MS + RETRY_AFTER_MS - 1) == 0
+    assert service.deliver_due(store, DUE_MS + RETRY_AFTER_MS) == 1
+    store.close(DUE_MS)
+
+
+def raising(error: Exception):  # type: ignore[no-untyped-def]
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    return refuse
