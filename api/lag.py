@@ -1,9 +1,10 @@
-"""Lag over time."""
+"""Lag over time: charts, latency by message, throughput."""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+from django.conf import settings
 from django.urls import path
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -16,53 +17,219 @@ from api import pagination
 from api.group import existing
 from api.resource import Resource
 from console.lag import selectors
+from console.lag.models import HistoryGap, LagEvent
 
 HOUR_MS = 3_600_000
 SPAN_MS_MAX = 31 * 24 * HOUR_MS  # the longest range the pages draw; more is a report
+LATENCY_SPAN_MS_MAX = 7 * 24 * HOUR_MS  # every message of the range is weighed
 POINTS_MAX = 2_000
+SLO_MS_MAX = 31 * 24 * HOUR_MS
+
+
+def _counts(meaning: str = "") -> serializers.ListField:
+    """Return a list of numbers that has nulls where nothing is known."""
+    return serializers.ListField(child=serializers.IntegerField(allow_null=True), help_text=meaning)
+
+
+class LagEventSerializer(serializers.ModelSerializer[LagEvent]):
+    """Something that happened between two rounds, with the change of ours that explains it in ``cause``."""
+
+    class Meta:
+        model = LagEvent
+        exclude = ("id", "cluster", "group")
+
+
+class HistoryGapSerializer(serializers.ModelSerializer[HistoryGap]):
+    """Time nobody looked (``broker_name`` empty) or a broker was silent; ``to_ms`` null: it still is."""
+
+    class Meta:
+        model = HistoryGap
+        exclude = ("id", "cluster")
 
 
 class LagHistorySerializer(serializers.Serializer[Any]):
-    """Lists of one length; null in a gap. ``lower_bound``: some queue was missing in that round."""
+    """Lists of one length, null in a gap; the rounds with the largest and smallest figures of each step."""
 
     interval_ms = serializers.IntegerField(help_text="the collector's period")
     step_ms = serializers.IntegerField()
     times = serializers.ListField(child=serializers.IntegerField())
-    lag = serializers.ListField(child=serializers.IntegerField(allow_null=True))
-    time_lag_ms = serializers.ListField(child=serializers.IntegerField(allow_null=True))
-    lower_bound = serializers.ListField(child=serializers.BooleanField())
+    lag = _counts()
+    time_lag_ms = _counts()
+    time_lag_low_ms = _counts("the truth is not below")
+    time_lag_high_ms = _counts("nor above; null: the message predates the history")
+    in_flight = _counts("null where it was not read")
+    lower_bound = serializers.ListField(
+        child=serializers.BooleanField(), help_text="some queue was missing in that round"
+    )
     time_lag_lower_bound = serializers.ListField(child=serializers.BooleanField())
+    markers = LagEventSerializer(many=True)
+    gaps = HistoryGapSerializer(many=True)
 
 
-class LagHistory(Resource):
+class LatencyBucketSerializer(serializers.Serializer[Any]):
+    """Messages that waited up to ``up_to_ms`` and longer than the bucket before; null: everything above."""
+
+    up_to_ms = serializers.IntegerField(allow_null=True)
+    messages = serializers.IntegerField()
+
+
+class BurnSerializer(serializers.Serializer[Any]):
+    """How many times faster than allowed the error budget is used, over a long and a short window up to ``to_ms``."""
+
+    long_ms = serializers.IntegerField()
+    short_ms = serializers.IntegerField()
+    factor = serializers.FloatField(help_text="both above it: wake somebody")
+    long_burn = serializers.FloatField(allow_null=True)
+    short_burn = serializers.FloatField(allow_null=True)
+
+
+class LatencySerializer(serializers.Serializer[Any]):
+    """How long messages waited from being stored to being confirmed; skips and rewinds are not counted."""
+
+    interval_ms = serializers.IntegerField(help_text="each latency is within one interval of the truth")
+    slo_ms = serializers.IntegerField()
+    messages = serializers.IntegerField()
+    censored = serializers.IntegerField(help_text="of these only a lower bound is known")
+    within_slo = serializers.IntegerField()
+    within_slo_pct = serializers.FloatField(allow_null=True)
+    mean_ms = serializers.IntegerField(allow_null=True)
+    little_mean_ms = serializers.IntegerField(
+        allow_null=True, help_text="the same mean by Little's law, without store times: a cross-check"
+    )
+    p50_ms = serializers.IntegerField(allow_null=True)
+    p95_ms = serializers.IntegerField(allow_null=True)
+    p99_ms = serializers.IntegerField(allow_null=True)
+    max_ms = serializers.IntegerField(allow_null=True)
+    histogram = LatencyBucketSerializer(many=True)
+    target = serializers.FloatField()
+    watched_ms = serializers.IntegerField(help_text="time that was neither a gap nor unread")
+    coverage_pct = serializers.FloatField()
+    breach_ms = serializers.IntegerField(help_text="some queue was late")
+    breach_weighted_ms = serializers.IntegerField(help_text="each late queue by its share of the messages")
+    budget_left = serializers.FloatField(allow_null=True, help_text="1: untouched, negative: overspent")
+    burn = BurnSerializer(many=True)
+
+
+class ThroughputSerializer(serializers.Serializer[Any]):
+    """Messages per step of whole minutes; null where nobody looked."""
+
+    interval_ms = serializers.IntegerField()
+    step_ms = serializers.IntegerField()
+    times = serializers.ListField(child=serializers.IntegerField(), help_text="begin of each step")
+    produced = _counts()
+    committed = _counts()
+    lost = _counts()
+    watched_ms = serializers.ListField(child=serializers.IntegerField())
+
+
+def _span(longest: str) -> list[OpenApiParameter]:
+    return [
+        OpenApiParameter("from_ms", int, description="default: an hour before to_ms"),
+        OpenApiParameter("to_ms", int, description=f"default: now; at most {longest} after from_ms"),
+        OpenApiParameter("topic", str, description="default: all topics but the group's %RETRY%"),
+    ]
+
+
+POINTS = OpenApiParameter("points", int, description=f"4 to {POINTS_MAX}, default 600")
+
+
+class Window(NamedTuple):
+    """What part of a group's past is asked for."""
+
+    from_ms: int
+    to_ms: int
+    topic: str | None
+
+
+class GroupPast(Resource):
+    """A resource about the past of one group."""
+
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "group"
     throttle_scope = "search"
 
+    def window(self, request: Request, span_ms_max: int = SPAN_MS_MAX) -> Window:
+        """Return the asked window, or raise with the field's name."""
+        to_ms = pagination.integer(request, "to_ms", round(timezone.now().timestamp() * 1000), high=2**53)
+        assert to_ms is not None
+        from_ms = pagination.integer(request, "from_ms", max(0, to_ms - HOUR_MS), high=2**53)
+        assert from_ms is not None
+        if not 0 < to_ms - from_ms <= span_ms_max:
+            days = span_ms_max // (24 * HOUR_MS)
+            raise ValidationError({"from_ms": [f"Must lie before to_ms, at most {days} days."]})
+        return Window(from_ms, to_ms, request.query_params.get("topic") or None)
+
+
+class LagHistory(GroupPast):
     @extend_schema(
         operation_id="group_lag",
         tags=["groups"],
-        parameters=[
-            OpenApiParameter("from_ms", int, description="default: an hour before to_ms"),
-            OpenApiParameter("to_ms", int, description="default: now; at most 31 days after from_ms"),
-            OpenApiParameter("points", int, description=f"2 to {POINTS_MAX}, default 600"),
-        ],
+        parameters=[*_span("31 days"), POINTS],
         responses=LagHistorySerializer,
     )
     def get(self, request: Request, cluster: str, group: str) -> Response:
         existing(cluster, group)
-        to_ms = pagination.integer(request, "to_ms", round(timezone.now().timestamp() * 1000), high=2**53)
-        assert to_ms is not None
-        from_ms = pagination.integer(request, "from_ms", max(0, to_ms - HOUR_MS), high=2**53)
-        points = pagination.integer(request, "points", 600, low=2, high=POINTS_MAX)
-        assert from_ms is not None and points is not None
-        if not 0 < to_ms - from_ms <= SPAN_MS_MAX:
-            raise ValidationError({"from_ms": ["Must lie before to_ms, at most 31 days."]})
+        from_ms, to_ms, topic = self.window(request)
+        points = pagination.integer(request, "points", 600, low=4, high=POINTS_MAX)
+        assert points is not None
+        found = selectors.lag_history(cluster, group, from_ms, to_ms, points, topic)
+        return Response(LagHistorySerializer(found).data)
+
+
+class Latency(GroupPast):
+    @extend_schema(
+        operation_id="group_latency",
+        tags=["groups"],
+        parameters=[
+            *_span("7 days"),
+            OpenApiParameter("slo_ms", int, description="the promise; default: the installation's"),
+            OpenApiParameter("target", float, description="share of the time it holds, 0 to 0.99999"),
+        ],
+        responses=LatencySerializer,
+    )
+    def get(self, request: Request, cluster: str, group: str) -> Response:
+        existing(cluster, group)
+        from_ms, to_ms, topic = self.window(request, LATENCY_SPAN_MS_MAX)
+        slo_ms = pagination.integer(request, "slo_ms", settings.LAG_SLO_MS, low=1, high=SLO_MS_MAX)
+        assert slo_ms is not None
+        target = _share(request, "target", settings.LAG_SLO_TARGET)
+        found = selectors.latency(cluster, group, from_ms, to_ms, slo_ms=slo_ms, target=target, topic=topic)
+        return Response(LatencySerializer(found).data)
+
+
+class Throughput(GroupPast):
+    @extend_schema(
+        operation_id="group_throughput",
+        tags=["groups"],
+        parameters=[*_span("31 days"), POINTS],
+        responses=ThroughputSerializer,
+    )
+    def get(self, request: Request, cluster: str, group: str) -> Response:
+        existing(cluster, group)
+        from_ms, to_ms, topic = self.window(request)
+        points = pagination.integer(request, "points", 600, low=4, high=POINTS_MAX)
+        assert points is not None
         return Response(
-            LagHistorySerializer(selectors.lag_history(cluster, group, from_ms, to_ms, points)).data
+            ThroughputSerializer(selectors.throughput(cluster, group, from_ms, to_ms, points, topic)).data
         )
 
 
+def _share(request: Request, name: str, default: float) -> float:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 0.99999:
+        raise ValidationError({name: ["Must be a number from 0 to 0.99999."]})
+    return value
+
+
+GROUP = "clusters/<str:cluster>/groups/<str:group>"
 urlpatterns = [
-    path("clusters/<str:cluster>/groups/<str:group>/lag", LagHistory.as_view(), name="api-group-lag"),
+    path(f"{GROUP}/lag", LagHistory.as_view(), name="api-group-lag"),
+    path(f"{GROUP}/latency", Latency.as_view(), name="api-group-latency"),
+    path(f"{GROUP}/throughput", Throughput.as_view(), name="api-group-throughput"),
 ]

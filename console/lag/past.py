@@ -1,6 +1,7 @@
 """What was: a group's lag over time, and its committed offsets at a moment, from chunks and the open log."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 from console.lag.history import HOUR_MS, State, file_location
 from console.lag.models import HistoryFile
 from console.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
-from spark.lag import chunk, rollup
+from spark.lag import chunk, inversion, rollup
 from spark.lag.samples import Samples
 from spark.lag.snapshot import Int64Array
 
@@ -51,16 +52,16 @@ def load(cluster: str, group: str, from_ms: int, to_ms: int, *, interval_ms: int
     for _ in range(2):
         paths = history_paths(cluster, from_ms, to_ms)
         try:
-            return _load(paths, group, from_ms, to_ms, interval_ms)
+            return _load(paths, group, from_ms, to_ms)
         except FileNotFoundError:
             continue
     present = [path for path in history_paths(cluster, from_ms, to_ms) if _exists(path)]
     logger.warning("history files are gone cluster=%s from_ms=%d to_ms=%d", cluster, from_ms, to_ms)
-    return _load(present, group, from_ms, to_ms, interval_ms)
+    return _load(present, group, from_ms, to_ms)
 
 
-def _load(paths: list[str], group: str, from_ms: int, to_ms: int, interval_ms: int) -> Samples:
-    return chunk.decode_table(chunk.load_window(paths, from_ms, to_ms, group=group, interval_ms=interval_ms))
+def _load(paths: list[str], group: str, from_ms: int, to_ms: int) -> Samples:
+    return chunk.load_samples(paths, from_ms, to_ms, group=group)
 
 
 def _exists(path: str) -> bool:
@@ -71,92 +72,138 @@ def _exists(path: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class _Rounds:
     """A group's queues added up per round. `missing` counts queues not read, `bounded` ages that are lower
-    bounds.
+    bounds; the age of the oldest message is certainly between `age_low_ms` and `age_high_ms`. `in_flight` is -1 where
+    it was not read of every queue.
     """
 
     t_ms: Int64Array
     lag: Int64Array
     age_ms: Int64Array
+    age_low_ms: Int64Array
+    age_high_ms: Int64Array
     missing: Int64Array
     bounded: Int64Array
+    in_flight: Int64Array
 
     def select(self, at: Int64Array) -> "_Rounds":
         """Return some of the rounds."""
         return _Rounds(*(getattr(self, name)[at] for name in self.__slots__))
 
 
+SERIES = ("lag", "time_lag_ms", "time_lag_low_ms", "time_lag_high_ms", "in_flight")
+FLAGS = ("lower_bound", "time_lag_lower_bound")
+
+
 def lag_series(
-    cluster: str, group: str, from_ms: int, to_ms: int, points: int, *, interval_ms: int
+    cluster: str,
+    group: str,
+    from_ms: int,
+    to_ms: int,
+    points: int,
+    *,
+    interval_ms: int,
+    topic: str | None = None,
 ) -> dict[str, Any]:
     """Return a group's lag and time lag over time, at most about `points` of them, gaps as nulls.
 
     A dictionary for a chart: "interval_ms" (the collector's period), "step_ms" (of the points), and lists of
-    one length: "times" (epoch ms), "lag", "time_lag_ms" (null in a gap), "lower_bound" (some queue was
-    missing in that round), "time_lag_lower_bound" (the oldest message predates the history too). Where a step
-    holds more rounds than one, the one with the largest lag and the one with the smallest are drawn, in time
-    order, so that no peak is lost. `%RETRY%` is not included.
+    one length: "times" (epoch ms), those of `SERIES` (null in a gap; "in_flight" where it was not read; the truth of
+    "time_lag_ms" lies between low and high) and of `FLAGS` ("lower_bound": some queue was missing in that round,
+    "time_lag_lower_bound": or the oldest message predates the history). Where a step holds more rounds than points,
+    those with the largest and the smallest lag and time lag are drawn, in time order, so that no peak is lost.
+    `%RETRY%` is not included unless `topic` names it.
     """
-    points = max(2, min(points, POINTS_MAX))
-    rounds = _all_rounds(cluster, group, from_ms, to_ms, interval_ms)
+    points = max(4, min(points, POINTS_MAX))
+    rounds = _all_rounds(cluster, group, topic, from_ms, to_ms, interval_ms)
     gap_ms = GAP_INTERVALS * interval_ms if to_ms - from_ms <= WHOLE_MS else 2 * THIN_STEP_MS
-    lists: tuple[list[Any], ...] = ([], [], [], [], [])
+    kept = decimate(rounds.t_ms, (rounds.lag, rounds.age_ms), from_ms, to_ms, points)
+    names = ("times", *SERIES, *FLAGS)
+    lists: dict[str, list[Any]] = {name: [] for name in names}
     before: int | None = None
-    for at in _decimate(rounds.t_ms, rounds.lag, from_ms, to_ms, points):
+    for at in kept:
         if before is not None and _has_gap(rounds.t_ms[before : at + 1], gap_ms):
-            _add(lists, int(rounds.t_ms[before] + rounds.t_ms[at]) // 2, None, None, False, False)
+            middle_ms = int(rounds.t_ms[before] + rounds.t_ms[at]) // 2
+            _add(lists, [middle_ms, *[None] * len(SERIES), *[False] * len(FLAGS)])
         is_partial = bool(rounds.missing[at])
-        is_bound = is_partial or bool(rounds.bounded[at])
-        _add(lists, int(rounds.t_ms[at]), int(rounds.lag[at]), int(rounds.age_ms[at]), is_partial, is_bound)
+        in_flight = int(rounds.in_flight[at])
+        _add(
+            lists,
+            [
+                int(rounds.t_ms[at]),
+                int(rounds.lag[at]),
+                int(rounds.age_ms[at]),
+                int(rounds.age_low_ms[at]),
+                None if rounds.bounded[at] else int(rounds.age_high_ms[at]),
+                None if in_flight < 0 or is_partial else in_flight,
+                is_partial,
+                is_partial or bool(rounds.bounded[at]),
+            ],
+        )
         before = at
-    names = ("times", "lag", "time_lag_ms", "lower_bound", "time_lag_lower_bound")
-    step_ms = max(interval_ms, (to_ms - from_ms) * 2 // points)
-    return {"interval_ms": interval_ms, "step_ms": step_ms, **dict(zip(names, lists, strict=True))}
+    step_ms = max(interval_ms, (to_ms - from_ms) * 4 // points)
+    return {"interval_ms": interval_ms, "step_ms": step_ms, **lists}
 
 
-def _all_rounds(cluster: str, group: str, from_ms: int, to_ms: int, interval_ms: int) -> _Rounds:
+def _all_rounds(
+    cluster: str, group: str, topic: str | None, from_ms: int, to_ms: int, interval_ms: int
+) -> _Rounds:
     """Return the rounds of a window, day by day where it is long, so that a month costs the memory of a day.
 
     A day that is over and lies in chunks only never changes: its thinned rounds are remembered.
     """
     if to_ms - from_ms <= WHOLE_MS:
-        return _load_rounds(cluster, group, from_ms, to_ms, interval_ms)
+        return _load_rounds(cluster, group, topic, from_ms, to_ms, interval_ms)
     parts = []
     for day_ms in range(from_ms - from_ms % DAY_MS, to_ms, DAY_MS):
         paths = tuple(history_paths(cluster, day_ms - LOOKBACK_MS, day_ms + DAY_MS))
         if paths and day_ms + DAY_MS <= to_ms and all(path.endswith(".parquet") for path in paths):
-            day = _day_rounds(paths, cluster, group, day_ms, interval_ms)
+            day = _day_rounds(paths, cluster, group, topic, day_ms, interval_ms)
         else:
-            day = _thinned(_load_rounds(cluster, group, day_ms, min(day_ms + DAY_MS, to_ms), interval_ms))
+            end_ms = min(day_ms + DAY_MS, to_ms)
+            day = _thinned(_load_rounds(cluster, group, topic, day_ms, end_ms, interval_ms))
         parts.append(day.select(np.flatnonzero((day.t_ms >= from_ms) & (day.t_ms < to_ms))))
     return _Rounds(*(np.concatenate([getattr(part, name) for part in parts]) for name in _Rounds.__slots__))
 
 
 @lru_cache(maxsize=256)
-def _day_rounds(paths: tuple[str, ...], cluster: str, group: str, day_ms: int, interval_ms: int) -> _Rounds:
+def _day_rounds(
+    paths: tuple[str, ...], cluster: str, group: str, topic: str | None, day_ms: int, interval_ms: int
+) -> _Rounds:
     """Return a day that is over. `paths` are part of the key: a new generation of a file is another day."""
-    return _thinned(_load_rounds(cluster, group, day_ms, day_ms + DAY_MS, interval_ms))
+    return _thinned(_load_rounds(cluster, group, topic, day_ms, day_ms + DAY_MS, interval_ms))
 
 
-def _load_rounds(cluster: str, group: str, from_ms: int, to_ms: int, interval_ms: int) -> _Rounds:
-    samples = load(cluster, group, from_ms - LOOKBACK_MS, to_ms, interval_ms=interval_ms)
-    main = samples.select(lambda key: not key.topic.startswith(RETRY_TOPIC_PREFIX))
-    return _rounds(main, from_ms, interval_ms)
+def _load_rounds(
+    cluster: str, group: str, topic: str | None, from_ms: int, to_ms: int, interval_ms: int
+) -> _Rounds:
+    samples = load_main(cluster, group, from_ms - LOOKBACK_MS, to_ms, interval_ms=interval_ms, topic=topic)
+    return _rounds(samples, from_ms, interval_ms)
+
+
+def load_main(
+    cluster: str, group: str, from_ms: int, to_ms: int, *, interval_ms: int, topic: str | None = None
+) -> Samples:
+    """Return a group's samples of one topic, or of all without its `%RETRY%`."""
+    samples = load(cluster, group, from_ms, to_ms, interval_ms=interval_ms)
+    if topic is not None:
+        return samples.select(lambda key: key.topic == topic)
+    return samples.select(lambda key: not key.topic.startswith(RETRY_TOPIC_PREFIX))
 
 
 def _thinned(rounds: _Rounds) -> _Rounds:
-    """Keep the largest and the smallest lag of every ten minutes, and both sides of every gap."""
+    """Keep the largest and the smallest of every ten minutes, and both sides of every gap."""
     if len(rounds.t_ms) < 2:
         return rounds
     first, last = int(rounds.t_ms[0]), int(rounds.t_ms[-1]) + 1
     steps = max(1, (last - first) // THIN_STEP_MS)
-    kept = set(_decimate(rounds.t_ms, rounds.lag, first, last, 2 * steps))
+    kept = set(decimate(rounds.t_ms, (rounds.lag, rounds.age_ms), first, last, 4 * steps))
     gaps = np.flatnonzero(np.diff(rounds.t_ms) > THIN_STEP_MS)
     kept.update(gaps.tolist(), (gaps + 1).tolist())
     return rounds.select(np.array(sorted(kept), dtype=np.int64))
 
 
-def _add(lists: tuple[list[Any], ...], *values: Any) -> None:
-    for one, value in zip(lists, values, strict=True):
+def _add(lists: dict[str, list[Any]], values: list[Any]) -> None:
+    for one, value in zip(lists.values(), values, strict=True):
         one.append(value)
 
 
@@ -169,17 +216,29 @@ def _rounds(samples: Samples, from_ms: int, interval_ms: int) -> _Rounds:
     incarnation's end.
     """
     figures = rollup.figures(samples, interval_ms=interval_ms)
-    inside = samples.t_ms >= from_ms
+    inside = np.flatnonzero(samples.t_ms >= from_ms)
     times, round_of = np.unique(samples.t_ms[inside], return_inverse=True)
-    lag, age, read, bounded = (np.zeros(len(times), dtype=np.int64) for _ in range(4))
+    lag, age, low, high, read, bounded, flying, unread = (
+        np.zeros(len(times), dtype=np.int64) for _ in range(8)
+    )
+    effective = np.maximum(samples.committed, samples.min_offset)
+    waiting = inside[figures.lag[inside] > 0].astype(np.int64)
+    stored = inversion.store_times(samples, waiting, effective[waiting])
+    np.maximum.at(low, round_of[figures.lag[inside] > 0], samples.t_ms[waiting] - stored.until_ms)
+    np.maximum.at(high, round_of[figures.lag[inside] > 0], samples.t_ms[waiting] - stored.after_ms)
     np.add.at(lag, round_of, figures.lag[inside])
     np.maximum.at(age, round_of, figures.time_lag_ms[inside])
     np.maximum.at(bounded, round_of, figures.censored[inside])
     np.add.at(read, round_of, 1)
+    pulled = samples.pulled[inside]
+    in_flight = np.clip(pulled - effective[inside], 0, figures.lag[inside])
+    np.add.at(flying, round_of, np.where(pulled >= 0, in_flight, 0))
+    np.maximum.at(unread, round_of, pulled < 0)
     begins = np.sort(samples.t_ms[samples.starts[:-1]]) if len(samples.keys) else times[:0]
     begun = np.searchsorted(begins, times, side="right")
     expected = begun - np.searchsorted(_incarnation_ends(samples), times, side="right")
-    return _Rounds(times, lag, age, expected - read, bounded)
+    flying[unread > 0] = -1
+    return _Rounds(times, lag, age, low, np.maximum(high, age), expected - read, bounded, flying)
 
 
 def _incarnation_ends(samples: Samples) -> Int64Array:
@@ -189,16 +248,19 @@ def _incarnation_ends(samples: Samples) -> Int64Array:
     return np.array(sorted(ends), dtype=np.int64)
 
 
-def _decimate(times: Int64Array, values: Int64Array, from_ms: int, to_ms: int, points: int) -> list[int]:
-    """Return which rounds to draw: all while they fit, else the smallest and the largest of each step."""
+def decimate(
+    times: Int64Array, series: Sequence[Int64Array], from_ms: int, to_ms: int, points: int
+) -> list[int]:
+    """Return which rounds to draw: all while they fit, else the smallest and the largest of each series and step."""
     if len(times) <= points:
         return list(range(len(times)))
-    steps = (times - from_ms) * (points // 2) // max(1, to_ms - from_ms)
+    steps = (times - from_ms) * (points // (2 * len(series))) // max(1, to_ms - from_ms)
     kept: set[int] = {0, len(times) - 1}
     bounds = np.flatnonzero(np.diff(steps)) + 1
     for start, stop in zip([0, *bounds.tolist()], [*bounds.tolist(), len(times)], strict=True):
-        kept.add(start + int(values[start:stop].argmin()))
-        kept.add(start + int(values[start:stop].argmax()))
+        for values in series:
+            kept.add(start + int(values[start:stop].argmin()))
+            kept.add(start + int(values[start:stop].argmax()))
     return sorted(kept)
 
 

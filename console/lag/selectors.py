@@ -3,13 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.db.models import Q
+
 from console.cluster.models import Cluster
-from console.lag import past
-from console.lag.models import BrokerRow, Round
+from console.lag import measures, past
+from console.lag.models import BrokerRow, HistoryGap, LagEvent, Round
 from console.lag.past import OffsetThen
 from console.mqadmin import MessageQueue
 
 DEFAULT_INTERVAL_MS = 5_000
+MARKERS_MAX = 500  # on one chart: more are a comb
 
 
 def broker_rows(cluster_name: str) -> Sequence[BrokerRow]:
@@ -46,10 +49,69 @@ def history_files(cluster_name: str, from_ms: int, to_ms: int) -> list[str]:
     return past.history_paths(cluster_name, from_ms, to_ms)
 
 
-def lag_history(cluster_name: str, group: str, from_ms: int, to_ms: int, points: int = 600) -> dict[str, Any]:
-    """Return a group's lag and time lag over time for a chart; see `console.lag.past.lag_series`."""
+def lag_history(
+    cluster_name: str, group: str, from_ms: int, to_ms: int, points: int = 600, topic: str | None = None
+) -> dict[str, Any]:
+    """Return a group's lag and time lag over time for a chart; see `console.lag.past.lag_series`. With "markers" (what
+    happened) and "gaps" (when nobody looked, or a broker was silent).
+    """
     interval_ms = collect_interval_ms(cluster_name)
-    return past.lag_series(cluster_name, group, from_ms, to_ms, points, interval_ms=interval_ms)
+    return {
+        **past.lag_series(cluster_name, group, from_ms, to_ms, points, interval_ms=interval_ms, topic=topic),
+        "markers": markers(cluster_name, group, from_ms, to_ms, topic),
+        "gaps": gaps(cluster_name, from_ms, to_ms),
+    }
+
+
+def markers(
+    cluster_name: str, group: str, from_ms: int, to_ms: int, topic: str | None = None
+) -> list[LagEvent]:
+    """Return what happened to a group in [from_ms, to_ms), oldest first, the newest `MARKERS_MAX`."""
+    found = LagEvent.objects.filter(cluster=cluster_name, group=group, at_ms__gte=from_ms, at_ms__lt=to_ms)
+    if topic is not None:
+        found = found.filter(topic__in=[topic, ""])
+    return list(found.order_by("-at_ms", "-pk")[:MARKERS_MAX])[::-1]
+
+
+def gaps(cluster_name: str, from_ms: int, to_ms: int) -> list[HistoryGap]:
+    """Return the times nobody looked or a broker was silent that touch [from_ms, to_ms), oldest first."""
+    still = Q(to_ms__isnull=True) | Q(to_ms__gt=from_ms)
+    found = HistoryGap.objects.filter(still, cluster=cluster_name, from_ms__lt=to_ms)
+    return list(found.order_by("-from_ms", "-pk")[:MARKERS_MAX])[::-1]
+
+
+def latency(
+    cluster_name: str,
+    group: str,
+    from_ms: int,
+    to_ms: int,
+    *,
+    slo_ms: int,
+    target: float,
+    topic: str | None = None,
+) -> dict[str, Any]:
+    """Return how long messages waited and how a promise was kept; see `console.lag.measures.latency_of`."""
+    interval_ms = collect_interval_ms(cluster_name)
+    return measures.latency_of(
+        cluster_name,
+        group,
+        from_ms,
+        to_ms,
+        interval_ms=interval_ms,
+        slo_ms=slo_ms,
+        target=target,
+        topic=topic,
+    )
+
+
+def throughput(
+    cluster_name: str, group: str, from_ms: int, to_ms: int, points: int = 600, topic: str | None = None
+) -> dict[str, Any]:
+    """Return what came and what was read by the minute; see `console.lag.measures.throughput_of`."""
+    interval_ms = collect_interval_ms(cluster_name)
+    return measures.throughput_of(
+        cluster_name, group, from_ms, to_ms, points, interval_ms=interval_ms, topic=topic
+    )
 
 
 def committed_offsets_at(cluster_name: str, group: str, at_ms: int) -> Mapping[MessageQueue, int]:

@@ -16,14 +16,17 @@ thousand rows at a time, in key order, for kernels that want to stay in the proc
 What a row holds: `spark.lag.chunk_rows`.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import IO
 
 import fsspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark.lag import wal
@@ -59,6 +62,7 @@ HOUR_MS = 3_600_000
 # A chart reads one group: 2,000 rows are 8 ms to read and prune to it, and 1 % of a large file.
 ROW_GROUP_ROWS = 2_000
 _ZSTD_LEVEL = 3
+FOOTERS_KEPT = 128  # a month of day files and a day of hour files, 1 MB each at 200,000 series
 
 
 def compact(snapshots: Iterable[Snapshot], *, interval_ms: int, previous: Snapshot | None = None) -> pa.Table:
@@ -110,6 +114,8 @@ class ChunkWriter:
 
     def write(self, table: pa.Table) -> None:
         """Add rows; row groups are cut every `ROW_GROUP_ROWS`."""
+        if table.num_rows == 0:
+            return
         self._waiting.append(table)
         self._samples += int(table["n"].to_numpy().sum(dtype=np.int64))
         if sum(one.num_rows for one in self._waiting) >= ROW_GROUP_ROWS:
@@ -143,12 +149,62 @@ def write_blocks(blocks: Iterable[Samples], sink: IO[bytes] | str, *, interval_m
 
 
 def read_chunk(source: IO[bytes] | str, *, group: str | None = None) -> pa.Table:
-    """Read a chunk; with `group` only that group's rows ("" for heads), skipping row groups that cannot hold
-    it.
+    """Read a chunk; with `group` only that group's rows ("" for heads), from the row groups that can hold them.
+
+    Raises FileNotFoundError, or ArrowException or OSError for what is not a whole chunk. The footer of a file named by
+    path or URL is remembered: chunks never change.
     """
-    filters = None if group is None else [("group", "=", group)]
-    table = pq.read_table(source, filters=filters, partitioning=None, read_dictionary=["dt_ms"])
-    return table.select(CHUNK_SCHEMA.names).cast(CHUNK_SCHEMA)
+    if isinstance(source, str):
+        footer = _footer(source)
+        with _opened(source) as file:
+            return _read_rows(file, footer, group)
+    return _read_rows(source, _footer_of(pq.read_metadata(source)), group)
+
+
+@dataclass(frozen=True, slots=True)
+class _Footer:
+    """A file's metadata, and the first and last group of each row group: they are in order."""
+
+    metadata: pq.FileMetaData
+    lowest: Sequence[str]
+    highest: Sequence[str]
+
+
+@lru_cache(maxsize=FOOTERS_KEPT)
+def _footer(path: str) -> _Footer:
+    with _opened(path) as file:
+        return _footer_of(pq.read_metadata(file))
+
+
+def _footer_of(metadata: pq.FileMetaData) -> _Footer:
+    column = CHUNK_SCHEMA.get_field_index("group")
+    found = [
+        metadata.row_group(number).column(column).statistics for number in range(metadata.num_row_groups)
+    ]
+    return _Footer(metadata, [one.min for one in found], [one.max for one in found])
+
+
+def _opened(path: str) -> IO[bytes]:
+    """Open a local path or an fsspec URL for reading parts of it."""
+    if "://" in path:
+        file: IO[bytes] = fsspec.open(path, "rb").open()
+        return file
+    local: IO[bytes] = pa.OSFile(path, "rb")
+    return local
+
+
+def _read_rows(file: IO[bytes], footer: _Footer, group: str | None) -> pa.Table:
+    with pq.ParquetFile(file, metadata=footer.metadata, read_dictionary=["dt_ms"]) as parquet:
+        if group is None:
+            return parquet.read().cast(CHUNK_SCHEMA)
+        first, last = bisect_left(footer.highest, group), bisect_right(footer.lowest, group)
+        if first >= last:
+            return CHUNK_SCHEMA.empty_table()
+        table = parquet.read_row_groups(range(first, last), use_threads=False)
+    rows = np.flatnonzero(pc.equal(table["group"], group).to_numpy())
+    if len(rows) == 0:
+        return CHUNK_SCHEMA.empty_table()
+    return table.slice(int(rows[0]), len(rows)).cast(CHUNK_SCHEMA)
 
 
 def read_blocks(source: IO[bytes] | str) -> Iterator[pa.Table]:
@@ -195,11 +251,10 @@ def load_samples(
     chunks: list[Samples] = []
     snapshots: list[Snapshot] = []
     for path in files:
-        data = _read_bytes(path)
         if PurePosixPath(path).suffix == ".wal":
-            snapshots += read_log(data)
+            snapshots += read_log(_read_bytes(path))
         else:
-            table = read_chunk(pa.BufferReader(data), group=group)
+            table = read_chunk(path, group=group)
             if table.num_rows:
                 on_interval(int(table["interval_ms"][0].as_py()))
             chunks.append(decode_table(table))

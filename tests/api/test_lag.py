@@ -1,0 +1,70 @@
+"""Lag over time by REST: shape, limits, refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from rest_framework.test import APIClient
+
+from console.cluster.models import Cluster
+from console.lag.models import LagEvent
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+BASE = "/api/v1/clusters/local/groups/billing"
+
+
+@pytest.fixture
+def reader(carol: User, client_of: Callable[[User], APIClient]) -> APIClient:
+    return client_of(carol)
+
+
+WINDOW = "from_ms=1700000000000&to_ms=1700003600000"
+
+
+@pytest.mark.parametrize("name", ["lag", "latency", "throughput"])
+def test_it_answers_for_a_window_without_data(rows: Cluster, reader: APIClient, name: str) -> None:
+    found = reader.get(f"{BASE}/{name}?{WINDOW}")
+    assert found.status_code == 200
+    assert found.json()["interval_ms"] == 5_000
+
+
+def test_it_shows_markers(rows: Cluster, reader: APIClient) -> None:
+    LagEvent.objects.create(
+        cluster="local",
+        group="billing",
+        topic="orders",
+        kind="REWIND",
+        at_ms=1_700_000_000_005,
+        cause="plan 7",
+    )
+    (marker,) = reader.get(f"{BASE}/lag?{WINDOW}").json()["markers"]
+    assert (marker["kind"], marker["cause"], marker["at_ms"]) == ("REWIND", "plan 7", 1_700_000_000_005)
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [
+        ("lag?from_ms=5&to_ms=5", "from_ms"),
+        ("lag?from_ms=0&to_ms=2678400001", "from_ms"),
+        ("lag?points=3", "points"),
+        ("throughput?points=2001", "points"),
+        ("latency?from_ms=0&to_ms=604800001", "from_ms"),
+        ("latency?slo_ms=0", "slo_ms"),
+        ("latency?target=1", "target"),
+        ("latency?target=much", "target"),
+    ],
+)
+def test_it_names_the_field_that_is_wrong(rows: Cluster, reader: APIClient, query: str, field: str) -> None:
+    found: Any = reader.get(f"{BASE}/{query}")
+    assert found.status_code == 400
+    assert field in str(found.json())
+
+
+@pytest.mark.parametrize("name", ["lag", "latency", "throughput"])
+def test_it_hides_groups_of_others(rows: Cluster, reader: APIClient, name: str) -> None:
+    assert reader.get(f"/api/v1/clusters/local/groups/nobody/{name}").status_code == 404
+    assert reader.get(f"/api/v1/clusters/secret/groups/billing/{name}").status_code in (403, 404)
+    assert reader.post(f"{BASE}/{name}").status_code == 405

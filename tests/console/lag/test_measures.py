@@ -1,0 +1,115 @@
+"""Latency, promises and flow of a past window, from a history that was really written."""
+
+from __future__ import annotations
+
+import pytest
+
+from console.lag import history, selectors
+from console.lag.history import HOUR_MS, HistoryLog
+from console.lag.models import HistoryGap, LagEvent
+from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
+from tests.spark.lag.history import rounds
+
+pytestmark = [
+    pytest.mark.django_db(databases=["default", "metrics"]),
+    pytest.mark.usefixtures("local_history"),
+]
+
+START = 1_700_000_000_000 // HOUR_MS * HOUR_MS
+HEADS = [HeadKey("orders", "broker-a", number) for number in range(2)]
+COMMITS = [CommitKey("billing", *head) for head in HEADS]
+
+
+def write(snapshots: list[Snapshot]) -> None:
+    log = HistoryLog("local")
+    log.catch_up(0)
+    for one in snapshots:
+        log.append(one)
+
+
+def a_slow_hour() -> list[Snapshot]:
+    """5 s rounds. Queue 0 gets 10 messages a round and is read 60 s late, queue 1 gets 30 and is read at once."""
+    return rounds(
+        {HEADS[0]: [(0, 10 * i) for i in range(720)], HEADS[1]: [(0, 30 * i) for i in range(720)]},
+        {COMMITS[0]: [10 * max(0, i - 12) for i in range(720)], COMMITS[1]: [30 * i for i in range(720)]},
+        start_ms=START,
+    )
+
+
+def latency(slo_ms: int, **window: int) -> dict[str, object]:
+    from_ms, to_ms = window.get("from_ms", START), window.get("to_ms", START + HOUR_MS)
+    return selectors.latency("local", "billing", from_ms, to_ms, slo_ms=slo_ms, target=0.99)
+
+
+def test_it_weighs_latency_by_message_and_agrees_with_little() -> None:
+    write(a_slow_hour())
+    found = latency(30_000, from_ms=START + 600_000)
+    assert found["messages"] == 600 * 40
+    assert found["within_slo_pct"] == 75.0  # queue 1 has three of four messages
+    for name, wanted in (("p50_ms", 0), ("p95_ms", 60_000), ("max_ms", 60_000), ("mean_ms", 15_000)):
+        assert abs(int(str(found[name])) - wanted) <= 300, name  # of the 5,000 ms that may be
+    assert abs(int(str(found["little_mean_ms"])) - 15_000) <= 100
+    buckets = found["histogram"]
+    assert isinstance(buckets, list)
+    assert sum(one["messages"] for one in buckets) == 24_000
+    assert (found["breach_ms"], found["watched_ms"]) == (3_000_000, 3_000_000)
+    assert found["breach_weighted_ms"] == 750_000
+    assert found["budget_left"] == -99.0
+    assert [one["long_burn"] for one in found["burn"]] == [100.0] * 3  # type: ignore[attr-defined]
+    kept = latency(120_000, from_ms=START + 600_000)
+    assert (kept["breach_ms"], kept["budget_left"], kept["within_slo_pct"]) == (0, 1.0, 100.0)
+
+
+def test_it_says_the_same_from_a_chunk_as_from_the_log() -> None:
+    write(a_slow_hour())
+    before = latency(30_000), selectors.throughput("local", "billing", START, START + HOUR_MS, 60)
+    history.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
+    assert (latency(30_000), selectors.throughput("local", "billing", START, START + HOUR_MS, 60)) == before
+
+
+def test_it_counts_what_came_and_what_was_read_by_the_minute() -> None:
+    past = a_slow_hour()
+    write([one for number, one in enumerate(past) if not 120 <= number < 240])  # ten minutes are missing
+    found = selectors.throughput("local", "billing", START, START + HOUR_MS, 60)
+    assert (found["step_ms"], len(found["times"]), found["times"][0]) == (60_000, 60, START)
+    assert found["produced"][5] == 12 * 40
+    assert found["committed"][5] == 12 * 40
+    assert found["committed"][0] == 11 * 30
+    assert found["produced"][10:20] == [None] * 10
+    assert found["watched_ms"][5] == 60_000
+    assert selectors.throughput("local", "billing", START, START + HOUR_MS, 4)["step_ms"] == 900_000
+
+
+def test_it_knows_nothing_of_a_window_without_data() -> None:
+    found = latency(30_000)
+    assert (found["messages"], found["p50_ms"], found["within_slo_pct"], found["watched_ms"]) == (
+        0,
+        None,
+        None,
+        0,
+    )
+    assert (found["coverage_pct"], found["budget_left"], found["burn"]) == (0.0, None, [])
+    assert selectors.throughput("local", "billing", START, START + 120_000, 60)["produced"] == [None, None]
+
+
+def test_it_bounds_the_time_lag_it_draws() -> None:
+    write(a_slow_hour())
+    found = selectors.lag_history("local", "billing", START, START + HOUR_MS, 2_000)
+    at = found["times"].index(START + 1_000_000)
+    low, middle, high = (found[name][at] for name in ("time_lag_low_ms", "time_lag_ms", "time_lag_high_ms"))
+    assert (low, high) == (55_000, 60_000)
+    assert low <= middle <= high
+    assert found["in_flight"][at] is None
+
+
+def test_it_puts_markers_and_gaps_beside_the_line() -> None:
+    write(a_slow_hour()[:100])
+    LagEvent.objects.create(cluster="local", group="billing", topic="orders", kind="REWIND", at_ms=START + 5)
+    LagEvent.objects.create(cluster="local", group="other", topic="orders", kind="REWIND", at_ms=START + 5)
+    LagEvent.objects.create(cluster="local", group="billing", topic="orders", kind="LOST", at_ms=START - 5)
+    HistoryGap.objects.create(cluster="local", from_ms=START - 10, to_ms=START + 10, reason="restart")
+    HistoryGap.objects.create(cluster="local", broker_name="broker-a", from_ms=START + 20)
+    HistoryGap.objects.create(cluster="local", from_ms=START - 20, to_ms=START - 10)
+    found = selectors.lag_history("local", "billing", START, START + HOUR_MS)
+    assert [one.kind for one in found["markers"]] == ["REWIND"]
+    assert [(one.from_ms - START, one.broker_name) for one in found["gaps"]] == [(-10, ""), (20, "broker-a")]
