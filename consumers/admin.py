@@ -50,7 +50,7 @@ from consumers.clock import system_clock
 from consumers.config import INVOKE_TIMEOUT_MS, RemotingClientConfig
 from consumers.errors import MQClientError
 from consumers.pull_result import PullResult, pull_request, pull_result
-from consumers.remoting_client import RemotingClient
+from consumers.remoting_client import PIPELINE_WINDOW, RemotingClient
 from consumers.route import NameServers
 from consumers.send_result import SendResult, send_request, send_result
 
@@ -244,9 +244,13 @@ class MQAdmin(BrokerAdmin):
             return None
         return ProducerConnection.from_body(checked(response).body)
 
-    async def consumer_running_info(self, addr: str, group: str, client_id: str) -> ConsumerRunningInfo:
-        """What a member says of itself, relayed by the broker. GET_CONSUMER_RUNNING_INFO (307)."""
-        fields = {"consumerGroup": group, "clientId": client_id, "jstackEnable": "false"}
+    async def consumer_running_info(
+        self, addr: str, group: str, client_id: str, *, jstack: bool = False
+    ) -> ConsumerRunningInfo:
+        """What a member says of itself, relayed by the broker; with ``jstack`` its threads too, where it can.
+        GET_CONSUMER_RUNNING_INFO (307).
+        """
+        fields = {"consumerGroup": group, "clientId": client_id, "jstackEnable": str(jstack).lower()}
         timeout_ms = max(self.timeout_ms, RELAY_TIMEOUT_MS)
         response = await self._invoke(
             addr, RequestCode.GET_CONSUMER_RUNNING_INFO, fields, timeout_ms=timeout_ms
@@ -443,15 +447,16 @@ class MQAdmin(BrokerAdmin):
         messages: Sequence[tuple[Message, int]],
         *,
         producer_group: str = INNER_PRODUCER_GROUP,
+        window: int = PIPELINE_WINDOW,
     ) -> list[SendResult | Exception]:
-        """Send (message, queue id) pairs, pipelined, each once; each has its result or its error in its
-        place.
+        """Send (message, queue id) pairs, pipelined, `window` of them unanswered at a time, each once; each
+        has its result or its error in its place.
 
         brokerd stores them in this order; Apache's broker, which works in several threads, in any.
         After RemotingTimeout or BrokerUnavailable that message may be stored or not.
         """
         requests = [self._send_request(message, queue_id, producer_group) for message, queue_id in messages]
-        answers = await self._remoting.invoke_many(addr, requests, self.timeout_ms)
+        answers = await self._remoting.invoke_many(addr, requests, self.timeout_ms, window=window)
         return [
             _send_outcome(answer, message) for (message, _), answer in zip(messages, answers, strict=True)
         ]

@@ -123,12 +123,10 @@ class ReplayPlan:
             if not counts[LedgerState.SENT]:
                 raise VerificationFailed(replay_words.client_answer(run.result["client"]))
             return
-        sent = ReplayLedger.objects.filter(plan=run.plan, state=LedgerState.SENT).order_by("id")
-        step = max(1, counts[LedgerState.SENT] // SPOT_CHECKS)
         admin = _admin(run.plan.cluster)
         addrs = masters(admin)
         checked = 0
-        for row in list(sent[::step])[:SPOT_CHECKS]:
+        for row in selectors.spot_checks(run.plan.id, SPOT_CHECKS):
             run.beat()
             checked += _read_back(admin, addrs, row)
         run.result["read_back"] = checked

@@ -60,7 +60,7 @@ class Sender:
         sent = ask_each(
             self.admin,
             {addr: (addr, batch) for addr, batch in batches.items()},
-            lambda client, arguments: client.send_many(*arguments),
+            lambda client, arguments: client.send_many(*arguments, window=len(outgoing)),
             SEND_DEADLINE_MS,
         )
         answers: dict[int, Answer] = {}

@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from django.db.models import Count, Max
+from django.db.models import Count, Max, Min
 
 from console.deadletter.models import LedgerState, ReplayLedger
 from console.lag.models import GroupRow, TopicQueueRow, TopicRow
@@ -17,7 +17,6 @@ from console.operation.selectors import Page, paged
 DLQ_PREFIX = "%DLQ%"
 KIND = "dead_letter_replay"
 PERM_READ = 4
-LOOKUP_CHUNK = 500  # SQLite binds at most 32,766 variables, and a short list plans better
 SPEED_JOBS, SPEED_SENT_MIN = 10, 1_000  # jobs looked at, and copies below which a speed says nothing
 GROUPS_MAX = 5_000  # rows of one page's list; beyond that the page says so
 
@@ -136,25 +135,40 @@ def ledger_counts(plan_id: str) -> dict[str, int]:
     return counts
 
 
+def spot_checks(plan_id: str, number: int) -> list[ReplayLedger]:
+    """Up to ``number`` sent rows of a replay, spread over all of them, without reading all of them."""
+    sent = ReplayLedger.objects.filter(plan_id=plan_id, state=LedgerState.SENT).order_by("id")
+    span = sent.aggregate(low=Min("id"), high=Max("id"))
+    if span["low"] is None:
+        return []
+    step = max(1, (span["high"] - span["low"]) // number)
+    found = {
+        row.pk: row
+        for start in range(span["low"], span["high"] + 1, step)
+        if (row := sent.filter(id__gte=start).first())
+    }
+    return list(found.values())[:number]
+
+
 def sent_before(cluster: str, queue: MessageQueue, message_ids: Mapping[int, str]) -> dict[int, str]:
     """Offset → newest plan that sent this letter or marked it as handled.
 
     ``message_ids``: offset → id, so that a queue that was deleted and made anew is not taken for the old one.
     """
+    if not message_ids:
+        return {}
+    rows = ReplayLedger.objects.filter(
+        cluster=cluster,
+        topic=queue.topic,
+        broker_name=queue.broker_name,
+        queue_id=queue.queue_id,
+        queue_offset__range=(min(message_ids), max(message_ids)),
+        state__in=(LedgerState.SENT, LedgerState.HANDLED),
+    ).order_by("id")
     found: dict[int, str] = {}
-    offsets = list(message_ids)
-    for start in range(0, len(offsets), LOOKUP_CHUNK):
-        rows = ReplayLedger.objects.filter(
-            cluster=cluster,
-            topic=queue.topic,
-            broker_name=queue.broker_name,
-            queue_id=queue.queue_id,
-            queue_offset__in=offsets[start : start + LOOKUP_CHUNK],
-            state__in=(LedgerState.SENT, LedgerState.HANDLED),
-        ).order_by("id")
-        for offset, message_id, plan_id in rows.values_list("queue_offset", "message_id", "plan_id"):
-            if message_ids[offset] == message_id:
-                found[offset] = plan_id
+    for offset, message_id, plan_id in rows.values_list("queue_offset", "message_id", "plan_id"):
+        if message_ids.get(offset) == message_id:
+            found[offset] = plan_id
     return found
 
 
