@@ -21,6 +21,9 @@ SORTS: dict[str, tuple[str, ...]] = {
     "worst_time_lag": ("worst_time_lag_ms",),
     "retained": ("retained_ms",),
     "last_write": ("last_write_ms",),
+    "worst_group": ("worst_group",),
+    "perm": ("perm",),
+    "brokers": ("brokers",),
 }
 
 

@@ -6,29 +6,35 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from console.access import rules
+from console.access import selectors as access_selectors
 from console.access.models import Verb
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.list_query import ListQuery
+from console.cluster.models import Cluster
 from console.figures import percent
 from console.lag import selectors as lag_selectors
 from console.lag.models import TopicQueueRow, TopicRow
+from console.operation.config_change import TOPIC
+from console.operation.config_table import read_table
 from console.topic import selectors
+from console.topic.change_views import known, quarantine_context
+from console.topic.producers import senders_of
+from console.topic.topic_config import permission_letters, permission_word
 
 KIND_WORDS = {"NORMAL": "Normal", "RETRY": "Retry", "DLQ": "Dead letters", "SYSTEM": "System"}
-PERMISSIONS = {0: "none", 2: "write", 4: "read", 6: "read, write"}
-INHERIT = 1
+ASCENDING = ("topic", "kind", "worst_group", "perm", "brokers")
 
 
 @require_safe
 def topics(request: HttpRequest, cluster: str) -> HttpResponse:
     """All topics of the chosen kinds; the chips count every kind."""
     here, scope = admit_to_list(request, cluster)
-    query = ListQuery.of(request, sorts=selectors.SORTS, default="topic", ascending=("topic", "kind"))
+    query = ListQuery.of(request, sorts=selectors.SORTS, default="topic", ascending=ASCENDING)
     kinds = [kind for kind in request.GET.getlist("kind") if kind in selectors.KINDS] or ["NORMAL"]
     page = selectors.topic_page(
         here.name,
@@ -50,7 +56,9 @@ def topics(request: HttpRequest, cluster: str) -> HttpResponse:
         "kinds": kinds,
         "chips": chips,
         "page": page,
+        "rows": [(row, permission_letters(row.perm)) for row in page.rows],
         "silent": lag_selectors.silent_brokers(here.name),
+        "may_create": rules.may(request.user, Verb.CONFIGURE, here.name),
         "now_ms": int(time.time() * 1000),
     }
     return render(request, "topic/topics.html", context)
@@ -58,15 +66,16 @@ def topics(request: HttpRequest, cluster: str) -> HttpResponse:
 
 @require_safe
 def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
-    """Queues, groups and configuration of one topic."""
+    """One topic: figures, findings, and one tab of what belongs to it; ``?tab=`` says which.
+
+    Producers and configuration are asked of the brokers, within a few seconds; all else is of the last round.
+    """
     here = admit(request, cluster, name=topic)
-    row = selectors.topic(here.name, topic)
-    if row is None:
-        raise Http404(
-            f"{here.name} has no topic {topic}; if it was just created, the next round will show it."
-        )
+    row = known(here.name, topic)
     queues = selectors.topic_queues(here.name, topic)
     groups = selectors.topic_groups(here.name, topic)
+    chosen = request.GET.get("tab", "")
+    tab = chosen if chosen in TABS else "queues"
     context = {
         "cluster": here,
         "row": row,
@@ -74,17 +83,41 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
         "perm_word": permission_word(row.perm),
         "queues": _shares(queues),
         "groups": groups,
+        "even": 1 / len(queues) if queues else None,
+        "behind": sum(group.status in BEHIND for group in groups),
         "findings": _findings(row, queues),
+        "tab": tab,
+        "tabs": list(TABS.items()),
+        "silent": [one for one in lag_selectors.silent_brokers(here.name) if one.broker_name in row.brokers],
         "may_send": rules.may(request.user, Verb.SEND, here.name, topic),
-        "now_ms": int(time.time() * 1000),
+        "is_changeable": row.kind != "SYSTEM",
+        **quarantine_context(request, here, topic),
+        **_tab_context(tab, here, row, queues),
     }
     return render(request, "topic/topic.html", context)
 
 
-def permission_word(perm: int) -> str:
-    """RocketMQ's permission bits in words."""
-    word = PERMISSIONS.get(perm & 6, "none")
-    return f"{word}, inherit" if perm & INHERIT else word
+TABS = {
+    "queues": "Queues",
+    "groups": "Groups",
+    "producers": "Producers",
+    "config": "Config",
+    "activity": "Activity",
+}
+BEHIND = frozenset({"LOST", "STALLED", "STOPPED", "FALLING_BEHIND"})
+EVENTS_MAX = 50  # of the activity tab; the activity page has all
+
+
+def _tab_context(tab: str, here: Cluster, row: TopicRow, queues: Sequence[TopicQueueRow]) -> dict[str, Any]:
+    """What only one tab shows."""
+    if tab == "producers":
+        return {"senders": senders_of(here, row.brokers, row.topic, queues)}
+    if tab == "config":
+        return {"table": read_table(here, TOPIC, row.topic)}
+    if tab == "activity":
+        events = access_selectors.audit_events(cluster=here.name, subject=row.topic)
+        return {"events": events[:EVENTS_MAX], "event_count": events.count()}
+    return {}
 
 
 def _shares(queues: Sequence[TopicQueueRow]) -> list[tuple[TopicQueueRow, float | None]]:

@@ -1,0 +1,118 @@
+"""What is typed to create or change a topic. Each field says what RocketMQ allows there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django import forms
+
+from console.operation.errors import PlanRejected
+from console.topic import topic_config
+from console.topic.topic_config import MESSAGE_TYPES, PERMISSIONS, QUEUES_DEFAULT, QUEUES_MAX
+
+STAY = ("", "stays as it is")
+PERM_CHOICES = [(str(perm), f"{word} ({perm})") for perm, word in PERMISSIONS.items()]
+YES_NO = [("true", "true"), ("false", "false")]
+
+
+def _number(label: str, help_text: str, initial: int | None) -> forms.IntegerField:
+    return forms.IntegerField(
+        label=label,
+        required=False,
+        min_value=1,
+        max_value=QUEUES_MAX,
+        initial=initial,
+        help_text=help_text,
+        error_messages={"invalid": "Write a whole number."},
+    )
+
+
+class TopicChangeForm(forms.Form):
+    """What is left empty stays as it is; `params()` is what the plan is asked for."""
+
+    write_queues = _number("Write queues", "on each chosen broker: what producers spread over", None)
+    read_queues = _number("Read queues", "on each chosen broker: what consumers share", None)
+    perm = forms.ChoiceField(label="Permission", required=False, choices=[STAY, *PERM_CHOICES])
+    message_type = forms.ChoiceField(
+        label="Message type",
+        required=False,
+        choices=[STAY, *((each, each) for each in MESSAGE_TYPES)],
+        help_text="the attribute message.type of RocketMQ 5",
+    )
+    order = forms.ChoiceField(
+        label="Order",
+        required=False,
+        choices=[STAY, *YES_NO],
+        help_text="tells clients to keep a key on its queue",
+    )
+    brokers = forms.MultipleChoiceField(label="Brokers", required=False)
+
+    def __init__(self, brokers: Sequence[str], *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.broker_names = list(brokers)
+        self.fields["brokers"].choices = [(name, name) for name in brokers]  # type: ignore[attr-defined]
+
+    @property
+    def selects(self) -> list[forms.BoundField]:
+        """The fields that are a choice."""
+        return [self["perm"], self["message_type"], self["order"]]
+
+    def params(self) -> dict[str, Any]:
+        """Parameters of topic_change; brokers only where not all are chosen."""
+        cleaned = self.cleaned_data
+        found: dict[str, Any] = {
+            "write_queues": cleaned["write_queues"],
+            "read_queues": cleaned["read_queues"],
+            "perm": int(cleaned["perm"]) if cleaned["perm"] else None,
+            "order": cleaned["order"] == "true" if cleaned["order"] else None,
+            "message_type": cleaned["message_type"] or None,
+        }
+        chosen = cleaned["brokers"]
+        if set(chosen) != set(self.broker_names):
+            found["brokers"] = chosen
+        return {name: value for name, value in found.items() if value is not None}
+
+    def clean_brokers(self) -> list[str]:
+        chosen: list[str] = self.cleaned_data["brokers"]
+        if self.broker_names and not chosen:
+            raise forms.ValidationError("Choose at least one broker.")
+        return chosen
+
+
+class TopicCreateForm(TopicChangeForm):
+    """The same with a name; nothing can stay as it is, so the usual values are filled in."""
+
+    name = forms.CharField(
+        label="Name",
+        max_length=127,
+        help_text="letters, digits, % | - and _, at most 127",
+        error_messages={
+            "max_length": "A topic's name has at most 127 characters; this one has %(show_value)s."
+        },
+    )
+    field_order = ("name", "write_queues", "read_queues", "perm", "message_type", "order", "brokers")
+
+    def __init__(self, brokers: Sequence[str], *args: Any, **kwargs: Any) -> None:
+        super().__init__(brokers, *args, **kwargs)
+        self.fields["write_queues"].initial = self.fields["read_queues"].initial = QUEUES_DEFAULT
+        for field, choices, initial in (
+            ("perm", PERM_CHOICES, "6"),
+            ("message_type", [("", "not said"), *((each, each) for each in MESSAGE_TYPES)], ""),
+            ("order", YES_NO, "false"),
+        ):
+            self.fields[field].choices = choices  # type: ignore[attr-defined]
+            self.fields[field].initial = initial
+        for field in ("write_queues", "read_queues"):
+            self.fields[field].required = True
+            self.fields[field].error_messages["required"] = (
+                f"Say how many; RocketMQ's default is {QUEUES_DEFAULT}."
+            )
+
+    def clean_name(self) -> str:
+        name: str = self.cleaned_data["name"]
+        try:
+            topic_config.check_new_name(name)
+        except PlanRejected as refusal:
+            raise forms.ValidationError(str(refusal)) from refusal
+        return name

@@ -1,0 +1,122 @@
+"""Who produces to a topic, as far as RocketMQ can tell.
+
+A broker lists its connected producers, not what they send; the newest messages carry the address they were
+born at. Both together: who is connected to the topic's brokers, and whose address stands in its messages.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from console.cluster.models import Cluster
+from console.lag.models import TopicQueueRow
+from console.mqadmin import BrokerUnavailable, MQBrokerError, MQClientError, RemotingTimeout, with_admin
+from console.operation.broker_queues import ask_each, masters
+
+PAGE_DEADLINE_MS = 3_000
+QUEUES_SAMPLED_MAX = 16  # the busiest ones
+MESSAGES_PER_QUEUE = 16
+INNER_GROUPS = frozenset({"CLIENT_INNER_PRODUCER"})  # every consumer has one, to send messages back
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sender:
+    """A connected producer; ``messages``: of the sampled ones, how many came from its address."""
+
+    group: str
+    client_id: str
+    address: str
+    language: str
+    version: int
+    brokers: tuple[str, ...]
+    heartbeat_ms: int
+    messages: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Senders:
+    """``others``: address → sampled messages of producers that are not connected now."""
+
+    senders: tuple[Sender, ...]
+    others: Mapping[str, int]
+    sampled: int
+    unread: tuple[str, ...]
+    read_at_ms: int
+
+
+def senders_of(
+    cluster: Cluster, brokers: Sequence[str], topic: str, queues: Sequence[TopicQueueRow]
+) -> Senders:
+    """Ask the topic's brokers for producers and newest messages. Raises nothing: see ``unread``."""
+    admin, now_ms = with_admin(cluster.namesrv_addrs), time.time_ns() // 1_000_000
+    try:
+        addrs = {name: addr for name, addr in masters(admin).items() if name in brokers}
+    except (BrokerUnavailable, RemotingTimeout, MQClientError, MQBrokerError) as error:
+        return Senders((), {}, 0, (f"the name servers do not answer: {error}",), now_ms)
+    tables = ask_each(admin, addrs, lambda client, addr: client.producers(addr), PAGE_DEADLINE_MS)
+    busiest = sorted(queues, key=lambda queue: (-(queue.in_rate or 0.0), -(queue.last_write_ms or 0)))
+    asked = {
+        (queue.broker_name, queue.queue_id): (
+            addrs[queue.broker_name],
+            topic,
+            queue.queue_id,
+            max(queue.min_offset, queue.max_offset - MESSAGES_PER_QUEUE),
+            MESSAGES_PER_QUEUE,
+        )
+        for queue in busiest[:QUEUES_SAMPLED_MAX]
+        if queue.broker_name in addrs and queue.max_offset > queue.min_offset
+    }
+    pulls = ask_each(admin, asked, lambda client, arguments: client.pull(*arguments), PAGE_DEADLINE_MS)
+    born = Counter(
+        record.born_host[0]
+        for pull in pulls.values()
+        if not isinstance(pull, Exception)
+        for record in pull.messages
+    )
+    unread = [
+        f"producers of {name}: {answer}" for name, answer in tables.items() if isinstance(answer, Exception)
+    ]
+    unread += [
+        f"{name} · {queue}: {answer}"
+        for (name, queue), answer in pulls.items()
+        if isinstance(answer, Exception)
+    ]
+    found = _senders(tables, born)
+    hosts = {host_of(sender.address) for sender in found}
+    return Senders(
+        senders=tuple(sorted(found, key=lambda one: (-one.messages, one.group, one.client_id))),
+        others={host: count for host, count in born.most_common() if host not in hosts},
+        sampled=sum(born.values()),
+        unread=tuple(unread),
+        read_at_ms=now_ms,
+    )
+
+
+def _senders(tables: Mapping[str, object], born: Mapping[str, int]) -> list[Sender]:
+    merged: dict[tuple[str, str], Sender] = {}
+    for broker, table in tables.items():
+        if not isinstance(table, dict):
+            continue
+        for group, members in table.items():
+            for one in members if group not in INNER_GROUPS else ():
+                seen = merged.get((group, one.client_id))
+                merged[group, one.client_id] = Sender(
+                    group=group,
+                    client_id=one.client_id,
+                    address=one.remote_ip,
+                    language=one.language,
+                    version=one.version,
+                    brokers=(*(seen.brokers if seen else ()), broker),
+                    heartbeat_ms=max(one.last_update_timestamp, seen.heartbeat_ms if seen else 0),
+                    messages=born.get(host_of(one.remote_ip), 0),
+                )
+    return list(merged.values())
+
+
+def host_of(address: str) -> str:
+    """The address without its port: brokers write ``10.0.0.9`` or ``10.0.0.9:53180``."""
+    host, colon, port = address.rpartition(":")
+    return host.strip("[]/") if colon and port.isdigit() and host.count(":") != 7 else address.strip("/")

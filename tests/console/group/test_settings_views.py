@@ -1,0 +1,127 @@
+"""Pages of a group's configuration, on a real brokerd: forms, refusals, quarantine, release."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.contrib.auth.models import User
+from django.template.loader import render_to_string
+from django.test import Client, RequestFactory
+from django.urls import reverse
+
+from console.access import services as access_services
+from console.cluster.models import Cluster
+from console.group.settings_views import settings_context
+from console.lag.models import BrokerRow, GroupRow
+from console.operation import services
+from console.operation.models import Job, Plan
+from tests.console.operation.live_cluster import LiveCluster
+from tests.support.people import signed_in
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+
+
+@pytest.fixture
+def maria(db: None) -> User:
+    access_services.ensure_first_person()
+    person = User.objects.create_user("maria")
+    access_services.grant(role="maintainer", user=person)
+    return person
+
+
+@pytest.fixture
+def browser(live: LiveCluster, maria: User) -> Client:
+    """Maria at a cluster that the collector has seen: group ``billing``, nobody online."""
+    live.create_group("billing", retry_max_times=7)
+    GroupRow.objects.create(cluster=live.name, group="billing", status="OFFLINE", clients=0, read_at_ms=1)
+    BrokerRow.objects.create(cluster=live.name, broker_name=live.broker_name, addr=live.addr, answered=True)
+    client = Client()
+    client.force_login(maria)
+    return client
+
+
+def page(client: Client, address: str) -> str:
+    answer = client.get(f"/c/test/{address}")
+    assert answer.status_code == 200, answer.content
+    return answer.content.decode()
+
+
+def test_it_makes_a_plan_from_the_form(live: LiveCluster, browser: Client) -> None:
+    assert "Make plan" in page(browser, "new-group")
+    form = {"name": "audit", "retry_max_times": "3", "consume_enable": "false", "brokers": [live.broker_name]}
+    answer = browser.post("/c/test/new-group", form)
+    plan = Plan.objects.get()
+    assert answer["Location"] == f"/c/test/plans/{plan.id}"
+    assert (plan.subject, plan.params) == ("audit", {"retry_max_times": 3, "consume_enable": False})
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"name": "bad name"}, "has characters other than"),
+        ({"name": "x" * 121}, "at most 120 characters"),
+        ({"name": "billing"}, "There is a group billing already"),
+        ({"retry_max_times": "-2"}, "greater than or equal to -1"),
+        ({"retry_queues": "x"}, "Write a whole number"),
+        ({"brokers": []}, "Choose at least one broker"),
+    ],
+)
+def test_it_says_on_the_field_what_is_wrong(
+    live: LiveCluster, browser: Client, change: dict[str, object], reason: str
+) -> None:
+    answer = browser.post("/c/test/new-group", {"name": "audit", "brokers": [live.broker_name], **change})
+    assert answer.status_code == 422
+    errors = re.findall(r'<p class="err"[^>]*>([^<]*)</p>', answer.content.decode())
+    assert len(errors) == 1 and reason in errors[0]
+
+
+def test_it_changes_what_is_filled_in_only(live: LiveCluster, browser: Client) -> None:
+    text = page(browser, "groups/billing/settings")
+    assert "retryMaxTimes" in text and ">7<" in text
+    browser.post("/c/test/groups/billing/settings", {"retry_max_times": "3", "brokers": [live.broker_name]})
+    plan = Plan.objects.get()
+    assert (plan.kind, plan.params) == ("group_change", {"retry_max_times": 3})
+    text = page(browser, f"plans/{plan.id}")
+    assert "Members online" in text and "<del>7</del>" in text and "At most 3 retries" in text
+
+
+def test_it_leads_from_quarantine_to_deletion_and_back(
+    live: LiveCluster, browser: Client, maria: User
+) -> None:
+    answer = browser.post("/c/test/groups/billing/delete", {"deed": "quarantine"})
+    plan_id = answer["Location"].rsplit("/", 1)[1]
+    browser.post(f"/c/test/plans/{plan_id}/apply", {"confirm_text": "billing"})
+    services.run_job(Job.objects.get().id, "worker-1")
+    text = page(browser, "groups/billing/delete")
+    assert "nobody is online" in text and "Deletable" in text and "by maria" in text
+    blocked = browser.post("/c/test/groups/billing/delete", {"deed": "delete", "with_topics": "1"})
+    plan = Plan.objects.get(kind="group_delete")
+    assert blocked["Location"] == f"/c/test/plans/{plan.id}"
+    assert plan.params == {"with_topics": True} and "after 24 hours" in plan.blocked
+    released = browser.post("/c/test/groups/billing/release")
+    job = Job.objects.get(kind="group_release")
+    assert released["Location"] == reverse("job", args=["test", job.id])
+    services.run_job(job.id, "worker-1")
+    assert live.admin.all_subscription_groups(live.addr).subscription_group_table["billing"].consume_enable
+
+
+def test_it_is_a_part_of_the_page_of_the_group(live: LiveCluster, browser: Client, maria: User) -> None:
+    plan = services.create_plan("group_quarantine", live.name, "billing", {}, maria)
+    services.run_job(services.apply_plan(plan.id, maria, plan.confirm_text).id, "worker-1")
+    request = RequestFactory().get("/")
+    request.user = maria
+    here = Cluster.objects.get(name=live.name)
+    context = settings_context(request, here, "billing")
+    row = GroupRow.objects.get(cluster=live.name, group="billing")
+    text = render_to_string("group/_settings.html", {"cluster": here, "row": row, **context}, request)
+    assert "in quarantine since" in text and "/c/test/groups/billing/release" in text
+
+
+def test_it_shows_settings_to_those_who_may_not_change_them(live: LiveCluster, browser: Client) -> None:
+    viewer = signed_in("victor", verbs=("VIEW",))
+    text = page(viewer, "groups/billing/settings")
+    assert "retryMaxTimes" in text and "Make plan" not in text
+    assert viewer.post("/c/test/groups/billing/settings", {"retry_max_times": "3"}).status_code == 403
+    assert viewer.get("/c/test/groups/billing/delete").status_code == 403
+    assert viewer.post("/c/test/groups/billing/release").status_code == 403

@@ -1,0 +1,198 @@
+"""Pages that create, change and delete topics, on a real brokerd: forms, refusals, quarantine, release."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.urls import reverse
+from pytest_django import Settings
+
+from console.lag.models import BrokerRow, TopicQueueRow, TopicRow
+from console.operation import services
+from console.operation.models import Job, Plan
+from tests.console.operation.live_cluster import LiveCluster
+from tests.support.people import signed_in
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+
+
+@pytest.fixture
+def browser(live: LiveCluster, maria: User) -> Client:
+    """Maria at a cluster that the collector has seen: topic ``orders`` with two queues."""
+    live.create_topic("orders", queues=2)
+    seen(live, "orders")
+    BrokerRow.objects.create(cluster=live.name, broker_name=live.broker_name, addr=live.addr, answered=True)
+    client = Client()
+    client.force_login(maria)
+    return client
+
+
+def seen(live: LiveCluster, topic: str, **fields: object) -> None:
+    """The row that a round would leave."""
+    TopicRow.objects.update_or_create(
+        cluster=live.name,
+        topic=topic,
+        defaults={"kind": "NORMAL", "perm": 6, "brokers": [live.broker_name], "read_at_ms": 1, **fields},
+    )
+
+
+def page(client: Client, address: str, status: int = 200) -> str:
+    answer = client.get(f"/c/test/{address}")
+    assert answer.status_code == status, answer.content
+    return answer.content.decode()
+
+
+FORM = {"write_queues": "4", "read_queues": "4", "perm": "6", "message_type": "", "order": "false"}
+
+
+def test_it_makes_a_plan_from_the_form_and_shows_it(live: LiveCluster, browser: Client) -> None:
+    assert 'href="/c/test/new-topic"' in page(browser, "topics")
+    form = {**FORM, "name": "payments", "brokers": [live.broker_name]}
+    answer = browser.post("/c/test/new-topic", form)
+    plan = Plan.objects.get()
+    assert answer.status_code == 302 and answer["Location"] == f"/c/test/plans/{plan.id}"
+    text = page(browser, f"plans/{plan.id}")
+    assert "This will create the topic payments" in text
+    assert "topic payments is created" in text and "writeQueueNums" in text
+    assert "Create the topic" in text
+    assert "/api/v1/plans/" in text and f"manage.py topics apply {plan.id}" in text
+    applied = browser.post(f"/c/test/plans/{plan.id}/apply", {"reason": "INC-1"})
+    job = Job.objects.get()
+    assert applied["Location"] == reverse("job", args=["test", job.id])
+    services.run_job(job.id, "worker-1")
+    text = page(browser, reverse("job", args=["test", job.id])[len("/c/test/") :])
+    assert "Every broker shows it." in text and "verified" in text and "Undo this change" in text
+    again = browser.post(f"/c/test/plans/{plan.id}/apply", {})
+    assert again["Location"] == reverse("job", args=["test", job.id]), "a double submit leads to the one job"
+    undone = browser.post(f"/c/test/plans/{plan.id}/undo")
+    assert "This will delete the empty topic payments" in page(browser, undone["Location"][len("/c/test/") :])
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"name": "bad name"}, "has characters other than"),
+        ({"name": ""}, "This field is required"),
+        ({"name": "TBW102"}, "is a topic of RocketMQ&#x27;s own"),
+        ({"name": "orders"}, "There is a topic orders already"),
+        ({"write_queues": "0"}, "greater than or equal to 1"),
+        ({"read_queues": "many"}, "Write a whole number"),
+        ({"write_queues": ""}, "Say how many"),
+        ({"perm": "9"}, "Select a valid choice"),
+        ({"brokers": []}, "Choose at least one broker"),
+    ],
+)
+def test_it_says_on_the_field_what_is_wrong(
+    live: LiveCluster, browser: Client, change: dict[str, object], reason: str
+) -> None:
+    form = {**FORM, "name": "payments", "brokers": [live.broker_name], **change}
+    answer = browser.post("/c/test/new-topic", form)
+    assert answer.status_code == 422
+    errors = re.findall(r'<p class="err"[^>]*>([^<]*)</p>', answer.content.decode())
+    assert len(errors) == 1 and reason in errors[0]
+    assert not Plan.objects.exists()
+
+
+def test_it_says_that_the_broker_does_not_answer(live: LiveCluster, browser: Client) -> None:
+    form = {**FORM, "name": "payments", "brokers": [live.broker_name]}
+    live.broker.stop()
+    answer = browser.post("/c/test/new-topic", form)
+    assert answer.status_code == 422
+    assert "No plan was made." in answer.content.decode()
+
+
+def test_it_changes_what_is_filled_in_only(live: LiveCluster, browser: Client) -> None:
+    text = page(browser, "topics/orders/change")
+    assert "writeQueueNums" in text and "stays as it is" in text
+    answer = browser.post(
+        "/c/test/topics/orders/change",
+        {"write_queues": "6", "read_queues": "6", "brokers": [live.broker_name]},
+    )
+    plan = Plan.objects.get()
+    assert answer["Location"] == f"/c/test/plans/{plan.id}"
+    assert plan.params == {"write_queues": 6, "read_queues": 6}
+    text = page(browser, f"plans/{plan.id}")
+    assert "Who feels it" in text and "Producers connected" in text
+    assert "<del>2</del>" in text and "<ins>6</ins>" in text
+    nothing = browser.post("/c/test/topics/orders/change", {"brokers": [live.broker_name]})
+    assert nothing.status_code == 422 and "Say what shall change" in nothing.content.decode()
+
+
+def test_it_leads_from_quarantine_to_deletion(live: LiveCluster, browser: Client, settings: Settings) -> None:
+    text = page(browser, "topics/orders/delete")
+    assert "Plan the quarantine" in text and "24 hours after the quarantine" in text
+    early = browser.post("/c/test/topics/orders/delete", {"deed": "delete"})
+    text = page(browser, early["Location"][len("/c/test/") :])
+    assert "This plan can not be applied." in text and "Put it in quarantine first" in text
+    answer = browser.post("/c/test/topics/orders/delete", {"deed": "quarantine"})
+    plan_id = answer["Location"].rsplit("/", 1)[1]
+    browser.post(f"/c/test/plans/{plan_id}/apply", {"confirm_text": "orders"})
+    services.run_job(Job.objects.get().id, "worker-1")
+    seen(live, "orders", perm=0)
+    text = page(browser, "topics/orders")
+    assert "In quarantine since" in text and "by maria" in text and "No traffic was seen since." in text
+    seen(live, "orders", perm=0, last_write_ms=4_000_000_000_000)
+    assert "Traffic was seen since" in page(browser, "topics/orders")
+    assert "Plan it without waiting" not in page(browser, "topics/orders/delete")
+    forced = browser.post("/c/test/topics/orders/delete", {"deed": "force"})
+    assert forced.status_code == 422 and "may not ADMIN orders" in forced.content.decode()
+    settings.QUARANTINE_HOURS = 0
+    answer = browser.post("/c/test/topics/orders/delete", {"deed": "delete"})
+    text = page(browser, answer["Location"][len("/c/test/") :])
+    assert "Delete the topic" in text and "Name of the topic" in text
+    assert browser.post("/c/test/topics/orders/delete", {"deed": "nonsense"}).status_code == 404
+
+
+def test_it_releases_with_one_click(live: LiveCluster, browser: Client, maria: User) -> None:
+    plan = services.create_plan("topic_quarantine", live.name, "orders", {}, maria)
+    services.run_job(services.apply_plan(plan.id, maria, "orders").id, "worker-1")
+    assert live.admin.topic_config(live.addr, "orders").perm == 0
+    answer = browser.post("/c/test/topics/orders/release")
+    job = Job.objects.get(kind="topic_release")
+    assert answer["Location"] == reverse("job", args=["test", job.id])
+    services.run_job(job.id, "worker-1")
+    assert live.admin.topic_config(live.addr, "orders").perm == 6
+    refused = browser.post("/c/test/topics/orders/release", follow=True)
+    assert "did not put orders in quarantine" in refused.content.decode()
+
+
+def test_it_shows_each_tab(live: LiveCluster, browser: Client, maria: User) -> None:
+    live.send("orders", 0, [b"m"] * 3)
+    TopicQueueRow.objects.create(
+        cluster=live.name,
+        topic="orders",
+        broker_name=live.broker_name,
+        queue_id=0,
+        min_offset=0,
+        max_offset=3,
+        in_rate=1.0,
+    )
+    services.create_plan("topic_quarantine", live.name, "orders", {}, maria)
+    assert "No group reads this topic" in page(browser, "topics/orders?tab=groups")
+    text = page(browser, "topics/orders?tab=config")
+    assert "readQueueNums" in text and ">6<" in text and "message.type" not in text
+    text = page(browser, "topics/orders?tab=producers")
+    assert "the newest 3 messages do" in text and "127.0.0.1" in text
+    text = page(browser, "topics/orders?tab=activity")
+    assert "maria" in text and "This will put orders" in text
+    assert "share is of the traffic" in page(browser, "topics/orders?tab=nonsense")
+
+
+def test_it_shows_what_it_can_while_the_broker_is_away(live: LiveCluster, browser: Client) -> None:
+    live.broker.stop()
+    assert "The name servers do not answer" in page(browser, "topics/orders?tab=config")
+    assert "Not known: the name servers do not answer" in page(browser, "topics/orders?tab=producers")
+
+
+@pytest.mark.parametrize("address", ["topics/orders/change", "topics/orders/delete", "topics/orders/release"])
+def test_it_needs_the_right_to_configure(live: LiveCluster, browser: Client, address: str) -> None:
+    viewer = signed_in("victor", verbs=("VIEW",))
+    method = viewer.post if address.endswith("release") else viewer.get
+    assert method(f"/c/test/{address}").status_code == 403
+    text = page(viewer, "topics/orders")
+    assert "Change…" not in text and "Delete…" not in text
+    form = {**FORM, "name": "payments", "brokers": [live.broker_name]}
+    assert "may not CONFIGURE payments" in viewer.post("/c/test/new-topic", form).content.decode()
