@@ -320,7 +320,9 @@ def ago(context: Mapping[str, Any], milliseconds: int | None, never: str = "neve
 
 @register.simple_tag(takes_context=True)
 def at(context: Mapping[str, Any], milliseconds: int | None, style: str = "moment") -> SafeString:
-    """A moment in the person's zone (UTC in the title); style `moment`, `clock`, `clock_ms`, `moment_ms`."""
+    """A moment in the person's zone, in a popover as UTC and its age; style `moment`, `clock`, `clock_ms`,
+    `moment_ms`.
+    """
     if milliseconds is None:
         return NOT_APPLICABLE
     zone, with_ms = zone_of(context), style.endswith("_ms")
@@ -330,11 +332,10 @@ def at(context: Mapping[str, Any], milliseconds: int | None, style: str = "momen
         else moment(milliseconds, zone, now_ms=_now_ms(context), with_ms=with_ms)
     )
     return format_html(
-        '<time data-at="{}" data-as="{}" datetime="{}" title="{}">{}</time>',
+        '<time data-at="{}" data-as="{}" datetime="{}">{}</time>',
         milliseconds,
         style,
         _iso(milliseconds),
-        f"{dt.datetime.fromtimestamp(milliseconds / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC",
         text,
     )
 
@@ -455,6 +456,8 @@ KINDS = {
     "group_release": "Group release",
     "group_delete": "Group deletion",
     "group_force_delete": "Group deletion without quarantine",
+    "broker_config_change": "Broker configuration",
+    "broker_drain": "Broker drain",
 }
 
 

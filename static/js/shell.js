@@ -28,7 +28,7 @@
   Tide.tell = (within) => $$("time[data-at]", within).forEach(tell);
   function tick() {
     const clock = $("[data-clock]");
-    if (clock) { clock.textContent = `${Tide.clock(Tide.now())} ${Tide.zoneOffset(Tide.now())}`; clock.title = new Date(Tide.now()).toISOString().slice(11, 19) + " UTC"; }
+    if (clock) { clock.textContent = `${Tide.clock(Tide.now())} ${Tide.zoneOffset(Tide.now())}`; clock.dataset.tip = new Date(Tide.now()).toISOString().slice(11, 19) + " UTC"; }
     if (!document.hidden) $$('time[data-as="age"], time[data-as="left"]').forEach(tell);
   }
   Tide.tell(document);
@@ -91,41 +91,57 @@
     if (button) { event.preventDefault(); actions[button.dataset.do]?.(button); }
     if (event.target.matches("dialog")) event.target.close();
     for (const menu of $$("details.pop[open]")) if (!menu.contains(event.target)) menu.open = false;
-    if (!event.target.closest("[data-why]")) hideWhy();
+    if (!event.target.closest(TIPPED)) hideTip();
   });
   /* A choice that changes the page at once (rows per page, topic of the browser) submits its form. */
   document.addEventListener("change", (event) => {
     if (event.target.matches("[data-submits]")) event.target.form.requestSubmit();
   });
 
-  /* ---- popover behind "unknown", "≥" and "?": on hover, focus and touch ---- */
-  let tip = null;
-  function showWhy(element) {
-    hideWhy();
-    const since = Number(element.dataset.since), reason = element.dataset.why;
-    const title = element.classList.contains("atleast") ? "At least this much; a part is unknown" : "Unknown";
+  /* ---- popovers: behind "unknown", "≥" and "?" (data-why), explanations (data-tip), any time; on hover, focus and touch ---- */
+  const TIPPED = "[data-why], [data-tip], time[data-at]";
+  let tip = null, tipped = null;
+  function showTip(element) {
+    if (tipped === element) return;
+    hideTip();
+    tipped = element;
     tip = Object.assign(document.createElement("div"), { className: "tooltip", role: "tooltip", id: "why" });
-    tip.append(Object.assign(document.createElement("b"), { textContent: since ? `${title} since ${Tide.moment(since, Tide.now())} (${Tide.age(Tide.now() - since)})` : title }));
-    const { known, knownAt } = element.dataset;
-    if (known) tip.append(Object.assign(document.createElement("p"), { textContent: `Last known: ${Tide.count(Number(known))} as of ${Tide.moment(Number(knownAt), Tide.now())}` }));
-    if (reason) tip.append(Object.assign(document.createElement("p"), { textContent: reason }));
-    document.body.append(tip);
-    const box = element.getBoundingClientRect();
+    const { why, tip: text } = element.dataset;
+    tip.append(...(why !== undefined ? reasons(element) : text !== undefined ? [line("p", Tide.words(text, Tide.now()))] : moments(Number(element.dataset.at))));
+    (element.closest("dialog") || document.body).append(tip);
+    const box = element.getBoundingClientRect(), home = tip.offsetParent?.matches("dialog") ? tip.offsetParent.getBoundingClientRect() : { left: -scrollX, top: -scrollY };
     const left = Math.max(8, Math.min(box.left, innerWidth - tip.offsetWidth - 8));
     const below = box.bottom + 6 + tip.offsetHeight < innerHeight;
-    tip.style.transform = `translate(${left + scrollX}px, ${(below ? box.bottom + 6 : box.top - 6 - tip.offsetHeight) + scrollY}px)`;
+    tip.style.transform = `translate(${left - home.left}px, ${(below ? box.bottom + 6 : box.top - 6 - tip.offsetHeight) - home.top}px)`;
     element.setAttribute("aria-describedby", "why");
   }
-  function hideWhy() { tip?.remove(); tip = null; }
-  document.addEventListener("pointerover", (event) => { const element = event.target.closest?.("[data-why]"); if (element) showWhy(element); });
-  document.addEventListener("pointerout", (event) => { if (event.target.closest?.("[data-why]") && event.pointerType === "mouse") hideWhy(); });
-  document.addEventListener("focusin", (event) => { const element = event.target.closest("[data-why]"); if (element) showWhy(element); else hideWhy(); });
+  const line = (tag, text) => Object.assign(document.createElement(tag), { textContent: text });
+  function reasons(element) {
+    const { why, known, knownAt } = element.dataset, since = Number(element.dataset.since);
+    const title = element.classList.contains("atleast") ? "At least this much; a part is unknown" : "Unknown";
+    const lines = [line("b", since ? `${title} since ${Tide.moment(since, Tide.now())} (${Tide.age(Tide.now() - since)})` : title)];
+    if (known) lines.push(line("p", `Last known: ${Tide.count(Number(known))} as of ${Tide.moment(Number(knownAt), Tide.now())}`));
+    if (why) lines.push(line("p", Tide.words(why, Tide.now())));
+    return lines;
+  }
+  function moments(ms) {
+    const age = Tide.now() - ms, far = age < 0 ? `in ${Tide.age(-age)}` : `${Tide.age(age)} ago`;
+    return [line("b", `${Tide.moment(ms, Tide.now(), true)} ${Tide.zoneOffset(ms)}`), line("p", `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC, ${far}`)];
+  }
+  function hideTip() {
+    if (tipped?.getAttribute("aria-describedby") === "why") tipped.removeAttribute("aria-describedby");
+    tip?.remove();
+    tip = tipped = null;
+  }
+  document.addEventListener("pointerover", (event) => { const element = event.target.closest?.(TIPPED); if (element) showTip(element); });
+  document.addEventListener("pointerout", (event) => { if (event.target.closest?.(TIPPED) && event.pointerType === "mouse") hideTip(); });
+  document.addEventListener("focusin", (event) => { const element = event.target.closest("[data-why], [data-tip]"); if (element) showTip(element); else hideTip(); });
 
   /* ---- keys: / search, ? help, g + letter, Ctrl-K palette, j/k rows, Esc closes ---- */
   let leader = 0;
   document.addEventListener("keydown", (event) => {
     if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") { event.preventDefault(); actions.palette(); return; }
-    if (event.key === "Escape") { hideWhy(); for (const menu of $$("details.pop[open]")) { menu.open = false; $("summary", menu).focus(); } }
+    if (event.key === "Escape") { hideTip(); for (const menu of $$("details.pop[open]")) { menu.open = false; $("summary", menu).focus(); } }
     if (event.target.matches("input, textarea, select") || event.ctrlKey || event.metaKey || event.altKey || $("dialog[open]")) return;
     if (leader > Date.now() - 1500) {
       const target = $(`.sidebar a[data-key="${CSS.escape(event.key)}"]`);

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import html
 import json
 import os
+import re
 import shutil
 import zoneinfo
 from collections.abc import Iterator
@@ -18,6 +20,7 @@ from playwright.sync_api import Page, sync_playwright
 from console import figures
 from console.templatetags import figures as tags
 from console.templatetags import lists
+from console.templatetags.words import words
 
 CASES = json.loads((Path(__file__).parent / "figures.json").read_text())
 STATIC = Path(__file__).parents[2] / "static" / "js"
@@ -117,3 +120,28 @@ def test_it_draws_a_progress_bar_that_adds_up() -> None:
         '<svg class="progress" role="img" aria-label="71 % done"><rect class="sent" x="0.00%" width="60.00%" height="100%"/>'  # noqa: E501
         '<rect class="skip" x="60.00%" width="10.00%" height="100%"/><rect class="fail" x="70.00%" width="1.00%" height="100%"/></svg>'  # noqa: E501
     )
+
+
+WORDS = [
+    # sentence, as a page in Shanghai shows it
+    ("written 04:00:00–04:06:14 UTC", "written 12:00:00–12:06:14 UTC+8"),
+    ("from 2026-03-11 23:00:00 to 2026-03-12 01:00:00 UTC, all", "from 07:00:00 to 09:00:00 UTC+8, all"),
+    ("from 2026-03-10 22:00:00–23:00:00 UTC", "from 11 Mar 06:00:00–07:00:00 UTC+8"),
+    ("silent since 05:00:00 UTC: <refused>", "silent since 11 Mar 13:00:00 UTC+8: &lt;refused&gt;"),
+    ("at 25:61:00 UTC & at no time", "at 25:61:00 UTC &amp; at no time"),
+    ("nothing", "nothing"),
+]
+
+
+@pytest.mark.parametrize(("sentence", "shown"), WORDS)
+def test_it_shows_times_in_sentences_in_the_readers_zone(sentence: str, shown: str) -> None:
+    request = RequestFactory().get("/")
+    request.COOKIES["zone"] = "Asia/Shanghai"
+    made = words({"request": request, "now_ms": NOW_MS}, sentence)
+    assert re.sub(r"</?(time|span)[^>]*>", "", made) == shown
+
+
+@pytest.mark.browser
+def test_it_shows_the_same_times_in_the_browser(script: Page) -> None:
+    told = [script.evaluate("([text, now]) => Tide.words(text, now)", [text, NOW_MS]) for text, _ in WORDS]
+    assert [html.escape(text) for text in told] == [shown for _, shown in WORDS]

@@ -1,0 +1,77 @@
+"""Sentences on pages: times in them in the reader's zone, and what explains a thing in a popover.
+
+One rule for times in words: whoever writes a sentence that is kept (a plan's summary, a broker's reason, an
+error) writes UTC and says so, because it is read in audits, by REST and in other zones; a page shows the same
+sentence with the reader's own time in its place. `static/js/figures.js` does it for text that comes live.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from django import template
+from django.utils.html import escape, format_html
+from django.utils.safestring import SafeString
+
+from console.figures import clock, moment, zone_offset
+from console.templatetags.figures import zone_of
+
+register = template.Library()
+
+DAY_MS = 86_400_000
+_TIME = r"(?:(\d{4}-\d\d-\d\d)[ T])?(\d\d:\d\d:\d\d)"
+TIMES = re.compile(rf"{_TIME}(?:(–| to ){_TIME})? UTC")
+
+
+@register.simple_tag(takes_context=True)
+def words(context: Mapping[str, Any], text: str, written_ms: int | None = None) -> SafeString:
+    """A kept sentence, its UTC times in the reader's zone. A time without a day is of the day on which the
+    sentence was written (``written_ms``; without it the last such time before now).
+    """
+    zone = zone_of(context)
+    now_ms = int(context.get("now_ms") or dt.datetime.now(dt.UTC).timestamp() * 1000)
+
+    def shown(at_ms: int, style: str) -> SafeString:
+        text = clock(at_ms, zone) if style == "clock" else moment(at_ms, zone, now_ms=now_ms)
+        return format_html('<time data-at="{}" data-as="{}">{}</time>', at_ms, style, text)
+
+    parts, end = [], 0
+    for found in TIMES.finditer(text):
+        day, time, between, last_day, last_time = found.groups()
+        first_ms = _at_ms(day, time, written_ms, now_ms)
+        last_ms = _at_ms(last_day or day, last_time or time, written_ms, now_ms)
+        if first_ms is None or last_ms is None:
+            continue
+        parts += [escape(text[end : found.start()]), shown(first_ms, "moment")]
+        if between:
+            days = {dt.datetime.fromtimestamp(ms / 1000, zone).date() for ms in (first_ms, last_ms)}
+            parts += [between, shown(last_ms, "clock" if len(days) == 1 else "moment")]
+        parts.append(format_html(" <span data-zone-name>{}</span>", zone_offset(zone, last_ms)))
+        end = found.end()
+    parts.append(escape(text[end:]))
+    return SafeString("".join(parts))
+
+
+def _at_ms(day: str | None, time: str, written_ms: int | None, now_ms: int) -> int | None:
+    """The moment that a day and a time of day in UTC mean; None for 25:61:00."""
+    base_ms = now_ms if written_ms is None else written_ms
+    date = day or f"{dt.datetime.fromtimestamp(base_ms / 1000, dt.UTC):%Y-%m-%d}"
+    try:
+        at_ms = int(dt.datetime.fromisoformat(f"{date}T{time}+00:00").timestamp() * 1000)
+    except ValueError:
+        return None
+    return at_ms - DAY_MS if day is None and written_ms is None and at_ms > now_ms else at_ms
+
+
+@register.simple_tag
+def tip(text: str, label: str = "Explanation") -> SafeString:
+    """A small mark that opens an explanation on hover, focus and touch: what a `title` can not do."""
+    return format_html(
+        '<button class="tip" type="button" data-tip="{}" aria-label="{}">'
+        '<svg class="icon icon--sm" aria-hidden="true"><use href="#i-info"/></svg></button>',
+        text,
+        f"{label}: {text}",
+    )
