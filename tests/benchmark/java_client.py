@@ -1,30 +1,39 @@
-"""The official Java client against brokerd: 64 threads send one by one, then one consumer group reads the backlog.
+"""The official Java client against brokerd and, on the same machine in turns, Apache RocketMQ: 64 threads send one by
+one, then one consumer group reads the backlog.
 
-    python -m tests.benchmark.java_client [--messages 200000] [--body 1024] [--release 5.3.3]
+    python -m tests.benchmark.java_client [--messages 100000] [--body 1024] [--turns 3] [--release 5.3.3] [--no-apache]
 
-Prints JSON: messages a second as the client saw them, and brokerd's CPU microseconds per message (user + system, from
-/proc). Client and broker share the machine: the CPU per message is the server's figure, the rate is the pair's.
+Prints JSON: for each broker the middle of its turns (messages a second as the client saw them, CPU microseconds per
+message of the broker, user + system, from /proc) and the ratio. Client and broker share the machine: the CPU per
+message is the server's figure, the rate is the pair's.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
+import statistics
 import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from brokerd.remoting.bodies import TopicConfig
 from consumers import MQAdmin
 from tests.support import java_peer
+from tests.support.apache_cluster import FAST_JVM, ApacheCluster
 from tests.support.broker_process import BrokerProcess
 from tests.support.java_peer import JavaPeer
 
-TOPIC, GROUP, QUEUES, THREADS = "Bench", "bench-readers", 8, 64
-WARM_UP_MESSAGES = 20_000
+TOPIC, QUEUES, THREADS = "Bench", 8, 64
 MIB = 1024 * 1024
+LOG_FILE_BYTES = 256 * MIB
+# The JVM of a broker compiles while it serves: its first messages tell little.
+WARM_UP_MESSAGES = 30_000
 
 
 def cpu_s(pid: int) -> float:
@@ -39,75 +48,124 @@ def anonymous_mib(pid: int) -> float:
     return round(int(status.split("RssAnon:")[1].split()[0]) / 1024, 1)
 
 
-def produce(class_path: str, namesrv: str, count: int, body: int) -> float:
-    """Messages a second, by the client's own clock."""
-    peer = JavaPeer(
+@dataclass
+class Peer:
+    """A broker to be measured, and its figures, one per turn."""
+
+    name: str
+    namesrv: str
+    address: str
+    pid: int
+    figures: dict[str, list[float]] = field(default_factory=dict)
+
+    def note(self, **figures: float) -> None:
+        for name, figure in figures.items():
+            self.figures.setdefault(name, []).append(figure)
+
+    def middle(self) -> dict[str, float]:
+        return {name: round(statistics.median(figures), 1) for name, figures in self.figures.items()}
+
+
+def produce(class_path: str, peer: Peer, count: int, body: int) -> None:
+    started_cpu_s = cpu_s(peer.pid)
+    client = JavaPeer(
         class_path,
-        ["produce", "--namesrv", namesrv, "--topic", TOPIC, "--count", str(count)]
+        ["produce", "--namesrv", peer.namesrv, "--topic", TOPIC, "--count", str(count)]
         + ["--threads", str(THREADS), "--size", str(body)],
     )
-    assert peer.finish(600) == 0, peer.lines[-3:]
-    (sent,) = [line for line in peer.lines if line[0] == "SENT"]
-    assert int(sent[1]) == count, peer.failures()[:3]
-    return count / (int(sent[2]) / 1000)
-
-
-def consume(class_path: str, namesrv: str, count: int) -> float:
-    """Messages a second, from the consumer's start line to its end."""
-    peer = JavaPeer(
-        class_path,
-        ["consume", "--namesrv", namesrv, "--topic", TOPIC, "--group", GROUP, "--quiet", "true"]
-        + ["--expect", str(count), "--seconds", "300", "--batch", "32"],
+    assert client.finish(600) == 0, client.lines[-3:]
+    (sent,) = [line for line in client.lines if line[0] == "SENT"]
+    assert int(sent[1]) == count, client.failures()[:3]
+    peer.note(
+        send_per_s=count / (int(sent[2]) / 1000),
+        send_broker_cpu_us=(cpu_s(peer.pid) - started_cpu_s) / count * 1e6,
     )
-    peer.wait_for(lambda p: ["READY"] in p.lines, "start of the consumer")
+
+
+def consume(class_path: str, peer: Peer, group: str, stored: int, distinct: int) -> None:
+    """A new group reads everything; the rate is from its first message on (its start is the client's affair)."""
+    started_cpu_s = cpu_s(peer.pid)
+    client = JavaPeer(
+        class_path,
+        ["consume", "--namesrv", peer.namesrv, "--topic", TOPIC, "--group", group, "--quiet", "true"]
+        + ["--expect", str(distinct), "--seconds", "300", "--batch", "32"],
+    )
+    client.wait_for(lambda p: ["READY"] in p.lines, "start of the consumer")
     started = time.monotonic()
-    peer.wait_for(lambda p: any(line[0] == "DONE" for line in p.lines), "the backlog", 320)
-    return count / (time.monotonic() - started)
+    client.wait_for(lambda p: any(line[0] == "DONE" for line in p.lines), "the backlog", 320)
+    peer.note(
+        consume_s=time.monotonic() - started,
+        consume_broker_cpu_us=(cpu_s(peer.pid) - started_cpu_s) / stored * 1e6,
+    )
 
 
-async def create_topic(broker: BrokerProcess) -> None:
-    async with MQAdmin([broker.namesrv]) as admin:
-        await admin.create_topic(
-            broker.address, TopicConfig(TOPIC, read_queue_nums=QUEUES, write_queue_nums=QUEUES)
-        )
+async def create_topic(peer: Peer) -> None:
+    async with MQAdmin([peer.namesrv]) as admin:
+        config = TopicConfig(TOPIC, read_queue_nums=QUEUES, write_queue_nums=QUEUES)
+        await admin.create_topic(peer.address, config)
+
+
+@contextlib.contextmanager
+def peers(folder: Path, *, with_apache: bool) -> Iterator[list[Peer]]:
+    with contextlib.ExitStack() as stack:
+        broker = BrokerProcess(folder / "store", mappedFileSizeCommitLog=LOG_FILE_BYTES).start()
+        stack.callback(broker.stop)
+        assert broker.process is not None
+        found = [Peer("brokerd", broker.namesrv, broker.address, broker.process.pid)]
+        if with_apache:
+            sizes = {
+                "mappedFileSizeCommitLog": LOG_FILE_BYTES,
+                "maxHashSlotNum": 500_000,
+                "maxIndexNum": 2_000_000,
+                "mappedFileSizeConsumeQueue": 6_000_000,
+                "useEpollNativeSelector": "true",
+            }
+            cluster = stack.enter_context(ApacheCluster(folder / "apache", ("broker-a",), sizes, FAST_JVM))
+            process = cluster.brokers[0].process
+            assert process is not None
+            found.append(Peer("apache-5.3.3", cluster.namesrv, cluster.brokers[0].address, pid=process.pid))
+        yield found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=200_000)
+    parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--body", type=int, default=1024)
+    parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--release", choices=java_peer.RELEASES, default="5.3.3")
+    parser.add_argument("--no-apache", action="store_true")
     options = parser.parse_args()
     class_path = java_peer.build(options.release)
-    with tempfile.TemporaryDirectory(prefix="tm-bench-") as folder:
-        broker = BrokerProcess(Path(folder) / "store", mappedFileSizeCommitLog=256 * MIB).start()
-        assert broker.process is not None
-        pid = broker.process.pid
-        try:
-            asyncio.run(create_topic(broker))
-            idle_mib = anonymous_mib(pid)
-            produce(class_path, broker.namesrv, WARM_UP_MESSAGES, options.body)
-            before = cpu_s(pid)
-            send_rate = produce(class_path, broker.namesrv, options.messages, options.body)
-            sent = cpu_s(pid)
-            # The keys of the warm-up come again: the consumer counts each once.
-            consume_rate = consume(class_path, broker.namesrv, options.messages)
-            consumed = cpu_s(pid)
-        finally:
-            broker.stop()
-        figures = {
-            "release": options.release,
-            "messages": options.messages,
-            "body_bytes": options.body,
-            "send_per_s": round(send_rate),
-            "send_broker_cpu_us": round((sent - before) / options.messages * 1e6, 1),
-            "consume_per_s": round(consume_rate),
-            "consume_broker_cpu_us": round(
-                (consumed - sent) / (options.messages + WARM_UP_MESSAGES) * 1e6, 1
-            ),
-            "broker_anonymous_mib_idle": idle_mib,
-        }
-    print(json.dumps(figures))
+    with (
+        tempfile.TemporaryDirectory(prefix="tm-bench-") as folder,
+        peers(Path(folder), with_apache=not options.no_apache) as found,
+    ):
+        idle_mib = {peer.name: anonymous_mib(peer.pid) for peer in found}
+        for peer in found:
+            asyncio.run(create_topic(peer))
+            produce(class_path, peer, WARM_UP_MESSAGES, options.body)
+            peer.figures.clear()
+        for turn in range(options.turns):
+            for peer in found:
+                produce(class_path, peer, options.messages, options.body)
+                # Keys come again in every turn: the consumer counts each once.
+                stored = WARM_UP_MESSAGES + (turn + 1) * options.messages
+                consume(class_path, peer, f"readers-{turn}", stored, options.messages)
+        figures = {peer.name: peer.middle() for peer in found}
+        for peer in found:
+            figures[peer.name]["anonymous_mib_idle"] = idle_mib[peer.name]
+            figures[peer.name]["anonymous_mib_after"] = anonymous_mib(peer.pid)
+    result = {
+        "release": options.release,
+        "messages": options.messages,
+        "body_bytes": options.body,
+        "turns": options.turns,
+        **figures,
+    }
+    if len(found) == 2:
+        ours, theirs = figures["brokerd"], figures["apache-5.3.3"]
+        result["brokerd_to_apache"] = {name: round(ours[name] / theirs[name], 2) for name in ours}
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

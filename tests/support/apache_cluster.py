@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from consumers import BrokerUnavailable, MQAdmin, MQBrokerError, MQClientError
@@ -23,17 +23,20 @@ RELEASE = "5.3.3"
 # Three JVMs that start at once on two busy cores.
 READY_WITHIN_S = 120
 # Java 17 closes what RocketMQ opens by reflection (bin/runbroker.sh opens it too).
-JVM = [
-    "java",
+OPENED = [
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
+]
+SMALL_JVM = (
     "-Xms256m",
     "-Xmx256m",
     "-XX:MaxDirectMemorySize=256m",
     "-XX:TieredStopAtLevel=1",
     "-XX:+UseSerialGC",
-    "--add-opens=java.base/java.nio=ALL-UNNAMED",
-    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
-    "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
-]
+)
+# For measurements: the heap and collector of bin/runbroker.sh in small, both compilers.
+FAST_JVM = ("-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-XX:+UseG1GC")
 
 
 def build() -> str:
@@ -50,10 +53,19 @@ def build() -> str:
 class Jvm:
     """One RocketMQ process with a home of its own."""
 
-    def __init__(self, folder: Path, class_path: str, main: str, settings: dict[str, str | int]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        class_path: str,
+        main: str,
+        settings: dict[str, str | int],
+        jvm: Sequence[str] = SMALL_JVM,
+    ) -> None:
         self.folder = folder
         self.command = [
-            *JVM,
+            "java",
+            *jvm,
+            *OPENED,
             f"-Duser.home={folder}",
             "-cp",
             class_path,
@@ -95,7 +107,15 @@ class Jvm:
 class ApacheBroker(Jvm):
     """A master. The port stays the same over restarts, and so does the store."""
 
-    def __init__(self, folder: Path, class_path: str, name: str, namesrv: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        class_path: str,
+        name: str,
+        namesrv: str,
+        changes: Mapping[str, str | int],
+        jvm: Sequence[str],
+    ) -> None:
         self.name = name
         self.port = free_ports_around()
         settings: dict[str, str | int] = {
@@ -124,8 +144,9 @@ class ApacheBroker(Jvm):
             "diskMaxUsedSpaceRatio": 95,
             "osPageCacheBusyTimeOutMills": 10_000,
             "waitTimeMillsInSendQueue": 10_000,
+            **changes,
         }
-        super().__init__(folder, class_path, "org.apache.rocketmq.broker.BrokerStartup", settings)
+        super().__init__(folder, class_path, "org.apache.rocketmq.broker.BrokerStartup", settings, jvm)
 
     @property
     def address(self) -> str:
@@ -133,9 +154,18 @@ class ApacheBroker(Jvm):
 
 
 class ApacheCluster:
-    """`with ApacheCluster(folder) as cluster:` — name server, broker-a and broker-b."""
+    """`with ApacheCluster(folder) as cluster:` — name server, broker-a and broker-b.
 
-    def __init__(self, folder: Path) -> None:
+    `names`: other brokers; `changes`: settings of all of them; `jvm`: SMALL_JVM for tests, FAST_JVM to measure.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        names: Sequence[str] = ("broker-a", "broker-b"),
+        changes: Mapping[str, str | int] | None = None,
+        jvm: Sequence[str] = SMALL_JVM,
+    ) -> None:
         class_path = build()
         self.namesrv_port = free_port()
         self.name_server = Jvm(
@@ -145,7 +175,7 @@ class ApacheCluster:
             {"listenPort": self.namesrv_port, "bindAddress": "127.0.0.1"},
         )
         self.brokers = [
-            ApacheBroker(folder / name, class_path, name, self.namesrv) for name in ("broker-a", "broker-b")
+            ApacheBroker(folder / name, class_path, name, self.namesrv, changes or {}, jvm) for name in names
         ]
 
     def __enter__(self) -> ApacheCluster:
@@ -177,7 +207,7 @@ class ApacheCluster:
             return
         for broker in stopped:
             broker.launch()
-        self._wait_for(lambda: asyncio.run(self._all_serve()), "two serving brokers")
+        self._wait_for(lambda: asyncio.run(self._all_serve()), "serving brokers")
 
     def kill(self) -> None:
         for each in (*self.brokers, self.name_server):
