@@ -158,6 +158,8 @@ class Replay:
     def _work_off(self, queue: MessageQueue, window: Window) -> None:
         """Cut batches as the rate has it now; a window without a match moves the cursor too."""
         while True:
+            if self.to_group and not self.counts[LedgerState.SENT]:
+                self.drain()  # the first copy goes alone: the broker may bury it
             size = self._batch_end(window)
             letters, rest = window.letters[:size], window.letters[size:]
             entries, outgoing = self._prepare(queue, letters, window.earlier)
