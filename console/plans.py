@@ -3,13 +3,16 @@ points here)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from console.broker.plans import BrokerConfigPlan, BrokerDrainPlan
+from console.deadletter.message_events import replays_of
 from console.deadletter.plans import DlqReadablePlan, ReplayPlan
 from console.group import settings_plans
 from console.group.plans import OffsetChangePlan
+from console.message.plans import MessageSendPlan, copies_of
 from console.operation.kinds import PlanKind
+from console.operation.message_events import EventSource
 from console.topic import plans as topic_plans
 
 KINDS: tuple[PlanKind, ...] = (
@@ -30,5 +33,9 @@ KINDS: tuple[PlanKind, ...] = (
     settings_plans.GroupForceDeletePlan(),
     BrokerConfigPlan(),
     BrokerDrainPlan(),
+    MessageSendPlan(),
 )
 PLAN_KINDS: Mapping[str, PlanKind] = {kind.kind: kind for kind in KINDS}
+
+# What the console did to a message, for its life line (``settings.MESSAGE_EVENTS`` points here).
+MESSAGE_EVENTS: Sequence[EventSource] = (replays_of, copies_of)

@@ -1,7 +1,7 @@
 """Which socket answers under /ws/, and what a person may see of each live subject.
 
-Subjects are "c/<cluster>/…" (rows named after groups and topics), "jobs" and "job/<id>" (rows that name their
-cluster).
+Subjects are "c/<cluster>/…" (rows named after groups and topics), "jobs", "job/<id>" and "approvals" (rows that
+name their cluster).
 """
 
 from collections.abc import Mapping
@@ -18,6 +18,7 @@ from django.urls import path
 from console.access import rules
 from console.access.models import Verb
 from console.live import LiveSocket, View
+from console.message.sockets import MessageSocket
 
 
 class SessionPermits:
@@ -48,6 +49,10 @@ def view_of(user: Any, subject: str) -> View | None:
     kind, _, rest = subject.partition("/")
     if kind == "c":
         return _view_of_cluster(user, *rest.split("/", 2))
+    if kind == "approvals":
+        return View(
+            lambda _, row: row is None or rules.may(user, row["verb"], row["cluster"], row["subject"])
+        )
     if kind == "jobs" or (kind == "job" and rest):
         return View(lambda _, row: row is None or rules.may(user, Verb.VIEW, row["cluster"], row["subject"]))
     return None
@@ -65,6 +70,7 @@ def _view_of_cluster(user: Any, cluster: str, what: str = "", name: str = "") ->
     return None
 
 
-_socket: Any = LiveSocket.as_asgi(permits=SessionPermits())
-_routes: Any = [path("ws/live", _socket)]
+_live: Any = LiveSocket.as_asgi(permits=SessionPermits())
+_messages: Any = MessageSocket.as_asgi(permits=SessionPermits())
+_routes: Any = [path("ws/live", _live), path("ws/c/<str:cluster>/messages", _messages)]
 websocket_application: Any = AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(_routes)))

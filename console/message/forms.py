@@ -1,53 +1,125 @@
-"""What the message browser is asked for: a topic and how to look into it. All of it stands in the address."""
+"""What the message browser is asked for: a topic, where to begin, and filters. All of it stands in the address,
+and the page, its socket and its exports read it with this one form.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django import forms
+from django.http import QueryDict
 
 from console.cluster.moment_field import MomentField
+from console.message.body_match import KIND_NAMES, TEXT_LENGTH_MAX, MatchRefused, read_match
+from console.message.cursor import TEXT_LENGTH_MAX as CURSOR_LENGTH_MAX
+from console.message.query import Query, QueryRefused, tags_of
 
+# Where to begin: the value in addresses, its label; newest is what a topic alone means.
 READS = (
-    # (value, label): how to look; the first is what a topic alone means.
+    ("tail", "Live tail"),
     ("newest", "Newest"),
     ("time", "From time"),
+    ("offset", "From offset"),
     ("key", "Key"),
     ("id", "Message id"),
+    ("unique", "Unique key"),
 )
-CURSOR_LENGTH_MAX = 20_000  # a base64 JSON of one offset per queue; 500 queues are about 16 kB
+LOOKUPS = frozenset({"key", "id", "unique"})  # answered by the brokers' index, not by reading queues
+QUEUES_MAX = 500
+SQL_LENGTH_MAX = 2_000
+OFFSET_MAX = 2**63 - 1
 
 
 class BrowseForm(forms.Form):
-    """`?topic=…&read=newest|time|key|id&queue=broker:3&tag=…&from=…&key=…&id=…`."""
+    """`?topic=…&read=…&queue=broker-a:3&broker=broker-b&tag=a || b&sql=…&find_in=json&find=…&since=…&cursor=…`."""
 
     topic = forms.CharField(required=False, max_length=255)
     read = forms.ChoiceField(choices=READS, required=False)
-    queue = forms.CharField(required=False, max_length=255)
-    tag = forms.CharField(required=False, max_length=255)
+    tag = forms.CharField(required=False, max_length=1_000)
+    sql = forms.CharField(required=False, max_length=SQL_LENGTH_MAX)
     since = MomentField(required=False)
+    until = MomentField(required=False)
+    offset = forms.IntegerField(required=False, min_value=0, max_value=OFFSET_MAX)
     key = forms.CharField(required=False, max_length=255)
-    id = forms.CharField(required=False, max_length=64)
+    id = forms.CharField(required=False, max_length=255)
+    find_in = forms.CharField(required=False, max_length=20)
+    find = forms.CharField(required=False, max_length=TEXT_LENGTH_MAX, strip=False)
     cursor = forms.CharField(required=False, max_length=CURSOR_LENGTH_MAX)
 
     def clean_read(self) -> str:
         return self.cleaned_data["read"] or "newest"
 
-    def clean_queue(self) -> tuple[str, int] | None:
-        text = self.cleaned_data["queue"].strip()
-        if not text:
-            return None
-        name, _, number = text.rpartition(":")
-        if not name or not number.isdigit():
-            raise forms.ValidationError("Write a queue as broker name, colon, number: broker-a:3.")
-        return name, int(number)
+    def clean_find_in(self) -> str:
+        kind = self.cleaned_data["find_in"] or "body"
+        if kind not in KIND_NAMES:
+            raise forms.ValidationError(f"Look for one of: {', '.join(sorted(KIND_NAMES))}.")
+        return kind
+
+    def clean_tag(self) -> str:
+        try:
+            return " || ".join(tags_of(self.cleaned_data["tag"]))
+        except QueryRefused as refusal:
+            raise forms.ValidationError(str(refusal)) from refusal
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
-        read = cleaned.get("read")
-        needed = {"time": ("since", "a time"), "key": ("key", "a key"), "id": ("id", "an id")}.get(read or "")
-        if needed and not cleaned.get(needed[0]) and needed[0] not in self.errors:
-            self.add_error(needed[0], f"This search needs {needed[1]}.")
+        read = cleaned.get("read") or "newest"
+        needs = {
+            "time": ("since", "a time"),
+            "offset": ("offset", "an offset"),
+            "key": ("key", "a key"),
+            "id": ("id", "an id"),
+            "unique": ("id", "a unique key"),
+        }.get(read)
+        if needs and cleaned.get(needs[0]) in (None, "") and needs[0] not in self.errors:
+            self.add_error(needs[0], f"This search needs {needs[1]}.")
         if read != "id" and not cleaned.get("topic") and self.data.get("read"):
             self.add_error("topic", "Name a topic.")
+        cleaned["queues"], cleaned["brokers"] = self._queues(), frozenset(self._list("broker"))
+        cleaned["match"] = self._match(cleaned)
         return cleaned
+
+    def _list(self, name: str) -> list[str]:
+        data = self.data
+        values = data.getlist(name) if isinstance(data, QueryDict) else [str(data.get(name) or "")]
+        return [value.strip() for value in values[:QUEUES_MAX] if value.strip()]
+
+    def _queues(self) -> frozenset[tuple[str, int]]:
+        found = set()
+        for text in self._list("queue"):
+            name, _, number = text.rpartition(":")
+            if not name or not number.isascii() or not number.isdigit() or len(number) > 9:
+                self._refuse("queue", "Write a queue as broker name, colon, number: broker-a:3.")
+                return frozenset()
+            found.add((name, int(number)))
+        return frozenset(found)
+
+    def _match(self, cleaned: dict[str, Any]) -> Any:
+        if "find_in" not in cleaned or "find" not in cleaned:
+            return None
+        try:
+            return read_match(cleaned["find_in"], cleaned["find"])
+        except MatchRefused as refusal:
+            self._refuse("find", str(refusal))
+            return None
+
+    def _refuse(self, name: str, words: str) -> None:
+        """An error of a parameter that may be repeated and so is no field of Django's."""
+        self.errors.setdefault(name, self.error_class()).append(words)
+
+    def query(self) -> Query:
+        """The search; only of a valid form whose ``read`` is no lookup."""
+        cleaned = self.cleaned_data
+        read = cleaned["read"]
+        return Query(
+            cleaned["topic"],
+            newest=read in ("newest", "tail"),
+            queues=cleaned["queues"],
+            brokers=cleaned["brokers"],
+            from_ms=cleaned["since"] if read == "time" else None,
+            to_ms=cleaned["until"] if read == "time" else None,
+            from_offset=cleaned["offset"] if read == "offset" else None,
+            tags=tags_of(cleaned["tag"]),
+            sql=cleaned["sql"].strip(),
+            match=cleaned["match"],
+        )

@@ -19,7 +19,9 @@ from console.operation.body_unpack import DoesNotUnpack, inner_messages, is_batc
 from console.operation.broker_queues import BrokerQueue
 
 WINDOW_MIN = 8
-WINDOW_MAX = 8_192  # offsets of one queue between two moments at which a hit can be given out
+WINDOW_MAX = (
+    2_048  # offsets of one queue between two moments at which a hit can be given out: they wait in memory
+)
 PULL_MAX = 256  # messages of one pull; Apache brokers give 32 and, filtering, look at 800
 LANES_AT_ONCE = 32  # pulls of one round: the queues of a large topic must not storm its brokers
 

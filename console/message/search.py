@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from console.cluster import selectors as cluster_selectors
 from console.lag import selectors as lag_selectors
@@ -32,6 +33,7 @@ from console.operation.broker_queues import BrokerQueue, ask_each, route_queues,
 
 ROUND_DEADLINE_MS = 5_000
 SCANNED_MAX = 20_000_000  # messages looked at by one search
+TAGS_COUNTED_MAX = 1_000  # different ones; a producer may put an id into its tags
 BYTES_MAX = 2 * 1024**3  # received by one search
 
 SilentError = (BrokerUnavailable, RemotingTimeout, MQBrokerError)
@@ -78,6 +80,7 @@ class Search:
         self._admin, self._began, self._queues_silent = admin, began, queues_silent
         self._started_s, self._deadline_s = time.monotonic(), deadline_s
         self._hits = self._pulls = self._bytes = 0
+        self.tags: Counter[str] = Counter()  # of the messages received, hits or not
 
     @property
     def is_done(self) -> bool:
@@ -169,13 +172,65 @@ class Search:
             pull.lane.fail(str(answer))
             return
         self._bytes += sum(record.store_size_bytes for record in answer.messages)
+        if len(self.tags) < TAGS_COUNTED_MAX:
+            self.tags.update(record.tags for record in answer.messages)
         hits = hits_of(self.query, place, answer)
         self._hits += len(hits)
         pull.lane.take(hits, answer.next_begin_offset)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Source:
+    """Where to search: what the console's own database knows, so that brokers are asked without it."""
+
+    cluster: str
+    admin: BlockingMQAdmin
+    held_by: frozenset[str]  # brokers that had the topic in the last round
+    silent: Mapping[str, str]  # of all brokers, those that did not answer the last round
+
+
+def source_of(cluster: str, topic: str) -> Source:
+    """Read the database. Raises Cluster.DoesNotExist."""
+    row = TopicRow.objects.filter(cluster=cluster, topic=topic).first()
+    return Source(
+        cluster,
+        with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs),
+        frozenset(row.brokers if row is not None else ()),
+        {each.broker_name: each.reason for each in lag_selectors.silent_brokers(cluster)},
+    )
+
+
+@dataclasses.dataclass(slots=True)
+class Queues:
+    """The queues of a search as they are now. ``silent``: broker name → why its queues are missing."""
+
+    places: list[BrokerQueue]
+    silent: dict[str, str]
+    missing: int  # queues on brokers that do not answer
+
+
+def queues_now(source: Source, query: Query) -> Queues:
+    """Ask name server and brokers. Raises TopicNotFound, BrokerUnavailable when no name server answers."""
+    route = topic_route(source.admin, query.topic)
+    if route is None:
+        raise TopicNotFound(f"There is no topic {query.topic} in {source.cluster}.")
+    routed = route_queues(route, query.topic)
+    wanted = {queue: addr for queue, addr in routed.items() if query.wants_queue(queue)}
+    # Brokers of the last round that the name server has dropped since: their messages are missing too.
+    gone = source.held_by & set(source.silent) - {data.broker_name for data in route.queue_datas}
+    silent = {name: source.silent[name] or "not registered" for name in sorted(gone)}
+    places = _reachable(source.admin, wanted, silent)
+    return Queues(places, silent, len(wanted) - len(places))
+
+
 def open_search(
-    cluster: str, query: Query, *, limit: int, time_ms: int, cursor_text: str = "", up: bool | None = None
+    source: Source,
+    query: Query,
+    *,
+    limit: int,
+    time_ms: int,
+    cursor_text: str = "",
+    up: bool | None = None,
 ) -> Search:
     """Find the queues and where to begin; reads no message yet.
 
@@ -183,28 +238,20 @@ def open_search(
     BrokerUnavailable when no name server answers.
     """
     deadline_s = time.monotonic() + time_ms / 1000
-    admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
     cursor = Cursor.from_text(cursor_text, query.fingerprint) if cursor_text else None
-    route = topic_route(admin, query.topic)
-    if route is None:
-        raise TopicNotFound(f"There is no topic {query.topic} in {cluster}.")
-    routed = route_queues(route, query.topic)
-    wanted = {queue: addr for queue, addr in routed.items() if query.wants_queue(queue)}
-    silent = _gone(cluster, query.topic, {data.broker_name for data in route.queue_datas})
-    places = _reachable(admin, wanted, silent)
+    queues = queues_now(source, query)
     if query.sql:
-        _check_sql(admin, query, {place.queue.broker_name: place.addr for place in places})
-    bounds = _bounds(admin, places, query, silent)
-    places = [place for place in places if place.queue in bounds]
+        check_sql(source.admin, query, queues.places)
+    bounds = _bounds(source.admin, queues.places, query, queues.silent)
     return begin_search(
-        admin,
+        source.admin,
         query,
-        {place: bounds[place.queue] for place in places},
+        bounds,
         cursor,
         up=up,
         limit=limit,
-        silent=silent,
-        queues_silent=len(wanted) - len(places),
+        silent=queues.silent,
+        queues_silent=queues.missing + len(queues.places) - len(bounds),
         deadline_s=deadline_s,
     )
 
@@ -260,14 +307,6 @@ def _first_cut(place: BrokerQueue, query: Query, cursor: Cursor | None, low: int
     return high if query.newest else low
 
 
-def _gone(cluster: str, topic: str, routed: set[str]) -> dict[str, str]:
-    """Brokers that held the topic in the last round and that the name server has dropped since."""
-    row = TopicRow.objects.filter(cluster=cluster, topic=topic).first()
-    silent = {each.broker_name: each.reason for each in lag_selectors.silent_brokers(cluster)}
-    held = set(row.brokers) & set(silent) - routed if row is not None else set()
-    return {name: silent[name] or "not registered" for name in sorted(held)}
-
-
 def _reachable(
     admin: BlockingMQAdmin, queues: Mapping[MessageQueue, str], silent: dict[str, str]
 ) -> list[BrokerQueue]:
@@ -295,8 +334,12 @@ def _reachable(
     return places
 
 
-def _check_sql(admin: BlockingMQAdmin, query: Query, addrs: Mapping[str, str]) -> None:
-    """Ask each broker whether it can filter so (46); a pull with what it can not read gives everything."""
+def check_sql(admin: BlockingMQAdmin, query: Query, places: Sequence[BrokerQueue]) -> None:
+    """Ask each broker whether it can filter so (46); a pull with what it can not read gives everything.
+
+    Raises QueryRefused.
+    """
+    addrs = {place.queue.broker_name: place.addr for place in places}
     answers = ask_each(
         admin,
         addrs,
@@ -317,7 +360,7 @@ def _check_sql(admin: BlockingMQAdmin, query: Query, addrs: Mapping[str, str]) -
 
 def _bounds(
     admin: BlockingMQAdmin, places: list[BrokerQueue], query: Query, silent: dict[str, str]
-) -> dict[MessageQueue, tuple[int, int]]:
+) -> dict[BrokerQueue, tuple[int, int]]:
     """[low, high) of each queue: what is retained, cut by time (29) or offset."""
     times = {"low": query.from_ms, "high": None if query.to_ms is None else query.to_ms + 1}
     asked = {
@@ -348,5 +391,5 @@ def _bounds(
             low = max(low, query.from_offset)
         if isinstance(found["high"], int):
             high = min(high, found["high"])
-        bounds[place.queue] = (min(low, high), high)
+        bounds[place] = (min(low, high), high)
     return bounds

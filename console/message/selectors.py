@@ -1,46 +1,38 @@
-"""Who has read a message: from the committed offsets of the last round. No function here asks a broker."""
+"""What the database knows of topics and their readers, for the message pages. No function here asks a broker."""
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Mapping
+from typing import Any
 
-from console.lag.models import QueueRow, TopicRow
+from django.db.models import Count
 
+from console.access.name_scope import NameScope
+from console.lag.models import BrokerRow, TopicQueueRow, TopicRow
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Reader:
-    """One group and a message of a queue it reads. `is_read` None: its offset is unknown, or never
-    committed.
-    """
-
-    group: str
-    committed_offset: int | None
-    is_read: bool | None
-    behind: int | None  # messages of the queue before this one that it has still to read
-    reason: str
+TOPICS_SUGGESTED = 500
 
 
-def readers(cluster: str, topic: str, broker_name: str, queue_id: int, queue_offset: int) -> list[Reader]:
-    """Every group that consumes the queue, by name; committed is the *next* offset it will read."""
-    rows = QueueRow.objects.filter(
-        cluster=cluster, topic=topic, broker_name=broker_name, queue_id=queue_id
-    ).order_by("group")
-    found = []
-    for row in rows:
-        committed = row.committed_offset
-        found.append(
-            Reader(
-                group=row.group,
-                committed_offset=committed,
-                is_read=None if committed is None else committed > queue_offset,
-                behind=None if committed is None or committed > queue_offset else queue_offset - committed,
-                reason=row.reason,
-            )
-        )
-    return found
+def topic_names(cluster: str, scope: NameScope, *, limit: int = TOPICS_SUGGESTED) -> list[str]:
+    """Names for the topic box of the browser, ordinary topics first; only those of ``scope``."""
+    rows = scope.filter(TopicRow.objects.filter(cluster=cluster).exclude(kind="SYSTEM"), "topic")
+    return list(rows.order_by("kind", "topic").values_list("topic", flat=True)[:limit])
 
 
-def topic_names(cluster: str, *, limit: int = 500) -> list[str]:
-    """Names for the topic box of the browser, ordinary topics first."""
-    rows = TopicRow.objects.filter(cluster=cluster).exclude(kind="SYSTEM").order_by("kind", "topic")
-    return list(rows.values_list("topic", flat=True)[:limit])
+def topic_facts(cluster: str, topic: str) -> TopicRow | None:
+    """The topic as the last round saw it."""
+    return TopicRow.objects.filter(cluster=cluster, topic=topic).first()
+
+
+def queues_by_broker(cluster: str, topic: str) -> list[dict[str, Any]]:
+    """{broker_name, queues, silent} of each broker of the topic: the chips of the search."""
+    rows: list[Mapping[str, Any]] = list(
+        TopicQueueRow.objects.filter(cluster=cluster, topic=topic)
+        .values("broker_name")
+        .annotate(queues=Count("id"))
+        .order_by("broker_name")
+    )
+    silent = set(
+        BrokerRow.objects.filter(cluster=cluster, answered=False).values_list("broker_name", flat=True)
+    )
+    return [{**row, "silent": row["broker_name"] in silent} for row in rows]

@@ -10,7 +10,7 @@ from console.message.body_match import MatchRefused
 from console.message.cursor import BadCursor
 from console.message.lanes import Hit
 from console.message.query import Query, QueryRefused
-from console.message.search import Figures, Search, TopicNotFound, open_search
+from console.message.search import Figures, Search, TopicNotFound, open_search, source_of
 from console.mqadmin import (
     BlockingMQAdmin,
     MessageRecord,
@@ -38,7 +38,9 @@ __all__ = [
     "TopicNotFound",
     "browse",
     "by_key",
+    "by_unique_key",
     "find",
+    "hit_by_id",
     "message_at",
     "message_by_id",
     "page_of",
@@ -48,6 +50,7 @@ __all__ = [
 LIMIT_MAX = 200  # messages on a page
 SEARCH_MS = 8_000  # for one page; a search that needs longer goes on with the cursor
 KEY_HITS_MAX = 64
+TAGS_SHOWN = 8
 QUERY_DEADLINE_MS = 5_000
 NOT_FOUND_CODES = (1, 17, 22)  # SYSTEM_ERROR of 33, TOPIC_NOT_EXIST, QUERY_NOT_FOUND
 INVALID_PARAMETER = 29  # a queue the topic does not have
@@ -67,6 +70,7 @@ class MessagePage:
     cut: bool  # a limit was reached before the page was full; the cursor goes on
     figures: Figures | None = None
     stop_reason: str = ""
+    tags: Sequence[tuple[str, int]] = ()  # the most frequent of what was read, with their counts
 
 
 def find(
@@ -76,7 +80,9 @@ def find(
     server answers.
     """
     limit = max(1, min(limit, LIMIT_MAX))
-    search = open_search(cluster, query, limit=limit, time_ms=time_ms, cursor_text=cursor)
+    search = open_search(
+        source_of(cluster, query.topic), query, limit=limit, time_ms=time_ms, cursor_text=cursor
+    )
     while not search.is_done:
         search.step()
     return page_of(search, has_cursor=bool(cursor))
@@ -102,6 +108,7 @@ def page_of(search: Search, *, has_cursor: bool) -> MessagePage:
         cut=bool(search.stop_reason) and more,
         figures=figures,
         stop_reason=search.stop_reason,
+        tags=[(tag, count) for tag, count in search.tags.most_common(TAGS_SHOWN) if tag],
     )
 
 
@@ -138,7 +145,13 @@ def browse(
 
 
 def message_by_id(cluster: str, message_id: str, topic: str | None = None) -> MessageView | None:
-    """A message by its unique key (needs the topic) or by its offset id. None when no broker has it.
+    """A message by its unique key (needs the topic) or by its offset id. None when no broker has it."""
+    found = hit_by_id(cluster, message_id, topic)
+    return None if found is None else views([found], limit_bytes=BODY_SHOWN_BYTES)[0]
+
+
+def hit_by_id(cluster: str, message_id: str, topic: str | None = None) -> Hit | None:
+    """The same as it is stored.
 
     Both ids are 32 hexadecimal digits, so the unique key is tried first. An offset id names an address: only
     a broker of this cluster is asked, never an address out of the request.
@@ -148,8 +161,7 @@ def message_by_id(cluster: str, message_id: str, topic: str | None = None) -> Me
     if topic:
         hits = _query(admin, addrs, topic, message_id, unique_key=True)
         if hits:
-            name, record = hits[-1]  # the newest: a replayed copy keeps the unique key
-            return message_view(record, name)
+            return Hit(*hits[-1])  # the newest: a replayed copy keeps the unique key
     try:
         host, port, commit_log_offset = decode_offset_message_id(message_id)
     except ValueError:
@@ -166,7 +178,7 @@ def message_by_id(cluster: str, message_id: str, topic: str | None = None) -> Me
         raise
     if topic and record.topic != topic:
         return None
-    return message_view(record, names[addr])
+    return Hit(names[addr], record)
 
 
 def message_at(
@@ -213,6 +225,7 @@ def by_key(
     begin_ms: int = 0,
     end_ms: int | None = None,
     limit: int = KEY_HITS_MAX,
+    limit_bytes: int = BODY_SHOWN_BYTES,
 ) -> list[MessageView]:
     """Messages of a topic with this key, newest first. Raises the error when no broker answered at all."""
     admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
@@ -220,7 +233,15 @@ def by_key(
         admin, masters(admin), topic, key, unique_key=False, begin_ms=begin_ms, end_ms=end_ms, limit=limit
     )
     hits.sort(key=lambda hit: (hit[1].store_timestamp_ms, hit[1].queue_offset), reverse=True)
-    return [message_view(record, name, limit_bytes=BODY_SHOWN_BYTES) for name, record in hits[:limit]]
+    return [message_view(record, name, limit_bytes=limit_bytes) for name, record in hits[:limit]]
+
+
+def by_unique_key(cluster: str, topic: str, unique_key: str) -> list[MessageView]:
+    """Every message of the topic with this unique key, newest first: a copy that was sent again keeps it."""
+    admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+    hits = _query(admin, masters(admin), topic, unique_key, unique_key=True)
+    hits.sort(key=lambda hit: (hit[1].store_timestamp_ms, hit[1].queue_offset), reverse=True)
+    return [message_view(record, name, limit_bytes=BODY_IN_LIST_BYTES) for name, record in hits]
 
 
 def _query(

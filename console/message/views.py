@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
@@ -16,115 +16,200 @@ from django.views.decorators.http import require_safe
 
 from console.access import rules
 from console.access.models import Verb
-from console.cluster.admission import admit
-from console.message import selectors, services
-from console.message.forms import READS, BrowseForm
+from console.access.name_scope import view_scope
+from console.cluster.admission import admit, admit_to_list
+from console.cluster.models import Cluster
+from console.message import body_match, schemas, selectors, services
+from console.message.export import FORMATS
+from console.message.forms import LOOKUPS, READS, BrowseForm
+from console.message.lanes import Hit
+from console.message.life_axis import axis_of
+from console.message.life_line import life_line
+from console.message.list_rows import ListRow, hit_rows, list_rows
+from console.message.query import QueryRefused
+from console.message.search import open_search, source_of
 from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
-from console.operation.message_view import MessageView
+from console.operation.body_format import FORMAT_NAMES
+from console.operation.body_format import FORMATS as BODY_FORMATS
+from console.operation.message_view import BODY_SHOWN_BYTES, MessageView, message_view
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 PAGE_MESSAGES = 50
+# The page waits so long for its rows; what takes longer streams over the page's socket, or goes on with "Further".
+FIRST_PAINT_MS = 1_000
+PEEK_BYTES = 16 * 1024
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Found:
     """What a search gave: rows, how to go on, what could not be read, and why there is nothing."""
 
-    rows: list[MessageView] = dataclasses.field(default_factory=list)
-    cursor: str | None = None
-    scanned: int | None = None
-    queues: int | None = None
-    silent: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    cut: bool = False
+    rows: list[ListRow] = dataclasses.field(default_factory=list)
+    page: services.MessagePage | None = None
     problem: str = ""
+    field: str = ""  # of the form, where the problem lies
     status: int = 200
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether the search was not finished when the page had to be: its socket goes on."""
+        return self.page is not None and self.page.cut
 
 
 @require_safe
 def messages(request: HttpRequest, cluster: str) -> HttpResponse:
-    """Newest first, from a time on, by key or by id; the address is the search."""
-    wanted_topic = request.GET.get("topic", "").strip()
-    here = admit(request, cluster, name=wanted_topic or rules.WILDCARD)
+    """The list of a search; the address is the search."""
+    topic = request.GET.get("topic", "").strip()
+    here = admit(request, cluster, name=topic) if topic else admit_to_list(request, cluster)[0]
     form = BrowseForm(request.GET)
-    asked = bool(wanted_topic or request.GET.get("id"))
+    asked = bool(topic or request.GET.get("id"))
     found = Found()
     if asked and form.is_valid():
         if form.cleaned_data["read"] == "id":
-            topic = form.cleaned_data["topic"]
             url = reverse("message", args=[here.name, form.cleaned_data["id"].strip()])
             return redirect(f"{url}?{urlencode({'topic': topic})}" if topic else url)
-        found = _search(here.name, form.cleaned_data)
+        found = _search(here.name, form)
+    address = request.GET.copy()
+    address.pop("cursor", None)
+    read = request.GET.get("read") or "newest"
     context = {
         "cluster": here,
         "form": form,
         "asked": asked,
-        "found": found,
+        "rows": found.rows,
+        "found": found.page,
+        "problem": found.problem,
+        "problem_field": found.field,
+        "is_streaming": found.is_streaming,
+        "is_tail": asked and not form.errors and read == "tail",
         "reads": READS,
-        "read": request.GET.get("read") or "newest",
-        "topic_names": selectors.topic_names(here.name),
+        "read": read if read in dict(READS) else "newest",
+        "kinds": body_match.KINDS,
+        "address": address.urlencode(),
+        "topic_names": selectors.topic_names(here.name, view_scope(request.user, here.name)),
+        "facts": selectors.topic_facts(here.name, topic) if topic else None,
+        "brokers": selectors.queues_by_broker(here.name, topic) if topic else [],
+        "queue_text": " ".join(request.GET.getlist("queue")),
+        "tail_address": _with(address, read="tail"),
+        "has_filters": any(request.GET.get(name) for name in ("tag", "sql", "find", "queue", "broker")),
+        "exports": [(name, label) for name, (label, _, _) in FORMATS.items()],
+        "may_send": bool(topic) and rules.may(request.user, Verb.SEND, here.name, topic),
         "now_ms": int(time.time() * 1000),
     }
     status = 400 if asked and form.errors else found.status
     return render(request, "message/messages.html", context, status=status)
 
 
-def _search(cluster: str, wanted: Mapping[str, Any]) -> Found:
-    topic, is_from_time = wanted["topic"], wanted["read"] == "time"
+def _with(address: QueryDict, **changes: str) -> str:
+    changed = address.copy()
+    for name, value in changes.items():
+        changed[name] = value
+    return changed.urlencode()
+
+
+def _search(cluster: str, form: BrowseForm) -> Found:
+    wanted: Mapping[str, Any] = form.cleaned_data
     try:
-        if wanted["read"] == "key":
-            return Found(rows=services.by_key(cluster, topic, wanted["key"], limit=PAGE_MESSAGES))
-        page = services.browse(
-            cluster,
-            topic,
-            newest=not is_from_time,
-            queue=wanted["queue"],
-            tag=wanted["tag"] or None,
-            from_ms=wanted["since"] if is_from_time else None,
+        if wanted["read"] in LOOKUPS:
+            return Found(list_rows(_looked_up(cluster, wanted)))
+        if wanted["read"] == "tail":
+            return Found()
+        query = form.query()
+        search = open_search(
+            source_of(cluster, query.topic),
+            query,
             limit=PAGE_MESSAGES,
-            cursor=wanted["cursor"] or None,
+            time_ms=FIRST_PAINT_MS,
+            cursor_text=wanted["cursor"],
         )
+        while not search.is_done:
+            search.step()
     except services.TopicNotFound as unknown:
         return Found(problem=str(unknown), status=404)
+    except QueryRefused as refusal:
+        return Found(problem=str(refusal), field=refusal.field, status=400)
     except services.BadCursor as refusal:
         return Found(problem=str(refusal), status=400)
     except BrokerTrouble as trouble:
         return Found(problem=str(trouble), status=503)
-    return Found(page.rows, page.cursor, page.scanned, page.queues, page.silent, page.cut)
+    rows = hit_rows(search.picked, query.match)
+    if search.merge.up is query.newest:
+        rows.reverse()  # read towards the list's beginning
+    return Found(rows, services.page_of(search, has_cursor=bool(wanted["cursor"])))
+
+
+def _looked_up(cluster: str, wanted: Mapping[str, Any]) -> list[MessageView]:
+    if wanted["read"] == "unique":
+        return services.by_unique_key(cluster, wanted["topic"], wanted["id"].strip())
+    return services.by_key(cluster, wanted["topic"], wanted["key"], limit=PAGE_MESSAGES, limit_bytes=512)
 
 
 @require_safe
 def message(request: HttpRequest, cluster: str, message_id: str) -> HttpResponse:
-    """One message with body, properties and who has read it. `?topic=` helps with unique keys, `?at=`
-    is a place.
+    """One message with body, properties and its life line. `?topic=` helps with unique keys, `?at=` is a
+    place, `?as=` a body format; `?part=peek` is what the list shows below a row.
     """
-    topic, place = request.GET.get("topic", "").strip(), _place(request.GET.get("at", ""))
-    here = admit(request, cluster, name=topic or rules.WILDCARD)
+    topic, place = request.GET.get("topic", "").strip(), place_of(request.GET.get("at", ""))
+    here = admit(request, cluster, name=topic) if topic else admit_to_list(request, cluster)[0]
     problem, found = "", None
     try:
         if place and topic:
-            found = services.message_at(here.name, topic, *place)
-        found = found or services.message_by_id(here.name, message_id, topic or None)
+            found = services.record_at(here.name, topic, *place)
+        found = found or services.hit_by_id(here.name, message_id, topic or None)
     except BrokerTrouble as trouble:
         problem = str(trouble)
+    if found is not None and not rules.may(request.user, Verb.VIEW, here.name, found.record.topic):
+        if topic:
+            raise PermissionDenied(
+                f"This needs the right to look (VIEW) at {found.record.topic} on {here.name}."
+            )
+        found = None  # an id alone must not tell whether a topic one may not see has it
     if found is None:
         context = {"cluster": here, "message_id": message_id, "topic": topic, "problem": problem}
         return render(request, "message/not_found.html", context, status=503 if problem else 404)
-    if not rules.may(request.user, Verb.VIEW, here.name, found.topic):
-        raise PermissionDenied(f"This needs the right to look (VIEW) at {found.topic} on {here.name}.")
-    context = {
+    return _message_page(request, here, found)
+
+
+def _message_page(request: HttpRequest, here: Cluster, found: Hit) -> HttpResponse:
+    wanted = request.GET.get("as", "auto")
+    is_peek = request.GET.get("part") == "peek"
+    schema = schemas.schema_of(here.name, found.record.topic)
+    shown = message_view(
+        found.record,
+        found.broker_name,
+        limit_bytes=PEEK_BYTES if is_peek else BODY_SHOWN_BYTES,
+        body_format=wanted if wanted in FORMAT_NAMES else "auto",
+        protobuf=None if schema is None else schemas.decoder(schema),
+        batch=found.batch,
+    )
+    now_ms = int(time.time() * 1000)
+    context: dict[str, Any] = {
         "cluster": here,
-        "message": found,
-        "readers": selectors.readers(
-            here.name, found.topic, found.broker_name, found.queue_id, found.queue_offset
-        ),
-        "now_ms": int(time.time() * 1000),
+        "message": shown,
+        "formats": [
+            (value, label) for value, label in BODY_FORMATS if value != "protobuf" or schema is not None
+        ],
+        "wanted": wanted,
+        "schema": schema,
+        "may_send": rules.may(request.user, Verb.SEND, here.name, shown.topic),
+        "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name, shown.topic),
+        "now_ms": now_ms,
     }
+    if is_peek:
+        return render(request, "message/_peek.html", context)
+    even = request.GET.get("axis") == "even"
+    life = life_line(here, found, view_scope(request.user, here.name), now_ms=now_ms)
+    context |= {"life": life, "axis": axis_of(life, even=even), "is_even": even}
     return render(request, "message/message.html", context)
 
 
-def _place(text: str) -> tuple[str, int, int] | None:
+def place_of(text: str) -> tuple[str, int, int] | None:
     """`broker-a:3:88204118` → (broker name, queue id, queue offset)."""
     parts = text.rsplit(":", 2)
-    if len(parts) != 3 or not parts[0] or not parts[1].isdigit() or not parts[2].isdigit():
+    if len(parts) != 3 or not parts[0] or not _is_number(parts[1], 9) or not _is_number(parts[2], 18):
         return None
     return parts[0], int(parts[1]), int(parts[2])
+
+
+def _is_number(text: str, digits: int) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= digits

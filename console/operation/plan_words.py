@@ -23,15 +23,20 @@ CONFIG_DEEDS: Mapping[
     "group_release": "Release it",
     "group_delete": "Delete the group",
     "group_force_delete": "Delete the group without quarantine",
+    "broker_config_change": "Change the key",
 }
 DIFF_TEMPLATES: Mapping[str, str] = {
     "offset_change": "operation/_diff_offsets.html",
     "dead_letter_replay": "operation/_diff_dead_letters.html",
+    "broker_drain": "broker/_diff_drain.html",
+    "message_send": "message/_diff_message.html",
     **dict.fromkeys(CONFIG_DEEDS, "operation/_diff_config.html"),
 }
 JOB_TEMPLATES: Mapping[str, str] = {
     "offset_change": "operation/_job_offsets.html",
     "dead_letter_replay": "operation/_job_replay.html",
+    "broker_drain": "broker/_job_drain.html",
+    "message_send": "message/_job_message.html",
     **dict.fromkeys(CONFIG_DEEDS, "operation/_job_config.html"),
 }
 PLAIN_DIFF, PLAIN_JOB = "operation/_diff_plain.html", "operation/_job_plain.html"
@@ -56,8 +61,16 @@ def _replay_deed(plan: Plan) -> str:
     return f"Replay {_plural(plan.messages, 'dead letter')}"
 
 
+def _drain_deed(plan: Plan) -> str:
+    return (
+        f"Drain {plan.subject}" if plan.params.get("direction") == "drain" else f"Offer {plan.subject} again"
+    )
+
+
 DEEDS: Mapping[str, Callable[[Plan], str]] = {
+    "broker_drain": _drain_deed,
     "offset_change": _offset_deed,
+    "message_send": lambda plan: "Send the message",
     "dead_letter_replay": _replay_deed,
 }
 

@@ -1,0 +1,165 @@
+"""Pages that make something: a message to send, an export, a topic's schema."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.contrib import messages as notices
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import content_disposition_header, urlencode
+from django.views.decorators.http import require_http_methods, require_safe
+
+from console.access.models import Verb
+from console.access.visitor import remote_addr
+from console.cluster.admission import admit
+from console.message import schemas, services
+from console.message.composer import ENCODINGS, SchemaForm, SendForm, initial_of
+from console.message.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMATS, export
+from console.message.forms import LOOKUPS, BrowseForm
+from console.message.lanes import Hit
+from console.message.query import QueryRefused
+from console.message.search import open_search, source_of
+from console.message.search_quota import TooManySearches
+from console.message.streaming import Streamed
+from console.message.views import BrokerTrouble, place_of
+from console.operation import services as operation_services
+from console.operation.errors import OperationError, PlanRejected
+
+
+@require_safe
+def export_messages(request: HttpRequest, cluster: str) -> HttpResponseBase:
+    """The whole search as a file that streams: `?format=ndjson|csv|parquet` and the list's own address."""
+    topic = request.GET.get("topic", "").strip()
+    here = admit(request, cluster, name=topic or "*")
+    form = BrowseForm(request.GET)
+    name = request.GET.get("format", "")
+    if not topic or not form.is_valid() or form.cleaned_data["read"] in LOOKUPS or name not in FORMATS:
+        words = [str(error) for errors in form.errors.values() for error in errors]
+        return _refused(" ".join(words) or f"An export needs a topic and one of: {', '.join(FORMATS)}.", 400)
+    _, content_type, writer = FORMATS[name]
+    try:
+        search = open_search(
+            source_of(here.name, topic),
+            form.query(),
+            limit=EXPORT_MESSAGES_MAX,
+            time_ms=EXPORT_MS,
+            cursor_text=form.cleaned_data["cursor"],
+        )
+        pieces = Streamed(request.user.get_username(), lambda: export(search, writer()))
+    except (QueryRefused, services.BadCursor) as refusal:
+        return _refused(str(refusal), 400)
+    except services.TopicNotFound as unknown:
+        return _refused(str(unknown), 404)
+    except TooManySearches as busy:
+        return _refused(str(busy), 429)
+    except BrokerTrouble as trouble:
+        return _refused(str(trouble), 503)
+    answer = StreamingHttpResponse(pieces, content_type=content_type)
+    file_name = f"{topic.replace('%', '_')}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.{name}"
+    answer["Content-Disposition"] = content_disposition_header(True, file_name) or "attachment"
+    answer["X-Accel-Buffering"] = "no"  # a proxy must not collect it first
+    return answer
+
+
+def _refused(words: str, status: int) -> HttpResponse:
+    return HttpResponse(f"{words}\n", status=status, content_type="text/plain; charset=utf-8")
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def send(request: HttpRequest, cluster: str) -> HttpResponse:
+    """A message to send, new or an edited copy (`?topic=…&at=broker:queue:offset`); posting makes the plan."""
+    topic, place = request.GET.get("topic", "").strip(), place_of(request.GET.get("at", ""))
+    here = admit(request, cluster, name=topic) if topic else admit(request, cluster)
+    source: Hit | None = None
+    problem = ""
+    if topic and place:
+        try:
+            source = services.record_at(here.name, topic, *place)
+            problem = "" if source else "The original is not there any more; nothing can be copied."
+        except BrokerTrouble as trouble:
+            problem = str(trouble)
+    initial = initial_of(source) if source is not None else {"topic": topic, "encoding": "text"}
+    form = SendForm(request.POST if request.method == "POST" else None, initial=initial)
+    status = 503 if problem and source is None and place else 200
+    if request.method == "POST" and not problem and form.is_valid():
+        try:
+            plan = operation_services.create_plan(
+                "message_send",
+                here.name,
+                form.cleaned_data["topic"],
+                form.params(_source_params(source)),
+                request.user,
+                remote_addr=remote_addr(request),
+            )
+        except PlanRejected as refusal:
+            form.add_error(refusal.field if refusal.field in form.fields else None, str(refusal))
+        except (OperationError, *BrokerTrouble) as refusal:
+            problem, status = str(refusal), getattr(refusal, "status", 503)
+        else:
+            return redirect("plan", here.name, plan.id)
+    if form.errors:
+        status = 400
+    context = {
+        "cluster": here,
+        "form": form,
+        "source": source,
+        "problem": problem,
+        "encodings": [each for each in ENCODINGS if source is not None or each[0] != "keep"],
+        "now_ms": int(time.time() * 1000),
+    }
+    return render(request, "message/send.html", context, status=status)
+
+
+def _source_params(source: Hit | None) -> dict[str, Any] | None:
+    if source is None:
+        return None
+    record = source.record
+    return {
+        "topic": record.topic,
+        "broker_name": source.broker_name,
+        "queue_id": record.queue_id,
+        "queue_offset": record.queue_offset,
+    }
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def schema(request: HttpRequest, cluster: str) -> HttpResponse:
+    """The Protobuf schema of a topic: upload, change, remove. Needs CONFIGURE; changes no broker."""
+    topic = (request.POST.get("topic") or request.GET.get("topic") or "").strip()
+    here = admit(request, cluster, Verb.CONFIGURE, topic or "*")
+    address = f"{reverse('message-schema', args=[here.name])}?{urlencode({'topic': topic})}"
+    if request.method == "POST" and "remove" in request.POST:
+        if schemas.delete_schema(
+            cluster=here.name, topic=topic, actor=request.user, remote_addr=remote_addr(request)
+        ):
+            notices.success(request, f"Bodies of {topic} are no longer read as Protobuf.")
+        return redirect(address)
+    form = SchemaForm(
+        request.POST if request.method == "POST" else None, request.FILES or None, initial={"topic": topic}
+    )
+    if request.method == "POST" and form.is_valid():
+        try:
+            saved = schemas.save_schema(
+                cluster=here.name,
+                topic=topic,
+                message_type=form.cleaned_data["message_type"],
+                descriptor_set=form.cleaned_data["descriptor_set"].read(schemas.DESCRIPTOR_SET_BYTES_MAX + 1),
+                actor=request.user,
+                remote_addr=remote_addr(request),
+            )
+        except schemas.SchemaRefused as refusal:
+            form.add_error(refusal.field, str(refusal))
+        else:
+            notices.success(request, f"Bodies of {topic} are read as {saved.message_type} from now on.")
+            return redirect(address)
+    context = {
+        "cluster": here,
+        "form": form,
+        "topic": topic,
+        "known": schemas.schema_of(here.name, topic),
+        "now_ms": int(time.time() * 1000),
+    }
+    return render(request, "message/schema.html", context, status=400 if form.errors else 200)

@@ -1,0 +1,114 @@
+"""Where moments of a life line lie on its axis, as SVG percentages: since storing, on a log scale or evenly. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+
+from console.figures import duration
+from console.message.life_line import GroupLife, LifeLine, Mark, State
+
+LEFT, RIGHT = 2.0, 95.0  # per cent; the rest is room for the words at both ends
+FINEST_MS = 20.0  # differences below this fall together on the log scale
+TICKS_MS = (
+    100,
+    1_000,
+    10_000,
+    60_000,
+    600_000,
+    3_600_000,
+    21_600_000,
+    86_400_000,
+    604_800_000,
+    2_592_000_000,
+)
+EVEN_PARTS = 6
+TICK_GAP = 6.5  # per cent between two ticks' words
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlacedMark:
+    """A mark with its place; ``label`` is "" where it would overlap the one before."""
+
+    x: str
+    kind: str
+    label: str
+    words: str
+    at_ms: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PlacedLane:
+    """One group's lane: marks, the line up to the last of them, and how it goes on from there to now."""
+
+    life: GroupLife
+    marks: list[PlacedMark]
+    line_to: str
+    onward: str  # "" | wait | gone | hope | dark: the class of the line to now
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Axis:
+    """Everything the drawing needs. ``ticks``: (place, words)."""
+
+    ticks: list[tuple[str, str]]
+    now: str
+    start: str
+    born: list[PlacedMark]
+    lanes: list[PlacedLane]
+
+
+ONWARD = {
+    State.NOT_YET: "hope",
+    State.RETRYING: "wait",
+    State.DEAD: "gone",
+    State.UNKNOWN: "dark",
+}
+
+
+def axis_of(life: LifeLine, *, even: bool = False) -> Axis:
+    """Place a life line. ``even``: a linear scale instead of the log one."""
+    span_ms = max(1, life.now_ms - life.stored_ms)
+
+    def place(at_ms: int) -> float:
+        elapsed = min(max(0, at_ms - life.stored_ms), span_ms)
+        share = (
+            elapsed / span_ms if even else math.log1p(elapsed / FINEST_MS) / math.log1p(span_ms / FINEST_MS)
+        )
+        return LEFT + (RIGHT - LEFT) * share
+
+    even_ticks = tuple(round(span_ms * part / EVEN_PARTS) for part in range(1, EVEN_PARTS))
+    ticks: list[tuple[str, str]] = []
+    last = LEFT
+    for tick in even_ticks if even else TICKS_MS:
+        x = place(life.stored_ms + tick)
+        if tick < span_ms and x - last >= TICK_GAP and RIGHT - x >= TICK_GAP:
+            ticks.append((_percent(x), f"{tick} ms" if tick < 1_000 else duration(tick)))
+            last = x
+    lanes = [
+        PlacedLane(
+            each,
+            _placed(each.marks, place),
+            _percent(max((place(mark.at_ms) for mark in each.marks), default=LEFT)),
+            ONWARD.get(each.state, ""),
+        )
+        for each in life.groups
+    ]
+    return Axis(ticks, _percent(RIGHT), _percent(LEFT), _placed(life.sent, place), lanes)
+
+
+def _placed(marks: Sequence[Mark], place: Callable[[int], float]) -> list[PlacedMark]:
+    placed: list[PlacedMark] = []
+    free_from = 0.0
+    for mark in marks:
+        x = place(mark.at_ms)
+        label = mark.text if x >= free_from and len(mark.text) < 40 else ""
+        if label:
+            free_from = x + len(label) * 0.75
+        placed.append(PlacedMark(_percent(x), mark.kind, label, mark.text, mark.at_ms))
+    return placed
+
+
+def _percent(value: float) -> str:
+    return f"{value:.2f}%"

@@ -1,0 +1,70 @@
+"""Rows of the message list as page and socket show them: the message, its place in the order, where the hit is."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.template.loader import render_to_string
+
+from console.message.body_match import Match
+from console.message.lanes import Hit
+from console.message.services import views
+from console.operation.message_view import MessageView
+
+EXCERPT_SOURCE_BYTES = 16 * 1024  # so much of a body is looked through for the hit to be shown
+PREVIEW_LENGTH = 240  # characters of a body in its row
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ListRow:
+    """``key``: store time, broker, queue, offset as JSON, by which the browser sorts rows in. ``excerpt``: before,
+    hit, after."""
+
+    message: MessageView
+    key: str
+    excerpt: tuple[str, str, str] | None
+    preview: str
+
+    @property
+    def dom_id(self) -> str:
+        """Of its detail row."""
+        message = self.message
+        return f"m-{message.broker_name}-{message.queue_id}-{message.queue_offset}"
+
+
+def list_rows(messages: Iterable[MessageView], match: Match | None = None) -> list[ListRow]:
+    """Rows of messages, whose bodies may be longer than a row shows."""
+    return [
+        ListRow(
+            message,
+            json.dumps(
+                [message.store_timestamp_ms, message.broker_name, message.queue_id, message.queue_offset],
+                ensure_ascii=False,
+                separators=(",", ":"),
+            ),
+            None if match is None else match.excerpt(message.body_text),
+            " ".join(message.body_text[: 2 * PREVIEW_LENGTH].split())[:PREVIEW_LENGTH],
+        )
+        for message in messages
+    ]
+
+
+def hit_rows(hits: Sequence[Hit], match: Match | None) -> list[ListRow]:
+    """Rows of hits; with a filter, far enough into the body that the hit can be shown."""
+    if match is None:
+        return list_rows(views(hits))
+    return list_rows(views(hits, limit_bytes=EXCERPT_SOURCE_BYTES), match)
+
+
+def rendered(rows: Sequence[ListRow], cluster: Any) -> list[dict[str, Any]]:
+    """Key and HTML of each row, for the socket; times are in UTC until the browser puts them into its zone."""
+    return [
+        {
+            "key": row.key,
+            "html": render_to_string("message/_row.html", {"row": row, "cluster": cluster}),
+        }
+        for row in rows
+    ]

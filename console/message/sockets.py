@@ -1,0 +1,243 @@
+"""The socket of one message list: a search while it runs, or what arrives from now on.
+
+The address carries the search as the page's own does. Frames to the browser, each part as HTML that the page shows:
+
+    {"scan": …}                                     how far the search is, at most four times a second
+    {"rows": [{"key": …, "html": …}]}               hits as they are found; the browser sorts them in by key
+    {"done": true, "keep": [keys], "scan", "notes", "foot"}     the page as it is now; other rows go
+    {"rows": […], "tail": …}                        arrivals of a tail, once a second
+    {"refused": text}                               and the socket closes
+
+From the browser: {"stop": true}, and for tails {"pause": true | false}. Closing it ends the work.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, ParamSpec, TypeVar
+
+import orjson
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.http import QueryDict
+from django.template.loader import render_to_string
+
+from console.cluster import selectors as cluster_selectors
+from console.cluster.models import Cluster
+from console.live import STALL_LIMIT_S, Permits
+from console.message.forms import LOOKUPS, BrowseForm
+from console.message.lanes import Hit
+from console.message.list_rows import hit_rows, rendered
+from console.message.query import QueryRefused
+from console.message.search import Search, Source, TopicNotFound, open_search, source_of
+from console.message.search_quota import TooManySearches, quota
+from console.message.services import BadCursor, page_of
+from console.message.streaming import threads
+from console.message.tail import Tail
+from console.mqadmin import MQBrokerError, MQClientError, RemotingError
+
+logger = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+PAGE_MESSAGES = 50
+SEARCH_MS = 120_000  # of one streamed page; "Further" goes on
+FRAME_EVERY_S = 0.25
+TAIL_EVERY_S = 1.0
+RECHECK_EVERY_S = 60.0  # a person who signed out or lost a grant sees nothing new after this
+REQUEST_BYTES_MAX = 1_000
+
+# What ends a search with a sentence instead of rows.
+Refusals = (
+    QueryRefused,
+    TopicNotFound,
+    BadCursor,
+    TooManySearches,
+    MQClientError,
+    MQBrokerError,
+    RemotingError,
+)
+
+
+class MessageSocket(AsyncWebsocketConsumer):
+    """`MessageSocket.as_asgi(permits=…)` under /ws/c/<cluster>/messages."""
+
+    channel_layer_alias = ""
+
+    def __init__(self, permits: Permits) -> None:
+        super().__init__()
+        self.permits = permits
+        self.work: asyncio.Task[None] | None = None
+        self.search: Search | None = None
+        self.stopped = asyncio.Event()
+        self.going_on = asyncio.Event()
+        self.going_on.set()
+
+    async def connect(self) -> None:
+        if not await self.permits.signed_in(self.scope):
+            await self.close()  # before accepting: the browser sees HTTP 403
+            return
+        await self.accept()
+        self.work = asyncio.create_task(self._serve(), name="message socket")
+
+    async def disconnect(self, code: int) -> None:
+        if self.search is not None:
+            self.search.stop("nobody looks at it any more")
+        if self.work is not None:
+            self.work.cancel()
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        try:
+            request = orjson.loads((text_data or "")[:REQUEST_BYTES_MAX])
+        except ValueError:
+            request = None
+        if not isinstance(request, dict):
+            await self._send({"refused": "A request is a JSON object: stop or pause."})
+            return
+        if request.get("stop"):
+            self.stopped.set()
+            self.going_on.set()
+            if self.search is not None:
+                self.search.stop("you stopped it")
+        if "pause" in request:
+            (self.going_on.clear if request["pause"] else self.going_on.set)()
+
+    async def _serve(self) -> None:
+        """Refuse, or search, or follow; then close."""
+        try:
+            form = BrowseForm(QueryDict(self.scope["query_string"]))
+            if not form.is_valid() or form.cleaned_data["read"] in LOOKUPS:
+                words = [str(error) for errors in form.errors.values() for error in errors]
+                raise QueryRefused(" ".join(words) or "A lookup needs no socket: its page has the answer.")
+            await self._require_view(form.cleaned_data["topic"])
+            cluster = await database_sync_to_async(self._cluster)()
+            source = await database_sync_to_async(source_of)(cluster.name, form.cleaned_data["topic"])
+            with quota.place(str(self.scope["user"])):
+                if form.cleaned_data["read"] == "tail":
+                    await self._follow(form, cluster, source)
+                else:
+                    await self._find(form, cluster, source)
+        except Refusals as refusal:
+            await self._send({"refused": str(refusal)})
+        except TimeoutError:
+            logger.warning("browser does not read, closing user=%s", self.scope.get("user"))
+            return
+        except Exception:
+            logger.exception("message socket failed query=%r", self.scope["query_string"][:300])
+            await self._send({"refused": "The search failed; the server's log says why."})
+        with contextlib.suppress(RuntimeError):  # the browser may have left in between
+            await self.close()
+
+    def _cluster(self) -> Cluster:
+        return cluster_selectors.cluster_by_name(self.scope["url_route"]["kwargs"]["cluster"])
+
+    async def _require_view(self, topic: str) -> None:
+        cluster = self.scope["url_route"]["kwargs"]["cluster"]
+        if await self.permits.view(self.scope, f"c/{cluster}/topic/{topic}") is None:
+            raise QueryRefused(f"There is no topic {topic} on {cluster}, or none that you may look at.")
+
+    # --- A search -------------------------------------------------------------------------------------------
+
+    async def _find(self, form: BrowseForm, cluster: Cluster, source: Source) -> None:
+        query, cursor = form.query(), form.cleaned_data["cursor"]
+        search = self.search = await self._threaded(
+            open_search, source, query, limit=PAGE_MESSAGES, time_ms=SEARCH_MS, cursor_text=cursor
+        )
+        sent: set[Any] = set()
+        checked_s = framed_s = time.monotonic()
+        await self._send({"scan": scan_html(search, cluster)})
+        while not search.is_done:
+            await self._threaded(search.step)
+            if (now := time.monotonic()) - framed_s >= FRAME_EVERY_S or search.is_done:
+                framed_s = now
+                await self._send_found(search, cluster, sent)
+            if now - checked_s >= RECHECK_EVERY_S:
+                checked_s = now
+                await self._require_view(query.topic)
+        if search.stop_reason:
+            search.keep_rest()
+        await self._send_found(search, cluster, sent)
+        await self._send(await self._threaded(done_frame, search, cluster, form))
+
+    async def _send_found(self, search: Search, cluster: Cluster, sent: set[Any]) -> None:
+        fresh = [hit for hit in search.candidates() if hit.key not in sent]
+        sent.update(hit.key for hit in fresh)
+        rows = await self._threaded(_rows, fresh, search, cluster) if fresh else []
+        await self._send({"scan": scan_html(search, cluster), "rows": rows})
+
+    # --- A tail ---------------------------------------------------------------------------------------------
+
+    async def _follow(self, form: BrowseForm, cluster: Cluster, source: Source) -> None:
+        tail = await self._threaded(Tail, source, form.query())
+        checked_s = time.monotonic()
+        await self._send({"tail": tail_html(tail)})
+        while not self.stopped.is_set() and not tail.is_over:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.stopped.wait(), TAIL_EVERY_S)
+            await self.going_on.wait()
+            arrivals = await self._threaded(tail.step)
+            rows = await self._threaded(_tail_rows, arrivals.hits, tail, cluster)
+            await self._send({"rows": rows, "tail": tail_html(tail)})
+            if time.monotonic() - checked_s >= RECHECK_EVERY_S:
+                checked_s = time.monotonic()
+                if not await self.permits.signed_in(self.scope):
+                    return
+                await self._require_view(tail.query.topic)
+        await self._send({"done": True, "tail": tail_html(tail, is_over=True)})
+
+    # --- Inside ---------------------------------------------------------------------------------------------
+
+    async def _threaded(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.get_running_loop().run_in_executor(threads, lambda: call(*args, **kwargs))
+
+    async def _send(self, frame: Mapping[str, Any]) -> None:
+        """A browser that takes no frame for STALL_LIMIT_S is gone: TimeoutError ends the work."""
+        async with asyncio.timeout(STALL_LIMIT_S):
+            await self.send(text_data=orjson.dumps(frame).decode())
+
+
+def _rows(hits: list[Hit], search: Search, cluster: Cluster) -> list[dict[str, Any]]:
+    return rendered(hit_rows(hits, search.query.match), cluster)
+
+
+def _tail_rows(hits: list[Hit], tail: Tail, cluster: Cluster) -> list[dict[str, Any]]:
+    return rendered(hit_rows(hits, tail.query.match), cluster)
+
+
+def scan_html(search: Search, cluster: Cluster, *, is_over: bool = False) -> str:
+    """How far a search is."""
+    context = {
+        "figures": search.figures(),
+        "is_running": not is_over,
+        "stop_reason": search.stop_reason,
+        "silent": search.silent,
+        "newest": search.query.newest,
+    }
+    return render_to_string("message/_scan.html", context)
+
+
+def tail_html(tail: Tail, *, is_over: bool = False) -> str:
+    """What a tail has shown and skipped."""
+    return render_to_string("message/_tail.html", {"tail": tail, "is_over": is_over, "silent": tail.silent})
+
+
+def done_frame(search: Search, cluster: Cluster, form: BrowseForm) -> dict[str, Any]:
+    """The page that came of a search: which rows stay, how it goes on."""
+    page = page_of(search, has_cursor=bool(form.cleaned_data["cursor"]))
+    rows = hit_rows(search.picked, search.query.match)
+    query = QueryDict(mutable=True)
+    query.update(form.data)
+    query.pop("cursor", None)
+    context = {"found": page, "shown": len(page.rows), "address": query.urlencode(), "cluster": cluster}
+    return {
+        "done": True,
+        "keep": [row.key for row in rows],
+        "scan": scan_html(search, cluster, is_over=True),
+        "notes": render_to_string("message/_notes.html", context),
+        "foot": render_to_string("message/_foot.html", context),
+    }

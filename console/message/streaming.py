@@ -1,0 +1,118 @@
+"""Searches, tails and exports as answers that begin before they end: worked in threads, ended by who leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+from console.message.export import end_facts
+from console.message.lanes import Hit
+from console.message.search import Search
+from console.message.search_quota import TOGETHER_MAX, quota
+from console.message.services import views
+from console.message.tail import Tail
+
+STREAM_MS = 10 * 60 * 1000  # of one streamed search
+STREAM_MESSAGES_MAX = 100_000
+PROGRESS_EVERY_S = 1.0
+TAIL_EVERY_S = 1.0
+NAP_S = 0.2  # so often a waiting tail can be left
+NDJSON = "application/x-ndjson"
+
+# Rounds of pulls block: threads of their own, so that a silent broker holds up nobody's pages.
+threads = ThreadPoolExecutor(TOGETHER_MAX, thread_name_prefix="message-search")
+
+
+class Streamed:
+    """Pieces of a generator for StreamingHttpResponse. Leaving early ends the generator and frees its place.
+
+    ``person`` takes a place of the search quota at once: the constructor raises TooManySearches.
+    """
+
+    def __init__(self, person: str, make: Callable[[], Generator[bytes, None, None]]) -> None:
+        self._held = ExitStack()
+        self._held.enter_context(quota.place(person))
+        try:
+            self._pieces = make()
+        except BaseException:
+            self._held.close()
+            raise
+        self._running: asyncio.Future[bytes | None] | None = None
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                self._running = loop.run_in_executor(threads, next, self._pieces, None)
+                piece = await asyncio.shield(self._running)
+                if piece is None:
+                    return
+                if piece:
+                    yield piece
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the work: at once, or when the round that runs is over. Django calls this too."""
+        running = self._running
+        if running is not None and not running.done():
+            running.get_loop().call_soon_threadsafe(running.add_done_callback, lambda _: self._end())
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        self._pieces.close()
+        self._held.close()
+
+
+def line(value: dict[str, Any]) -> bytes:
+    """One line of NDJSON."""
+    return json.dumps(value, ensure_ascii=False).encode() + b"\n"
+
+
+def _messages(hits: list[Hit]) -> Iterator[bytes]:
+    for view in views(hits, limit_bytes=64 * 1024):
+        yield line({"message": dataclasses.asdict(view)})
+
+
+def search_lines(search: Search) -> Generator[bytes, None, None]:
+    """{"message": …} per hit in order, {"progress": …} once a second, {"end": …} at last."""
+    told_s = time.monotonic()
+    written = 0
+    while True:
+        hits = search.drain()
+        written += len(hits)
+        yield b"".join(_messages(hits))
+        if search.is_done:
+            break
+        if time.monotonic() - told_s >= PROGRESS_EVERY_S:
+            told_s = time.monotonic()
+            yield line({"progress": dataclasses.asdict(search.figures())})
+        search.step()
+    yield line({"end": end_facts(search, written)})
+
+
+def tail_lines(tail: Tail, *, seconds: int, most: int) -> Generator[bytes, None, None]:
+    """{"message": …} as they arrive, {"progress": …} once a second, {"end": …} after ``seconds`` or ``most``
+    messages."""
+    until_s = time.monotonic() + seconds
+    shown = 0
+    yield line({"progress": {"queues": tail.queues, "shown": 0, "scanned": 0, "skipped": 0}})
+    while time.monotonic() < until_s and shown < most and not tail.is_over:
+        arrivals = tail.step()
+        hits = arrivals.hits[: most - shown]
+        shown += len(hits)
+        yield b"".join(_messages(hits))
+        progress = {"queues": tail.queues, "shown": shown, "scanned": tail.scanned, "skipped": tail.skipped}
+        yield line({"progress": progress})
+        next_s = min(time.monotonic() + TAIL_EVERY_S, until_s)
+        while shown < most and (left_s := next_s - time.monotonic()) > 0:
+            time.sleep(min(NAP_S, left_s))
+            yield b""
+    yield line({"end": {"messages": shown, "skipped": tail.skipped, "silent": dict(tail.silent)}})

@@ -1,0 +1,172 @@
+"""Tags of the message pages: what is searched in words, chips, the bar of a scan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django import template
+from django.template.loader import render_to_string
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString, mark_safe
+
+from console.figures import count, duration, latency, percent
+from console.templatetags.lists import link, toggle
+
+register = template.Library()
+
+register.filter("latency", lambda value: latency(value))
+register.filter("duration", lambda value: duration(value))
+register.filter("words", lambda value: str(value).split())
+
+
+@register.filter
+def item(mapping: Mapping[str, Any], name: str) -> Any:
+    """`{{ form.errors|item:name }}`."""
+    return mapping.get(name)
+
+
+@register.simple_tag
+def scan_bar(figures: Any) -> SafeString:
+    """Read, to go and unreadable as shares: of messages within the queues that answer, of queues for the rest."""
+    queues = figures.queues + max(0, figures.queues_silent)
+    answering = 1 - figures.queues_silent / queues if queues and figures.queues_silent else 1.0
+    total = figures.scanned + figures.to_go
+    read = (figures.scanned / total if total else 1.0) * answering * 100
+    return format_html(
+        '<svg class="progress progress--thin" role="img" aria-label="{} of the range read">'
+        '<rect class="sent" width="{}%" height="100%"/><rect class="hatch" x="{}%" width="{}%" height="100%"/></svg>',
+        percent(figures.scanned / total if total else 1.0),
+        f"{read:.2f}",
+        f"{answering * 100:.2f}",
+        f"{(1 - answering) * 100:.2f}",
+    )
+
+
+@register.simple_tag
+def scan_line(found: Any, is_running: bool) -> SafeString:
+    """The head of a page's results: how much was read for it."""
+    context = {"figures": found.figures, "is_running": is_running, "stop_reason": found.stop_reason}
+    return mark_safe(render_to_string("message/_scan.html", context))  # noqa: S308 - a template of ours
+
+
+@register.simple_tag(takes_context=True)
+def broker_chips(context: Mapping[str, Any], brokers: Sequence[Mapping[str, Any]]) -> SafeString:
+    """One chip per broker with its number of queues; none pressed means all."""
+    chosen = context["request"].GET.getlist("broker")
+    everything = format_html(
+        '<a class="chip" href="{}"{}>All <b>{}</b></a>',
+        link(context, broker=None, queue=None, cursor=None),
+        SafeString(' aria-current="true"') if not chosen else "",
+        count(sum(row["queues"] for row in brokers)),
+    )
+    chips = format_html_join(
+        "",
+        '<a class="chip{}" href="{}"{}>{}{} <b>{}</b>{}</a>',
+        (
+            (
+                " chip--unknown" if row["silent"] else "",
+                toggle(context, "broker", row["broker_name"]),
+                SafeString(' aria-current="true"') if row["broker_name"] in chosen else "",
+                SafeString('<svg aria-hidden="true"><use href="#s-unknown"/></svg>') if row["silent"] else "",
+                row["broker_name"],
+                count(row["queues"]),
+                " silent" if row["silent"] else "",
+            )
+            for row in brokers
+        ),
+    )
+    kept = format_html_join(
+        "", '<input type="hidden" name="broker" value="{}">', ((name,) for name in chosen)
+    )
+    return format_html("{}{}{}", everything if brokers else "", chips, kept)
+
+
+@register.simple_tag(takes_context=True)
+def tag_chips(context: Mapping[str, Any], found: Any, expression: str) -> SafeString:
+    """Tags of what was read with their shares; a chosen one is pressed, and pressing it again drops it."""
+    chosen = [tag for part in expression.split("||") if (tag := part.strip())]
+    tags = [] if found is None else list(found.tags)
+    total = 0 if found is None or found.figures is None else sum(number for _, number in tags)
+    shares = {tag: f"{round(number * 100 / total)} %" for tag, number in tags} if total and not chosen else {}
+    names = [*chosen, *(tag for tag, _ in tags if tag not in chosen)]
+    chips = format_html_join(
+        "",
+        '<a class="chip" href="{}"{}>{}{}</a>',
+        (
+            (
+                link(context, tag=_toggled(chosen, tag), cursor=None),
+                SafeString(' aria-current="true"') if tag in chosen else "",
+                tag,
+                format_html(" <b>{}</b>", shares[tag]) if tag in shares else "",
+            )
+            for tag in names
+        ),
+    )
+    note = (
+        format_html('<span class="small muted">shares of the {} read</span>', count(total)) if shares else ""
+    )
+    return format_html("{}{}", chips, note)
+
+
+def _toggled(chosen: list[str], tag: str) -> str:
+    return (
+        " || ".join(each for each in chosen if each != tag) if tag in chosen else " || ".join([*chosen, tag])
+    )
+
+
+@register.simple_tag
+def search_words(form: Any, read: str) -> SafeString:
+    """The search in one line, for phones: `orders from 12:02:00, tag paid, $.city == "x"`."""
+    value = form.data.get
+    begin = {
+        "tail": "as they arrive",
+        "time": f"from {value('since', '')}".replace("T", " "),
+        "offset": f"from offset {value('offset', '')}",
+        "key": f"with the key {value('key', '')}",
+        "unique": f"with the unique key {value('id', '')}",
+    }.get(read, "newest first")
+    filters = [
+        f"tag {value('tag')}" if value("tag") else "",
+        value("sql", ""),
+        value("find", ""),
+        f"queue {value('queue')}" if value("queue") else "",
+        f"on {value('broker')}" if value("broker") else "",
+    ]
+    return format_html("<b>{}</b> {}", value("topic", ""), ", ".join([begin, *filter(None, filters)]))
+
+
+# State of a group on a life line → colour family, shape, word (as the statuses of `figures`).
+LIFE_STATES: Mapping[str, tuple[str, str, str]] = {
+    "CONSUMED": ("ok", "ok", "Consumed"),
+    "RETRYING": ("warn", "behind", "Retrying"),
+    "DEAD": ("bad", "lost", "Dead letter"),
+    "REPLAYED": ("catch", "catch", "Replayed"),
+    "NOT_YET": ("offline", "never", "Not yet"),
+    "FILTERED": ("offline", "offline", "Filtered"),
+    "UNKNOWN": ("unknown", "unknown", "Unknown"),
+}
+
+
+@register.simple_tag
+def life_badge(state: str) -> SafeString:
+    """What became of a message in a group."""
+    family, shape, word = LIFE_STATES[state]
+    return format_html(
+        '<span class="badge badge--{}"><svg aria-hidden="true"><use href="#s-{}"/></svg>{}</span>',
+        family,
+        shape,
+        word,
+    )
+
+
+@register.simple_tag
+def life_word(state: str) -> str:
+    """The same as a word in a sentence."""
+    return LIFE_STATES[state][2].lower()
+
+
+@register.filter
+def minus(value: int, other: int) -> str:
+    """A difference of milliseconds, grouped."""
+    return count(value - other)

@@ -1,0 +1,130 @@
+/* The message list: a search's rows while it scans, a tail's as they arrive, bodies when a row is opened.
+   The socket sends parts as HTML that the server rendered; this script puts them where they belong. */
+(function () {
+  "use strict";
+  const ROWS_KEPT = 300; // of a tail: the newest
+  const $ = (selector, root = document) => root.querySelector(selector);
+  const card = $("[data-search]");
+  const list = card && $("[data-list]", card), body = list && $("[data-rows]", list);
+  const newestFirst = card?.dataset.newest === "1";
+  let socket = null, ended = false;
+
+  /* ---- rows in the list's order: store time, broker, queue, offset ---- */
+  const keys = new Map(); // text of the key → its row
+  function compare(a, b) {
+    for (let i = 0; i < a.length; i += 1) if (a[i] !== b[i]) return a[i] < b[i] ? -1 : 1;
+    return 0;
+  }
+  const rows = () => [...body.querySelectorAll("tr[data-key]")];
+  function put(key, html, fresh) {
+    if (keys.has(key)) return;
+    const part = document.createElement("template"), parsed = JSON.parse(key);
+    part.innerHTML = html.trim();
+    Tide.tell(part.content);
+    const row = part.content.querySelector("tr[data-key]");
+    if (fresh) row.classList.add("is-fresh");
+    const before = rows().find((other) => (newestFirst ? compare(JSON.parse(other.dataset.key), parsed) < 0 : compare(JSON.parse(other.dataset.key), parsed) > 0));
+    keys.set(key, row);
+    body.insertBefore(part.content, before || null);
+  }
+  function drop(row) {
+    keys.delete(row.dataset.key);
+    const detail = row.nextElementSibling;
+    if (detail?.classList.contains("detail")) detail.remove();
+    row.remove();
+  }
+  function show() {
+    list.hidden = keys.size === 0;
+    const empty = $("[data-empty]", card);
+    if (empty) empty.hidden = keys.size > 0 || (!ended && card.dataset.search === "search");
+  }
+
+  /* ---- the socket ---- */
+  function html(selector, text, within = document) {
+    const part = $(selector, within);
+    if (part && text !== undefined) { part.innerHTML = text; Tide.tell(part); }
+  }
+  function receive(frame) {
+    if (frame.refused) {
+      const banner = $("[data-refused]");
+      banner.hidden = false;
+      $("span", banner).textContent = frame.refused;
+      ended = true;
+      $("[data-do=stop-search]")?.remove();
+    }
+    html("[data-scan]", frame.scan ?? frame.tail);
+    if (paused) mark($("[data-do=pause-tail]"));
+    for (const row of frame.rows || []) put(row.key, row.html, card.dataset.search === "tail");
+    if (card.dataset.search === "tail") for (const old of rows().slice(ROWS_KEPT)) drop(old);
+    if (frame.done) {
+      ended = true;
+      if (frame.keep) {
+        const kept = new Set(frame.keep);
+        for (const row of rows()) if (!kept.has(row.dataset.key)) drop(row);
+      }
+      html("[data-notes]", frame.notes);
+      html("[data-foot]", frame.foot, card);
+      if (frame.foot) $("[data-foot]", card).hidden = false;
+      const sorted = $("[data-sorted-in]", card);
+      if (sorted) sorted.hidden = true;
+      const told = $("#announce");
+      if (told) told.textContent = `${keys.size} messages found.`;
+    }
+    show();
+  }
+  function open() {
+    const address = new URL(`/ws/c/${encodeURIComponent(document.documentElement.dataset.cluster)}/messages${location.search}`, location.href);
+    address.protocol = address.protocol.replace("http", "ws");
+    socket = new WebSocket(address);
+    socket.addEventListener("message", (event) => receive(JSON.parse(event.data)));
+    socket.addEventListener("close", () => {
+      if (ended) return;
+      ended = true;
+      receive({ refused: "The connection to the console was lost; what was found so far stays. Reload the page to search again." });
+    });
+  }
+  const ask = (request) => { if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(request)); };
+
+  let paused = false;
+  function mark(button) {
+    if (!button) return;
+    button.setAttribute("aria-pressed", paused);
+    button.lastChild.textContent = paused ? "Go on" : "Pause";
+  }
+
+  /* ---- bodies: fetched when a row is opened or another format is chosen ---- */
+  async function peek(address, cell) {
+    try {
+      const answer = await fetch(address, { headers: { "X-Requested-With": "fetch" } });
+      if (!answer.ok) throw new Error(answer.status === 404 ? "The broker does not have it any more." : `The console answered ${answer.status}.`);
+      cell.innerHTML = await answer.text();
+      Tide.tell(cell);
+    } catch (error) {
+      cell.textContent = `The body could not be read. ${error.message}`;
+    }
+  }
+
+  document.addEventListener("click", (event) => {
+    const format = event.target.closest("[data-peek-as]");
+    if (format) { event.preventDefault(); peek(format.href, format.closest("td")); return; }
+    const button = event.target.closest("[data-do]");
+    if (!button) return;
+    if (button.dataset.do === "expand" && button.dataset.peek && !button.dataset.read) {
+      button.dataset.read = "1";
+      peek(button.dataset.peek, document.querySelector(`[data-row-of="${CSS.escape(button.dataset.target)}"] > td`));
+    }
+    if (button.dataset.do === "stop-search") { button.disabled = true; ask({ stop: true }); }
+    if (button.dataset.do === "pause-tail") { paused = !paused; mark(button); ask({ pause: paused }); }
+    if (button.dataset.do === "fold") button.setAttribute("aria-expanded", !$("#ask").classList.toggle("is-folded"));
+  });
+
+  /* Empty fields stay out of the address, so that it can be read and sent on. */
+  $("form.ask")?.addEventListener("formdata", (event) => {
+    for (const [name, value] of [...event.formData]) if (!value) event.formData.delete(name);
+  });
+  if ($("[data-do=fold]") && !$("#ask [aria-invalid]")) $("#ask").classList.add("is-folded");
+  if (card) {
+    for (const row of rows()) keys.set(row.dataset.key, row);
+    if (card.dataset.search) open();
+  }
+})();
