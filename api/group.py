@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django.urls import path
+from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
-from rest_framework.exceptions import NotFound
+from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -17,6 +18,9 @@ from api.resource import Resource
 from console.cluster import selectors as cluster_selectors
 from console.group import selectors
 from console.lag.models import ClientRow, GroupRow, QueueRow
+
+HOUR_MS = 3_600_000
+FLOW_POINTS_MAX = 1_000
 
 
 class GroupSerializer(serializers.ModelSerializer[GroupRow]):
@@ -52,6 +56,7 @@ class Groups(Resource):
             *pagination.PAGE_PARAMETERS,
             OpenApiParameter("query", str, description="part of the name"),
             OpenApiParameter("status", str, description="a lag status, or PARTIAL"),
+            *[OpenApiParameter(name, str, enum=["", *values]) for name, values in selectors.FILTERS.items()],
             OpenApiParameter("include_system", bool, description="RocketMQ's own groups too"),
             pagination.ordering_parameter(list(selectors.SORTS), "-attention"),
         ],
@@ -65,6 +70,11 @@ class Groups(Resource):
             scope=view_scope(request.user, cluster),
             query=pagination.text(request, "query"),
             status=pagination.text(request, "status", most=32) or None,
+            filters={
+                name: chosen
+                for name, values in selectors.FILTERS.items()
+                if (chosen := pagination.choice(request, name, ["", *values], ""))
+            },
             include_system=pagination.boolean(request, "include_system"),
             sort=sort,
             descending=descending,
@@ -108,6 +118,50 @@ class GroupClients(Resource):
         return Response(GroupClientSerializer(selectors.group_clients(cluster, group), many=True).data)
 
 
+class GroupFlowSerializer(serializers.Serializer[Any]):
+    """Lists of one length, in messages since the first committed offset; null in a gap. Produced minus committed
+    is the lag; "queues" of "queues_total" were read to the end and are in the sums."""
+
+    times = serializers.ListField(child=serializers.IntegerField())
+    produced = serializers.ListField(child=serializers.IntegerField(allow_null=True))
+    pulled = serializers.ListField(child=serializers.IntegerField(allow_null=True))
+    committed = serializers.ListField(child=serializers.IntegerField(allow_null=True))
+    stored_from = serializers.ListField(child=serializers.IntegerField(allow_null=True))
+    queues = serializers.IntegerField()
+    queues_total = serializers.IntegerField()
+
+
+class GroupFlow(Resource):
+    """Cumulative flow of a group: produced, pulled, committed, oldest stored."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    name_kwarg = "group"
+    throttle_scope = "search"
+
+    @extend_schema(
+        operation_id="group_flow",
+        tags=["groups"],
+        parameters=[
+            OpenApiParameter("from_ms", int, description="default: an hour before to_ms"),
+            OpenApiParameter("to_ms", int, description="default: now; at most a day after from_ms"),
+            OpenApiParameter("points", int, description=f"2 to {FLOW_POINTS_MAX}, default 300"),
+        ],
+        responses=GroupFlowSerializer,
+    )
+    def get(self, request: Request, cluster: str, group: str) -> Response:
+        existing(cluster, group)
+        to_ms = pagination.integer(request, "to_ms", round(timezone.now().timestamp() * 1000), high=2**53)
+        assert to_ms is not None
+        from_ms = pagination.integer(request, "from_ms", max(0, to_ms - HOUR_MS), high=2**53)
+        points = pagination.integer(request, "points", 300, low=2, high=FLOW_POINTS_MAX)
+        assert from_ms is not None and points is not None
+        if not 0 < to_ms - from_ms <= selectors.FLOW_MS_MAX:
+            raise ValidationError({"from_ms": ["Must lie before to_ms, at most a day."]})
+        return Response(
+            GroupFlowSerializer(selectors.group_flow(cluster, group, from_ms, to_ms, points)).data
+        )
+
+
 def existing(cluster: str, group: str) -> GroupRow:
     """The group's row; raises NotFound."""
     cluster_selectors.cluster_by_name(cluster)
@@ -120,6 +174,7 @@ def existing(cluster: str, group: str) -> GroupRow:
 urlpatterns = [
     path("clusters/<str:cluster>/groups", Groups.as_view(), name="api-groups"),
     path("clusters/<str:cluster>/groups/<str:group>", GroupDetail.as_view(), name="api-group"),
+    path("clusters/<str:cluster>/groups/<str:group>/flow", GroupFlow.as_view(), name="api-group-flow"),
     path("clusters/<str:cluster>/groups/<str:group>/queues", GroupQueues.as_view(), name="api-group-queues"),
     path(
         "clusters/<str:cluster>/groups/<str:group>/clients", GroupClients.as_view(), name="api-group-clients"

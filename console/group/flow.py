@@ -105,9 +105,9 @@ def best_speed(samples: Samples, gap_ms: int) -> Speed | None:
         if len(times) < 2:
             continue
         gained = np.diff(committed)
-        minute = (times[1:] - start) // MINUTE_MS
+        minute = (times[1:] - start - 1) // MINUTE_MS  # what was gained until a full minute belongs to it
         spoilt[minute[(gained < 0) | (np.diff(times) > gap_ms)]] = True
-        spoilt[(times[forward_jumps(times, committed)] - start) // MINUTE_MS] = True
+        spoilt[(times[forward_jumps(times, committed)] - start - 1) // MINUTE_MS] = True
         np.add.at(minutes, minute, np.maximum(gained, 0))
     read = minutes[(minutes > 0) & ~spoilt]
     if not len(read):

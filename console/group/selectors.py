@@ -1,9 +1,10 @@
 """Consumer groups as the last collection round saw them. No function here asks a broker."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
-from django.db.models import Count, Q
+from django.db.models import Count, Q, QuerySet
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.group import flow
@@ -16,6 +17,9 @@ from spark.lag.samples import Samples
 
 PARTIAL = "PARTIAL"  # a filter of its own: known status, unknown parts
 
+FLOW_MS_MAX = (
+    24 * 3_600_000
+)  # of one cumulative flow: a day is read at once, the lines of a month lie on each other
 SPEED_MS = 3_600_000  # the hour whose best minute says what a group can do
 
 SORTS: dict[str, tuple[str, ...]] = {
@@ -26,13 +30,34 @@ SORTS: dict[str, tuple[str, ...]] = {
     "clients": ("clients",),
     "model": ("model",),
     "lag": ("lag",),
+    "filtered": ("filtered_lag",),
     "time_lag": ("time_lag_ms",),
     "in_rate": ("in_rate",),
     "out_rate": ("out_rate",),
     "drain": ("drain_never", "drain_ms"),
+    "loss": ("time_to_loss_ms",),
     "dlq": ("dlq_count",),
     "retry": ("retry_lag",),
 }
+
+FILTERS: dict[str, dict[str, Q]] = {
+    # parameter → value → condition; beside the status, which is a filter of its own
+    "members": {"online": Q(clients__gt=0), "offline": Q(clients=0)},
+    "model": {
+        "clustering": Q(model="CLUSTERING"),
+        "broadcasting": Q(model="BROADCASTING"),
+        "orderly": Q(consume_mode="ORDERLY"),
+        "pop": Q(consume_mode="POP"),
+    },
+    "dead_letters": {"growing": Q(dlq_in_rate__gt=0), "some": Q(dlq_count__gt=0)},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPage(Page[GroupRow]):
+    """`counts_by_filter` counts what each value of each filter would show of all that match the query."""
+
+    counts_by_filter: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 def group_page(
@@ -41,27 +66,29 @@ def group_page(
     scope: NameScope = EVERYTHING,
     query: str = "",
     status: str | None = None,
+    filters: Mapping[str, str] | None = None,
     include_system: bool = False,
     sort: str = "attention",
     descending: bool = True,
     page: int = 1,
     per_page: int = 50,
-) -> Page[GroupRow]:
+) -> GroupPage:
     """Return one page of groups, most urgent first by default.
 
-    `status` is a LagStatus code or `PARTIAL`; an unknown `sort` falls back to attention. Unknown figures sort
-    last in both directions. Three queries, four for somebody who may see only the names of `scope`.
+    `status` is a LagStatus code or `PARTIAL`; `filters` are values of `FILTERS`, all of which must hold; an
+    unknown `sort` falls back to attention. Unknown figures sort last in both directions. Three queries, four for
+    somebody who may see only the names of `scope`.
     """
     rows = GroupRow.objects.filter(cluster=cluster_name)
     everything = scope.filter(rows, "group")
     totals = everything.aggregate(everything=Count("pk"), system=count_if(Q(is_system=True)))
     shown = everything if include_system else everything.filter(is_system=False)
     matching = shown.filter(group__icontains=query) if query else shown
-    counts: dict[str, int] = {}
-    for row in matching.values("status", "partial").annotate(count=Count("pk")).order_by():
-        counts[row["status"]] = counts.get(row["status"], 0) + row["count"]
-        if row["partial"]:
-            counts[PARTIAL] = counts.get(PARTIAL, 0) + row["count"]
+    chosen = Q()
+    for name, value in (filters or {}).items():
+        chosen &= FILTERS[name][value]
+    counts, counts_by_filter = _counts(matching, chosen)
+    matching = matching.filter(chosen)
     total = sum(count for code, count in counts.items() if code != PARTIAL)
     if status == PARTIAL:
         matching, total = matching.filter(partial=True), counts.get(PARTIAL, 0)
@@ -73,7 +100,7 @@ def group_page(
     not_shown = (
         0 if scope.is_everything else rows.filter(is_system=False).exclude(scope.condition("group")).count()
     )
-    return cut(
+    found = cut(
         matching.order_by(*ordered(keys)),
         page=page,
         per_page=per_page,
@@ -83,6 +110,28 @@ def group_page(
         counts_by_status=counts,
         not_shown=not_shown,
     )
+    return GroupPage(
+        **{each.name: getattr(found, each.name) for each in fields(found)}, counts_by_filter=counts_by_filter
+    )
+
+
+def _counts(rows: QuerySet[GroupRow], chosen: Q) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+    """Rows by status among those that are chosen, and by each filter among all; one query."""
+    conditions = {f"{name}_{value}": q for name, values in FILTERS.items() for value, q in values.items()}
+    columns = {key: count_if(q) for key, q in conditions.items()}
+    by_status: dict[str, int] = {}
+    by_filter = {name: dict.fromkeys(values, 0) for name, values in FILTERS.items()}
+    counted: Iterable[dict[str, Any]] = (
+        rows.values("status", "partial").annotate(count=count_if(chosen), **columns).order_by()  # type: ignore[assignment]
+    )
+    for row in counted:
+        for code in (row["status"], *([PARTIAL] if row["partial"] else [])):
+            if row["count"]:
+                by_status[code] = by_status.get(code, 0) + row["count"]
+        for name, values in by_filter.items():
+            for value in values:
+                values[value] += row[f"{name}_{value}"]
+    return by_status, by_filter
 
 
 def group(cluster_name: str, name: str) -> GroupRow | None:
@@ -107,6 +156,11 @@ def groups_on_topics(cluster_name: str, topics: Sequence[str], *, limit: int = 2
 def group_clients(cluster_name: str, name: str) -> Sequence[ClientRow]:
     """Return the group's members at the last sweep, by client id."""
     return list(ClientRow.objects.filter(cluster=cluster_name, group=name).order_by("client_id"))
+
+
+def group_client(cluster_name: str, name: str, client_id: str) -> ClientRow | None:
+    """Return one member as the last sweep found it, None when it was not there."""
+    return ClientRow.objects.filter(cluster=cluster_name, group=name, client_id=client_id).first()
 
 
 def group_topics(cluster_name: str, name: str) -> Sequence[dict[str, Any]]:

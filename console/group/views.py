@@ -15,18 +15,23 @@ from console.access.models import Verb
 from console.access.visitor import remote_addr
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.list_query import ListQuery
-from console.group import selectors
-from console.group.findings import findings, subscription_kinds, subscription_words
+from console.group import group_page, member, selectors
+from console.group.findings import findings, subscription_words
 from console.group.forms import TARGETS, OffsetChangeForm, queue_value
 from console.lag import selectors as lag_selectors
 from console.lag import services as lag_services
 from console.lag.models import ClientRow, GroupRow, QueueRow
-from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
+from console.mqadmin import (
+    RETRY_TOPIC_PREFIX,
+    BrokerUnavailable,
+    MQBrokerError,
+    RemotingTimeout,
+    with_admin,
+)
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
 
-RETRY_PREFIX = "%RETRY%"
 HOUR_MS = 3_600_000
 RANGES = {
     "1h": (HOUR_MS, "1 h"),
@@ -51,6 +56,16 @@ CHIPS = (
     "NEVER_COMMITTED",
     "OK",
 )
+FILTER_WORDS = {
+    ("members", "online"): "Online",
+    ("members", "offline"): "Nobody online",
+    ("model", "clustering"): "Clustering",
+    ("model", "broadcasting"): "Broadcasting",
+    ("model", "orderly"): "Orderly",
+    ("model", "pop"): "POP",
+    ("dead_letters", "growing"): "Dead letters growing",
+    ("dead_letters", "some"): "With dead letters",
+}
 ASCENDING = ("group", "status", "model")
 LIVE_SORT_FIELDS = {
     key: columns[0] for key, columns in selectors.SORTS.items() if key not in ("group", "status")
@@ -64,11 +79,17 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponse:
     query = ListQuery.of(request, sorts=selectors.SORTS, default="attention", ascending=ASCENDING)
     status = request.GET.get("status", "")
     include_system = request.GET.get("system") == "1"
+    filters = {
+        name: request.GET[name]
+        for name, values in selectors.FILTERS.items()
+        if request.GET.get(name) in values
+    }
     page = selectors.group_page(
         here.name,
         scope=scope,
         query=query.query,
         status=status if status in CHIPS else None,
+        filters=filters,
         include_system=include_system,
         sort=query.sort,
         descending=query.descending,
@@ -81,6 +102,13 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponse:
         "status": status if status in CHIPS else "",
         "include_system": include_system,
         "page": page,
+        "filters": filters,
+        "filter_chips": [
+            (name, value, FILTER_WORDS[name, value], count)
+            for name, counts in page.counts_by_filter.items()
+            for value, count in counts.items()
+            if count or filters.get(name) == value
+        ],
         "chips": [(code, page.counts_by_status.get(code, 0)) for code in CHIPS],
         "count_all": sum(n for code, n in page.counts_by_status.items() if code != selectors.PARTIAL),
         "silent": lag_selectors.silent_brokers(here.name),
@@ -95,34 +123,27 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     """One group: figures, findings, history, queues, clients; `?part=findings` is that part alone."""
     here = admit(request, cluster, name=group)
     row = _known(here.name, group)
-    queues = _retry_last(selectors.group_queues(here.name, group))
-    clients = selectors.group_clients(here.name, group)
+    queues, clients = selectors.group_queues(here.name, group), selectors.group_clients(here.name, group)
     now_ms = int(time.time() * 1000)
     found = {"cluster": here, "row": row, "findings": findings(row, queues, clients), "now_ms": now_ms}
     if request.GET.get("part") == "findings":
         return render(request, "group/_findings.html", found)
-    chosen = request.GET.get("range", "1h")
-    chosen = chosen if chosen in RANGES else "1h"
-    from_ms = now_ms - RANGES[chosen][0]
-    chart = lag_selectors.lag_history(here.name, group, from_ms, now_ms, CHART_POINTS)
-    chart["events"] = _events(here.name, group, from_ms)
-    begins_ms = chart["times"][0] if chart["times"] else None
+    query = ListQuery.of(
+        request, sorts=group_page.QUEUE_SORTS, default="queue", ascending=group_page.QUEUES_ASCENDING
+    )
     brokers = sorted({queue.broker_name for queue in queues})
     context = {
         **found,
-        "queues": queues,
-        "chart": chart,
-        "chart_begins_ms": begins_ms if begins_ms and begins_ms - from_ms > RANGES[chosen][0] // 20 else None,
+        **_chart(here.name, row, clients, request.GET.get("range", ""), now_ms),
+        "query": query,
+        "queues": group_page.queue_page(queues, query),
         "queue_brokers": brokers,
         "unknown_queues": sum(queue.lag is None for queue in queues),
-        "retry_topic": RETRY_PREFIX + group,
-        "has_retry": any(queue.topic == RETRY_PREFIX + group for queue in queues),
-        "clients": [
-            (client, owned_words(client), subscription_words(client.subscription)) for client in clients
-        ],
-        "subscription_count": len(subscription_kinds(clients)),
-        "ranges": [(key, label) for key, (_, label) in RANGES.items()],
-        "range": chosen,
+        "retry_topic": RETRY_TOPIC_PREFIX + group,
+        "has_retry": any(queue.topic == RETRY_TOPIC_PREFIX + group for queue in queues),
+        "clients": _client_rows(clients),
+        "differences": group_page.differences(clients),
+        "has_filter": group_page.has_filter(clients),
         "jobs": operation_selectors.active_jobs(here.name, group),
         "silent": [row for row in lag_selectors.silent_brokers(here.name) if row.broker_name in brokers],
         "may_reset": rules.may(request.user, Verb.RESET, here.name, group),
@@ -131,20 +152,64 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     return render(request, "group/group.html", context)
 
 
-EVENT_MARKS = {"offset_change": ("R", "offset change"), "dead_letter_replay": ("D", "dead-letter replay")}
-EVENTS_MAX = 50  # marks of one chart; more would hide the line
+def _chart(
+    cluster: str, row: GroupRow, clients: Sequence[ClientRow], wanted: str, now_ms: int
+) -> dict[str, Any]:
+    """Lag over the wished range with its marks, and from when the flow chart is drawn."""
+    chosen = wanted if wanted in RANGES else "1h"
+    span_ms = RANGES[chosen][0]
+    from_ms = now_ms - span_ms
+    chart = lag_selectors.lag_history(cluster, row.group, from_ms, now_ms, CHART_POINTS)
+    chart["events"] = group_page.events(cluster, row, clients, from_ms)
+    begins_ms = chart["times"][0] if chart["times"] else None
+    marks = {event["mark"] for event in chart["events"]}
+    return {
+        "chart": chart,
+        "chart_begins_ms": begins_ms if begins_ms and begins_ms - from_ms > span_ms // 20 else None,
+        "marks": [(letter, words) for letter, words in group_page.MARK_MEANINGS if letter in marks],
+        "flow_ms": min(span_ms, selectors.FLOW_MS_MAX),
+        "ranges": [(key, label) for key, (_, label) in RANGES.items()],
+        "range": chosen,
+    }
 
 
-def _events(cluster: str, group: str, from_ms: int) -> list[dict[str, Any]]:
-    """What this console did to the group since then, as marks of the chart: when, letter, words."""
-    jobs = operation_selectors.jobs_page(cluster, subject=group, per_page=EVENTS_MAX).rows
-    marks = []
-    for job in jobs:
-        at_ms = round(job.created_at.timestamp() * 1000)
-        if at_ms >= from_ms and job.kind in EVENT_MARKS:
-            letter, words = EVENT_MARKS[job.kind]
-            marks.append({"t": at_ms, "mark": letter, "label": f"{words} by {job.created_by}, {job.plan_id}"})
-    return sorted(marks, key=lambda mark: mark["t"])
+def _client_rows(clients: Sequence[ClientRow]) -> list[dict[str, Any]]:
+    differing = group_page.differing_clients(clients)
+    return [
+        {
+            "row": client,
+            "owned": group_page.owned_words(client),
+            "words": subscription_words(client.subscription),
+            "differs": client.client_id in differing,
+        }
+        for client in clients
+    ]
+
+
+@require_safe
+def client(request: HttpRequest, cluster: str, group: str, client_id: str) -> HttpResponse:
+    """One member, asked now; `?stack=1` asks for its threads too."""
+    here = admit(request, cluster, name=group)
+    row = _known(here.name, group)
+    known = selectors.group_client(here.name, group, client_id)
+    info, problem = None, ""
+    try:
+        admin = with_admin(here.namesrv_addrs)
+        info = member.running_info(admin, group, client_id, with_stack=request.GET.get("stack") == "1")
+    except (member.MemberSilent, BrokerUnavailable, RemotingTimeout, MQBrokerError) as trouble:
+        problem = str(trouble)
+    context = {
+        "cluster": here,
+        "row": row,
+        "client": known,
+        "client_id": client_id,
+        "info": info,
+        "problem": problem,
+        "with_stack": request.GET.get("stack") == "1",
+        "section": "groups",
+        "now_ms": int(time.time() * 1000),
+    }
+    return render(request, "group/client.html", context, status=200 if info or known else 404)
 
 
 @require_POST
@@ -153,25 +218,6 @@ def watch(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     here = admit(request, cluster, name=group)
     lag_services.watch_group(here.name, _known(here.name, group).group, now_ms=int(time.time() * 1000))
     return HttpResponse(status=204)
-
-
-def _retry_last(queues: Sequence[QueueRow]) -> list[QueueRow]:
-    """The group's own topics first: what failed and comes again is the footnote."""
-    return sorted(queues, key=lambda row: row.topic.startswith(RETRY_PREFIX))
-
-
-def owned_words(client: ClientRow) -> list[str] | None:
-    """`clicks: broker-a · 0, 1, 2` per topic and broker; [] for none, None when the client did not say."""
-    if client.queues is None:
-        return None
-    ids: dict[tuple[str, str], list[int]] = {}
-    for queue in client.queues:
-        if not queue["topic"].startswith(RETRY_PREFIX):
-            ids.setdefault((queue["topic"], queue["broker_name"]), []).append(queue["queue_id"])
-    return [
-        f"{topic}: {broker} · {', '.join(map(str, sorted(found)))}"
-        for (topic, broker), found in sorted(ids.items())
-    ]
 
 
 def _known(cluster: str, group: str) -> GroupRow:
@@ -188,7 +234,7 @@ QUEUE_BOXES_MAX = 400  # checkboxes of single queues on a page; a group of more 
 def offset_change(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     """Scope and target of an offset change. POST makes the plan and shows it; nothing is changed here."""
     here = admit(request, cluster, Verb.RESET, group)
-    row, queues = _known(here.name, group), _retry_last(selectors.group_queues(here.name, group))
+    row, queues = _known(here.name, group), _own_first(selectors.group_queues(here.name, group))
     form = OffsetChangeForm(queues, request.POST or None)
     problem = ""
     if request.method == "POST" and form.is_valid():
@@ -231,6 +277,11 @@ def offset_change(request: HttpRequest, cluster: str, group: str) -> HttpRespons
     return render(request, "group/offset_change.html", context, status=422 if form.errors or problem else 200)
 
 
+def _own_first(queues: Sequence[QueueRow]) -> list[QueueRow]:
+    """The group's own topics first: what failed and comes again is the footnote."""
+    return sorted(queues, key=lambda row: row.topic.startswith(RETRY_TOPIC_PREFIX))
+
+
 def _scope(queues: Sequence[QueueRow], sent: QueryDict | None) -> list[dict[str, Any]]:
     """Queues by topic with their checkbox; the retry topic is left alone unless chosen. ``sent``: what was
     chosen before, when the form comes back."""
@@ -238,7 +289,7 @@ def _scope(queues: Sequence[QueueRow], sent: QueryDict | None) -> list[dict[str,
     topics: dict[str, list[dict[str, Any]]] = {}
     for row in queues:
         value = queue_value(row)
-        is_own = not row.topic.startswith(RETRY_PREFIX)
+        is_own = not row.topic.startswith(RETRY_TOPIC_PREFIX)
         is_chosen = is_own if ticked is None else value in ticked[0] or row.topic in ticked[1]
         topics.setdefault(row.topic, []).append({"row": row, "value": value, "is_chosen": is_chosen})
     return [

@@ -90,6 +90,19 @@ def chip(context: Mapping[str, Any], code: str, number: int, current: str) -> Sa
 
 
 @register.simple_tag(takes_context=True)
+def filter_chip(context: Mapping[str, Any], name: str, value: str, label: str, number: int) -> SafeString:
+    """A filter of a list as a chip with its count; one value of each name at a time, a second press clears it."""
+    is_current = context["request"].GET.get(name) == value
+    return format_html(
+        '<a class="chip" href="{}"{}>{} <b>{}</b></a>',
+        link(context, **{name: None if is_current else value, "page": None}),
+        SafeString(' aria-current="true"') if is_current else "",
+        label,
+        count(number),
+    )
+
+
+@register.simple_tag(takes_context=True)
 def toggle(context: Mapping[str, Any], key: str, value: str, default: str = "") -> SafeString:
     """The page's address with one value of a repeated parameter switched; `default` is what none of
     them means.

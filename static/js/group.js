@@ -1,4 +1,4 @@
-/* Group page: time lag and lag on one time axis; at the shortest range new rounds are drawn as they come. */
+/* Group page: time lag and lag on one time axis, at the shortest range with new rounds as they come; cumulative flow. */
 (function () {
   "use strict";
   /* Somebody looks: the collector reads pulled offsets of this group in every round while the page is in front. */
@@ -10,12 +10,35 @@
   }
   if (host) { watch(); setInterval(watch, WATCH_EVERY); document.addEventListener("visibilitychange", watch); }
 
+  /* ---- cumulative flow: asked for after the page is there, and again while somebody looks ---- */
+  const flowHost = document.querySelector("[data-flow]"), FLOW_EVERY = 30000, FLOW_POINTS = 300, SHORTEST = 3600000;
+  async function drawFlow(flow) {
+    if (document.hidden) return flow;
+    const span = Number(flowHost.dataset.span), now = Math.round(Tide.now());
+    const answer = await fetch(`${flowHost.dataset.flow}?from_ms=${now - span}&to_ms=${now}&points=${FLOW_POINTS}`).catch(() => null);
+    if (!answer?.ok) return flow; // the next time tries again
+    const data = await answer.json(), { queues, queues_total: total } = data;
+    const oldest = data.stored_from.findLast((v) => v !== null), committed = data.committed.findLast((v) => v !== null);
+    document.getElementById("flow-note").textContent = `${Tide.duration(data.times.length ? data.times.at(-1) - data.times[0] : span)}, ${queues === total ? `${Tide.count(total)} queues` : `${Tide.count(queues)} of ${Tide.count(total)} queues`}`;
+    document.getElementById("flow-stored").textContent = oldest === undefined || committed === undefined ? "" : `oldest stored is ${Tide.compact(committed - oldest)} below committed`;
+    if (!flow) return { data, plot: Tide.flow(document.getElementById("flow-chart"), data) };
+    Object.assign(flow.data, data);
+    flow.plot.paint();
+    return flow;
+  }
+  async function keepFlow() {
+    let flow = await drawFlow(null);
+    if (Number(flowHost.dataset.span) > SHORTEST) return;
+    setInterval(async () => { flow = await drawFlow(flow); }, FLOW_EVERY);
+  }
+  if (flowHost) keepFlow();
+
   const canvas = document.getElementById("lag-chart"), source = document.getElementById("lag-history");
   if (!canvas || !source) return;
   const history = JSON.parse(source.textContent);
   const data = {
     times: history.times,
-    events: (history.events || []).map((event) => ({ ...event, tone: event.mark === "R" ? "chart-4" : "chart-3" })),
+    events: (history.events || []).map((event) => ({ ...event, tone: { R: "chart-4", D: "chart-3", M: "fg-3" }[event.mark] || "chart-2" })),
     panels: [
       { title: "Time lag, worst queue", kind: "duration", format: Tide.duration, weight: 1.25, highWater: "high water", series: [{ label: "time lag", swatch: "c1", tone: "chart-1", fill: "chart-fill", values: history.time_lag_ms, bounds: history.time_lag_lower_bound || history.lower_bound }] },
       { title: "Lag, messages", kind: "count", format: (v, full) => (full ? Tide.count(v) : Tide.compact(v)), series: [{ label: "lag", swatch: "c2", tone: "chart-2", fill: "chart-fill-2", values: history.lag, bounds: history.lower_bound }] },

@@ -106,3 +106,53 @@ def test_it_turns_a_row_into_json() -> None:
     row = GroupRow.objects.get().as_row()
     assert (row["group"], row["lag"], row["drain_ms"]) == ("billing", 3, None)
     assert "id" not in row
+
+
+def test_it_filters_by_members_model_and_dead_letters() -> None:
+    make("a", clients=2, model="CLUSTERING", consume_mode="ORDERLY", dlq_count=3, dlq_in_rate=0.5)
+    make("b", clients=0, model="CLUSTERING", dlq_count=3, dlq_in_rate=0.0)
+    make("c", "LOST", clients=1, model="BROADCASTING", consume_mode="POP", dlq_in_rate=None)
+    make("d", clients=None)
+    assert names(filters={"members": "online"}, sort="group", descending=False) == ["a", "c"]
+    assert names(filters={"members": "offline"}) == ["b"]
+    assert names(filters={"model": "clustering", "dead_letters": "some"}, sort="group", descending=False) == [
+        "a",
+        "b",
+    ]
+    assert names(filters={"dead_letters": "growing"}) == ["a"]
+    page = selectors.group_page("local", filters={"members": "online", "model": "pop"}, status="LOST")
+    assert ([row.group for row in page.rows], page.total, page.all_total) == (["c"], 1, 4)
+    assert page.counts_by_status == {"LOST": 1}
+    assert page.counts_by_filter == {
+        "members": {"online": 2, "offline": 1},
+        "model": {"clustering": 2, "broadcasting": 1, "orderly": 1, "pop": 1},
+        "dead_letters": {"growing": 1, "some": 2},
+    }
+    assert selectors.group_page("local", filters={"members": "offline"}, status="LOST").rows == []
+
+
+def test_it_sorts_by_every_figure_of_the_list() -> None:
+    make(
+        "first",
+        filtered_lag=9,
+        time_to_loss_ms=1,
+        retry_lag=7,
+        dlq_count=5,
+        in_rate=2.0,
+        out_rate=2.0,
+        clients=4,
+    )
+    make(
+        "second",
+        filtered_lag=3,
+        time_to_loss_ms=9,
+        retry_lag=1,
+        dlq_count=2,
+        in_rate=1.0,
+        out_rate=1.0,
+        clients=1,
+    )
+    make("unknown")
+    for sort in ("filtered", "retry", "dlq", "in_rate", "out_rate", "clients"):
+        assert names(sort=sort) == ["first", "second", "unknown"], sort
+    assert names(sort="loss", descending=False) == ["first", "second", "unknown"]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+import time
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from console.group import group_page
 from console.group.forms import queue_value
-from console.group.views import owned_words
-from console.lag.models import ClientRow, GroupWatch, QueueRow
+from console.group.group_page import owned_words
+from console.lag.models import ClientRow, GroupRow, GroupWatch, QueueRow
 from console.operation import services
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
 from tests.support import sample_rows
@@ -300,3 +303,76 @@ def test_it_groups_a_clients_queues() -> None:
     assert owned_words(ClientRow(queues=queues)) == ["clicks: a · 0, 2", "orders: a · 1"]
     assert owned_words(ClientRow(queues=[])) == []
     assert owned_words(ClientRow(queues=None)) is None
+
+
+def test_it_filters_the_list_by_chips_that_keep_each_other(admin: Client) -> None:
+    GroupRow.objects.filter(group="notifier").update(dlq_in_rate=0.2)
+    text = admin.get("/c/local/groups?dead_letters=growing&members=online").content.decode()
+    assert 'data-key="notifier"' in text and 'data-key="billing"' not in text
+    assert 'data-live-list="1"' not in text, "live counts know nothing of these filters"
+    assert 'href="/c/local/groups?members=online" aria-current="true">Dead letters growing <b>1</b>' in text
+    assert '<input type="hidden" name="members" value="online">' in text
+    empty = admin.get("/c/local/groups?members=offline").content.decode()
+    assert "groups match and every chosen filter" in empty
+    assert 'data-key="billing"' in admin.get("/c/local/groups?members=sideways").content.decode()
+
+
+def test_it_sorts_and_pages_queues(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("console.group.group_page.QUEUES_PER_PAGE", 2)
+    for queue_id, lag in ((2, 900), (3, None), (4, 0)):
+        sample_rows.queue_row("billing", queue_id, lag=lag)
+
+    def shown(address: str) -> list[str]:
+        text = admin.get(f"/c/local/groups/billing{address}").content.decode()
+        return re.findall(r'data-key="q/orders/broker-a/(\d+)"', text)
+
+    assert (shown(""), shown("?page=2"), shown("?page=99")) == (["0", "1"], ["2", "3"], ["4"])
+    assert shown("?sort=lag") == ["2", "0"]
+    assert shown("?sort=lag&dir=asc") == ["4", "0"]
+    assert shown("?sort=lag&page=3") == ["3"], "unknown last"
+    assert shown("?sort=lag&dir=asc&page=3") == ["3"]
+
+
+def member(client_id: str, expression: str, **fields: Any) -> ClientRow:
+    values: dict[str, Any] = {"cluster": "local", "group": "billing", "version": "5.3.3", "queues": []}
+    subscription = {
+        "orders": {"expression": expression, "type": "TAG"},
+        "%RETRY%billing": {"expression": "*"},
+    }
+    return ClientRow(client_id=client_id, subscription=subscription, **{**values, **fields})
+
+
+def test_it_shows_where_subscriptions_differ(admin: Client) -> None:
+    members = [member("a", "paid"), member("b", "paid"), member("c", "paid || refunded", version="5.3.1")]
+    (found,) = group_page.differences(members)
+    assert (found.topic, found.most.clients, found.most.parts) == ("orders", 2, [("paid", False)])
+    (other,) = found.others
+    assert (other.clients, other.versions) == (1, "5.3.1")
+    assert other.parts == [("paid ", False), (" refunded", True)]
+    assert group_page.differing_clients(members) == {"c"}
+    ClientRow.objects.bulk_create(members)
+    text = admin.get("/c/local/groups/billing").content.decode()
+    assert "Subscription of orders differs." in text and "<mark> refunded</mark>" in text
+    assert group_page.differences(members[:2]) == []
+    assert group_page.has_filter(members) and not group_page.has_filter([member("d", "*")])
+
+
+def test_it_marks_what_happened_to_the_group(admin: Client) -> None:
+    now_ms = int(time.time() * 1000)
+    ClientRow.objects.filter(group="billing").update(started_at_ms=now_ms - 60_000)
+    GroupRow.objects.filter(group="billing").update(offline_since_ms=now_ms - 30_000)
+    row, clients = GroupRow.objects.get(group="billing"), list(ClientRow.objects.filter(group="billing"))
+    found = group_page.events("local", row, clients, now_ms - 3_600_000)
+    assert [(mark["mark"], mark["label"]) for mark in found] == [
+        ("M", "10.0.0.1@7 started"),
+        ("M", "the last member left"),
+    ]
+    assert group_page.events("local", row, clients, now_ms) == []
+    assert "M members" in admin.get("/c/local/groups/billing").content.decode()
+
+
+def test_it_says_that_a_member_does_not_answer(admin: Client) -> None:
+    answer = admin.get("/c/local/groups/billing/clients/10.0.0.1@7")
+    assert answer.status_code == 200
+    assert "It did not tell." in answer.content.decode()
+    assert admin.get("/c/local/groups/billing/clients/nobody").status_code == 404

@@ -1,0 +1,185 @@
+"""What the page of one group shows beside its row: marks of its charts, its queues sorted and paged, its clients and
+where their subscriptions differ. Pure apart from the marks, which read the jobs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from console.cluster.list_query import ListQuery
+from console.group.findings import SEVERITY
+from console.lag.models import ClientRow, GroupRow, QueueRow
+from console.lag.page import Page
+from console.mqadmin import RETRY_TOPIC_PREFIX
+from console.operation import selectors as operation_selectors
+
+# --- Marks ------------------------------------------------------------------------------------------------------
+
+EVENT_MARKS = {
+    "offset_change": ("R", "offset change"),
+    "dead_letter_replay": ("D", "dead-letter replay"),
+}
+OTHER_MARK = "S"  # changes of settings and whatever else this console did to the group
+EVENTS_MAX = 50  # marks of one chart; more would hide the line
+MARK_MEANINGS = (("R", "offset change"), ("D", "dead-letter replay"), ("S", "settings"), ("M", "members"))
+
+
+def events(cluster: str, group: GroupRow, clients: Sequence[ClientRow], from_ms: int) -> list[dict[str, Any]]:
+    """Marks of the chart since then: when, letter, words. What this console did, and members that started or
+    left as far as they say it themselves."""
+    marks: list[dict[str, Any]] = []
+    for job in operation_selectors.jobs_page(cluster, subject=group.group, per_page=EVENTS_MAX).rows:
+        letter, words = EVENT_MARKS.get(job.kind, (OTHER_MARK, job.kind.replace("_", " ")))
+        at_ms = round(job.created_at.timestamp() * 1000)
+        marks.append({"t": at_ms, "mark": letter, "label": f"{words} by {job.created_by}, {job.plan_id}"})
+    starts = [client for client in clients if client.started_at_ms is not None]
+    marks += [
+        {"t": client.started_at_ms, "mark": "M", "label": f"{client.client_id} started"} for client in starts
+    ]
+    if group.offline_since_ms:
+        marks.append({"t": group.offline_since_ms, "mark": "M", "label": "the last member left"})
+    recent = sorted((mark for mark in marks if mark["t"] >= from_ms), key=lambda mark: mark["t"])
+    return recent[-EVENTS_MAX:]
+
+
+# --- Queues -----------------------------------------------------------------------------------------------------
+
+QUEUES_PER_PAGE = 200  # a page of 200 rows is 150 KB of HTML before compression
+Key = Callable[[QueueRow], Any]
+_WORST = {status: place for place, status in enumerate(SEVERITY)}
+QUEUE_SORTS: dict[str, Key] = {
+    # what a person sorts by → figure; null sorts last both ways
+    "queue": lambda row: (row.topic, row.broker_name, row.queue_id),
+    "status": lambda row: -_WORST.get(row.status, len(_WORST)),
+    "lag": lambda row: row.lag,
+    "in_flight": lambda row: row.in_flight,
+    "available": lambda row: row.available,
+    "time_lag": lambda row: row.time_lag_ms,
+    "commit": lambda row: row.last_commit_ms,
+    "owner": lambda row: row.owner or None,
+}
+QUEUES_ASCENDING = ("queue", "owner")
+
+
+def queue_page(queues: Sequence[QueueRow], query: ListQuery) -> Page[QueueRow]:
+    """Queues in the wished order, the retry topic last where they are in order of names."""
+    key = QUEUE_SORTS[query.sort]
+    known = [row for row in queues if key(row) is not None]
+    rows = sorted(known, key=key, reverse=query.descending) + [row for row in queues if key(row) is None]
+    if query.sort == "queue":
+        rows.sort(key=lambda row: row.topic.startswith(RETRY_TOPIC_PREFIX))
+    pages = max(1, -(-len(rows) // QUEUES_PER_PAGE))
+    page = min(query.page, pages)
+    return Page(
+        rows=rows[(page - 1) * QUEUES_PER_PAGE : page * QUEUES_PER_PAGE],
+        total=len(rows),
+        all_total=len(rows),
+        hidden_system=0,
+        counts_by_status=Counter(row.status for row in rows),
+        page=page,
+        pages=pages,
+        per_page=QUEUES_PER_PAGE,
+    )
+
+
+# --- Clients ----------------------------------------------------------------------------------------------------
+
+
+def owned_words(client: ClientRow) -> list[str] | None:
+    """`clicks: broker-a · 0, 1, 2` per topic and broker; [] for none, None when the client did not say."""
+    if client.queues is None:
+        return None
+    ids: dict[tuple[str, str], list[int]] = {}
+    for queue in client.queues:
+        if not queue["topic"].startswith(RETRY_TOPIC_PREFIX):
+            ids.setdefault((queue["topic"], queue["broker_name"]), []).append(queue["queue_id"])
+    return [
+        f"{topic}: {broker} · {', '.join(map(str, sorted(found)))}"
+        for (topic, broker), found in sorted(ids.items())
+    ]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Side:
+    """Those who say the same: how many, of which versions, and their expression in parts, marked where only they
+    say it."""
+
+    clients: int
+    versions: str
+    parts: list[tuple[str, bool]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Difference:
+    """One topic of which members say different things; ``most`` is what the largest number of them says."""
+
+    topic: str
+    most: Side
+    others: list[Side]
+
+
+NOT_SUBSCRIBED = "not subscribed"
+
+
+def differences(clients: Sequence[ClientRow]) -> list[Difference]:
+    """Topics whose subscription is not the same for all members that said one."""
+    saying = [client for client in clients if client.subscription]
+    topics = sorted({topic for client in saying for topic in client.subscription})
+    found = []
+    for topic in topics:
+        if topic.startswith(RETRY_TOPIC_PREFIX):
+            continue
+        sides: dict[str, list[ClientRow]] = defaultdict(list)
+        for client in saying:
+            sides[_expression(client, topic)].append(client)
+        if len(sides) > 1:
+            found.append(_difference(topic, sides))
+    return found
+
+
+def _difference(topic: str, sides: dict[str, list[ClientRow]]) -> Difference:
+    ranked = sorted(sides.items(), key=lambda side: (-len(side[1]), side[0]))
+    common = ranked[0][0]
+    others = [_side(text, clients, against=common) for text, clients in ranked[1:]]
+    return Difference(topic, _side(common, ranked[0][1], against=ranked[1][0]), others)
+
+
+def _side(text: str, clients: Sequence[ClientRow], against: str) -> Side:
+    theirs = {part.strip() for part in against.split("||")}
+    parts = [(part, part.strip() not in theirs) for part in text.split("||")]
+    return Side(len(clients), ", ".join(sorted({client.version or "?" for client in clients})), parts)
+
+
+def _expression(client: ClientRow, topic: str) -> str:
+    said = client.subscription.get(topic)
+    if said is None:
+        return NOT_SUBSCRIBED
+    kind = said.get("type") or "TAG"
+    expression = said.get("expression") or "*"
+    return expression if kind == "TAG" else f"{kind} {expression}"
+
+
+def differing_clients(clients: Sequence[ClientRow]) -> set[str]:
+    """Ids of the members that say something else than most."""
+    ids: set[str] = set()
+    for topic in {difference.topic for difference in differences(clients)}:
+        counts = Counter(_expression(client, topic) for client in clients if client.subscription)
+        common = min(counts, key=lambda text: (-counts[text], text))
+        ids |= {
+            client.client_id
+            for client in clients
+            if client.subscription and _expression(client, topic) != common
+        }
+    return ids
+
+
+def has_filter(clients: Iterable[ClientRow]) -> bool:
+    """Whether a member asks for less than every message of a topic."""
+    return any(
+        ((said or {}).get("expression") or "*") != "*"
+        for client in clients
+        for topic, said in client.subscription.items()
+        if not topic.startswith(RETRY_TOPIC_PREFIX)
+    )

@@ -1,0 +1,85 @@
+"""One member asked directly, when somebody looks: its running info and, if wished, its threads (307, relayed by its
+broker)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from console.mqadmin import BlockingMQAdmin, BrokerUnavailable, MQBrokerError, RemotingTimeout
+from console.operation.broker_queues import ask_each, masters
+
+STACK_CHARS_MAX = 400_000  # a JVM of 2,000 threads; more is cut
+
+
+class MemberSilent(Exception):
+    """The member is not connected any more, or does not answer; the text says which."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RunningInfo:
+    """What a member says of itself. Times in epoch ms, null: never. ``stack``: its threads, as text."""
+
+    properties: list[tuple[str, str]]
+    queues: list[dict[str, Any]]
+    topics: list[dict[str, Any]]
+    stack: str | None
+    is_stack_cut: bool
+
+
+def running_info(admin: BlockingMQAdmin, group: str, client_id: str, *, with_stack: bool) -> RunningInfo:
+    """Ask one member. Raises MemberSilent."""
+    online = ask_each(admin, masters(admin), lambda client, addr: client.consumer_connection(addr, group))
+    addrs = masters(admin)
+    holders = [
+        addrs[name]
+        for name, answer in online.items()
+        if answer is not None
+        and not isinstance(answer, Exception)
+        and any(each.client_id == client_id for each in answer.connection_set)
+    ]
+    if not holders:
+        raise MemberSilent(
+            f"No broker has a connection of {client_id} for {group} now: it left, or was never here."
+        )
+    try:
+        info = admin.consumer_running_info(holders[0], group, client_id, jstack=with_stack)
+    except (BrokerUnavailable, RemotingTimeout, MQBrokerError) as error:
+        raise MemberSilent(
+            f"{client_id} is connected and did not answer through {holders[0]}: {error}"
+        ) from error
+    stack = info.jstack
+    return RunningInfo(
+        properties=sorted(info.properties.items()),
+        queues=[_queue(queue, held) for queue, held in sorted(info.mq_table.items())],
+        topics=[
+            {
+                "topic": topic,
+                "consume_ms": each.consume_rt,
+                "ok_per_s": each.consume_ok_tps,
+                "failed_per_s": each.consume_failed_tps,
+                "failed_last_hour": each.consume_failed_msgs,
+                "pull_ms": each.pull_rt,
+                "pulled_per_s": each.pull_tps,
+            }
+            for topic, each in sorted(info.status_table.items())
+        ],
+        stack=None if stack is None else stack[:STACK_CHARS_MAX],
+        is_stack_cut=stack is not None and len(stack) > STACK_CHARS_MAX,
+    )
+
+
+def _queue(queue: Any, held: Any) -> dict[str, Any]:
+    return {
+        "topic": queue.topic,
+        "broker_name": queue.broker_name,
+        "queue_id": queue.queue_id,
+        "commit_offset": held.commit_offset,
+        "cached": held.cached_msg_count,
+        "cached_from": held.cached_msg_min_offset if held.cached_msg_count else None,
+        "cached_to": held.cached_msg_max_offset if held.cached_msg_count else None,
+        "locked": held.locked,
+        "dropped": held.dropped,
+        "last_pull_ms": held.last_pull_timestamp or None,
+        "last_consume_ms": held.last_consume_timestamp or None,
+    }

@@ -1,0 +1,110 @@
+"""Cumulative flow and best speed, from samples made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from console.group import flow
+from spark.lag.samples import Samples, from_snapshots
+from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
+
+GAP_MS = 20_000
+ORDERS_0, ORDERS_1 = ("orders", "broker-a", 0), ("orders", "broker-b", 1)
+Reading = dict[tuple[str, str, int], tuple[int, int, int, int]]  # queue → min, max, committed, pulled
+
+
+def samples_of(rounds: Sequence[tuple[int, Reading]]) -> Samples:
+    """Rounds at these seconds. The heads have a series of their own, which the history leaves out for a group."""
+    snapshots = []
+    for number, (at_s, reading) in enumerate(rounds):
+        columns = np.array(list(reading.values()), dtype=np.int64).reshape(-1, 4)
+        snapshots.append(
+            Snapshot(
+                number=number,
+                ts_ms=at_s * 1000,
+                brokers=[],
+                head_keys=[HeadKey(*queue) for queue in reading],
+                max_offset=columns[:, 1],
+                min_offset=columns[:, 0],
+                commit_keys=[CommitKey("billing", *queue) for queue in reading],
+                committed=columns[:, 2],
+                pulled=columns[:, 3],
+            )
+        )
+    return from_snapshots(snapshots).select(lambda key: key.group == "billing")
+
+
+def test_it_adds_up_the_queues_from_their_first_commit() -> None:
+    found = flow.cumulative_flow(
+        samples_of(
+            [
+                (0, {ORDERS_0: (90, 110, 100, -1), ORDERS_1: (0, 5, 5, 5)}),
+                (5, {ORDERS_0: (90, 120, 104, 112), ORDERS_1: (0, 9, 5, 7)}),
+            ]
+        ),
+        300,
+        GAP_MS,
+    )
+    assert found["times"] == [0, 5_000]
+    assert found["produced"] == [10, 24]
+    assert found["committed"] == [0, 4]
+    assert found["pulled"] == [None, 14]
+    assert found["stored_from"] == [-15, -15]
+    assert (found["queues"], found["queues_total"]) == (2, 2)
+
+
+def test_it_leaves_a_gap_open_and_names_a_queue_that_was_not_read_to_the_end() -> None:
+    both = {ORDERS_0: (0, 10, 0, -1), ORDERS_1: (0, 10, 0, -1)}
+    found = flow.cumulative_flow(
+        samples_of(
+            [
+                (0, both),
+                (60, {ORDERS_1: (0, 20, 5, -1)}),
+                (90, {ORDERS_1: (0, 30, 5, -1)}),
+                (95, {ORDERS_1: (0, 30, 9, -1)}),
+            ]
+        ),
+        300,
+        GAP_MS,
+    )
+    assert (found["queues"], found["queues_total"]) == (1, 2)
+    assert found["committed"] == [0, 5, 5, 9]
+    late = flow.cumulative_flow(samples_of([(0, both), (60, both), (61, both)]), 2, GAP_MS)
+    assert late["times"] == [0, 61_000]
+
+
+def test_it_counts_a_queue_that_comes_later_from_then_on() -> None:
+    found = flow.cumulative_flow(
+        samples_of(
+            [(0, {ORDERS_0: (0, 10, 10, -1)}), (5, {ORDERS_0: (0, 10, 10, -1), ORDERS_1: (0, 8, 3, -1)})]
+        ),
+        300,
+        GAP_MS,
+    )
+    assert (found["produced"], found["committed"]) == ([0, 5], [0, 0])
+
+
+def test_it_is_empty_without_history() -> None:
+    assert flow.cumulative_flow(from_snapshots([]), 300, GAP_MS)["times"] == []
+    assert flow.best_speed(from_snapshots([]), GAP_MS) is None
+
+
+@pytest.mark.parametrize(
+    ("committed", "per_s", "minutes"),
+    [
+        ([0, 60, 120, 720, 720], 10.0, 2),  # at 0, 30, 60, 90, 120 s
+        ([0, 0, 0, 0, 0], None, 0),
+        ([500, 0, 60, 120, 180], 2.0, 1),  # went back in the first minute: that one tells nothing
+    ],
+)
+def test_it_finds_the_best_minute(committed: list[int], per_s: float | None, minutes: int) -> None:
+    rounds = [(at * 30, {ORDERS_0: (0, 10_000, offset, -1)}) for at, offset in enumerate(committed)]
+    found = flow.best_speed(samples_of(rounds), 60_000)
+    if per_s is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert (found.per_s, found.minutes) == (per_s, minutes)
