@@ -6,6 +6,7 @@ the job.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django.urls import path
@@ -15,7 +16,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api import pagination
-from api.permissions import require, require_visible
+from api.permissions import require, require_visible, view_scope
 from api.resource import IDEMPOTENCY_KEY, Resource, idempotency_key, remote_addr
 from console.cluster import selectors as cluster_selectors
 from console.operation import selectors, services
@@ -204,14 +205,24 @@ FILTERS = [
 ]
 
 
-def _filters(request: Request) -> dict[str, Any]:
-    return pagination.page_arguments(request) | {
-        name: pagination.text(request, name) for name in ("kind", "subject", "created_by")
-    }
+class _List(Resource):
+    """Plans or jobs of the subjects the caller may VIEW, newest first."""
 
-
-class Plans(Resource):
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    filters_names = True
+    states: ClassVar[Sequence[str]]
+
+    def page(self, request: Request, cluster: str, find: Any, serializer: Any) -> Response:
+        cluster_selectors.cluster_by_name(cluster)
+        exact = {name: pagination.text(request, name) for name in ("kind", "subject", "created_by")}
+        exact["state"] = pagination.choice(request, "state", ["", *self.states], "")
+        scope = view_scope(request.user, cluster)
+        found = find(cluster, scope=scope, **pagination.page_arguments(request), **exact)
+        return Response(pagination.page_body(request, found, lambda row: serializer(row).data))
+
+
+class Plans(_List):
+    states = PlanState.values
 
     @extend_schema(
         operation_id="plans_list",
@@ -224,14 +235,11 @@ class Plans(Resource):
         responses=pagination.page_of("Plan", PlanSerializer(many=True)),
     )
     def get(self, request: Request, cluster: str) -> Response:
-        cluster_selectors.cluster_by_name(cluster)
-        state = pagination.choice(request, "state", ["", *PlanState.values], "")
-        page = selectors.plans_page(cluster, state=state, **_filters(request))
-        return Response(pagination.page_body(request, page, lambda row: PlanSerializer(row).data))
+        return self.page(request, cluster, selectors.plans_page, PlanSerializer)
 
 
-class Jobs(Resource):
-    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+class Jobs(_List):
+    states = JobState.values
 
     @extend_schema(
         operation_id="jobs_list",
@@ -244,10 +252,7 @@ class Jobs(Resource):
         responses=pagination.page_of("Job", JobSerializer(many=True)),
     )
     def get(self, request: Request, cluster: str) -> Response:
-        cluster_selectors.cluster_by_name(cluster)
-        state = pagination.choice(request, "state", ["", *JobState.values], "")
-        page = selectors.jobs_page(cluster, state=state, **_filters(request))
-        return Response(pagination.page_body(request, page, lambda row: JobSerializer(row).data))
+        return self.page(request, cluster, selectors.jobs_page, JobSerializer)
 
 
 class PlanDetail(Resource):

@@ -11,7 +11,8 @@ from redis.exceptions import RedisError
 
 from console import live
 from console.access import services as access_services
-from console.operation.models import Job, JobEvent, Plan
+from console.operation.models import Confirm, Job, JobEvent, Plan, PlanState
+from console.operation.rules import PLAN_LIFE_MS
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +47,26 @@ def publish(job: Job, *, at_ms: int) -> None:
         live.publish(f"job/{job.id}", {"job": job.as_row(full=True)}, now_ms=at_ms)
     except (RedisError, OSError) as error:
         logger.warning("job not published job=%s reason=%s", job.id, error)
+
+
+def publish_plan(plan: Plan, verb: str, *, at_ms: int) -> None:
+    """Tell the browsers of those who hold ``verb`` about a plan that asks for a second person, and when it no
+    longer does.
+    """
+    if plan.confirm != Confirm.SECOND_PERSON:
+        return
+    row = {
+        "cluster": plan.cluster,
+        "subject": plan.subject,
+        "verb": verb,
+        "created_by": plan.created_by,
+        "waits": plan.state == PlanState.DRAFT and not plan.approved_by and not plan.blocked,
+        "expires_at_ms": round(plan.expires_at.timestamp() * 1000),
+    }
+    try:
+        live.publish("approvals", {plan.id: row}, now_ms=at_ms, life_s=PLAN_LIFE_MS // 1000)
+    except (RedisError, OSError) as error:
+        logger.warning("plan not published plan=%s reason=%s", plan.id, error)
 
 
 def audit(

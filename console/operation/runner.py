@@ -218,6 +218,7 @@ def run(job_id: str, owner: str, *, enqueue: Callable[[str], None]) -> None:
 def _work(work: JobRun) -> None:
     """Apply, then verify; a cancelled job is settled instead."""
     kind = selectors.plan_kind(work.job.kind)
+    work.progress.pop("waits_for", None)  # it is tried again now
     try:
         if work.job.cancel_requested and work.job.state == JobState.RUNNING:
             raise JobInterrupted("cancelled")
@@ -299,6 +300,7 @@ def _retry_later(work: JobRun, error: Exception) -> None:
     if retries > RETRIES_MAX:
         _finish(work, JobEventKind.FAIL, error=f"Gave up after {retries} attempts: {error}")
         return
+    work.progress["waits_for"] = str(error)
     work.note(f"{error}; trying again in {RETRY_PAUSE_MS // 1000} s", level="warn")
     logger.warning("job waits for a broker job=%s retry=%d reason=%s", work.job.id, retries, error)
     held = Job.objects.filter(pk=work.job.pk, lease_owner=work.owner)

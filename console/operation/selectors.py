@@ -10,12 +10,14 @@ from django.conf import settings
 from django.db.models import QuerySet
 from django.utils.module_loading import import_string
 
+from console.access.name_scope import EVERYTHING, NameScope
 from console.operation.errors import JobNotFound, PlanNotFound, PlanRejected, UndoImpossible
 from console.operation.kinds import PlanKind
 from console.operation.models import ACTIVE_STATES, FINAL_STATES, Job, Plan, PlanState
 
 PER_PAGE_MAX = 200
 T = TypeVar("T")
+Row = TypeVar("Row", Plan, Job)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,33 +83,34 @@ def finished_plans(cluster: str, kind: str, subject: str, *, limit: int = 20) ->
 def plans_page(
     cluster: str | None = None,
     *,
-    kind: str = "",
-    state: str = "",
-    subject: str = "",
-    created_by: str = "",
+    scope: NameScope = EVERYTHING,
     page: int = 1,
     per_page: int = 50,
+    **exact: str,
 ) -> Page[Plan]:
-    """Plans, newest first."""
-    wanted = {"cluster": cluster, "kind": kind, "state": state, "subject": subject, "created_by": created_by}
-    rows = Plan.objects.filter(**{field: value for field, value in wanted.items() if value})
-    return paged(rows.select_related("job"), page=page, per_page=per_page)
+    """Plans, newest first; ``exact``: kind, state, subject, created_by, each "" for any."""
+    rows = _matching(Plan.objects.select_related("job"), cluster, scope, exact)
+    return paged(rows, page=page, per_page=per_page)
 
 
 def jobs_page(
     cluster: str | None = None,
     *,
-    kind: str = "",
-    state: str = "",
-    subject: str = "",
-    created_by: str = "",
+    scope: NameScope = EVERYTHING,
     page: int = 1,
     per_page: int = 50,
+    **exact: str,
 ) -> Page[Job]:
-    """Jobs, newest first."""
-    wanted = {"cluster": cluster, "kind": kind, "state": state, "subject": subject, "created_by": created_by}
-    rows = Job.objects.filter(**{field: value for field, value in wanted.items() if value})
-    return paged(rows.select_related("plan"), page=page, per_page=per_page)
+    """Jobs, newest first; ``exact`` as for plans."""
+    rows = _matching(Job.objects.select_related("plan"), cluster, scope, exact)
+    return paged(rows, page=page, per_page=per_page)
+
+
+def _matching(
+    rows: QuerySet[Row], cluster: str | None, scope: NameScope, exact: Mapping[str, str]
+) -> QuerySet[Row]:
+    wanted = {"cluster": cluster, **exact}
+    return scope.filter(rows.filter(**{field: value for field, value in wanted.items() if value}), "subject")
 
 
 def active_jobs(cluster: str, subject: str = "") -> list[Job]:

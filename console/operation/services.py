@@ -96,6 +96,7 @@ def create_plan(
         if earlier is None:
             raise
         return earlier
+    journal.publish_plan(plan, handler.verb, at_ms=at_ms)
     logger.info("plan made plan=%s kind=%s group=%s messages=%d", plan.id, kind, subject, plan.messages)
     return plan
 
@@ -154,27 +155,35 @@ def approve_plan(plan_id: str, actor: Any, *, remote_addr: str = "", now_ms: int
     """The second person agrees. Raises ApprovalBySamePerson, NotPermitted, PlanExpired and its kin."""
     at_ms = journal.now_ms() if now_ms is None else now_ms
     plan = selectors.plan(plan_id)
-    require(actor, selectors.plan_kind(plan.kind).verb, plan.cluster, plan.subject)
+    verb = selectors.plan_kind(plan.kind).verb
+    require(actor, verb, plan.cluster, plan.subject)
     _require_draft(plan, at_ms)
     name = journal.actor_name(actor)
     if name == plan.created_by:
         raise ApprovalBySamePerson("A second person must agree; you made this plan yourself.")
-    Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT).update(
-        approved_by=name, approved_at=journal.moment(at_ms)
-    )
-    journal.audit(actor=actor, verb="approve", plan=plan, remote_addr=remote_addr)
-    return selectors.plan(plan_id)
+    asked = Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT, approved_by="")
+    agreed = asked.update(approved_by=name, approved_at=journal.moment(at_ms))
+    found = selectors.plan(plan_id)
+    if agreed == 1:
+        journal.audit(actor=actor, verb="approve", plan=plan, remote_addr=remote_addr)
+        journal.publish_plan(found, verb, at_ms=at_ms)
+    else:  # somebody was quicker: agreed, which is as good, or discarded or applied it, which is said
+        _require_draft(found, at_ms)
+    return found
 
 
 def discard_plan(plan_id: str, actor: Any, *, remote_addr: str = "", now_ms: int | None = None) -> Plan:
     """Throw a plan away before it was applied."""
     at_ms = journal.now_ms() if now_ms is None else now_ms
     plan = selectors.plan(plan_id)
-    require(actor, selectors.plan_kind(plan.kind).verb, plan.cluster, plan.subject)
+    verb = selectors.plan_kind(plan.kind).verb
+    require(actor, verb, plan.cluster, plan.subject)
     _require_draft(plan, at_ms)
     if Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT).update(state=PlanState.DISCARDED) == 1:
         journal.audit(actor=actor, verb="discard", plan=plan, remote_addr=remote_addr)
-    return selectors.plan(plan_id)
+    found = selectors.plan(plan_id)
+    journal.publish_plan(found, verb, at_ms=at_ms)
+    return found
 
 
 def apply_plan(
@@ -227,6 +236,7 @@ def apply_plan(
         journal.note(job, f"Applied by {job.created_by}: state read again, nothing moved", at_ms=at_ms)
         transaction.on_commit(lambda: enqueue(job.id))
     journal.publish(job, at_ms=at_ms)
+    journal.publish_plan(selectors.plan(plan_id), handler.verb, at_ms=at_ms)
     return job
 
 

@@ -8,16 +8,18 @@ from typing import Any
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from console.access import rules
 from console.access.models import Verb
 from console.access.visitor import remote_addr
 from console.cluster import selectors as cluster_selectors
-from console.cluster.admission import admit
+from console.cluster.admission import admit_to_list
+from console.cluster.list_query import ListQuery
 from console.cluster.models import Cluster
 from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
-from console.operation import plan_words, selectors, services
+from console.operation import operation_list, plan_words, selectors, services
 from console.operation.errors import (
     JobNotFound,
     OperationError,
@@ -28,40 +30,68 @@ from console.operation.errors import (
 from console.operation.forms import ConfirmForm, RateForm
 from console.operation.models import FINAL_STATES, Job, JobState, Plan, PlanState
 from console.operation.rules import CANCELLABLE
+from console.operation.runner import RETRIES_MAX, RETRY_PAUSE_MS
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
-STATES = {  # what the filter offers → plan or job state
-    "open": "Not finished",
-    "done": "Done",
-    "failed": "Failed",
-    "draft": "Only planned",
-}
 DIFF_ROWS = 200  # of a plan on one page; 2,000 queues would be a megabyte
 RATE_SLIDER_MAX = 1_000  # msg/s; more is typed
 
 
 @require_safe
 def operations(request: HttpRequest, cluster: str) -> HttpResponse:
-    """Every plan with its job, newest first."""
-    here = admit(request, cluster)
-    page_number = request.GET.get("page", "")
-    wanted = {name: request.GET.get(name, "").strip()[:255] for name in ("kind", "subject", "by")}
-    page = selectors.plans_page(
+    """Every plan with its job; chips count every state that matches the rest of the filter."""
+    here, scope = admit_to_list(request, cluster)
+    query = ListQuery.of(
+        request, sorts=operation_list.SORTS, default="made", ascending=("kind", "subject", "by", "state")
+    )
+    wanted = {name: request.GET.get(name, "").strip()[:255] for name in ("kind", "by", "state")}
+    wanted["state"] = wanted["state"] if wanted["state"] in operation_list.STATES else ""
+    now = timezone.now()
+    page = operation_list.operation_page(
         here.name,
-        kind=wanted["kind"],
-        subject=wanted["subject"],
+        now=now,
+        scope=scope,
+        query=query.query,
         created_by=wanted["by"],
-        page=int(page_number) if page_number.isdigit() and len(page_number) < 10 else 1,
+        kind=wanted["kind"],
+        state=wanted["state"],
+        sort=query.sort,
+        descending=query.descending,
+        page=query.page,
+        per_page=query.per_page,
     )
     context = {
         "cluster": here,
+        "query": query,
         "page": page,
-        "rows": [(plan, getattr(plan, "job", None)) for plan in page.rows],
+        "rows": [_operation(request, here, found) for found in page.rows],
+        "chips": [
+            (code, word, page.counts.get(code, 0))
+            for code, word in operation_list.STATES.items()
+            if page.counts.get(code) or code == wanted["state"]
+        ],
+        "count_all": sum(page.counts.values()),
         "kinds": sorted(selectors.plan_kinds()),
+        "people": operation_list.people(here.name) if scope.is_everything else [],
         "wanted": wanted,
-        "now_ms": int(time.time() * 1000),
+        "is_filtered": bool(query.query or any(wanted.values())),
+        "now_ms": int(now.timestamp() * 1000),
     }
     return render(request, "operation/operations.html", context)
+
+
+def _operation(request: HttpRequest, here: Cluster, found: Any) -> dict[str, Any]:
+    """One row: the plan, its job, and what this person may do with it from the list."""
+    job = getattr(found, "job", None)
+    may = rules.may(request.user, selectors.plan_kind(found.kind).verb, here.name, found.subject)
+    is_mine = found.created_by == request.user.get_username()
+    return {
+        "plan": found,
+        "job": job,
+        "where": found.where,
+        "asks_me": found.where == operation_list.WAITING and may and not is_mine,
+        "can_undo": may and can_undo(job, found),
+    }
 
 
 # ---- plans ----
@@ -120,7 +150,11 @@ def _plan_page(
         "diff": selectors.cut(found.diff, page=request.GET.get("page", ""), per_page=DIFF_ROWS),
         "diff_template": plan_words.DIFF_TEMPLATES.get(found.kind, plan_words.PLAIN_DIFF),
         "sums": plan_words.offset_sums(found) if found.kind == "offset_change" else None,
+        "others": [job for job in selectors.active_jobs(here.name, found.subject) if job.plan_id != found.pk]
+        if is_open
+        else [],
         "refusal": refusal,
+        "refusal_text": "" if refusal is None else str(refusal),
         "is_drift": isinstance(refusal, PlanDrifted),
         "confirm_text": request.POST.get("confirm_text", ""),
         "reason": request.POST.get("reason", ""),
@@ -131,11 +165,13 @@ def _plan_page(
     return render(request, "operation/plan.html", context, status=status)
 
 
-def can_undo(job: Job | None) -> bool:
-    """Whether what a job did can be taken back, as far as its own record says."""
+def can_undo(job: Job | None, found: Plan | None = None) -> bool:
+    """Whether what a job did can be taken back, as far as its own record says. ``found``: its plan, where the
+    caller has it.
+    """
     if job is None or job.state not in FINAL_STATES:
         return False
-    return selectors.plan_kind(job.kind).undo_params(job.plan, job) is not None
+    return selectors.plan_kind(job.kind).undo_params(found or job.plan, job) is not None
 
 
 @require_POST
@@ -153,6 +189,9 @@ def plan_apply(request: HttpRequest, cluster: str, plan_id: str) -> HttpResponse
             remote_addr=remote_addr(request),
         )
     except PlanAlreadyApplied as refusal:
+        quicker = selectors.job(refusal.job_id).created_by
+        who = "You" if quicker == request.user.get_username() else quicker
+        messages.info(request, f"{who} applied this plan before; this is its job. Nothing was done twice.")
         return redirect("job", here.name, refusal.job_id)
     except OperationError as refusal:
         found = selectors.plan(found.id)
@@ -236,6 +275,8 @@ def job_context(here: Cluster, found: Job, may_control: bool) -> dict[str, Any]:
         "can_undo": can_undo(found),
         "job_template": plan_words.JOB_TEMPLATES.get(found.kind, plan_words.PLAIN_JOB),
         "rows": rows,
+        "retries_max": RETRIES_MAX,
+        "retry_pause_s": RETRY_PAUSE_MS // 1000,
         "to_go": max(0, found.progress.get("total", 0) - found.progress.get("done", 0)),
         "rate_max": RATE_SLIDER_MAX,
         "now_ms": int(time.time() * 1000),

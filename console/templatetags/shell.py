@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,10 +11,13 @@ from typing import Any
 from django import template
 from django.urls import NoReverseMatch, reverse
 
+from console.access import rules
+from console.access.models import Verb
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.lag import selectors as lag_selectors
 from console.lag.models import Round
+from console.operation import operation_list
 from console.operation import selectors as operation_selectors
 
 register = template.Library()
@@ -34,9 +38,14 @@ NAVIGATION = (
     ),
     (("clusters", "c", "clusters", "Clusters"), ("activity", "a", "activity", "Activity")),
 )
+# Pages about the cluster as a whole; the others show each person what they may look at.
+OF_THE_WHOLE_CLUSTER = frozenset({"overview", "brokers", "reports"})
 OUTSIDE_CLUSTERS = frozenset({"clusters", "activity"})
 SECTIONS = {
     # A page below a list belongs to its entry in the navigation.
+    "broker": "brokers",
+    "broker-config": "brokers",
+    "name-servers": "brokers",
     "topic": "topics",
     "group": "groups",
     "offset-change": "groups",
@@ -59,7 +68,7 @@ class NavigationItem:
     label: str
     is_current: bool
     url_name: str
-    count: int = 0  # jobs that are not finished, for operations
+    count: int = 0  # jobs that are not finished and plans that wait for this person, for operations
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,7 +85,7 @@ class Shell:
 
 @register.simple_tag(takes_context=True)
 def shell_facts(context: Mapping[str, Any]) -> Shell:
-    """Read once per page; four small queries."""
+    """Read once per page; five small queries."""
     request = context["request"]
     known = getattr(request, "_tidemark_shell", None)
     if known is None:
@@ -87,7 +96,7 @@ def shell_facts(context: Mapping[str, Any]) -> Shell:
 def _shell(context: Mapping[str, Any]) -> Shell:
     request, cluster = context["request"], context.get("cluster")
     latest = lag_selectors.last_round(cluster.name) if cluster else None
-    jobs = len(operation_selectors.active_jobs(cluster.name)) if cluster else 0
+    jobs = _open_operations(request.user, cluster) if cluster else 0
     visible = list(cluster_selectors.clusters_for(request.user)) if request.user.is_authenticated else []
     home = cluster or (
         visible[0] if visible else None
@@ -101,7 +110,9 @@ def _shell(context: Mapping[str, Any]) -> Shell:
         navigation=[
             items
             for part in NAVIGATION
-            if (items := [item for entry in part if (item := _item(entry, home, current, jobs))])
+            if (
+                items := [item for entry in part if (item := _item(request.user, entry, home, current, jobs))]
+            )
         ],
         round=latest,
         read_at_ms=latest.started_at_ms + latest.duration_ms if latest else None,
@@ -109,12 +120,33 @@ def _shell(context: Mapping[str, Any]) -> Shell:
     )
 
 
+def _open_operations(user: Any, cluster: Cluster) -> int:
+    """Jobs of what this person may see that are not finished, and plans that ask them to agree."""
+    jobs = operation_selectors.active_jobs(cluster.name)
+    waiting = operation_list.waiting_for_others(
+        cluster.name, user.get_username(), now=dt.datetime.now(dt.UTC)
+    )
+    asked = [
+        plan
+        for plan in waiting
+        if rules.may(user, operation_selectors.plan_kind(plan.kind).verb, cluster.name, plan.subject)
+    ]
+    return len(asked) + sum(rules.may(user, Verb.VIEW, cluster.name, job.subject) for job in jobs)
+
+
+def may_open(user: Any, name: str, cluster: Cluster | None) -> bool:
+    """Whether a page of the navigation would let this person in."""
+    if name == "activity":
+        return rules.may(user, Verb.VIEW, rules.WILDCARD)
+    return name not in OF_THE_WHOLE_CLUSTER or cluster is None or rules.may(user, Verb.VIEW, cluster.name)
+
+
 def _item(
-    entry: tuple[str, str, str, str], cluster: Cluster | None, current: str, jobs: int
+    user: Any, entry: tuple[str, str, str, str], cluster: Cluster | None, current: str, jobs: int
 ) -> NavigationItem | None:
-    """None for a page that this installation does not have."""
+    """None for a page that this installation does not have, or this person may not open."""
     name, key, icon, label = entry
-    if cluster is None and name not in OUTSIDE_CLUSTERS:
+    if (cluster is None and name not in OUTSIDE_CLUSTERS) or not may_open(user, name, cluster):
         return None
     try:
         url = reverse(name, args=[] if name in OUTSIDE_CLUSTERS or cluster is None else [cluster.name])

@@ -38,7 +38,8 @@ def words(context: Mapping[str, Any], text: str, written_ms: int | None = None) 
         text = clock(at_ms, zone) if style == "clock" else moment(at_ms, zone, now_ms=now_ms)
         return format_html('<time data-at="{}" data-as="{}">{}</time>', at_ms, style, text)
 
-    parts, end = [], 0
+    parts: list[str] = []
+    end = 0
     for found in TIMES.finditer(text):
         day, time, between, last_day, last_time = found.groups()
         first_ms = _at_ms(day, time, written_ms, now_ms)

@@ -174,12 +174,17 @@
     return count < 2 ? 0 : count;
   }
 
-  /* ---- the number beside Operations: jobs of this cluster that are not finished ---- */
-  const FINAL = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]), jobs = new Map();
-  function count(changes, message) {
-    if (message.full) jobs.clear();
-    for (const [id, row] of Object.entries(changes)) { if (row === null) jobs.delete(id); else jobs.set(id, row); }
-    const open = [...jobs.values()].filter((row) => row.cluster === root.dataset.cluster && !FINAL.has(row.state)).length;
+  /* ---- the number beside Operations: jobs of this cluster that are not finished, and plans that ask this person to agree ---- */
+  const FINAL = new Set(["SUCCEEDED", "FAILED", "CANCELLED"]), jobs = new Map(), approvals = new Map();
+  const asks = (row) => row.waits && row.created_by !== root.dataset.person && row.expires_at_ms > Tide.now();
+  const keep = (known) => (changes, message) => {
+    if (message.full) known.clear();
+    for (const [id, row] of Object.entries(changes)) { if (row === null) known.delete(id); else known.set(id, row); }
+    count();
+  };
+  function count() {
+    const here = (row) => row.cluster === root.dataset.cluster;
+    const open = [...jobs.values()].filter((row) => here(row) && !FINAL.has(row.state)).length + [...approvals.values()].filter((row) => here(row) && asks(row)).length;
     for (const mark of document.querySelectorAll("[data-jobs]")) mark.textContent = open ? Tide.count(open) : "";
   }
 
@@ -206,7 +211,7 @@
 
   const live = { on, attach, detach, toggle() { paused = !paused; if (paused) socket?.close(); else { retry = RETRY_FIRST; connect(); } show(); } };
   Tide.live = live;
-  if (root.dataset.cluster) { on(`c/${root.dataset.cluster}/collector`, round); on("jobs", count); }
+  if (root.dataset.cluster) { on(`c/${root.dataset.cluster}/collector`, round); on("jobs", keep(jobs)); on("approvals", keep(approvals)); }
   attach(document);
   addEventListener("DOMContentLoaded", connect); // page scripts have named their subjects by then
   if (document.readyState === "complete") connect();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,9 +11,15 @@ from django.test import Client
 from django.utils import timezone
 
 from console.access.models import AuditEvent
+from console.mqadmin import BrokerUnavailable
 from console.operation import services
 from console.operation.models import Job, JobState, Plan, PlanState
+from console.operation.runner import JobRun
 from tests.console.operation.tally import Tally
+
+OPERATIONS_QUERIES = (
+    18  # session, person and grants 4; list and choices 3; the frame around it 6; room for two
+)
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 
@@ -123,8 +130,49 @@ def test_it_starts_the_job_and_leads_there(tally: type[Tally], alice: User) -> N
 def test_it_leads_to_the_job_when_the_button_is_pressed_twice(tally: type[Tally], alice: User) -> None:
     plan, client = make(alice), browser(alice)
     first = client.post(f"/c/test/plans/{plan.id}/apply")
-    assert client.post(f"/c/test/plans/{plan.id}/apply")["Location"] == first["Location"]
+    again = client.post(f"/c/test/plans/{plan.id}/apply", follow=True)
+    assert again.redirect_chain == [(first["Location"], 302)]
+    assert "You applied this plan before; this is its job." in again.content.decode()
     assert Job.objects.count() == 1
+
+
+def test_it_tells_the_second_of_two_operators_who_was_quicker(
+    tally: type[Tally], alice: User, bob: User
+) -> None:
+    plan = make(alice)
+    browser(alice).post(f"/c/test/plans/{plan.id}/apply")
+    answer = browser(bob).post(f"/c/test/plans/{plan.id}/apply", follow=True)
+    assert "alice applied this plan before; this is its job." in answer.content.decode()
+    assert Job.objects.count() == 1
+
+
+def test_it_says_that_somebody_else_changes_the_same_group(
+    tally: type[Tally], alice: User, bob: User
+) -> None:
+    mine, job = make(bob), start(alice)
+    text = text_of(browser(bob), f"/c/test/plans/{mine.id}")
+    assert "alice is changing billing at this moment" in text
+    assert job.id in text
+    services.run_job(job.id, "worker-1")
+    refused = browser(bob).post(f"/c/test/plans/{mine.id}/apply")
+    assert refused.status_code == 409
+    assert "the world moved from 0 to 3" in refused.content.decode()
+
+
+def test_it_says_that_a_job_waits_for_a_broker(tally: type[Tally], alice: User) -> None:
+    def away(run: JobRun) -> None:
+        raise BrokerUnavailable("10.0.0.1:10911", "connection refused")
+
+    tally.at_step[1] = away
+    job, client = start(alice), browser(alice)
+    services.run_job(job.id, "worker-1")
+    text = text_of(client, f"/c/test/operations/{job.id}")
+    assert "A broker is away; the job waits for it." in text
+    assert "10.0.0.1:10911" in text
+    assert "1 of 12 times so far" in text
+    Job.objects.update(lease_until=None)
+    services.run_job(job.id, "worker-2")
+    assert "A broker is away" not in text_of(client, f"/c/test/operations/{job.id}")
 
 
 def test_it_says_what_moved_and_offers_a_new_plan(tally: type[Tally], alice: User) -> None:
@@ -157,6 +205,38 @@ def test_it_wants_a_second_person(tally: type[Tally], alice: User, bob: User) ->
     assert browser(alice).post(f"{address}/approve").status_code == 409
     assert browser(bob).post(f"{address}/approve").status_code == 302
     assert "bob agreed" in text_of(browser(alice), address)
+
+
+def test_it_tells_who_is_asked_to_agree_in_the_count_of_operations(
+    tally: type[Tally], alice: User, bob: User, carol: User
+) -> None:
+    plan = make(alice, messages=5_000)
+
+    def count(person: User) -> str:
+        found = re.search(r"data-jobs>(\d*)<", text_of(browser(person), "/c/test/operations"))
+        assert found is not None
+        return found[1]
+
+    assert [count(person) for person in (alice, bob, carol)] == ["", "1", ""]
+    assert "Look and agree" in text_of(browser(bob), "/c/test/operations?state=waiting")
+    assert "Look and agree" not in text_of(browser(alice), "/c/test/operations?state=waiting")
+    browser(bob).post(f"/c/test/plans/{plan.id}/approve")
+    assert count(bob) == ""
+    assert "Waits for agreement" not in text_of(browser(bob), "/c/test/operations")
+    job = browser(alice).post(f"/c/test/plans/{plan.id}/apply", {"confirm_text": "billing"})
+    assert job.status_code == 302
+    assert [count(person) for person in (alice, bob, carol)] == ["1", "1", "1"]
+
+
+def test_it_refuses_to_agree_with_what_is_too_old_or_gone(tally: type[Tally], alice: User, bob: User) -> None:
+    old, gone = make(alice, messages=5_000), make(alice, messages=6_000)
+    Plan.objects.filter(pk=old.pk).update(expires_at=timezone.now())
+    services.discard_plan(gone.id, alice)
+    for plan, words in ((old, "This plan has expired."), (gone, "was discarded")):
+        answer = browser(bob).post(f"/c/test/plans/{plan.id}/approve")
+        assert answer.status_code == 409
+        assert words in answer.content.decode()
+    assert not AuditEvent.objects.filter(verb="approve").exists()
 
 
 def test_it_shows_why_a_plan_can_not_be_applied(tally: type[Tally], alice: User) -> None:
@@ -260,7 +340,73 @@ def test_it_lists_plans_and_jobs_newest_first(tally: type[Tally], alice: User) -
     job, plan = start(alice), make(alice, steps=9)
     text = text_of(browser(alice), "/c/test/operations")
     assert text.index(plan.id) < text.index(job.id)
-    assert job.id not in text_of(browser(alice), "/c/test/operations?subject=ledger")
+    assert job.id not in text_of(browser(alice), "/c/test/operations?q=ledger")
+    assert "0 of 2 operations match" in text_of(browser(alice), "/c/test/operations?q=ledger")
+
+
+def test_it_filters_sorts_and_counts_operations(tally: type[Tally], alice: User, bob: User) -> None:
+    done, failed, running = start(alice), start(bob), start(bob)
+    services.run_job(done.id, "worker-1")
+    Job.objects.filter(pk=failed.pk).update(state=JobState.FAILED)
+    planned, old, thrown = make(alice), make(alice), make(alice)
+    Plan.objects.filter(pk=old.pk).update(expires_at=timezone.now())
+    services.discard_plan(thrown.id, alice)
+    shown = {
+        "state=open": {running.id},
+        "state=done": {done.id},
+        "state=failed": {failed.id},
+        "state=planned": {planned.id},
+        "state=expired": {old.id},
+        "state=discarded": {thrown.id},
+        "by=bob": {failed.id, running.id},
+        "q=bill": {done.id, failed.id, running.id, planned.id, old.id, thrown.id},
+        f"q={old.id}": {old.id},
+        f"q={running.id[:7]}": {running.id},
+        "kind=tally&by=bob&state=failed": {failed.id},
+        "kind=other": set(),
+    }
+    every = shown["q=bill"]
+    for query, wanted in shown.items():
+        text = text_of(browser(alice), f"/c/test/operations?{query}")
+        assert {name for name in every if f">{name}</span>" in text} == wanted, query
+    text = text_of(browser(alice), "/c/test/operations?by=bob")
+    assert "Under way <b>1</b>" in text
+    assert "Failed <b>1</b>" in text
+    first = text_of(browser(alice), "/c/test/operations?sort=by&dir=desc")
+    assert first.index(running.id) < first.index(done.id)
+
+
+def test_it_offers_to_undo_what_can_be_taken_back_from_the_list(tally: type[Tally], alice: User) -> None:
+    yes, no = start(alice), start(alice, undoable=False)
+    for job in (yes, no):
+        services.run_job(job.id, "worker-1")
+        Tally.world = 0
+    text = text_of(browser(alice), "/c/test/operations")
+    assert f"/c/test/plans/{yes.plan_id}/undo" in text
+    assert f"/c/test/plans/{no.plan_id}/undo" not in text
+
+
+def test_it_lists_operations_on_what_a_person_may_look_at(
+    tally: type[Tally], alice: User, dora: User
+) -> None:
+    mine = make(dora)
+    other = services.create_plan("tally", "test", "ledger", {}, alice)
+    text = text_of(browser(dora), "/c/test/operations")
+    assert mine.id in text
+    assert other.id not in text
+    assert "1 not shown: no VIEW right." in text
+
+
+def test_it_asks_the_database_as_often_for_many_operations_as_for_one(
+    tally: type[Tally], alice: User, django_assert_max_num_queries: Any
+) -> None:
+    client = browser(alice)
+    start(alice)
+    for index in range(40):
+        services.create_plan("tally", "test", f"group-{index}", {}, alice)
+    with django_assert_max_num_queries(OPERATIONS_QUERIES) as asked:
+        client.get("/c/test/operations")
+    assert len(asked) > 5
 
 
 def test_it_refuses_the_list_by_other_methods(tally: type[Tally], alice: User) -> None:
