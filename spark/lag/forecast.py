@@ -23,6 +23,8 @@ BAND_STEP_MS = (
     60_000  # the band is made from whole minutes: shorter ones show the rhythm of commits, not speed
 )
 BAND_LOW, BAND_HIGH = 20, 80  # percentiles of the consume rate
+# ... and never narrower: arrivals scatter too, and a consumer at its limit has no slow minutes that would show it
+BAND_ROOM = 0.15
 HOUR_MS = 3_600_000
 HOURS_OF_WEEK = 168
 FORECAST_HOURS_MAX = 14 * 24  # a backlog that two weeks do not clear is a capacity question
@@ -85,12 +87,16 @@ def trend(t_ms: Int64Array, lag: Int64Array) -> Trend:
 def drain(t_ms: Int64Array, max_offset: Int64Array, committed: Int64Array) -> Drain:
     """Return when the lag of a window (one queue, uninterrupted backlog, no jumps) is gone.
 
-    The time is L / (mu - lambda) (lag.md 1.2, 14) with mu - lambda from the trend: `never` unless it shrinks. The
+    The time is L / (mu - lambda) (lag.md 1.2, 14) with mu - lambda from the trend since the lag was largest: `never`
+    unless it shrinks. The
     band takes mu at its 20th and 80th percentile over whole minutes; with fewer than three of them there is none.
     """
     lag = max_offset - committed
     if lag[-1] <= 0:
         return DRAINED
+    peak = len(lag) - 1 - int(lag[::-1].argmax())
+    if t_ms[-1] - t_ms[peak] > EDGE_MS:  # how fast it shrinks, not how long it stood still before
+        t_ms, max_offset, committed, lag = t_ms[peak:], max_offset[peak:], committed[peak:], lag[peak:]
     window_ms = int(t_ms[-1] - t_ms[0])
     found = trend(t_ms, lag)
     if found.span_ms == 0:
@@ -119,7 +125,8 @@ def _band(
     lag = int(max_offset[-1] - committed[-1])
     low_ms = _limited(lag / (fast - arriving)) if fast > arriving else None
     high_ms = _limited(lag / (slow - arriving)) if slow > arriving else None
-    return min(ms, low_ms or ms), None if high_ms is None else max(ms, high_ms)
+    room_ms = round(ms * BAND_ROOM)
+    return min(ms - room_ms, low_ms or ms), None if high_ms is None else max(ms + room_ms, high_ms)
 
 
 def _limited(ms: float) -> int | None:

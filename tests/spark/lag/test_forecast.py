@@ -67,9 +67,17 @@ def test_it_gives_a_band_from_slow_and_fast_minutes() -> None:
     assert found.low_ms is not None
     assert found.high_ms is not None
     assert found.low_ms < found.ms < found.high_ms
-    slow_is_never = drain(*arrays([5_000 + 100 * i for i in range(11)], committed, every_s=60))
+    slow_is_never = drain(*arrays([5_000 + 130 * i for i in range(11)], committed, every_s=60))
     assert slow_is_never.low_ms is not None
     assert slow_is_never.high_ms is None
+
+
+def test_it_forgets_how_long_it_stood_still() -> None:
+    heads = [1_000 + 100 * i for i in range(10)]
+    committed = [1_000] * 7 + [1_150, 1_300, 1_450]  # nothing for six minutes, then 150 a minute
+    found = drain(*arrays(heads, committed, every_s=60))
+    # 450 wait, 50 fewer every minute; over the whole time it only grew
+    assert (found.ms, found.never, found.window_ms) == (540_000, False, 180_000)
 
 
 def test_it_waits_for_the_last_queue() -> None:
