@@ -7,7 +7,8 @@ no number of files changes the result, which is what averages of percentiles can
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,24 +35,43 @@ def highest_of(buckets: Int64Array) -> Int64Array:
 
 def merged(buckets: Int64Array, counts: Int64Array) -> tuple[Int64Array, Int64Array]:
     """Buckets in ascending order, each once, with the sum of its counts."""
-    order, place = np.unique(buckets, return_inverse=True)
-    total = np.zeros(len(order), dtype=np.int64)
-    np.add.at(total, place, counts)
-    return order, total
+    if len(buckets) == 0:
+        return buckets, counts
+    width = int(counts.max()).bit_length()
+    if int(buckets.max()).bit_length() + width < 63:
+        # Both in one number: NumPy sorts numbers five times as fast as it finds their order.
+        ordered = np.sort((buckets << width) | counts)
+        buckets, counts = ordered >> width, ordered & ((1 << width) - 1)
+    else:
+        order = np.argsort(buckets)
+        buckets, counts = buckets[order], counts[order]
+    starts = np.flatnonzero(np.diff(buckets, prepend=buckets[:1] - 1))
+    return buckets[starts], np.add.reduceat(counts, starts)
 
 
-def percentile(buckets: Int64Array, counts: Int64Array, share: int, *, highest: int | None) -> int | None:
-    """The value below or at which `share` percent of the counts lie (nearest rank); None without counts.
+class Found(NamedTuple):
+    """A percentile of every row; `is_empty` where there is nothing to take it from."""
 
-    `buckets` ascend. `highest` is the largest value there was, if known: no percentile is above it.
+    values: Int64Array
+    is_empty: npt.NDArray[np.bool_]
+
+
+def percentiles(
+    buckets: Int64Array, counts: Int64Array, starts: Int64Array, shares: Iterable[int]
+) -> dict[int, Found]:
+    """For each share the value at or below which so many percent of a row's counts lie (nearest rank).
+
+    Row i owns buckets[starts[i] : starts[i + 1]], ascending.
     """
-    total = int(counts.sum())
-    if total == 0:
-        return None
-    rank = max(-(-share * total // 100), 1)
-    at = int(np.searchsorted(np.cumsum(counts), rank))
-    value = int(highest_of(buckets[at : at + 1])[0])
-    return value if highest is None else min(value, highest)
+    upto = np.concatenate([[0], np.cumsum(counts)])
+    whole = upto[starts[1:]] - upto[starts[:-1]]
+    highest = highest_of(buckets) if len(buckets) else np.zeros(1, dtype=np.int64)
+    found = {}
+    for share in shares:
+        rank = np.maximum(-(-share * whole // 100), 1)
+        at = np.searchsorted(upto[1:], upto[starts[:-1]] + rank)
+        found[share] = Found(highest[np.minimum(at, len(highest) - 1)], whole == 0)
+    return found
 
 
 def row_histograms(ordered: Int64Array, counts: Int64Array) -> tuple[Any, Any, Int64Array]:

@@ -7,12 +7,13 @@ Meaning of the columns (lag.md 2; counts are messages, times milliseconds, rates
                         a lower bound
     message_latency_*   age of messages when they were consumed: the time lag at the start of the interval in which
                         they were, weighted by their number; from a histogram, at most 0.8 % too large
-    within_slo_pct      share of the consumed messages with a latency of at most `slo_ms`
+    within_slo_pct      share of the consumed messages with a latency of at most `slo_ms`; `consumed_within_slo` of them
     in_flight_p95       pulled and not confirmed; `ready_p95` not pulled yet; null where pulled offsets are unknown
     catch_up_speed      seconds of the topic's time that the row gained per second: 1 keeps pace, 0 stands still
     breach_ms           time in which some queue's time lag was above `slo_ms`; `breach_weighted_ms` the same,
                         each moment weighted by the share of the waiting messages that lie in such queues
-    burn_rate           (breach / known time) / (1 - target): 1 spends the error budget exactly
+    burn_rate           (breach_ms / watched_ms) / (1 - target): 1 spends the error budget exactly; `watched_ms` is the
+                        time of the rounds, each gap counted up to four intervals
     drain_ms            the backlog at the end over (median consume rate of busy minutes - produce rate); `_lo`, `_hi`
                         with the 80th and the 20th percentile; null with `drain_never`: not at these rates
     time_to_loss_ms     until retention reaches the first unread message, at the window's rates; null: never
@@ -42,6 +43,7 @@ from spark.lag.snapshot import BoolArray, Int64Array
 from spark.lag.status import WORST_FIRST
 from spark.progress import CODES, STATUS_OF_CODE, CodeArray, standing_ms, status_ms, statuses
 from spark.rounds import QUEUE_WIDTH, TOPIC_WIDTH, Bundles, Matrix, Rounds
+from spark.runway import time_to_loss_ms
 from spark.schemas import KEY, STAMP, WINDOW, row_schema
 
 GRAIN_TOPIC, GRAIN_QUEUE = "topic", "queue"
@@ -57,6 +59,7 @@ LAG_FIGURES = (
     *[pa.field(f"time_lag_{name}_ms", pa.int64()) for name in DISTRIBUTION],
     pa.field("time_lag_censored", pa.int32()),
     *[pa.field(f"message_latency_p{share}_ms", pa.int64()) for share in PERCENTILES],
+    pa.field("consumed_within_slo", pa.int64()),
     pa.field("within_slo_pct", pa.float64()),
     pa.field("in_flight_p95", pa.int64()),
     pa.field("ready_p95", pa.int64()),
@@ -68,6 +71,7 @@ LAG_FIGURES = (
     pa.field("catch_up_speed", pa.float64()),
     pa.field("breach_ms", pa.int64()),
     pa.field("breach_weighted_ms", pa.int64()),
+    pa.field("watched_ms", pa.int64()),
     pa.field("burn_rate", pa.float64()),
     pa.field("drain_ms", pa.int64()),
     pa.field("drain_lo_ms", pa.int64()),
@@ -268,15 +272,10 @@ class _Rows:
         kept_starts, places = _taken(starts, self.kept)
         buckets, counts = buckets[places], counts[places]
         found: dict[str, Any] = {}
-        upto = np.concatenate([[0], np.cumsum(counts)])
-        whole = upto[kept_starts[1:]] - upto[kept_starts[:-1]]
-        highest = histogram.highest_of(buckets)
-        for share in PERCENTILES:
-            rank = np.maximum(-(-share * whole // 100), 1)
-            at = np.searchsorted(upto[1:], upto[kept_starts[:-1]] + rank)
-            values = highest[np.minimum(at, len(highest) - 1)] if len(highest) else np.zeros_like(whole)
-            found[f"message_latency_p{share}_ms"] = _masked(values, whole == 0)
+        for share, at in histogram.percentiles(buckets, counts, kept_starts, PERCENTILES).items():
+            found[f"message_latency_p{share}_ms"] = _masked(at.values, at.is_empty)
         share_good = np.round(100 * good[self.kept] / np.maximum(total[self.kept], 1), 4)
+        found["consumed_within_slo"] = good[self.kept].astype(np.int64)
         found["within_slo_pct"] = _masked(share_good, total[self.kept] == 0)
         return {**found, **_histogram_columns("latency", buckets, counts, kept_starts)}
 
@@ -336,6 +335,7 @@ class _Rows:
         return {
             "breach_ms": breach,
             "breach_weighted_ms": weighted,
+            "watched_ms": known,
             "burn_rate": _masked(np.round(burn, 6), known == 0),
         }
 
@@ -369,31 +369,13 @@ class _Rows:
 
     def _losses(self) -> dict[str, Any]:
         matrix, kept = self.matrix, self.kept
+        nearest = time_to_loss_ms(matrix, self.bundles)[kept]
         return {
             "lost": self.bundles.sums(matrix.lost.sum(axis=1)[:, None])[kept, 0],
             "skipped": self.bundles.sums(matrix.skipped.sum(axis=1)[:, None])[kept, 0],
             "rewinds": self.bundles.sums(matrix.rewound.sum(axis=1)[:, None])[kept, 0],
-            "time_to_loss_ms": self._time_to_loss(),
+            "time_to_loss_ms": _masked(nearest, nearest > DRAIN_MS_MAX),
         }
-
-    def _time_to_loss(self) -> Any:
-        """Of the queue that retention reaches first: distance to the first unread message over the closing speed."""
-        matrix = self.matrix
-        width = len(matrix.times)
-        first = np.argmax(matrix.present, axis=1)
-        last = width - 1 - np.argmax(matrix.present[:, ::-1], axis=1)
-        span = np.maximum(matrix.times[last] - matrix.times[first], 1)
-        low, high_low = _pick(matrix.min_offset, first), _pick(matrix.min_offset, last)
-        committed = _pick(matrix.committed, last)
-        closing = (high_low - low) - matrix.consumed.sum(axis=1)
-        distance = np.maximum(committed - high_low, 0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            left = np.where((closing > 0) & (_pick(matrix.lag, last) > 0), distance * span / closing, np.inf)
-        nearest = -self.bundles.largest(
-            (-np.where(np.isinf(left), HIGHEST >> 1, left)).astype(np.int64)[:, None]
-        )[:, 0]
-        nearest = nearest[self.kept]
-        return _masked(nearest, nearest > DRAIN_MS_MAX)
 
     def _skew(self) -> dict[str, Any]:
         if self.grain == GRAIN_QUEUE:

@@ -8,7 +8,7 @@ group-topic is then incomplete in those rounds, never smaller.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TypeVar
 
 import numpy as np
@@ -109,15 +109,11 @@ class Matrix:
         """The length of each interval that counts; 0 where there is no sample before or the gap is too long."""
         return np.where((self.gap_ms > 0) & (self.gap_ms <= self.gap_limit_ms), self.gap_ms, 0)
 
-    def between(self, from_ms: int, to_ms: int) -> Matrix:
-        """The rounds of a part of the window; every series stays."""
-        part = slice(*np.searchsorted(self.times, [from_ms, to_ms]).tolist())
-        cut = {
-            name: getattr(self, name)[:, part]
-            for name in self.__slots__
-            if name not in ("keys", "times", "interval_ms", "begins")
-        }
-        return replace(self, times=self.times[part], **cut)
+    def take(self, rows: Int64Array) -> Matrix:
+        """Some of the series."""
+        own = ("keys", "times", "interval_ms")
+        cut = {field.name: getattr(self, field.name)[rows] for field in fields(self) if field.name not in own}
+        return replace(self, keys=[self.keys[row] for row in rows.tolist()], **cut)
 
 
 def _skipped(samples: Samples, figures: Figures) -> Int64Array:

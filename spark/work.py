@@ -171,11 +171,12 @@ class HistoryReader:
         self, samples: Samples, figures: Figures, hour: HourFiles, after: str, upto: str, from_ms: int
     ) -> set[str]:
         """Groups with a message older than the hour's own history, or with a queue that the hour does not show."""
+        before = self._keys_before(hour, after, upto, from_ms)
+        if not before:
+            return set()
         censored = np.unique(samples.series[figures.censored]).tolist()
         needy = {samples.keys[i].group for i in censored}
-        before = self._keys_before(hour, after, upto, from_ms)
-        own = set(samples.keys)
-        needy |= {key.group for key in before if key not in own}
+        needy |= {key.group for key in before.difference(samples.keys)}
         fresh = np.flatnonzero(samples.previous.t_ms < 0).tolist()
         return needy | {samples.keys[i].group for i in fresh if samples.keys[i] in before}
 

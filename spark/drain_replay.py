@@ -1,0 +1,85 @@
+"""Drain forecasts made again from history, and what really came: the same function as the live pages', later judged.
+
+A backlog is a stretch in which the oldest message waited longer than a commit takes: what a healthy consumer has in
+flight is none, and is still there when the backlog is gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from spark.lag.forecast import drain
+from spark.lag.rollup import GAP_INTERVALS
+from spark.lag.status import TIME_LAG_ALLOWED_MS, WINDOW_MS
+from spark.timeline import Run, Timeline, runs
+
+STEP_MS = 5 * 60_000  # a forecast every five minutes of a backlog
+SHORTEST_MS = 2 * 60_000  # a younger backlog is an ordinary burst
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What was said at `at_ms`: `ms`, or `never`. `actual_ms`: until the backlog was gone; None: not seen."""
+
+    at_ms: int
+    ms: int | None
+    never: bool
+    low_ms: int | None
+    high_ms: int | None
+    actual_ms: int | None
+
+
+def backlogs(line: Timeline, interval_ms: int) -> list[Run]:
+    """Stretches with a backlog, long enough to ask when it ends."""
+    found = runs(line, (line.time_lag_ms > TIME_LAG_ALLOWED_MS) & line.complete, GAP_INTERVALS * interval_ms)
+    return [run for run in found if line.t_ms[run.last] - line.t_ms[run.first] >= SHORTEST_MS]
+
+
+def forecasts(line: Timeline, backlog: Run, interval_ms: int) -> list[Forecast]:
+    """What would have been said every five minutes of a backlog."""
+    found = []
+    next_ms = int(line.t_ms[backlog.first]) + SHORTEST_MS
+    for at in range(backlog.first, backlog.last + 1):
+        if line.t_ms[at] >= next_ms:
+            found.append(forecast_at(line, backlog, at))
+            next_ms = int(line.t_ms[at]) + STEP_MS
+    return found
+
+
+def forecast_at(line: Timeline, backlog: Run, at: int) -> Forecast:
+    """What the live page would have said in round `at`: from the last ten minutes of this backlog."""
+    now_ms = int(line.t_ms[at])
+    first = max(backlog.first, int(np.searchsorted(line.t_ms, now_ms - WINDOW_MS)))
+    window = slice(first, at + 1)
+    arrived = np.cumsum(line.produced[window]) - line.produced[first]
+    heads = arrived + int(line.lag[first])
+    said = drain(line.t_ms[window], heads, heads - line.lag[window])
+    return Forecast(now_ms, said.ms, said.never, said.low_ms, said.high_ms, drained_after(line, backlog, at))
+
+
+def drained_after(line: Timeline, backlog: Run, at: int) -> int | None:
+    """How long it took from round `at` until no more waited than before the backlog; None: nobody saw it end."""
+    began_ms = int(line.t_ms[backlog.first])
+    before = (line.t_ms >= began_ms - WINDOW_MS) & (line.t_ms < began_ms - TIME_LAG_ALLOWED_MS)
+    normal = int(np.median(line.lag[before])) if before.any() else 0
+    gone = np.flatnonzero((line.lag[at:] <= normal) & line.complete[at:])
+    if len(gone) == 0:
+        return None
+    end = at + int(gone[0])
+    # A gap on the way hides when it ended, and a later backlog is another one.
+    unseen = line.gap_ms[at + 1 : end + 1] == 0
+    is_late = line.t_ms[end] > line.t_ms[backlog.last] + WINDOW_MS
+    return None if unseen.any() or is_late else int(line.t_ms[end] - line.t_ms[at])
+
+
+def first_forecast(line: Timeline, first: int, last: int, interval_ms: int) -> Forecast | None:
+    """The first forecast with a number between two rounds; None where none was made."""
+    for backlog in backlogs(line, interval_ms):
+        if backlog.last < first or backlog.first > last:
+            continue
+        for one in forecasts(line, backlog, interval_ms):
+            if line.t_ms[first] <= one.at_ms <= line.t_ms[last] and one.ms is not None:
+                return one
+    return None

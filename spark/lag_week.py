@@ -1,0 +1,22 @@
+"""Weekly lag (Monday to Monday, UTC), as `spark.lag_day` makes days: `python -m spark.lag_week < spec.json`."""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark.sql import SparkSession
+
+from spark import lag_day
+from spark.job import JobResult, JobSpec
+from spark.job_process import main
+
+WEEK_MS = 7 * lag_day.DAY_MS
+
+
+def run(spark: SparkSession, spec: JobSpec) -> JobResult:
+    """Read, transform, write."""
+    return lag_day.run(spark, spec, period_ms=WEEK_MS)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.stdin.read(), run))
