@@ -7,13 +7,12 @@ left alone, one that shows neither the value before nor the target was changed b
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from console.access.rules import WILDCARD
-from console.broker import services
+from console.broker import by_hand, services
 from console.broker.config_keys import ConfigKey, Effect, config_key, problem_of
 from console.broker.models import BrokerSurvey
 from console.lag import services as lag_services
@@ -79,10 +78,7 @@ class BrokerConfigPlan:
             typed=bool(wish.key.danger),
             confirm_text=confirm,
             command="manage.py brokers apply {plan}" + (f" --confirm {confirm}" if wish.key.danger else ""),
-            made_by={
-                "rest": f"POST /api/v1/clusters/{cluster}/config-plans",
-                "body": json.dumps({"kind": self.kind, "subject": subject, "params": asked}),
-            },
+            made_by=by_hand.made_by(cluster, self.kind, subject, asked),
         )
 
     def drift(self, plan: Plan, now_ms: int) -> list[str]:

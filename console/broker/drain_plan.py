@@ -6,12 +6,11 @@ nobody has sent to it for as long as producers need to look at their routes agai
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from console.broker import routes, runtime, services
+from console.broker import by_hand, routes, runtime, services
 from console.broker.models import BrokerSurvey
 from console.lag.models import BrokerRow
 from console.mqadmin import (
@@ -105,12 +104,7 @@ class BrokerDrainPlan:
             blocked=blocked,
             typed=not writable,
             command="manage.py brokers apply {plan}" + ("" if writable else confirm),
-            made_by={
-                "rest": f"POST /api/v1/clusters/{cluster}/config-plans",
-                "body": json.dumps(
-                    {"kind": self.kind, "subject": subject, "params": {"direction": direction}}
-                ),
-            },
+            made_by=by_hand.made_by(cluster, self.kind, subject, {"direction": direction}),
         )
 
     def drift(self, plan: Plan, now_ms: int) -> list[str]:
@@ -329,18 +323,32 @@ def _in_rate(cluster: str, broker_name: str) -> float | None:
 def _diff_row(view: ServerView, writable: bool) -> dict[str, Any]:
     topics = len(view.offered)
     after = topics if writable else 0
-    return {
-        "namesrv": view.addr,
-        "topics": topics,
-        "before": view.writable,
-        "after": after,
-        "deed": "change" if view.writable != after else "stay",
-        "note": "",
-    }
+    return _server_row(
+        view.addr, topics, view.writable, after, "change" if view.writable != after else "stay"
+    )
 
 
 def _silent_row(addr: str, why: str) -> dict[str, Any]:
-    return {"namesrv": addr, "topics": None, "before": None, "after": None, "deed": "unknown", "note": why}
+    return _server_row(addr, None, None, None, "unknown", why)
+
+
+def _server_row(
+    addr: str, topics: int | None, before: int | None, after: int | None, deed: str, note: str = ""
+) -> dict[str, Any]:
+    """One name server: of how many topics it offers the broker to producers, before and after."""
+    changes = [{"key": "topics offered", "before": before, "after": after}] if deed == "change" else []
+    return {
+        "what": "name server",
+        "name": addr,
+        "broker_name": addr,
+        "namesrv": addr,
+        "topics": topics,
+        "before": before,
+        "after": after,
+        "deed": deed,
+        "changes": changes,
+        "note": note,
+    }
 
 
 def _named(topics: Sequence[str]) -> str:

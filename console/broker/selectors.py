@@ -222,6 +222,11 @@ class ConfigLine:
     def differs(self) -> bool:
         return any(self.odd)
 
+    @property
+    def cells(self) -> list[tuple[str | None, bool]]:
+        """(value, is odd) of each broker."""
+        return list(zip(self.values, self.odd, strict=True))
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigTable:
@@ -311,7 +316,7 @@ def broker_groups(cluster_name: str, name: str) -> tuple[list[dict[str, Any]], i
     """Groups with queues on the broker, largest time lag there first, and how many there are. Two queries."""
     rows = QueueRow.objects.filter(cluster=cluster_name, broker_name=name)
     sums = rows.values("group").annotate(
-        queues=Count("pk"), lag=Sum("lag"), known=Count("lag"), time_lag_ms=Max("time_lag_ms")
+        queues=Count("pk"), known=Count("lag"), lag=Sum("lag"), time_lag_ms=Max("time_lag_ms")
     )
     found = [
         {**one, "lag_lower_bound": one["known"] < one["queues"] and one["lag"] is not None}

@@ -24,6 +24,7 @@ CONFIG_DEEDS: Mapping[
     "group_delete": "Delete the group",
     "group_force_delete": "Delete the group without quarantine",
     "broker_config_change": "Change the key",
+    "dlq_readable": "Allow reading it",
 }
 DIFF_TEMPLATES: Mapping[str, str] = {
     "offset_change": "operation/_diff_offsets.html",
@@ -58,6 +59,10 @@ def _offset_deed(plan: Plan) -> str:
 
 
 def _replay_deed(plan: Plan) -> str:
+    if plan.params.get("target") == "nowhere":
+        return f"Mark {_plural(plan.messages, 'dead letter')} as handled"
+    if plan.params.get("target") == "client":
+        return "Give it to the client"
     return f"Replay {_plural(plan.messages, 'dead letter')}"
 
 

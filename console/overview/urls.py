@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from console.overview import views
+from console.overview import jump, views
 
 root_urlpatterns = [
     path("", views.home, name="home"),
@@ -10,6 +10,5 @@ root_urlpatterns = [
 ]
 urlpatterns = [
     path("", views.overview, name="overview"),
-    path("brokers", views.brokers, name="brokers"),
-    path("jump", views.jump, name="jump"),
+    path("jump", jump.jump, name="jump"),
 ]

@@ -46,6 +46,7 @@ STATUSES: dict[str, tuple[str, str, str]] = {
     "STOPPED": ("bad", "stopped", "Stopped"),
     "REWOUND": ("catch", "rewound", "Rewound"),
     "SKIPPED": ("warn", "skipped", "Skipped"),
+    "HANDLED": ("offline", "skipped", "Handled"),
     "LOST": ("bad", "lost", "Lost"),
     "OFFLINE": ("offline", "offline", "Offline"),
     "NEVER_COMMITTED": ("offline", "never", "Never committed"),
@@ -444,6 +445,7 @@ def time_left(left: int, per_second: int) -> str:
 KINDS = {
     "offset_change": "Offset change",
     "dead_letter_replay": "Dead-letter replay",
+    "dlq_readable": "Readable dead letters",
     "topic_create": "New topic",
     "topic_change": "Topic change",
     "topic_quarantine": "Topic quarantine",

@@ -134,6 +134,12 @@ def _open_operations(user: Any, cluster: Cluster) -> int:
     return len(asked) + sum(rules.may(user, Verb.VIEW, cluster.name, job.subject) for job in jobs)
 
 
+@register.simple_tag(takes_context=True)
+def can_open(context: Mapping[str, Any], name: str) -> bool:
+    """Whether a link to a page of the navigation leads this person anywhere: `{% can_open "brokers" as linked %}`."""
+    return may_open(context["request"].user, name, context.get("cluster"))
+
+
 def may_open(user: Any, name: str, cluster: Cluster | None) -> bool:
     """Whether a page of the navigation would let this person in."""
     if name == "activity":

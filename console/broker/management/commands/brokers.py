@@ -1,0 +1,124 @@
+"""`brokers`: list them, read and change configuration keys, drain one and let it back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from console.broker import selectors
+from console.broker.selectors import BrokerView
+from console.figures import duration, percent, rate
+from console.operation import services
+from console.operation.command_line import ChangeCommand, add_cluster, cluster_name
+
+KINDS = ("broker_config_change", "broker_drain")
+
+
+class Command(ChangeCommand):
+    help = "Brokers as the last round and survey saw them; plans that change one key or drain one."
+    kind = "broker_config_change"
+    kinds = KINDS
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True)
+        add_cluster(actions.add_parser("list", help="every broker: state, traffic, disk, hours to full"))
+        showing = actions.add_parser("differences", help="configuration keys that brokers do not have alike")
+        add_cluster(showing)
+        config = actions.add_parser("config", help="plan to change one configuration key")
+        config.add_argument("key")
+        config.add_argument(
+            "--set", action="append", required=True, metavar="BROKER=VALUE", help="may be repeated"
+        )
+        add_cluster(config)
+        for name, words in (
+            ("drain", "plan to offer a broker to no producer"),
+            ("give-back", "plan to offer it again"),
+        ):
+            draining = actions.add_parser(name, help=words)
+            draining.add_argument("broker")
+            add_cluster(draining)
+        self.add_change_actions(actions)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        options["action"] = options["action"].replace("-", "_")
+        super().handle(*args, **options)
+
+    def _list(self, *, cluster: str, format: str, **_: Any) -> None:
+        views = selectors.broker_views(cluster_name(cluster))
+        if format == "json":
+            self.stdout.write(json.dumps([row_of(view) for view in views], indent=1))
+            return
+        for view in views:
+            self.stdout.write(line_of(view))
+
+    def _differences(self, *, cluster: str, format: str, **_: Any) -> None:
+        table = selectors.config_table(cluster_name(cluster), only_differences=True)
+        names = [one.broker_name for one in table.brokers]
+        if format == "json":
+            found = {line.key.name: dict(zip(names, line.values, strict=True)) for line in table.lines}
+            self.stdout.write(json.dumps(found, indent=1))
+            return
+        for line in table.lines:
+            values = "  ".join(f"{name}={value}" for name, value in zip(names, line.values, strict=True))
+            self.stdout.write(f"{line.key.name:<36} {values}")
+        for name, reason in table.unread.items():
+            self.stdout.write(f"{name}: unknown. {reason}")
+
+    def _config(self, *, cluster: str, key: str, set: list[str], format: str, **_: Any) -> None:
+        values = {}
+        for pair in set:
+            name, equals, value = pair.partition("=")
+            if not name or not equals:
+                raise CommandError(f"{pair!r} is not BROKER=VALUE.")
+            values[name] = value
+        subject = next(iter(values)) if len(values) == 1 else "*"
+        self._plan("broker_config_change", cluster, subject, {"key": key, "values": values}, format)
+
+    def _drain(self, *, cluster: str, broker: str, format: str, **_: Any) -> None:
+        self._plan("broker_drain", cluster, broker, {"direction": "drain"}, format)
+
+    def _give_back(self, *, cluster: str, broker: str, format: str, **_: Any) -> None:
+        self._plan("broker_drain", cluster, broker, {"direction": "give_back"}, format)
+
+    def _plan(self, kind: str, cluster: str, subject: str, params: Mapping[str, Any], format: str) -> None:
+        self.print_plan(services.create_plan(kind, cluster_name(cluster), subject, params, None), format)
+
+
+def row_of(view: BrokerView) -> dict[str, Any]:
+    """A broker as JSON; null is unknown."""
+    return {
+        "broker_name": view.name,
+        "addr": view.row.addr,
+        "version": view.row.version,
+        "answered": view.row.answered,
+        "unknown_since_ms": view.unknown_since_ms,
+        "reason": view.row.reason,
+        "in_rate": view.row.in_rate,
+        "out_rate": view.row.out_rate,
+        "disk_ratio": view.row.disk_ratio,
+        "filling": view.filling,
+        "full_in_ms": view.full_in_ms,
+        "put_p99_ms": view.put_p99_ms,
+        "drained_at": list(view.drained_at),
+        "read_at_ms": view.row.read_at_ms,
+    }
+
+
+def line_of(view: BrokerView) -> str:
+    """A broker as one line of a terminal."""
+    if not view.row.answered:
+        return f"{view.name:<20} unknown: {view.row.reason}"
+    figures = [
+        "drained" if view.is_drained else "ok",
+        view.row.version,
+        "in ?" if view.row.in_rate is None else f"in {rate(view.row.in_rate)}/s",
+        "out ?" if view.row.out_rate is None else f"out {rate(view.row.out_rate)}/s",
+        "disk ?" if view.row.disk_ratio is None else f"disk {percent(view.row.disk_ratio)}",
+        f"full in {duration(view.full_in_ms)}"
+        if view.full_in_ms is not None
+        else f"full: {view.filling.lower()}",
+    ]
+    return f"{view.name:<20} {'  '.join(figures)}"

@@ -1,0 +1,188 @@
+"""What the overview brings together: top lists of groups, sums over brokers, the collector's health. No broker is
+asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import F, Q
+
+from console.broker import findings as broker_findings
+from console.broker import selectors as broker_selectors
+from console.broker.findings import Finding
+from console.broker.models import NameServerRow
+from console.broker.selectors import BrokerView
+from console.deadletter.selectors import DeadLetterRow
+from console.lag.models import GroupRow, Round
+from console.rebalance import selectors as rebalance_selectors
+
+TOP_ROWS = 5  # what fits beside each other without scrolling
+FINDINGS_SHOWN = 6
+GROWTH_MIN = 0.05  # messages per second below which a lag is level
+
+
+@dataclass(frozen=True, slots=True)
+class TopGroup:
+    """A group of a top list; `growth` in messages per second."""
+
+    row: GroupRow
+    growth: float | None = None
+
+
+def slowest_groups(cluster_name: str) -> list[TopGroup]:
+    """Longest time lag first."""
+    rows = _own(cluster_name).filter(time_lag_ms__gt=0).order_by("-time_lag_ms", "group")
+    return [TopGroup(row) for row in rows[:TOP_ROWS]]
+
+
+def growing_groups(cluster_name: str) -> list[TopGroup]:
+    """Those whose lag grows fastest: what comes in a second less what is confirmed."""
+    rows = _own(cluster_name).filter(lag__gt=0).annotate(growth=F("in_rate") - F("out_rate"))
+    found = rows.filter(growth__gte=GROWTH_MIN).order_by("-growth", "group")[:TOP_ROWS]
+    return [TopGroup(row, row.growth) for row in found]
+
+
+def losing_groups(cluster_name: str) -> list[TopGroup]:
+    """Those that lose messages now, then those that retention reaches first."""
+    rows = _own(cluster_name).filter(Q(status="LOST") | Q(time_to_loss_ms__isnull=False))
+    found = sorted(
+        rows.order_by(F("time_to_loss_ms").asc(nulls_first=True), "group")[:TOP_ROWS],
+        key=lambda row: (row.status != "LOST", row.time_to_loss_ms or 0, row.group),
+    )
+    return [TopGroup(row) for row in found]
+
+
+def _own(cluster_name: str) -> Any:
+    return GroupRow.objects.filter(cluster=cluster_name, is_system=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Rates of all brokers together; `partial` when one of them is silent, so that sums read "≥"."""
+
+    in_rate: float | None
+    out_rate: float | None
+    partial: bool
+    reason: str
+    unknown_since_ms: int | None
+    answered: int
+    brokers: int
+
+    @property
+    def readers(self) -> float | None:
+        """How many groups read each message, by the rates; null where nothing comes in."""
+        return self.out_rate / self.in_rate if self.in_rate and self.out_rate is not None else None
+
+
+def totals(views: Sequence[BrokerView]) -> Totals:
+    """Sums over the brokers that answer."""
+    silent = [view.row for view in views if not view.row.answered]
+
+    def total(name: str) -> float | None:
+        known = [getattr(view.row, name) for view in views if getattr(view.row, name) is not None]
+        return sum(known) if known else None
+
+    return Totals(
+        in_rate=total("in_rate"),
+        out_rate=total("out_rate"),
+        partial=bool(silent),
+        reason="; ".join(f"{row.broker_name}: {row.reason}" for row in silent),
+        unknown_since_ms=min((row.since_ms for row in silent), default=None),
+        answered=len(views) - len(silent),
+        brokers=len(views),
+    )
+
+
+def first_full(views: Sequence[BrokerView]) -> BrokerView | None:
+    """The broker whose disk is full first; null when nobody's fills, or none is known."""
+    full = [view for view in views if view.filling == "FULL"]
+    filling = [view for view in views if view.full_in_ms is not None]
+    return next(iter(full), None) or min(filling, key=lambda view: view.full_in_ms or 0, default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadTotal:
+    """Dead letters of all groups; a lower bound while some are unknown."""
+
+    count: int
+    count_lower_bound: bool
+    growth_per_h: float | None
+    reason: str
+    unknown_since_ms: int | None = None
+    status: str = ""
+
+
+def dead_total(rows: Sequence[DeadLetterRow]) -> DeadTotal:
+    known = [row.count for row in rows if row.count is not None]
+    growth = [row.growth_per_h for row in rows if row.growth_per_h is not None]
+    unsure = [row for row in rows if row.count is None or row.lower_bound]
+    return DeadTotal(
+        count=sum(known),
+        count_lower_bound=bool(unsure),
+        growth_per_h=sum(growth) if growth else None,
+        reason="; ".join(f"{row.group}: {row.reason}" for row in unsure),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The collector over its last rounds. `p99_ms` and `covered` (share with every broker) over `rounds` of them."""
+
+    latest: Round
+    p99_ms: int
+    covered: float
+    rounds: int
+    rpcs_per_broker: float | None
+
+
+def health(rounds: Sequence[Round]) -> Health | None:
+    """`rounds` newest first; None before the first."""
+    if not rounds:
+        return None
+    durations = sorted(one.duration_ms for one in rounds)
+    whole = sum(one.brokers_answered == one.brokers_total and not one.error for one in rounds)
+    latest = rounds[0]
+    return Health(
+        latest=latest,
+        p99_ms=durations[min(len(durations) - 1, len(durations) * 99 // 100)],
+        covered=whole / len(rounds),
+        rounds=len(rounds),
+        rpcs_per_broker=latest.rpcs / latest.brokers_total if latest.brokers_total else None,
+    )
+
+
+def findings(
+    cluster_name: str, views: Sequence[BrokerView], servers: Sequence[NameServerRow]
+) -> tuple[list[Finding], int]:
+    """What is wrong with brokers, name servers and ownership, worst first, and how much more there is."""
+    found = [finding for view in views for finding in broker_findings.findings(view, servers)]
+    found += broker_findings.config_findings(
+        broker_selectors.config_table(cluster_name, only_differences=True)
+    )
+    found += [
+        Finding("UNKNOWN", f"Name server {row.addr} does not answer", row.reason, row.since_ms)
+        for row in servers
+        if not row.answered
+    ]
+    differing = broker_selectors.route_differences(cluster_name, per_page=3)
+    if differing.total:
+        names = ", ".join(row.topic for row in differing.rows)
+        title = (
+            f"The name servers disagree about {differing.total:,} topic{'' if differing.total == 1 else 's'}"
+        )
+        text = f"{names}{' and more' if differing.total > 3 else ''}: clients go by whom they ask."
+        found.append(Finding("FALLING_BEHIND", title, text, differing.rows[0].since_ms, tab="name-servers"))
+    found += [
+        Finding(
+            "FALLING_BEHIND",
+            f"{one.group}: {one.kind.replace('_', ' ').lower()}",
+            one.text,
+            tab=f"group/{one.group}",
+        )
+        for one in rebalance_selectors.cluster_findings(cluster_name)
+    ]
+    found.sort(key=lambda one: broker_findings.SEVERITY.index(one.status))
+    return found[:FINDINGS_SHOWN], max(0, len(found) - FINDINGS_SHOWN)

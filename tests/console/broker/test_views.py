@@ -1,0 +1,280 @@
+"""Pages of brokers and name servers: who may, what they admit, what they start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from console.broker.models import BrokerSurvey, NameServerRow, RouteDifference, Survey
+from console.broker.selectors import config_table
+from console.lag.models import BrokerRow
+from console.operation.models import Plan
+from tests.console.broker.conftest import NAME, Pair
+from tests.console.broker.test_runtime import captured
+from tests.support import sample_rows
+from tests.support.people import signed_in
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+TABS = ("health", "runtime", "config", "topics", "connections", "drain")
+PAGES = [
+    "/c/local/brokers",
+    *(f"/c/local/brokers/broker-a?tab={tab}" for tab in TABS),
+    "/c/local/brokers/broker-b",
+    "/c/local/name-servers",
+]
+HOUR_MS = 3_600_000
+
+
+def survey(name: str, **fields: Any) -> BrokerSurvey:
+    values = {
+        "cluster": "local",
+        "broker_name": name,
+        "addr": "h:1",
+        "config": {"brokerName": name, "fileReservedTime": "72", "brokerPermission": "6"},
+        "config_at_ms": sample_rows.NOW_MS,
+        "producers": [],
+        "replicas": [],
+        "runtime": captured("5.3.3"),
+        "runtime_at_ms": sample_rows.NOW_MS,
+    }
+    return BrokerSurvey.objects.create(**{**values, **fields})
+
+
+def name_server(addr: str, *names: str, **fields: Any) -> NameServerRow:
+    values = {
+        "cluster": "local",
+        "addr": addr,
+        "answered": True,
+        "brokers": {name: {"0": "h:1"} for name in names},
+        "topic_count": 7,
+        "config": {"orderMessageEnable": "false"},
+        "read_at_ms": sample_rows.NOW_MS,
+    }
+    return NameServerRow.objects.create(**{**values, **fields})
+
+
+@pytest.fixture
+def admin() -> Client:
+    sample_rows.sample()
+    return signed_in()
+
+
+def text_of(client: Client, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200, answer.content
+    return str(answer.content.decode())
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_it_shows_every_page_before_and_after_the_first_survey(admin: Client, address: str) -> None:
+    before = text_of(admin, address)
+    survey("broker-a")
+    name_server("10.0.0.1:9876", "broker-a", "broker-b")
+    Survey.objects.create(cluster="local", started_at_ms=sample_rows.NOW_MS, duration_ms=40, rpcs=12)
+    after = text_of(admin, address)
+    for text in (before, after):
+        assert " style=" not in text and " onclick=" not in text and "title=" not in text.split("<main")[1]
+
+
+@pytest.mark.parametrize("address", PAGES)
+def test_it_refuses_strangers_others_and_other_methods(client: Client, address: str) -> None:
+    sample_rows.sample()
+    assert client.get(address)["Location"].startswith("/sign-in?next=/")
+    assert signed_in("other", verbs=("VIEW",), cluster="elsewhere").get(address).status_code == 404
+    assert signed_in("some", verbs=("VIEW",), names="billing").get(address).status_code == 403
+    assert signed_in("viewer", verbs=("VIEW",)).put(address).status_code == 405
+
+
+@pytest.mark.parametrize("address", ["/c/local/brokers/broker-a/config", "/c/local/brokers/broker-a/drain"])
+def test_it_lets_only_those_change_who_may_configure(address: str) -> None:
+    sample_rows.sample()
+    viewer = signed_in("viewer", verbs=("VIEW",))
+    assert viewer.post(address, {"key": "deleteWhen", "value": "05", "direction": "drain"}).status_code == 403
+    page = text_of(viewer, "/c/local/brokers/broker-a")
+    assert "Drain…" not in page and "Change a key…" not in page
+
+
+def test_it_says_that_there_is_no_such_broker(admin: Client) -> None:
+    assert admin.get("/c/local/brokers/broker-z").status_code == 404
+
+
+def test_it_shows_a_silent_broker_as_unknown_since_when_and_why(admin: Client) -> None:
+    survey("broker-b", config_reason="connection refused")
+    text = text_of(admin, "/c/local/brokers")
+    assert "broker-b has not answered since" in text and "connection refused" in text
+    assert "unknown · since" in text
+    page = text_of(admin, "/c/local/brokers/broker-b")
+    assert "broker-b does not answer" in page and "connection refused" in page
+    assert text_of(admin, "/c/local/brokers/broker-b?tab=runtime").count("Last told") == 1
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", ["broker-a", "broker-b", "broker-c"]),
+        ("?dir=desc", ["broker-c", "broker-b", "broker-a"]),
+        ("?sort=in_rate", ["broker-c", "broker-a", "broker-b"]),
+        ("?sort=in_rate&dir=asc", ["broker-a", "broker-c", "broker-b"]),  # unknown is last both ways
+        ("?sort=full_in", ["broker-c", "broker-a", "broker-b"]),
+        ("?q=-C", ["broker-c"]),
+        ("?state=silent", ["broker-b"]),
+        ("?state=drained", ["broker-c"]),
+        ("?rows=25&page=9", ["broker-a", "broker-b", "broker-c"]),
+    ],
+)
+def test_it_sorts_filters_and_pages_over_all_brokers(admin: Client, query: str, expected: list[str]) -> None:
+    BrokerRow.objects.create(
+        cluster="local", broker_name="broker-c", addr="h:3", answered=True, in_rate=99.0, version="V5_2_0"
+    )
+    survey("broker-a", full_in_ms=9 * HOUR_MS, filling="FILLING")
+    survey("broker-c", full_in_ms=3 * HOUR_MS, filling="FILLING")
+    name_server("10.0.0.1:9876", "broker-a", "broker-b", "broker-c", unwritable=["broker-c"])
+    page = admin.get(f"/c/local/brokers{query}").context["page"]
+    assert [view.name for view in page.rows] == expected
+    assert page.counts_by_status["silent"] in (1, 0) and page.all_total == 3
+
+
+def test_it_costs_as_many_queries_for_many_brokers(admin: Client) -> None:
+    def cost(address: str) -> int:
+        with CaptureQueriesContext(connections["metrics"]) as first:
+            assert admin.get(address).status_code == 200
+        return len(first)
+
+    addresses = ["/c/local/brokers", "/c/local/brokers/broker-a", "/c/local/brokers/broker-a?tab=config"]
+    few = [cost(address) for address in addresses]
+    for number in range(40):
+        BrokerRow.objects.create(cluster="local", broker_name=f"b-{number:02}", addr="h:1", answered=True)
+        survey(f"b-{number:02}")
+    assert [cost(address) for address in addresses] == few
+    assert max(few) <= 16
+
+
+def test_it_explains_runtime_figures_and_names_those_it_can_not_know(admin: Client) -> None:
+    BrokerRow.objects.filter(broker_name="broker-a").update(runtime=captured("4.9.7"))
+    text = text_of(admin, "/c/local/brokers/broker-a?tab=runtime")
+    assert "Storing, slowest 1 %" in text and "putLatency99" in text
+    assert "told from RocketMQ 5.0 on" in text
+    assert "sends; the first has waited 0 ms, room for 10,000" in text
+    part = admin.get("/c/local/brokers/broker-a?tab=runtime&part=1").content.decode()
+    assert "Messages in" in part and "<html" not in part
+
+
+def test_it_marks_what_most_brokers_do_not_have(admin: Client) -> None:
+    survey(
+        "broker-a", config={"brokerName": "broker-a", "flushDiskType": "SYNC_FLUSH", "fileReservedTime": "72"}
+    )
+    for name in ("broker-b", "broker-c"):
+        survey(name, config={"brokerName": name, "flushDiskType": "ASYNC_FLUSH", "fileReservedTime": "72"})
+    survey("broker-d", config=None, config_reason="connection refused")
+    table = config_table("local")
+    assert (table.differing, table.total, table.unread) == (1, 3, {"broker-d": "connection refused"})
+    (line,) = config_table("local", only_differences=True).lines
+    assert (line.key.name, line.odd) == ("flushDiskType", [True, False, False])
+    text = text_of(admin, "/c/local/brokers/broker-a?tab=config&show=differences")
+    assert "SYNC_FLUSH" in text and "fileReservedTime" not in text and "broker-d: unknown" in text
+    assert "fileReservedTime" in text_of(admin, "/c/local/brokers/broker-a?tab=config&q=older+than")
+    assert "0 of 3 keys match" in text_of(admin, "/c/local/brokers/broker-a?tab=config&q=nosuchkey")
+    health = text_of(admin, "/c/local/brokers/broker-a")
+    assert "flushDiskType is not the same everywhere" in health
+
+
+def test_it_names_where_name_servers_disagree(admin: Client) -> None:
+    name_server("10.0.0.1:9876", "broker-a", unwritable=["broker-a"], config={"orderMessageEnable": "true"})
+    name_server("10.0.0.2:9876", "broker-a", "broker-b")
+    name_server(
+        "10.0.0.3:9876", answered=False, reason="connection refused", since_ms=sample_rows.SILENT_SINCE_MS
+    )
+    RouteDifference.objects.create(
+        cluster="local",
+        topic="orders",
+        views={"10.0.0.1:9876": "broker-a 4/4 read only", "10.0.0.2:9876": "not known here"},
+        since_ms=sample_rows.NOW_MS,
+        read_at_ms=sample_rows.NOW_MS,
+    )
+    text = text_of(admin, "/c/local/name-servers")
+    assert "broker-a 4/4 read only" in text and "not known here" in text
+    assert "connection refused" in text and "unknown · since" in text
+    assert "orderMessageEnable" in text
+    assert "0 of 1 match" in text_of(admin, "/c/local/name-servers?q=clicks")
+    page = text_of(admin, "/c/local/brokers/broker-a")
+    assert "Drained at some name servers only" in page
+    assert "Not every name server knows it" in text_of(admin, "/c/local/brokers/broker-b")
+    assert "The name servers disagree about 1 topic" in text_of(admin, "/c/local/")
+    assert "1 differ" in text_of(admin, "/c/local/brokers")
+
+
+def test_it_never_shows_a_secret(admin: Client) -> None:
+    survey("broker-a", config={"brokerName": "broker-a", "initAuthenticationUser": "(set, not shown)"})
+    text = text_of(admin, "/c/local/brokers/broker-a?tab=config&q=initAuth")
+    assert "(set, not shown)" in text and "config?key=initAuth" not in text
+
+
+# ---- changes, on real brokers ----
+
+
+@pytest.fixture
+def operator(pair: Pair) -> Client:
+    pair.collect()
+    pair.survey()
+    client = Client()
+    client.force_login(pair.actor)
+    return client
+
+
+def test_it_makes_a_plan_of_a_key(operator: Client, pair: Pair) -> None:
+    address = f"/c/{NAME}/brokers/broker-a/config"
+    form = text_of(operator, f"{address}?key=shortPollingTimeMills")
+    assert 'value="1000"' in form and "How long it waits without long polling, in ms" in form
+    wish = {"key": "shortPollingTimeMills", "value": "250", "brokers": ["broker-a", "broker-b"]}
+    plan_page = operator.post(address, wish, follow=True)
+    plan = Plan.objects.get()
+    assert (plan.subject, [row["broker_name"] for row in plan.diff]) == ("*", ["broker-a", "broker-b"])
+    shown = plan_page.content.decode()
+    assert "shortPollingTimeMills" in shown and "Change the key" in shown and "config-plans" in shown
+    operator.post(f"/c/{NAME}/plans/{plan.id}/apply", {"confirm_text": plan.confirm_text})
+    job = Plan.objects.get().job
+    assert "Result per broker" in text_of(operator, f"/c/{NAME}/operations/{job.id}") or job.id
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"value": "0"}, "At least 1 ms."),
+        ({"value": "soon"}, "A whole number of ms."),
+        ({"key": "brokerName"}, "brokerName is not changed here."),
+        ({"key": "noSuchKey"}, "broker-a has no key noSuchKey"),
+        ({"key": ""}, "Name the key."),
+        ({"brokers": []}, "Choose at least one broker."),
+        ({"brokers": ["broker-z"]}, "broker-z is not one of the available choices"),
+    ],
+)
+def test_it_gives_the_reason_on_the_field(operator: Client, changes: dict[str, Any], words: str) -> None:
+    wish = {"key": "shortPollingTimeMills", "value": "250", "brokers": ["broker-a"]} | changes
+    answer = operator.post(f"/c/{NAME}/brokers/broker-a/config", wish)
+    assert answer.status_code == 422
+    assert words in answer.content.decode()
+    assert not Plan.objects.exists()
+
+
+def test_it_says_when_a_broker_does_not_answer(operator: Client, pair: Pair) -> None:
+    pair.a.kill()
+    wish = {"key": "shortPollingTimeMills", "value": "250", "brokers": ["broker-a"]}
+    answer = operator.post(f"/c/{NAME}/brokers/broker-a/config", wish)
+    assert answer.status_code == 422 and "No plan was made." in answer.content.decode()
+    drained = operator.post(f"/c/{NAME}/brokers/broker-b/drain", {"direction": "drain"}, follow=True)
+    assert "No plan was made." in drained.content.decode()
+
+
+def test_it_makes_a_drain_plan(operator: Client, pair: Pair) -> None:
+    pair.create_topic("only-here", "broker-b")
+    shown = operator.post(f"/c/{NAME}/brokers/broker-b/drain", {"direction": "drain"}, follow=True)
+    text = shown.content.decode()
+    assert "Left with no writable queue" in text and "only-here" in text
+    assert "Drain broker-b" in text and "Name of the broker" in text
+    plan = Plan.objects.get()
+    assert operator.post(f"/c/{NAME}/plans/{plan.id}/apply", {"confirm_text": "broker"}).status_code == 422
+    assert not hasattr(Plan.objects.get(), "job")
