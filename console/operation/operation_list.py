@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.db.models import Case, CharField, Count, F, Q, QuerySet, Value, When
+from django.utils import timezone
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.operation.models import ACTIVE_STATES, Confirm, JobState, Plan, PlanState
@@ -63,7 +64,7 @@ class OperationPage:
 def operation_page(
     cluster: str,
     *,
-    now: datetime.datetime,
+    now: datetime.datetime | None = None,
     scope: NameScope = EVERYTHING,
     query: str = "",
     created_by: str = "",
@@ -81,7 +82,7 @@ def operation_page(
     """
     everything = Plan.objects.filter(cluster=cluster)
     visible = scope.filter(everything, "subject")
-    rows = with_state(visible, now)
+    rows = with_state(visible, now or timezone.now())
     if query:
         named = Q(subject__icontains=query)
         rows = rows.filter(named | Q(pk__istartswith=query) | Q(job__pk__istartswith=query))

@@ -1,0 +1,76 @@
+"""What the command palette finds on the server: names that a person may look at, ids of messages, plans and jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from django.http import HttpRequest, JsonResponse
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from console.access import rules
+from console.access.models import Verb
+from console.access.name_scope import NameScope
+from console.cluster.admission import admit_to_list
+from console.cluster.models import Cluster
+from console.group import selectors as group_selectors
+from console.lag import selectors as lag_selectors
+from console.operation import operation_list
+from console.operation.models import Job
+from console.topic import selectors as topic_selectors
+
+QUERY_LENGTH_MAX = 255
+ROWS = 8  # of each kind: more is a list with a search of its own
+MESSAGE_ID_LENGTHS = (32, 40)  # hex characters: unique key and offset id with IPv4; offset id with IPv6 is 56
+HEX = frozenset("0123456789abcdefABCDEF")
+OPERATION_PREFIXES = ("op-", "job-")
+
+Item = dict[str, str]
+
+
+@require_safe
+def jump(request: HttpRequest, cluster: str) -> JsonResponse:
+    """`?q=ord` → groups, topics and brokers that contain it, plans and jobs whose id begins with it, and a
+    message id as itself; only what this person may open.
+    """
+    here, scope = admit_to_list(request, cluster)
+    query = request.GET.get("q", "").strip()[:QUERY_LENGTH_MAX]
+    sees_all = rules.may(request.user, Verb.VIEW, here.name)
+    return JsonResponse({"items": list(_items(here, query, scope, sees_all)) if query else []})
+
+
+def _items(here: Cluster, query: str, scope: NameScope, sees_all: bool) -> Iterator[Item]:
+    if len(query) in MESSAGE_ID_LENGTHS and HEX.issuperset(query):
+        url = f"{reverse('messages', args=[here.name])}?read=id&id={query}"
+        yield {"kind": "Message", "icon": "messages", "name": query, "url": url, "hint": "message id"}
+    if query.lower().startswith(OPERATION_PREFIXES):
+        yield from _operations(here, query, scope)
+    groups = group_selectors.group_names(here.name, query=query, limit=ROWS, scope=scope)
+    yield from _names(here, "group", "Groups", "groups", groups)
+    topics = topic_selectors.topic_names(here.name, query=query, limit=ROWS, scope=scope)
+    yield from _names(here, "topic", "Topics", "topics", topics)
+    if sees_all:
+        rows = lag_selectors.broker_rows(here.name)
+        found = sorted({row.broker_name for row in rows if query.lower() in row.broker_name.lower()})
+        yield from _names(here, "broker", "Brokers", "brokers", found[:ROWS])
+
+
+def _operations(here: Cluster, query: str, scope: NameScope) -> Iterator[Item]:
+    found = operation_list.operation_page(here.name, query=query.lower(), scope=scope, per_page=ROWS)
+    for plan in found.rows:
+        job: Job | None = getattr(plan, "job", None)
+        name = job.pk if job is not None and not query.lower().startswith("op-") else plan.pk
+        url = (
+            reverse("job", args=[here.name, job.pk])
+            if name != plan.pk
+            else reverse("plan", args=[here.name, name])
+        )
+        hint = f"{plan.kind.replace('_', ' ')} of {plan.subject}"
+        yield {"kind": "Operations", "icon": "operations", "name": name, "url": url, "hint": hint}
+
+
+def _names(here: Cluster, page: str, kind: str, icon: str, names: Sequence[str]) -> Iterator[Item]:
+    for name in names:
+        url: Any = reverse(page, args=[here.name, name])
+        yield {"kind": kind, "icon": icon, "name": name, "url": url, "hint": page}
