@@ -172,9 +172,10 @@ def group_topics(cluster_name: str, name: str) -> Sequence[dict[str, Any]]:
 def group_names(
     cluster_name: str, *, query: str = "", limit: int = 20, scope: NameScope = EVERYTHING
 ) -> list[str]:
-    """Return names for completion and the command palette, shortest match first by name order."""
+    """Return names for completion and the command palette: those that begin with the query first."""
     rows = scope.filter(GroupRow.objects.filter(cluster=cluster_name, group__icontains=query), "group")
-    return list(rows.order_by("is_system", "group").values_list("group", flat=True)[:limit])
+    begins = rows.annotate(begins=Q(group__istartswith=query))
+    return list(begins.order_by("is_system", "-begins", "group").values_list("group", flat=True)[:limit])
 
 
 def group_flow(cluster_name: str, name: str, from_ms: int, to_ms: int, points: int) -> dict[str, Any]:

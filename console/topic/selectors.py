@@ -131,7 +131,8 @@ def topic_names(
     limit: int = 20,
     scope: NameScope = EVERYTHING,
 ) -> list[str]:
-    """Return names for completion and the command palette."""
+    """Return names for completion and the command palette: those that begin with the query first."""
     found = TopicRow.objects.filter(Q(cluster=cluster_name, kind__in=kinds), topic__icontains=query)
     rows = scope.filter(found, "topic")
-    return list(rows.order_by("topic").values_list("topic", flat=True)[:limit])
+    begins = rows.annotate(begins=Q(topic__istartswith=query))
+    return list(begins.order_by("-begins", "topic").values_list("topic", flat=True)[:limit])

@@ -221,9 +221,15 @@ def naive_update() -> dict[str, float]:
             rows = list(model.objects.filter(cluster="big"))
             for row in rows:
                 row.pk = None
-            fields = [one.name for one in model._meta.concrete_fields if one.name not in ("id", "cluster", key)]
+            fields = [
+                one.name for one in model._meta.concrete_fields if one.name not in ("id", "cluster", key)
+            ]
             model.objects.bulk_create(
-                rows, update_conflicts=True, unique_fields=["cluster", key], update_fields=fields, batch_size=500
+                rows,
+                update_conflicts=True,
+                unique_fields=["cluster", key],
+                update_fields=fields,
+                batch_size=500,
             )
     found["rows_write_s"] = round(time.perf_counter() - started, 3)
     started = time.perf_counter()

@@ -281,7 +281,11 @@ class SimulatedCluster:
         self._process: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        sizes = (("brokers", self.layout.brokers), ("topics", self.layout.topics), ("groups", self.layout.groups))
+        sizes = (
+            ("brokers", self.layout.brokers),
+            ("topics", self.layout.topics),
+            ("groups", self.layout.groups),
+        )
         options = [item for name, number in sizes for item in (f"--{name}", str(number))]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.support.simulated_cluster", *options],
