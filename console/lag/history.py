@@ -105,7 +105,7 @@ class HistoryLog:
         path = self._path(start_ms)
         if path.exists() and path.stat().st_size:
             raise HistoryMoved(f"{path.name} exists and this process did not write it")
-        self.start_ms, self.state = start_ms, wal.SegmentState()
+        self.start_ms, self.state = start_ms, self.state.successor()
 
     def _read(self, start_ms: int) -> list[Snapshot]:
         """Read a segment from where this process left it, and cut a torn tail."""

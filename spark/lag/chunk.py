@@ -113,7 +113,7 @@ class ChunkWriter:
         self._writer.close()
 
     def write(self, table: pa.Table) -> None:
-        """Add rows; row groups are cut every `ROW_GROUP_ROWS`."""
+        """Add rows; row groups hold about `ROW_GROUP_ROWS`."""
         if table.num_rows == 0:
             return
         self._waiting.append(table)
@@ -129,7 +129,8 @@ class ChunkWriter:
     def _flush(self) -> None:
         if self._waiting:
             table = pa.concat_tables(self._waiting).unify_dictionaries()
-            self._writer.write_table(table, row_group_size=ROW_GROUP_ROWS)
+            parts = max(1, round(table.num_rows / ROW_GROUP_ROWS))
+            self._writer.write_table(table, row_group_size=-(-table.num_rows // parts))
             self._rows += table.num_rows
             self._waiting.clear()
 

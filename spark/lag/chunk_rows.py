@@ -100,8 +100,13 @@ def encode_table(samples: Samples, *, interval_ms: int) -> pa.Table:
 
 
 def _names(keys: Sequence[SeriesKey]) -> dict[str, list[str]]:
+    kinds: dict[tuple[bool, str], str] = {}  # follow from few names
+    named = [(bool(key[0]), key[1]) for key in keys]
+    for name, key in zip(named, keys, strict=True):
+        if name not in kinds:
+            kinds[name] = key.kind.value
     return {
-        "kind": [key.kind.value for key in keys],
+        "kind": [kinds[name] for name in named],
         "group": [key.group for key in keys],
         "topic": [key.topic for key in keys],
         "broker_name": [key.broker_name for key in keys],

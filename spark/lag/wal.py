@@ -73,6 +73,15 @@ class _FrameNames(msgspec.Struct):
     new_commits: list[tuple[str, int]]  # group, index of the head in this segment
 
 
+class _WrittenNames(msgspec.Struct):
+    """The same with the names already encoded."""
+
+    number: int
+    brokers: list[BrokerRead]
+    new_heads: msgspec.Raw
+    new_commits: msgspec.Raw
+
+
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -84,6 +93,32 @@ class _Known(Generic[Key]):
     index: dict[Key, int] = field(default_factory=dict)
     first: Int64Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     second: Int64Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    # The series of the frame before: mostly those of the next one too. 200,000 keys are looked up in 50 ms.
+    last_keys: Sequence[Key] = ()
+    last_rows: Int64Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+    def adopt(self, older: "_Known[Key]", keys: Sequence[Key]) -> bool:
+        """Take over the names of an older segment that begins with the same series, and none of its numbers."""
+        if keys is not older.last_keys or len(older.keys) != len(keys) or self.keys:
+            return False
+        self.keys, self.index = older.keys, older.index
+        self.last_keys, self.last_rows = older.last_keys, older.last_rows
+        self.first, self.second = np.zeros_like(older.first), np.zeros_like(older.second)
+        return True
+
+    def rows_of(self, keys: Sequence[Key]) -> Int64Array:
+        """Return where known keys stand."""
+        if keys is not self.last_keys:
+            self.last_rows = np.fromiter((self.index[key] for key in keys), dtype=np.int64, count=len(keys))
+            self.last_keys = keys
+        return self.last_rows
+
+    def keys_at(self, rows: Int64Array) -> Sequence[Key]:
+        """Return the keys of some rows: the very list of the frame before where they are the same."""
+        if not np.array_equal(rows, self.last_rows) or not len(self.last_keys):
+            self.last_keys = [self.keys[row] for row in rows.tolist()]
+            self.last_rows = rows
+        return self.last_keys
 
     def add(self, keys: Sequence[Key]) -> None:
         for key in keys:
@@ -103,6 +138,16 @@ class SegmentState:
     position: int = 0
     heads: _Known[HeadKey] = field(default_factory=_Known)
     commits: _Known[CommitKey] = field(default_factory=_Known)
+    older: "SegmentState | None" = None
+    names: tuple[msgspec.Raw, msgspec.Raw] | None = None  # of the first frame, encoded
+
+    def successor(self) -> "SegmentState":
+        """Return the state of the next segment: it names all series again, mostly the same ones in the same words.
+
+        Naming 240,000 series takes a second anew and 0.1 s taken over.
+        """
+        self.older = None
+        return SegmentState(older=self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,20 +170,8 @@ def encode_header(cluster: str, started_at_ms: int) -> bytes:
 
 def encode_frame(state: SegmentState, snapshot: Snapshot) -> bytes:
     """Return the frame that follows `state` and move the state behind it. The caller appends and fsyncs."""
-    new_heads = [key for key in snapshot.head_keys if key not in state.heads.index]
-    state.heads.add(new_heads)
-    for key in snapshot.commit_keys:  # a group may have committed to a queue whose max offset was not read
-        if key not in state.commits.index and key.head not in state.heads.index:
-            new_heads.append(key.head)
-            state.heads.add([key.head])
-    new_commits = [key for key in snapshot.commit_keys if key not in state.commits.index]
-    state.commits.add(new_commits)
-    names = _FrameNames(
-        number=snapshot.number,
-        brokers=list(snapshot.brokers),
-        new_heads=new_heads,
-        new_commits=[(key.group, state.heads.index[key.head]) for key in new_commits],
-    )
+    new_heads, new_commits = _new_names(state, snapshot)
+    names = _WrittenNames(snapshot.number, list(snapshot.brokers), new_heads, new_commits)
     text = msgspec.json.encode(names)
     body = b"".join(
         [
@@ -156,6 +189,36 @@ def encode_frame(state: SegmentState, snapshot: Snapshot) -> bytes:
     frame = FRAME_HEADER.pack(FRAME_MAGIC, len(payload), len(body), crc, snapshot.ts_ms) + payload
     state.position += len(frame)
     return frame
+
+
+def _new_names(state: SegmentState, snapshot: Snapshot) -> tuple[msgspec.Raw, msgspec.Raw]:
+    """Return the names that the segment does not have yet, as JSON, and add them to the state."""
+    older, state.older = state.older, None
+    if older is not None and older.names is not None and len(older.commits.last_keys):
+        same = snapshot.head_keys is older.heads.last_keys and snapshot.commit_keys is older.commits.last_keys
+        if same and len(older.heads.keys) == len(snapshot.head_keys):
+            adopted = state.heads.adopt(older.heads, snapshot.head_keys)
+            if adopted and state.commits.adopt(older.commits, snapshot.commit_keys):
+                state.names = older.names
+                return older.names
+            state.heads = _Known()
+    new_heads: list[HeadKey] = []
+    if snapshot.head_keys is not state.heads.last_keys:
+        new_heads = [key for key in snapshot.head_keys if key not in state.heads.index]
+        state.heads.add(new_heads)
+    new_commits: list[CommitKey] = []
+    if snapshot.commit_keys is not state.commits.last_keys:
+        new_commits = [key for key in snapshot.commit_keys if key not in state.commits.index]
+        state.commits.add(new_commits)
+        # a group may have committed to a queue whose max offset was not read
+        unread = dict.fromkeys(key.head for key in new_commits if key.head not in state.heads.index)
+        state.heads.add(list(unread))
+        new_heads += unread
+    placed = [(key.group, state.heads.index[key.head]) for key in new_commits]
+    encoded = msgspec.Raw(msgspec.json.encode(new_heads)), msgspec.Raw(msgspec.json.encode(placed))
+    is_first = len(new_heads) == len(state.heads.keys) and len(new_commits) == len(state.commits.keys)
+    state.names = encoded if is_first else None if new_heads or new_commits else state.names
+    return encoded
 
 
 def read_segment(data: bytes) -> Segment:
@@ -237,30 +300,33 @@ def _decode_body(state: SegmentState, ts_ms: int, body: bytes) -> Snapshot:
 
 def _encode_numbers(known: _Known[Key], keys: Sequence[Key], first: Int64Array, second: Int64Array) -> bytes:
     """Return present bits, changed bits and planes; remember the numbers in `known`."""
-    rows = np.fromiter((known.index[key] for key in keys), dtype=np.int64, count=len(keys))
+    rows = known.rows_of(keys)
+    is_everything = len(rows) == len(known.keys) and bool(np.all(rows[1:] == rows[:-1] + 1))
+    places: Int64Array | slice = slice(None) if is_everything else rows
+    deltas_first = first - known.first[places]
+    deltas_second = second - known.second[places]
+    moved = np.flatnonzero((deltas_first != 0) | (deltas_second != 0))
     present = np.zeros(len(known.keys), dtype=bool)
-    present[rows] = True
-    deltas_first = first - known.first[rows]
-    deltas_second = second - known.second[rows]
-    moved = (deltas_first != 0) | (deltas_second != 0)
+    present[places] = True
     changed = np.zeros(len(known.keys), dtype=bool)
     changed[rows[moved]] = True
-    by_row = np.argsort(rows[moved], kind="stable")
-    known.first[rows] = first
-    known.second[rows] = second
+    if not is_everything:
+        moved = moved[np.argsort(rows[moved], kind="stable")]
+    known.first[places] = first
+    known.second[places] = second
     return b"".join(
         [
             _encode_bits(present),
             _encode_bits(changed),
-            _encode_planes(deltas_first[moved][by_row]),
-            _encode_planes(deltas_second[moved][by_row]),
+            _encode_planes(deltas_first[moved]),
+            _encode_planes(deltas_second[moved]),
         ]
     )
 
 
 def _decode_numbers(
     known: _Known[Key], body: bytes, position: int
-) -> tuple[list[Key], Int64Array, Int64Array, int]:
+) -> tuple[Sequence[Key], Int64Array, Int64Array, int]:
     """Return (keys seen, their two numbers, position behind)."""
     count = len(known.keys)
     width = (count + 7) // 8
@@ -273,7 +339,7 @@ def _decode_numbers(
     known.second[changed] += _decode_planes(body[position : position + 8 * moved])
     position += 8 * moved
     rows = np.flatnonzero(present)
-    return [known.keys[row] for row in rows.tolist()], known.first[rows], known.second[rows], position
+    return known.keys_at(rows), known.first[rows], known.second[rows], position
 
 
 def _encode_bits(bits: BoolArray) -> bytes:
