@@ -39,6 +39,8 @@ FIXED_BEAT: dict[str, tuple[float | crontab, int]] = {
     "console.lag.tasks.collect_due": (1.0, 2),
     "console.lag.tasks.compact_history": (300.0, 240),
     "console.operation.tasks.recover_jobs": (10.0, 10),
+    "console.deadletter.tasks.survey": (60.0, 50),
+    "console.deadletter.tasks.prune_ledger": (crontab(hour="3", minute="20"), 3600),
     "console.rebalance.tasks.rebalance": (5.0, 5),
     "console.report.tasks.hourly": (crontab(minute="7"), 3000),
     "console.report.tasks.daily": (crontab(minute="20", hour="0"), 12 * 3600),

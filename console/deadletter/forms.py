@@ -7,10 +7,21 @@ from typing import Any
 from django import forms
 
 from console.cluster.moment_field import MomentField
+from console.deadletter import replay_copy
+from console.deadletter.dead_letters import TEXT_LENGTH_MAX
+from console.deadletter.replay_params import STOP_MAX
 from console.operation.rules import RATE_PER_S_MAX
 
-TARGETS = (("failed_group", "Only this group"), ("original_topic", "The original topic"))
+TARGETS = (
+    (replay_copy.FAILED_GROUP, "Only this group", "its %RETRY% topic; other groups see nothing"),
+    (replay_copy.ORIGINAL_TOPIC, "The original topic", "every group that reads it receives the copies too"),
+    (replay_copy.CLIENT, "One client, one message", "the newest that matches; shows what the client answers"),
+    (replay_copy.OTHER_TOPIC, "Another topic", "with properties that say where they come from"),
+    (replay_copy.NOWHERE, "Nowhere: mark as handled", "nothing is sent; later replays leave them out"),
+)
 RATE_DEFAULT = 50  # messages per second: slow enough to watch, and to stop in time
+STOP_AFTER_DEFAULT = 20  # failures: enough to see that it is not one bad message
+TEXTS = ("tag", "key", "property", "body", "cause")
 
 
 class FilterForm(forms.Form):
@@ -18,8 +29,17 @@ class FilterForm(forms.Form):
 
     since = MomentField(required=False)
     until = MomentField(required=False)
-    tag = forms.CharField(required=False, max_length=255)
-    key = forms.CharField(required=False, max_length=255)
+    tag = forms.CharField(required=False, max_length=TEXT_LENGTH_MAX)
+    key = forms.CharField(required=False, max_length=TEXT_LENGTH_MAX)
+    property = forms.CharField(required=False, max_length=TEXT_LENGTH_MAX)
+    body = forms.CharField(required=False, max_length=TEXT_LENGTH_MAX)
+    cause = forms.CharField(required=False, max_length=TEXT_LENGTH_MAX)
+
+    def clean_property(self) -> str:
+        wanted: str = self.cleaned_data["property"].strip()
+        if wanted.startswith("="):
+            raise forms.ValidationError("Give a name, or name=value.")
+        return wanted
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
@@ -33,8 +53,7 @@ class FilterForm(forms.Form):
         wanted = {
             "from_ms": self.cleaned_data["since"],
             "to_ms": self.cleaned_data["until"],
-            "tag": self.cleaned_data["tag"].strip(),
-            "key": self.cleaned_data["key"].strip(),
+            **{name: self.cleaned_data[name].strip() for name in TEXTS},
         }
         return {name: value for name, value in wanted.items() if value not in (None, "")}
 
@@ -42,15 +61,38 @@ class FilterForm(forms.Form):
 class ReplayForm(FilterForm):
     """A filter and what to do with what matches."""
 
-    target = forms.ChoiceField(choices=TARGETS)
+    target = forms.ChoiceField(choices=[(code, words) for code, words, _ in TARGETS])
+    topic = forms.CharField(required=False, max_length=TEXT_LENGTH_MAX)
+    client_id = forms.CharField(required=False, max_length=TEXT_LENGTH_MAX)
     rate_per_s = forms.IntegerField(required=False, min_value=1, max_value=RATE_PER_S_MAX)
     send_again = forms.BooleanField(required=False)
+    stop_after_failures = forms.IntegerField(required=False, min_value=1, max_value=STOP_MAX)
+    stop_if_dlq_grows_by = forms.IntegerField(required=False, min_value=1, max_value=STOP_MAX)
+
+    def clean(self) -> dict[str, Any]:
+        cleaned = super().clean()
+        target = cleaned.get("target")
+        if target == replay_copy.OTHER_TOPIC and not cleaned.get("topic"):
+            self.add_error("topic", "Which topic?")
+        if target == replay_copy.CLIENT and not cleaned.get("client_id"):
+            self.add_error("client_id", "Which client? The group's online members are offered.")
+        return cleaned
 
     def params(self) -> dict[str, Any]:
-        """Parameters of the plan."""
-        return {
-            "target": self.cleaned_data["target"],
-            "rate_per_s": self.cleaned_data["rate_per_s"],
-            "skip_replayed": not self.cleaned_data["send_again"],
+        """Parameters of the plan: only what belongs to the target."""
+        given = self.cleaned_data
+        target = given["target"]
+        params = {
+            "target": target,
+            "rate_per_s": given["rate_per_s"],
+            "skip_replayed": not given["send_again"],
             "filter": self.filter(),
         }
+        for name in ("stop_after_failures", "stop_if_dlq_grows_by"):
+            if given[name] is not None:
+                params[name] = given[name]
+        if target == replay_copy.OTHER_TOPIC:
+            params["topic"] = given["topic"].strip()
+        if target == replay_copy.CLIENT:
+            params["client_id"] = given["client_id"].strip()
+        return params

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from console.deadletter.dead_letters import original_topic
+from console.deadletter.dead_letters import cause_of, original_topic
 from console.mqadmin import MessageProperty, MessageRecord
 from console.operation.message_view import MessageView, message_view
 
@@ -19,6 +19,7 @@ class DeadLetterView:
     original_topic: str
     origin_message_id: str
     replayed_by: str
+    cause: str  # "" when its properties do not say
 
 
 def letter_view(record: MessageRecord, broker_name: str, replayed_by: str = "") -> DeadLetterView:
@@ -28,4 +29,5 @@ def letter_view(record: MessageRecord, broker_name: str, replayed_by: str = "") 
         original_topic=original_topic(record),
         origin_message_id=record.properties.get(MessageProperty.ORIGIN_MESSAGE_ID, ""),
         replayed_by=replayed_by,
+        cause=cause_of(record),
     )

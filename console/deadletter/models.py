@@ -75,7 +75,8 @@ class DeadLetterSurvey(models.Model):
 
     ``causes``: [{"cause", "letters"}], most frequent first, of the ``sampled`` newest letters; "" is "does not say".
     ``oldest_ms`` is the store time of the oldest letter still there, ``retention_ms`` the shortest retention of
-    its brokers; null is unknown. ``end_offset`` is the sum of the queues' ends it was made for.
+    its brokers; null is unknown. ``settled`` letters still there were replayed or marked as handled.
+    ``begin_offset`` and ``end_offset`` are the sums of the queues' ends it was made for.
     """
 
     cluster = models.CharField(max_length=64)
@@ -83,6 +84,7 @@ class DeadLetterSurvey(models.Model):
     end_offset = models.BigIntegerField()
     begin_offset = models.BigIntegerField()
     sampled = models.IntegerField(default=0)
+    settled = models.BigIntegerField(default=0)
     causes = models.JSONField(default=list)
     oldest_ms = models.BigIntegerField(null=True)
     retention_ms = models.BigIntegerField(null=True)

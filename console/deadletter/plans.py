@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from console.cluster import selectors as cluster_selectors
-from console.deadletter import direct, readable, replay_copy, replay_recovery, replay_words, selectors
+from console.deadletter import direct, replay_copy, replay_recovery, replay_words, selectors
 from console.deadletter.dead_letters import Filter, Places, places, read_filter, topic_of
 from console.deadletter.models import LedgerState, ReplayLedger
 from console.deadletter.preview import Preview, look_through
@@ -17,7 +17,16 @@ from console.deadletter.replay_params import checked_params
 from console.deadletter.replay_targets import route_queues_of
 from console.deadletter.retention import retention_ms
 from console.mqadmin import BlockingMQAdmin, MessageQueue, retry_topic, with_admin
-from console.operation.broker_queues import BrokerQueue, ask_each, masters
+from console.operation.broker_queues import PERM_READ, BrokerQueue, ask_each, masters
+from console.operation.config_change import (
+    TOPIC,
+    ConfigPlan,
+    ConfigRow,
+    broker_addrs,
+    exact_rows,
+    overwritten_warning,
+    read_configs,
+)
 from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.kinds import Draft
 from console.operation.models import Job, Plan
@@ -254,68 +263,48 @@ class ReplayPlan:
         )
 
 
-class DlqReadablePlan:
-    """params: {} or, as an undo, {"perms": {broker name: perm}}; the subject is the group whose dead-letter topic
-    gets the permission to be read, on every broker that lacks it."""
+class DlqReadablePlan(ConfigPlan):
+    """No params, or those of an undo; the subject is the group whose dead-letter topic gets the permission to be
+    read, on every broker that lacks it. Brokers up to 4.9.0 make such topics write-only (perm 2).
+    """
 
     kind = "dlq_readable"
-    verb = "CONFIGURE"
 
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
-        """Read the topic's permission per broker (351). Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
-        wanted = readable.checked_perms(params)
-        rows = readable.permissions(_admin(cluster), topic_of(subject), wanted)
-        moving = [row for row in rows if row["moves"]]
+        """Read the topic's permission per broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
+        unknown = sorted(set(params) - {"exact", "group"})
+        if unknown:
+            raise PlanRejected(f"Allowing to read has no {unknown[0]!r}.", field=unknown[0])
+        admin, topic = _admin(cluster), topic_of(subject)
+        addrs = broker_addrs(admin)
+        exact = params.get("exact")
+        if exact is not None and any((each["what"], each["name"]) != (TOPIC, topic) for each in exact):
+            raise PlanRejected(f"An undo of this kind is about {topic} only.", field="exact")
+        rows = exact_rows(admin, addrs, exact) if exact is not None else _readable_rows(admin, addrs, topic)
+        moving = [row.broker_name for row in rows if row.changes]
         return Draft(
-            summary=replay_words.readable_summary(topic_of(subject), moving, is_undo=wanted is not None),
-            diff=rows,
-            before={"topic": topic_of(subject), "perms": {row["broker_name"]: row["before"] for row in rows}},
-            warnings=replay_words.readable_warnings(is_undo=wanted is not None),
-            params={} if wanted is None else {"perms": wanted},
-            blocked=""
-            if moving
-            else f"{topic_of(subject)} can be read on every broker: there is nothing to do.",
+            summary=replay_words.readable_summary(topic, moving, is_undo=exact is not None),
+            diff=[row.as_row() for row in rows],
+            before={"topic": topic, "configs": {row.broker_name: row.before for row in rows}},
+            warnings=overwritten_warning(rows) + replay_words.readable_warnings(is_undo=exact is not None),
+            params={} if exact is None else {"exact": exact},
+            blocked="" if moving else f"{topic} can be read on every broker: there is nothing to do.",
             command="manage.py dlq apply {plan}",
         )
 
-    def drift(self, plan: Plan, now_ms: int) -> list[str]:
-        """A permission somebody else changed."""
-        rows = readable.permissions(_admin(plan.cluster), plan.before["topic"], plan.params.get("perms"))
-        now = {row["broker_name"]: row["before"] for row in rows}
-        return [
-            f"{name}: permission {perm} → {now.get(name, 'no topic')}"
-            for name, perm in plan.before["perms"].items()
-            if now.get(name) != perm
-        ]
 
-    def apply(self, run: JobRun) -> None:
-        """Broker by broker; one that has it already is left alone, so that it may be called again."""
-        admin = _admin(run.plan.cluster)
-        for row in run.plan.diff:
-            if row["moves"]:
-                readable.set_permission(admin, run.plan.before["topic"], row["broker_name"], row["after"])
-                run.note(f"{row['broker_name']}: permission {row['before']} → {row['after']}")
-            run.beat()
-
-    def verify(self, run: JobRun) -> None:
-        """Every broker says the new permission."""
-        topic = run.plan.before["topic"]
-        now = {
-            row["broker_name"]: row["before"]
-            for row in readable.permissions(_admin(run.plan.cluster), topic, run.plan.params.get("perms"))
-        }
-        wrong = [row["broker_name"] for row in run.plan.diff if now.get(row["broker_name"]) != row["after"]]
-        if wrong:
-            raise VerificationFailed(f"{', '.join(wrong)} still has another permission of {topic}.")
-        run.result["brokers"] = {row["broker_name"]: row["after"] for row in run.plan.diff}
-
-    def settle(self, run: JobRun) -> None:
-        """Cancelled between two brokers: the events say which have it."""
-
-    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
-        """The permissions recorded before."""
-        moved = {row["broker_name"]: row["before"] for row in plan.diff if row["moves"]}
-        return {"perms": moved} if moved else None
+def _readable_rows(admin: BlockingMQAdmin, addrs: Mapping[str, str], topic: str) -> list[ConfigRow]:
+    """A row per broker that has the topic; raises PlanRejected when none has it."""
+    rows = [
+        ConfigRow(
+            TOPIC, topic, name, addrs[name], config, {**config, "perm": int(config["perm"]) | PERM_READ}
+        )
+        for name, config in read_configs(admin, addrs, TOPIC, topic).items()
+        if config is not None
+    ]
+    if not rows:
+        raise PlanRejected(f"No broker has a topic {topic}.", field="group")
+    return rows
 
 
 def _admin(cluster: str) -> BlockingMQAdmin:

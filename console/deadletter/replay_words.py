@@ -162,9 +162,9 @@ def client_answer(answer: Mapping[str, Any]) -> str:
     return f"The client {answer['client_id']} answered {answer['consume_result']} in {answer['spent_ms']} ms{remark}."
 
 
-def readable_summary(topic: str, moving: Sequence[Mapping[str, Any]], *, is_undo: bool) -> str:
-    """``This will let broker-a, broker-b be read from in %DLQ%billing: permission 2 → 6.``"""
-    names = _names([str(row["broker_name"]) for row in moving]) or "no broker"
+def readable_summary(topic: str, moving: Sequence[str], *, is_undo: bool) -> str:
+    """``This will let broker-a, broker-b be read from …`` with the topic's name."""
+    names = _names(moving) or "no broker"
     if is_undo:
         return f"This will put back the permission of {topic} on {names}."
     return f"This will allow reading {topic} on {names}. Nothing is sent, no message is touched."

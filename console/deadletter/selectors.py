@@ -4,35 +4,49 @@ asked."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from django.db.models import Count, Max, Min
+from django.db.models import Count, Max, Min, Sum
 
-from console.deadletter.models import LedgerState, ReplayLedger
+from console.access.name_scope import EVERYTHING, NameScope
+from console.deadletter.models import DeadLetterSurvey, LedgerState, ReplayLedger
 from console.lag.models import GroupRow, TopicQueueRow, TopicRow
-from console.mqadmin import MessageQueue
+from console.lag.page import PER_PAGE_MAX
+from console.lag.page import Page as ListPage
+from console.mqadmin import DLQ_TOPIC_PREFIX, MessageQueue, dead_letter_topic
 from console.operation.models import Job, JobState
 from console.operation.selectors import Page, paged
 
-DLQ_PREFIX = "%DLQ%"
+DLQ_KIND = "DLQ"  # TopicRow.kind
 KIND = "dead_letter_replay"
 PERM_READ = 4
 SPEED_JOBS, SPEED_SENT_MIN = 10, 1_000  # jobs looked at, and copies below which a speed says nothing
-GROUPS_MAX = 5_000  # rows of one page's list; beyond that the page says so
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DeadLetterRow:
-    """Dead letters of one group. None is unknown, never zero. Times in ms since 1970 UTC, growth in letters
-    per hour."""
+    """Dead letters of one group. None is unknown, never zero. Times in ms since 1970 UTC.
+
+    ``growth_per_h``: letters that arrived in the last hour, as far as it was seen (``growth_minutes`` of 60).
+    ``expires_ms``: when a broker may delete the oldest. ``causes``: [{"cause", "letters"}] of the ``sampled`` newest;
+    ``settled`` letters were replayed or marked as handled, as of ``surveyed_ms``.
+    """
 
     group: str
     topic: str
     count: int | None
     lower_bound: bool
     growth_per_h: float | None
+    growth_minutes: int
     oldest_ms: int | None
+    expires_ms: int | None
     readable: bool  # False: the topic is write-only (perm 2), as brokers up to 4.9.0 create it
+    causes: list[dict[str, Any]]
+    sampled: int
+    settled: int | None
+    problem: str  # why the survey could not look into them
+    surveyed_ms: int | None
     last_replay_ms: int | None
     last_replay_sent: int | None
     last_replay_plan: str
@@ -41,81 +55,188 @@ class DeadLetterRow:
     reason: str
 
 
-def dead_letter_page(cluster: str, *, query: str = "") -> list[DeadLetterRow]:
+SORTS: Mapping[str, Callable[[DeadLetterRow], Any]] = {
+    "group": lambda row: row.group,
+    "count": lambda row: row.count,
+    "growth": lambda row: row.growth_per_h,
+    "oldest": lambda row: row.oldest_ms,
+    "expires": lambda row: row.expires_ms,
+    "last_replay": lambda row: row.last_replay_ms,
+}
+TOPIC_FIELDS = (
+    "topic",
+    "messages",
+    "messages_lower_bound",
+    "trend",
+    "retained_ms",
+    "perm",
+    "read_at_ms",
+    "reason",
+)
+
+
+def dead_letter_page(cluster: str, *, scope: NameScope = EVERYTHING, query: str = "") -> list[DeadLetterRow]:
     """Every group of the cluster that has a dead-letter topic, most dead letters first; unknown counts on
-    top."""
-    topics = {
-        row.topic.removeprefix(DLQ_PREFIX): row
-        for row in TopicRow.objects.filter(
-            cluster=cluster, topic__startswith=DLQ_PREFIX, topic__icontains=query
-        )[:GROUPS_MAX]
-    }
-    growth = _growth(cluster)
+    top. Four queries."""
+    topics = scope.filter(TopicRow.objects.filter(cluster=cluster, kind=DLQ_KIND), "topic", DLQ_TOPIC_PREFIX)
+    if query:
+        topics = topics.filter(topic__icontains=query)
+    surveys = {row.group: row for row in DeadLetterSurvey.objects.filter(cluster=cluster)}
     replays = _last_replays(cluster)
     active = dict(
         Job.objects.filter(cluster=cluster, kind=KIND)
         .exclude(state__in=(JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED))
         .values_list("subject", "pk")
     )
-    rows = [_row(group, topic, growth, replays, active) for group, topic in topics.items()]
+    rows = []
+    for topic in topics.values(*TOPIC_FIELDS):
+        group = topic["topic"].removeprefix(DLQ_TOPIC_PREFIX)
+        rows.append(_row(group, topic, surveys.get(group), replays.get(group), active.get(group, "")))
     return sorted(rows, key=lambda row: (row.count is not None, -(row.count or 0), row.group))
+
+
+def dead_letter_groups(
+    cluster: str,
+    *,
+    scope: NameScope = EVERYTHING,
+    query: str = "",
+    with_empty: bool = False,
+    sort: str = "expires",
+    descending: bool = False,
+    page: int = 1,
+    per_page: int = 50,
+) -> ListPage[DeadLetterRow]:
+    """One page of the list; what is unknown sorts last both ways. ``counts_by_status``: {"letters", "empty"}.
+
+    The order is made in Python: three of its columns are computed, and a cluster has at most one row per group.
+    """
+    every = dead_letter_page(cluster, scope=scope)
+    matching = [row for row in every if query.casefold() in row.group.casefold()] if query else every
+    empty = sum(row.count == 0 for row in matching)
+    wanted = [row for row in matching if with_empty or row.count != 0]
+    key = SORTS.get(sort, SORTS["expires"])
+    known = sorted((row for row in wanted if key(row) is not None), key=lambda row: row.group)
+    known.sort(key=key, reverse=descending)
+    rows = known + sorted((row for row in wanted if key(row) is None), key=lambda row: row.group)
+    per_page = max(1, min(per_page, PER_PAGE_MAX))
+    pages = max(1, -(-len(rows) // per_page))
+    page = max(1, min(page, pages))
+    total = TopicRow.objects.filter(cluster=cluster, kind=DLQ_KIND).count()
+    return ListPage(
+        rows=rows[(page - 1) * per_page : page * per_page],
+        total=len(rows),
+        all_total=len(every),
+        hidden_system=0,
+        counts_by_status={"letters": len(matching) - empty, "empty": empty},
+        page=page,
+        pages=pages,
+        per_page=per_page,
+        not_shown=total - len(every),
+    )
 
 
 def dead_letters_of(cluster: str, group: str) -> DeadLetterRow | None:
     """The row of one group, or None when it has no dead-letter topic."""
-    found = [row for row in dead_letter_page(cluster, query=DLQ_PREFIX + group) if row.group == group]
+    found = [row for row in dead_letter_page(cluster, query=dead_letter_topic(group)) if row.group == group]
     return found[0] if found else None
 
 
 def _row(
     group: str,
-    topic: TopicRow,
-    growth: dict[str, float],
-    replays: dict[str, tuple[int, int, str]],
-    active: dict[str, str],
+    topic: Mapping[str, Any],
+    survey: DeadLetterSurvey | None,
+    replay: tuple[int, int, str] | None,
+    active_job: str,
 ) -> DeadLetterRow:
-    last_ms, sent, plan_id = replays.get(group, (None, None, ""))
+    last_ms, sent, plan_id = replay or (None, None, "")
+    growth, minutes = _growth(topic["trend"])
+    oldest_ms = None
+    if topic["messages"]:
+        retained_ms = topic["retained_ms"]
+        oldest_ms = None if retained_ms is None else topic["read_at_ms"] - retained_ms
+        oldest_ms = survey.oldest_ms if survey is not None and survey.oldest_ms is not None else oldest_ms
+    kept_ms = survey.retention_ms if survey is not None else None
     return DeadLetterRow(
         group=group,
-        topic=topic.topic,
-        count=topic.messages,
-        lower_bound=topic.messages_lower_bound,
-        growth_per_h=growth.get(topic.topic),
-        oldest_ms=topic.read_at_ms - topic.retained_ms
-        if topic.messages and topic.retained_ms is not None
-        else None,
-        readable=bool(topic.perm & PERM_READ),
+        topic=topic["topic"],
+        count=topic["messages"],
+        lower_bound=topic["messages_lower_bound"],
+        growth_per_h=growth,
+        growth_minutes=minutes,
+        oldest_ms=oldest_ms,
+        expires_ms=None if oldest_ms is None or kept_ms is None else oldest_ms + kept_ms,
+        readable=bool(topic["perm"] & PERM_READ),
+        causes=survey.causes if survey is not None else [],
+        sampled=survey.sampled if survey is not None else 0,
+        settled=survey.settled if survey is not None else None,
+        problem=survey.problem if survey is not None else "",
+        surveyed_ms=survey.read_at_ms if survey is not None else None,
         last_replay_ms=last_ms,
         last_replay_sent=sent,
         last_replay_plan=plan_id,
-        active_job=active.get(group, ""),
-        read_at_ms=topic.read_at_ms,
-        reason=topic.reason,
+        active_job=active_job,
+        read_at_ms=topic["read_at_ms"],
+        reason=topic["reason"],
     )
 
 
-def _growth(cluster: str) -> dict[str, float]:
-    """Dead letters per hour and topic, where every queue of it has a known rate."""
-    sums: dict[str, float] = {}
-    unknown: set[str] = set()
-    queues = TopicQueueRow.objects.filter(cluster=cluster, topic__startswith=DLQ_PREFIX)
-    for topic, rate in queues.values_list("topic", "in_rate"):
-        if rate is None:
-            unknown.add(topic)
-        else:
-            sums[topic] = sums.get(topic, 0.0) + rate * 3600
-    return {topic: per_h for topic, per_h in sums.items() if topic not in unknown}
+def _growth(trend: Sequence[float | None]) -> tuple[float | None, int]:
+    """(letters that arrived in the minutes seen, how many minutes) of the rates per second of each minute; the
+    running minute counts only while there is no other."""
+    known = [rate for rate in (trend[:-1] or trend) if rate is not None]
+    return (round(sum(known) * 60, 1), len(known)) if known else (None, 0)
 
 
 def _last_replays(cluster: str) -> dict[str, tuple[int, int, str]]:
-    """Group → (when, how many, plan) of its newest replay that sent anything."""
+    """Group → (when it ended, how many were sent, plan) of its newest finished replay that sent anything."""
+    jobs = Job.objects.filter(cluster=cluster, kind=KIND, finished_at__isnull=False).order_by("finished_at")
+    return {
+        group: (round(at.timestamp() * 1_000), result["sent"], plan_id)
+        for group, at, result, plan_id in jobs.values_list("subject", "finished_at", "result", "plan_id")
+        if at is not None and result.get("sent")
+    }
+
+
+def survey_candidates(cluster: str, *, before_ms: int, limit: int) -> list[tuple[str, int, int]]:
+    """(group, begin, end) of readable, not empty dead-letter topics whose ends moved since their survey, or whose
+    survey or newest replay is from after it or before ``before_ms``; longest not looked at first."""
+    topics = TopicRow.objects.filter(cluster=cluster, kind=DLQ_KIND).exclude(messages=0)
+    readable = {name for name, perm in topics.values_list("topic", "perm") if perm & PERM_READ}
     sums = (
-        ReplayLedger.objects.filter(cluster=cluster, state=LedgerState.SENT)
-        .values("group", "plan_id")
-        .annotate(at=Max("updated_at_ms"), sent=Count("pk"))
-        .order_by("at")
+        TopicQueueRow.objects.filter(cluster=cluster, topic__startswith=DLQ_TOPIC_PREFIX)
+        .values("topic")
+        .annotate(begin=Sum("min_offset"), end=Sum("max_offset"))
+        .order_by("topic")
     )
-    return {each["group"]: (each["at"], each["sent"], each["plan_id"]) for each in sums}
+    surveys = {row.group: row for row in DeadLetterSurvey.objects.filter(cluster=cluster)}
+    replays = _last_replays(cluster)
+    found: list[tuple[int, str, int, int]] = []
+    for each in sums:
+        group = each["topic"].removeprefix(DLQ_TOPIC_PREFIX)
+        survey = surveys.get(group)
+        if each["topic"] not in readable or each["end"] == each["begin"]:
+            continue
+        at_ms = survey.read_at_ms if survey is not None else 0
+        is_same = survey is not None and (survey.begin_offset, survey.end_offset) == (
+            each["begin"],
+            each["end"],
+        )
+        if not is_same or at_ms < before_ms or replays.get(group, (0,))[0] > at_ms:
+            found.append((at_ms, group, each["begin"], each["end"]))
+    return [(group, begin, end) for _, group, begin, end in sorted(found)[:limit]]
+
+
+def settled_letters(cluster: str, queue: MessageQueue, low: int, high: int) -> int:
+    """How many letters of this stretch were replayed or marked as handled, each counted once."""
+    rows = ReplayLedger.objects.filter(
+        cluster=cluster,
+        topic=queue.topic,
+        broker_name=queue.broker_name,
+        queue_id=queue.queue_id,
+        queue_offset__range=(low, high - 1),
+        state__in=(LedgerState.SENT, LedgerState.HANDLED),
+    )
+    return rows.order_by().aggregate(number=Count("queue_offset", distinct=True))["number"] or 0
 
 
 def ledger_page(

@@ -7,13 +7,18 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from django.conf import settings
+
 from console.cluster import selectors as cluster_selectors
 from console.deadletter import selectors
 from console.deadletter.dead_letters import Filter, read_filter, sample_letters, topic_of
 from console.deadletter.letter_view import DeadLetterView, letter_view
+from console.deadletter.models import ReplayLedger
 from console.mqadmin import MessageQueue, with_admin
 
 SAMPLE_MAX = 100
+DAY_MS = 86_400_000
+PRUNE_CHUNK = 5_000  # rows per statement, so that a running replay never waits long for the database
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -27,7 +32,7 @@ class Sample:
 
 
 def sample(cluster: str, group: str, filter: Mapping[str, Any] | None = None, limit: int = 20) -> Sample:
-    """Newest matching dead letters of a group. ``filter``: {from_ms, to_ms, tag, key}, all optional.
+    """Newest matching dead letters of a group. ``filter``: as in ``dead_letters.Filter``, all optional.
 
     Raises PlanRejected for a bad filter, BrokerUnavailable and MQBrokerError.
     """
@@ -48,3 +53,22 @@ def sample(cluster: str, group: str, filter: Mapping[str, Any] | None = None, li
         for name, record in found.records
     ]
     return Sample(rows=rows, scanned=found.scanned, problem=found.problem)
+
+
+def prune_ledger(*, now_ms: int) -> int:
+    """Delete rows of finished replays older than LEDGER_RETENTION_DAYS; returns how many.
+
+    Their plans and jobs stay, with the sums. Rows of the newest replay of a letter go too: by then the broker has
+    deleted the letter.
+    """
+    old = ReplayLedger.objects.filter(
+        updated_at_ms__lt=now_ms - settings.LEDGER_RETENTION_DAYS * DAY_MS,
+        plan__job__finished_at__isnull=False,
+    )
+    total = 0
+    while True:
+        ids = list(old.order_by("id").values_list("id", flat=True)[:PRUNE_CHUNK])
+        if not ids:
+            return total
+        deleted, _ = old.filter(id__lte=ids[-1]).delete()
+        total += deleted

@@ -14,6 +14,7 @@
     STOPPED: ["bad", "stopped", "Stopped"],
     REWOUND: ["catch", "rewound", "Rewound"],
     SKIPPED: ["warn", "skipped", "Skipped"],
+    HANDLED: ["offline", "skipped", "Handled"],
     LOST: ["bad", "lost", "Lost"],
     OFFLINE: ["offline", "offline", "Offline"],
     NEVER_COMMITTED: ["offline", "never", "Never committed"],

@@ -9,8 +9,8 @@ import pytest
 from django.core.management import call_command
 
 from console.deadletter import selectors, services
-from console.lag.models import TopicQueueRow, TopicRow
-from tests.console.deadletter.letters import DLQ, RETRY, end, group_with_topics, write_letters
+from console.lag.models import TopicRow
+from tests.console.deadletter.letters import RETRY, end, group_with_topics, write_letters
 from tests.console.operation.live_cluster import LiveCluster
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -46,16 +46,21 @@ def test_it_samples_newest_first_and_says_what_was_replayed(live: LiveCluster) -
 
 def test_it_lists_what_the_last_round_saw(db: None) -> None:
     for group, count, perm in (("billing", 7, 6), ("audit", None, 6), ("legacy", 9, 2)):
-        TopicRow.objects.create(cluster="c", topic=f"%DLQ%{group}", kind="DLQ", messages=count, perm=perm)
-    TopicQueueRow.objects.create(
-        cluster="c", topic=DLQ, broker_name="b", queue_id=0, min_offset=0, max_offset=7, in_rate=0.01
-    )
+        TopicRow.objects.create(
+            cluster="c",
+            topic=f"%DLQ%{group}",
+            kind="DLQ",
+            messages=count,
+            perm=perm,
+            trend=[None, 0.01, 0.02, 9.0] if group == "billing" else [],
+        )
     rows = selectors.dead_letter_page("c")
     assert [(row.group, row.count, row.readable) for row in rows] == [
         ("audit", None, True),
         ("legacy", 9, False),
         ("billing", 7, True),
     ]
-    assert rows[2].growth_per_h == pytest.approx(36.0) and rows[0].growth_per_h is None
+    assert (rows[2].growth_per_h, rows[2].growth_minutes) == (1.8, 2), "the running minute is not counted yet"
+    assert rows[0].growth_per_h is None
     assert [row.group for row in selectors.dead_letter_page("c", query="LEG")] == ["legacy"]
     assert selectors.dead_letters_of("c", "bill") is None

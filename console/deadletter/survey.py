@@ -1,0 +1,66 @@
+"""Looking into dead letters in the background, so that the list can say why they died and when they expire without
+asking a broker: the newest letters' causes, the oldest one's time, the retention of its brokers."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from console.cluster import selectors as cluster_selectors
+from console.deadletter import selectors
+from console.deadletter.dead_letters import cause_of, places, read_window, topic_of
+from console.deadletter.models import DeadLetterSurvey
+from console.deadletter.retention import retention_ms
+from console.mqadmin import (
+    BlockingMQAdmin,
+    BrokerUnavailable,
+    MessageRecord,
+    MQBrokerError,
+    RemotingTimeout,
+    with_admin,
+)
+
+GROUPS_MAX = 20  # per cluster and round: at most 20 × (queues × 5 pulls + 1 configuration) calls a minute
+SAMPLED_MAX = 128  # newest letters per queue: four pulls
+CAUSES_MAX = 5
+LIFE_MS = 3_600_000  # a survey of unchanged letters is repeated after this: the retention may have changed
+
+
+def survey_cluster(cluster: str, *, now_ms: int) -> int:
+    """Look into the groups whose dead letters changed; returns how many."""
+    wanted = selectors.survey_candidates(cluster, before_ms=now_ms - LIFE_MS, limit=GROUPS_MAX)
+    if not wanted:
+        return 0
+    admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+    for group, begin, end in wanted:
+        try:
+            found = _survey(admin, cluster, group)
+        except (BrokerUnavailable, MQBrokerError, RemotingTimeout) as trouble:
+            found = {"problem": str(trouble)}
+        found |= {"begin_offset": begin, "end_offset": end, "read_at_ms": now_ms}
+        DeadLetterSurvey.objects.update_or_create(cluster=cluster, group=group, defaults=found)
+    return len(wanted)
+
+
+def _survey(admin: BlockingMQAdmin, cluster: str, group: str) -> dict[str, object]:
+    """Fields of the survey. Raises BrokerUnavailable, MQBrokerError, RemotingTimeout."""
+    found = places(admin, topic_of(group))
+    if found.problem:
+        return {"problem": found.problem}
+    causes: Counter[str] = Counter()
+    oldest: list[int] = []
+    settled = 0
+    for place in found.queues:
+        first = read_window(admin, place, place.min_offset, min(place.min_offset + 1, place.max_offset))
+        oldest += [each.store_timestamp_ms for each in first if isinstance(each, MessageRecord)]
+        low = max(place.min_offset, place.max_offset - SAMPLED_MAX)
+        newest = read_window(admin, place, low, place.max_offset)
+        causes.update(cause_of(each) for each in newest if isinstance(each, MessageRecord))
+        settled += selectors.settled_letters(cluster, place.queue, place.min_offset, place.max_offset)
+    return {
+        "sampled": causes.total(),
+        "settled": settled,
+        "causes": [{"cause": cause, "letters": letters} for cause, letters in causes.most_common(CAUSES_MAX)],
+        "oldest_ms": min(oldest, default=None),
+        "retention_ms": retention_ms(admin, {place.addr for place in found.queues}),
+        "problem": "",
+    }
