@@ -11,6 +11,7 @@ from typing import Any
 
 from django.core.exceptions import ObjectDoesNotExist
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
+from django.db import InterfaceError, OperationalError
 from django.http import Http404
 from rest_framework import exceptions, serializers
 from rest_framework.request import Request
@@ -19,6 +20,7 @@ from rest_framework.views import set_rollback
 
 from console.cluster.errors import ClusterError
 from console.cluster.models import Cluster
+from console.message.search_quota import TooManySearches
 from console.message.services import BadCursor, TopicNotFound
 from console.operation.broker_errors import BrokerUnavailable, MQBrokerError, MQClientError, RemotingTimeout
 from console.operation.errors import OperationError, PlanAlreadyApplied, PlanDrifted, PlanRejected
@@ -49,7 +51,10 @@ TABLE: list[tuple[type[Exception], int, str, str]] = [
     (exceptions.Throttled, 429, "throttled", "Too many requests"),
     (ReportRejected, 422, "report_rejected", "The report can not be run so"),
     (ReportAlreadyRunning, 409, "report_running", "The report is being computed"),
+    (TooManySearches, 429, "too_many_searches", "Too many searches at once"),
     (BadCursor, 400, "bad_cursor", "The cursor is not valid"),
+    (OperationalError, 503, "database_unavailable", "The console's database does not answer"),
+    (InterfaceError, 503, "database_unavailable", "The console's database does not answer"),
     (BrokerUnavailable, 503, "broker_unavailable", "A broker does not answer"),
     (RemotingTimeout, 504, "broker_timeout", "A broker did not answer in time"),
     (MQBrokerError, 502, "broker_refused", "A broker refused"),

@@ -11,6 +11,7 @@ from console.access import urls as access_urls
 from console.access.admin import admin_sign_in
 from console.overview import urls as overview_urls
 
+handler500 = "console.unavailable.server_error"
 urlpatterns = [
     path("", include(access_urls)),
     path("", include(overview_urls.root_urlpatterns)),

@@ -60,12 +60,10 @@ def _operations(here: Cluster, query: str, scope: NameScope) -> Iterator[Item]:
     found = operation_list.operation_page(here.name, query=query.lower(), scope=scope, per_page=ROWS)
     for plan in found.rows:
         job: Job | None = getattr(plan, "job", None)
-        name = job.pk if job is not None and not query.lower().startswith("op-") else plan.pk
-        url = (
-            reverse("job", args=[here.name, job.pk])
-            if name != plan.pk
-            else reverse("plan", args=[here.name, name])
-        )
+        name, page = str(plan.pk), "plan"
+        if job is not None and not query.lower().startswith("op-"):
+            name, page = str(job.pk), "job"
+        url = reverse(page, args=[here.name, name])
         hint = f"{plan.kind.replace('_', ' ')} of {plan.subject}"
         yield {"kind": "Operations", "icon": "operations", "name": name, "url": url, "hint": hint}
 

@@ -1,4 +1,5 @@
-/* Ctrl-K: jump to a topic, a group or a page. Pages are known at once; names come from /c/<cluster>/jump. */
+/* Ctrl-K: jump to a topic, group, broker, plan, job, message or page. Pages are known at once, the rest comes from
+   /c/<cluster>/jump, which finds only what this person may open. */
 (function () {
   "use strict";
   const dialog = document.getElementById("palette");
@@ -11,12 +12,13 @@
     const at = words ? name.toLowerCase().indexOf(words) : -1, e = Tide.escape;
     return at < 0 ? e(name) : `${e(name.slice(0, at))}<mark>${e(name.slice(at, at + words.length))}</mark>${e(name.slice(at + words.length))}`;
   }
-  function render(items, words) {
+  function render(items, words, trouble = "") {
     let kind = null, html = "";
     items.forEach((item, i) => {
       if (item.kind !== kind) html += `<li class="head" role="presentation">${Tide.escape((kind = item.kind))}</li>`;
       html += `<li role="option" id="jump-${i}" data-url="${Tide.escape(item.url)}" aria-selected="${i === 0}"><svg class="icon" aria-hidden="true"><use href="#i-${Tide.escape(item.icon)}"/></svg><span>${mark(item.name, words)}</span><span class="hint">${Tide.escape(item.hint || "")}</span></li>`;
     });
+    if (trouble) html += `<li class="head" role="presentation">${Tide.escape(trouble)}</li>`;
     list.innerHTML = html || '<li class="head" role="presentation">Nothing of that name. Names are matched anywhere, case does not matter.</li>';
     input.setAttribute("aria-activedescendant", items.length ? "jump-0" : "");
   }
@@ -24,12 +26,13 @@
     const words = input.value.trim().toLowerCase(), mine = ++asked;
     const here = pages.filter((page) => page.name.toLowerCase().includes(words));
     if (!words || !url) return render(here, words);
-    let found = [];
+    let found = [], trouble = "";
     try {
       const answer = await fetch(`${url}?q=${encodeURIComponent(input.value.trim())}`, { headers: { Accept: "application/json" } });
       if (answer.ok) found = (await answer.json()).items;
-    } catch { /* offline: pages still match */ }
-    if (mine === asked) render([...found, ...here], words);
+      else trouble = `The console answered ${answer.status}; only pages are matched.`;
+    } catch { trouble = "The console does not answer; only pages are matched."; }
+    if (mine === asked) render([...found, ...here], words, trouble);
   }
   function move(step) {
     const options = [...list.querySelectorAll("[role=option]")];

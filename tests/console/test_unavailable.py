@@ -1,0 +1,73 @@
+"""The database goes away: every page and REST say so with 503, and nothing else is blamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connections
+from django.http import HttpRequest
+from django.test import Client
+
+from console.group import views
+from tests.support import sample_rows
+from tests.support.people import signed_in
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+REASON = "unable to open database file"
+
+
+@contextmanager
+def away(alias: str) -> Iterator[None]:
+    """Every statement fails as it does when the server or the file is gone."""
+
+    def fail(*args: Any) -> None:
+        raise OperationalError(REASON)
+
+    with connections[alias].execute_wrapper(fail):
+        yield
+
+
+@pytest.fixture
+def admin() -> Client:
+    sample_rows.sample()
+    client = signed_in()
+    client.raise_request_exception = False
+    return client
+
+
+@pytest.mark.parametrize("alias", ["default", "metrics"])
+@pytest.mark.parametrize("address", ["/c/local/groups", "/c/local/groups/billing", "/c/local/topics"])
+def test_it_says_that_the_database_is_away(admin: Client, alias: str, address: str) -> None:
+    with away(alias):
+        answer = admin.get(address)
+    assert answer.status_code == 503
+    assert answer["Retry-After"] == "10"
+    text = answer.content.decode()
+    assert "The console’s database does not answer" in text
+    assert REASON in text
+    assert f'href="{address}"' in text
+    assert admin.get(address).status_code == 200
+
+
+@pytest.mark.parametrize("alias", ["default", "metrics"])
+def test_it_says_so_over_rest(admin: Client, alias: str) -> None:
+    with away(alias):
+        answer = admin.get("/api/v1/clusters/local/groups")
+    assert answer.status_code == 503
+    assert answer["Content-Type"] == "application/problem+json"
+    problem = answer.json()
+    assert (problem["code"], problem["status"]) == ("database_unavailable", 503)
+    assert REASON in problem["detail"]
+
+
+def test_it_calls_our_own_faults_by_their_name(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(request: HttpRequest, *args: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(views.selectors, "group_page", broken)
+    answer = admin.get("/c/local/groups")
+    assert answer.status_code == 500
+    assert "This page failed" in answer.content.decode()
