@@ -40,12 +40,13 @@
       this.tip.className = "chart-tip";
       this.tip.setAttribute("aria-live", "polite");
       this.tip.hidden = true;
-      canvas.addEventListener("pointermove", (e) => this.move(this.view.hit(e.offsetX)));
+      canvas.addEventListener("pointermove", (e) => this.move(this.view.hit(e.offsetX, e.offsetY)));
       canvas.addEventListener("pointerleave", () => this.move(null));
-      if (this.view.pick) canvas.addEventListener("click", (e) => { const index = this.view.hit(e.offsetX); if (index !== null) { this.view.pick(index); this.paint(); } });
+      if (this.view.pick) canvas.addEventListener("click", (e) => { const index = this.view.hit(e.offsetX, e.offsetY); if (index !== null) { this.view.pick(index); this.paint(); } });
       canvas.addEventListener("keydown", (e) => {
         if (e.key === "Enter" && this.at !== null && this.view.pick) { e.preventDefault(); this.view.pick(this.at); this.paint(); return; }
-        const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -12, PageDown: 12 }[e.key];
+        const row = this.view.stride || 0; // cells of a row, where there are rows
+        const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -row, ArrowDown: row, PageUp: -12, PageDown: 12 }[e.key];
         if (e.key === "Escape") { this.move(null); return; }
         if (!step) return;
         e.preventDefault();
@@ -323,6 +324,6 @@
 
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   new MutationObserver(repaint).observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
-  Object.assign(Tide, { sparklines, timeSeries, flow });
+  Object.assign(Tide, { sparklines, timeSeries, flow, drawing: { Plot, line, hatch, label, rule, colour, timeAxis, valueAxis } });
   sparklines();
 })();

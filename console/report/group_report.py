@@ -1,0 +1,247 @@
+"""One group's past as a page: what its report rows say in words, and the series of its plots.
+
+Nothing is computed from samples here: hours come from `LagRow` (job lag_hour), episodes from `ReportRow`. An hour
+without a row is a gap (None), never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Max
+
+from console.report.models import LagRow, ReportRow
+from console.report.rules import DAY_MS, HOUR_MS
+
+QUEUES_SHOWN = 40  # of the queue heat map: those that were worst
+EPISODES_SHOWN = 50
+SENTENCES_MAX = 4
+EPISODE_STATUS = {"breach": "FALLING_BEHIND", "stall": "STALLED", "offline": "OFFLINE", "lost": "LOST"}
+# A daily tide is said only when an hour of the day stands out on most of the days that were seen.
+TIDE_DAYS_MIN, TIDE_FACTOR = 3, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """A group's hours in [from_ms, to_ms), one entry per UTC hour; None: not observed. Times in milliseconds."""
+
+    times: list[int]
+    p50_ms: list[int | None]
+    p95_ms: list[int | None]
+    max_ms: list[int | None]
+    # Time in breach and time watched of the topic that was worst in that hour.
+    breach_ms: list[int | None]
+    watched_ms: list[int | None]
+    slo_ms: int | None
+    coverage_pct: float | None
+    max_gap_ms: int | None
+    produced: int
+    consumed: int
+    is_censored: bool
+
+    @property
+    def seen(self) -> int:
+        return sum(value is not None for value in self.max_ms)
+
+
+def hours_of(cluster: str, group: str, from_ms: int, to_ms: int) -> Hours:
+    """The worst topic's figures of each hour (time lag is a maximum), the sums of all."""
+    rows = LagRow.objects.filter(
+        cluster=cluster,
+        job="lag_hour",
+        grain=LagRow.Grain.TOPIC,
+        kind="GROUP",
+        group=group,
+        window_start_ms__gte=from_ms,
+        window_start_ms__lt=to_ms,
+    )
+    times = list(range(from_ms, to_ms, HOUR_MS))
+    place = {time_ms: number for number, time_ms in enumerate(times)}
+    names = ("time_lag_p50_ms", "time_lag_p95_ms", "time_lag_max_ms", "breach_ms", "watched_ms")
+    columns: dict[str, list[int | None]] = {name: [None] * len(times) for name in names}
+    found = list(rows)
+    for row in found:
+        number = place[row.window_start_ms]
+        for name, values in columns.items():
+            value, known = getattr(row, name), values[number]
+            if value is not None and (known is None or value > known):
+                values[number] = value
+    return Hours(
+        times,
+        columns["time_lag_p50_ms"],
+        columns["time_lag_p95_ms"],
+        columns["time_lag_max_ms"],
+        columns["breach_ms"],
+        columns["watched_ms"],
+        slo_ms=max((row.slo_ms for row in found), default=None),
+        coverage_pct=_coverage(found, len(times)),
+        max_gap_ms=max((row.max_gap_ms for row in found), default=None),
+        produced=sum(row.produced for row in found),
+        consumed=sum(row.consumed for row in found),
+        is_censored=any(row.is_censored for row in found),
+    )
+
+
+def _coverage(rows: Iterable[LagRow], hours: int) -> float | None:
+    """Share of the asked time that was observed: hours without a row count as not observed."""
+    worst: dict[int, float] = {}
+    for row in rows:
+        worst[row.window_start_ms] = min(worst.get(row.window_start_ms, 100.0), row.coverage_pct)
+    return round(sum(worst.values()) / hours, 1) if worst and hours else None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much of the error budget of [from, to) is left, in per cent, after each hour; None until one was observed.
+
+    The budget is the time in which some queue may be late: (1 - target) of the whole window. It can be overspent.
+    """
+
+    left_pct: list[float | None]
+    even_pct: list[float]
+    target: float
+
+    @property
+    def now_pct(self) -> float | None:
+        return next((left for left in reversed(self.left_pct) if left is not None), None)
+
+
+def budget_of(hours: Hours, target: float) -> Budget:
+    allowed_ms = (1 - target) * len(hours.times) * HOUR_MS
+    left: list[float | None] = []
+    spent_ms = 0
+    for breach_ms in hours.breach_ms:
+        spent_ms += breach_ms or 0
+        # An hour that nobody saw spends nothing and says nothing.
+        left.append(None if breach_ms is None else round(100 * (1 - spent_ms / allowed_ms), 2))
+    count = len(hours.times)
+    even = [round(100 * (1 - (number + 1) / count), 2) for number in range(count)]
+    return Budget(left, even, target)
+
+
+def queue_heat(cluster: str, group: str, from_ms: int, to_ms: int) -> dict[str, Any]:
+    """Largest time lag of each queue in each hour: {"rows": names, "times": […], "values": [[ms or None]], "total"}.
+
+    The hourly report keeps no row of a queue that had neither backlog nor traffic: there the value is None, too.
+    """
+    rows = LagRow.objects.filter(
+        cluster=cluster,
+        job="lag_hour",
+        grain=LagRow.Grain.QUEUE,
+        kind="GROUP",
+        group=group,
+        window_start_ms__gte=from_ms,
+        window_start_ms__lt=to_ms,
+    )
+    queues = list(
+        rows.values("topic", "broker_name", "queue_id")
+        .annotate(worst=Max("time_lag_max_ms"))
+        .order_by("-worst", "topic", "broker_name", "queue_id")
+    )
+    shown = [(each["topic"], each["broker_name"], each["queue_id"]) for each in queues[:QUEUES_SHOWN]]
+    times = list(range(from_ms, to_ms, HOUR_MS))
+    place = {time_ms: number for number, time_ms in enumerate(times)}
+    values: dict[tuple[str, str, int], list[int | None]] = {queue: [None] * len(times) for queue in shown}
+    found = rows.values_list("topic", "broker_name", "queue_id", "window_start_ms", "time_lag_max_ms")
+    for topic, broker_name, queue_id, start_ms, worst_ms in found.iterator(chunk_size=5_000):
+        cells = values.get((topic, broker_name, queue_id))
+        if cells is not None:
+            cells[place[start_ms]] = worst_ms
+    several = len({topic for topic, _, _ in shown}) > 1
+    names = [f"{broker} · {queue}" + (f" · {topic}" if several else "") for topic, broker, queue in shown]
+    return {"rows": names, "times": times, "values": list(values.values()), "total": len(queues)}
+
+
+def episodes_of(cluster: str, group: str, from_ms: int, to_ms: int) -> Sequence[ReportRow]:
+    """The group's episodes that touch the window, longest first."""
+    found = ReportRow.objects.filter(
+        cluster=cluster,
+        job="episodes",
+        group=group,
+        kind__in=list(EPISODE_STATUS),
+        figures__end_ms__gte=from_ms,
+        figures__start_ms__lt=to_ms,
+    )
+    return list(found.order_by("-figures__duration_ms", "-figures__start_ms")[:EPISODES_SHOWN])
+
+
+def runways_of(cluster: str, group: str) -> Sequence[LagRow]:
+    """The newest hour of each of the group's topics: how far retention is from the first unread message."""
+    newest: dict[str, LagRow] = {}
+    rows = LagRow.objects.filter(
+        cluster=cluster, job="lag_hour", grain=LagRow.Grain.TOPIC, kind="GROUP", group=group
+    )
+    last = rows.aggregate(at=Max("window_start_ms"))["at"]
+    if last is not None:
+        for row in rows.filter(window_start_ms__gt=last - DAY_MS).order_by("window_start_ms"):
+            newest[row.topic] = row
+    return sorted(newest.values(), key=lambda row: row.topic)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One finding of the window; the page puts `facts` into words. ``status`` gives its shape and colour."""
+
+    status: str
+    kind: str
+    facts: dict[str, Any]
+
+
+def sentences(hours: Hours, budget: Budget, episodes: Sequence[ReportRow]) -> list[Sentence]:
+    """What stands out, worst first; at most SENTENCES_MAX. Empty: the window was quiet and seen."""
+    found: list[Sentence] = []
+    for episode in episodes[:2]:
+        figures = episode.figures
+        found.append(
+            Sentence(
+                EPISODE_STATUS[episode.kind],
+                episode.kind,
+                {"topic": episode.topic, **figures, "share_pct": _share_of_breach(figures, hours)},
+            )
+        )
+    left = budget.now_pct
+    if left is not None and left < 0:
+        found.append(Sentence("STOPPED", "overspent", {"left_pct": left, "target": budget.target}))
+    tide = daily_tide(hours)
+    if tide is not None:
+        found.append(Sentence("CATCHING_UP", "tide", tide))
+    missing = len(hours.times) - hours.seen
+    if missing:
+        found.append(Sentence("UNKNOWN", "unseen", {"hours": missing, "of": len(hours.times)}))
+    return found[:SENTENCES_MAX]
+
+
+def _share_of_breach(figures: dict[str, Any], hours: Hours) -> float | None:
+    total_ms = sum(breach for breach in hours.breach_ms if breach)
+    return round(min(100.0, 100 * figures["duration_ms"] / total_ms), 1) if total_ms else None
+
+
+def daily_tide(hours: Hours) -> dict[str, Any] | None:
+    """The UTC hour of the day whose p95 is at least TIDE_FACTOR times the usual on most days, if there is one."""
+    by_hour: dict[int, list[int]] = {}
+    for time_ms, p95_ms in zip(hours.times, hours.p95_ms, strict=True):
+        if p95_ms is not None:
+            by_hour.setdefault(time_ms % DAY_MS // HOUR_MS, []).append(p95_ms)
+    known = sorted(value for values in by_hour.values() for value in values)
+    if not known:
+        return None
+    usual_ms = max(known[len(known) // 2], 1)
+    high = {
+        hour: values
+        for hour, values in by_hour.items()
+        if len(values) >= TIDE_DAYS_MIN
+        and 2 * sum(value >= TIDE_FACTOR * usual_ms for value in values) > len(values)
+    }
+    if not high or len(high) > 6:  # most of the day is no tide
+        return None
+    hour = max(high, key=lambda each: sum(high[each]) / len(high[each]))
+    return {
+        "hour": hour,
+        "at_ms": hours.times[-1] - hours.times[-1] % DAY_MS + hour * HOUR_MS,
+        "low_ms": min(high[hour]),
+        "high_ms": max(high[hour]),
+        "usual_ms": usual_ms,
+        "days": len(high[hour]),
+    }

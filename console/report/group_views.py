@@ -1,0 +1,124 @@
+"""The report of one group: words, figures and plots over a day, a week or four."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from console.cluster.admission import admit
+from console.lag.models import GroupRow, TopicRow
+from console.report import group_report
+from console.report.models import LagRow
+from console.report.rules import DAY_MS, HOUR_MS
+
+# Word in the address → (word on the page, days). Four whole weeks, so that weekdays weigh the same.
+SPANS = {"": ("7 d", 7), "1d": ("24 h", 1), "28d": ("28 d", 28)}
+LATENCY_DAYS_MAX = 7  # the distribution is made from samples, not from rows
+
+
+@require_safe
+def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
+    """What the hourly rows and the episodes of a group say."""
+    here = admit(request, cluster, name=group)
+    now_ms = _now_ms()
+    span = request.GET.get("span", "")
+    span = span if span in SPANS else ""
+    to_ms = now_ms - now_ms % HOUR_MS + HOUR_MS
+    from_ms = to_ms - SPANS[span][1] * DAY_MS
+    hours = group_report.hours_of(here.name, group, from_ms, to_ms)
+    row = GroupRow.objects.filter(cluster=here.name, group=group).first()
+    if not hours.seen and row is None and not LagRow.objects.filter(cluster=here.name, group=group).exists():
+        raise Http404(f"There is neither a group {group} on {here.name} nor a report about one.")
+    budget = group_report.budget_of(hours, settings.LAG_SLO_TARGET)
+    episodes = group_report.episodes_of(here.name, group, from_ms, to_ms)
+    runways = group_report.runways_of(here.name, group)
+    queues = group_report.queue_heat(here.name, group, from_ms, to_ms)
+    slo_ms = hours.slo_ms or settings.LAG_SLO_MS
+    context: dict[str, Any] = {
+        "cluster": here,
+        "group": group,
+        "exists": row is not None,
+        "span": span,
+        "spans": [(key, word) for key, (word, _) in SPANS.items()],
+        "hours": hours,
+        "slo_ms": slo_ms,
+        "from_ms": from_ms,
+        "to_ms": min(to_ms, now_ms),
+        "budget": budget,
+        "breach_ms": _sum(hours.breach_ms),
+        "sentences": group_report.sentences(hours, budget, episodes),
+        "episodes": episodes,
+        "runways": [_runway(here.name, each) for each in runways],
+        "queues": queues,
+        "plots": _plots(hours, budget, queues, runways),
+        "latency_url": _latency_url(here.name, group, from_ms, min(to_ms, now_ms), slo_ms),
+        "now_ms": now_ms,
+    }
+    return render(request, "report/group_report.html", context)
+
+
+def _plots(
+    hours: group_report.Hours,
+    budget: group_report.Budget,
+    queues: dict[str, Any],
+    runways: Sequence[LagRow],
+) -> dict[str, Any]:
+    """What each canvas reads; None where there is nothing to draw."""
+    worst = max(
+        (row for row in runways if row.lag_last and row.drain_ms and row.drain_lo_ms is not None),
+        key=lambda row: row.drain_ms or 0,
+        default=None,
+    )
+    return {
+        "hours": {
+            "times": hours.times,
+            "p50_ms": hours.p50_ms,
+            "p95_ms": hours.p95_ms,
+            "max_ms": hours.max_ms,
+            "slo_ms": hours.slo_ms,
+        },
+        "budget": {"times": hours.times, "left_pct": budget.left_pct, "even_pct": budget.even_pct},
+        "week": {"times": hours.times, "p95_ms": hours.p95_ms},
+        "queues": queues if queues["rows"] else None,
+        "drain": worst
+        and {
+            "topic": worst.topic,
+            "at_ms": min(worst.window_end_ms, worst.generated_at_ms),
+            "lag": worst.lag_last,
+            "drain_ms": worst.drain_ms,
+            "lo_ms": worst.drain_lo_ms,
+            "hi_ms": worst.drain_hi_ms,
+        },
+    }
+
+
+def _sum(values: list[int | None]) -> int | None:
+    """The sum of what is known; None when nothing is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _runway(cluster: str, row: LagRow) -> tuple[LagRow, int | None, float | None]:
+    """(row, age of the oldest message kept, which part of it the time lag is)."""
+    kept = TopicRow.objects.filter(cluster=cluster, topic=row.topic).values_list("retained_ms", flat=True)
+    retained_ms = kept.first()
+    if not retained_ms or row.time_lag_last_ms is None:
+        return row, retained_ms, None
+    return row, retained_ms, row.time_lag_last_ms / retained_ms
+
+
+def _latency_url(cluster: str, group: str, from_ms: int, to_ms: int, slo_ms: int) -> str:
+    start_ms = max(from_ms, to_ms - LATENCY_DAYS_MAX * DAY_MS)
+    url = reverse("api-group-latency", args=[cluster, group])
+    return f"{url}?from_ms={start_ms}&to_ms={to_ms}&slo_ms={slo_ms}"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

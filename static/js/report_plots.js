@@ -1,0 +1,206 @@
+/* Plots of reports on the canvas of charts.js: heat map, latency distribution, drain fan, episodes on one time axis.
+   Every host carries its data in a JSON script; what is null was not observed: hatched, never bridged. */
+(function () {
+  "use strict";
+  const { Plot, line, hatch, label, rule, colour, timeAxis, valueAxis } = Tide.drawing;
+  const HOUR = 3600000, DAY = 24 * HOUR;
+  const HEAT_BREAKS = [5000, 10000, 30000, 60000, 300000, 1800000]; // time lag in ms: one hue, log steps
+  const WEEKDAYS = [...Array(7).keys()].map((n) => new Date(Date.UTC(2024, 0, 1 + n)).toLocaleDateString(document.documentElement.lang || undefined, { weekday: "short", timeZone: "UTC" }));
+  const hour2 = (n) => String(n).padStart(2, "0");
+
+  /* {rows, columns, values: [row][column] or null, every: label each n-th column, title: (row, column) => text} */
+  function heatMap(canvas, { rows, columns, values, every, title, what }) {
+    let box = { x: 0, y: 0, w: 1, h: 1 }, cw = 1, ch = 1;
+    const at2 = (i) => [Math.floor(i / columns.length), i % columns.length];
+    return new Plot(canvas, {
+      stride: columns.length,
+      length: () => rows.length * columns.length,
+      hit(px, py) {
+        const c = Math.floor((px - box.x) / cw), r = Math.floor((py - box.y) / ch);
+        return c < 0 || r < 0 || c >= columns.length || r >= rows.length ? null : r * columns.length + c;
+      },
+      draw(g, w, h, at) {
+        const names = Math.min(Math.max(...rows.map((name) => g.measureText(name).width)) + 14, w * 0.34);
+        box = { x: names, y: 4, w: w - names - 4, h: h - 26 };
+        cw = box.w / columns.length; ch = box.h / rows.length;
+        const gap = cw > 5 ? 1 : 0;
+        rows.forEach((name, r) => {
+          if (ch >= 9 || r % Math.ceil(9 / ch) === 0) label(g, fit(g, name, names - 10), box.x - 8, box.y + ch * (r + 0.5), { align: "right" });
+          columns.forEach((_, c) => {
+            const v = values[r][c], px = box.x + c * cw, py = box.y + r * ch, cell = [px + gap, py + gap, Math.max(cw - 2 * gap, 0.5), Math.max(ch - 2 * gap, 0.5)];
+            if (v === null) { hatch(g, ...cell); return; }
+            g.fillStyle = colour("heat-" + HEAT_BREAKS.filter((limit) => v >= limit).length);
+            g.beginPath(); g.roundRect(...cell, gap * 2); g.fill();
+          });
+        });
+        columns.forEach((name, c) => { if (c % every === 0) label(g, name, box.x + (c + 0.5) * cw, box.y + box.h + 13, { align: "center" }); });
+        if (at !== null) {
+          const [r, c] = at2(at);
+          g.strokeStyle = colour("chart-cross"); g.lineWidth = 2; g.setLineDash([]);
+          g.strokeRect(box.x + c * cw, box.y + r * ch, Math.max(cw, 2), ch);
+        }
+      },
+      read(i) {
+        const [r, c] = at2(i), v = values[r][c];
+        return { x: box.x + c * cw, y: Math.min(box.y + r * ch, box.h - 40), title: title(r, c), rows: [["", v === null ? "not observed" : what, v === null ? "" : Tide.duration(v)]] };
+      },
+    });
+  }
+  function fit(g, text, width) {
+    if (g.measureText(text).width <= width) return text;
+    let short = text;
+    while (short.length > 1 && g.measureText("…" + short).width > width) short = short.slice(1);
+    return "…" + short;
+  }
+
+  /* Weekday by hour of the reader's zone: of several weeks the largest. */
+  function hourOfWeek(canvas, { times, p95_ms: values }) {
+    const cells = WEEKDAYS.map(() => Array(24).fill(null));
+    times.forEach((t, i) => {
+      const date = new Date(t), day = (date.getDay() + 6) % 7, hour = date.getHours();
+      if (values[i] !== null) cells[day][hour] = Math.max(cells[day][hour] ?? 0, values[i]);
+    });
+    heatMap(canvas, { rows: WEEKDAYS, columns: [...Array(24).keys()].map(hour2), values: cells, every: 3, what: "p95 time lag", title: (r, c) => `${WEEKDAYS[r]} ${hour2(c)}:00` });
+  }
+  function queueHeat(canvas, { rows, times, values }) {
+    canvas.parentElement.style.setProperty("--rows", rows.length);
+    const everyMs = times.length > 72 ? DAY : times.length > 30 ? 6 * HOUR : 3 * HOUR;
+    const names = times.map((t) => (everyMs === DAY ? Tide.day(t) : Tide.clock(t).slice(0, 5)));
+    heatMap(canvas, { rows, columns: names, values, every: everyMs / HOUR, what: "largest time lag", title: (r, c) => `${rows[r]}, ${Tide.moment(times[c], Tide.now())}` });
+  }
+
+  /* {histogram: [{up_to_ms, messages}], slo_ms}: the share of messages that waited up to a time, on a logarithmic axis */
+  function latencyCurve(canvas, { histogram, slo_ms: slo, messages }) {
+    const known = histogram.filter((each) => each.up_to_ms !== null);
+    let sum = 0;
+    const points = known.map((each) => [Math.max(each.up_to_ms, 1), (sum += each.messages) / messages]);
+    const first = points[0][0], last = Math.max(points.at(-1)[0], slo * 1.2, first * 10);
+    let box = { x: 52, y: 28, w: 1, h: 1 };
+    const x = (ms) => box.x + (Math.log(ms / first) / Math.log(last / first)) * box.w;
+    const y = (share) => box.y + box.h - share * box.h;
+    return new Plot(canvas, {
+      length: () => points.length,
+      hit(px) {
+        if (px < box.x - 6 || px > box.x + box.w + 6) return null;
+        let best = 0;
+        points.forEach(([ms], i) => { if (Math.abs(x(ms) - px) < Math.abs(x(points[best][0]) - px)) best = i; });
+        return best;
+      },
+      draw(g, w, h, at) {
+        box = { x: 52, y: 28, w: w - 68, h: h - 52 };
+        label(g, "Messages that waited at most …", 0, 12, { fill: "fg-2" });
+        valueAxis(g, box, 1, (v) => `${Math.round(v * 100)} %`, "share");
+        for (let ms = 10 ** Math.ceil(Math.log10(first)); ms <= last; ms *= 10) {
+          rule(g, x(ms), box.y, x(ms), box.y + box.h, "chart-grid");
+          label(g, Tide.duration(ms), x(ms), box.y + box.h + 12, { align: "center" });
+        }
+        line(g, points.map(([ms, share]) => [x(ms), y(share)]), colour("chart-1"), { fill: colour("chart-fill"), base: box.y + box.h });
+        rule(g, x(slo), box.y, x(slo), box.y + box.h, "warn-mark", [4, 3]);
+        label(g, `SLO ${Tide.duration(slo)}`, x(slo) - 4, box.y + 8, { align: "right", fill: "fg-2", halo: true });
+        if (at !== null) rule(g, x(points[at][0]), box.y, x(points[at][0]), box.y + box.h, "chart-cross");
+      },
+      read: (i) => ({ x: x(points[i][0]), y: 30, title: `up to ${Tide.duration(points[i][0])}`, rows: [["c1", "messages", `${(points[i][1] * 100).toFixed(points[i][1] > 0.99 ? 3 : 1)} %`]] }),
+    });
+  }
+
+  /* {at_ms, lag, drain_ms, lo_ms, hi_ms}: where the backlog goes at the rates of the hour; hi null: perhaps never */
+  function drainFan(canvas, { at_ms: start, lag, drain_ms: drain, lo_ms: low, hi_ms: high }) {
+    const end = start + (high ?? drain * 2.5) * 1.08;
+    let box = { x: 58, y: 28, w: 1, h: 1 };
+    const x = (t) => box.x + ((t - start) / (end - start)) * box.w;
+    const y = (v) => box.y + box.h - (v / (lag * 1.08)) * box.h;
+    const left = (at, span) => (span === null ? lag : Math.max(0, lag * (1 - (at - start) / span)));
+    return new Plot(canvas, {
+      length: () => 61,
+      hit: (px) => (px < box.x || px > box.x + box.w ? null : Math.round(((px - box.x) / box.w) * 60)),
+      draw(g, w, h, at) {
+        box = { x: 58, y: 28, w: w - 70, h: h - 52 };
+        label(g, "Messages left, at the rates of the last hour", 0, 12, { fill: "fg-2" });
+        timeAxis(g, box, start, end, true);
+        valueAxis(g, box, lag * 1.08, Tide.compact, "count");
+        g.beginPath(); g.moveTo(x(start), y(lag)); g.lineTo(x(start + low), y(0));
+        if (high === null) { g.lineTo(x(end), y(0)); g.lineTo(x(end), y(lag)); } else g.lineTo(x(start + high), y(0));
+        g.closePath(); g.fillStyle = colour("chart-fill"); g.fill();
+        line(g, [[x(start), y(lag)], [x(start + drain), y(0)]], colour("chart-1"));
+        if (at !== null) { const t = start + ((end - start) * at) / 60; rule(g, x(t), box.y, x(t), box.y + box.h, "chart-cross"); }
+      },
+      read(i) {
+        const t = start + ((end - start) * i) / 60, best = Tide.compact(Math.round(left(t, low))), worst = Tide.compact(Math.round(left(t, high)));
+        return { x: x(t), y: 30, title: Tide.moment(t, Tide.now()), rows: [["c1", "expected", Tide.compact(Math.round(left(t, drain)))], ["", "between", `${best} and ${worst}`]] };
+      },
+    });
+  }
+
+  /* {from_ms, to_ms, rows: [{name, bars: [{start_ms, end_ms, kind, word, peak_ms}]}]}: one lane a group */
+  function lanes(canvas, { from_ms: from, to_ms: to, rows }) {
+    const TONES = { breach: "warn-mark", stall: "bad-mark", offline: "offline-mark", lost: "bad-mark" };
+    const bars = rows.flatMap((row, r) => row.bars.map((bar) => ({ ...bar, r, name: row.name })));
+    canvas.parentElement.style.setProperty("--rows", rows.length);
+    let box = { x: 0, y: 0, w: 1, h: 1 }, ch = 1;
+    const x = (t) => box.x + ((Math.min(Math.max(t, from), to) - from) / (to - from)) * box.w;
+    return new Plot(canvas, {
+      length: () => bars.length,
+      hit(px, py) {
+        const found = bars.findLastIndex((bar) => px >= x(bar.start_ms) - 3 && px <= Math.max(x(bar.end_ms), x(bar.start_ms) + 3) + 3 && py >= box.y + bar.r * ch && py < box.y + (bar.r + 1) * ch);
+        return found < 0 ? null : found;
+      },
+      draw(g, w, h, at) {
+        const names = Math.min(Math.max(...rows.map((row) => g.measureText(row.name).width)) + 14, w * 0.34);
+        box = { x: names, y: 4, w: w - names - 12, h: h - 28 };
+        ch = box.h / rows.length;
+        timeAxis(g, box, from, to, true);
+        rows.forEach((row, r) => {
+          const middle = box.y + ch * (r + 0.5);
+          label(g, fit(g, row.name, names - 10), box.x - 8, middle, { align: "right" });
+          rule(g, box.x, middle, box.x + box.w, middle, "chart-grid");
+        });
+        bars.forEach((bar, i) => {
+          const left = x(bar.start_ms), width = Math.max(x(bar.end_ms) - left, 3), thick = Math.min(ch * 0.56, 14);
+          g.fillStyle = colour(TONES[bar.kind] || "fg-3");
+          g.beginPath(); g.roundRect(left, box.y + ch * (bar.r + 0.5) - thick / 2, width, thick, 3); g.fill();
+          if (i === at) { g.strokeStyle = colour("chart-cross"); g.lineWidth = 2; g.stroke(); }
+        });
+      },
+      read(i) {
+        const bar = bars[i];
+        const rows_ = [["", bar.word, Tide.duration(bar.end_ms - bar.start_ms)]];
+        if (bar.peak_ms) rows_.push(["", "peak time lag", Tide.duration(bar.peak_ms)]);
+        return { x: x(bar.start_ms), y: Math.max(0, box.y + bar.r * ch - 30), title: `${bar.name}, ${Tide.moment(bar.start_ms, Tide.now())}`, rows: rows_ };
+      },
+    });
+  }
+
+  /* Time lag by the hour with the promise as a line, and what is left of the error budget. */
+  function hours(canvas, { times, p50_ms: p50, p95_ms: p95, max_ms: max, slo_ms: slo }) {
+    const panel = { title: "Time lag of the worst topic", kind: "duration", format: Tide.duration, series: [
+      { label: "p95", swatch: "c1", tone: "chart-1", fill: "chart-fill", values: p95 },
+      { label: "p50", swatch: "c3", tone: "chart-3", values: p50 },
+      { label: "largest", swatch: "cmin", tone: "chart-min", values: max },
+    ] };
+    if (slo) panel.series.push({ label: "SLO", swatch: "cslo", tone: "warn-mark", dash: [4, 3], values: times.map(() => slo) });
+    Tide.timeSeries(canvas, { times, panels: [panel] });
+  }
+  function budget(canvas, { times, left_pct: left, even_pct: even }) {
+    const percent = (v) => `${Math.round(v)} %`;
+    Tide.timeSeries(canvas, { times, panels: [{ title: "Error budget left", kind: "share", format: percent, series: [
+      { label: "left", swatch: "c1", tone: "chart-1", fill: "chart-fill", values: left.map((v) => (v === null ? null : Math.max(0, v))) },
+      { label: "even burn", swatch: "cmin", tone: "chart-min", dash: [4, 3], values: even },
+    ] }] });
+  }
+
+  const KINDS = { hours, budget, "hour-of-week": hourOfWeek, queues: queueHeat, latency: latencyCurve, drain: drainFan, lanes };
+  for (const canvas of document.querySelectorAll("canvas[data-plot]")) {
+    const source = document.getElementById(canvas.dataset.source);
+    if (source) KINDS[canvas.dataset.plot](canvas, JSON.parse(source.textContent));
+  }
+  /* The distribution reads samples: asked for once the page stands. */
+  for (const canvas of document.querySelectorAll("canvas[data-latency]")) {
+    const host = canvas.closest("[data-latency-host]"), say = host.querySelector("[data-latency-note]");
+    fetch(canvas.dataset.latency).then(async (answer) => {
+      const data = answer.ok ? await answer.json() : null;
+      if (!data || !data.messages) { say.textContent = data ? "no message was consumed in this time" : `not available: the server answered ${answer.status}`; canvas.hidden = true; return; }
+      say.textContent = `${Tide.count(data.messages)} messages, ${data.within_slo_pct} % within the SLO${data.censored ? `, of ${Tide.count(data.censored)} only a lower bound is known` : ""}`;
+      latencyCurve(canvas, data);
+    }).catch(() => { say.textContent = "not available: the server did not answer"; canvas.hidden = true; });
+  }
+})();
