@@ -51,9 +51,16 @@ def sort_th(
 
 @register.inclusion_tag("_pager.html", takes_context=True)
 def pager(
-    context: Mapping[str, Any], page: Any, noun: str, note: str = "", sized: bool = False
+    context: Mapping[str, Any],
+    page: Any,
+    noun: str,
+    note: str = "",
+    sized: bool = False,
+    columns: bool = False,
 ) -> dict[str, Any]:
-    """The foot of a list: which rows of how many, rows per page, previous and next. Works for any `Page`."""
+    """The foot of a list: which rows of how many, rows per page, previous and next. Works for any `Page`.
+    ``columns``: with a chooser for the columns of the card's table, which is marked `data-columns="<list>"`.
+    """
     start = (page.page - 1) * getattr(page, "per_page", len(page.rows)) if page.page < page.pages else None
     start = page.total - len(page.rows) if start is None else start
     hidden = [(key, value) for key, value in context["request"].GET.items() if key not in ("rows", "page")]
@@ -61,6 +68,7 @@ def pager(
         "page": page,
         "noun": noun,
         "note": note,
+        "columns": columns,
         "first": start + 1,
         "last": start + len(page.rows),
         "sizes": PER_PAGE_CHOICES if sized and page.total > PER_PAGE_CHOICES[0] else (),
