@@ -33,7 +33,8 @@
             g.beginPath(); g.roundRect(...cell, gap * 2); g.fill();
           });
         });
-        columns.forEach((name, c) => { if (c % every === 0) label(g, name, box.x + (c + 0.5) * cw, box.y + box.h + 13, { align: "center" }); });
+        const apart = Math.max(1, Math.ceil((g.measureText(columns[0]).width + 12) / (cw * every))) * every;
+        columns.forEach((name, c) => { if (c % apart === 0) label(g, name, box.x + (c + 0.5) * cw, box.y + box.h + 13, { align: "center" }); });
         if (at !== null) {
           const [r, c] = at2(at);
           g.strokeStyle = colour("chart-cross"); g.lineWidth = 2; g.setLineDash([]);
@@ -94,7 +95,7 @@
           rule(g, x(ms), box.y, x(ms), box.y + box.h, "chart-grid");
           label(g, Tide.duration(ms), x(ms), box.y + box.h + 12, { align: "center" });
         }
-        line(g, points.map(([ms, share]) => [x(ms), y(share)]), colour("chart-1"), { fill: colour("chart-fill"), base: box.y + box.h });
+        line(g, [...points.map(([ms, share]) => [x(ms), y(share)]), [x(last), y(points.at(-1)[1])]], colour("chart-1"), { fill: colour("chart-fill"), base: box.y + box.h });
         rule(g, x(slo), box.y, x(slo), box.y + box.h, "warn-mark", [4, 3]);
         label(g, `SLO ${Tide.duration(slo)}`, x(slo) - 4, box.y + 8, { align: "right", fill: "fg-2", halo: true });
         if (at !== null) rule(g, x(points[at][0]), box.y, x(points[at][0]), box.y + box.h, "chart-cross");
