@@ -49,6 +49,7 @@ ATTEMPTS_MAX = 3  # per copy, for answers that say "not now"
 RETRY_PAUSE_S = 0.5
 NAP_S = 0.02  # longest sleep between two looks at the rate
 DLQ_LOOK_S = 1.0  # how often the growth of the dead-letter topic is looked at, where the policy asks for it
+SPEED_EVERY_S = 2.0
 REASON_LENGTH_MAX = 300
 BURIED = "the broker made a dead letter of it again: members of the group hold queue locks"
 HANDLED = "marked as handled, not sent"
@@ -95,12 +96,14 @@ class Replay:
         self.landed: list[LedgerEntry] = []  # outcomes that wait for the next transaction
         self.buried = 0  # copies of this run that became dead letters again
         self._dlq_looked_s = 0.0
+        self._speed_from = time.monotonic(), 0
 
     # --- The job --------------------------------------------------------------------------------------------
 
     def execute(self) -> None:
         """Send what is left. Raises JobInterrupted, LeaseLost, BrokerUnavailable, VerificationFailed (policy)."""
         started_s, before = time.monotonic(), self.counts[LedgerState.SENT]
+        self._speed_from = started_s, before
         self.threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="replay")
         with self.threads:
             try:
@@ -473,6 +476,12 @@ class Replay:
         }
 
     def publish_progress(self) -> None:
+        """Figures for the page, with the speed of the last seconds, messages per second."""
+        since_s, sent_then = self._speed_from
+        sent, now_s = self.counts[LedgerState.SENT], time.monotonic()
+        if now_s - since_s >= SPEED_EVERY_S:
+            self.run.progress["speed"] = round((sent - sent_then) / (now_s - since_s), 1)
+            self._speed_from = now_s, sent
         self.run.progress |= self.figures()
         self.run.beat()
 

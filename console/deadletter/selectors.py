@@ -4,14 +4,14 @@ asked."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from django.db.models import Count, Max, Min, Sum
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.deadletter.models import DeadLetterSurvey, LedgerState, ReplayLedger
-from console.lag.models import GroupRow, TopicQueueRow, TopicRow
+from console.lag.models import ClientRow, GroupRow, TopicQueueRow, TopicRow
 from console.lag.page import PER_PAGE_MAX
 from console.lag.page import Page as ListPage
 from console.mqadmin import DLQ_TOPIC_PREFIX, MessageQueue, dead_letter_topic
@@ -21,6 +21,7 @@ from console.operation.selectors import Page, paged
 DLQ_KIND = "DLQ"  # TopicRow.kind
 KIND = "dead_letter_replay"
 PERM_READ = 4
+MEMBERS_MAX = 200  # offered as targets of one message
 SPEED_JOBS, SPEED_SENT_MIN = 10, 1_000  # jobs looked at, and copies below which a speed says nothing
 
 
@@ -135,6 +136,35 @@ def dead_letter_groups(
     )
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class DeadLetterSums:
+    """Over all groups one may see. ``first``: the row whose letters expire first, None when no time is known."""
+
+    letters: int
+    is_lower_bound: bool
+    groups: int
+    first: DeadLetterRow | None
+
+
+def dead_letter_sums(cluster: str, *, scope: NameScope = EVERYTHING) -> DeadLetterSums:
+    """The first lines of the page: how many gave up, in how many groups, and what expires first."""
+    rows = [row for row in dead_letter_page(cluster, scope=scope) if row.count != 0]
+    known = [row.count for row in rows if row.count is not None]
+    timed = [row for row in rows if row.expires_ms is not None]
+    return DeadLetterSums(
+        letters=sum(known),
+        is_lower_bound=len(known) < len(rows) or any(row.lower_bound for row in rows),
+        groups=len(rows),
+        first=min(timed, key=lambda row: (row.expires_ms or 0, row.group), default=None),
+    )
+
+
+def members(cluster: str, group: str) -> list[str]:
+    """Client ids of the group's members, as the last sweep found them."""
+    rows = ClientRow.objects.filter(cluster=cluster, group=group).order_by("client_id")
+    return list(rows.values_list("client_id", flat=True)[:MEMBERS_MAX])
+
+
 def dead_letters_of(cluster: str, group: str) -> DeadLetterRow | None:
     """The row of one group, or None when it has no dead-letter topic."""
     found = [row for row in dead_letter_page(cluster, query=dead_letter_topic(group)) if row.group == group]
@@ -246,6 +276,29 @@ def ledger_page(
     rows = ReplayLedger.objects.filter(plan_id=plan_id).order_by("-id")
     wanted = list(states)
     return paged(rows.filter(state__in=wanted) if wanted else rows, page=page, per_page=per_page)
+
+
+LEDGER_COLUMNS = (
+    "broker_name",
+    "queue_id",
+    "queue_offset",
+    "message_id",
+    "keys",
+    "state",
+    "replay_key",
+    "target_topic",
+    "target_broker_name",
+    "target_queue_id",
+    "target_offset",
+    "reason",
+    "updated_at_ms",
+)
+
+
+def ledger_rows(plan_id: str) -> Iterator[tuple[Any, ...]]:
+    """Every row of a replay as LEDGER_COLUMNS, oldest first, streamed."""
+    rows = ReplayLedger.objects.filter(plan_id=plan_id).order_by("id")
+    return rows.values_list(*LEDGER_COLUMNS).iterator(chunk_size=2_000)
 
 
 def ledger_counts(plan_id: str) -> dict[str, int]:

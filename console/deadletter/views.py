@@ -3,56 +3,71 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.access import rules
 from console.access.models import Verb
 from console.access.visitor import remote_addr
-from console.cluster.admission import admit
+from console.cluster.admission import admit, admit_to_list
+from console.cluster.list_query import ListQuery
 from console.cluster.models import Cluster
-from console.deadletter import selectors, services
-from console.deadletter.forms import RATE_DEFAULT, TARGETS, FilterForm, ReplayForm
+from console.deadletter import exports, selectors, services
+from console.deadletter.forms import RATE_DEFAULT, STOP_AFTER_DEFAULT, TARGETS, TEXTS, FilterForm, ReplayForm
 from console.deadletter.models import LedgerState
 from console.lag import selectors as lag_selectors
 from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanNotFound, PlanRejected
+from console.operation.models import Plan
 from console.operation.views import job_context
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 SAMPLE_LETTERS = 20
 LEDGER_ROWS = 50
+ASCENDING = ("group", "oldest", "expires")
 
 
 @require_safe
 def dead_letters(request: HttpRequest, cluster: str) -> HttpResponse:
-    """Every group that has a dead-letter topic, most dead letters first."""
-    here = admit(request, cluster)
-    query = request.GET.get("q", "").strip()[:255]
-    rows = selectors.dead_letter_page(here.name, query=query)
-    known = [row.count for row in rows if row.count is not None]
+    """Every group that has dead letters, first to expire on top; `?empty=1` shows empty topics too, `?part=1` is
+    the list alone."""
+    here, scope = admit_to_list(request, cluster)
+    query = ListQuery.of(request, sorts=selectors.SORTS, default="expires", ascending=ASCENDING)
+    with_empty = request.GET.get("empty") == "1"
+    page = selectors.dead_letter_groups(
+        here.name,
+        scope=scope,
+        query=query.query,
+        with_empty=with_empty,
+        sort=query.sort,
+        descending=query.descending,
+        page=query.page,
+        per_page=query.per_page,
+    )
     context = {
         "cluster": here,
-        "q": query,
-        "rows": rows,
-        "with_letters": sum(row.count != 0 for row in rows),
-        "total": sum(known),
-        "is_lower_bound": len(known) < len(rows) or any(row.lower_bound for row in rows),
+        "query": query,
+        "with_empty": with_empty,
+        "page": page,
+        "sums": selectors.dead_letter_sums(here.name, scope=scope),
         "silent": lag_selectors.silent_brokers(here.name),
         "now_ms": int(time.time() * 1000),
     }
-    return render(request, "deadletter/dead_letters.html", context)
+    template = "deadletter/_list.html" if "part" in request.GET else "deadletter/dead_letters.html"
+    return render(request, template, context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def dead_letter_group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """One group's dead letters. POST makes a replay plan of what the filter matches and shows it."""
+    """One group's dead letters. POST makes a replay plan of what the filter matches and shows it; `?part=job` is
+    the running replay alone."""
     here = admit(request, cluster, name=group)
     may_replay = rules.may(request.user, Verb.REPLAY, here.name, group)
     form: FilterForm = FilterForm(request.GET)
@@ -62,31 +77,28 @@ def dead_letter_group(request: HttpRequest, cluster: str, group: str) -> HttpRes
             raise PermissionDenied(f"This needs the right to replay dead letters (REPLAY) of {group}.")
         form = replay = ReplayForm(request.POST)
         if replay.is_valid():
-            try:
-                plan = operation_services.create_plan(
-                    "dead_letter_replay",
-                    here.name,
-                    group,
-                    replay.params(),
-                    request.user,
-                    remote_addr=remote_addr(request),
-                )
-            except (PlanRejected, OperationError, *BrokerTrouble) as refusal:
-                problem = str(refusal)
-            else:
+            plan, problem = _made_plan(request, here, group, selectors.KIND, replay.params())
+            if plan is not None:
                 return redirect("plan", here.name, plan.id)
+    running = _running(here, group, may_replay)
+    if request.GET.get("part") == "job":
+        return render(request, "deadletter/_running.html", {"group": group, **running})
     context = {
-        **_running(here, group, may_replay),
+        **running,
         "cluster": here,
         "group": group,
         "row": selectors.dead_letters_of(here.name, group),
         "group_row": selectors.group_row(here.name, group),
+        "members": selectors.members(here.name, group),
         "may_replay": may_replay,
+        "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name, group),
         "form": form,
+        "kept": [(name, form[name].value() or "") for name in TEXTS],
         "problem": problem,
         "targets": TARGETS,
-        "target": request.POST.get("target", "failed_group"),
+        "target": request.POST.get("target", TARGETS[0][0]),
         "rate": request.POST.get("rate_per_s", str(RATE_DEFAULT)),
+        "stop_after": request.POST.get("stop_after_failures", str(STOP_AFTER_DEFAULT)),
         "is_filtered": form.is_valid() and bool(form.filter()),
         "silent": lag_selectors.silent_brokers(here.name),
         **_sample(here.name, group, form),
@@ -95,6 +107,63 @@ def dead_letter_group(request: HttpRequest, cluster: str, group: str) -> HttpRes
     }
     status = 422 if request.method == "POST" else 200
     return render(request, "deadletter/group.html", context, status=status)
+
+
+@require_POST
+def allow_reading(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
+    """The plan that lets a write-only dead-letter topic be read; its page asks for the confirmation."""
+    here = admit(request, cluster, Verb.CONFIGURE, group)
+    plan, problem = _made_plan(request, here, group, "dlq_readable", {})
+    if plan is None:
+        return _refused(request, here, group, "No plan was made.", problem)
+    return redirect("plan", here.name, plan.id)
+
+
+@require_safe
+def export(request: HttpRequest, cluster: str, group: str) -> HttpResponseBase:
+    """The letters that match, as a stream of NDJSON or CSV (`?format=csv`), oldest first."""
+    here = admit(request, cluster, name=group)
+    form = FilterForm(request.GET)
+    kind = "csv" if request.GET.get("format") == "csv" else "ndjson"
+    try:
+        found = exports.letters(here.name, group, form.filter() if form.is_valid() else {"": ""})
+    except (PlanRejected, *BrokerTrouble) as problem:
+        return _refused(request, here, group, "Nothing was exported.", str(problem))
+    return _download(exports.letter_lines(found, kind), kind, f"dead-letters-{here.name}.{kind}")
+
+
+@require_safe
+def ledger_export(request: HttpRequest, cluster: str, group: str) -> HttpResponseBase:
+    """The whole ledger of `?plan=…` as CSV."""
+    here = admit(request, cluster, name=group)
+    plan = _ledger_plan(request.GET.get("plan", ""), here, group)
+    if plan is None:
+        raise Http404(f"{group} has no such replay.")
+    return _download(exports.ledger_lines(plan.id), "csv", f"{plan.id}.csv")
+
+
+def _download(lines: Iterator[str], kind: str, name: str) -> StreamingHttpResponse:
+    answer = StreamingHttpResponse(exports.in_thread(lines), content_type=exports.CONTENT_TYPES[kind])
+    answer["Content-Disposition"] = f'attachment; filename="{name}"'
+    return answer
+
+
+def _refused(request: HttpRequest, here: Cluster, group: str, title: str, problem: str) -> HttpResponse:
+    context = {"cluster": here, "group": group, "title": title, "problem": problem}
+    return render(request, "deadletter/refused.html", context, status=422)
+
+
+def _made_plan(
+    request: HttpRequest, here: Cluster, group: str, kind: str, params: dict[str, Any]
+) -> tuple[Plan | None, str]:
+    """(the plan, "") or (None, why there is none)."""
+    try:
+        made = operation_services.create_plan(
+            kind, here.name, group, params, request.user, remote_addr=remote_addr(request)
+        )
+    except (OperationError, *BrokerTrouble) as refusal:
+        return None, str(refusal)
+    return made, ""
 
 
 def _sample(cluster: str, group: str, form: FilterForm) -> dict[str, Any]:
@@ -111,7 +180,18 @@ def _sample(cluster: str, group: str, form: FilterForm) -> dict[str, Any]:
 def _running(here: Cluster, group: str, may_replay: bool) -> dict[str, Any]:
     """The replay of this group that is not finished, as the job's page shows it."""
     jobs = [job for job in operation_selectors.active_jobs(here.name, group) if job.kind == selectors.KIND]
-    return job_context(here, jobs[0], may_replay) if jobs else {"job": None}
+    return job_context(here, jobs[0], may_replay) if jobs else {"job": None, "cluster": here}
+
+
+def _ledger_plan(plan_id: str, here: Cluster, group: str) -> Plan | None:
+    """The replay of that id, if it is one of this group."""
+    try:
+        plan = operation_selectors.plan(plan_id) if plan_id else None
+    except PlanNotFound:
+        return None
+    if plan is None or (plan.subject, plan.cluster, plan.kind) != (group, here.name, selectors.KIND):
+        return None
+    return plan
 
 
 def _ledger(request: HttpRequest, here: Cluster, group: str) -> dict[str, Any]:
@@ -120,11 +200,8 @@ def _ledger(request: HttpRequest, here: Cluster, group: str) -> dict[str, Any]:
     if not plan_id:
         newest = operation_selectors.jobs_page(here.name, kind=selectors.KIND, subject=group, per_page=1).rows
         plan_id = newest[0].plan_id if newest else ""
-    try:
-        plan = operation_selectors.plan(plan_id) if plan_id else None
-    except PlanNotFound:
-        plan = None
-    if plan is None or plan.subject != group or plan.cluster != here.name:
+    plan = _ledger_plan(plan_id, here, group)
+    if plan is None:
         return {"ledger": None}
     state = request.GET.get("state", "")
     state = state if state in LedgerState.values else ""

@@ -438,6 +438,22 @@ def between(first: dt.datetime, last: dt.datetime) -> str:
 
 
 @register.simple_tag
+def seconds(value: float) -> str:
+    """A duration that is kept in seconds."""
+    return duration(value * 1000)
+
+
+@register.simple_tag(takes_context=True)
+def expires_in(context: Mapping[str, Any], at_ms: int) -> SafeString:
+    """How long something stays: red under an hour, amber under half a day; ticks in the browser."""
+    left_ms = at_ms - _now_ms(context)
+    css = "t-bad" if left_ms < 3_600_000 else "t-warn" if left_ms < 12 * 3_600_000 else ""
+    return format_html(
+        '<time class="{}" data-at="{}" data-as="left">{}</time>', css, at_ms, duration(left_ms)
+    )
+
+
+@register.simple_tag
 def time_left(left: int, per_second: int) -> str:
     return duration(left / per_second * 1000)
 

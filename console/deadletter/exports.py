@@ -1,0 +1,160 @@
+"""Dead letters as lines of NDJSON or CSV: read window by window, so that an export of any size needs little memory."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import csv
+import itertools
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from django.db import connections
+
+from console.cluster import selectors as cluster_selectors
+from console.deadletter import selectors
+from console.deadletter.dead_letters import (
+    Filter,
+    cause_of,
+    original_topic,
+    places,
+    read_filter,
+    read_window,
+    topic_of,
+)
+from console.deadletter.replay import WINDOW
+from console.mqadmin import (
+    BlockingMQAdmin,
+    BrokerUnavailable,
+    MessageRecord,
+    MQBrokerError,
+    RemotingTimeout,
+    with_admin,
+)
+from console.operation.broker_queues import BrokerQueue
+from console.operation.errors import PlanRejected
+
+CONTENT_TYPES = {"ndjson": "application/x-ndjson; charset=utf-8", "csv": "text/csv; charset=utf-8"}
+PIECE_LINES = 500  # per write to the browser
+COLUMNS = (
+    "broker_name",
+    "queue_id",
+    "queue_offset",
+    "store_timestamp_ms",
+    "message_id",
+    "keys",
+    "tags",
+    "original_topic",
+    "cause",
+    "reconsume_times",
+    "properties",
+    "body",
+    "body_encoding",
+)
+
+
+class _Line:
+    """What csv.writer writes to: hands the line back."""
+
+    def write(self, text: str) -> str:
+        return text
+
+
+def letters(cluster: str, group: str, wanted: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every letter that matches, queue by queue in offset order; what is wrong with the request is raised at once,
+    a broker that goes away meanwhile by the iterator.
+
+    Raises PlanRejected for a bad filter or a topic that can not be read, BrokerUnavailable, RemotingTimeout,
+    MQBrokerError.
+    """
+    matching = read_filter(wanted)
+    admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+    found = places(admin, topic_of(group))
+    if found.problem:
+        raise PlanRejected(found.problem, field="group")
+    return _read(admin, found.queues, matching)
+
+
+def _read(admin: BlockingMQAdmin, queues: Sequence[BrokerQueue], wanted: Filter) -> Iterator[dict[str, Any]]:
+    for place in queues:
+        for low in range(place.min_offset, place.max_offset, WINDOW):
+            for letter in read_window(admin, place, low, min(low + WINDOW, place.max_offset)):
+                if isinstance(letter, MessageRecord) and wanted.matches(letter):
+                    yield _letter(letter, place.queue.broker_name)
+
+
+def letter_lines(found: Iterator[dict[str, Any]], kind: str) -> Iterator[str]:
+    """Letters as text, a line each; CSV begins with the names of its columns. A broker that goes away ends it with a
+    line that says so: ``{"incomplete": …}`` or ``incomplete,…``.
+    """
+    writer = csv.writer(_Line())
+    if kind == "csv":
+        yield writer.writerow(COLUMNS)
+    try:
+        for letter in found:
+            if kind == "ndjson":
+                yield json.dumps(letter, ensure_ascii=False) + "\n"
+                continue
+            letter["properties"] = json.dumps(letter["properties"], ensure_ascii=False)
+            yield writer.writerow([letter[column] for column in COLUMNS])
+    except (BrokerUnavailable, MQBrokerError, RemotingTimeout) as trouble:
+        yield (
+            json.dumps({"incomplete": str(trouble)}) + "\n"
+            if kind == "ndjson"
+            else writer.writerow(["incomplete", str(trouble)])
+        )
+
+
+def ledger_lines(plan_id: str) -> Iterator[str]:
+    """The whole ledger of a replay as CSV."""
+    writer = csv.writer(_Line())
+    yield writer.writerow(selectors.LEDGER_COLUMNS)
+    for row in selectors.ledger_rows(plan_id):
+        yield writer.writerow(row)
+
+
+async def in_thread(lines: Iterator[str]) -> AsyncIterator[bytes]:
+    """Lines for a streamed answer, made in a thread of their own: an export must not hold up other pages."""
+    loop = asyncio.get_running_loop()
+    thread = ThreadPoolExecutor(1, thread_name_prefix="dead-letter-export")
+    try:
+        while piece := await loop.run_in_executor(thread, _piece, lines):
+            yield piece
+    finally:
+        thread.submit(connections.close_all)
+        thread.shutdown(wait=False)
+
+
+def _piece(lines: Iterator[str]) -> bytes:
+    return "".join(itertools.islice(lines, PIECE_LINES)).encode()
+
+
+def _letter(record: MessageRecord, broker_name: str) -> dict[str, Any]:
+    """``body`` is text where it is UTF-8 (``body_encoding`` utf-8), else base64; as stored when it does not decompress
+    (``base64 of stored``)."""
+    try:
+        body, encoding = record.decoded_body(), "base64"
+    except Exception:  # noqa: BLE001  whatever a decompressor raises about foreign bytes
+        body, encoding = record.body, "base64 of stored"
+    text = ""
+    if encoding == "base64":
+        with contextlib.suppress(UnicodeDecodeError):
+            text, encoding = body.decode(), "utf-8"
+    return {
+        "broker_name": broker_name,
+        "queue_id": record.queue_id,
+        "queue_offset": record.queue_offset,
+        "store_timestamp_ms": record.store_timestamp_ms,
+        "message_id": record.message_id,
+        "keys": record.keys or "",
+        "tags": record.tags or "",
+        "original_topic": original_topic(record),
+        "cause": cause_of(record),
+        "reconsume_times": record.reconsume_times,
+        "properties": dict(record.properties),
+        "body": text if encoding == "utf-8" else base64.b64encode(body).decode(),
+        "body_encoding": encoding,
+    }
