@@ -69,12 +69,19 @@ def _is_local(master: str) -> bool:
 
 @contextmanager
 def package_shipped(spark: SparkSession) -> Iterator[None]:
-    """Give this package to the executors, wherever they run: their Python has the libraries, not our code."""
-    package = Path(__file__).parent
+    """Give this package, and the codecs of the wire that it reads stores with, to the executors, wherever they run:
+    their Python has the libraries, not our code.
+    """
+    root = Path(__file__).parent.parent
+    sources = [
+        *(root / "spark").rglob("*.py"),
+        root / "brokerd/__init__.py",
+        *(root / "brokerd/remoting").glob("*.py"),
+    ]
     with tempfile.TemporaryDirectory(prefix="tidemark-spark-") as folder:
-        archive = Path(folder) / "spark.zip"
+        archive = Path(folder) / "tidemark_jobs.zip"
         with zipfile.ZipFile(archive, "w") as packed:
-            for source in sorted(package.rglob("*.py")):
-                packed.write(source, source.relative_to(package.parent))
+            for source in sorted(sources):
+                packed.write(source, source.relative_to(root))
         spark.addArtifacts(str(archive), pyfile=True)
         yield

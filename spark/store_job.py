@@ -1,0 +1,62 @@
+"""What jobs over the stores of brokers have in common: reading them, the window, and what every row says."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import DataSource
+
+from spark.job import HOUR_MS, JobSpec
+from spark.sources import CommitLogSource
+
+DAY_MS = 24 * HOUR_MS
+ORDER = ("cluster", "window_start_ms", "grain", "group", "topic", "broker_name")
+
+
+def read_stores(
+    spark: SparkSession, spec: JobSpec, source: type[DataSource], *, all_times: bool = False
+) -> DataFrame:
+    """All stores of the spec; of the commit logs the messages of the window, or all that are left."""
+    spark.dataSource.register(source)
+    tables = []
+    for store in spec.stores:
+        options = {"path": store.path, "cluster": store.cluster, "broker_name": store.broker_name}
+        if source is CommitLogSource:
+            options["from_ms"] = "0" if all_times else str(spec.from_ms)
+            options["to_ms"] = str(min(spec.to_ms, spec.as_of_ms))
+        tables.append(spark.read.format(source.name()).options(**options).load())
+    return reduce(DataFrame.unionByName, tables)
+
+
+def day_start(column: str) -> Column:
+    """The UTC day of a time in ms."""
+    return F.col(column) - F.col(column) % F.lit(DAY_MS)
+
+
+def stamped(rows: DataFrame, spec: JobSpec, coverage: DataFrame) -> DataFrame:
+    """Add what every row says; `coverage`: cluster and `log_from_ms`, since when a commit log of it is kept.
+
+    Messages are records of a log, not samples: `interval_ms` is null, and what is missing is the time before the oldest
+    record that is left.
+    """
+    end = F.least(F.col("window_start_ms") + F.lit(DAY_MS), F.lit(spec.as_of_ms))
+    missing = F.greatest(F.lit(0), F.least(F.col("log_from_ms"), end) - F.col("window_start_ms"))
+    length = end - F.col("window_start_ms")
+    return (
+        rows.join(F.broadcast(coverage), "cluster", "left")
+        .withColumn("window_end_ms", end.cast("bigint"))
+        .withColumn("interval_ms", F.lit(None).cast("int"))
+        .withColumn("max_gap_ms", missing.cast("bigint"))
+        .withColumn("coverage_pct", F.round(100 * (1 - missing / length), 2))
+        .withColumn("queue_id", F.lit(-1))
+        .withColumn("incarnation", F.lit(0))
+        .withColumns({name: F.lit(value) for name, value in spec.stamp.items()})
+    )
+
+
+def coverage(messages: DataFrame) -> DataFrame:
+    """Since when each cluster's logs are kept: the latest of its brokers' oldest records."""
+    oldest = messages.groupBy("cluster", "broker_name").agg(F.min("store_timestamp_ms").alias("oldest"))
+    return oldest.groupBy("cluster").agg(F.max("oldest").alias("log_from_ms"))
