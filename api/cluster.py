@@ -1,4 +1,4 @@
-"""Clusters and their brokers."""
+"""Clusters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from api.resource import Resource, remote_addr
 from console.cluster import selectors, services
 from console.cluster.models import Cluster
 from console.lag import selectors as lag_selectors
-from console.lag.models import BrokerRow, Round
+from console.lag.models import Round
 
 
 class ClusterSerializer(serializers.ModelSerializer[Cluster]):
@@ -56,14 +56,6 @@ class ClusterRequestSerializer(serializers.Serializer[Any]):
         max_length=1000, help_text="host:port, several separated by semicolons"
     )
     is_production = serializers.BooleanField(default=False)
-
-
-class BrokerSerializer(serializers.ModelSerializer[BrokerRow]):
-    """A broker as the last round saw it; ``answered`` false: silent ``since_ms``, because ``reason``."""
-
-    class Meta:
-        model = BrokerRow
-        exclude = ("id", "cluster")
 
 
 class Clusters(Resource):
@@ -107,17 +99,7 @@ class ClusterDetail(Resource):
         return Response(ClusterDetailSerializer(found).data)
 
 
-class Brokers(Resource):
-    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
-
-    @extend_schema(operation_id="brokers_list", tags=["clusters"], responses=BrokerSerializer(many=True))
-    def get(self, request: Request, cluster: str) -> Response:
-        selectors.cluster_by_name(cluster)
-        return Response(BrokerSerializer(lag_selectors.broker_rows(cluster), many=True).data)
-
-
 urlpatterns = [
     path("clusters", Clusters.as_view(), name="api-clusters"),
     path("clusters/<str:cluster>", ClusterDetail.as_view(), name="api-cluster"),
-    path("clusters/<str:cluster>/brokers", Brokers.as_view(), name="api-brokers"),
 ]

@@ -17,6 +17,7 @@ from rest_framework.response import Response
 from api.operation import KEY_HEADER, PlanSerializer
 from api.permissions import require
 from api.resource import Resource, idempotency_key, remote_addr
+from console.broker.config_keys import KEY_LENGTH_MAX, VALUE_LENGTH_MAX
 from console.cluster import selectors as cluster_selectors
 from console.group.settings_config import RETRY_QUEUES_MAX, RETRY_TIMES_MAX, TIMEOUT_MINUTES_MAX
 from console.operation import selectors, services
@@ -71,6 +72,24 @@ class GroupDeleteParamsSerializer(serializers.Serializer[Any]):
     )
 
 
+class BrokerConfigParamsSerializer(BrokersSerializer):
+    """One value for the chosen brokers, or ``values`` with one for each."""
+
+    key = serializers.CharField(max_length=KEY_LENGTH_MAX)
+    value = serializers.CharField(
+        required=False, allow_blank=True, trim_whitespace=False, max_length=VALUE_LENGTH_MAX
+    )
+    values = serializers.DictField(
+        child=serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=VALUE_LENGTH_MAX),
+        required=False,
+        help_text="broker → value",
+    )
+
+
+class BrokerDrainParamsSerializer(serializers.Serializer[Any]):
+    direction = serializers.ChoiceField(choices=["drain", "give_back"])
+
+
 def _request(
     kind: str, params: type[serializers.Serializer[Any]], what: str
 ) -> type[serializers.Serializer[Any]]:
@@ -98,6 +117,8 @@ PARAMS: dict[str, tuple[str, type[serializers.Serializer[Any]]]] = {
     "group_release": ("group", NothingSerializer),
     "group_delete": ("group", GroupDeleteParamsSerializer),
     "group_force_delete": ("group", GroupDeleteParamsSerializer),
+    "broker_config_change": ("broker, or * for several", BrokerConfigParamsSerializer),
+    "broker_drain": ("broker", BrokerDrainParamsSerializer),
 }
 KINDS = {kind: _request(kind, params, what) for kind, (what, params) in PARAMS.items()}
 
@@ -107,7 +128,7 @@ class KindSerializer(serializers.Serializer[Any]):
 
 
 class ConfigPlans(Resource):
-    """Preview a change of a topic or of a group's settings, broker by broker. Changes nothing."""
+    """Preview a change of a topic, of a group's settings or of a broker. Changes nothing."""
 
     verbs: ClassVar[dict[str, str]] = {"POST": "CONFIGURE"}
     subject_in_body = True

@@ -1,0 +1,293 @@
+"""Brokers as the last round and survey saw them, their configuration side by side, and the name servers."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.urls import path
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.exceptions import NotFound
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from api import pagination
+from api.resource import Resource
+from console.broker import runtime, selectors
+from console.broker.models import NameServerRow, RouteDifference
+from console.broker.selectors import BrokerView
+from console.cluster import selectors as cluster_selectors
+
+
+class BrokerSerializer(serializers.Serializer[Any]):
+    """A broker; null is unknown, never zero. ``answered`` false: silent ``since_ms``, because ``reason``."""
+
+    broker_name = serializers.CharField(source="row.broker_name")
+    broker_id = serializers.IntegerField(source="row.broker_id")
+    addr = serializers.CharField(source="row.addr")
+    version = serializers.CharField(source="row.version", allow_blank=True)
+    answered = serializers.BooleanField(source="row.answered")
+    since_ms = serializers.IntegerField(source="row.since_ms", help_text="when answered last changed")
+    reason = serializers.CharField(source="row.reason", allow_blank=True)
+    in_rate = serializers.FloatField(source="row.in_rate", allow_null=True, help_text="messages per second")
+    out_rate = serializers.FloatField(source="row.out_rate", allow_null=True)
+    disk_ratio = serializers.FloatField(source="row.disk_ratio", allow_null=True, help_text="0 to 1")
+    filling = serializers.ChoiceField(choices=["UNKNOWN", "IDLE", "FILLING", "FULL"])
+    full_in_ms = serializers.IntegerField(
+        allow_null=True, help_text="until writes are refused, if nothing is deleted"
+    )
+    full_words = serializers.CharField(help_text="how it was computed, or why it is unknown")
+    put_p99_ms = serializers.FloatField(allow_null=True, help_text="slowest 1 % of the last minute's writes")
+    put_p99_reason = serializers.CharField(allow_blank=True, help_text="why it is unknown")
+    page_cache = serializers.SerializerMethodField(help_text="empty: unknown")
+    queues = serializers.IntegerField()
+    drained_at = serializers.ListField(
+        child=serializers.CharField(), help_text="name servers that offer it to no producer"
+    )
+    listed_at = serializers.ListField(child=serializers.CharField(), help_text="name servers that list it")
+    rpc_ms = serializers.IntegerField(source="row.rpc_ms", allow_null=True)
+    capabilities = serializers.ListField(source="row.capabilities", child=serializers.CharField())
+    read_at_ms = serializers.IntegerField(source="row.read_at_ms")
+
+    def get_page_cache(self, view: BrokerView) -> str:
+        return view.page_cache[0]
+
+
+class ReplicaSerializer(serializers.Serializer[Any]):
+    addr = serializers.CharField()
+    behind_bytes = serializers.IntegerField()
+    in_sync = serializers.BooleanField()
+    bytes_per_s = serializers.IntegerField()
+
+
+class ProducerSerializer(serializers.Serializer[Any]):
+    group = serializers.CharField()
+    client_id = serializers.CharField()
+    address = serializers.CharField()
+    language = serializers.CharField()
+    version = serializers.CharField()
+    seen_ms = serializers.IntegerField()
+
+
+class BrokerDetailSerializer(BrokerSerializer):
+    """``replicas`` and ``producers`` null: this release does not tell, or no survey was done yet."""
+
+    replicas = ReplicaSerializer(source="survey.replicas", many=True, allow_null=True, default=None)
+    producers = ProducerSerializer(source="survey.producers", many=True, allow_null=True, default=None)
+    surveyed_at_ms = serializers.IntegerField(source="survey.read_at_ms", allow_null=True, default=None)
+
+
+class RuntimeFigureSerializer(serializers.Serializer[Any]):
+    """``text`` empty: unknown, ``says`` tells why; ``raw`` is what the broker wrote."""
+
+    key = serializers.CharField()
+    label = serializers.CharField()  # type: ignore[assignment]
+    text = serializers.CharField(allow_blank=True)
+    says = serializers.CharField(allow_blank=True)
+    raw = serializers.CharField(allow_blank=True)
+
+
+class RuntimeGroupSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField()
+    figures = RuntimeFigureSerializer(many=True)
+
+
+class RuntimeSerializer(serializers.Serializer[Any]):
+    read_at_ms = serializers.IntegerField(allow_null=True)
+    groups = RuntimeGroupSerializer(many=True)
+
+
+class ConfigSerializer(serializers.Serializer[Any]):
+    """Values of secret keys are replaced by ``(set, not shown)``. ``config`` null: never read, because ``reason``."""
+
+    config = serializers.DictField(child=serializers.CharField(allow_blank=True), allow_null=True)
+    read_at_ms = serializers.IntegerField(allow_null=True)
+    reason = serializers.CharField(allow_blank=True)
+
+
+class ConfigDifferenceSerializer(serializers.Serializer[Any]):
+    """``values``: broker → value, null where a broker has no such key; ``odd``: those unlike most."""
+
+    key = serializers.CharField()
+    says = serializers.CharField(allow_blank=True)
+    danger = serializers.CharField(allow_blank=True)
+    values = serializers.DictField(child=serializers.CharField(allow_null=True))
+    odd = serializers.ListField(child=serializers.CharField())
+
+
+class ConfigDifferencesSerializer(serializers.Serializer[Any]):
+    brokers = serializers.ListField(child=serializers.CharField(), help_text="whose configuration is known")
+    unread = serializers.DictField(child=serializers.CharField(), help_text="the others → why")
+    differences = ConfigDifferenceSerializer(many=True)
+
+
+class NameServerSerializer(serializers.ModelSerializer[NameServerRow]):
+    """``answered`` false: silent ``since_ms``, because ``reason``; the rest is what it told last."""
+
+    brokers = serializers.DictField(child=serializers.DictField(child=serializers.CharField()))
+    unwritable = serializers.ListField(child=serializers.CharField())
+    config = serializers.DictField(child=serializers.CharField(allow_blank=True), allow_null=True)
+
+    class Meta:
+        model = NameServerRow
+        exclude = ("id", "cluster")
+
+
+class RouteDifferenceSerializer(serializers.ModelSerializer[RouteDifference]):
+    views = serializers.DictField(child=serializers.CharField(), help_text="name server → its route in words")
+
+    class Meta:
+        model = RouteDifference
+        exclude = ("id", "cluster")
+
+
+class Brokers(Resource):
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+
+    @extend_schema(
+        operation_id="brokers_list",
+        tags=["brokers"],
+        parameters=[
+            *pagination.PAGE_PARAMETERS,
+            OpenApiParameter("query", str, description="part of the name, the address or the version"),
+            OpenApiParameter("state", str, enum=["", "silent", "drained"]),
+            pagination.ordering_parameter(list(selectors.SORTS), "broker"),
+        ],
+        responses=pagination.page_of("Broker", BrokerSerializer(many=True)),
+    )
+    def get(self, request: Request, cluster: str) -> Response:
+        cluster_selectors.cluster_by_name(cluster)
+        sort, descending = pagination.ordering(request, list(selectors.SORTS), "broker")
+        page = selectors.broker_page(
+            cluster,
+            query=pagination.text(request, "query"),
+            state=pagination.choice(request, "state", ["", "silent", "drained"], ""),
+            sort=sort,
+            descending=descending,
+            **pagination.page_arguments(request),
+        )
+        return Response(pagination.page_body(request, page, lambda view: BrokerSerializer(view).data))
+
+
+class BrokerDetail(Resource):
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+
+    @extend_schema(operation_id="brokers_get", tags=["brokers"], responses=BrokerDetailSerializer)
+    def get(self, request: Request, cluster: str, broker: str) -> Response:
+        return Response(BrokerDetailSerializer(existing(cluster, broker)).data)
+
+
+class BrokerRuntime(Resource):
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+
+    @extend_schema(operation_id="broker_runtime", tags=["brokers"], responses=RuntimeSerializer)
+    def get(self, request: Request, cluster: str, broker: str) -> Response:
+        """What the broker tells of itself (28), grouped and explained."""
+        view = existing(cluster, broker)
+        groups = runtime.figures(view.figures) if view.figures else []
+        return Response(RuntimeSerializer({"read_at_ms": view.figures_at_ms, "groups": groups}).data)
+
+
+class BrokerConfig(Resource):
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+
+    @extend_schema(operation_id="broker_config", tags=["brokers"], responses=ConfigSerializer)
+    def get(self, request: Request, cluster: str, broker: str) -> Response:
+        """Its configuration (26) as the last survey read it."""
+        survey = existing(cluster, broker).survey
+        found = {
+            "config": None if survey is None else survey.config,
+            "read_at_ms": None if survey is None else survey.config_at_ms,
+            "reason": "the first survey is not done yet" if survey is None else survey.config_reason,
+        }
+        return Response(ConfigSerializer(found).data)
+
+
+class BrokerConfigDifferences(Resource):
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+
+    @extend_schema(
+        operation_id="broker_config_differences", tags=["brokers"], responses=ConfigDifferencesSerializer
+    )
+    def get(self, request: Request, cluster: str) -> Response:
+        """Keys that the brokers do not have alike; addresses and folders, which are each broker's own, left out."""
+        cluster_selectors.cluster_by_name(cluster)
+        table = selectors.config_table(cluster, only_differences=True)
+        names = [one.broker_name for one in table.brokers]
+        found = [
+            {
+                "key": line.key.name,
+                "says": line.key.says,
+                "danger": line.key.danger,
+                "values": dict(zip(names, line.values, strict=True)),
+                "odd": [name for name, is_odd in zip(names, line.odd, strict=True) if is_odd],
+            }
+            for line in table.lines
+        ]
+        return Response(
+            ConfigDifferencesSerializer({"brokers": names, "unread": table.unread, "differences": found}).data
+        )
+
+
+class NameServers(Resource):
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+
+    @extend_schema(
+        operation_id="name_servers_list", tags=["brokers"], responses=NameServerSerializer(many=True)
+    )
+    def get(self, request: Request, cluster: str) -> Response:
+        cluster_selectors.cluster_by_name(cluster)
+        return Response(NameServerSerializer(selectors.name_servers(cluster), many=True).data)
+
+
+class RouteDifferences(Resource):
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+
+    @extend_schema(
+        operation_id="route_differences_list",
+        tags=["brokers"],
+        parameters=[
+            *pagination.PAGE_PARAMETERS,
+            OpenApiParameter("query", str, description="part of the topic's name"),
+        ],
+        responses=pagination.page_of("RouteDifference", RouteDifferenceSerializer(many=True)),
+    )
+    def get(self, request: Request, cluster: str) -> Response:
+        """Topics about which the name servers do not agree, oldest disagreement first."""
+        cluster_selectors.cluster_by_name(cluster)
+        page = selectors.route_differences(
+            cluster, query=pagination.text(request, "query"), **pagination.page_arguments(request)
+        )
+        return Response(pagination.page_body(request, page, lambda row: RouteDifferenceSerializer(row).data))
+
+
+def existing(cluster: str, broker: str) -> BrokerView:
+    """One broker; raises NotFound."""
+    cluster_selectors.cluster_by_name(cluster)
+    found = selectors.broker(cluster, broker)
+    if found is None:
+        raise NotFound(f"There is no broker {broker} in {cluster}.")
+    return found
+
+
+urlpatterns = [
+    path("clusters/<str:cluster>/brokers", Brokers.as_view(), name="api-brokers"),
+    path("clusters/<str:cluster>/brokers/<str:broker>", BrokerDetail.as_view(), name="api-broker"),
+    path(
+        "clusters/<str:cluster>/brokers/<str:broker>/runtime",
+        BrokerRuntime.as_view(),
+        name="api-broker-runtime",
+    ),
+    path(
+        "clusters/<str:cluster>/brokers/<str:broker>/config", BrokerConfig.as_view(), name="api-broker-config"
+    ),
+    path(
+        "clusters/<str:cluster>/config-differences",
+        BrokerConfigDifferences.as_view(),
+        name="api-config-differences",
+    ),
+    path("clusters/<str:cluster>/name-servers", NameServers.as_view(), name="api-name-servers"),
+    path(
+        "clusters/<str:cluster>/route-differences", RouteDifferences.as_view(), name="api-route-differences"
+    ),
+]
