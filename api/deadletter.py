@@ -13,12 +13,65 @@ from rest_framework.response import Response
 
 from api import pagination
 from api.message import MessageSerializer
+from api.operation import KEY_HEADER, OFFSET_MAX, MakesPlan, PlanSerializer
 from api.permissions import require_visible
 from api.resource import Resource
+from console.access.name_scope import view_scope
 from console.cluster import selectors as cluster_selectors
 from console.deadletter import selectors, services
+from console.deadletter.dead_letters import TEXT_FILTERS, TEXT_LENGTH_MAX
 from console.deadletter.models import LedgerState, ReplayLedger
+from console.deadletter.replay_copy import TARGETS
+from console.deadletter.replay_params import STOP_MAX
 from console.operation import selectors as operation_selectors
+from console.operation.rules import RATE_PER_S_MAX
+
+
+class CauseSerializer(serializers.Serializer[Any]):
+    cause = serializers.CharField(allow_blank=True, help_text="empty: the letters do not say")
+    letters = serializers.IntegerField()
+
+
+class DeadLetterFilterSerializer(serializers.Serializer[Any]):
+    from_ms = serializers.IntegerField(required=False, min_value=0, max_value=OFFSET_MAX)
+    to_ms = serializers.IntegerField(required=False, min_value=0, max_value=OFFSET_MAX, help_text="exclusive")
+    tag = serializers.CharField(required=False, max_length=TEXT_LENGTH_MAX)
+    key = serializers.CharField(
+        required=False, max_length=TEXT_LENGTH_MAX, help_text="one key, or the message id"
+    )
+    property = serializers.CharField(
+        required=False, max_length=TEXT_LENGTH_MAX, help_text="name or name=value"
+    )
+    body = serializers.CharField(required=False, max_length=TEXT_LENGTH_MAX, help_text="text it contains")
+    cause = serializers.CharField(required=False, max_length=TEXT_LENGTH_MAX, help_text="text it contains")
+
+
+class LetterPlaceSerializer(serializers.Serializer[Any]):
+    broker_name = serializers.CharField(max_length=255)
+    queue_id = serializers.IntegerField(min_value=0, max_value=2**31 - 1)
+    queue_offset = serializers.IntegerField(min_value=0, max_value=OFFSET_MAX)
+
+
+class ReplayPlanRequestSerializer(serializers.Serializer[Any]):
+    """``other_topic`` needs topic, ``client`` needs client_id and sends exactly one message. ``original_topic`` and
+    ``other_topic`` need SEND on the topics too. ``nowhere`` marks letters as handled and sends nothing."""
+
+    group = serializers.CharField(max_length=255)
+    target = serializers.ChoiceField(choices=TARGETS)
+    topic = serializers.CharField(required=False, max_length=255)
+    client_id = serializers.CharField(required=False, max_length=255)
+    letter = LetterPlaceSerializer(required=False, help_text="this one instead of all that match")
+    filter = DeadLetterFilterSerializer(required=False)
+    rate_per_s = serializers.IntegerField(
+        required=False, allow_null=True, min_value=1, max_value=RATE_PER_S_MAX, help_text="null: no limit"
+    )
+    skip_replayed = serializers.BooleanField(default=True)
+    stop_after_failures = serializers.IntegerField(required=False, min_value=1, max_value=STOP_MAX)
+    stop_if_dlq_grows_by = serializers.IntegerField(required=False, min_value=1, max_value=STOP_MAX)
+
+
+class ReadablePlanRequestSerializer(serializers.Serializer[Any]):
+    group = serializers.CharField(max_length=255)
 
 
 class DeadLetterGroupSerializer(serializers.Serializer[Any]):
@@ -28,9 +81,20 @@ class DeadLetterGroupSerializer(serializers.Serializer[Any]):
     topic = serializers.CharField()
     count = serializers.IntegerField(allow_null=True)
     lower_bound = serializers.BooleanField()
-    growth_per_h = serializers.FloatField(allow_null=True)
+    growth_per_h = serializers.FloatField(
+        allow_null=True, help_text="letters of the last hour, as far as seen"
+    )
+    growth_minutes = serializers.IntegerField(help_text="so many of the last 60 minutes were seen")
     oldest_ms = serializers.IntegerField(allow_null=True)
-    readable = serializers.BooleanField()
+    expires_ms = serializers.IntegerField(
+        allow_null=True, help_text="the earliest moment a broker may delete the oldest one"
+    )
+    readable = serializers.BooleanField(help_text="false: write-only; see dlq-readable-plans")
+    causes = CauseSerializer(many=True, help_text="of the sampled newest letters, most frequent first")
+    sampled = serializers.IntegerField()
+    settled = serializers.IntegerField(allow_null=True, help_text="replayed or marked as handled")
+    problem = serializers.CharField(allow_blank=True, help_text="why causes and ages could not be read")
+    surveyed_ms = serializers.IntegerField(allow_null=True)
     last_replay_ms = serializers.IntegerField(allow_null=True)
     last_replay_sent = serializers.IntegerField(allow_null=True)
     last_replay_plan = serializers.CharField(allow_blank=True)
@@ -44,6 +108,7 @@ class DeadLetterSerializer(serializers.Serializer[Any]):
     original_topic = serializers.CharField(allow_blank=True)
     origin_message_id = serializers.CharField(allow_blank=True)
     replayed_by = serializers.CharField(allow_blank=True, help_text="plan that sent it last")
+    cause = serializers.CharField(allow_blank=True, help_text="empty: its properties do not say")
 
 
 class DeadLetterSampleSerializer(serializers.Serializer[Any]):
@@ -59,18 +124,35 @@ class LedgerSerializer(serializers.ModelSerializer[ReplayLedger]):
 
 
 class DeadLetterGroups(Resource):
+    """Groups with a dead-letter topic that the caller may VIEW, first to expire first."""
+
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    filters_names = True
 
     @extend_schema(
         operation_id="dead_letters_list",
         tags=["dead letters"],
-        parameters=[OpenApiParameter("query", str, description="part of the group's name")],
-        responses=DeadLetterGroupSerializer(many=True),
+        parameters=[
+            *pagination.PAGE_PARAMETERS,
+            pagination.ordering_parameter(list(selectors.SORTS), "expires"),
+            OpenApiParameter("query", str, description="part of the group's name"),
+            OpenApiParameter("with_empty", bool, description="also groups whose dead-letter topic is empty"),
+        ],
+        responses=pagination.page_of("DeadLetterGroup", DeadLetterGroupSerializer(many=True)),
     )
     def get(self, request: Request, cluster: str) -> Response:
         cluster_selectors.cluster_by_name(cluster)
-        rows = selectors.dead_letter_page(cluster, query=pagination.text(request, "query"))
-        return Response(DeadLetterGroupSerializer(rows, many=True).data)
+        sort, descending = pagination.ordering(request, list(selectors.SORTS), "expires")
+        page = selectors.dead_letter_groups(
+            cluster,
+            scope=view_scope(request.user, cluster),
+            query=pagination.text(request, "query"),
+            with_empty=pagination.boolean(request, "with_empty"),
+            sort=sort,
+            descending=descending,
+            **pagination.page_arguments(request),
+        )
+        return Response(pagination.page_body(request, page, lambda row: DeadLetterGroupSerializer(row).data))
 
 
 class DeadLetters(Resource):
@@ -87,8 +169,7 @@ class DeadLetters(Resource):
         parameters=[
             OpenApiParameter("from_ms", int),
             OpenApiParameter("to_ms", int),
-            OpenApiParameter("tag", str),
-            OpenApiParameter("key", str),
+            *(OpenApiParameter(name, str) for name in TEXT_FILTERS),
             OpenApiParameter("limit", int, description=f"1 to {services.SAMPLE_MAX}, default 20"),
         ],
         responses=DeadLetterSampleSerializer,
@@ -97,8 +178,7 @@ class DeadLetters(Resource):
         wanted = {
             "from_ms": pagination.integer(request, "from_ms"),
             "to_ms": pagination.integer(request, "to_ms"),
-            "tag": pagination.text(request, "tag"),
-            "key": pagination.text(request, "key"),
+            **{name: pagination.text(request, name) for name in TEXT_FILTERS},
         }
         limit = pagination.integer(request, "limit", 20, low=1, high=services.SAMPLE_MAX)
         found = services.sample(cluster, group, wanted, limit or 20)
@@ -129,7 +209,53 @@ class Ledger(Resource):
         return Response(pagination.page_body(request, page, lambda row: LedgerSerializer(row).data))
 
 
+class ReplayPlans(MakesPlan):
+    """Preview a replay of a group's dead letters. Sends nothing."""
+
+    verbs: ClassVar[dict[str, str]] = {"POST": "REPLAY"}
+    kind = "dead_letter_replay"
+    subject_in_body = True
+
+    @extend_schema(
+        operation_id="replay_plans_create",
+        tags=["changes"],
+        parameters=[KEY_HEADER],
+        request=ReplayPlanRequestSerializer,
+        responses={201: PlanSerializer},
+    )
+    def post(self, request: Request, cluster: str) -> Response:
+        wanted = ReplayPlanRequestSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        params = dict(wanted.validated_data)
+        params["filter"] = dict(params.get("filter") or {})
+        if "letter" in params:
+            params["letter"] = dict(params["letter"])
+        return self.make(request, cluster, params)
+
+
+class ReadablePlans(MakesPlan):
+    """Preview how a write-only dead-letter topic gets the permission to be read. Changes nothing."""
+
+    verbs: ClassVar[dict[str, str]] = {"POST": "CONFIGURE"}
+    kind = "dlq_readable"
+    subject_in_body = True
+
+    @extend_schema(
+        operation_id="dlq_readable_plans_create",
+        tags=["changes"],
+        parameters=[KEY_HEADER],
+        request=ReadablePlanRequestSerializer,
+        responses={201: PlanSerializer},
+    )
+    def post(self, request: Request, cluster: str) -> Response:
+        wanted = ReadablePlanRequestSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        return self.make(request, cluster, dict(wanted.validated_data))
+
+
 urlpatterns = [
+    path("clusters/<str:cluster>/replay-plans", ReplayPlans.as_view(), name="api-replay-plans"),
+    path("clusters/<str:cluster>/dlq-readable-plans", ReadablePlans.as_view(), name="api-dlq-readable-plans"),
     path("clusters/<str:cluster>/dead-letters", DeadLetterGroups.as_view(), name="api-dead-letters"),
     path(
         "clusters/<str:cluster>/dead-letters/<str:group>", DeadLetters.as_view(), name="api-dead-letter-group"

@@ -63,23 +63,6 @@ class OffsetPlanRequestSerializer(serializers.Serializer[Any]):
     offsets = QueueOffsetSerializer(many=True, required=False)
 
 
-class DeadLetterFilterSerializer(serializers.Serializer[Any]):
-    from_ms = serializers.IntegerField(required=False, min_value=0, max_value=OFFSET_MAX)
-    to_ms = serializers.IntegerField(required=False, min_value=0, max_value=OFFSET_MAX)
-    tag = serializers.CharField(required=False, max_length=255)
-    key = serializers.CharField(required=False, max_length=255)
-
-
-class ReplayPlanRequestSerializer(serializers.Serializer[Any]):
-    group = serializers.CharField(max_length=255)
-    target = serializers.ChoiceField(choices=("failed_group", "original_topic"))
-    filter = DeadLetterFilterSerializer(required=False)
-    rate_per_s = serializers.IntegerField(
-        required=False, allow_null=True, min_value=1, max_value=RATE_PER_S_MAX, help_text="null: no limit"
-    )
-    skip_replayed = serializers.BooleanField(default=True)
-
-
 class PlanSerializer(serializers.ModelSerializer[Plan]):
     """``diff``: a row per queue. ``blocked``: why it can not be applied. ``confirm``: inline, typed,
     second_person."""
@@ -130,7 +113,9 @@ class RateRequestSerializer(serializers.Serializer[Any]):
     )
 
 
-class _MakesPlan(Resource):
+class MakesPlan(Resource):
+    """Base of what previews a change: 201 with the plan. A subclass names kind and verb."""
+
     kind: ClassVar[str]
     asks_brokers = True
 
@@ -152,7 +137,7 @@ class _MakesPlan(Resource):
         )
 
 
-class OffsetPlans(_MakesPlan):
+class OffsetPlans(MakesPlan):
     """Preview a change of a group's offsets. Changes nothing."""
 
     verbs: ClassVar[dict[str, str]] = {"POST": "RESET"}
@@ -173,28 +158,6 @@ class OffsetPlans(_MakesPlan):
         at = params.pop("time", None)
         if at is not None:
             params["time_ms"] = round(at.timestamp() * 1000)
-        return self.make(request, cluster, params)
-
-
-class ReplayPlans(_MakesPlan):
-    """Preview a replay of a group's dead letters. Sends nothing."""
-
-    verbs: ClassVar[dict[str, str]] = {"POST": "REPLAY"}
-    kind = "dead_letter_replay"
-    subject_in_body = True
-
-    @extend_schema(
-        operation_id="replay_plans_create",
-        tags=["changes"],
-        parameters=[KEY_HEADER],
-        request=ReplayPlanRequestSerializer,
-        responses={201: PlanSerializer},
-    )
-    def post(self, request: Request, cluster: str) -> Response:
-        wanted = ReplayPlanRequestSerializer(data=request.data)
-        wanted.is_valid(raise_exception=True)
-        params = dict(wanted.validated_data)
-        params["filter"] = dict(params.get("filter") or {})
         return self.make(request, cluster, params)
 
 
@@ -413,7 +376,6 @@ def visible_job(request: Request, job_id: str) -> Job:
 
 urlpatterns = [
     path("clusters/<str:cluster>/offset-plans", OffsetPlans.as_view(), name="api-offset-plans"),
-    path("clusters/<str:cluster>/replay-plans", ReplayPlans.as_view(), name="api-replay-plans"),
     path("clusters/<str:cluster>/plans", Plans.as_view(), name="api-plans"),
     path("clusters/<str:cluster>/jobs", Jobs.as_view(), name="api-jobs"),
     path("plans/<str:plan>", PlanDetail.as_view(), name="api-plan"),
