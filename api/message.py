@@ -1,23 +1,43 @@
-"""Messages of a topic: browse with cursors, by id, by key. These calls ask brokers."""
+"""Messages of a topic: pages with cursors, by id, by key; streams (search, tail, export). These calls ask brokers."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from django.http import HttpResponseBase, StreamingHttpResponse
 from django.urls import path
+from django.utils.http import content_disposition_header
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import serializers
+from rest_framework import renderers, serializers
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api import pagination
 from api.resource import Resource
-from console.message import services
+from console.message import body_match, services
+from console.message.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMATS, export
+from console.message.forms import OFFSET_MAX, QUEUES_MAX, SQL_LENGTH_MAX
+from console.message.query import Query, QueryRefused, tags_of
+from console.message.search import Search, open_search, source_of
+from console.message.streaming import (
+    NDJSON,
+    STREAM_MESSAGES_MAX,
+    STREAM_MS,
+    Streamed,
+    search_lines,
+    tail_lines,
+)
+from console.message.tail import TAIL_MS, Tail
+from console.operation.body_format import FORMAT_NAMES
+from console.operation.body_format import FORMATS as BODY_FORMATS
+
+TAIL_SECONDS = 60
 
 
 class MessageSerializer(serializers.Serializer[Any]):
-    """Times in ms since 1970 UTC, sizes in bytes. ``body_format``: json, text, hex."""
+    """Times in ms since 1970 UTC, sizes in bytes."""
 
     topic = serializers.CharField()
     broker_name = serializers.CharField()
@@ -33,11 +53,15 @@ class MessageSerializer(serializers.Serializer[Any]):
     store_host = serializers.CharField()
     reconsume_times = serializers.IntegerField()
     size_bytes = serializers.IntegerField()
-    body_bytes = serializers.IntegerField()
+    body_bytes = serializers.IntegerField(help_text="decompressed")
+    body_stored_bytes = serializers.IntegerField()
+    body_packing = serializers.CharField(allow_blank=True, help_text="layers undone: ZSTD flag, gzip")
     body_text = serializers.CharField(allow_blank=True)
-    body_format = serializers.CharField()
+    body_format = serializers.CharField(help_text="json, text, msgpack, protobuf, hex, base64")
     body_cut = serializers.BooleanField()
     body_problem = serializers.CharField(allow_blank=True)
+    batch_index = serializers.IntegerField(help_text="from 1 inside of a stored batch, else 0")
+    batch_size = serializers.IntegerField()
     properties = serializers.DictField(child=serializers.CharField(allow_blank=True))
     flag = serializers.IntegerField()
     sys_flag = serializers.IntegerField()
@@ -47,37 +71,120 @@ class MessageSerializer(serializers.Serializer[Any]):
 class MessagePageSerializer(serializers.Serializer[Any]):
     results = MessageSerializer(many=True, source="rows")
     cursor = serializers.CharField(allow_null=True, help_text="send it back for the next page")
+    previous = serializers.CharField(allow_null=True, help_text="send it back for the page before")
     end_cursor = serializers.CharField(
-        allow_blank=True, help_text="the same also at the end: oldest first, it follows what arrives"
+        allow_blank=True,
+        help_text="behind the last row also at the end: oldest first, it follows what arrives",
     )
-    scanned = serializers.IntegerField(help_text="offsets looked at so far")
+    scanned = serializers.IntegerField(help_text="offsets looked at for this page")
     queues = serializers.IntegerField()
     silent = serializers.DictField(
         child=serializers.CharField(), help_text="broker → why it could not be read; its messages are missing"
     )
-    cut = serializers.BooleanField(help_text="time was up before the page was full")
+    cut = serializers.BooleanField(
+        help_text="a limit was reached before the page was full; the cursor goes on"
+    )
 
 
-class Messages(Resource):
-    """Newest first, or oldest first from a time on; with ``key`` only messages with that key."""
+class NdjsonRenderer(renderers.JSONRenderer):
+    """Lets a caller ask for a stream by its media type; refusals are JSON all the same."""
+
+    media_type = NDJSON
+    format = "ndjson"
+
+
+class FileRenderer(renderers.JSONRenderer):
+    """The same for files."""
+
+    media_type = "*/*"
+    format = "file"
+
+
+SEARCH_PARAMETERS = [
+    OpenApiParameter("order", str, enum=["newest", "oldest"], description="default newest"),
+    OpenApiParameter("broker_name", str),
+    OpenApiParameter("queue_id", int),
+    OpenApiParameter("queue", str, many=True, description="broker-a:3; may be repeated"),
+    OpenApiParameter("tag", str, description="paid || refunded; the broker filters"),
+    OpenApiParameter("sql", str, description="SQL92; the broker filters, 400 where it can not"),
+    OpenApiParameter("find_in", str, enum=sorted(body_match.KIND_NAMES), description="default body"),
+    OpenApiParameter("find", str, description='looked for here: text, $.a.b == "x", name == "x", a key'),
+    OpenApiParameter("from_ms", int, description="not older than this"),
+    OpenApiParameter("to_ms", int, description="not newer than this"),
+    OpenApiParameter("from_offset", int, description="not before this offset of each queue"),
+    OpenApiParameter("cursor", str),
+]
+
+
+def query_of(request: Request, topic: str) -> Query:
+    """The search a request names; raises ValidationError."""
+    try:
+        return Query(
+            topic,
+            newest=pagination.choice(request, "order", ["newest", "oldest"], "newest") == "newest",
+            queues=_queues(request),
+            from_ms=pagination.integer(request, "from_ms"),
+            to_ms=pagination.integer(request, "to_ms", high=OFFSET_MAX - 1),
+            from_offset=pagination.integer(request, "from_offset"),
+            tags=tags_of(pagination.text(request, "tag", most=1_000)),
+            sql=pagination.text(request, "sql", most=SQL_LENGTH_MAX).strip(),
+            match=body_match.read_match(
+                pagination.text(request, "find_in", "body", most=20),
+                pagination.text(request, "find", most=body_match.TEXT_LENGTH_MAX),
+            ),
+        )
+    except QueryRefused as refusal:
+        raise ValidationError({refusal.field or "tag": [str(refusal)]}) from refusal
+    except body_match.MatchRefused as refusal:
+        raise ValidationError({"find": [str(refusal)]}) from refusal
+
+
+def _queues(request: Request) -> frozenset[tuple[str, int]]:
+    name = pagination.text(request, "broker_name")
+    queue_id = pagination.integer(request, "queue_id", high=2**31 - 1)
+    if bool(name) != (queue_id is not None):
+        raise ValidationError({"queue_id": ["A queue is broker_name and queue_id together."]})
+    found = set() if queue_id is None else {(name, queue_id)}
+    for text in request.query_params.getlist("queue")[:QUEUES_MAX]:
+        broker_name, _, number = text.rpartition(":")
+        if not broker_name or not number.isascii() or not number.isdigit() or len(number) > 9:
+            raise ValidationError({"queue": ["Write a queue as broker name, colon, number: broker-a:3."]})
+        found.add((broker_name, int(number)))
+    return frozenset(found)
+
+
+class _Reads(Resource):
+    """What every view of messages has in common."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "topic"
     throttle_scope = "search"
     asks_brokers = True
 
+    def search(self, request: Request, cluster: str, topic: str, *, limit: int, time_ms: int) -> Search:
+        """Open the search of a request; raises ValidationError for what a broker can not filter."""
+        try:
+            return open_search(
+                source_of(cluster, topic),
+                query_of(request, topic),
+                limit=limit,
+                time_ms=time_ms,
+                cursor_text=pagination.text(request, "cursor", most=20_000),
+            )
+        except QueryRefused as refusal:
+            raise ValidationError({refusal.field or "sql": [str(refusal)]}) from refusal
+
+
+class Messages(_Reads):
+    """Newest first, or oldest first; with ``key`` only messages with that key."""
+
     @extend_schema(
         operation_id="messages_list",
         tags=["messages"],
         parameters=[
-            OpenApiParameter("order", str, enum=["newest", "oldest"], description="default newest"),
-            OpenApiParameter("broker_name", str),
-            OpenApiParameter("queue_id", int),
-            OpenApiParameter("tag", str),
+            *SEARCH_PARAMETERS,
             OpenApiParameter("key", str, description="looked up in the brokers' index; not with the others"),
-            OpenApiParameter("from_ms", int, description="not older than this"),
             OpenApiParameter("limit", int, description=f"1 to {services.LIMIT_MAX}, default 50"),
-            OpenApiParameter("cursor", str),
         ],
         responses=MessagePageSerializer,
     )
@@ -88,50 +195,129 @@ class Messages(Resource):
         if key:
             rows = services.by_key(cluster, topic, key, limit=min(limit, services.KEY_HITS_MAX))
             page = services.MessagePage(
-                rows, cursor=None, end_cursor="", scanned=len(rows), queues=0, silent={}, cut=False
+                rows,
+                cursor=None,
+                previous=None,
+                end_cursor="",
+                scanned=len(rows),
+                queues=0,
+                silent={},
+                cut=False,
             )
         else:
-            page = services.browse(
-                cluster,
-                topic,
-                newest=pagination.choice(request, "order", ["newest", "oldest"], "newest") == "newest",
-                queue=self._queue(request),
-                tag=pagination.text(request, "tag") or None,
-                from_ms=pagination.integer(request, "from_ms"),
-                limit=limit,
-                cursor=pagination.text(request, "cursor", most=20_000) or None,
-            )
+            search = self.search(request, cluster, topic, limit=limit, time_ms=services.SEARCH_MS)
+            while not search.is_done:
+                search.step()
+            page = services.page_of(search, has_cursor="cursor" in request.query_params)
         return Response(MessagePageSerializer(page).data)
 
-    def _queue(self, request: Request) -> tuple[str, int] | None:
-        name = pagination.text(request, "broker_name")
-        queue_id = pagination.integer(request, "queue_id", high=2**31 - 1)
-        if bool(name) != (queue_id is not None):
-            raise ValidationError({"queue_id": ["A queue is broker_name and queue_id together."]})
-        return None if queue_id is None else (name, queue_id)
+
+class MessageStream(_Reads):
+    """The same search as NDJSON while it runs: {"message": …} per hit in order, {"progress": …} once a second,
+    {"end": …} at last, with a cursor where it is not complete. Closing the connection ends the search."""
+
+    renderer_classes = (NdjsonRenderer, renderers.JSONRenderer)
+
+    @extend_schema(
+        operation_id="messages_stream",
+        tags=["messages"],
+        parameters=[
+            *SEARCH_PARAMETERS,
+            OpenApiParameter("limit", int, description=f"1 to {STREAM_MESSAGES_MAX}, default 1000"),
+        ],
+        responses={(200, NDJSON): OpenApiTypes.STR},
+    )
+    def get(self, request: Request, cluster: str, topic: str) -> HttpResponseBase:
+        limit = pagination.integer(request, "limit", 1_000, low=1, high=STREAM_MESSAGES_MAX)
+        assert limit is not None
+        search = self.search(request, cluster, topic, limit=limit, time_ms=STREAM_MS)
+        return _streaming(Streamed(_person(request), lambda: search_lines(search)), NDJSON)
 
 
-class MessageDetail(Resource):
+class MessageTail(_Reads):
+    """What arrives from now on as NDJSON, as the stream of a search; what is more than a reader can take is
+    skipped and counted."""
+
+    renderer_classes = (NdjsonRenderer, renderers.JSONRenderer)
+
+    @extend_schema(
+        operation_id="messages_tail",
+        tags=["messages"],
+        parameters=[
+            *(each for each in SEARCH_PARAMETERS if each.name in ("queue", "tag", "sql", "find_in", "find")),
+            OpenApiParameter("seconds", int, description=f"1 to {TAIL_MS // 1000}, default {TAIL_SECONDS}"),
+            OpenApiParameter("limit", int, description="ends after so many messages"),
+        ],
+        responses={(200, NDJSON): OpenApiTypes.STR},
+    )
+    def get(self, request: Request, cluster: str, topic: str) -> HttpResponseBase:
+        seconds = pagination.integer(request, "seconds", TAIL_SECONDS, low=1, high=TAIL_MS // 1000)
+        most = pagination.integer(request, "limit", STREAM_MESSAGES_MAX, low=1, high=STREAM_MESSAGES_MAX)
+        assert seconds is not None and most is not None
+        try:
+            tail = Tail(source_of(cluster, topic), query_of(request, topic))
+        except QueryRefused as refusal:
+            raise ValidationError({refusal.field or "sql": [str(refusal)]}) from refusal
+        return _streaming(
+            Streamed(_person(request), lambda: tail_lines(tail, seconds=seconds, most=most)), NDJSON
+        )
+
+
+class MessageExport(_Reads):
+    """The whole search as a file that streams, up to a million messages."""
+
+    renderer_classes = (FileRenderer,)
+
+    @extend_schema(
+        operation_id="messages_export",
+        tags=["messages"],
+        parameters=[
+            *SEARCH_PARAMETERS,
+            OpenApiParameter("file", str, enum=list(FORMATS), description="default ndjson"),
+        ],
+        responses={(200, kind): OpenApiTypes.BINARY for _, kind, _ in FORMATS.values()},
+    )
+    def get(self, request: Request, cluster: str, topic: str) -> HttpResponseBase:
+        name = pagination.choice(request, "file", list(FORMATS), "ndjson")
+        _, content_type, writer = FORMATS[name]
+        search = self.search(request, cluster, topic, limit=EXPORT_MESSAGES_MAX, time_ms=EXPORT_MS)
+        answer = _streaming(Streamed(_person(request), lambda: export(search, writer())), content_type)
+        answer["Content-Disposition"] = content_disposition_header(True, f"{topic}.{name}") or "attachment"
+        return answer
+
+
+def _streaming(pieces: Streamed, content_type: str) -> StreamingHttpResponse:
+    answer = StreamingHttpResponse(pieces, content_type=content_type)
+    answer["X-Accel-Buffering"] = "no"  # a proxy must not collect it first
+    return answer
+
+
+def _person(request: Request) -> str:
+    return str(request.user.get_username())
+
+
+class MessageDetail(_Reads):
     """By unique key or offset id."""
 
-    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
-    name_kwarg = "topic"
-    throttle_scope = "search"
-    asks_brokers = True
-
-    @extend_schema(operation_id="messages_get", tags=["messages"], responses=MessageSerializer)
+    @extend_schema(
+        operation_id="messages_get",
+        tags=["messages"],
+        parameters=[OpenApiParameter("as", str, enum=[value for value, _ in BODY_FORMATS])],
+        responses=MessageSerializer,
+    )
     def get(self, request: Request, cluster: str, topic: str, message_id: str) -> Response:
-        found = services.message_by_id(cluster, message_id, topic)
+        wanted = pagination.choice(request, "as", sorted(FORMAT_NAMES), "auto")
+        found = services.hit_by_id(cluster, message_id, topic)
         if found is None:
             raise NotFound(f"No broker has a message {message_id} of {topic}.")
-        return Response(MessageSerializer(found).data)
+        return Response(MessageSerializer(services.shown(cluster, found, body_format=wanted)).data)
 
 
+PLACE = "clusters/<str:cluster>/topics/<str:topic>/messages"
 urlpatterns = [
-    path("clusters/<str:cluster>/topics/<str:topic>/messages", Messages.as_view(), name="api-messages"),
-    path(
-        "clusters/<str:cluster>/topics/<str:topic>/messages/<str:message_id>",
-        MessageDetail.as_view(),
-        name="api-message",
-    ),
+    path(PLACE, Messages.as_view(), name="api-messages"),
+    path(f"{PLACE}/stream", MessageStream.as_view(), name="api-message-stream"),
+    path(f"{PLACE}/tail", MessageTail.as_view(), name="api-message-tail"),
+    path(f"{PLACE}/export", MessageExport.as_view(), name="api-message-export"),
+    path(f"{PLACE}/<str:message_id>", MessageDetail.as_view(), name="api-message"),
 ]

@@ -15,10 +15,36 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import access, broker, cluster, config_plan, deadletter, group, lag, message, operation, report, topic
+from api import (
+    access,
+    broker,
+    cluster,
+    config_plan,
+    deadletter,
+    group,
+    lag,
+    message,
+    message_send,
+    operation,
+    report,
+    topic,
+)
 from api.resource import Resource
 
-RESOURCES = (cluster, broker, topic, group, lag, message, deadletter, operation, report, access, config_plan)
+RESOURCES = (
+    cluster,
+    broker,
+    topic,
+    group,
+    lag,
+    message,
+    message_send,
+    deadletter,
+    operation,
+    report,
+    access,
+    config_plan,
+)
 
 
 class Nothing(Resource):

@@ -189,8 +189,6 @@ def hits_of(query: Query, place: BrokerQueue, result: PullResult) -> list[Hit]:
     return hits
 
 
-def first_window(query: Query, lanes: int, limit: int) -> int:
+def first_window(lanes: int, limit: int) -> int:
     """A page needs its messages from somewhere among the queues: twice its share of each, to begin with."""
-    if query.is_filtered or query.match is not None:
-        return PULL_MAX
     return max(WINDOW_MIN, min(PULL_MAX, 2 * limit // max(1, lanes)))

@@ -352,7 +352,10 @@ def _warnings(topic: str, groups: set[str], source: Hit | None) -> list[PlanWarn
 
 
 def _made_by(cluster: str, topic: str, checked: Mapping[str, Any]) -> dict[str, str]:
-    body = json.dumps({"topic": topic, **checked}, ensure_ascii=False)
+    given = {name: value for name, value in checked.items() if name != "source"}
+    if checked.get("source"):
+        given["copy_of"] = {name: value for name, value in checked["source"].items() if name != "message_id"}
+    body = json.dumps({"topic": topic, **given}, ensure_ascii=False)
     words = [f"manage.py messages send {topic}"]
     if checked.get("source"):
         place = checked["source"]

@@ -270,7 +270,7 @@ def begin_search(
 ) -> Search:
     """A search over queues whose ranges are known."""
     going_up = cursor.up if cursor is not None else not query.newest if up is None else up
-    window = first_window(query, len(bounds), limit)
+    window = first_window(len(bounds), limit)
     lanes, cuts = [], {}
     for place, (low, high) in bounds.items():
         cut = _first_cut(place, query, cursor, low, high)
@@ -352,8 +352,8 @@ def check_sql(admin: BlockingMQAdmin, query: Query, places: Sequence[BrokerQueue
         if answer.code == ResponseCode.SUBSCRIPTION_PARSE_FAILED:
             raise QueryRefused(f"{name} can not read this expression: {answer.remark}", "sql")
         raise QueryRefused(
-            f"{name} does not filter by SQL92: {answer.remark} Set enablePropertyFilter=true on it, or use a "
-            "tag or a filter in the console.",
+            f"{name} does not filter by SQL92: {answer.remark.rstrip('.')}. Set enablePropertyFilter=true on "
+            "it, or use a tag or a filter in the console.",
             "sql",
         )
 

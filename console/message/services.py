@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 
 from console.cluster import selectors as cluster_selectors
+from console.message import schemas
 from console.message.body_match import MatchRefused
 from console.message.cursor import BadCursor
 from console.message.lanes import Hit
@@ -45,6 +46,7 @@ __all__ = [
     "message_by_id",
     "page_of",
     "record_at",
+    "shown",
 ]
 
 LIMIT_MAX = 200  # messages on a page
@@ -117,6 +119,21 @@ def views(hits: Sequence[Hit], *, limit_bytes: int = BODY_IN_LIST_BYTES) -> list
     return [
         message_view(hit.record, hit.broker_name, limit_bytes=limit_bytes, batch=hit.batch) for hit in hits
     ]
+
+
+def shown(
+    cluster: str, hit: Hit, *, limit_bytes: int = BODY_SHOWN_BYTES, body_format: str = "auto"
+) -> MessageView:
+    """One message with its body as text, read with the topic's schema where it has one."""
+    schema = schemas.schema_of(cluster, hit.record.topic)
+    return message_view(
+        hit.record,
+        hit.broker_name,
+        limit_bytes=limit_bytes,
+        body_format=body_format,
+        protobuf=None if schema is None else schemas.decoder(schema),
+        batch=hit.batch,
+    )
 
 
 def browse(

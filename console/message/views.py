@@ -31,7 +31,7 @@ from console.message.search import open_search, source_of
 from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
 from console.operation.body_format import FORMAT_NAMES
 from console.operation.body_format import FORMATS as BODY_FORMATS
-from console.operation.message_view import BODY_SHOWN_BYTES, MessageView, message_view
+from console.operation.message_view import BODY_SHOWN_BYTES, MessageView
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 PAGE_MESSAGES = 50
@@ -174,13 +174,11 @@ def _message_page(request: HttpRequest, here: Cluster, found: Hit) -> HttpRespon
     wanted = request.GET.get("as", "auto")
     is_peek = request.GET.get("part") == "peek"
     schema = schemas.schema_of(here.name, found.record.topic)
-    shown = message_view(
-        found.record,
-        found.broker_name,
+    shown = services.shown(
+        here.name,
+        found,
         limit_bytes=PEEK_BYTES if is_peek else BODY_SHOWN_BYTES,
         body_format=wanted if wanted in FORMAT_NAMES else "auto",
-        protobuf=None if schema is None else schemas.decoder(schema),
-        batch=found.batch,
     )
     now_ms = int(time.time() * 1000)
     context: dict[str, Any] = {

@@ -125,6 +125,6 @@
   if ($("[data-do=fold]") && !$("#ask [aria-invalid]")) $("#ask").classList.add("is-folded");
   if (card) {
     for (const row of rows()) keys.set(row.dataset.key, row);
-    if (card.dataset.search) open();
+    if (card.dataset.search) { $("[data-foot]", card).hidden = true; open(); } // how it goes on is not known yet
   }
 })();
