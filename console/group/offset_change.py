@@ -17,9 +17,9 @@ OFFSET_MAX = 2**63 - 1
 
 RESET_PER_QUEUE, RESET_BY_TIME, UPDATE_PER_QUEUE, UNCHANGED = "222_queue", "222_time", "15", ""
 HOW_WORDS = {
-    RESET_PER_QUEUE: "222 per queue, members are told",
-    RESET_BY_TIME: "222 by time, members are told",
-    UPDATE_PER_QUEUE: "15 per queue, no member online",
+    RESET_PER_QUEUE: "222 per queue, online",
+    RESET_BY_TIME: "222 by time, online",
+    UPDATE_PER_QUEUE: "15 per queue",
     UNCHANGED: "stays",
 }
 

@@ -160,8 +160,8 @@ def _chart(
     span_ms = RANGES[chosen][0]
     from_ms = now_ms - span_ms
     chart = lag_selectors.lag_history(cluster, row.group, from_ms, now_ms, CHART_POINTS)
-    chart["events"] = group_page.events(cluster, row, clients, from_ms)
     begins_ms = chart["times"][0] if chart["times"] else None
+    chart["events"] = group_page.events(cluster, row, clients, max(from_ms, begins_ms or from_ms))
     marks = {event["mark"] for event in chart["events"]}
     return {
         "chart": chart,

@@ -4,11 +4,18 @@ languages."""
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 
+from console.group import offset_apply
+from console.lag import services as lag_services
 from console.lag.models import ClientRow
 from console.mqadmin import MessageRecord
+from console.operation import selectors as operation_selectors
+from console.operation import services as operation_services
+from console.operation.errors import PlanRejected
+from console.operation.models import Job
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.peers.apache_world import NAME, ApacheWorld, moves, wait_for_places
 from tests.support import java_peer
@@ -55,6 +62,81 @@ def test_it_moves_an_offline_group_to_a_time(world: ApacheWorld) -> None:
     assert moves(plan) == [(*place, 1, 5) for place in PLACES]
     assert world.apply(plan).state == "SUCCEEDED"
     assert world.committed("timers", "timed") == dict.fromkeys(PLACES, 5)
+
+
+def test_it_restores_a_group_to_a_recorded_moment(world: ApacheWorld) -> None:
+    world.create_topic("restored")
+    world.create_group("restorers")
+    world.fill("restored", 10)
+    wait_for(lambda: world.end("restored") == 40)
+    then = {("broker-a", 0): 2, ("broker-a", 1): 9, ("broker-b", 0): 4, ("broker-b", 1): 1}
+    world.commit("restorers", "restored", then)
+    world.collect()
+    moment_ms = world.now_ms + 1_000
+    world.commit("restorers", "restored", dict.fromkeys(PLACES, 10))
+    world.collect()
+    wait_for(lambda: lag_services.system_now_ms() > world.now_ms, within_s=30)  # the rounds' clock ran ahead
+    plan = world.plan("offset_change", "restorers", {"target": "as_of", "time_ms": moment_ms})
+    assert moves(plan) == [(*place, 10, then[place]) for place in PLACES]
+    assert plan.diff[0]["note"] == "at that moment between 2 and 10"
+    assert world.apply(plan).state == "SUCCEEDED"
+    assert world.committed("restorers", "restored") == then
+    with pytest.raises(PlanRejected, match="does not reach back that far"):
+        wish = {"target": "as_of", "time_ms": moment_ms - 3_600_000}
+        world.plan("offset_change", "restorers", wish)
+
+
+def test_it_makes_a_group_stand_like_another(world: ApacheWorld) -> None:
+    world.create_topic("cloned")
+    world.create_group("model")
+    world.create_group("copy")
+    world.fill("cloned", 10)
+    wait_for(lambda: world.end("cloned") == 40)
+    model = {("broker-a", 0): 3, ("broker-a", 1): 5, ("broker-b", 1): 8}
+    world.commit("model", "cloned", model)
+    world.commit("copy", "cloned", dict.fromkeys(PLACES, 10))
+    plan = world.plan("offset_change", "copy", {"target": "like_group", "like_group": "model"})
+    assert moves(plan) == [(*place, 10, model.get(place, 10)) for place in PLACES]
+    assert plan.diff[2]["note"] == "model has no committed offset there"
+    assert world.apply(plan).state == "SUCCEEDED"
+    assert world.committed("copy", "cloned") == {**model, ("broker-b", 0): 10}
+    assert world.committed("model", "cloned") == model
+    only = [{"topic": "cloned", "broker_name": "broker-a", "queue_id": 1}]
+    taken_back = world.plan("offset_change", "copy", {"target": "undo", "undo_plan": plan.id, "queues": only})
+    assert world.apply(taken_back).state == "SUCCEEDED"
+    assert world.committed("copy", "cloned") == {**model, ("broker-a", 1): 10, ("broker-b", 0): 10}
+
+
+def test_it_goes_on_where_it_stood_when_one_of_two_brokers_leaves(
+    world: ApacheWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create_topic("halved")
+    world.create_group("halves")
+    world.fill("halved", 10)
+    wait_for(lambda: world.end("halved") == 40)
+    world.commit("halves", "halved", dict.fromkeys(PLACES, 10))
+    plan = world.plan("offset_change", "halves", {"target": "earliest"})
+    job = operation_services.apply_plan(plan.id, world.actor, plan.confirm_text)
+    apply_chunk = offset_apply._apply_chunk
+
+    def then_one_leaves(*arguments: Any) -> None:
+        apply_chunk(*arguments)
+        world.cluster.brokers[1].kill()
+
+    monkeypatch.setattr(offset_apply, "CHUNK_QUEUES", 2)  # broker-a's queues first
+    monkeypatch.setattr(offset_apply, "_apply_chunk", then_one_leaves)
+    operation_services.run_job(job.id, "worker-1")
+    waiting = operation_selectors.job(job.id)
+    assert [row["state"] for row in waiting.result["queues"]] == ["applied", "applied", "waiting", "waiting"]
+    assert waiting.state == "RUNNING"
+    monkeypatch.setattr(offset_apply, "_apply_chunk", apply_chunk)
+    world.cluster.start_brokers()
+    wait_for(lambda: world.routed("halved") == set(world.cluster.addrs), within_s=60)
+    Job.objects.filter(pk=job.id).update(lease_until=None)
+    operation_services.run_job(job.id, "worker-2")
+    done = operation_selectors.job(job.id)
+    assert (done.state, done.error, done.result["verified"]) == ("SUCCEEDED", "", 4)
+    assert world.committed("halves", "halved") == dict.fromkeys(PLACES, 0)
 
 
 def test_it_moves_a_group_whose_member_is_ours_and_takes_it_back(world: ApacheWorld) -> None:
@@ -146,7 +228,9 @@ def test_it_moves_a_group_whose_member_is_java_and_takes_it_back(world: ApacheWo
         job = world.apply(plan)
         assert (job.state, job.error) == ("SUCCEEDED", "")
         assert (job.result["verified"], job.result["clients"]) == (4, 1)
-        assert 1 <= job.result["resumed"] <= 4, "its one thread reads queue after queue, the watch ends before"
+        assert 1 <= job.result["resumed"] <= 4, (
+            "its one thread reads queue after queue, the watch ends before"
+        )
         assert {row["how"] for row in job.result["queues"]} == {"222_queue"}
         member.wait_for(lambda peer: len(peer.consumed) > 120, "the first message read again")
         undo = world.undo(plan)

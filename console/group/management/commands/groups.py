@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from console.figures import duration
 from console.group import selectors
 from console.group.settings_config import FIELDS, MEANING
 from console.operation import services
@@ -27,6 +28,9 @@ class Command(ChangeCommand):
         actions = parser.add_subparsers(dest="action", required=True)
         listing = actions.add_parser("list", help="groups as the last round saw them")
         listing.add_argument("--query", default="", help="part of the name")
+        listing.add_argument("--status", default="", help="a lag status such as STALLED, or PARTIAL")
+        for name, values in selectors.FILTERS.items():
+            listing.add_argument(f"--{name.replace('_', '-')}", choices=tuple(values), default="")
         listing.add_argument("--sort", choices=tuple(selectors.SORTS), default="attention")
         listing.add_argument("--ascending", action="store_true")
         listing.add_argument("--limit", type=int, default=200)
@@ -56,10 +60,16 @@ class Command(ChangeCommand):
         self.add_change_actions(actions)
 
     def _list(
-        self, *, query: str, sort: str, ascending: bool, limit: int, cluster: str, format: str, **_: Any
+        self, *, query: str, sort: str, ascending: bool, limit: int, cluster: str, format: str, **options: Any
     ) -> None:
         page = selectors.group_page(
-            cluster_name(cluster), query=query, sort=sort, descending=not ascending, per_page=limit
+            cluster_name(cluster),
+            query=query,
+            status=options["status"] or None,
+            filters={name: options[name] for name in selectors.FILTERS if options[name]},
+            sort=sort,
+            descending=not ascending,
+            per_page=limit,
         )
         if format == "json":
             self.stdout.write(json.dumps([row.as_row() for row in page.rows], indent=1))
@@ -67,7 +77,9 @@ class Command(ChangeCommand):
         for row in page.rows:
             lag = "unknown" if row.lag is None else f"{'≥ ' if row.lag_lower_bound else ''}{row.lag:,}"
             clients = "unknown" if row.clients is None else str(row.clients)
-            self.stdout.write(f"{row.group:<50} {row.status:<16} {clients:>8} {lag:>14}")
+            bound = "≥ " if row.time_lag_lower_bound else ""
+            time_lag = "unknown" if row.time_lag_ms is None else f"{bound}{duration(row.time_lag_ms)}"
+            self.stdout.write(f"{row.group:<50} {row.status:<16} {clients:>8} {lag:>14} {time_lag:>14}")
         self.stdout.write(f"{len(page.rows)} of {page.total} groups")
 
     def _create(self, *, group: str, cluster: str, format: str, **options: Any) -> None:
