@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from django.db.models import F, Max, Min, Model, Q, QuerySet, Sum
+from django.db.models.expressions import OrderBy
 
 from console.lag.models import GroupMembers, HistoryFile
 from console.report.models import LagRow, ReportRow, ReportRun
@@ -155,6 +156,11 @@ def row_page(
     column = F(SORTS.get(sort, "time_lag_max_ms"))
     order = column.desc(nulls_last=True) if descending else column.asc(nulls_last=True)
     return _page_of(found.order_by(order, *BY_HOUR), page, per_page)
+
+
+def report_row_page(found: QuerySet[ReportRow], order: OrderBy, page: int, per_page: int) -> Page[ReportRow]:
+    """One page of a report's rows in the asked order; ties by newest window, then by name."""
+    return _page_of(found.order_by(order, "-window_start_ms", *KEY, "pk"), page, per_page)
 
 
 def _page_of(ordered: QuerySet[M], page: int, per_page: int) -> Page[M]:

@@ -338,6 +338,7 @@ def job_spec(run: ReportRun, *, now_ms: int) -> dict[str, Any]:
         "code_version": settings.CODE_VERSION,
         "remote": settings.SPARK_REMOTE,
         "master": settings.SPARK_MASTER,
+        "reuse": settings.SPARK_LOCAL_CONNECT_REUSE,
     }
 
 

@@ -1,4 +1,4 @@
-"""The hourly lag report: its rows, running it, its runs, its download."""
+"""The pages of lag reports, running any report, downloads."""
 
 from __future__ import annotations
 
@@ -12,30 +12,19 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from console.access import rules as access_rules
-from console.access.models import Verb
 from console.access.visitor import remote_addr
 from console.cluster.admission import admit
 from console.cluster.list_query import ListQuery
 from console.cluster.models import Cluster
-from console.report import selectors, services
-from console.report.forms import RunForm, as_input
+from console.report import line_views, run_panel, selectors, services
+from console.report.columns import WORDS
+from console.report.forms import RunForm
 from console.report.models import LagRow
-from console.report.rules import JOBS, LAG_JOBS, SPANS, span_start, yesterday_to_now
+from console.report.rules import JOBS, LAG_JOBS, SPANS, span_start
 from console.report.services import ReportAlreadyRunning
 
 GRAINS = {LagRow.Grain.TOPIC: "Groups and topics", LagRow.Grain.QUEUE: "Queues"}
-LAG_HOUR = "lag_hour"
 WORST_FIRST = "time_lag_max"
-RUNS_SHOWN = 10
-# A run changes no broker but takes every core of this machine for a while: more than looking.
-RUN_VERB = Verb.CONFIGURE
-
-
-@require_safe
-def reports(request: HttpRequest, cluster: str) -> HttpResponse:
-    """There is one report so far: its page."""
-    return redirect("report", admit(request, cluster).name, LAG_HOUR)
 
 
 @require_safe
@@ -49,7 +38,7 @@ def report(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
 @require_POST
 def run(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
     """Ask for a run; the page then shows its progress."""
-    here = admit(request, cluster, verb=RUN_VERB)
+    here = admit(request, cluster, verb=run_panel.RUN_VERB)
     _require_job(job)
     now_ms = _now_ms()
     form = RunForm(request.POST, now_ms=now_ms)
@@ -75,6 +64,8 @@ def download(request: HttpRequest, cluster: str, job: str) -> HttpResponseBase:
     """The rows that the page's filter leaves, as CSV, streamed."""
     here = admit(request, cluster)
     _require_job(job)
+    if job not in LAG_JOBS:
+        return line_views.download(request, here, job)
     query = ListQuery.of(request, sorts=selectors.SORTS, default=WORST_FIRST)
     found = _rows(request, here, job, query, _now_ms())
     response = StreamingHttpResponse(selectors.csv_lines(found), content_type="text/csv; charset=utf-8")
@@ -83,16 +74,14 @@ def download(request: HttpRequest, cluster: str, job: str) -> HttpResponseBase:
 
 
 def _page(request: HttpRequest, here: Cluster, job: str, form: RunForm, status: int = 200) -> HttpResponse:
+    if job not in LAG_JOBS:
+        return line_views.page(request, here, job, form, status)
     now_ms = _now_ms()
     query = ListQuery.of(request, sorts=selectors.SORTS, default=WORST_FIRST, ascending=("group", "topic"))
     found = _rows(request, here, job, query, now_ms)
-    runs = selectors.runs(here.name, job, limit=RUNS_SHOWN)
-    latest = runs[0] if runs else None
-    default = yesterday_to_now(now_ms)
     context: dict[str, Any] = {
-        "cluster": here,
-        "job": job,
-        "name": JOBS[job],
+        **run_panel.context(request, here, job, form, now_ms),
+        "words": WORDS[job],
         "query": query,
         "grain": _grain(request),
         "grains": GRAINS,
@@ -102,15 +91,6 @@ def _page(request: HttpRequest, here: Cluster, job: str, form: RunForm, status: 
             found, sort=query.sort, descending=query.descending, page=query.page, per_page=query.per_page
         ),
         "summary": selectors.summary(found),
-        "done": selectors.last_success(here.name, job),
-        "latest": latest,
-        "active": latest if latest is not None and not latest.is_final else None,
-        "runs": runs,
-        "form": form,
-        "start": request.POST.get("start") or as_input(default.from_ms),
-        "end": request.POST.get("end") or as_input(now_ms),
-        "may_run": access_rules.may(request.user, RUN_VERB, here.name),
-        "java_problem": services.java_problem(),
         "download_url": f"{reverse('report-download', args=[here.name, job])}?{request.GET.urlencode()}",
         "now_ms": now_ms,
     }
@@ -133,8 +113,8 @@ def _span(request: HttpRequest) -> str:
 
 
 def _require_job(job: str) -> None:
-    if job not in LAG_JOBS:
-        raise Http404(f"There is no page of a report {job}; there are: {', '.join(LAG_JOBS)}.")
+    if job not in JOBS:
+        raise Http404(f"There is no report {job}; there are: {', '.join(JOBS)}.")
 
 
 def _now_ms() -> int:

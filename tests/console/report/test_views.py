@@ -10,6 +10,7 @@ from django.test import Client
 from console.access.models import AuditEvent
 from console.report import process, services, views
 from console.report.models import ReportRun
+from console.report.rules import JOBS
 from tests.console.report import rows
 from tests.console.report.rows import DAY, HOUR, NOW, TODAY
 from tests.support import sample_rows
@@ -63,11 +64,12 @@ def test_it_refuses_other_methods(admin: Client) -> None:
 
 
 def test_it_says_which_reports_there_are(admin: Client) -> None:
-    assert admin.get("/c/local/reports")["Location"] == PAGE
+    index = admin.get("/c/local/reports").content.decode()
+    assert all(f'href="/c/local/reports/{job}"' in index for job in JOBS)
     for address in ("/c/local/reports/lag_year", "/c/local/reports/lag_year/csv"):
         answer = admin.get(address)
         assert answer.status_code == 404
-        assert "There is no report lag_year; there are: lag_hour." in answer.content.decode()
+        assert "There is no report lag_year; there are: lag_hour, lag_day, " in answer.content.decode()
     assert admin.post("/c/local/reports/lag_year/run").status_code == 404
 
 

@@ -1,0 +1,158 @@
+"""The list of reports, and the pages of those that are not lag per window."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.db.models import F, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from console.cluster.admission import admit
+from console.cluster.list_query import ListQuery
+from console.cluster.models import Cluster
+from console.report import run_panel, selectors
+from console.report.columns import VIEWS, WORDS, RowsView
+from console.report.models import ReportRow, ReportRun
+from console.report.rules import JOBS, SPANS, span_start
+
+EPISODE_SORTS = {
+    "start": "figures__start_ms",
+    "duration": "figures__duration_ms",
+    "peak": "figures__peak_time_lag_ms",
+    "late": "figures__messages_late",
+    "group": "group",
+}
+LANES_MAX = 30
+
+
+@require_safe
+def reports(request: HttpRequest, cluster: str) -> HttpResponse:
+    """Every report: what it says, when it was made last, how that went."""
+    here = admit(request, cluster)
+    newest: dict[str, ReportRun] = {}
+    for job in JOBS:
+        runs = selectors.runs(here.name, job, limit=1)
+        if runs:
+            newest[job] = runs[0]
+    rows = [
+        {"job": job, "name": name, "words": WORDS[job], "run": newest.get(job)} for job, name in JOBS.items()
+    ]
+    context = {"cluster": here, "rows": rows, "now_ms": _now_ms()}
+    return render(request, "report/reports.html", context)
+
+
+def page(request: HttpRequest, here: Cluster, job: str, form: Any, status: int = 200) -> HttpResponse:
+    """The page of one of these reports; `form` is the run form, with its reasons when it was refused."""
+    now_ms = _now_ms()
+    build = _episodes if job == "episodes" else _lines
+    context = {
+        **run_panel.context(request, here, job, form, now_ms),
+        **build(request, here, job, now_ms),
+        "download_url": f"{reverse('report-download', args=[here.name, job])}?{request.GET.urlencode()}",
+        "span": _span(request),
+        "spans": [(key, word) for key, (word, _) in SPANS.items()],
+        "words": WORDS[job],
+        "now_ms": now_ms,
+    }
+    template = "report/episodes.html" if job == "episodes" else "report/lines.html"
+    return render(request, template, context, status=status)
+
+
+def download(request: HttpRequest, here: Cluster, job: str) -> HttpResponseBase:
+    """The rows that the page's filter leaves, as CSV, streamed."""
+    found = _found(request, here, job, _grain(request, job))
+    response = StreamingHttpResponse(
+        selectors.report_csv_lines(found), content_type="text/csv; charset=utf-8"
+    )
+    response["Content-Disposition"] = f'attachment; filename="{here.name}-{job}.csv"'
+    return response
+
+
+def _lines(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dict[str, Any]:
+    view = _view(request, job)
+    keys = {"group", "topic", *(column.key for column in view.columns)}
+    query = ListQuery.of(request, sorts=keys, default=view.sort, ascending=("group", "topic"))
+    column = view.column(query.sort)
+    order = F(column.order_field if column is not None else query.sort)
+    ordered = order.desc(nulls_last=True) if query.descending else order.asc(nulls_last=True)
+    found = _found(request, here, job, view.grain)
+    return {
+        "view": view,
+        "views": VIEWS[job],
+        "query": query,
+        "page": selectors.report_row_page(found, ordered, query.page, query.per_page),
+    }
+
+
+def _episodes(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dict[str, Any]:
+    query = ListQuery.of(request, sorts=EPISODE_SORTS, default="start", ascending=("group",))
+    order = F(EPISODE_SORTS[query.sort])
+    ordered = order.desc(nulls_last=True) if query.descending else order.asc(nulls_last=True)
+    found = _found(request, here, job, "")
+    return {
+        "query": query,
+        "page": selectors.report_row_page(found, ordered, query.page, query.per_page),
+        "lanes": lanes(found, span_start(_span(request), now_ms=now_ms), now_ms),
+    }
+
+
+def lanes(found: QuerySet[ReportRow], from_ms: int | None, to_ms: int) -> dict[str, Any] | None:
+    """The episodes as bars, a lane a group: those with the longest sum first, LANES_MAX of them."""
+    words = {
+        "breach": "late",
+        "stall": "queue stood still",
+        "offline": "nothing consumed",
+        "lost": "lost to retention",
+    }
+    bars: dict[str, list[dict[str, Any]]] = {}
+    for group, kind, figures in found.values_list("group", "kind", "figures").iterator(chunk_size=2_000):
+        start_ms, end_ms = figures["start_ms"], figures["end_ms"]
+        peak_ms = figures.get("peak_time_lag_ms")
+        bar = {
+            "start_ms": start_ms,
+            "end_ms": end_ms,
+            "kind": kind,
+            "word": words.get(kind, kind),
+            "peak_ms": peak_ms,
+        }
+        bars.setdefault(group, []).append(bar)
+    if not bars:
+        return None
+    starts = [bar["start_ms"] for each in bars.values() for bar in each]
+    worst = sorted(bars, key=lambda group: -sum(bar["end_ms"] - bar["start_ms"] for bar in bars[group]))
+    return {
+        "from_ms": min(starts) if from_ms is None else max(from_ms, min(starts)),
+        "to_ms": to_ms,
+        "rows": [{"name": group, "bars": bars[group]} for group in worst[:LANES_MAX]],
+        "groups": len(bars),
+    }
+
+
+def _found(request: HttpRequest, here: Cluster, job: str, grain: str) -> QuerySet[ReportRow]:
+    from_ms = span_start(_span(request), now_ms=_now_ms())
+    name = request.GET.get("q", "").strip()
+    return selectors.report_rows(here.name, job, grain=grain, name=name, from_ms=from_ms)
+
+
+def _view(request: HttpRequest, job: str) -> RowsView:
+    asked = request.GET.get("grain", "")
+    if not VIEWS[job]:
+        raise Http404(f"The report {job} has no table.")
+    return next((view for view in VIEWS[job] if view.grain == asked), VIEWS[job][0])
+
+
+def _grain(request: HttpRequest, job: str) -> str:
+    return _view(request, job).grain if VIEWS[job] else ""
+
+
+def _span(request: HttpRequest) -> str:
+    asked = request.GET.get("span", "")
+    return asked if asked in SPANS else ""
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
