@@ -4,7 +4,8 @@ plain form.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from console.operation.models import Plan
 
@@ -99,3 +100,14 @@ def offset_sums(plan: Plan) -> dict[str, int | None]:
         "lag_before": sum(lags) if lags else None,
         "lag_after": sum(row["lag_after"] or 0 for row in plan.diff if row.get("lag_after") is not None),
     }
+
+
+ROW_ORDER = ("failed", "waiting", "applied", "passed", "verified")
+
+
+def worst_rows(rows: Sequence[Mapping[str, Any]], most: int) -> Sequence[Mapping[str, Any]]:
+    """Rows of a result for a page: all in their order, or of very many those that need a look first."""
+    if len(rows) <= most:
+        return rows
+    place = {state: number for number, state in enumerate(ROW_ORDER)}
+    return sorted(rows, key=lambda row: place.get(row.get("state", ""), len(place)))[:most]

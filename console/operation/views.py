@@ -275,6 +275,7 @@ def job_context(here: Cluster, found: Job, may_control: bool) -> dict[str, Any]:
         "can_undo": can_undo(found),
         "job_template": plan_words.JOB_TEMPLATES.get(found.kind, plan_words.PLAIN_JOB),
         "rows": rows,
+        "shown": plan_words.worst_rows(rows, DIFF_ROWS),
         "retries_max": RETRIES_MAX,
         "retry_pause_s": RETRY_PAUSE_MS // 1000,
         "to_go": max(0, found.progress.get("total", 0) - found.progress.get("done", 0)),

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from console.access.models import AuditEvent
 from console.mqadmin import BrokerUnavailable
-from console.operation import services
+from console.operation import plan_words, services
 from console.operation.models import Job, JobState, Plan, PlanState
 from console.operation.runner import JobRun
 from tests.console.operation.tally import Tally
@@ -411,3 +411,9 @@ def test_it_asks_the_database_as_often_for_many_operations_as_for_one(
 
 def test_it_refuses_the_list_by_other_methods(tally: type[Tally], alice: User) -> None:
     assert browser(alice).post("/c/test/operations").status_code == 405
+
+
+def test_it_shows_of_very_many_queues_those_that_need_a_look() -> None:
+    rows = [{"state": state, "queue_id": number} for number, state in enumerate(("verified", "failed", "waiting"))]
+    assert plan_words.worst_rows(rows, 3) == rows
+    assert [row["state"] for row in plan_words.worst_rows(rows, 2)] == ["failed", "waiting"]
