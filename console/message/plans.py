@@ -317,7 +317,7 @@ def _origin(source: Hit) -> str:
 
 
 def _diff(checked: Mapping[str, Any], source: Hit | None, body: bytes) -> list[dict[str, Any]]:
-    """{field, before, after} of everything the message carries; before is None without an original."""
+    """{field, before, after, differs} of everything the message carries; before is None without an original."""
     before = {} if source is None else own_properties(source)
     rows: list[dict[str, Any]] = [
         _row("Tag", None if source is None else source.record.tags, checked["tags"]),
@@ -333,7 +333,7 @@ def _diff(checked: Mapping[str, Any], source: Hit | None, body: bytes) -> list[d
 
 
 def _row(field: str, before: str | None, after: str | None) -> dict[str, Any]:
-    return {"field": field, "before": before, "after": after, "changes": (before or "") != (after or "")}
+    return {"field": field, "before": before, "after": after, "differs": (before or "") != (after or "")}
 
 
 def _warnings(topic: str, groups: set[str], source: Hit | None) -> list[PlanWarning]:

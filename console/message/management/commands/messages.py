@@ -1,96 +1,179 @@
-"""`messages`: find and follow the messages of a topic. No offset of any group moves."""
+"""`messages`: find, follow, export and send messages. Reading moves no offset of any group; sending is a plan."""
 
+import base64
 import dataclasses
 import datetime
 import json
+import sys
 import time
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from console.message import services
-from console.message.services import BadCursor, MessageView, TopicNotFound
-from console.mqadmin import MQBrokerError, MQClientError
-from console.operation.command_line import add_cluster, cluster_name, time_ms
+from console.message.body_match import KIND_NAMES, MatchRefused, read_match
+from console.message.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMATS, export
+from console.message.plans import TYPED_BODY_BYTES_MAX
+from console.message.query import Query, QueryRefused, tags_of
+from console.message.search import open_search, source_of
+from console.message.services import BadCursor, MessageView, TopicNotFound, views
+from console.message.tail import TAIL_MS, Tail
+from console.operation.body_format import FORMAT_NAMES
+from console.operation.command_line import ChangeCommand, add_cluster, cluster_name, time_ms
+from console.operation.models import Plan
 
 FOLLOW_EVERY_S = 1.0
+FIND_MS = 10 * 60 * 1000
+FIND_MAX = 10_000
 
 
-class Command(BaseCommand):
-    help = "Find, show and follow messages."
+class Command(ChangeCommand):
+    help = "Find, show, follow, export and send messages."
+    kind = "message_send"
+    confirms = "the topic's name, where the plan asks for it"
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
         finding = actions.add_parser("find", help="newest first, or oldest first from a time on")
-        finding.add_argument("--key", default="", help="looked up in the brokers' index")
-        finding.add_argument("--from", dest="from_time", help="ISO 8601 with zone; then oldest first")
+        finding.add_argument("--key", default="", help="looked up in the brokers' index; not with filters")
         finding.add_argument("--limit", type=int, default=20)
         showing = actions.add_parser("get", help="one message by unique key or offset id")
         showing.add_argument("message_id")
+        showing.add_argument("--as", dest="body_format", choices=sorted(FORMAT_NAMES), default="auto")
         following = actions.add_parser("tail", help="print what arrives from now on, until Ctrl-C")
         following.add_argument("--count", type=int, default=0, help="end after so many messages")
-        for each in (finding, showing, following):
+        exporting = actions.add_parser(
+            "export", help="everything a search finds, to a file or standard output"
+        )
+        exporting.add_argument("--file", choices=list(FORMATS), default="ndjson", help="what to write")
+        exporting.add_argument("--out", default="-", help="path; standard output without it")
+        exporting.add_argument("--limit", type=int, default=EXPORT_MESSAGES_MAX)
+        sending = actions.add_parser("send", help="show what would be sent; sends nothing")
+        self._add_send(sending)
+        for each in (finding, showing, following, exporting, sending):
             each.add_argument("topic")
             add_cluster(each)
-        for each in (finding, following):
-            each.add_argument("--tag", default="")
+        for each in (finding, exporting):
+            each.add_argument("--from", dest="from_time", help="ISO 8601 with zone; then oldest first")
+            each.add_argument("--to", dest="to_time", help="ISO 8601 with zone")
+        for each in (finding, following, exporting):
+            each.add_argument("--tag", default="", help="paid || refunded; the broker filters")
+            each.add_argument("--sql", default="", help="SQL92; the broker filters")
+            each.add_argument("--find-in", choices=sorted(KIND_NAMES), default="body")
+            each.add_argument("--find", default="", help="looked for here")
+            each.add_argument("--queue", action="append", default=[], help="broker-a:3; may be repeated")
+        self.add_change_actions(actions)
+
+    def _add_send(self, sending: CommandParser) -> None:
+        sending.add_argument("--body", help="the body, or - for standard input")
+        sending.add_argument("--keep-body", action="store_true", help="with --copy: the original's")
+        sending.add_argument("--copy", default="", metavar="TOPIC/BROKER/QUEUE/OFFSET", help="what to copy")
+        sending.add_argument("--tag", default="")
+        sending.add_argument("--key", action="append", default=[], help="may be repeated")
+        sending.add_argument("--property", action="append", default=[], metavar="NAME=VALUE")
+        sending.add_argument("--queue", default="", help="broker-a:3; any without it")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            getattr(self, f"_{options['action']}")(**options)
-        except (TopicNotFound, BadCursor, MQClientError, MQBrokerError) as error:
+            super().handle(*args, **options)
+        except (TopicNotFound, BadCursor, QueryRefused, MatchRefused) as error:
             raise CommandError(str(error)) from error
 
-    def _find(
-        self,
-        *,
-        topic: str,
-        tag: str,
-        key: str,
-        from_time: str | None,
-        limit: int,
-        cluster: str,
-        format: str,
-        **_: Any,
-    ) -> None:
+    def _find(self, *, topic: str, key: str, limit: int, cluster: str, format: str, **options: Any) -> None:
         name = cluster_name(cluster)
         if key:
-            rows, silent = services.by_key(name, topic, key, limit=limit), {}
-        else:
-            from_ms = time_ms(from_time) if from_time else None
-            page = services.browse(
-                name, topic, newest=from_ms is None, tag=tag or None, from_ms=from_ms, limit=limit
-            )
-            rows, silent = page.rows, page.silent
-        self._print(rows, format)
+            self._print(services.by_key(name, topic, key, limit=limit), format)
+            return
+        if not 0 < limit <= FIND_MAX:
+            raise CommandError(f"--limit is 1 to {FIND_MAX:,}; `messages export` writes more.")
+        search = open_search(source_of(name, topic), _query(topic, options), limit=limit, time_ms=FIND_MS)
+        while not search.is_done:
+            search.step()
+            if self.stderr.isatty():
+                figures = search.figures()
+                line = f"scanned {figures.scanned:,} in {figures.queues} queues, {figures.hits:,} hits"
+                self.stderr.write(f"\r{line:<60}", ending="")
+        if self.stderr.isatty():
+            self.stderr.write("\r" + " " * 60 + "\r", ending="")
+        self._print(views(search.picked), format)
+        self._warn(search.silent, search.stop_reason)
+
+    def _warn(self, silent: dict[str, str], stop_reason: str) -> None:
         for broker, reason in silent.items():
             self.stderr.write(f"{broker} could not be read, its messages are missing: {reason}")
+        if stop_reason:
+            self.stderr.write(f"The search ended before the end of the topic because {stop_reason}.")
 
-    def _get(self, *, topic: str, message_id: str, cluster: str, format: str, **_: Any) -> None:
-        found = services.message_by_id(cluster_name(cluster), message_id, topic)
+    def _get(
+        self, *, topic: str, message_id: str, body_format: str, cluster: str, format: str, **_: Any
+    ) -> None:
+        name = cluster_name(cluster)
+        found = services.hit_by_id(name, message_id, topic)
         if found is None:
             raise CommandError(f"No broker has a message {message_id} of {topic}.")
-        self._print([found], format)
+        self._print([services.shown(name, found, body_format=body_format)], format)
 
-    def _tail(self, *, topic: str, tag: str, count: int, cluster: str, format: str, **_: Any) -> None:
-        name, seen = cluster_name(cluster), 0
-        cursor: str | None = None
-        from_ms = time.time_ns() // 1_000_000
-        while count == 0 or seen < count:
-            page = services.browse(
-                name,
-                topic,
-                newest=False,
-                tag=tag or None,
-                from_ms=from_ms,
-                cursor=cursor,
-                limit=services.LIMIT_MAX,
-            )
-            rows = page.rows[: count - seen] if count else page.rows
-            self._print(rows, format)
-            seen += len(rows)
-            cursor = page.end_cursor
-            time.sleep(FOLLOW_EVERY_S)
+    def _tail(self, *, topic: str, count: int, cluster: str, format: str, **options: Any) -> None:
+        source = source_of(cluster_name(cluster), topic)
+        tail, seen = Tail(source, _query(topic, options)), 0
+        while (count == 0 or seen < count) and not tail.is_over:
+            arrivals = tail.step()
+            hits = arrivals.hits[: count - seen] if count else arrivals.hits
+            self._print(views(hits), format)
+            seen += len(hits)
+            if arrivals.skipped:
+                self.stderr.write(f"{arrivals.skipped:,} skipped: more arrive than are shown")
+            if count == 0 or seen < count:
+                time.sleep(FOLLOW_EVERY_S)
+        if tail.is_over:
+            self.stderr.write(f"A tail ends after {TAIL_MS // 60_000} minutes.")
+
+    def _export(self, *, topic: str, file: str, out: str, limit: int, cluster: str, **options: Any) -> None:
+        if not 0 < limit <= EXPORT_MESSAGES_MAX:
+            raise CommandError(f"--limit is 1 to {EXPORT_MESSAGES_MAX:,}.")
+        _, _, writer = FORMATS[file]
+        source = source_of(cluster_name(cluster), topic)
+        search = open_search(source, _query(topic, options), limit=limit, time_ms=EXPORT_MS)
+        pieces = export(search, writer())
+        if out == "-":
+            target = getattr(self.stdout, "buffer", sys.stdout.buffer)
+            for piece in pieces:
+                target.write(piece)
+            target.flush()
+        else:
+            with open(out, "wb") as written:
+                written.writelines(pieces)
+        self._warn(search.silent, search.stop_reason)
+
+    def _send(self, *, topic: str, cluster: str, format: str, **options: Any) -> None:
+        params: dict[str, Any] = {
+            "tags": options["tag"],
+            "keys": " ".join(options["key"]),
+            "properties": dict(_pair(text) for text in options["property"]),
+            "queue": _queue(options["queue"]) if options["queue"] else None,
+            "source": _place(options["copy"]) if options["copy"] else None,
+        }
+        if options["keep_body"]:
+            params["keep_body"] = True
+        elif options["body"] == "-":
+            body = sys.stdin.buffer.read(TYPED_BODY_BYTES_MAX + 1)
+            params["body_base64"] = base64.b64encode(body).decode()
+        else:
+            params["body"] = options["body"]
+        self.make_plan(cluster_name(cluster), topic, params, format)
+
+    def print_plan(self, plan: Plan, format: str) -> None:
+        """What the message carries, and what differs from the original."""
+        if format == "json":
+            super().print_plan(plan, format)
+            return
+        self.stdout.write(f"{plan.id}: {plan.summary}")
+        for row in plan.diff:
+            before = "" if row["before"] is None or not row["differs"] else f"{_line(row['before'])} → "
+            self.stdout.write(f"  {row['field']:<24} {before}{_line(row['after'])}".rstrip())
+        for warning in plan.warnings:
+            self.stdout.write(f"  {warning['level']}: {warning['title']}. {warning['text']}".rstrip())
+        self.stdout.write(f"Apply until {plan.expires_at:%H:%M:%S} UTC: {plan.equivalent['command']}")
 
     def _print(self, rows: list[MessageView], format: str) -> None:
         for row in rows:
@@ -103,3 +186,52 @@ class Command(BaseCommand):
             self.stdout.write(
                 f"{at:%Y-%m-%d %H:%M:%S.%f} {place:<30} {row.tags:<10} {row.keys:<24} {text}".rstrip()
             )
+
+
+def _query(topic: str, options: dict[str, Any]) -> Query:
+    from_time, to_time = options.get("from_time"), options.get("to_time")
+    return Query(
+        topic,
+        newest=not from_time,
+        queues=frozenset(_place_of(text) for text in options["queue"]),
+        from_ms=time_ms(from_time) if from_time else None,
+        to_ms=time_ms(to_time) if to_time else None,
+        tags=tags_of(options["tag"]),
+        sql=options["sql"].strip(),
+        match=read_match(options["find_in"], options["find"]),
+    )
+
+
+def _place_of(text: str) -> tuple[str, int]:
+    name, _, number = text.rpartition(":")
+    if not name or not number.isdigit():
+        raise CommandError(f"{text} is no queue; write broker-a:3.")
+    return name, int(number)
+
+
+def _queue(text: str) -> dict[str, Any]:
+    name, queue_id = _place_of(text)
+    return {"broker_name": name, "queue_id": queue_id}
+
+
+def _place(text: str) -> dict[str, Any]:
+    parts = text.rsplit("/", 3)
+    if len(parts) != 4 or not parts[2].isdigit() or not parts[3].isdigit():
+        raise CommandError(f"{text} is no message; write TOPIC/BROKER/QUEUE/OFFSET.")
+    return {
+        "topic": parts[0],
+        "broker_name": parts[1],
+        "queue_id": int(parts[2]),
+        "queue_offset": int(parts[3]),
+    }
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise CommandError(f"{text} is not NAME=VALUE.")
+    return name, value
+
+
+def _line(text: str | None) -> str:
+    return "-" if not text else " ".join(text.split())[:100]
