@@ -1,34 +1,26 @@
-"""The history on disk: appending to the log, reading it back, making hour files, deleting old ones.
+"""The history on disk: where files lie, appending to the log, reading it back.
 
 The log lies in `DATA_DIR/history/wal/<cluster>/<start in ms>.wal`, hour files under `HISTORY_URL`. The table
 `HistoryFile` says which files exist; a log segment that a crash left unregistered is registered by the next
-writer.
+writer. What becomes of the log: `console.lag.archive`.
 """
 
 import fcntl
-import hashlib
 import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
-import fsspec
-import pyarrow as pa
 from django.conf import settings
-from django.db import transaction
 
 from console.lag.models import HistoryFile
-from spark.lag import chunk, wal
+from spark.lag import wal
 from spark.lag.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
 HOUR_MS = 3_600_000
-COMPACT_AFTER_MS = 60_000  # a round that began in an hour is on disk a minute after it
-WAL_KEPT_MS = 48 * HOUR_MS  # lag.md 3.3
-CHUNKS_KEPT_MS = 90 * 24 * HOUR_MS
 
 Kind, State = HistoryFile.Kind, HistoryFile.State
 
@@ -192,119 +184,3 @@ def _fsync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def clusters_with_logs() -> list[str]:
-    """Return the clusters that have log segments to compact, removed ones too."""
-    rows = HistoryFile.objects.filter(kind=Kind.WAL, state=State.LIVE)
-    return sorted(set(rows.values_list("cluster", flat=True)))
-
-
-def hours_to_compact(cluster: str, now_ms: int) -> list[int]:
-    """Return the hours that are over and still have log segments of their own."""
-    over_ms = now_ms - COMPACT_AFTER_MS
-    rows = HistoryFile.objects.filter(cluster=cluster, kind=Kind.WAL, state=State.LIVE)
-    starts = rows.values_list("ts_lo_ms", flat=True)
-    return sorted(
-        {start - start % HOUR_MS for start in starts if start - start % HOUR_MS + HOUR_MS <= over_ms}
-    )
-
-
-def compact_hour(cluster: str, hour_ms: int, *, interval_ms: int, now_ms: int) -> HistoryFile | None:
-    """Make the hour's log into one chunk. Repeatable: whatever step a crash hits, running it again ends the
-    same.
-
-    1. Read every segment of the hour, superseded ones too. 2. Write the chunk under the next generation's
-    name. 3. In one transaction: insert its manifest row, mark the segments and older generations superseded.
-    Until 3 readers use the segments. Returns None when the hour holds nothing.
-    """
-    rows = HistoryFile.objects.filter(cluster=cluster, ts_lo_ms__gte=hour_ms, ts_hi_ms__lte=hour_ms + HOUR_MS)
-    segments = list(rows.filter(kind=Kind.WAL).exclude(state=State.DELETED).order_by("ts_lo_ms"))
-    snapshots = [one for row in segments for one in _segment_snapshots(row)]
-    older = rows.filter(kind=Kind.CHUNK_HOUR).order_by("-generation").first()
-    made = None
-    if snapshots:
-        table = chunk.compact(snapshots, interval_ms=interval_ms, previous=_last_before(cluster, hour_ms))
-        generation = 1 if older is None else older.generation + 1
-        made = _write_chunk(cluster, hour_ms, table, generation, now_ms)
-    with transaction.atomic():
-        rows.filter(kind=Kind.CHUNK_HOUR, state=State.LIVE).update(state=State.SUPERSEDED)
-        HistoryFile.objects.filter(pk__in=[row.pk for row in segments]).update(state=State.SUPERSEDED)
-        if made is not None:
-            made.save(force_insert=True)
-    logger.info("compacted cluster=%s hour_ms=%d snapshots=%d", cluster, hour_ms, len(snapshots))
-    return made
-
-
-def _write_chunk(cluster: str, hour_ms: int, table: pa.Table, generation: int, now_ms: int) -> HistoryFile:
-    hour = datetime.fromtimestamp(hour_ms / 1000, UTC)
-    folder = f"kind={Kind.CHUNK_HOUR}/cluster={cluster}/date={hour:%Y-%m-%d}/hour={hour:%H}"
-    path = f"{folder}/b=0-g{generation}.parquet"
-    location = file_location(path, Kind.CHUNK_HOUR)
-    with fsspec.open(location, "wb", auto_mkdir=True) as file:
-        chunk.write_chunk(table, file)
-    with fsspec.open(location, "rb") as file:
-        data = file.read()
-    return HistoryFile(
-        path=path,
-        kind=Kind.CHUNK_HOUR,
-        cluster=cluster,
-        ts_lo_ms=hour_ms,
-        ts_hi_ms=hour_ms + HOUR_MS,
-        rows=table.num_rows,
-        samples=int(sum(table["n"].to_pylist())),
-        bytes=len(data),
-        sha256=hashlib.sha256(data).hexdigest(),
-        generation=generation,
-        created_at_ms=now_ms,
-    )
-
-
-def _segment_snapshots(row: HistoryFile) -> list[Snapshot]:
-    try:
-        return chunk.read_log(Path(file_location(row.path, Kind.WAL)).read_bytes())
-    except FileNotFoundError:
-        logger.warning("log segment is gone cluster=%s path=%s", row.cluster, row.path)
-        return []
-
-
-def _last_before(cluster: str, hour_ms: int) -> Snapshot | None:
-    """Return the last round of the segment that ends where the hour begins."""
-    row = (
-        HistoryFile.objects.filter(cluster=cluster, kind=Kind.WAL, ts_hi_ms=hour_ms)
-        .exclude(state=State.DELETED)
-        .first()
-    )
-    snapshots = [] if row is None else _segment_snapshots(row)
-    return snapshots[-1] if snapshots else None
-
-
-def delete_expired(now_ms: int) -> int:
-    """Delete files that outlived their time; return how many. A file is deleted before its row says so, never
-    the reverse.
-    """
-    limits = {Kind.WAL: WAL_KEPT_MS, Kind.CHUNK_HOUR: CHUNKS_KEPT_MS}
-    count = 0
-    for kind, kept_ms in limits.items():
-        expired = HistoryFile.objects.filter(kind=kind, ts_hi_ms__lt=now_ms - kept_ms).exclude(
-            state=State.DELETED
-        )
-        for row in expired.exclude(kind=Kind.WAL, state=State.LIVE):
-            _delete_file(row)
-            HistoryFile.objects.filter(pk=row.pk).update(state=State.DELETED)
-            count += 1
-    superseded = HistoryFile.objects.filter(
-        kind=Kind.CHUNK_HOUR, state=State.SUPERSEDED, created_at_ms__lt=now_ms - HOUR_MS
-    )
-    for row in superseded:
-        _delete_file(row)
-        HistoryFile.objects.filter(pk=row.pk).update(state=State.DELETED)
-        count += 1
-    return count
-
-
-def _delete_file(row: HistoryFile) -> None:
-    location = file_location(row.path, row.kind)
-    filesystem, path = fsspec.core.url_to_fs(location)
-    if filesystem.exists(path):
-        filesystem.rm(path)

@@ -1,6 +1,7 @@
 """What was: a group's lag over time, and its committed offsets at a moment, from chunks and the open log."""
 
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -8,7 +9,9 @@ from typing import Any, NamedTuple
 
 import fsspec
 import numpy as np
+from django.db.models import QuerySet
 
+from console.lag import archive
 from console.lag.history import HOUR_MS, State, file_location
 from console.lag.models import HistoryFile
 from console.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
@@ -25,6 +28,7 @@ WHOLE_MS = DAY_MS  # a window up to this long is read at once: 17,280 rounds of 
 THIN_STEP_MS = 10 * 60_000
 LOOKBACK_MS = HOUR_MS  # so that ages at the left edge of a chart are known
 GAP_INTERVALS = rollup.GAP_INTERVALS  # a longer silence is drawn as a gap, never bridged
+ATTEMPTS = 3  # at finding a set of files that are all there and whole
 AS_OF_MS = 15 * 60_000  # an offset older than this at the wished moment is not "as it was"
 
 
@@ -37,9 +41,7 @@ class OffsetThen(NamedTuple):
 
 def history_paths(cluster: str, from_ms: int, to_ms: int) -> list[str]:
     """Return the live files that overlap [from_ms, to_ms), as `spark.lag.chunk.load_window` takes them."""
-    rows = HistoryFile.objects.filter(
-        cluster=cluster, state=State.LIVE, ts_lo_ms__lt=to_ms, ts_hi_ms__gt=from_ms
-    )
+    rows = _live(cluster, from_ms, to_ms)
     return [file_location(row.path, row.kind) for row in rows.order_by("ts_lo_ms", "pk")]
 
 
@@ -47,17 +49,34 @@ def load(cluster: str, group: str, from_ms: int, to_ms: int, *, interval_ms: int
     """Return a group's samples of [from_ms, to_ms).
 
     A file may be superseded and deleted between the look into the manifest and its opening: then the manifest
-    is asked again. What is missing after that was removed by hand and is a gap.
+    is asked again. What is missing after that was removed by hand and is a gap. A damaged file is set aside, named in
+    the manifest, and the rest goes on.
     """
-    for _ in range(2):
+    for _ in range(ATTEMPTS):
         paths = history_paths(cluster, from_ms, to_ms)
         try:
             return _load(paths, group, from_ms, to_ms)
         except FileNotFoundError:
             continue
+        except archive.UNREADABLE:
+            logger.exception("history cannot be read cluster=%s group=%s", cluster, group)
+            if not _set_damaged_aside(cluster, from_ms, to_ms):
+                raise
     present = [path for path in history_paths(cluster, from_ms, to_ms) if _exists(path)]
     logger.warning("history files are gone cluster=%s from_ms=%d to_ms=%d", cluster, from_ms, to_ms)
     return _load(present, group, from_ms, to_ms)
+
+
+def _set_damaged_aside(cluster: str, from_ms: int, to_ms: int) -> bool:
+    now_ms = time.time_ns() // 1_000_000
+    found = [archive.quarantine_if_damaged(row, now_ms) for row in _live(cluster, from_ms, to_ms)]
+    return any(found)
+
+
+def _live(cluster: str, from_ms: int, to_ms: int) -> "QuerySet[HistoryFile]":
+    return HistoryFile.objects.filter(
+        cluster=cluster, state=State.LIVE, ts_lo_ms__lt=to_ms, ts_hi_ms__gt=from_ms
+    )
 
 
 def _load(paths: list[str], group: str, from_ms: int, to_ms: int) -> Samples:

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from console import live
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
-from console.lag import history
+from console.lag import archive
 from console.lag.collector import Collector, Knowledge, RoundChanges
 from console.lag.models import (
     BrokerRow,
@@ -303,18 +303,13 @@ def forget_removed_clusters() -> list[str]:
 
 
 def compact_history(*, now_ms: int) -> int:
-    """Turn every hour that is over into a chunk, and delete what outlived its time. Returns how many hours
-    were made.
-    """
+    """Make every hour and day file that is due, and delete what outlived its time. Returns how many hours were made."""
     intervals = {one.name: one.poll_interval_s * 1000 for one in cluster_selectors.clusters()}
-    made = 0
-    for cluster_name in history.clusters_with_logs():
-        for hour_ms in history.hours_to_compact(cluster_name, now_ms):
-            history.compact_hour(
-                cluster_name, hour_ms, interval_ms=intervals.get(cluster_name, 5_000), now_ms=now_ms
-            )
-            made += 1
-    deleted = history.delete_expired(now_ms)
+    made = sum(
+        archive.tend(name, interval_ms=intervals.get(name, 5_000), now_ms=now_ms)
+        for name in archive.clusters_with_history()
+    )
+    deleted = archive.delete_expired(now_ms)
     if deleted:
         logger.info("deleted expired history files count=%d", deleted)
     return made

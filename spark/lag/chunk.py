@@ -20,6 +20,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from os import SEEK_END
 from pathlib import PurePosixPath
 from typing import IO
 
@@ -51,6 +52,7 @@ __all__ = [
     "load_samples",
     "load_window",
     "merge",
+    "opened",
     "read_blocks",
     "read_chunk",
     "read_log",
@@ -156,9 +158,8 @@ def read_chunk(source: IO[bytes] | str, *, group: str | None = None) -> pa.Table
     path or URL is remembered: chunks never change.
     """
     if isinstance(source, str):
-        footer = _footer(source)
-        with _opened(source) as file:
-            return _read_rows(file, footer, group)
+        with opened(source) as file:
+            return _read_rows(file, _footer(source, file.seek(0, SEEK_END)), group)
     return _read_rows(source, _footer_of(pq.read_metadata(source)), group)
 
 
@@ -172,8 +173,9 @@ class _Footer:
 
 
 @lru_cache(maxsize=FOOTERS_KEPT)
-def _footer(path: str) -> _Footer:
-    with _opened(path) as file:
+def _footer(path: str, size_bytes: int) -> _Footer:
+    """Return a file's footer. Should a file of the same name be another one after all, it has another size."""
+    with opened(path) as file:
         return _footer_of(pq.read_metadata(file))
 
 
@@ -185,7 +187,7 @@ def _footer_of(metadata: pq.FileMetaData) -> _Footer:
     return _Footer(metadata, [one.min for one in found], [one.max for one in found])
 
 
-def _opened(path: str) -> IO[bytes]:
+def opened(path: str) -> IO[bytes]:
     """Open a local path or an fsspec URL for reading parts of it."""
     if "://" in path:
         file: IO[bytes] = fsspec.open(path, "rb").open()

@@ -243,7 +243,7 @@ class _Cursor:
 class MergeInput:
     """A chunk file and its time [from_ms, to_ms)."""
 
-    source: IO[bytes] | str
+    source: IO[bytes]
     from_ms: int
     to_ms: int
 

@@ -56,6 +56,7 @@ assert FRAME_HEADER.size == 24
 SEGMENT_MAGIC = b"TMLAGWAL"
 FRAME_MAGIC = b"LFRM"
 VERSION = 1
+HEADER_BYTES_MAX = SEGMENT_HEADER.size + 2**16 + CRC.size
 BODY_BYTES_MAX = 256 * 1024 * 1024  # 1,000,000 series at 34 bytes of numbers and 200 of names, with room
 ZSTD_LEVEL = 1
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import DatabaseError
 
-from console.lag import history, past, selectors, services
+from console.lag import archive, history, past, selectors, services
 from console.lag.history import HOUR_MS, HistoryLog, HistoryMoved
 from console.lag.models import HistoryFile
 from console.mqadmin import MessageQueue
@@ -89,7 +89,7 @@ def test_it_makes_an_hour_file_and_reads_the_same_from_it() -> None:
     write(hour_of_rounds())
     before = selectors.lag_history("local", "billing", START, START + HOUR_MS, 100)
     offsets = committed(START + 1_800_000)
-    assert history.hours_to_compact("local", START + HOUR_MS + 59_000) == []
+    assert archive.hours_to_compact("local", START + HOUR_MS + 59_000) == []
     assert services.compact_history(now_ms=START + HOUR_MS + 60_000) == 1
     assert files() == [("chunk_hour", "live", 1), *[("wal", "superseded", 1)] * 12]
     made = HistoryFile.objects.get(kind="chunk_hour")
@@ -102,7 +102,7 @@ def test_it_makes_an_hour_file_and_reads_the_same_from_it() -> None:
 
 def test_it_keeps_the_round_before_the_hour() -> None:
     write(hour_of_rounds(START - 5_000, 3))
-    history.compact_hour("local", START, interval_ms=5_000, now_ms=START + 2 * HOUR_MS)
+    archive.compact_hour("local", START, interval_ms=5_000, now_ms=START + 2 * HOUR_MS)
     row = HistoryFile.objects.get(kind="chunk_hour")
     rows = chunk.read_chunk(history.file_location(row.path, row.kind), group="billing").to_pylist()
     assert [(one["t0_ms"], one["prev_t_ms"], one["prev_max"]) for one in rows] == [(START, START - 5_000, 0)]
@@ -118,18 +118,18 @@ def test_it_ends_the_same_whichever_step_a_crash_hits(monkeypatch: pytest.Monkey
     with monkeypatch.context() as patch:  # after the file was written, before its row
         patch.setattr(HistoryFile, "save", crash)
         with pytest.raises(DatabaseError):
-            history.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
+            archive.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
     assert {state for _, state, _ in files()} == {"live"}
     assert committed(START + 300_000) == expected
     with monkeypatch.context() as patch:  # in the middle of the file
-        patch.setattr(chunk, "write_chunk", crash)
+        patch.setattr(chunk.ChunkWriter, "write", crash)
         with pytest.raises(DatabaseError):
-            history.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
+            archive.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
     assert committed(START + 300_000) == expected
-    history.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
+    archive.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
     assert committed(START + 300_000) == expected
     # run twice: a new generation
-    history.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
+    archive.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
     assert [one for one in files() if one[0] == "chunk_hour"] == [
         ("chunk_hour", "superseded", 1),
         ("chunk_hour", "live", 2),
@@ -147,20 +147,20 @@ def test_it_registers_a_segment_whose_row_a_crash_lost() -> None:
 
 def test_it_deletes_what_outlived_its_time() -> None:
     write(hour_of_rounds(count=100))
-    history.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
-    history.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
-    assert history.delete_expired(START + HOUR_MS) == 0
-    assert history.delete_expired(START + 3 * HOUR_MS) == 1  # the superseded generation
-    assert history.delete_expired(START + 50 * HOUR_MS) == 2  # both log segments
+    archive.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
+    archive.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
+    assert archive.delete_expired(START + HOUR_MS) == 0
+    assert archive.delete_expired(START + 3 * HOUR_MS) == 1  # the superseded generation
+    assert archive.delete_expired(START + 50 * HOUR_MS) == 2  # both log segments
     assert list(history.wal_folder("local").glob("*.wal")) == []
     assert committed(START + 300_000)[QUEUE].offset == 150
-    assert history.delete_expired(START + 91 * 24 * HOUR_MS) == 1
+    assert archive.delete_expired(START + 92 * 24 * HOUR_MS) == 1
     assert committed(START + 300_000) == {}
 
 
 def test_it_never_deletes_a_log_that_is_in_no_hour_file() -> None:
     write(hour_of_rounds(count=3))
-    assert history.delete_expired(START + 1000 * HOUR_MS) == 0
+    assert archive.delete_expired(START + 1000 * HOUR_MS) == 0
     assert committed(START + 10_000)[QUEUE].offset == 5
 
 
@@ -232,7 +232,7 @@ def test_it_marks_rounds_that_miss_a_queue() -> None:
 
 def test_it_gives_reports_the_files_of_a_window() -> None:
     write(hour_of_rounds(count=100))
-    history.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
+    archive.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
     write([snapshot(START + HOUR_MS + 1, {HEAD: (0, 600)}, {COMMIT: 300})])
     paths = selectors.history_files("local", START, START + 2 * HOUR_MS)
     assert [path.rpartition(".")[2] for path in paths] == ["parquet", "wal"]

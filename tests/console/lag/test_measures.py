@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.lag import history, selectors
+from console.lag import archive, selectors
 from console.lag.history import HOUR_MS, HistoryLog
 from console.lag.models import HistoryGap, LagEvent
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
@@ -63,7 +63,7 @@ def test_it_weighs_latency_by_message_and_agrees_with_little() -> None:
 def test_it_says_the_same_from_a_chunk_as_from_the_log() -> None:
     write(a_slow_hour())
     before = latency(30_000), selectors.throughput("local", "billing", START, START + HOUR_MS, 60)
-    history.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
+    archive.compact_hour("local", START, interval_ms=5_000, now_ms=START + HOUR_MS)
     assert (latency(30_000), selectors.throughput("local", "billing", START, START + HOUR_MS, 60)) == before
 
 

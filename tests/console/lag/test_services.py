@@ -14,6 +14,7 @@ from redis import Redis
 
 from console.cluster.models import Cluster
 from console.lag import services
+from console.lag.history import HistoryMoved
 from console.lag.models import (
     BrokerRow,
     CollectorLease,
@@ -300,7 +301,7 @@ def test_it_gives_the_lease_back_after_an_error(orders: CollectedCluster, local_
     segment.write_bytes(segment.read_bytes() + b"another writer")
     with pytest.MonkeyPatch.context() as patch:  # the foreign bytes come after this process caught up
         patch.setattr(services.collectors._by_cluster["local"].log, "catch_up", lambda since_ms: [])
-        with pytest.raises(services.history.HistoryMoved):
+        with pytest.raises(HistoryMoved):
             orders.collect()
     assert CollectorLease.objects.get().until_ms == 0
     assert orders.collect().number == 2  # the torn tail was cut, nothing was lost
