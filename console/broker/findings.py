@@ -42,8 +42,8 @@ def config_findings(table: ConfigTable) -> list[Finding]:
     """Dangerous keys that brokers of one cluster do not agree about."""
     found = []
     for line in table.lines:
-        if not line.differs or not config_key(line.key.name).danger:
-            continue
+        if not line.differs or not config_key(line.key.name).danger or "" in line.values:
+            continue  # an empty value is "as always": a broker that is its own name server names none
         values = ", ".join(
             f"{broker.broker_name} {value if value is not None else 'has none'}"
             for broker, value in zip(table.brokers, line.values, strict=True)
@@ -108,7 +108,7 @@ def _routes(view: BrokerView, servers: Sequence[NameServerRow]) -> Iterable[Find
         known = ", ".join(view.listed_at)
         text = f"{', '.join(missing)} do not list it, {known} do. Clients of the former never find it."
         yield Finding("FALLING_BEHIND", "Not every name server knows it", text, tab="health")
-    elif missing:
+    elif missing and view.row.answered:
         yield Finding(
             "LOST",
             "No name server lists it",

@@ -7,6 +7,7 @@ came. Words are ours, meanings those of `StoreStatsService`, `DefaultMessageStor
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 import re
 from collections.abc import Callable, Mapping, Sequence
 
@@ -88,11 +89,16 @@ def put_p99_ms(table: Table) -> tuple[float | None, str]:
 def page_cache_state(table: Table, busy_from_ms: int = CACHE_BUSY_MS) -> tuple[str, str]:
     """(word, tone) of the page cache by the longest wait for the commit log now; "" when unknown."""
     held_ms = number(table.get("pageCacheLockTimeMills"))
-    if held_ms is None or held_ms >= NEVER:
+    if held_ms is None or held_ms >= NEVER or not times_itself(table):
         return "", ""
     if held_ms >= busy_from_ms:
         return f"busy, {latency(held_ms)}", "bad"
     return ("keeps up", "") if held_ms < busy_from_ms / 4 else (f"slow, {latency(held_ms)}", "warn")
+
+
+def times_itself(table: Table) -> bool:
+    """Whether the broker measures waits and holds at all: one without thread pools (brokerd) writes zeros there."""
+    return number(table.get("sendThreadPoolQueueCapacity")) != 0
 
 
 # ---- the table: (key, other spellings) → label, form, what it says ----
@@ -116,6 +122,13 @@ def _size_form(text: str) -> str:
 
 def _text(text: str) -> str:
     return text.strip()
+
+
+def _moment(text: str) -> str:
+    value = number(text)
+    if value is None or value <= 0:
+        return "none"
+    return f"{dt.datetime.fromtimestamp(value / 1000, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _limited(text: str) -> str:
@@ -312,6 +325,12 @@ _GROUPS: Sequence[tuple[str, str, Sequence[_Entry]]] = (
                 _size_form,
                 judge=_behind("dispatchBehindBytes", "stored, and not yet readable by consumers", 16e6),
             ),
+            _Entry(
+                "earliestMessageTimeStamp",
+                "Oldest message",
+                _moment,
+                "when it was stored, by the broker's clock",
+            ),
             _Entry("commitLogMinOffset", "Oldest byte kept", _count, "offset in the commit log"),
             _Entry("commitLogMaxOffset", "Bytes ever written", _count, "offset in the commit log"),
         ),
@@ -346,9 +365,11 @@ _GROUPS: Sequence[tuple[str, str, Sequence[_Entry]]] = (
             _Entry("msgPutTotalTodayNow", "Messages taken", _count, judge=_today("msgPutTotal")),
             _Entry("msgGetTotalTodayNow", "Messages given", _count, judge=_today("msgGetTotal")),
             _Entry("putMessageSizeTotal", "Bytes taken", _size_form, "since the start"),
+            _Entry("bootTimestamp", "Started", _moment, "by the broker's clock"),
         ),
     ),
 )
+TIMED = frozenset({"putMessageEntireTimeMax", "getMessageEntireTimeMax", "pageCacheLockTimeMills"})
 HIDDEN = frozenset({"brokerVersion", "dispatchMaxBuffer", "brokerActive", "getTransferedTps"})
 
 
@@ -376,23 +397,33 @@ def _figure(entry: _Entry, table: Table) -> RuntimeFigure:
         return RuntimeFigure(entry.key, entry.label, "", why)
     text = entry.form(raw)
     words, tone = entry.judge({**table, entry.key: raw}) if entry.judge else (entry.says, "")
-    if entry.key.startswith("putLatency") and put_p99_ms(table)[0] is None:
-        return RuntimeFigure(key, entry.label, "", put_p99_ms(table)[1], raw=raw)
-    if entry.key == "putMessageDistributeTime" and not words:
-        return RuntimeFigure(key, entry.label, "", put_p99_ms(table)[1], raw=raw)
+    why = _why_unmeasured(entry.key, table)
+    if why:
+        return RuntimeFigure(key, entry.label, "", why, raw=raw)
     return RuntimeFigure(
         key, entry.label, text, words if text else "the broker is too young to say", tone, raw
     )
+
+
+def _why_unmeasured(key: str, table: Table) -> str:
+    """Why the zero of a figure is none: nobody measured; "" for a figure that counts."""
+    if key.startswith("putLatency") or key == "putMessageDistributeTime":
+        return put_p99_ms(table)[1]
+    pool = key.removesuffix("ThreadPoolQueueSize")
+    if pool != key or key == "EndTransactionQueueSize":
+        room = f"{pool}ThreadPoolQueueCapacity" if pool != key else "EndTransactionThreadPoolQueueCapacity"
+        return "this broker has no such queue" if number(table.get(room)) == 0 else ""
+    if key in TIMED and not times_itself(table):
+        return "this broker does not time it"
+    return ""
 
 
 def _rest_says(key: str) -> str:
     if key.startswith("scheduleMessageOffset_"):
         return f"delay level {key.rpartition('_')[2]}: delivered up to, of"
     return {
-        "bootTimestamp": "when it started, epoch ms",
         "runtime": "how long it has run",
         "startAcceptSendRequestTimeStamp": "sends are refused until then, epoch ms; 0: never",
-        "earliestMessageTimeStamp": "when the oldest message was stored, epoch ms; −1: none",
         "putMessageTimesTotal": "writes since the start",
         "getTotalTps": "pulls per second over 10 s, 1 m, 10 m",
     }.get(key, "")

@@ -38,6 +38,7 @@ def test_it_explains_what_a_5_x_broker_tells() -> None:
     assert shown["sendThreadPoolQueueSize"].says == "sends; the first has waited 0 ms, room for 10,000"
     assert shown["scheduleMessageOffset_3"].text == "8,8"
     assert shown["timerCongestNum"].text == "4"
+    assert shown["earliestMessageTimeStamp"].text == "2026-11-21 09:13:43 UTC"
 
 
 def test_it_says_what_a_4_x_broker_does_not_tell() -> None:
@@ -46,6 +47,20 @@ def test_it_says_what_a_4_x_broker_does_not_tell() -> None:
     for key in ("timerReadBehind", "ackThreadPoolQueueSize"):
         assert (shown[key].is_known, shown[key].says) == (False, "told from RocketMQ 5.0 on")
     assert shown["remainHowManyDataToCommit"].says == "not told by this broker"
+
+
+def test_it_takes_no_zero_for_an_answer_where_nothing_is_measured() -> None:
+    pools = {f"{pool}ThreadPoolQueueCapacity": "0" for pool in ("send", "pull", "query", "ack", "litePull")}
+    table = {**captured("5.3.3"), **pools, "putMessageEntireTimeMax": "0"}  # as brokerd, which has no threads
+    shown = by_key(table)
+    for key in ("putMessageEntireTimeMax", "pageCacheLockTimeMills"):
+        assert (shown[key].is_known, shown[key].says) == (False, "this broker does not time it")
+    assert (shown["pullThreadPoolQueueSize"].text, shown["pullThreadPoolQueueSize"].says) == (
+        "",
+        "this broker has no such queue",
+    )
+    assert runtime.page_cache_state(table) == ("", "")
+    assert shown["EndTransactionQueueSize"].is_known  # that one has room for 100,000
 
 
 @pytest.mark.parametrize("release", ["4.9.7", "5.3.3"])
