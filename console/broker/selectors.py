@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models import Count, Max, Sum
 
@@ -15,6 +15,7 @@ from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, Rou
 from console.lag.models import BrokerRow, ClientRow, QueueRow, TopicQueueRow, TopicRow
 from console.lag.page import PER_PAGE_MAX, Page
 
+Row = TypeVar("Row")
 TOPICS_SHOWN, CLIENTS_SHOWN = 50, 200  # of one broker's page; the rest is counted
 CHART_POINTS = 288  # five minutes each over a day
 
@@ -180,13 +181,20 @@ def broker_page(
     known = [view for view in matching if value(view) is not None]
     known.sort(key=value, reverse=descending)
     rows = [*known, *(view for view in matching if value(view) is None)]
+    return cut_list(rows, page=page, per_page=per_page, all_total=len(everything), counts=counts)
+
+
+def cut_list(
+    rows: Sequence[Row], *, page: int, per_page: int, all_total: int, counts: Mapping[str, int]
+) -> Page[Row]:
+    """One page of rows that are in memory anyway; a page number out of range gives the nearest one."""
     per_page = max(1, min(per_page, PER_PAGE_MAX))
     pages = max(1, -(-len(rows) // per_page))
     page = max(1, min(page, pages))
     return Page(
         rows=rows[(page - 1) * per_page : page * per_page],
         total=len(rows),
-        all_total=len(everything),
+        all_total=all_total,
         hidden_system=0,
         counts_by_status=counts,
         page=page,
@@ -236,6 +244,7 @@ class ConfigTable:
     unread: Mapping[str, str]
     lines: Sequence[ConfigLine]
     differing: int
+    explained: int
     total: int
 
 
@@ -256,28 +265,36 @@ OWN_BY_NATURE = frozenset(
 )
 
 
-def config_table(cluster_name: str, *, query: str = "", only_differences: bool = False) -> ConfigTable:
+def config_table(
+    cluster_name: str, *, query: str = "", only_differences: bool = False, only_explained: bool = False
+) -> ConfigTable:
     """The configuration of all masters side by side, keys by name; `query` finds keys, words and values."""
-    surveys = list(BrokerSurvey.objects.filter(cluster=cluster_name).order_by("broker_name", "broker_id"))
     first: dict[str, BrokerSurvey] = {}
-    for one in surveys:
+    for one in BrokerSurvey.objects.filter(cluster=cluster_name).order_by("broker_name", "broker_id"):
         first.setdefault(one.broker_name, one)
     known = [one for one in first.values() if one.config is not None]
     lines = [_line(key, known) for key in sorted({key for one in known for key in one.config or ()})]
-    differing = sum(line.differs for line in lines)
-    wanted = query.lower()
     shown = [
         line
         for line in lines
         if (not only_differences or line.differs)
-        and (
-            wanted in line.key.name.lower()
-            or wanted in line.key.says.lower()
-            or any(wanted in (value or "").lower() for value in line.values)
-        )
+        and (not only_explained or line.key.says)
+        and _matches(line, query.lower())
     ]
-    unread = {one.broker_name: one.config_reason for one in first.values() if one.config is None}
-    return ConfigTable(known, unread, shown, differing, len(lines))
+    return ConfigTable(
+        brokers=known,
+        unread={one.broker_name: one.config_reason for one in first.values() if one.config is None},
+        lines=shown,
+        differing=sum(line.differs for line in lines),
+        explained=sum(bool(line.key.says) for line in lines),
+        total=len(lines),
+    )
+
+
+def _matches(line: ConfigLine, wanted: str) -> bool:
+    """Whether the key's name, its meaning or one of its values holds the text."""
+    texts = (line.key.name, line.key.says, *(value or "" for value in line.values))
+    return any(wanted in text.lower() for text in texts)
 
 
 def _line(key: str, surveys: Sequence[BrokerSurvey]) -> ConfigLine:

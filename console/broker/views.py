@@ -128,10 +128,20 @@ def _tab_context(
 
 
 def _config_context(request: HttpRequest, here: Cluster, view: BrokerView) -> dict[str, Any]:
-    search = request.GET.get("q", "").strip()[:QUERY_LENGTH_MAX]
-    only = request.GET.get("show") == "differences"
-    table = selectors.config_table(here.name, query=search, only_differences=only)
-    return {"table": table, "search": search, "only_differences": only}
+    """All keys are hundreds: first those with an explanation; a search goes over all of them."""
+    query = ListQuery.of(request, sorts=("key",), default="key", ascending=("key",))
+    show = request.GET.get("show", "")
+    show = show if show in ("all", "differences") else "all" if query.query else ""
+    table = selectors.config_table(
+        here.name,
+        query=query.query,
+        only_differences=show == "differences",
+        only_explained=not show,
+    )
+    page = selectors.cut_list(
+        table.lines, page=query.page, per_page=query.per_page, all_total=table.total, counts={}
+    )
+    return {"table": table, "page": page, "query": query, "show": show}
 
 
 def _drain_job(cluster: str, name: str) -> Job | None:

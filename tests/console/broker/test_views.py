@@ -177,6 +177,7 @@ def test_it_marks_what_most_brokers_do_not_have(admin: Client) -> None:
     text = text_of(admin, "/c/local/brokers/broker-a?tab=config&show=differences")
     assert "SYNC_FLUSH" in text and "fileReservedTime" not in text and "broker-d: unknown" in text
     assert "fileReservedTime" in text_of(admin, "/c/local/brokers/broker-a?tab=config&q=older+than")
+    assert "brokerName" in text_of(admin, "/c/local/brokers/broker-a?tab=config&show=all&rows=25")
     assert "0 of 3 keys match" in text_of(admin, "/c/local/brokers/broker-a?tab=config&q=nosuchkey")
     health = text_of(admin, "/c/local/brokers/broker-a")
     assert "flushDiskType is not the same everywhere" in health
