@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from console.figures import percent
+from console.figures import duration, percent
 from console.lag.models import ClientRow, GroupRow, QueueRow
 
 NAMED_MAX = 3  # queues or clients that are named; the others are counted
@@ -27,18 +27,32 @@ SEVERITY = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Finding:
-    """`status` gives the shape, `since_ms` an age beside the title, `action` names a link of the page."""
+    """`status` gives the shape, `since_ms` an age beside the title, `action` names a link of the page, `head` is a
+    queue that stands: the message it stands at and the member that holds it are worth a look."""
 
     status: str
     title: str
     text: str
     since_ms: int | None = None
     action: str = ""
+    head: QueueRow | None = None
+
+    @property
+    def head_place(self) -> str:
+        """`broker-a:3:1204`, as the page of a message is asked for it; "" without one."""
+        row = self.head
+        return "" if row is None else f"{row.broker_name}:{row.queue_id}:{row.committed_offset}"
+
+    @property
+    def head_name(self) -> str:
+        """The same as the name of its page."""
+        return self.head_place.replace(":", "-")
 
 
 def findings(group: GroupRow, queues: Sequence[QueueRow], clients: Sequence[ClientRow]) -> list[Finding]:
     """Everything that deserves a sentence; [] for a group that is well."""
     found = [*_by_queue_status(queues, group), *_unknown(queues, group), *_offline(group), *_pace(group)]
+    found += [*_retention(group), *_skew(queues, group)]
     found += [*_subscriptions(clients), *_ownership(queues, clients), *_failures(group)]
     order = {status: place for place, status in enumerate(SEVERITY)}
     return sorted(found, key=lambda finding: order.get(finding.status, len(order)))
@@ -98,7 +112,16 @@ def _by_queue_status(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Fi
             facts.append(f"Held by {', '.join(owners[:NAMED_MAX])}.")
         since = min((row.since_ms for row in rows if row.since_ms), default=None)
         text = " ".join([*facts, *(f"{reason}." for reason in reasons[:2]), meaning])
-        yield Finding(status, title, text, since, "queues" if status in ("STALLED", "INVALID") else "")
+        standing = [row for row in rows if row.committed_offset is not None and row.lag]
+        head = max(standing, key=lambda row: row.time_lag_ms or 0, default=None)
+        yield Finding(
+            status,
+            title,
+            text,
+            since,
+            "queues" if status in ("STALLED", "INVALID") else "",
+            head if status in ("STALLED", "STOPPED") else None,
+        )
 
 
 def _unknown(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
@@ -125,7 +148,7 @@ def _pace(group: GroupRow) -> Iterable[Finding]:
         text = (
             f"{entering:,.0f} messages a second come in, {leaving:,.0f} are handled, so the backlog grows by "
             f"{entering - leaving:,.0f} a second. More clients help up to the number of queues; a faster "
-            "listener always does."
+            f"listener always does.{_clients_needed(group)}"
         )
         yield Finding(
             "FALLING_BEHIND",
@@ -136,6 +159,43 @@ def _pace(group: GroupRow) -> Iterable[Finding]:
     else:
         text = "The time lag rises from round to round; the slowest queue sets it."
         yield Finding("FALLING_BEHIND", "The group falls behind", text, group.since_ms or None, "queues")
+
+
+def _clients_needed(group: GroupRow) -> str:
+    needed = group.consumers_needed
+    if needed is None or group.clients is None or needed <= group.clients:
+        return ""
+    return f" To keep pace and be level within 15 min at their present speed it takes {_plural(needed, 'client')}."
+
+
+LOSS_SOON_MS = 24 * 3_600_000  # nearer than a day retention is a matter of today
+SKEW_SHARE = (
+    0.5  # over fewer than half of the queues with messages spread: the key, not the number of clients
+)
+
+
+def _retention(group: GroupRow) -> Iterable[Finding]:
+    """Retention catches up with what is not read yet."""
+    left = group.time_to_loss_ms
+    if left is not None and not group.time_to_loss_lower_bound and left < LOSS_SOON_MS:
+        text = (
+            f"At the present pace the brokers remove messages of {group.time_to_loss_queue} that the group has not "
+            "read yet. A faster group, or longer retention (fileReservedTime), prevents it."
+        )
+        yield Finding("LOST", f"Unread messages are lost in about {duration(left)}", text, None, "queues")
+
+
+def _skew(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
+    """The lag lies on few queues: more clients would not help."""
+    spread = group.effective_queues
+    count = sum(row.lag is not None and not row.topic.startswith("%RETRY%") for row in queues)
+    if group.status != "FALLING_BEHIND" or spread is None or count < 2 or spread >= SKEW_SHARE * count:
+        return
+    text = (
+        f"The lag lies on about {spread:.1f} of {count} queues, worst on {group.worst_queue}. More clients do not help "
+        "there: a key that spreads better, or that queue's own listener, does."
+    )
+    yield Finding("FALLING_BEHIND", "The lag is uneven", text, None, "queues")
 
 
 def _subscriptions(clients: Sequence[ClientRow]) -> Iterable[Finding]:

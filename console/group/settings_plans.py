@@ -7,7 +7,6 @@ A group in quarantine may not consume (``consumeEnable`` false); deleting is off
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,6 +14,7 @@ from console.group import settings_config
 from console.group.settings_facts import OFFSETS_KEPT_MAX, GroupFacts, impact, read_group_facts
 from console.mqadmin import BlockingMQAdmin, MQBrokerError, dead_letter_topic, retry_topic
 from console.operation.broker_queues import TOPIC_NOT_EXIST
+from console.operation.config_by_hand import made_by
 from console.operation.config_change import (
     GROUP,
     TOPIC,
@@ -112,7 +112,6 @@ class GroupPlan(ConfigPlan):
         typed: bool = False,
     ) -> Draft:
         confirm = " --confirm {subject}" if typed or messages else ""
-        by_hand = {"kind": self.kind, "subject": asked.subject, "params": dict(asked.params)}
         is_undo = "exact" in asked.params
         return Draft(
             summary=summary,
@@ -126,9 +125,7 @@ class GroupPlan(ConfigPlan):
             warnings=list(warnings),
             blocked=blocked,
             command="manage.py groups apply {plan}" + confirm,
-            made_by={}
-            if is_undo
-            else {"rest": f"POST /api/v1/clusters/{asked.cluster}/config-plans", "body": json.dumps(by_hand)},
+            made_by={} if is_undo else made_by(asked.cluster, self.kind, asked.subject, asked.params),
             typed=typed,
         )
 

@@ -18,6 +18,7 @@ from console.cluster.list_query import ListQuery
 from console.group import group_page, member, selectors
 from console.group.findings import findings, subscription_words
 from console.group.forms import TARGETS, OffsetChangeForm, queue_value
+from console.group.settings_views import settings_context
 from console.lag import selectors as lag_selectors
 from console.lag import services as lag_services
 from console.lag.models import ClientRow, GroupRow, QueueRow
@@ -113,6 +114,7 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponse:
         "count_all": sum(n for code, n in page.counts_by_status.items() if code != selectors.PARTIAL),
         "silent": lag_selectors.silent_brokers(here.name),
         "live_sort": LIVE_SORT_FIELDS.get(query.sort, ""),
+        "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name),
         "now_ms": int(time.time() * 1000),
     }
     return render(request, "group/groups.html", context)
@@ -148,6 +150,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "silent": [row for row in lag_selectors.silent_brokers(here.name) if row.broker_name in brokers],
         "may_reset": rules.may(request.user, Verb.RESET, here.name, group),
         "may_replay": rules.may(request.user, Verb.REPLAY, here.name, group),
+        **settings_context(request, here, group),
     }
     return render(request, "group/group.html", context)
 

@@ -92,3 +92,36 @@ def test_it_says_how_fast_the_backlog_grows() -> None:
 def test_it_leaves_the_retry_topic_out_of_subscriptions() -> None:
     words = subscription_words({"%RETRY%g": {"expression": "*"}, "b": {"expression": "x"}, "a": {}})
     assert words == "a: *, b: x"
+
+
+def test_it_leads_to_the_message_at_which_a_queue_stands() -> None:
+    rows = [
+        queue(3, status="STALLED", committed_offset=1204, time_lag_ms=9),
+        queue(4, status="STALLED", committed_offset=7, time_lag_ms=8),
+        queue(5, status="STALLED", committed_offset=None),
+    ]
+    (found,) = findings(group(status="STALLED"), rows, [])
+    assert (found.head_place, found.head_name) == ("broker-a:3:1204", "broker-a-3-1204")
+    (unread,) = findings(group(), [queue(0, status="UNKNOWN", committed_offset=5)], [])
+    assert (unread.head, unread.head_place) == (None, "")
+
+
+def test_it_warns_before_retention_reaches_the_unread() -> None:
+    soon = group(time_to_loss_ms=7_800_000, time_to_loss_queue="orders · broker-a · 3")
+    (found,) = findings(soon, [queue(0)], [client("c1")])
+    assert (found.status, found.title) == ("LOST", "Unread messages are lost in about 2 h 10 m")
+    assert "of orders · broker-a · 3 that" in found.text
+    assert titles(group(time_to_loss_ms=86_400_000), [], []) == []
+    assert titles(group(time_to_loss_ms=1_000, time_to_loss_lower_bound=True), [], []) == []
+
+
+def test_it_says_when_more_clients_help_and_when_not() -> None:
+    slow = group(
+        status="FALLING_BEHIND", in_rate=10.0, out_rate=5.0, consumers_needed=3, effective_queues=4.0
+    )
+    (found,) = findings(slow, [queue(n) for n in range(4)], [])
+    assert found.text.endswith("at their present speed it takes 3 clients.")
+    slow.consumers_needed, slow.effective_queues, slow.worst_queue = 1, 1.2, "orders · broker-a · 2"
+    pace, uneven = findings(slow, [queue(n) for n in range(4)], [])
+    assert "it takes" not in pace.text
+    assert uneven.text.startswith("The lag lies on about 1.2 of 4 queues, worst on orders · broker-a · 2.")

@@ -376,3 +376,10 @@ def test_it_says_that_a_member_does_not_answer(admin: Client) -> None:
     assert answer.status_code == 200
     assert "It did not tell." in answer.content.decode()
     assert admin.get("/c/local/groups/billing/clients/nobody").status_code == 404
+
+
+def test_it_leads_from_a_stalled_queue_to_its_message_and_its_client(admin: Client) -> None:
+    QueueRow.objects.filter(group="billing", queue_id=1).update(status="STALLED", time_lag_ms=90_000)
+    text = admin.get("/c/local/groups/billing?part=findings").content.decode()
+    assert 'href="/c/local/messages/broker-a-1-1995?topic=orders&amp;at=broker-a%3A1%3A1995"' in text
+    assert "/c/local/groups/billing/clients/10.0.0.1@7?stack=1" in text.replace("%40", "@")
