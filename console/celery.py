@@ -1,8 +1,8 @@
 """The Celery application: its settings come from Django's, its fixed beat from the table below.
 
 Worker and beat of a small site: ``celery -A console.celery worker -B -P threads -c 4 --without-gossip
---without-mingle``. Schedules an operator edits (reports) live in the database beside these
-(django-celery-beat).
+--without-mingle``. Schedules an operator edits (reports) live in the
+database: `fire_due` looks at them.
 """
 
 import ctypes
@@ -42,9 +42,7 @@ FIXED_BEAT: dict[str, tuple[float | crontab, int]] = {
     "console.deadletter.tasks.survey": (60.0, 50),
     "console.deadletter.tasks.prune_ledger": (crontab(hour="3", minute="20"), 3600),
     "console.rebalance.tasks.rebalance": (5.0, 5),
-    "console.report.tasks.hourly": (crontab(minute="7"), 3000),
-    "console.report.tasks.daily": (crontab(minute="20", hour="0"), 12 * 3600),
-    "console.report.tasks.weekly": (crontab(minute="40", hour="0", day_of_week="mon"), 24 * 3600),
+    "console.report.tasks.fire_due": (20.0, 20),
     "console.report.tasks.recover_runs": (10.0, 10),
 }
 app.conf.beat_schedule = {

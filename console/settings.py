@@ -42,10 +42,20 @@ DEAD_LETTER_CAUSE_PROPERTIES = env.list(
 LEDGER_RETENTION_DAYS = env.int("LEDGER_RETENTION_DAYS", default=30)
 # Reports read this much history before their window, so that time lags up to it are exact.
 REPORT_LOOKBACK_MS = 6 * 3_600_000
-# LAG_SLO_TARGET: the share of time in which no message should wait longer; REPORT_RECOVERY_MS: how soon a backlog should
-# be gone, for the capacity report.
+# LAG_SLO_TARGET: the share of time in which no message should wait longer; REPORT_RECOVERY_MS: how soon a backlog
+# should be gone, for the capacity report.
 LAG_SLO_TARGET = env.float("LAG_SLO_TARGET", default=0.99)
 REPORT_RECOVERY_MS = env.int("REPORT_RECOVERY_MS", default=3_600_000)
+# EMAIL_URL: the server that sends reports, smtp://user:password@host:587 (smtp+tls, smtp+ssl); MAIL_FROM: their sender.
+_mail = env.email_url("EMAIL_URL", default="smtp://")
+EMAIL_BACKEND = _mail["EMAIL_BACKEND"]
+EMAIL_HOST, EMAIL_PORT = _mail["EMAIL_HOST"] or "", _mail["EMAIL_PORT"] or 25
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _mail["EMAIL_HOST_USER"] or "", _mail["EMAIL_HOST_PASSWORD"] or ""
+EMAIL_USE_TLS, EMAIL_USE_SSL = _mail.get("EMAIL_USE_TLS", False), _mail.get("EMAIL_USE_SSL", False)
+EMAIL_TIMEOUT = 20
+DEFAULT_FROM_EMAIL = env.str("MAIL_FROM", default="tidemark@localhost")
+# PUBLIC_URL: how people reach this console, for links in mails: https://tidemark.example.org
+PUBLIC_URL = env.str("PUBLIC_URL", default="")
 # STORE_FOLDERS: stores of brokers that may be read here, or copies: "cluster:broker=/folder,cluster:broker=/folder".
 STORE_FOLDERS = [
     {"cluster": name.partition(":")[0], "broker_name": name.partition(":")[2], "path": folder}

@@ -42,6 +42,8 @@ class ReportRun(models.Model):
     lease_until_ms = models.BigIntegerField(null=True)
     started_at_ms = models.BigIntegerField(null=True)
     finished_at_ms = models.BigIntegerField(null=True)
+    # Who was told: [{"kind": "email" | "webhook", "to", "ok", "error", "at_ms"}].
+    deliveries = models.JSONField(default=list)
 
     class Meta:
         ordering = ["-requested_at_ms"]
@@ -83,6 +85,7 @@ class ReportRun(models.Model):
             "requested_at_ms": self.requested_at_ms,
             "started_at_ms": self.started_at_ms,
             "finished_at_ms": self.finished_at_ms,
+            "deliveries": self.deliveries,
         }
 
 
@@ -248,3 +251,50 @@ class ReportRow(models.Model):
             if field.attname not in ("id", "figures")
         }
         return {**shared, **self.figures}
+
+
+class ReportSchedule(models.Model):
+    """When beat asks for a report of a cluster, and who is told when it is done. One row per cluster and report, made
+    from `rules.DEFAULT_SCHEDULES` when beat first sees the cluster; all times are UTC.
+    """
+
+    class Cadence(models.TextChoices):
+        HOURLY = "HOURLY", "every hour"
+        DAILY = "DAILY", "every day"
+        WEEKLY = "WEEKLY", "every week"
+
+    cluster = models.CharField(max_length=64)
+    job = models.CharField(max_length=32)
+    is_on = models.BooleanField(default=True)
+    cadence = models.CharField(max_length=8, choices=Cadence.choices)
+    minute = models.PositiveSmallIntegerField(default=0)
+    hour = models.PositiveSmallIntegerField(default=0)
+    weekday = models.PositiveSmallIntegerField(default=0)  # 0 is Monday
+    emails = models.JSONField(default=list)
+    # Whoever knows the address can post to it: shown by its host only.
+    webhook_url = models.CharField(max_length=500, default="", blank=True)
+    # The last moment it was due, and what came of it.
+    last_due_ms = models.BigIntegerField(default=0)
+    last_outcome = models.CharField(max_length=300, default="", blank=True)
+    last_run = models.ForeignKey(
+        ReportRun, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "job"], name="report_schedule_one_per_report")
+        ]
+
+
+class GroupSlo(models.Model):
+    """What a group promises: no message waits longer than `slo_ms` for `target` of the time. Groups without a row have
+    the installation's (`LAG_SLO_MS`, `LAG_SLO_TARGET`).
+    """
+
+    cluster = models.CharField(max_length=64)
+    group = models.CharField(max_length=NAME_LENGTH_MAX)
+    slo_ms = models.BigIntegerField()
+    target = models.FloatField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "group"], name="group_slo_one_per_group")]

@@ -37,6 +37,29 @@ DAILY_JOBS = ("lag_day", "capacity", "topic_traffic", "dead_letter", "forecast_s
 WEEKLY_JOBS = ("lag_week",)
 
 
+HOURLY, DAILY, WEEKLY = "HOURLY", "DAILY", "WEEKLY"
+# Report → (cadence, hour, minute) UTC; weeks on Monday. Minutes past the hour, because late snapshots come in.
+DEFAULT_SCHEDULES = {
+    **dict.fromkeys(HOURLY_JOBS, (HOURLY, 0, 7)),
+    **dict.fromkeys(DAILY_JOBS, (DAILY, 0, 20)),
+    **dict.fromkeys(WEEKLY_JOBS, (WEEKLY, 0, 40)),
+}
+# A moment that was missed (nothing ran) is made up for within this time; later the next one is near.
+GRACE_MS = {HOURLY: 50 * 60_000, DAILY: 12 * HOUR_MS, WEEKLY: DAY_MS}
+
+
+def last_due_ms(cadence: str, weekday: int, hour: int, minute: int, now_ms: int) -> int:
+    """The newest moment at or before `now_ms` at which such a schedule was due. `weekday`: 0 is Monday."""
+    period_ms = {HOURLY: HOUR_MS, DAILY: DAY_MS, WEEKLY: 7 * DAY_MS}[cadence]
+    inside_ms = minute * 60_000
+    if cadence != HOURLY:
+        inside_ms += hour * HOUR_MS
+    if cadence == WEEKLY:
+        inside_ms += weekday * DAY_MS
+    due_ms = period_start(now_ms, period_ms) + inside_ms
+    return due_ms if due_ms <= now_ms else due_ms - period_ms
+
+
 class ReportRejected(ValueError):
     """The run cannot be made as asked; the text says what and how to ask instead. `field` names the input."""
 

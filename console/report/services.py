@@ -36,9 +36,7 @@ from console.report.models import OPEN_STATES, LagRow, ReportRow, ReportRun
 from console.report.process import JobResult, ReportFailed
 from console.report.rules import (
     ATTEMPTS_MAX,
-    DAILY_JOBS,
     HOUR_MS,
-    HOURLY_JOBS,
     JOBS,
     LAG_JOBS,
     LEASE_MS,
@@ -46,11 +44,8 @@ from console.report.rules import (
     OUTPUTS_KEPT,
     PERIODS_MS,
     STORE_JOBS,
-    WEEKLY_JOBS,
     ReportRejected,
     Window,
-    last_period,
-    last_two_hours,
     period_start,
 )
 from console.report.rules import window as whole_window
@@ -58,6 +53,7 @@ from spark.lag.status import WORST_FIRST
 
 logger = logging.getLogger(__name__)
 
+DELIVER_TASK = "console.report.tasks.deliver"
 RUN_REPORT_TASK = "console.report.tasks.run_report"  # by name: tasks import services, not the other way round
 # kombu tries three times, two seconds apart, before it says that Redis is away: too long for a button.
 ONE_TRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
@@ -118,55 +114,24 @@ def request_run(
     return run
 
 
-def request_hourly(*, now_ms: int) -> None:
-    """Queue the reports of the hour just over."""
-    for job in HOURLY_JOBS:
-        _request_everywhere(job, last_two_hours(now_ms, PERIODS_MS[job]), now_ms)
-
-
-def request_daily(*, now_ms: int) -> None:
-    """Queue the reports of the day just over."""
-    for job in DAILY_JOBS:
-        _request_everywhere(job, last_period(now_ms, PERIODS_MS[job]), now_ms)
-
-
-def request_weekly(*, now_ms: int) -> None:
-    """Queue the reports of the week just over."""
-    for job in WEEKLY_JOBS:
-        _request_everywhere(job, last_period(now_ms, PERIODS_MS[job]), now_ms)
-
-
-def _request_everywhere(job: str, window: Window, now_ms: int) -> None:
-    """Queue a report for every cluster that has something to make it from. One that is still being computed is not
-    asked for twice.
-    """
-    for cluster in cluster_selectors.clusters():
-        if job in STORE_JOBS:
-            has_input = any(one["cluster"] == cluster.name for one in settings.STORE_FOLDERS)
-        else:
-            has_input = bool(selectors.history_files(cluster.name, window.from_ms, window.to_ms))
-        if not has_input:
-            continue
-        try:
-            run = request_run(job=job, cluster=cluster.name, window=window, actor=None, now_ms=now_ms)
-        except ReportAlreadyRunning as error:
-            logger.info("report not queued cluster=%s reason=%s", cluster.name, error)
-            continue
-        enqueue(run.id)
-
-
 def enqueue(run_id: str) -> None:
     """Hand a run to the workers. Losing this message costs ten seconds, never the run (see recover_runs)."""
+    if not _send_task(RUN_REPORT_TASK, run_id):
+        ReportRun.objects.filter(pk=run_id, state=WAITING).update(
+            step="waiting: the task queue does not answer, check Redis"
+        )
+
+
+def _send_task(task: str, run_id: str) -> bool:
     options = {**(current_app.conf.broker_transport_options or {}), **ONE_TRY}
     url = current_app.conf.broker_write_url or current_app.conf.broker_url
     try:
         with Connection(url, transport_options=options) as redis:
-            current_app.send_task(RUN_REPORT_TASK, args=[run_id], retry=False, connection=redis)
+            current_app.send_task(task, args=[run_id], retry=False, connection=redis)
     except (OperationalError, OSError) as error:
-        logger.warning("report not queued, recovery will do it run=%s reason=%s", run_id, error)
-        ReportRun.objects.filter(pk=run_id, state=WAITING).update(
-            step="waiting: the task queue does not answer, check Redis"
-        )
+        logger.warning("task not queued task=%s run=%s reason=%s", task, run_id, error)
+        return False
+    return True
 
 
 def recover_runs(*, now_ms: int) -> None:
@@ -269,6 +234,8 @@ class _Attempt:
             logger.exception("report ended in an error run=%s", run.id)
             self._fail("An error of the console itself; the worker's log has it.")
         _publish(run.id, self.now_ms())
+        if run.requested_by_id is None:  # a person who asked looks at the page
+            _send_task(DELIVER_TASK, run.id)
         _prune_outputs(run.job)
 
     def show(self, step: str) -> None:

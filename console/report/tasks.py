@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
-from celery import shared_task
+from celery import Task, shared_task
 
-from console.report import services
+from console.report import delivery, schedules, services
+from console.report.models import ReportRun
+
+DELIVERY_TRIES = 3
 
 
 @shared_task(name="console.report.tasks.run_report")
@@ -15,22 +19,21 @@ def run_report(run_id: str) -> None:
     services.run_report(run_id, now_ms=time.time_ns() // 1_000_000)
 
 
-@shared_task(name="console.report.tasks.hourly")
-def hourly() -> None:
-    """Beat, some minutes past each full hour: the hour just over, for every cluster."""
-    services.request_hourly(now_ms=time.time_ns() // 1_000_000)
+@shared_task(name="console.report.tasks.fire_due")
+def fire_due() -> None:
+    """Beat, every 20 s: reports whose schedule is due."""
+    schedules.fire_due(now_ms=time.time_ns() // 1_000_000)
 
 
-@shared_task(name="console.report.tasks.daily")
-def daily() -> None:
-    """Beat, soon after midnight UTC: the day just over."""
-    services.request_daily(now_ms=time.time_ns() // 1_000_000)
-
-
-@shared_task(name="console.report.tasks.weekly")
-def weekly() -> None:
-    """Beat, early on Monday: the week just over."""
-    services.request_weekly(now_ms=time.time_ns() // 1_000_000)
+@shared_task(bind=True, name="console.report.tasks.deliver", max_retries=DELIVERY_TRIES)
+def deliver(self: Task[Any, Any], run_id: str) -> None:
+    """Tell the receivers of a scheduled run; those that could not be reached are tried again three times."""
+    run = ReportRun.objects.filter(pk=run_id).first()
+    if run is None:
+        return
+    deliveries = delivery.deliver(run, now_ms=time.time_ns() // 1_000_000)
+    if not all(each["ok"] for each in deliveries) and self.request.retries < DELIVERY_TRIES:
+        raise self.retry(countdown=30 * 4**self.request.retries, max_retries=DELIVERY_TRIES)
 
 
 @shared_task(name="console.report.tasks.recover_runs")

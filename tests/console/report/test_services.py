@@ -93,39 +93,6 @@ def test_it_takes_a_token_for_its_owner(cluster: Cluster) -> None:
     assert ReportRun.objects.get(pk=run.id).requested_by == person
 
 
-def test_beat_asks_for_the_last_two_hours_where_there_is_history(
-    cluster: Cluster, enqueued: list[str]
-) -> None:
-    Cluster.objects.create(name="new", namesrv_addrs="127.0.0.1:1")
-    services.request_hourly(now_ms=NOW)
-    services.request_hourly(now_ms=NOW + 1_000)
-    run, day_so_far = ReportRun.objects.order_by("-job")
-    assert (run.job, run.cluster, run.from_ms, run.to_ms) == (
-        "lag_hour",
-        "local",
-        TODAY + 7 * HOUR,
-        TODAY + 9 * HOUR,
-    )
-    assert (day_so_far.job, day_so_far.from_ms, day_so_far.to_ms) == ("episodes", TODAY, TODAY + 10 * HOUR)
-    assert enqueued == [run.id, day_so_far.id]
-
-
-def test_beat_asks_for_the_day_and_the_week_just_over(
-    cluster: Cluster, enqueued: list[str], settings: Settings
-) -> None:
-    settings.STORE_FOLDERS = [{"cluster": "local", "broker_name": "broker-a", "path": "/store"}]
-    services.request_daily(now_ms=TODAY + 24 * HOUR + 20 * 60_000)
-    found = ReportRun.objects.order_by("job")
-    assert [run.job for run in found] == [
-        "capacity", "dead_letter", "forecast_scorecard", "lag_day", "topic_traffic",
-    ]  # fmt: skip
-    assert {(run.from_ms, run.to_ms) for run in found} == {(TODAY, TODAY + 24 * HOUR)}
-    # 4 October 2024 is a Friday
-    services.request_weekly(now_ms=TODAY + 3 * 24 * HOUR + 40 * 60_000)
-    week = ReportRun.objects.get(job="lag_week")
-    assert (week.from_ms, week.to_ms) == (TODAY - 4 * 24 * HOUR, TODAY + 3 * 24 * HOUR)
-
-
 def test_it_says_that_the_task_queue_is_away(cluster: Cluster) -> None:
     run = request()
     services.enqueue(run.id)  # settings of the tests name a Redis where nothing listens

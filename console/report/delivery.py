@@ -1,0 +1,177 @@
+"""Telling people that a scheduled report is done: by e-mail and by webhook, at least once, without its rows' secrets.
+
+A receiver that gets it twice (the worker died between sending and noting it) knows the run by its id.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import urllib.error
+import urllib.request
+from email.utils import parseaddr
+from functools import partial
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.mail import EmailMessage
+from django.urls import reverse
+
+from console.report import selectors
+from console.report.models import LagRow, ReportRun, ReportSchedule
+from console.report.rules import JOBS, LAG_JOBS
+from console.report.schedules import host_of
+
+logger = logging.getLogger(__name__)
+
+WEBHOOK_TIMEOUT_S = 10
+ANSWER_BYTES_MAX = 1_000
+EMAILS_MAX = 20
+ERROR_LENGTH_MAX = 300
+WORST_ROWS = 5
+
+
+class NotDelivered(Exception):
+    """Why a receiver could not be reached."""
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The address was typed by somebody with the right to; where it points further was not."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def valid_webhook(url: str) -> str:
+    """The address, or ValueError with what is wrong with it."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("https", "http") or not parts.hostname:
+        raise ValueError("A webhook is an address that begins with https:// or http://.")
+    if parts.username or parts.password:
+        raise ValueError("No user or password in the address; put a secret into the path.")
+    return url
+
+
+def valid_email(address: str) -> str:
+    """The bare address, or ValueError."""
+    name, bare = parseaddr(address)
+    if name or bare != address or bare.count("@") != 1 or not all(bare.split("@")) or " " in bare:
+        raise ValueError(f"{address!r} is no e-mail address such as ops@example.org.")
+    return bare
+
+
+def deliver(run: ReportRun, *, now_ms: int) -> list[dict[str, Any]]:
+    """Tell every receiver of the run's schedule that has not been told yet; returns all deliveries of the run."""
+    schedule = ReportSchedule.objects.filter(cluster=run.cluster, job=run.job).first()
+    deliveries: list[dict[str, Any]] = list(run.deliveries)
+    if schedule is None or not run.is_final:
+        return deliveries
+    message = summary(run)
+    told = {(each["kind"], each["to"]) for each in deliveries if each["ok"]}
+    receivers = [("email", address, partial(send_email, address)) for address in schedule.emails[:EMAILS_MAX]]
+    if schedule.webhook_url:
+        receivers.append(("webhook", host_of(schedule.webhook_url), partial(post, schedule.webhook_url)))
+    for kind, to, send in receivers:
+        if (kind, to) in told:
+            continue
+        error = ""
+        try:
+            send(message)
+        except NotDelivered as failure:
+            error = str(failure)[:ERROR_LENGTH_MAX]
+            logger.warning("report not delivered run=%s kind=%s to=%s reason=%s", run.id, kind, to, error)
+        deliveries = [each for each in deliveries if (each["kind"], each["to"]) != (kind, to)]
+        deliveries.append({"kind": kind, "to": to, "ok": not error, "error": error, "at_ms": now_ms})
+        ReportRun.objects.filter(pk=run.pk).update(deliveries=deliveries)
+    return deliveries
+
+
+def summary(run: ReportRun) -> dict[str, Any]:
+    """What is sent: the run, a sentence, the worst rows of a lag report, and where the whole is."""
+    path = reverse("report", args=[run.cluster, run.job])
+    done = run.state == ReportRun.State.SUCCEEDED
+    found: dict[str, Any] = {
+        "run": run.id,
+        "report": run.job,
+        "name": JOBS[run.job],
+        "cluster": run.cluster,
+        "state": run.state,
+        "from_ms": run.from_ms,
+        "to_ms": run.to_ms,
+        "rows": run.row_count if done else None,
+        "error": run.error,
+        "warnings": run.warnings,
+        "url": settings.PUBLIC_URL.rstrip("/") + path if settings.PUBLIC_URL else path,
+    }
+    if done and run.job in LAG_JOBS:
+        found["worst"] = [_worst_row(row) for row in _worst(run)]
+    return found
+
+
+def _worst(run: ReportRun) -> list[LagRow]:
+    rows = selectors.rows(run.cluster, job=run.job, from_ms=run.from_ms, to_ms=run.to_ms)
+    return list(
+        rows.filter(time_lag_max_ms__gt=0).order_by("-time_lag_max_ms", "group", "topic")[:WORST_ROWS]
+    )
+
+
+def _worst_row(row: LagRow) -> dict[str, Any]:
+    return {
+        "group": row.group,
+        "topic": row.topic,
+        "window_start_ms": row.window_start_ms,
+        "time_lag_max_ms": row.time_lag_max_ms,
+        "lag_max": row.lag_max,
+        "breach_ms": row.breach_ms,
+        "coverage_pct": row.coverage_pct,
+    }
+
+
+def send_email(to: str, message: dict[str, Any]) -> None:
+    """One plain text mail. Raises NotDelivered."""
+    if not settings.EMAIL_HOST:
+        raise NotDelivered("No mail server is set: EMAIL_URL=smtp://user:password@host:587.")
+    subject = f"[Tidemark] {message['name']} of {message['cluster']}: {message['state'].lower()}"
+    try:
+        EmailMessage(subject, as_text(message), to=[to], headers={"X-Tidemark-Run": message["run"]}).send()
+    except OSError as error:  # smtplib's errors are OSErrors
+        raise NotDelivered(f"{type(error).__name__}: {error}") from error
+
+
+def as_text(message: dict[str, Any]) -> str:
+    lines = [f"{message['name']} of {message['cluster']}: {message['state'].lower()}."]
+    if message["error"]:
+        lines.append(message["error"])
+    if message["rows"] is not None:
+        lines.append(f"{message['rows']:,} rows.")
+    if message["warnings"]:
+        lines.append(
+            f"{len(message['warnings'])} history files could not be read whole; what they hold is missing."
+        )
+    for row in message.get("worst", ()):
+        seconds = round(row["time_lag_max_ms"] / 1000)
+        lines.append(
+            f"  {row['group']} on {row['topic']}: time lag up to {seconds:,} s, lag up to {row['lag_max']}"
+        )
+    return "\n".join([*lines, "", message["url"], ""])
+
+
+def post(url: str, message: dict[str, Any]) -> None:
+    """One POST of JSON; `text` serves chat webhooks. Raises NotDelivered for anything but 2xx."""
+    body = json.dumps({"text": as_text(message), **message}).encode()
+    request = urllib.request.Request(  # noqa: S310  the scheme was checked when it was saved
+        valid_webhook(url),
+        data=body,
+        headers={"Content-Type": "application/json", "X-Tidemark-Run": message["run"]},
+        method="POST",
+    )
+    opener = urllib.request.build_opener(_NoRedirect)
+    try:
+        with opener.open(request, timeout=WEBHOOK_TIMEOUT_S) as answer:
+            answer.read(ANSWER_BYTES_MAX)
+    except urllib.error.HTTPError as error:
+        raise NotDelivered(f"{host_of(url)} answered {error.code}") from error
+    except (OSError, HTTPException, ValueError) as error:
+        raise NotDelivered(f"{host_of(url)}: {getattr(error, 'reason', error)}") from error

@@ -1,0 +1,192 @@
+"""When reports are made by themselves: schedules per cluster and report, asked for by beat, changed by people."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+
+from console.access import services as access_services
+from console.cluster import selectors as cluster_selectors
+from console.report import selectors, services
+from console.report.models import GroupSlo, ReportSchedule
+from console.report.rules import (
+    DEFAULT_SCHEDULES,
+    GRACE_MS,
+    HOURLY,
+    JOBS,
+    PERIODS_MS,
+    STORE_JOBS,
+    ReportRejected,
+    Window,
+    last_due_ms,
+    last_period,
+    last_two_hours,
+)
+from console.report.services import ReportAlreadyRunning
+
+logger = logging.getLogger(__name__)
+
+OUTCOME_LENGTH_MAX = 300
+CHANGEABLE = ("is_on", "cadence", "minute", "hour", "weekday", "emails", "webhook_url")
+
+
+def schedules(cluster: str, *, now_ms: int) -> Sequence[ReportSchedule]:
+    """Every report's schedule of a cluster, in the order of JOBS; made from the defaults where there is none yet."""
+    known = {
+        one.job: one for one in ReportSchedule.objects.filter(cluster=cluster).select_related("last_run")
+    }
+    missing = [job for job in JOBS if job not in known]
+    if missing:
+        made = [_default(cluster, job, now_ms) for job in missing]
+        ReportSchedule.objects.bulk_create(made, ignore_conflicts=True)
+        known = {one.job: one for one in ReportSchedule.objects.filter(cluster=cluster)}
+    return [known[job] for job in JOBS]
+
+
+def _default(cluster: str, job: str, now_ms: int) -> ReportSchedule:
+    """Not due before its next moment: a new cluster has no past to report on."""
+    cadence, hour, minute = DEFAULT_SCHEDULES[job]
+    due_ms = last_due_ms(cadence, 0, hour, minute, now_ms)
+    return ReportSchedule(
+        cluster=cluster, job=job, cadence=cadence, hour=hour, minute=minute, last_due_ms=due_ms
+    )
+
+
+def fire_due(*, now_ms: int) -> int:
+    """Beat, every 20 s: ask for the reports that are due; how many were. Two beats ask only once."""
+    fired = 0
+    for cluster in cluster_selectors.clusters():
+        for schedule in schedules(cluster.name, now_ms=now_ms):
+            due_ms = last_due_ms(schedule.cadence, schedule.weekday, schedule.hour, schedule.minute, now_ms)
+            if not schedule.is_on or due_ms <= schedule.last_due_ms:
+                continue
+            mine = ReportSchedule.objects.filter(pk=schedule.pk, last_due_ms=schedule.last_due_ms)
+            if mine.update(last_due_ms=due_ms) == 1:
+                _fire(schedule, due_ms, now_ms)
+                fired += 1
+    return fired
+
+
+def _fire(schedule: ReportSchedule, due_ms: int, now_ms: int) -> None:
+    window = window_of(schedule, now_ms)
+    if now_ms - due_ms > GRACE_MS[schedule.cadence]:
+        outcome, run = "missed: nothing was running then", None
+    elif not _has_input(schedule, window):
+        outcome, run = "nothing to make it from in its window", None
+    else:
+        try:
+            run = services.request_run(
+                job=schedule.job, cluster=schedule.cluster, window=window, actor=None, now_ms=now_ms
+            )
+            outcome = "asked for"
+            services.enqueue(run.id)
+        except ReportAlreadyRunning as error:
+            outcome, run = f"left out: {error}", None
+    logger.info("schedule due cluster=%s job=%s outcome=%s", schedule.cluster, schedule.job, outcome)
+    changed = ReportSchedule.objects.filter(pk=schedule.pk)
+    changed.update(last_outcome=outcome[:OUTCOME_LENGTH_MAX], **({"last_run": run} if run else {}))
+
+
+def window_of(schedule: ReportSchedule, now_ms: int) -> Window:
+    """What a run of now is about: an hourly one the hours just over, others the period just over."""
+    period_ms = PERIODS_MS[schedule.job]
+    if schedule.cadence == HOURLY:
+        return last_two_hours(now_ms, period_ms)
+    return last_period(now_ms, period_ms)
+
+
+def _has_input(schedule: ReportSchedule, window: Window) -> bool:
+    if schedule.job in STORE_JOBS:
+        return any(one["cluster"] == schedule.cluster for one in settings.STORE_FOLDERS)
+    return bool(selectors.history_files(schedule.cluster, window.from_ms, window.to_ms))
+
+
+def change(
+    schedule: ReportSchedule, values: Mapping[str, Any], *, actor: Any, now_ms: int, remote_addr: str = ""
+) -> None:
+    """Change a schedule. A new time counts from now on: it does not fire for a moment already past."""
+    unknown = values.keys() - set(CHANGEABLE)
+    if unknown:
+        raise ReportRejected(min(unknown), f"A schedule has no {min(unknown)}.")
+    before = as_row(schedule)
+    for name, value in values.items():
+        setattr(schedule, name, value)
+    due_ms = last_due_ms(schedule.cadence, schedule.weekday, schedule.hour, schedule.minute, now_ms)
+    schedule.last_due_ms = max(schedule.last_due_ms, due_ms)
+    with transaction.atomic():
+        schedule.save(update_fields=[*values, "last_due_ms"])
+        access_services.record_audit(
+            actor=actor,
+            verb="change schedule",
+            cluster=schedule.cluster,
+            subject=schedule.job,
+            before=before,
+            after=as_row(schedule),
+            remote_addr=remote_addr,
+        )
+
+
+def as_row(schedule: ReportSchedule) -> dict[str, Any]:
+    """What REST and the audit show: of the webhook only whether there is one, and its host."""
+    return {
+        "job": schedule.job,
+        "cluster": schedule.cluster,
+        "is_on": schedule.is_on,
+        "cadence": schedule.cadence,
+        "minute": schedule.minute,
+        "hour": schedule.hour,
+        "weekday": schedule.weekday,
+        "emails": schedule.emails,
+        "webhook_host": host_of(schedule.webhook_url),
+        "last_due_ms": schedule.last_due_ms,
+        "last_outcome": schedule.last_outcome,
+        "last_run": schedule.last_run_id,
+    }
+
+
+def host_of(url: str) -> str:
+    return url.split("/")[2] if url.count("/") >= 2 else ""
+
+
+# --- Promises -----------------------------------------------------------------------------------------------
+
+
+def slo_of(cluster: str, group: str) -> tuple[int, float]:
+    """(milliseconds, share of the time): the group's own promise or the installation's."""
+    own = GroupSlo.objects.filter(cluster=cluster, group=group).first()
+    return (own.slo_ms, own.target) if own else (settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
+
+
+def slos(cluster: str) -> dict[str, dict[str, Any]]:
+    """The promises that groups made themselves, for `spark.job.JobSpec`."""
+    found = GroupSlo.objects.filter(cluster=cluster)
+    return {one.group: {"slo_ms": one.slo_ms, "target": one.target} for one in found}
+
+
+def set_slo(
+    cluster: str, group: str, slo_ms: int | None, target: float | None, *, actor: Any, remote_addr: str = ""
+) -> None:
+    """Give a group its own promise; without figures it has the installation's again. Hours already computed keep the
+    promise they were computed with until they are computed again.
+    """
+    before = dict(zip(("slo_ms", "target"), slo_of(cluster, group), strict=True))
+    with transaction.atomic():
+        if slo_ms is None or target is None:
+            GroupSlo.objects.filter(cluster=cluster, group=group).delete()
+        else:
+            GroupSlo.objects.update_or_create(
+                cluster=cluster, group=group, defaults={"slo_ms": slo_ms, "target": target}
+            )
+        access_services.record_audit(
+            actor=actor,
+            verb="change SLO",
+            cluster=cluster,
+            subject=group,
+            before=before,
+            after=dict(zip(("slo_ms", "target"), slo_of(cluster, group), strict=True)),
+            remote_addr=remote_addr,
+        )

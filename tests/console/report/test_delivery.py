@@ -1,0 +1,142 @@
+"""Who is told that a report is done: real HTTP and a mail outbox, each receiver once, failures kept and tried again."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+from django.core import mail
+from pytest_django import Settings
+
+from console.report import delivery
+from console.report.models import ReportRun, ReportSchedule
+from tests.console.report import rows
+from tests.console.report.rows import NOW
+
+pytestmark = pytest.mark.django_db
+
+
+class Hook:
+    """A webhook on a real port: answers `status`, keeps what it got."""
+
+    def __init__(self) -> None:
+        self.status, self.got = 200, []  # type: int, list[tuple[Any, Any]]
+        hook = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:  # noqa: N802  the name is http.server's
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                hook.got.append((self.headers["X-Tidemark-Run"], body))
+                self.send_response(hook.status)
+                if hook.status == 302:
+                    self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hooks/secret"
+
+    def stop(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    server = Hook()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def run() -> ReportRun:
+    done = rows.run(row_count=2, requested_by=None)
+    rows.row(done, time_lag_max_ms=90_000)
+    return done
+
+
+def schedule(**fields: Any) -> None:
+    ReportSchedule.objects.create(cluster="local", job="lag_hour", cadence="HOURLY", **fields)
+
+
+def test_it_posts_what_was_found(run: ReportRun, hook: Hook, settings: Settings) -> None:
+    settings.PUBLIC_URL = "https://tidemark.example.org/"
+    schedule(webhook_url=hook.url)
+    (told,) = delivery.deliver(run, now_ms=NOW)
+    assert told == {"kind": "webhook", "to": hook.url.split("/")[2], "ok": True, "error": "", "at_ms": NOW}
+    ((run_id, body),) = hook.got
+    assert run_id == run.id == body["run"]
+    assert body["url"] == "https://tidemark.example.org/c/local/reports/lag_hour"
+    assert body["worst"][0]["group"] == "billing"
+    assert "billing on orders: time lag up to 90 s" in body["text"]
+
+
+def test_it_tells_each_receiver_once(run: ReportRun, hook: Hook) -> None:
+    schedule(webhook_url=hook.url)
+    for _ in range(2):
+        delivery.deliver(run, now_ms=NOW)
+        run.refresh_from_db()
+    assert len(hook.got) == 1
+
+
+@pytest.mark.parametrize("status", [302, 404, 500])
+def test_a_refusal_is_kept_and_tried_again(run: ReportRun, hook: Hook, status: int) -> None:
+    schedule(webhook_url=hook.url)
+    hook.status = status
+    (failed,) = delivery.deliver(run, now_ms=NOW)
+    assert (failed["ok"], f"answered {status}" in failed["error"]) == (False, True)
+    assert "secret" not in json.dumps(failed)
+    hook.status = 200
+    run.refresh_from_db()
+    (told,) = delivery.deliver(run, now_ms=NOW + 1)
+    assert told["ok"] is True
+
+
+def test_nobody_listens(run: ReportRun) -> None:
+    schedule(webhook_url="http://127.0.0.1:1/hooks/secret")
+    (failed,) = delivery.deliver(run, now_ms=NOW)
+    assert failed["ok"] is False
+    assert "refused" in failed["error"].lower()
+
+
+def test_it_mails_and_says_when_no_server_is_set(run: ReportRun, settings: Settings) -> None:
+    schedule(emails=["ops@example.org"])
+    settings.EMAIL_HOST = ""
+    (failed,) = delivery.deliver(run, now_ms=NOW)
+    assert "EMAIL_URL" in failed["error"]
+    settings.EMAIL_HOST = "mail.example.org"
+    run.refresh_from_db()
+    delivery.deliver(run, now_ms=NOW)
+    (message,) = mail.outbox
+    assert message.to == ["ops@example.org"]
+    assert message.subject == "[Tidemark] Hourly lag of local: succeeded"
+    assert "billing on orders" in message.body
+
+
+def test_a_failed_run_is_news_too(hook: Hook) -> None:
+    schedule(webhook_url=hook.url)
+    run = rows.run(state=ReportRun.State.FAILED, error="Java is missing", requested_by=None)
+    delivery.deliver(run, now_ms=NOW)
+    assert "Java is missing" in hook.got[0][1]["text"]
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://x/y", "chat.example.org", "https://", "https://user:word@host/x", "file:///etc"]
+)
+def test_it_refuses_what_is_no_webhook(url: str) -> None:
+    with pytest.raises(ValueError, match="webhook|user"):
+        delivery.valid_webhook(url)
+
+
+@pytest.mark.parametrize("address", ["", "ops", "ops@", "Ops <ops@example.org>", "a@b@c", "a b@example.org"])
+def test_it_refuses_what_is_no_address(address: str) -> None:
+    with pytest.raises(ValueError, match="no e-mail address"):
+        delivery.valid_email(address)
