@@ -1,0 +1,70 @@
+"""Groups over REST: filters of the list, cumulative flow, and wishes of offset plans that name other things."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from rest_framework.test import APIClient
+
+from console.access import services as access_services
+from console.cluster.models import Cluster
+from console.group import selectors
+from console.lag.models import GroupRow
+from tests.api.conftest import problem
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+URL = "/api/v1/clusters/local"
+
+
+@pytest.fixture
+def client(rows: Cluster, client_of: Callable[..., APIClient]) -> APIClient:
+    access_services.ensure_first_person()
+    user = User.objects.create_user("erin")
+    access_services.grant(role="operator", user=user, name_pattern="billing")
+    access_services.grant(role="operator", user=user, cluster_pattern="local", name_pattern="*it")
+    return client_of(user, "RESET")
+
+
+def test_it_filters_groups(client: APIClient) -> None:
+    GroupRow.objects.filter(group="billing").update(clients=2, dlq_count=3)
+    GroupRow.objects.filter(group="audit").update(clients=0)
+
+    def names(query: str) -> list[str]:
+        return [row["group"] for row in client.get(f"{URL}/groups?{query}").json()["results"]]
+
+    assert names("members=online") == ["billing"]
+    assert names("members=offline") == ["audit"]
+    assert names("dead_letters=some&members=offline") == []
+    problem(client.get(f"{URL}/groups?members=sideways"), 400, "invalid")
+
+
+def test_it_answers_the_cumulative_flow(client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def group_flow(*arguments: Any) -> dict[str, Any]:
+        asked.append(arguments)
+        lines = {name: [0, None] for name in ("produced", "pulled", "committed", "stored_from")}
+        return {"times": [1, 2], **lines, "queues": 1, "queues_total": 2}
+
+    monkeypatch.setattr(selectors, "group_flow", group_flow)
+    body = client.get(f"{URL}/groups/billing/flow?from_ms=1000&to_ms=3000&points=10").json()
+    assert asked == [("local", "billing", 1_000, 3_000, 10)]
+    assert (body["times"], body["produced"], body["queues_total"]) == ([1, 2], [0, None], 2)
+    problem(client.get(f"{URL}/groups/billing/flow?from_ms=0&to_ms=86400001"), 400, "invalid")
+    problem(client.get(f"{URL}/groups/nobody/flow"), 404, "not_found")
+
+
+def test_it_refuses_to_show_where_a_hidden_group_stands(client: APIClient) -> None:
+    GroupRow.objects.create(cluster="local", group="payroll", status="OK")
+    body = {"group": "billing", "target": "like_group", "like_group": "payroll"}
+    answer = client.post(f"{URL}/offset-plans", body, format="json")
+    assert "may not VIEW payroll" in problem(answer, 403, "not_permitted")["detail"]
+
+
+def test_it_refuses_to_undo_what_is_no_plan(client: APIClient) -> None:
+    body = {"group": "billing", "target": "undo", "undo_plan": "op-nothing"}
+    answer = client.post(f"{URL}/offset-plans", body, format="json")
+    assert "no plan op-nothing" in problem(answer, 422, "plan_rejected")["detail"]
