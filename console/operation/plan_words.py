@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from django.urls import reverse
+
 from console.operation.models import Plan
 
 CONFIG_DEEDS: Mapping[
@@ -111,3 +113,34 @@ def worst_rows(rows: Sequence[Mapping[str, Any]], most: int) -> Sequence[Mapping
         return rows
     place = {state: number for number, state in enumerate(ROW_ORDER)}
     return sorted(rows, key=lambda row: place.get(row.get("state", ""), len(place)))[:most]
+
+
+INSTEAD: Mapping[str, tuple[str, str, bool]] = {
+    # kind → (URL name, words, whether the address names the subject): where to wish for something else
+    "offset_change": ("offset-change", "Choose another target", True),
+    "dead_letter_replay": ("dead-letter-group", "Choose other letters, target or rate", True),
+    "topic_create": ("topic-create", "Fill in the form again", False),
+    "topic_change": ("topic-change", "Change something else", True),
+    "group_create": ("group-create", "Fill in the form again", False),
+    "group_change": ("group-settings", "Change something else", True),
+}
+
+
+def instead(plan: Plan) -> dict[str, str] | None:
+    """{url, words} of the page where another plan of this kind is made; None where there is none."""
+    found = INSTEAD.get(plan.kind)
+    if found is None:
+        return None
+    name, words, has_subject = found
+    return {
+        "url": reverse(name, args=[plan.cluster, plan.subject] if has_subject else [plan.cluster]),
+        "words": words,
+    }
+
+
+def is_harmless(plan: Plan) -> bool:
+    """Whether a plan takes nothing away: its button is no danger."""
+    return (
+        plan.kind in ("topic_create", "topic_release", "group_create", "group_release")
+        and "exact" not in plan.params
+    )

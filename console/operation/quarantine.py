@@ -18,6 +18,7 @@ from console.operation.config_change import Config, brokers_in_words, is_denied
 from console.operation.models import Job
 
 HOUR_MS = 3_600_000
+NOTICE_MS = 60_000  # clients read the route every 30 s: what they write until then is no news
 JOBS_READ_MAX = 200  # of one object, newest first: each tells what it changed on which broker
 
 
@@ -30,6 +31,10 @@ class Quarantine:
     plan_id: str
     former: dict[str, Config]
     written: int | None
+
+    def has_traffic(self, last_write_ms: int | None) -> bool:
+        """Whether somebody wrote after every client must have noticed."""
+        return last_write_ms is not None and last_write_ms > self.since_ms + NOTICE_MS
 
     @property
     def deletable_at_ms(self) -> int:

@@ -143,6 +143,8 @@ def _plan_page(
         "state": PlanState.EXPIRED if found.state == PlanState.DRAFT and not is_open else found.state,
         "job": getattr(found, "job", None),
         "can_undo": can_undo(getattr(found, "job", None)),
+        "instead": plan_words.instead(found),
+        "is_harmless": plan_words.is_harmless(found),
         "is_open": is_open,
         "may_apply": may_apply,
         "is_mine": found.created_by == request.user.get_username(),

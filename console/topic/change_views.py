@@ -171,7 +171,7 @@ def quarantine_context(request: HttpRequest, here: Cluster, topic: str) -> dict[
         "is_due": quarantine is not None and now_ms >= quarantine.deletable_at_ms,
         "written_since": quarantine is not None
         and row is not None
-        and (row.last_write_ms or 0) > quarantine.since_ms,
+        and quarantine.has_traffic(row.last_write_ms),
         "hours": quarantine_hours(),
         "may_force": rules.may(request.user, Verb.ADMIN, here.name, topic),
         "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name, topic),

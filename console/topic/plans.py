@@ -7,11 +7,11 @@ misses it, then it goes. ``topic_force_delete`` skips the wait and needs ADMIN.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from console.mqadmin import BlockingMQAdmin
+from console.operation.config_by_hand import made_by
 from console.operation.config_change import (
     TOPIC,
     Config,
@@ -120,7 +120,6 @@ class TopicPlan(ConfigPlan):
         typed: bool = False,
     ) -> Draft:
         confirm = " --confirm {subject}" if typed or messages else ""
-        by_hand = {"kind": self.kind, "subject": asked.subject, "params": dict(asked.params)}
         return Draft(
             summary=summary,
             diff=[row.as_row() for row in rows],
@@ -137,7 +136,7 @@ class TopicPlan(ConfigPlan):
             command="manage.py topics apply {plan}" + confirm,
             made_by={}
             if "exact" in asked.params
-            else {"rest": f"POST /api/v1/clusters/{asked.cluster}/config-plans", "body": json.dumps(by_hand)},
+            else made_by(asked.cluster, self.kind, asked.subject, asked.params),
             typed=typed,
         )
 

@@ -165,11 +165,14 @@ def delete_warnings(facts: TopicFacts, quarantine: Quarantine | None) -> list[Pl
     warnings = []
     if quarantine is not None and quarantine.written is not None and facts.written > quarantine.written:
         more = facts.written - quarantine.written
+        still = quarantine.has_traffic(facts.last_write_ms)
         warnings.append(
             PlanWarning(
-                "danger",
+                "danger" if still else "info",
                 f"{counted(more, 'message', 'were')} written in quarantine",
-                "Brokers leave the write permission to the client: somebody has not noticed yet.",
+                "Brokers leave the write permission to the client: somebody has not noticed yet."
+                if still
+                else "All within the minute in which clients learn of it.",
             )
         )
     if facts.auto_create:
