@@ -14,7 +14,7 @@ import hashlib
 import logging
 import os
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
@@ -328,8 +328,9 @@ def _is_done(what: str, work: Callable[[], object]) -> bool:
     return True
 
 
-def set_aside_future(rows: Sequence[HistoryFile], now_ms: int) -> None:
-    """Quarantine log segments that begin after now: they were written while the clock was ahead."""
+def set_aside_future(cluster: str, now_ms: int) -> None:
+    """Quarantine log segments that reach beyond now: they were written while the clock was ahead, at wrong times."""
+    rows = HistoryFile.objects.filter(cluster=cluster, kind=Kind.WAL, state=State.LIVE, ts_hi_ms__gt=now_ms)
     for row in rows:
-        ahead_s = (row.ts_lo_ms - now_ms) // 1000
-        quarantine(row, f"begins {ahead_s} s after now: it was written while the clock was ahead", now_ms)
+        ahead_s = (row.ts_hi_ms - now_ms) // 1000
+        quarantine(row, f"ends {ahead_s} s after now: it was written while the clock was ahead", now_ms)

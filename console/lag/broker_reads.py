@@ -25,7 +25,7 @@ from console.mqadmin import (
 QUIET_TOPICS_MAX = 200  # so many topics that nobody consumes are read in every round, of more only a part
 QUIET_PARTS = 6  # ... each in every sixth
 LOOKUPS_MAX = 16  # messages looked up for their age in one round: all other ages come from history
-GROUP_READS_MAX = 32  # groups whose pulled offsets (208) are read in one round
+GROUP_READS_MAX = 64  # groups whose pulled offsets (208) are read in one round
 
 # A broker that was silent in the round before is given this long, except in every sixth round: seven healthy
 # brokers' figures are not to come late by the whole deadline in every round because the eighth hangs.

@@ -8,13 +8,14 @@ cluster's lease.
 import logging
 import threading
 import time
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from django.db import transaction
 
-from console.lag import broker_reads, group_rows, queue_rows, topic_rows
+from console.lag import archive, broker_reads, chronicle, group_rows, queue_rows, topic_rows
 from console.lag.broker_reads import BrokerAddress, BrokerAnswers, Lookup, Question, TopicFacts
 from console.lag.database_router import METRICS
 from console.lag.history import HOUR_MS, HistoryLog, Kind, State, file_location
@@ -24,7 +25,7 @@ from console.lag.round_view import Members, QueueKey, RoundView, RowDict, Silenc
 from console.lag.row_store import Changes, RowStore
 from console.mqadmin import BlockingMQAdmin
 from spark.lag import chunk
-from spark.lag.snapshot import HeadKey
+from spark.lag.snapshot import HeadKey, Snapshot
 from spark.lag.status import LagStatus
 from spark.lag.window import LagWindow
 
@@ -36,6 +37,10 @@ ROUNDS_KEPT = 720  # an hour at 5 s, for the collector's own page
 FORGET_BROKER_MS = 24 * HOUR_MS  # silent and unknown to every name server for so long: gone
 LOOKUP_EVERY_MS = 60_000  # per queue, while its oldest unread message predates the history
 DEAD_SHARE_MAX = 0.5  # of the window's columns; groups and topics come and go, their columns stay until then
+CLOCK_BACK_MS = 60_000  # a smaller step back is waited out with rounds a millisecond apart
+PULLED_PARTS = (
+    20  # of the groups nobody looks at, so many parts take turns in having their pulled offsets read
+)
 SMALL_CLUSTER_GROUPS = 16  # so few groups cost a broker nothing: their pulled offsets are read in every round
 UNLISTED = "no name server lists it."
 IN_BREACH = {LagStatus.STALLED, LagStatus.STOPPED, LagStatus.FALLING_BEHIND, LagStatus.REWOUND}
@@ -63,6 +68,10 @@ class Knowledge:
     watched: Sequence[str] = ()
 
 
+class ClockWentBack(Exception):
+    """The clock is far behind the last round: what was written meanwhile is set aside, the next round begins anew."""
+
+
 class Collector:
     """One cluster. `open` after making it, then `run_round` again and again."""
 
@@ -87,6 +96,7 @@ class Collector:
         self.registered: list[BrokerAddress] = []
         self.lookups: list[Lookup] = []
         self.looked_up_ms: dict[tuple[str, TopicQueueKey], int] = {}
+        self.gaps = chronicle.Gaps(cluster, interval_ms)
         self.told_groups: frozenset[str] = frozenset()  # whose pages were told of the last round
 
     def open(self, now_ms: int) -> None:
@@ -95,14 +105,20 @@ class Collector:
         """
         for store in (self.groups, self.queues, self.topics, self.topic_queues, self.brokers):
             store.load()
+        self.gaps.load()
         logged_ms = now_ms - now_ms % HOUR_MS - HOUR_MS
         chunks = HistoryFile.objects.filter(
-            cluster=self.cluster, kind=Kind.CHUNK_HOUR, state=State.LIVE, ts_lo_ms__gte=now_ms - 24 * HOUR_MS
+            cluster=self.cluster,
+            kind__in=[Kind.CHUNK_HOUR, Kind.CHUNK_DAY],
+            state=State.LIVE,
+            ts_hi_ms__gt=now_ms - 24 * HOUR_MS,
+            ts_lo_ms__lt=logged_ms,
         )
-        for row in chunks.filter(ts_hi_ms__lte=logged_ms).order_by("ts_lo_ms"):
-            location = file_location(row.path, row.kind)
-            table = chunk.load_window([location], row.ts_lo_ms, row.ts_hi_ms, group="")
-            self.window.seed(chunk.decode_table(table))
+        for row in chunks.order_by("ts_lo_ms"):
+            if not archive.quarantine_if_damaged(row, now_ms):
+                from_ms = max(row.ts_lo_ms, now_ms - 24 * HOUR_MS)
+                location = file_location(row.path, row.kind)
+                self.window.seed(chunk.load_samples([location], from_ms, row.ts_hi_ms, group=""))
         self.catch_up(logged_ms)
 
     def catch_up(self, since_ms: int = 0) -> None:
@@ -124,7 +140,11 @@ class Collector:
     ) -> RoundChanges:
         """Ask, write history, make rows, save them. `now_ms` is when the round began."""
         started = time.monotonic()
-        now_ms = max(now_ms, self.window.ts_ms + 1)  # a clock that was set back must not disorder the log
+        last_ms = self.window.ts_ms
+        if now_ms < last_ms - CLOCK_BACK_MS:
+            archive.set_aside_future(self.cluster, now_ms)
+            raise ClockWentBack(f"the clock went back by {(last_ms - now_ms) // 1000} s")
+        now_ms = max(now_ms, last_ms + 1)  # a clock that was set back a little must not disorder the log
         addresses, namesrv_error, namesrv_rpcs = self._addresses(admin, number, now_ms)
         question = Question(
             number=number,
@@ -138,7 +158,7 @@ class Collector:
         self._remember(answers)
         heads = heads_of(answers, self.window)
         snapshot = snapshot_of(answers, heads, ts_ms=now_ms, number=number)
-        self.log.append(snapshot)
+        unwritten = self._write(snapshot)
         self.window.append(snapshot)
         learn_store_times(self.window, answers, self.clock_offsets_ms)
         view = self._view(answers, heads, knowledge, now_ms)
@@ -150,9 +170,29 @@ class Collector:
             brokers_answered=sum(answer.answered for answer in answers),
             brokers_total=len(answers),
             series=len(snapshot.head_keys) + len(snapshot.commit_keys),
-            error=namesrv_error,
+            error="; ".join(one for one in (namesrv_error, unwritten) if one),
         )
+        self.gaps.away(last_ms, now_ms)
+        self.gaps.unwritten(unwritten, last_ms, now_ms)
+        self.gaps.silent(view.silences, self._last_read_ms(), now_ms)
         return self._save(view, round_row, started)
+
+    def _write(self, snapshot: Snapshot) -> str:
+        """Append a round to the log; return why it could not be. Live rows do not wait for a disk with room.
+
+        The log of a failed write is read again: whatever of the round is on disk is cut off.
+        """
+        try:
+            self.log.append(snapshot)
+        except OSError as error:
+            logger.exception("round not written cluster=%s round=%d", self.cluster, snapshot.number)
+            self.log = HistoryLog(self.cluster)
+            self.log.catch_up(snapshot.ts_ms)
+            return f"history not written: {error.strerror or error}"
+        return ""
+
+    def _last_read_ms(self) -> dict[str, int]:
+        return {name: row["read_at_ms"] for (name, _), row in self.brokers.rows.items()}
 
     def _save(self, view: RoundView, round_row: Round, started: float) -> RoundChanges:
         queues = queue_rows.queue_rows(view)
@@ -160,6 +200,7 @@ class Collector:
         topics = topic_rows.topic_rows(view, topic_queues, queues)
         groups = group_rows.group_rows(view, queues, topics)
         brokers = self._broker_rows(view)
+        chronicle.record(view, self.queues.rows, queues)
         self.lookups = self._wanted_lookups(view, queues)
         with transaction.atomic(using=METRICS):
             changes = RoundChanges(
@@ -277,7 +318,7 @@ class Collector:
 
     def _pulled_groups(self, knowledge: Knowledge) -> list[str]:
         """Return whose pulled offsets to read: groups somebody looks at, then those in breach, most urgent
-        first; in a small cluster everybody's.
+        first, then a twentieth of the rest in turn; in a small cluster everybody's.
         """
         own = [name for name, row in self.groups.rows.items() if row["topics"] and not row["is_system"]]
         if 0 < len(own) <= SMALL_CLUSTER_GROUPS:
@@ -286,7 +327,9 @@ class Collector:
             (row for row in self.groups.rows.items() if row[1]["status"] in IN_BREACH),
             key=lambda one: (-one[1]["attention"], -(one[1]["time_lag_ms"] or 0)),
         )
-        return list(dict.fromkeys([*knowledge.watched, *(name for name, _ in urgent)]))
+        turn = self.window.number % PULLED_PARTS
+        rest = [name for name in own if zlib.crc32(name.encode()) % PULLED_PARTS == turn]
+        return list(dict.fromkeys([*knowledge.watched, *(name for name, _ in urgent), *sorted(rest)]))
 
     def group_counts(self) -> RowDict:
         """Return how many groups have each status, `PARTIAL` and `ALL`, RocketMQ's own left out: the chips of

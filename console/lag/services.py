@@ -17,7 +17,7 @@ from console import live
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.lag import archive
-from console.lag.collector import Collector, Knowledge, RoundChanges
+from console.lag.collector import ClockWentBack, Collector, Knowledge, RoundChanges
 from console.lag.models import (
     BrokerRow,
     ClientRow,
@@ -109,8 +109,10 @@ def due_clusters(now_ms: int) -> list[str]:
 
 def _is_due(lease: CollectorLease, interval_ms: int, now_ms: int) -> bool:
     """One round in each slot of the interval: an hour has as many rounds as it should, however late beat
-    comes.
+    comes. A lease from the future was taken before the clock was set back: it binds nobody.
     """
+    if lease.started_at_ms > now_ms + interval_ms:
+        return True
     is_new_slot = now_ms // interval_ms > lease.started_at_ms // interval_ms
     waited: bool = is_new_slot and now_ms - lease.started_at_ms >= interval_ms // 2
     return (waited or lease.refresh_requested) and lease.until_ms <= now_ms
@@ -132,18 +134,14 @@ def collect(cluster_name: str, *, now_ms: int) -> Round | None:
     lease = _take_lease(cluster_name, interval_ms, now_ms)
     if lease is None:
         return None
-    number = lease.round_number + 1
     knowledge = _knowledge(cluster_name, now_ms)
     try:
-        collector = collectors.get(cluster_name, interval_ms, now_ms)
-        with collector.lock:
-            changes = collector.run_round(
-                with_admin(cluster.namesrv_addrs),
-                max(number, collector.window.number + 1),
-                knowledge,
-                tables=lease.refresh_requested or not collector.topic_tables,
-                now_ms=now_ms,
-            )
+        try:
+            collector, changes = _run(cluster, lease, knowledge, now_ms)
+        except ClockWentBack as error:
+            logger.warning("history begins anew cluster=%s reason=%s", cluster_name, error)
+            collectors.drop(cluster_name)
+            collector, changes = _run(cluster, lease, knowledge, now_ms)
     except BaseException:
         collectors.drop(cluster_name)
         _give_back(cluster_name, lease.round_number)
@@ -153,6 +151,21 @@ def collect(cluster_name: str, *, now_ms: int) -> Round | None:
         collectors.drop(cluster_name)
     _publish(collector, changes, knowledge.watched, now_ms)
     return changes.round
+
+
+def _run(
+    cluster: Cluster, lease: CollectorLease, knowledge: Knowledge, now_ms: int
+) -> tuple[Collector, RoundChanges]:
+    """Run a round with this process's collector of the cluster."""
+    collector = collectors.get(cluster.name, cluster.poll_interval_s * 1000, now_ms)
+    with collector.lock:
+        return collector, collector.run_round(
+            with_admin(cluster.namesrv_addrs),
+            max(lease.round_number, collector.window.number) + 1,
+            knowledge,
+            tables=lease.refresh_requested or not collector.topic_tables,
+            now_ms=now_ms,
+        )
 
 
 def _take_lease(cluster_name: str, interval_ms: int, now_ms: int) -> CollectorLease | None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from django.db import transaction
 
 from console.cluster.models import Cluster
+from console.lag import chronicle
 from console.lag.broker_reads import describe
 from console.lag.database_router import METRICS
 from console.lag.models import BrokerRow, ClientRow, CollectorLease, GroupMembers, GroupRow, GroupWatch
@@ -227,6 +228,7 @@ def _save(
         ClientRow.objects.bulk_create([row for group in known for row in kept[group]])
         GroupMembers.objects.filter(cluster=cluster_name, group__in=list(found)).delete()
         GroupMembers.objects.bulk_create(new_members)
+    chronicle.record_members(cluster_name, members, new_members)
 
 
 def _client_row(

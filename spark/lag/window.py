@@ -118,6 +118,13 @@ class QueueState:
         return available
 
 
+def is_lost_tail(before: tuple[int, int], now: tuple[int, int]) -> bool:
+    """Whether a queue whose max offset fell lost its newest messages only, as at a master switch: the same oldest one,
+    and nearly all of them. Else its topic was made again. Both are (min, max).
+    """
+    return now[0] == before[0] and before[1] - now[1] <= REGRESSION_SHARE * before[1]
+
+
 class LagWindow:
     """Snapshots in, figures out. Caller: the collector, one thread at a time, under its lease."""
 
@@ -213,8 +220,8 @@ class LagWindow:
             last = self._coarse[head].max_offset[-1], min_offset
         if last is None or max_offset >= last[0]:
             return newest
-        is_lost_tail = min_offset == last[1] and last[0] - max_offset <= REGRESSION_SHARE * last[0]
-        return newest if is_lost_tail else newest + 1
+        kept = is_lost_tail((last[1], last[0]), (min_offset, max_offset))
+        return newest if kept else newest + 1
 
     def state(self, key: CommitKey) -> QueueState | None:
         """Return a queue of a group as the newest round saw it; None when that round did not read it."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +15,18 @@ import orjson
 import pytest
 from redis import Redis
 
+from console.access.services import record_audit
 from console.cluster.models import Cluster
-from console.lag import services
-from console.lag.history import HistoryMoved
+from console.lag import services, sweep
+from console.lag.history import HistoryMoved, file_location
 from console.lag.models import (
     BrokerRow,
     CollectorLease,
     GroupMembers,
     GroupRow,
     HistoryFile,
+    HistoryGap,
+    LagEvent,
     QueueRow,
     Round,
     TopicQueueRow,
@@ -29,6 +35,7 @@ from console.lag.models import (
 from console.mqadmin import close_admins
 from spark.lag import wal
 from tests.console.lag.conftest import CollectedCluster
+from tests.console.lag.running_consumers import RunningConsumers, eventually
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -282,15 +289,140 @@ def test_it_does_not_drift(orders: CollectedCluster) -> None:
     assert sum(one is not None for one in numbers) == 12
 
 
-def test_it_survives_a_clock_that_was_set_back(orders: CollectedCluster) -> None:
+def test_it_survives_a_clock_that_was_set_back_a_little(orders: CollectedCluster) -> None:
+    orders.now_ms += wal.SEGMENT_MS // 2 - orders.now_ms % wal.SEGMENT_MS
     orders.collect()
     CollectorLease.objects.update(started_at_ms=0)
-    orders.collect(step_ms=-600_000)
+    orders.collect(step_ms=-30_000)
     CollectorLease.objects.update(started_at_ms=0)
     orders.collect()
     assert [one.number for one in Round.objects.order_by("started_at_ms")] == [1, 2, 3]
     services.collectors.clear()
     assert services.collectors.get("local", 5_000, orders.now_ms).window.number == 3
+
+
+def test_it_begins_anew_after_a_clock_that_was_far_ahead(orders: CollectedCluster) -> None:
+    orders.collect()
+    orders.collect(step_ms=30 * 3_600_000)
+    at_ms = orders.now_ms
+    assert services.due_clusters(at_ms - 30 * 3_600_000 + 10_000) == ["local"]
+    orders.now_ms -= 30 * 3_600_000
+    done = orders.collect(step_ms=10_000)
+    assert (done.number, done.started_at_ms) == (3, orders.now_ms)
+    ahead = HistoryFile.objects.get(state="quarantined", ts_lo_ms__gt=orders.now_ms)
+    assert "the clock was ahead" in ahead.reason
+    assert orders.collect().started_at_ms == orders.now_ms
+    assert group().lag == 3
+    services.collectors.clear()
+    assert services.collectors.get("local", 5_000, orders.now_ms).window.number == 4
+
+
+def test_it_shows_lag_while_the_disk_is_full(
+    orders: CollectedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.now_ms -= orders.now_ms % wal.SEGMENT_MS
+    orders.collect()
+
+    def full(descriptor: int, data: bytes) -> int:
+        real_write(descriptor, bytes(data)[:7])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    real_write = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr("console.lag.history.os.write", full)
+        orders.send("orders", 5)
+        assert orders.collect().error == "history not written: No space left on device"
+    assert group().lag == 8
+    gap = HistoryGap.objects.get(to_ms=None)
+    assert (gap.broker_name, gap.reason) == ("", "history not written: No space left on device")
+    orders.send("orders", 1)
+    done = orders.collect()
+    assert (done.error, group().lag, group().in_rate) == ("", 9, 0.6)
+    gap.refresh_from_db()
+    assert gap.to_ms == orders.now_ms
+    (row,) = HistoryFile.objects.filter(kind="wal")
+    segment = wal.read_segment(Path(file_location(row.path, row.kind)).read_bytes())
+    assert ([one.number for one in segment.snapshots], segment.damaged) == ([1, 3], False)
+
+
+def test_it_writes_down_when_nobody_looked(orders: CollectedCluster) -> None:
+    first = orders.collect().started_at_ms
+    orders.collect(step_ms=20_000)
+    assert not HistoryGap.objects.exists()
+    orders.collect(step_ms=20_001)
+    gap = HistoryGap.objects.get()
+    assert (gap.from_ms, gap.to_ms, gap.broker_name) == (first + 20_000, first + 40_001, "")
+
+
+def test_it_writes_down_when_a_broker_was_silent(orders: CollectedCluster) -> None:
+    orders.collect()
+    read_ms = BrokerRow.objects.get().read_at_ms
+    orders.broker.stop()
+    orders.collect()
+    orders.collect()
+    gap = HistoryGap.objects.get()
+    assert (gap.broker_name, gap.from_ms, gap.to_ms) == ("broker-a", read_ms, None)
+    assert gap.reason
+    services.collectors.clear()
+    orders.collect()
+    assert HistoryGap.objects.count() == 1
+    orders.broker.start()
+    orders.collect_until_answered(1)
+    gap.refresh_from_db()
+    assert gap.to_ms == orders.now_ms
+
+
+def test_it_explains_a_rewind_by_our_own_change(orders: CollectedCluster) -> None:
+    orders.collect()
+    moment = datetime.fromtimestamp((orders.now_ms + 4_000) / 1000, UTC)
+    record_audit(
+        actor="alice",
+        verb="apply",
+        cluster="local",
+        subject="billing",
+        plan_id="p7",
+        after="replay",
+        now=moment,
+    )
+    orders.commit("billing", "orders", 2, 0)
+    orders.commit("billing", "orders", 1, 1)
+    orders.collect()
+    event = LagEvent.objects.get()
+    assert (event.kind, event.group, event.topic, event.queues) == ("REWIND", "billing", "orders", 2)
+    assert (event.messages, event.from_offset, event.to_offset) == (8, 7, 2)
+    assert event.cause == "plan p7, applied by alice: replay"
+    orders.collect(step_ms=120_000)
+    orders.commit("billing", "orders", 0, 0)
+    orders.collect()
+    assert [(one.messages, one.cause) for one in LagEvent.objects.order_by("pk")][1:] == [(2, "")]
+
+
+def test_it_notes_members_that_come_and_go(orders: CollectedCluster, running: RunningConsumers) -> None:
+    orders.collect()
+    first = running.start("billing", {"orders": "*"})
+
+    def swept(clients: int) -> bool:
+        CollectorLease.objects.update(sweep_until_ms=0)
+        return sweep.sweep_clients("local", now_ms=orders.now_ms) == clients
+
+    eventually(lambda: swept(1))
+    running.stop(first)
+    eventually(lambda: swept(0))
+    assert [one.cause for one in LagEvent.objects.filter(kind="MEMBERS")] == ["1 → 0 clients"]
+
+
+def test_it_reads_pulled_offsets_of_a_twentieth_of_the_groups_in_turn(
+    orders: CollectedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.lag.collector.SMALL_CLUSTER_GROUPS", 0)
+    orders.commit("billing", "orders", 10, 0)  # nothing waits: nobody has reason to look closer
+    seen = []
+    for _ in range(20):
+        orders.collect()
+        seen.append(queue("billing").in_flight)
+    assert len([one for one in seen if one is not None]) == 1
+    assert (group().in_flight, group().available) == (0, 0)  # as of the round that read it
+    assert (group().in_flight_at_ms or 0) < orders.now_ms
 
 
 def test_it_gives_the_lease_back_after_an_error(orders: CollectedCluster, local_history: Path) -> None:
