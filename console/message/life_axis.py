@@ -46,6 +46,7 @@ class PlacedLane:
     marks: list[PlacedMark]
     line_to: str
     onward: str  # "" | wait | gone | hope | dark: the class of the line to now
+    note: str  # what stands in the lane where nothing is known to have happened at a moment
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,6 +65,13 @@ ONWARD = {
     State.RETRYING: "wait",
     State.DEAD: "gone",
     State.UNKNOWN: "dark",
+}
+
+
+NOTES = {
+    State.CONSUMED: "passed; no trace says when",
+    State.FILTERED: "passed over: the tag does not match",
+    State.NOT_YET: "waiting",
 }
 
 
@@ -92,6 +100,7 @@ def axis_of(life: LifeLine, *, even: bool = False) -> Axis:
             _placed(each.marks, place),
             _percent(max((place(mark.at_ms) for mark in each.marks), default=LEFT)),
             ONWARD.get(each.state, ""),
+            "" if each.marks else NOTES.get(each.state, ""),
         )
         for each in life.groups
     ]

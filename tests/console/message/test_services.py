@@ -10,6 +10,10 @@ import pytest
 
 from console.lag.models import BrokerRow, TopicRow
 from console.message import services
+from console.message.body_match import read_match
+from console.message.query import Query, QueryRefused
+from console.message.search import source_of
+from console.message.tail import Tail
 from console.mqadmin import Message, TopicConfig
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.support.broker_process import BrokerProcess
@@ -145,3 +149,35 @@ def test_it_shows_the_rest_and_says_which_broker_is_silent(orders: LiveCluster, 
         cluster="test", broker_name="broker-z", addr=other.address, reason="silent since 12:02"
     )
     assert services.browse("test", "orders", limit=1).silent == {"broker-z": "silent since 12:02"}
+
+
+def test_a_tail_shows_what_arrives_and_counts_what_it_skips(orders: LiveCluster) -> None:
+    tail = Tail(source_of("test", "orders"), Query("orders"))
+    assert tail.step().hits == []
+    orders.send("orders", 1, [b"new"], TAGS="x")
+    assert [hit.record.body for hit in tail.step().hits] == [b"new"]
+    orders.send("orders", 0, [b"flood"] * 120)
+    flood = tail.step()
+    assert (len(flood.hits), flood.skipped, flood.scanned) == (50, 70, 120)
+    assert flood.hits[-1].record.queue_offset == 129, "the newest are shown"
+    orders.send("orders", 0, [b"flood"] * 2_500)
+    assert (len((more := tail.step()).hits), more.skipped) == (50, 2_450)
+    assert (tail.shown, tail.skipped, tail.step().hits) == (101, 2_520, [])
+
+
+def test_a_tail_filters_at_the_broker_and_here(orders: LiveCluster) -> None:
+    match = read_match("body", "needle")
+    tail = Tail(source_of("test", "orders"), Query("orders", tags=("x",), match=match))
+    orders.send("orders", 0, [b"a needle", b"hay"], TAGS="x")
+    orders.send("orders", 1, [b"a needle"], TAGS="y")
+    found = tail.step()
+    assert [(hit.record.queue_id, hit.record.body) for hit in found.hits] == [(0, b"a needle")]
+    assert found.skipped == 0
+
+
+def test_it_refuses_sql_where_the_broker_does_not_filter(orders: LiveCluster) -> None:
+    with pytest.raises(
+        QueryRefused, match="broker-a (does not filter by SQL92|can not read this expression)"
+    ) as it:
+        services.find("test", Query("orders", sql="TAGS IS BETWEEN"))
+    assert it.value.field == "sql"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from django.contrib.auth.models import User
+from django.db import connections
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils.http import urlencode
 
 from console.message import services
@@ -125,3 +129,101 @@ def test_it_says_that_the_brokers_are_away() -> None:
     answer = signed_in().get("/c/test/messages?topic=orders")
     assert answer.status_code == 503
     assert "The search failed." in answer.content.decode()
+
+
+def test_it_streams_what_takes_longer_than_the_page_may(
+    client: Client, live: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("console.message.views.FIRST_PAINT_MS", 0)
+    text = client.get("/c/test/messages?topic=orders").content.decode()
+    assert 'data-search="search"' in text and "Scanning" in text and "Further" in text
+    monkeypatch.undo()
+    text = client.get("/c/test/messages?topic=orders").content.decode()
+    assert 'data-search=""' in text and "<b>3</b> in <b>1</b> queue" in text
+
+
+def test_it_marks_hits_and_offers_tags(client: Client) -> None:
+    text = client.get("/c/test/messages?topic=orders&find=alert").content.decode()
+    assert "&lt;script&gt;<mark>alert</mark>(1)" in text
+    assert "paid <b>67 %</b>" in text and "new <b>33 %</b>" in text
+    assert "<b>1</b> hit" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("read=offset", "This search needs an offset."),
+        ("read=offset&offset=-1", "greater than or equal to 0"),
+        ("read=unique", "This search needs a unique key."),
+        ("find_in=json&find=x", "Write $.shippingTo"),
+        ("find_in=regex&find=x", "Look for one of: body, json, key, property."),
+        ("tag=||", "Write tags as paid || refunded."),
+    ],
+)
+def test_every_field_says_what_is_wrong_with_it(client: Client, query: str, words: str) -> None:
+    answer = client.get(f"/c/test/messages?topic=orders&{query}")
+    assert answer.status_code == 400 and words in answer.content.decode()
+
+
+def test_it_says_that_the_broker_does_not_filter(client: Client) -> None:
+    answer = client.get("/c/test/messages?topic=orders&sql=a+BETWEEN")
+    assert answer.status_code == 400
+    assert 'name="sql"' in answer.content.decode() and "broker-a" in answer.content.decode()
+
+
+def test_it_pages_on_and_back(client: Client, live: LiveCluster) -> None:
+    live.send("orders", 0, [b"more"] * 60)
+    first = client.get("/c/test/messages?topic=orders").content.decode()
+    assert first.count('role="row" data-key=') == 50 and 'rel="prev"' not in first
+    cursor = first.split("cursor=")[1].split('"')[0]
+    second = client.get(f"/c/test/messages?topic=orders&cursor={cursor}").content.decode()
+    assert second.count('role="row" data-key=') == 13 and 'rel="next"' not in second
+    back = client.get(f"/c/test/messages?topic=orders&cursor={second.split('cursor=')[1].split(chr(34))[0]}")
+    assert back.content.decode().count('role="row" data-key=') == 50
+
+
+def test_it_shows_every_copy_of_a_unique_key(client: Client, live: LiveCluster) -> None:
+    live.send("orders", 0, [b"one", b"two"], UNIQ_KEY="0" * 32)
+    text = client.get(f"/c/test/messages?topic=orders&read=unique&id={'0' * 32}").content.decode()
+    assert text.count('role="row" data-key=') == 2
+
+
+def test_a_row_opens_its_body_in_any_format(client: Client, live: LiveCluster) -> None:
+    place = f"/c/test/messages/x?topic=orders&at={live.broker_name}:0"
+    part = client.get(f"{place}:0&part=peek").content.decode()
+    assert "<html" not in part and "&quot;order&quot;: 1" in part and "Life line" in part
+    assert "7b 22 6f" in client.get(f"{place}:0&as=hex").content.decode()
+    wrong = client.get(f"{place}:1&as=json").content.decode()
+    assert "not JSON" in wrong and "00000000  3c 73" in wrong
+
+
+def test_it_exports_a_search_as_a_file(client: Client) -> None:
+    answer = client.get("/c/test/messages/export?topic=orders&tag=paid&format=ndjson")
+    assert answer["Content-Disposition"].endswith('.ndjson"')
+    pieces = answer.streaming_content
+
+    async def read() -> bytes:
+        return b"".join([piece async for piece in pieces])
+
+    assert asyncio.run(read()).count(b'"topic"') == 2
+    for query, status in (
+        ("topic=orders", 400),
+        ("topic=orders&format=xlsx", 400),
+        ("topic=nowhere&format=csv", 404),
+        ("topic=orders&format=csv&cursor=x", 400),
+        ("topic=orders&format=csv&read=key&key=k", 400),
+    ):
+        assert client.get(f"/c/test/messages/export?{query}").status_code == status, query
+
+
+def test_the_list_costs_a_fixed_number_of_queries(client: Client, live: LiveCluster) -> None:
+    for number in range(30):
+        sample_rows.topic_row(f"topic-{number}", cluster="test")
+    with CaptureQueriesContext(connections["metrics"]) as few:
+        client.get("/c/test/messages?topic=orders")
+    live.send("orders", 0, [b"more"] * 60)
+    for number in range(30, 300):
+        sample_rows.topic_row(f"topic-{number}", cluster="test")
+    with CaptureQueriesContext(connections["metrics"]) as many:
+        client.get("/c/test/messages?topic=orders")
+    assert len(many) == len(few) <= 12
