@@ -47,7 +47,8 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     message may wait before its minute is a breach, and `slo_target` the share of time in which none should;
     `interval_ms` the collector's period, `lookback_ms` how much history before an hour is read, so that time lags up
     to it are exact. `recovery_ms`: how fast a backlog should be gone (capacity). `clients`: members of each group now,
-    where known. `stores`: brokers whose files may be read.
+    where known. `stores`: brokers whose files may be read. `remote`, `master`, `reuse`: where it runs
+    (`spark.session`).
     """
 
     job: str
@@ -68,6 +69,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     code_version: str = ""
     remote: str = ""
     master: str = ""
+    reuse: bool = False
 
     def __post_init__(self) -> None:
         if self.from_ms % HOUR_MS or self.to_ms % HOUR_MS:

@@ -12,12 +12,13 @@ import signal
 import sys
 from collections.abc import Callable
 
+import msgspec
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark.java import JavaMissing
 from spark.job import JobResult, JobSpec, JobSpecError
-from spark.session import build_session, package_shipped
+from spark.session import SparkAway, build_session, package_shipped
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 ERROR_LENGTH_MAX = 500
@@ -30,8 +31,11 @@ def main(text: str, run: Run) -> int:
     die_with_parent()
     try:
         spec = JobSpec.from_json(text)
-        spark = build_session(f"tidemark {spec.job} {spec.job_id}", remote=spec.remote, master=spec.master)
-    except (JobSpecError, JavaMissing) as error:
+        sys.stderr.write(f"job spec {msgspec.structs.replace(spec, hours=()).to_json()}\n")
+        spark = build_session(
+            f"tidemark {spec.job} {spec.job_id}", remote=spec.remote, master=spec.master, reuse=spec.reuse
+        )
+    except (JobSpecError, JavaMissing, SparkAway) as error:
         return _fail(str(error))
     except PySparkException as error:
         return _fail(f"Spark does not start: {error}")

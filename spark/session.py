@@ -1,15 +1,27 @@
-"""Where the jobs run: `local[*]` in this process, a Spark cluster's master, or a Spark Connect server: by settings."""
+"""Where the jobs run: `local[*]` in this process or in a warm server that later runs find again, a Spark cluster's
+master, or a Spark Connect server: by settings.
+
+The warm server is Spark's own reuse of a local Connect server (`SPARK_LOCAL_CONNECT_REUSE`): the first run starts it, a
+run after it saves the start of a JVM and its warming up. It stays until `stop_warm_server`, or
+`python -m pyspark.sql.connect.local_server --stop`.
+"""
 
 from __future__ import annotations
 
+import getpass
 import os
+import re
+import socket
 import sys
 import tempfile
+import time
 import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark.java import JavaMissing, java_problem
@@ -32,6 +44,19 @@ LOCAL_SETTINGS = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 LOCAL_MASTER = "local[*]"
+# The server is compiled for the long run, so without the settings of a short-lived JVM.
+WARM_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.local.connect.reuse": "true",
+}
+MASTER_ANSWERS_WITHIN_S = 5.0
+EXECUTOR_WITHIN_S = 60.0
+DEFAULT_PORTS = {"spark": 7077, "sc": 15002}
+
+
+class SparkAway(RuntimeError):
+    """The Spark cluster that the settings name does not answer, or gives no executor."""
 
 
 def session_settings(*, remote: str = "", master: str = "") -> dict[str, str]:
@@ -42,12 +67,18 @@ def session_settings(*, remote: str = "", master: str = "") -> dict[str, str]:
     return {**SETTINGS, **OWN_JVM_SETTINGS, **local}
 
 
-def build_session(app_name: str, *, remote: str = "", master: str = "") -> SparkSession:
+def build_session(app_name: str, *, remote: str = "", master: str = "", reuse: bool = False) -> SparkSession:
     """The session of one job.
 
     `remote` is a Spark Connect URL (sc://host:port) and wins; `master` is a cluster's master (spark://host:port);
-    neither means local[*]. Raises JavaMissing when a JVM is needed here and there is none.
+    neither means local[*], with `reuse` in the warm server, and without it where that does not come up. Raises
+    JavaMissing when a JVM is needed here and there is none, SparkAway when nobody answers at the address.
     """
+    require_answer(remote or master)
+    if reuse and not remote and not master:
+        warm = _warm_session(app_name)
+        if warm is not None:
+            return warm
     builder = SparkSession.builder.appName(app_name)
     for key, value in session_settings(remote=remote, master=master).items():
         builder = builder.config(key, value)
@@ -60,7 +91,73 @@ def build_session(app_name: str, *, remote: str = "", master: str = "") -> Spark
         # The executors must run the interpreter that has NumPy and pyarrow; read when the JVM starts.
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    return builder.master(master or LOCAL_MASTER).getOrCreate()
+    session = builder.master(master or LOCAL_MASTER).getOrCreate()
+    if master.startswith("spark://"):
+        _require_executor(session, master)
+    return session
+
+
+def require_answer(url: str, *, within_s: float = MASTER_ANSWERS_WITHIN_S) -> None:
+    """Raise SparkAway unless somebody listens at one of the addresses of a spark:// or sc:// URL: Spark itself tries
+    for minutes.
+    """
+    found = re.match(r"(spark|sc)://([^/;?]+)", url)
+    if found is None:
+        return
+    reasons = []
+    for address in found.group(2).split(","):
+        host, _, port = address.rpartition(":") if ":" in address else (address, "", "")
+        try:
+            with socket.create_connection(
+                (host.strip("[]"), int(port or DEFAULT_PORTS[found.group(1)])), within_s
+            ):
+                return
+        except (OSError, ValueError) as error:
+            reasons.append(f"{address}: {error}")
+    raise SparkAway(
+        f"No Spark answers at {url} ({'; '.join(reasons)}). Start it, or correct SPARK_MASTER and SPARK_REMOTE."
+    )
+
+
+def _require_executor(session: SparkSession, master: str) -> None:
+    """A cluster without a free worker would keep the job waiting for ever."""
+    deadline = time.monotonic() + EXECUTOR_WITHIN_S
+    status = session.sparkContext._jsc.sc()
+    while status.getExecutorMemoryStatus().size() < 2:  # the driver is one of them
+        if time.monotonic() > deadline:
+            session.stop()
+            raise SparkAway(
+                f"{master} gave no executor within {EXECUTOR_WITHIN_S:.0f} s: no worker is up or all are busy."
+            )
+        time.sleep(0.1)
+
+
+def _warm_session(app_name: str) -> SparkSession | None:
+    """A session of the warm server, which is started if need be; None where that does not work out."""
+    problem = java_problem()
+    if problem:
+        raise JavaMissing(problem)
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_CONNECT_DISCOVERY", str(warm_server_note()))
+    builder = SparkSession.builder.appName(app_name)
+    for key, value in {**SETTINGS, **WARM_SETTINGS}.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.remote(LOCAL_MASTER).getOrCreate()
+        session.range(1).count()
+    except (PySparkException, OSError, RuntimeError) as error:
+        sys.stdout.write(f"the warm Spark server does not come up, this run starts its own Spark: {error}\n")
+        os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
+        return None
+    return session
+
+
+def warm_server_note() -> Path:
+    """Where the warm server's address stands: one server per user and Python environment."""
+    environment = zlib.crc32(sys.prefix.encode())
+    folder = Path(tempfile.gettempdir()) / f"tidemark-spark-{getpass.getuser()}-{environment:08x}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder / "connect-local.json"
 
 
 def _is_local(master: str) -> bool:

@@ -1,0 +1,175 @@
+"""Where jobs run: a warm server that is found again, a standalone cluster of separate processes, and nobody at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import pyarrow.parquet as pq
+import pyspark
+import pytest
+
+from spark.job import HourFiles, JobSpec
+from spark.session import SparkAway, require_answer
+from tests.spark.history_files import AS_OF, HOUR, START, STEP, generated
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+SPARK_HOME = Path(pyspark.__file__).parent
+PATIENCE_S = 120
+
+
+def spec(folder: Path, **changes: object) -> JobSpec:
+    history = generated()
+    files = (history.write_chunk(folder), *history.write_log(folder))
+    return JobSpec(
+        job="lag_hour",
+        job_id="report-1",
+        from_ms=START,
+        to_ms=START + 2 * HOUR,
+        hours=tuple(HourFiles("local", START + i * HOUR, files) for i in (0, 1)),
+        output=str(folder / "out"),
+        as_of_ms=AS_OF,
+        interval_ms=STEP,
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+def lag_hour(asked: JobSpec, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "spark.lag_hour"],
+        input=asked.to_json(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S * 2,
+        env={**os.environ, **environ},
+    )
+
+
+def rows(output: str) -> list[dict[str, object]]:
+    (path,) = Path(output).glob("*.parquet")
+    found: list[dict[str, object]] = pq.read_table(path).to_pylist()
+    return found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A standalone master with one worker, each a process of its own that knows nothing of this checkout."""
+    folder = tmp_path_factory.mktemp("standalone")
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHONPATH", "SPARK", "PYSPARK"))
+    }
+    environ = {
+        **kept,
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    options = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+    deploy = "org.apache.spark.deploy"
+    with (folder / "master.log").open("w+") as master_log, (folder / "worker.log").open("w+") as worker_log:
+        started = [_start([f"{deploy}.master.Master", *options], environ, folder, master_log)]
+        try:
+            url = _said(folder / "master.log", r"Starting Spark master at (spark://\S+)", started[0])
+            worker = [
+                f"{deploy}.worker.Worker",
+                *options,
+                "--cores",
+                "2",
+                "--memory",
+                "1g",
+                "--work-dir",
+                str(folder / "work"),
+                url,
+            ]
+            started.append(_start(worker, environ, folder, worker_log))
+            _said(folder / "worker.log", r"(Successfully registered) with master", started[1])
+            yield url
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
+
+
+def _start(command: list[str], environ: dict[str, str], folder: Path, log: IO[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [str(SPARK_HOME / "bin" / "spark-class"), *command],
+        cwd=folder,
+        env=environ,
+        stdout=log,
+        stderr=log,
+        text=True,
+    )
+
+
+def _said(log: Path, pattern: str, process: subprocess.Popen[str]) -> str:
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline and process.poll() is None:
+        found = re.search(pattern, log.read_text())
+        if found:
+            return found.group(1)
+        time.sleep(0.1)
+    raise AssertionError(f"{log.name} never said {pattern}: {log.read_text()[-2_000:]}")
+
+
+def test_it_gives_the_same_rows_on_a_cluster_of_its_own_processes(cluster: str, tmp_path: Path) -> None:
+    done = lag_hour(spec(tmp_path, master=cluster), SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable)
+    assert done.returncode == 0, done.stdout + done.stderr[-3_000:]
+    result = json.loads(done.stdout.splitlines()[-1].removeprefix("RESULT "))
+    assert (result["hours"], result["warnings"]) == (2, [])
+    here = tmp_path / "here"
+    here.mkdir()
+    alone = lag_hour(spec(here, reuse=True), SPARK_LOCAL_CONNECT_DISCOVERY=str(here / "note.json"))
+    try:
+        assert alone.returncode == 0, alone.stdout + alone.stderr[-3_000:]
+        note = json.loads((here / "note.json").read_text())
+        assert rows(result["output"]) == rows(str(here / "out"))
+        again = lag_hour(spec(here, reuse=True), SPARK_LOCAL_CONNECT_DISCOVERY=str(here / "note.json"))
+        assert again.returncode == 0, again.stdout
+        assert json.loads((here / "note.json").read_text())["pid"] == note["pid"]  # the same JVM, still warm
+    finally:
+        stop = [sys.executable, "-m", "pyspark.sql.connect.local_server", "--stop"]
+        subprocess.run(
+            stop, env={**os.environ, "SPARK_LOCAL_CONNECT_DISCOVERY": str(here / "note.json")}, check=True
+        )
+
+
+def test_it_falls_back_to_a_session_of_its_own(tmp_path: Path) -> None:
+    """The note of the warm server cannot be written: no server, and still a report."""
+    (tmp_path / "blocked").write_text("a file where a folder is needed")
+    done = lag_hour(
+        spec(tmp_path, reuse=True), SPARK_LOCAL_CONNECT_DISCOVERY=str(tmp_path / "blocked" / "note.json")
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-3_000:]
+    assert "the warm Spark server does not come up, this run starts its own Spark" in done.stdout
+    assert rows(str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("scheme", ["spark", "sc"])
+def test_it_says_that_nobody_answers(scheme: str, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"{scheme}://127.0.0.1:{free.getsockname()[1]}"
+    where = {"master": url} if scheme == "spark" else {"remote": url}
+    done = lag_hour(spec(tmp_path, **where))
+    assert done.returncode == 1
+    assert done.stdout.startswith(f"ERROR No Spark answers at {url} (127.0.0.1:")
+    assert "Connection refused" in done.stdout and "correct SPARK_MASTER" in done.stdout
+
+
+def test_it_asks_every_master_of_a_list() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        require_answer(f"spark://127.0.0.1:1,127.0.0.1:{port}")
+    with pytest.raises(SparkAway, match="127.0.0.1:1: .*; 127.0.0.1:2: "):
+        require_answer("spark://127.0.0.1:1,127.0.0.1:2")
+    require_answer("local[4]")
