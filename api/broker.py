@@ -40,7 +40,7 @@ class BrokerSerializer(serializers.Serializer[Any]):
     put_p99_ms = serializers.FloatField(allow_null=True, help_text="slowest 1 % of the last minute's writes")
     put_p99_reason = serializers.CharField(allow_blank=True, help_text="why it is unknown")
     page_cache = serializers.SerializerMethodField(help_text="empty: unknown")
-    queues = serializers.IntegerField()
+    queues = serializers.IntegerField(allow_null=True, help_text="of all topics, as of the last survey")
     drained_at = serializers.ListField(
         child=serializers.CharField(), help_text="name servers that offer it to no producer"
     )

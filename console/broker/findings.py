@@ -61,7 +61,7 @@ def config_findings(table: ConfigTable) -> list[Finding]:
 
 def _silence(view: BrokerView) -> Iterable[Finding]:
     if not view.row.answered:
-        text = f"{view.row.reason or 'It gives no answer'}. Its figures below are the last it told."
+        text = f"{view.row.reason or 'It gives no answer'}. Its figures are the last it told."
         yield Finding("UNKNOWN", f"{view.name} does not answer", text, view.row.since_ms)
 
 

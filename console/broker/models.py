@@ -38,6 +38,7 @@ class BrokerSurvey(RowModel):
     full_in_ms = models.BigIntegerField(null=True)
     full_words = models.TextField(default="", blank=True)  # how it was computed, or why it is unknown
     write_bytes_per_s = models.FloatField(null=True)
+    queues = models.IntegerField(null=True)  # of all topics, counted once a minute: there may be 100,000
     read_at_ms = models.BigIntegerField(default=0)
 
     class Meta:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from django.db.models import Count, Max, Sum
+from django.db.models import Avg, BigIntegerField, Count, ExpressionWrapper, F, Max, Sum, Value
 
 from console.broker import runtime
 from console.broker.config_keys import ConfigKey, config_key
@@ -33,7 +33,6 @@ class BrokerView:
     drained_at: Sequence[str]
     asked: Sequence[str]
     listed_at: Sequence[str]
-    queues: int
 
     @property
     def name(self) -> str:
@@ -85,6 +84,11 @@ class BrokerView:
         return self.survey.full_in_ms if self.survey is not None else None
 
     @property
+    def queues(self) -> int | None:
+        """Of all topics, as of the last survey; null before it."""
+        return self.survey.queues if self.survey is not None else None
+
+    @property
     def filling(self) -> str:
         return self.survey.filling if self.survey is not None else "UNKNOWN"
 
@@ -121,7 +125,7 @@ SORTS: dict[str, Any] = {
 
 
 def broker_views(cluster_name: str) -> list[BrokerView]:
-    """Every broker known to the cluster, silent ones included, by name. Four queries.
+    """Every broker known to the cluster, silent ones included, by name. Three queries.
 
     A cluster has tens of brokers, not thousands: lists sort and cut these in memory.
     """
@@ -129,19 +133,17 @@ def broker_views(cluster_name: str) -> list[BrokerView]:
     for one in BrokerSurvey.objects.filter(cluster=cluster_name).order_by("broker_id"):
         surveys[one.broker_name].append(one)
     servers = [row for row in name_servers(cluster_name) if row.answered]
-    queues = dict(
-        TopicQueueRow.objects.filter(cluster=cluster_name)
-        .values_list("broker_name")
-        .annotate(count=Count("pk"))
-        .order_by()
-    )
     rows = BrokerRow.objects.filter(cluster=cluster_name).order_by("broker_name", "broker_id")
-    return [_view(row, surveys[row.broker_name], servers, queues.get(row.broker_name, 0)) for row in rows]
+    return [_view(row, surveys[row.broker_name], servers) for row in rows]
 
 
-def _view(
-    row: BrokerRow, surveys: Sequence[BrokerSurvey], servers: Sequence[NameServerRow], queues: int
-) -> BrokerView:
+def queue_counts(cluster_name: str) -> dict[str, int]:
+    """How many queues of all topics each broker has."""
+    rows = TopicQueueRow.objects.filter(cluster=cluster_name).values_list("broker_name")
+    return dict(rows.annotate(count=Count("pk")).order_by())
+
+
+def _view(row: BrokerRow, surveys: Sequence[BrokerSurvey], servers: Sequence[NameServerRow]) -> BrokerView:
     return BrokerView(
         row=row,
         survey=next((one for one in surveys if one.broker_id == row.broker_id), None),
@@ -149,7 +151,6 @@ def _view(
         drained_at=[server.addr for server in servers if row.broker_name in server.unwritable],
         asked=[server.addr for server in servers],
         listed_at=[server.addr for server in servers if row.broker_name in server.brokers],
-        queues=queues,
     )
 
 
@@ -385,30 +386,37 @@ def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") 
     """Traffic (and of one broker disk and storing time) as lists over time, null where nothing was sampled.
 
     Each point is the mean of its step; over several brokers rates are summed, and null where any of them was not
-    sampled: a partial sum would look like a drop.
+    sampled: a partial sum would look like a drop. A broker counts from its first sample to its last, one that is
+    silent now until now.
     """
     step_ms = max(60_000, (to_ms - from_ms) // CHART_POINTS)
     rows = BrokerSample.objects.filter(cluster=cluster_name, at_ms__gte=from_ms, at_ms__lte=to_ms)
+    silent = BrokerRow.objects.filter(cluster=cluster_name, answered=False)
     if broker_name:
-        rows = rows.filter(broker_name=broker_name)
-    buckets: dict[int, dict[str, list[tuple[float | None, ...]]]] = defaultdict(lambda: defaultdict(list))
-    names = set()
+        rows, silent = rows.filter(broker_name=broker_name), silent.filter(broker_name=broker_name)
     columns = ("in_rate", "out_rate", "disk_ratio", "put_p99_ms")
-    for name, at_ms, *values in rows.values_list("broker_name", "at_ms", *columns).iterator():
-        buckets[at_ms // step_ms][name].append(tuple(values))
-        names.add(name)
+    step = ExpressionWrapper(F("at_ms") / Value(step_ms), output_field=BigIntegerField())
+    means = (
+        rows.annotate(step=step).values("broker_name", "step").annotate(**{one: Avg(one) for one in columns})
+    )
+    by_broker: dict[str, dict[int, Mapping[str, Any]]] = defaultdict(dict)
+    for mean in means.order_by():
+        by_broker[mean["broker_name"]][mean["step"]] = mean
     found: dict[str, list[Any]] = {"times": [], **{column: [] for column in columns}}
-    if not buckets:
+    if not by_broker:
         return found
-    for bucket in range(min(buckets), max(buckets) + 1):
-        found["times"].append(bucket * step_ms)
-        for place, column in enumerate(columns):
-            means = [_mean([one[place] for one in buckets[bucket].get(name, ())]) for name in names]
-            whole = [mean for mean in means if mean is not None]
-            found[column].append(round(sum(whole), 4) if whole and len(whole) == len(names) else None)
+    is_silent = set(silent.values_list("broker_name", flat=True))
+    last = max(max(steps) for steps in by_broker.values())
+    spans = {
+        name: (min(steps), to_ms // step_ms if name in is_silent else max(steps))
+        for name, steps in by_broker.items()
+    }
+    for number in range(min(first for first, _ in spans.values()), last + 1):
+        names = [name for name, (first, end) in spans.items() if first <= number <= end]
+        found["times"].append(number * step_ms)
+        for column in columns:
+            known = [
+                value for name in names if (value := by_broker[name].get(number, {}).get(column)) is not None
+            ]
+            found[column].append(round(sum(known), 4) if known and len(known) == len(names) else None)
     return found
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None

@@ -104,7 +104,7 @@ def _save_brokers(
     known = {
         (one.broker_name, one.broker_id): one for one in BrokerSurvey.objects.filter(cluster=cluster_name)
     }
-    logs = _logs(cluster_name, now_ms)
+    logs, queues = _logs(cluster_name, now_ms), selectors.queue_counts(cluster_name)
     for answer in answers:
         key = answer.place.broker_name, answer.place.broker_id
         found = known.pop(key, None) or BrokerSurvey(
@@ -113,6 +113,7 @@ def _save_brokers(
         row = rows.get(key)
         _take_over(found, answer, row, now_ms)
         if row is not None:
+            found.queues = queues.get(row.broker_name, 0)
             _judge_disk(found, row, logs.get(row.broker_name, []), now_ms)
         found.save()
     gone = [one.pk for one in known.values() if now_ms - one.read_at_ms > FORGET_MS]

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from django.db.models import F, Q
+from django.db.models import Case, Count, F, Q, QuerySet, When
 
 from console.broker import findings as broker_findings
 from console.broker import selectors as broker_selectors
@@ -16,11 +15,19 @@ from console.broker.findings import Finding
 from console.broker.models import NameServerRow
 from console.broker.selectors import BrokerView
 from console.deadletter.selectors import DeadLetterRow
-from console.lag.models import GroupRow, Round
+from console.lag.models import ClientRow, GroupRow, Round, TopicRow
 from console.rebalance import selectors as rebalance_selectors
 
 TOP_ROWS = 5  # what fits beside each other without scrolling
 FINDINGS_SHOWN = 6
+# What a top list shows of a group: sorting 10,000 rows with their lists of topics and trends is what costs.
+SHOWN = (
+    *("cluster", "group", "status", "partial", "reason", "unknown_since_ms"),
+    *("time_lag_ms", "time_lag_lower_bound", "time_to_loss_ms", "time_to_loss_lower_bound"),
+)
+OWNERSHIP_CLIENTS_MAX = (
+    500  # judging who owns what reads every client and queue: beyond this a page would wait
+)
 GROWTH_MIN = 0.05  # messages per second below which a lag is level
 
 
@@ -32,30 +39,43 @@ class TopGroup:
     growth: float | None = None
 
 
+def group_counts(cluster_name: str) -> dict[str, int]:
+    """How many groups, RocketMQ's own left out, have each status."""
+    counts = _own(cluster_name).values_list("status").annotate(count=Count("pk")).order_by()
+    return dict(counts)
+
+
+def topic_count(cluster_name: str) -> int:
+    """How many topics of people there are: no retry, dead-letter or system ones."""
+    return TopicRow.objects.filter(cluster=cluster_name, kind="NORMAL").count()
+
+
 def slowest_groups(cluster_name: str) -> list[TopGroup]:
     """Longest time lag first."""
     rows = _own(cluster_name).filter(time_lag_ms__gt=0).order_by("-time_lag_ms", "group")
-    return [TopGroup(row) for row in rows[:TOP_ROWS]]
+    return [TopGroup(row) for row in rows.only(*SHOWN)[:TOP_ROWS]]
 
 
 def growing_groups(cluster_name: str) -> list[TopGroup]:
     """Those whose lag grows fastest: what comes in a second less what is confirmed."""
     rows = _own(cluster_name).filter(lag__gt=0).annotate(growth=F("in_rate") - F("out_rate"))
-    found = rows.filter(growth__gte=GROWTH_MIN).order_by("-growth", "group")[:TOP_ROWS]
-    return [TopGroup(row, row.growth) for row in found]
+    fastest = rows.filter(growth__gte=GROWTH_MIN).order_by("-growth", "group")
+    growth = dict(fastest.values_list("pk", "growth")[:TOP_ROWS])
+    found = GroupRow.objects.filter(pk__in=growth).only(*SHOWN, "trend")
+    return sorted(
+        (TopGroup(row, growth[row.pk]) for row in found), key=lambda one: (-(one.growth or 0), one.row.group)
+    )
 
 
 def losing_groups(cluster_name: str) -> list[TopGroup]:
     """Those that lose messages now, then those that retention reaches first."""
     rows = _own(cluster_name).filter(Q(status="LOST") | Q(time_to_loss_ms__isnull=False))
-    found = sorted(
-        rows.order_by(F("time_to_loss_ms").asc(nulls_first=True), "group")[:TOP_ROWS],
-        key=lambda row: (row.status != "LOST", row.time_to_loss_ms or 0, row.group),
-    )
-    return [TopGroup(row) for row in found]
+    is_losing = Case(When(status="LOST", then=0), default=1)
+    first = rows.order_by(is_losing, F("time_to_loss_ms").asc(nulls_last=True), "group")
+    return [TopGroup(row) for row in first.only(*SHOWN)[:TOP_ROWS]]
 
 
-def _own(cluster_name: str) -> Any:
+def _own(cluster_name: str) -> QuerySet[GroupRow]:
     return GroupRow.objects.filter(cluster=cluster_name, is_system=False)
 
 
@@ -154,6 +174,11 @@ def health(rounds: Sequence[Round]) -> Health | None:
     )
 
 
+def judges_ownership(cluster_name: str) -> bool:
+    """Whether the cluster is small enough to judge who owns which queue on every paint."""
+    return ClientRow.objects.filter(cluster=cluster_name).count() <= OWNERSHIP_CLIENTS_MAX
+
+
 def findings(
     cluster_name: str, views: Sequence[BrokerView], servers: Sequence[NameServerRow]
 ) -> tuple[list[Finding], int]:
@@ -175,14 +200,15 @@ def findings(
         )
         text = f"{names}{' and more' if differing.total > 3 else ''}: clients go by whom they ask."
         found.append(Finding("FALLING_BEHIND", title, text, differing.rows[0].since_ms, tab="name-servers"))
-    found += [
-        Finding(
-            "FALLING_BEHIND",
-            f"{one.group}: {one.kind.replace('_', ' ').lower()}",
-            one.text,
-            tab=f"group/{one.group}",
-        )
-        for one in rebalance_selectors.cluster_findings(cluster_name)
-    ]
+    if judges_ownership(cluster_name):
+        found += [
+            Finding(
+                "FALLING_BEHIND",
+                f"{one.group}: {one.kind.replace('_', ' ').lower()}",
+                one.text,
+                tab=f"group/{one.group}",
+            )
+            for one in rebalance_selectors.cluster_findings(cluster_name)
+        ]
     found.sort(key=lambda one: broker_findings.SEVERITY.index(one.status))
     return found[:FINDINGS_SHOWN], max(0, len(found) - FINDINGS_SHOWN)

@@ -1,10 +1,8 @@
-"""Pages that bring several apps together: overview, brokers, clusters, and the command palette's names."""
+"""Pages that bring several apps together: overview, clusters, and the command palette's names."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
@@ -15,17 +13,16 @@ from django.views.decorators.http import require_http_methods, require_safe
 from console.access import rules
 from console.access.models import Verb
 from console.access.visitor import remote_addr
+from console.broker import selectors as broker_selectors
 from console.cluster import selectors as cluster_selectors
 from console.cluster import services as cluster_services
 from console.cluster.admission import admit
 from console.cluster.forms import AddClusterForm
 from console.deadletter import selectors as dead_letter_selectors
-from console.group import selectors as group_selectors
 from console.lag import selectors as lag_selectors
-from console.lag.models import BrokerRow
-from console.topic import selectors as topic_selectors
+from console.overview import selectors
 
-TOP_ROWS = 6  # what fits beside each other without scrolling
+DAY_MS = 24 * 3_600_000
 URGENT = ("LOST", "STALLED", "STOPPED", "FALLING_BEHIND")
 
 
@@ -43,74 +40,43 @@ def home(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def overview(request: HttpRequest, cluster: str) -> HttpResponse:
-    """What needs a look first: urgent groups, brokers, dead letters, the collector itself."""
+    """What needs a look first: brokers, the groups furthest behind, findings, the collector itself; `?part=1` gives
+    all but the chart, which the page draws once.
+    """
     here = admit(request, cluster)
-    urgent = group_selectors.group_page(here.name, sort="attention", per_page=TOP_ROWS)
-    slowest = group_selectors.group_page(here.name, sort="time_lag", per_page=TOP_ROWS)
+    now_ms = int(time.time() * 1000)
+    views = broker_selectors.broker_views(here.name)
+    servers = broker_selectors.name_servers(here.name)
+    groups = selectors.group_counts(here.name)
     dead = dead_letter_selectors.dead_letter_page(here.name)
-    rows = lag_selectors.broker_rows(here.name)
+    found, more = selectors.findings(here.name, views, servers)
     context = {
         "cluster": here,
-        "now_ms": int(time.time() * 1000),
-        "brokers": rows,
-        "silent": [row for row in rows if not row.answered],
-        "totals": _totals(rows),
-        "urgent": [row for row in urgent.rows if row.status != "OK"],
-        "urgent_count": sum(urgent.counts_by_status.get(code, 0) for code in URGENT),
-        "unknown_count": urgent.counts_by_status.get("UNKNOWN", 0),
-        "group_count": urgent.all_total,
-        "slowest": [row for row in slowest.rows if row.time_lag_ms],
-        "topic_count": topic_selectors.topic_page(here.name, per_page=1).total,
-        "dead": [row for row in dead if row.count != 0][:TOP_ROWS],
-        "dead_total": _dead_total(dead),
-        "rounds": lag_selectors.rounds(here.name),
+        "now_ms": now_ms,
+        "views": views,
+        "servers": servers,
+        "silent": [view.row for view in views if not view.row.answered],
+        "totals": selectors.totals(views),
+        "first_full": selectors.first_full(views),
+        "urgent_count": sum(groups.get(code, 0) for code in URGENT),
+        "unknown_count": groups.get("UNKNOWN", 0),
+        "group_count": sum(groups.values()),
+        "topic_count": selectors.topic_count(here.name),
+        "slowest": selectors.slowest_groups(here.name),
+        "growing": selectors.growing_groups(here.name),
+        "losing": selectors.losing_groups(here.name),
+        "dead": [row for row in dead if row.count != 0][: selectors.TOP_ROWS],
+        "dead_total": selectors.dead_total(dead),
+        "findings": found,
+        "more_findings": more,
+        "judges_ownership": selectors.judges_ownership(here.name),
+        "health": selectors.health(lag_selectors.rounds(here.name)),
+        "survey": broker_selectors.last_survey(here.name),
     }
-    return render(
-        request, "overview/_overview.html" if "part" in request.GET else "overview/overview.html", context
-    )
-
-
-def _totals(rows: Sequence[BrokerRow]) -> dict[str, Any]:
-    """Rates of all brokers together, as a row whose parts may be missing."""
-    silent = [row for row in rows if not row.answered]
-
-    def total(name: str) -> float | None:
-        known = [getattr(row, name) for row in rows if getattr(row, name) is not None]
-        return sum(known) if known else None
-
-    return {
-        "in_rate": total("in_rate"),
-        "out_rate": total("out_rate"),
-        "partial": bool(silent),
-        "reason": "; ".join(f"{row.broker_name}: {row.reason}" for row in silent),
-        "unknown_since_ms": min((row.since_ms for row in silent), default=None),
-    }
-
-
-def _dead_total(rows: Sequence[dead_letter_selectors.DeadLetterRow]) -> dict[str, Any]:
-    known = [row.count for row in rows if row.count is not None]
-    return {
-        "count": sum(known),
-        "count_lower_bound": len(known) < len(rows) or any(row.lower_bound for row in rows),
-        "reason": "; ".join(
-            f"{row.group}: {row.reason}" for row in rows if row.count is None or row.lower_bound
-        ),
-    }
-
-
-@require_safe
-def brokers(request: HttpRequest, cluster: str) -> HttpResponse:
-    """Every broker as the last round saw it, silent ones included; runtime figures in an expander."""
-    here = admit(request, cluster)
-    return render(
-        request,
-        "overview/_broker_list.html" if "part" in request.GET else "overview/brokers.html",
-        {
-            "cluster": here,
-            "brokers": lag_selectors.broker_rows(here.name),
-            "rounds": lag_selectors.rounds(here.name),
-        },
-    )
+    if "part" in request.GET:
+        return render(request, "overview/_overview.html", context)
+    context["chart"] = broker_selectors.samples(here.name, now_ms - DAY_MS, now_ms)
+    return render(request, "overview/overview.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

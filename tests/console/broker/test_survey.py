@@ -7,6 +7,7 @@ import pytest
 from console.broker import disk, selectors, services
 from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, RouteDifference, Survey
 from console.cluster.models import Cluster
+from console.lag.models import BrokerRow
 from tests.console.broker.conftest import NAME, Pair
 from tests.console.operation.live_cluster import wait_for
 from tests.support.broker_process import BrokerProcess
@@ -169,3 +170,11 @@ def test_it_shows_slowness_of_the_disk_as_history(pair: Pair) -> None:
     assert found["times"] == [0, 60_000, 120_000, 180_000]
     assert found["in_rate"] == [30.0, None, None, 120.0]  # a broker's gap is a gap of the sum
     assert selectors.samples(NAME, 0, 4 * 60_000, "broker-a")["in_rate"] == [10.0, 20.0, None, 40.0]
+    BrokerSample.objects.create(cluster=NAME, broker_name="broker-new", at_ms=180_000, in_rate=5.0)
+    BrokerSample.objects.create(cluster=NAME, broker_name="broker-a", at_ms=240_000, in_rate=1.0)
+    BrokerSample.objects.filter(broker_name="broker-b", at_ms__gt=0).delete()
+    # A broker counts from its first sample to its last ...
+    assert selectors.samples(NAME, 0, 5 * 60_000)["in_rate"] == [30.0, 20.0, None, 45.0, 1.0]
+    BrokerRow.objects.create(cluster=NAME, broker_name="broker-b", addr="h:1", answered=False)
+    # ... and one that is silent now is missed until now.
+    assert selectors.samples(NAME, 0, 5 * 60_000)["in_rate"] == [30.0, None, None, None, None]
