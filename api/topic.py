@@ -16,7 +16,11 @@ from api.permissions import view_scope
 from api.resource import Resource
 from console.cluster import selectors as cluster_selectors
 from console.lag.models import TopicQueueRow, TopicRow
+from console.operation.config_change import GROUP, TOPIC
+from console.operation.config_table import read_table
+from console.operation.quarantine import quarantine_of
 from console.topic import selectors
+from console.topic.producers import senders_of
 
 
 class TopicSerializer(serializers.ModelSerializer[TopicRow]):
@@ -42,6 +46,62 @@ class TopicGroupSerializer(serializers.Serializer[Any]):
     lag = serializers.IntegerField(allow_null=True)
     lag_lower_bound = serializers.BooleanField()
     time_lag_ms = serializers.IntegerField(allow_null=True)
+
+
+class TopicProducerSerializer(serializers.Serializer[Any]):
+    group = serializers.CharField()
+    client_id = serializers.CharField()
+    address = serializers.CharField()
+    language = serializers.CharField()
+    version = serializers.IntegerField()
+    brokers = serializers.ListField(child=serializers.CharField())
+    heartbeat_ms = serializers.IntegerField()
+    messages = serializers.IntegerField(help_text="of the sampled messages, those from its address")
+
+
+class TopicProducersSerializer(serializers.Serializer[Any]):
+    """RocketMQ does not say who sends to which topic: connected producers, and whom the newest messages name."""
+
+    senders = TopicProducerSerializer(many=True)
+    others = serializers.DictField(
+        child=serializers.IntegerField(),
+        help_text="address → sampled messages of producers not connected now",
+    )
+    sampled = serializers.IntegerField(help_text="messages looked at")
+    unread = serializers.ListField(child=serializers.CharField(), help_text="what did not answer, and why")
+    read_at_ms = serializers.IntegerField()
+
+
+class ConfigKeySerializer(serializers.Serializer[Any]):
+    key = serializers.CharField()
+    values = serializers.ListField(
+        child=serializers.JSONField(allow_null=True), source="cells", help_text="in the order of brokers"
+    )
+    differs = serializers.BooleanField()
+
+    def to_representation(self, instance: Any) -> dict[str, Any]:
+        """The values without the mark of each cell."""
+        values = [value for value, _ in instance.cells]
+        return {"key": instance.key, "values": values, "differs": instance.differs}
+
+
+class ConfigTableSerializer(serializers.Serializer[Any]):
+    """Configuration side by side, as the brokers have it now."""
+
+    brokers = serializers.ListField(child=serializers.CharField())
+    rows = ConfigKeySerializer(many=True)
+    silent = serializers.DictField(child=serializers.CharField(), help_text="broker → why it did not answer")
+    without = serializers.ListField(child=serializers.CharField(), help_text="brokers that do not have it")
+    problem = serializers.CharField(help_text="why no broker could be asked; empty when some were")
+    read_at_ms = serializers.IntegerField()
+
+
+class QuarantineSerializer(serializers.Serializer[Any]):
+    since_ms = serializers.IntegerField()
+    by = serializers.CharField()
+    plan_id = serializers.CharField()
+    former = serializers.DictField(help_text="broker → configuration before")
+    deletable_at_ms = serializers.IntegerField(help_text="deleting is offered from then on")
 
 
 class Topics(Resource):
@@ -106,6 +166,60 @@ class TopicGroups(Resource):
         return Response(TopicGroupSerializer(selectors.topic_groups(cluster, topic), many=True).data)
 
 
+class TopicProducers(Resource):
+    """Asks the topic's brokers."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    name_kwarg = "topic"
+
+    @extend_schema(operation_id="topic_producers", tags=["topics"], responses=TopicProducersSerializer)
+    def get(self, request: Request, cluster: str, topic: str) -> Response:
+        row = existing(cluster, topic)
+        here = cluster_selectors.cluster_by_name(cluster)
+        found = senders_of(here, row.brokers, topic, selectors.topic_queues(cluster, topic))
+        return Response(TopicProducersSerializer(found).data)
+
+
+class TopicConfigs(Resource):
+    """Asks every broker."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    name_kwarg = "topic"
+
+    @extend_schema(operation_id="topic_config", tags=["topics"], responses=ConfigTableSerializer)
+    def get(self, request: Request, cluster: str, topic: str) -> Response:
+        existing(cluster, topic)
+        table = read_table(cluster_selectors.cluster_by_name(cluster), TOPIC, topic)
+        return Response(ConfigTableSerializer(table).data)
+
+
+class TopicQuarantine(Resource):
+    """404 where this console has not put the topic in quarantine."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    name_kwarg = "topic"
+
+    @extend_schema(operation_id="topic_quarantine", tags=["topics"], responses=QuarantineSerializer)
+    def get(self, request: Request, cluster: str, topic: str) -> Response:
+        existing(cluster, topic)
+        found = quarantine_of(cluster, TOPIC, topic)
+        if found is None:
+            raise NotFound(f"{topic} is not in quarantine.")
+        return Response(QuarantineSerializer(found).data)
+
+
+class GroupSettings(Resource):
+    """The group's configuration on every broker; asks them."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    name_kwarg = "group"
+
+    @extend_schema(operation_id="group_settings", tags=["groups"], responses=ConfigTableSerializer)
+    def get(self, request: Request, cluster: str, group: str) -> Response:
+        table = read_table(cluster_selectors.cluster_by_name(cluster), GROUP, group)
+        return Response(ConfigTableSerializer(table).data)
+
+
 def existing(cluster: str, topic: str) -> TopicRow:
     """The topic's row; raises NotFound."""
     cluster_selectors.cluster_by_name(cluster)
@@ -116,6 +230,22 @@ def existing(cluster: str, topic: str) -> TopicRow:
 
 
 urlpatterns = [
+    path(
+        "clusters/<str:cluster>/groups/<str:group>/settings",
+        GroupSettings.as_view(),
+        name="api-group-settings",
+    ),
+    path("clusters/<str:cluster>/topics/<str:topic>/config", TopicConfigs.as_view(), name="api-topic-config"),
+    path(
+        "clusters/<str:cluster>/topics/<str:topic>/producers",
+        TopicProducers.as_view(),
+        name="api-topic-producers",
+    ),
+    path(
+        "clusters/<str:cluster>/topics/<str:topic>/quarantine",
+        TopicQuarantine.as_view(),
+        name="api-topic-quarantine",
+    ),
     path("clusters/<str:cluster>/topics", Topics.as_view(), name="api-topics"),
     path("clusters/<str:cluster>/topics/<str:topic>", TopicDetail.as_view(), name="api-topic"),
     path("clusters/<str:cluster>/topics/<str:topic>/queues", TopicQueues.as_view(), name="api-topic-queues"),

@@ -11,6 +11,7 @@ from rest_framework.test import APIClient
 
 from api.config_plan import KINDS
 from console.access import services as access_services
+from console.lag.models import TopicRow
 from console.mqadmin import close_admins
 from console.operation import services
 from console.plans import PLAN_KINDS
@@ -140,3 +141,25 @@ def test_it_checks_the_verb_on_the_name(live: LiveCluster, client: APIClient) ->
 def test_it_says_that_a_broker_does_not_answer(live: LiveCluster, client: APIClient) -> None:
     live.broker.stop()
     problem(ask(client, "topic_create", "orders", {}), 503, "broker_unavailable")
+
+
+def test_it_tells_what_the_tabs_of_a_topic_show(live: LiveCluster, client: APIClient) -> None:
+    live.create_topic("orders", queues=2)
+    live.create_group("billing", retry_max_times=4)
+    TopicRow.objects.create(cluster="test", topic="orders", kind="NORMAL", perm=6, brokers=[live.broker_name])
+    base = "/api/v1/clusters/test"
+    table = client.get(f"{base}/topics/orders/config").json()
+    assert table["brokers"] == [live.broker_name] and table["problem"] == ""
+    assert {"key": "readQueueNums", "values": [2], "differs": False} in table["rows"]
+    settings = client.get(f"{base}/groups/billing/settings").json()
+    assert {"key": "retryMaxTimes", "values": [4], "differs": False} in settings["rows"]
+    producers = client.get(f"{base}/topics/orders/producers").json()
+    assert (producers["senders"], producers["sampled"], producers["unread"]) == ([], 0, [])
+    problem(client.get(f"{base}/topics/orders/quarantine"), 404, "not_found")
+    plan = ask(client, "topic_quarantine", "orders").json()
+    job = client.post(f"/api/v1/plans/{plan['id']}/apply", {"confirm_text": "orders"}, format="json").json()
+    services.run_job(job["id"], "worker-1")
+    found = client.get(f"{base}/topics/orders/quarantine").json()
+    assert (found["by"], found["plan_id"]) == ("erin", plan["id"])
+    assert found["former"][live.broker_name]["perm"] == 6
+    assert found["deletable_at_ms"] - found["since_ms"] == 24 * 3_600_000

@@ -22,7 +22,7 @@ def topics() -> None:
         ("%DLQ%billing", "DLQ", 0.0),
         ("TBW102", "SYSTEM", None),
     ):
-        TopicRow.objects.create(cluster="local", topic=name, kind=kind, in_rate=rate)
+        TopicRow.objects.create(cluster="local", topic=name, kind=kind, in_rate=rate, brokers=["a"])
     TopicRow.objects.create(cluster="other", topic="elsewhere", kind="NORMAL")
 
 
@@ -88,3 +88,24 @@ def test_it_lists_queues_in_order() -> None:
         )
     found = selectors.topic_queues("local", "orders")
     assert [(row.broker_name, row.queue_id) for row in found] == [("a", 0), ("a", 1), ("b", 0)]
+
+
+@pytest.mark.usefixtures("topics")
+@pytest.mark.parametrize("sort", sorted(selectors.SORTS))
+def test_it_sorts_by_every_column_both_ways_over_all_rows(sort: str) -> None:
+    TopicRow.objects.filter(topic="orders").update(
+        read_queues=9,
+        out_rate=9.0,
+        messages=9,
+        worst_time_lag_ms=9,
+        retained_ms=9,
+        last_write_ms=9,
+        worst_group="z",
+        perm=6,
+        brokers=["z"],
+    )
+    assert (
+        sorted(names(sort=sort)) == sorted(names(sort=sort, descending=True)) == ["clicks", "idle", "orders"]
+    )
+    if sort not in ("topic", "kind", "in_rate"):
+        assert names(sort=sort, descending=True)[0] == "orders"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.test import Client
 
-from console.topic.views import permission_word
+from console.topic.topic_config import permission_word
 from tests.support import sample_rows
 from tests.support.people import signed_in
 
@@ -85,3 +87,37 @@ def test_it_says_that_a_topic_is_not_there(admin: Client) -> None:
 )
 def test_it_says_permissions_in_words(perm: int, word: str) -> None:
     assert permission_word(perm) == word
+
+
+@pytest.mark.parametrize("count", [2, 60])
+def test_its_cost_does_not_grow_with_the_rows(
+    admin: Client, count: int, django_assert_num_queries: Any
+) -> None:
+    for number in range(count):
+        sample_rows.topic_row(f"extra-{number:03}")
+    with (
+        django_assert_num_queries(5, using="metrics"),  # the page three, brokers and round of the frame two
+    ):
+        text = admin.get("/c/local/topics?rows=100").content.decode()
+    assert text.count("data-key=") >= count
+
+
+def test_it_shows_who_may_use_a_topic_and_where_it_is(admin: Client) -> None:
+    sample_rows.topic_row("closed", perm=4, brokers=["broker-a", "broker-b"])
+    text = admin.get("/c/local/topics?sort=perm&dir=asc").content.decode()
+    assert ">R</td>" in text and "broker-a, broker-b" in text
+    assert text.index(">closed</a>") < text.index(">orders</a>")
+
+
+def test_it_says_that_a_broker_of_the_topic_is_silent(admin: Client) -> None:
+    sample_rows.topic_row(
+        "halved", partial=True, reason="broker-b: connection refused", brokers=["broker-a", "broker-b"]
+    )
+    text = admin.get("/c/local/topics/halved").content.decode()
+    assert "broker-b has not answered since" in text and "≥" in text
+
+
+def test_it_says_that_a_topic_is_closed_without_a_quarantine(admin: Client) -> None:
+    sample_rows.topic_row("closed", perm=0)
+    text = admin.get("/c/local/topics/closed").content.decode()
+    assert "Nobody may read this topic" in text and "In quarantine" not in text
