@@ -7,6 +7,8 @@ from typing import Any
 
 from django import forms
 
+from console.report import delivery
+from console.report.models import ReportSchedule
 from console.report.rules import ReportRejected, Window, window, yesterday_to_now
 
 MINUTES = "%Y-%m-%dT%H:%M"
@@ -39,6 +41,80 @@ class RunForm(forms.Form):
             )
         except ReportRejected as refusal:
             self.add_error("start" if refusal.field == "from_ms" else "end", str(refusal))
+        return values
+
+
+WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+
+
+class ScheduleForm(forms.Form):
+    """When a report is made, UTC, and who is told. An empty webhook field keeps the one that is set; `no_webhook`
+    removes it: it is written, never shown.
+    """
+
+    is_on = forms.BooleanField(required=False, label="On")
+    cadence = forms.ChoiceField(choices=ReportSchedule.Cadence.choices, label="Made")
+    weekday = forms.TypedChoiceField(choices=list(enumerate(WEEKDAYS)), coerce=int, label="On", initial=0)
+    hour = forms.IntegerField(min_value=0, max_value=23, label="Hour (UTC)", initial=0)
+    minute = forms.IntegerField(min_value=0, max_value=59, label="Minute")
+    emails = forms.CharField(required=False, max_length=2_000, label="Mail to")
+    webhook_url = forms.CharField(required=False, max_length=500, label="Webhook")
+    no_webhook = forms.BooleanField(required=False, label="Remove the webhook")
+
+    @classmethod
+    def of(cls, schedule: ReportSchedule) -> ScheduleForm:
+        """The form as it stands."""
+        names = ("is_on", "cadence", "weekday", "hour", "minute")
+        values = {name: getattr(schedule, name) for name in names}
+        return cls(initial={**values, "emails": ", ".join(schedule.emails)})
+
+    def clean_emails(self) -> list[str]:
+        words = [word.strip() for word in self.cleaned_data["emails"].replace("\n", ",").split(",")]
+        found = [word for word in words if word]
+        if len(found) > delivery.EMAILS_MAX:
+            raise forms.ValidationError(f"At most {delivery.EMAILS_MAX} addresses; use a list address.")
+        try:
+            return [delivery.valid_email(word) for word in found]
+        except ValueError as error:
+            raise forms.ValidationError(str(error)) from None
+
+    def clean_webhook_url(self) -> str:
+        url = str(self.cleaned_data["webhook_url"]).strip()
+        if not url:
+            return ""
+        try:
+            return delivery.valid_webhook(url)
+        except ValueError as error:
+            raise forms.ValidationError(str(error)) from None
+
+    def changes(self) -> dict[str, Any]:
+        """What to write, once the form is valid."""
+        values = {
+            name: self.cleaned_data[name]
+            for name in ("is_on", "cadence", "weekday", "hour", "minute", "emails")
+        }
+        if self.cleaned_data["no_webhook"]:
+            values["webhook_url"] = ""
+        elif self.cleaned_data["webhook_url"]:
+            values["webhook_url"] = self.cleaned_data["webhook_url"]
+        return values
+
+
+class SloForm(forms.Form):
+    """A group's promise: seconds a message may wait, and per cent of the time. Both empty: the installation's."""
+
+    seconds = forms.IntegerField(
+        required=False, min_value=1, max_value=7 * 86_400, label="No message waits longer than"
+    )
+    target_pct = forms.FloatField(
+        required=False, min_value=50, max_value=99.999, label="for this share of the time"
+    )
+
+    def clean(self) -> dict[str, Any]:
+        values: dict[str, Any] = super().clean() or {}
+        if not self.errors and (values.get("seconds") is None) != (values.get("target_pct") is None):
+            empty = "seconds" if values.get("seconds") is None else "target_pct"
+            self.add_error(empty, "Give both, or neither for the installation's promise.")
         return values
 
 

@@ -6,15 +6,18 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from console.access import rules as access_rules
+from console.access.models import Verb
 from console.cluster.admission import admit
+from console.cluster.models import Cluster
 from console.lag.models import GroupRow, TopicRow
-from console.report import group_report
+from console.report import group_report, schedules
+from console.report.forms import SloForm
 from console.report.models import LagRow
 from console.report.rules import DAY_MS, HOUR_MS
 
@@ -26,8 +29,15 @@ LATENCY_DAYS_MAX = 7  # the distribution is made from samples, not from rows
 @require_safe
 def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     """What the hourly rows and the episodes of a group say."""
-    here = admit(request, cluster, name=group)
+    return page(request, admit(request, cluster, name=group), group)
+
+
+def page(
+    request: HttpRequest, here: Cluster, group: str, form: SloForm | None = None, status: int = 200
+) -> HttpResponse:
+    """The page; a promise that was refused comes with its reasons."""
     now_ms = _now_ms()
+    own_slo_ms, target = schedules.slo_of(here.name, group)
     span = request.GET.get("span", "")
     span = span if span in SPANS else ""
     to_ms = now_ms - now_ms % HOUR_MS + HOUR_MS
@@ -36,11 +46,11 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     row = GroupRow.objects.filter(cluster=here.name, group=group).first()
     if not hours.seen and row is None and not LagRow.objects.filter(cluster=here.name, group=group).exists():
         raise Http404(f"There is neither a group {group} on {here.name} nor a report about one.")
-    budget = group_report.budget_of(hours, settings.LAG_SLO_TARGET)
+    budget = group_report.budget_of(hours, target)
     episodes = group_report.episodes_of(here.name, group, from_ms, to_ms)
     runways = group_report.runways_of(here.name, group)
     queues = group_report.queue_heat(here.name, group, from_ms, to_ms)
-    slo_ms = hours.slo_ms or settings.LAG_SLO_MS
+    slo_ms = hours.slo_ms or own_slo_ms
     context: dict[str, Any] = {
         "cluster": here,
         "group": group,
@@ -59,9 +69,13 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "queues": queues,
         "plots": _plots(hours, budget, queues, runways),
         "latency_url": _latency_url(here.name, group, from_ms, min(to_ms, now_ms), slo_ms),
+        "own_slo_ms": own_slo_ms,
+        "slo_form": form
+        or SloForm(initial={"seconds": own_slo_ms // 1_000, "target_pct": round(100 * target, 5)}),
+        "may_configure": access_rules.may(request.user, Verb.CONFIGURE, here.name, group),
         "now_ms": now_ms,
     }
-    return render(request, "report/group_report.html", context)
+    return render(request, "report/group_report.html", context, status=status)
 
 
 def _plots(

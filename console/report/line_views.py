@@ -6,9 +6,8 @@ import time
 from typing import Any
 
 from django.db.models import F, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from console.cluster.admission import admit
@@ -45,14 +44,16 @@ def reports(request: HttpRequest, cluster: str) -> HttpResponse:
     return render(request, "report/reports.html", context)
 
 
-def page(request: HttpRequest, here: Cluster, job: str, form: Any, status: int = 200) -> HttpResponse:
-    """The page of one of these reports; `form` is the run form, with its reasons when it was refused."""
+def page(
+    request: HttpRequest, here: Cluster, job: str, panel: dict[str, Any], status: int = 200
+) -> HttpResponse:
+    """The page of one of these reports; `panel` is what `run_panel.context` gives."""
     now_ms = _now_ms()
     build = _episodes if job == "episodes" else _lines
     context = {
-        **run_panel.context(request, here, job, form, now_ms),
+        **panel,
         **build(request, here, job, now_ms),
-        "download_url": f"{reverse('report-download', args=[here.name, job])}?{request.GET.urlencode()}",
+        "downloads": run_panel.downloads(request, here, job),
         "span": _span(request),
         "spans": [(key, word) for key, (word, _) in SPANS.items()],
         "words": WORDS[job],
@@ -62,14 +63,9 @@ def page(request: HttpRequest, here: Cluster, job: str, form: Any, status: int =
     return render(request, template, context, status=status)
 
 
-def download(request: HttpRequest, here: Cluster, job: str) -> HttpResponseBase:
-    """The rows that the page's filter leaves, as CSV, streamed."""
-    found = _found(request, here, job, _grain(request, job))
-    response = StreamingHttpResponse(
-        selectors.report_csv_lines(found), content_type="text/csv; charset=utf-8"
-    )
-    response["Content-Disposition"] = f'attachment; filename="{here.name}-{job}.csv"'
-    return response
+def found(request: HttpRequest, here: Cluster, job: str) -> QuerySet[ReportRow]:
+    """The rows that the page's filter leaves, for a download."""
+    return _found(request, here, job, _view(request, job).grain if VIEWS[job] else "")
 
 
 def _lines(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dict[str, Any]:
@@ -143,10 +139,6 @@ def _view(request: HttpRequest, job: str) -> RowsView:
     if not VIEWS[job]:
         raise Http404(f"The report {job} has no table.")
     return next((view for view in VIEWS[job] if view.grain == asked), VIEWS[job][0])
-
-
-def _grain(request: HttpRequest, job: str) -> str:
-    return _view(request, job).grain if VIEWS[job] else ""
 
 
 def _span(request: HttpRequest) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 from typing import Any
 
 from django.conf import settings
@@ -284,6 +285,10 @@ class ReportSchedule(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["cluster", "job"], name="report_schedule_one_per_report")
         ]
+
+    @property
+    def weekday_name(self) -> str:
+        return calendar.day_name[self.weekday]
 
 
 class GroupSlo(models.Model):

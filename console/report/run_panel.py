@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest
+from django.urls import reverse
 
 from console.access import rules as access_rules
 from console.access.models import Verb
 from console.cluster.models import Cluster
-from console.report import selectors, services
-from console.report.forms import RunForm, as_input
+from console.report import exports, schedules, selectors, services
+from console.report.forms import RunForm, ScheduleForm, as_input
 from console.report.rules import JOBS, yesterday_to_now
 
 RUNS_SHOWN = 10
@@ -18,8 +19,16 @@ RUNS_SHOWN = 10
 RUN_VERB = Verb.CONFIGURE
 
 
-def context(request: HttpRequest, here: Cluster, job: str, form: RunForm, now_ms: int) -> dict[str, Any]:
-    """The context of the parts `report/_state.html` and `report/_run.html`."""
+def context(
+    request: HttpRequest,
+    here: Cluster,
+    job: str,
+    form: RunForm,
+    now_ms: int,
+    schedule_form: ScheduleForm | None = None,
+) -> dict[str, Any]:
+    """The context of the parts `report/_state.html`, `_run.html` and `_schedule.html`."""
+    (schedule,) = (one for one in schedules.schedules(here.name, now_ms=now_ms) if one.job == job)
     runs = selectors.runs(here.name, job, limit=RUNS_SHOWN)
     latest = runs[0] if runs else None
     default = yesterday_to_now(now_ms)
@@ -36,4 +45,16 @@ def context(request: HttpRequest, here: Cluster, job: str, form: RunForm, now_ms
         "end": request.POST.get("end") or as_input(now_ms),
         "may_run": access_rules.may(request.user, RUN_VERB, here.name),
         "java_problem": services.java_problem(),
+        "schedule": schedule,
+        "schedule_form": schedule_form or ScheduleForm.of(schedule),
+        "webhook_host": schedules.host_of(schedule.webhook_url),
     }
+
+
+def downloads(request: HttpRequest, here: Cluster, job: str) -> list[tuple[str, str]]:
+    """(word, address) of each format of the rows that the page's filter leaves."""
+    query = f"?{request.GET.urlencode()}" if request.GET else ""
+    return [
+        (word, reverse("report-download", args=[here.name, job, fmt]) + query)
+        for fmt, (_, word) in exports.FORMATS.items()
+    ]

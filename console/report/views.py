@@ -9,16 +9,15 @@ from django.contrib import messages
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from console.access.visitor import remote_addr
 from console.cluster.admission import admit
 from console.cluster.list_query import ListQuery
 from console.cluster.models import Cluster
-from console.report import line_views, run_panel, selectors, services
+from console.report import exports, line_views, run_panel, selectors, services
 from console.report.columns import WORDS
-from console.report.forms import RunForm
+from console.report.forms import RunForm, ScheduleForm
 from console.report.models import LagRow
 from console.report.rules import JOBS, LAG_JOBS, SPANS, span_start
 from console.report.services import ReportAlreadyRunning
@@ -32,7 +31,7 @@ def report(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
     """Rows of the last runs, worst first, and the form that asks for another run."""
     here = admit(request, cluster)
     _require_job(job)
-    return _page(request, here, job, RunForm(now_ms=_now_ms()))
+    return page(request, here, job)
 
 
 @require_POST
@@ -43,7 +42,7 @@ def run(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
     now_ms = _now_ms()
     form = RunForm(request.POST, now_ms=now_ms)
     if not form.is_valid() or form.window is None:
-        return _page(request, here, job, form, status=422)
+        return page(request, here, job, form, status=422)
     try:
         asked = services.request_run(
             job=job,
@@ -60,27 +59,42 @@ def run(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
 
 
 @require_safe
-def download(request: HttpRequest, cluster: str, job: str) -> HttpResponseBase:
-    """The rows that the page's filter leaves, as CSV, streamed."""
+def download(request: HttpRequest, cluster: str, job: str, fmt: str) -> HttpResponseBase:
+    """The rows that the page's filter leaves, as a file, streamed."""
     here = admit(request, cluster)
     _require_job(job)
-    if job not in LAG_JOBS:
-        return line_views.download(request, here, job)
-    query = ListQuery.of(request, sorts=selectors.SORTS, default=WORST_FIRST)
-    found = _rows(request, here, job, query, _now_ms())
-    response = StreamingHttpResponse(selectors.csv_lines(found), content_type="text/csv; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="{here.name}-{job}.csv"'
+    now_ms = _now_ms()
+    if job in LAG_JOBS:
+        query = ListQuery.of(request, sorts=selectors.SORTS, default=WORST_FIRST)
+        pieces = exports.export(fmt, _rows(request, here, job, query, now_ms), _title(here, job), now_ms)
+    else:
+        pieces = exports.export(fmt, line_views.found(request, here, job), _title(here, job), now_ms)
+    response = StreamingHttpResponse(pieces, content_type=exports.FORMATS[fmt][0])
+    response["Content-Disposition"] = f'attachment; filename="{here.name}-{job}.{fmt}"'
     return response
 
 
-def _page(request: HttpRequest, here: Cluster, job: str, form: RunForm, status: int = 200) -> HttpResponse:
-    if job not in LAG_JOBS:
-        return line_views.page(request, here, job, form, status)
+def _title(here: Cluster, job: str) -> str:
+    return f"{JOBS[job]} of {here.name}"
+
+
+def page(
+    request: HttpRequest,
+    here: Cluster,
+    job: str,
+    form: RunForm | None = None,
+    schedule_form: ScheduleForm | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    """The page of a report; a form that was refused comes with its reasons."""
     now_ms = _now_ms()
+    panel = run_panel.context(request, here, job, form or RunForm(now_ms=now_ms), now_ms, schedule_form)
+    if job not in LAG_JOBS:
+        return line_views.page(request, here, job, panel, status)
     query = ListQuery.of(request, sorts=selectors.SORTS, default=WORST_FIRST, ascending=("group", "topic"))
     found = _rows(request, here, job, query, now_ms)
     context: dict[str, Any] = {
-        **run_panel.context(request, here, job, form, now_ms),
+        **panel,
         "words": WORDS[job],
         "query": query,
         "grain": _grain(request),
@@ -91,7 +105,7 @@ def _page(request: HttpRequest, here: Cluster, job: str, form: RunForm, status: 
             found, sort=query.sort, descending=query.descending, page=query.page, per_page=query.per_page
         ),
         "summary": selectors.summary(found),
-        "download_url": f"{reverse('report-download', args=[here.name, job])}?{request.GET.urlencode()}",
+        "downloads": run_panel.downloads(request, here, job),
         "now_ms": now_ms,
     }
     return render(request, "report/report.html", context, status=status)

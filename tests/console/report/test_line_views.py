@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from django.test import Client
 
-from console.report import line_views
+from console.report import line_views, schedules
 from console.report.columns import VIEWS, WORDS
-from console.report.models import ReportRow, ReportRun
+from console.report.models import GroupSlo, ReportRow, ReportRun, ReportSchedule
 from console.report.rules import JOBS, LAG_JOBS
 from tests.console.report import rows
 from tests.console.report.rows import DAY, HOUR, NOW, TODAY
@@ -125,3 +128,67 @@ def test_it_downloads_what_the_page_shows(admin: Client, run: ReportRun) -> None
     lines = b"".join(answer.streaming_content).decode().splitlines()
     assert len(lines) == 2
     assert "utilisation_pct" in lines[0] and "9.5" in lines[1]
+
+
+def test_parquet_and_html_hold_the_same_rows(admin: Client, run: ReportRun) -> None:
+    add(run, "capacity", "group", "billing", utilisation_pct=9.5, clients=3, dead_weight="idle")
+    add(run, "capacity", "group", "other", clients=4)
+    answer = admin.get("/c/local/reports/capacity/parquet")
+    table = pq.read_table(io.BytesIO(b"".join(answer.streaming_content)))
+    assert table.column("group").to_pylist() == ["billing", "other"]
+    assert table.column("utilisation_pct").to_pylist() == [9.5, None]
+    assert table.schema.field("clients").type == pa.int64()
+    html = b"".join(admin.get("/c/local/reports/capacity/html").streaming_content).decode()
+    assert "<td>billing</td>" in html and "2 rows" in html
+
+
+def test_parquet_of_nothing_is_a_file(admin: Client, run: ReportRun) -> None:
+    answer = admin.get("/c/local/reports/lag_hour/parquet")
+    assert pq.read_table(io.BytesIO(b"".join(answer.streaming_content))).num_rows == 0
+
+
+def test_the_schedule_is_changed_on_the_page(admin: Client) -> None:
+    page, form = (
+        "/c/local/reports/capacity",
+        {"is_on": "on", "cadence": "WEEKLY", "weekday": "2", "hour": "6"},
+    )
+    answer = admin.post(
+        f"{page}/schedule", {**form, "minute": "61", "emails": "ops", "webhook_url": "ftp://x"}
+    )
+    body = answer.content.decode()
+    assert answer.status_code == 422
+    for words in ("less than or equal to 59", "no e-mail address", "begins with https://"):
+        assert words in body
+    good = {
+        **form,
+        "minute": "5",
+        "emails": "ops@example.org",
+        "webhook_url": "https://chat.example.org/hooks/secret",
+    }
+    assert admin.post(f"{page}/schedule", good).status_code == 302
+    body = text(admin, page)
+    assert (
+        "on Wednesday at 06:05 UTC" in body and "set: chat.example.org" in body and "hooks/secret" not in body
+    )
+    admin.post(f"{page}/schedule", {**good, "webhook_url": ""})
+    assert ReportSchedule.objects.get(job="capacity").webhook_url == good["webhook_url"]
+    admin.post(f"{page}/schedule", {**good, "webhook_url": "", "no_webhook": "on"})
+    assert ReportSchedule.objects.get(job="capacity").webhook_url == ""
+
+
+def test_only_who_may_configure_changes_schedules_and_promises() -> None:
+    sample_rows.sample()
+    looker = signed_in("looker", verbs=("VIEW",))
+    assert looker.post("/c/local/reports/capacity/schedule", {}).status_code == 403
+    assert looker.post("/c/local/reports/groups/billing/slo", {}).status_code == 403
+    assert "Save schedule" not in text(looker, "/c/local/reports/capacity")
+
+
+def test_a_promise_is_both_figures_or_none(admin: Client) -> None:
+    address = "/c/local/reports/groups/billing/slo"
+    answer = admin.post(address, {"seconds": "5", "target_pct": ""})
+    assert (answer.status_code, "Give both, or neither" in answer.content.decode()) == (422, True)
+    assert admin.post(address, {"seconds": "5", "target_pct": "99.9"}).status_code == 302
+    assert schedules.slo_of("local", "billing") == (5_000, 0.999)
+    admin.post(address, {"seconds": "", "target_pct": ""})
+    assert not GroupSlo.objects.exists()

@@ -114,7 +114,7 @@ def test_it_asks_few_questions_of_the_database(admin: Client, django_assert_max_
     run = rows.run()
     for number in range(60):
         rows.row(run, group=f"group-{number}")
-    with django_assert_max_num_queries(14):
+    with django_assert_max_num_queries(16):
         page(admin)
 
 

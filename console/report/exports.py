@@ -1,0 +1,139 @@
+"""Rows of reports as files: CSV line by line, Parquet by row groups, HTML as one page that needs nothing else."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from django.db.models import QuerySet
+from django.template.loader import render_to_string
+
+from console.report import selectors
+from console.report.models import LagRow, ReportRow
+
+FORMATS = {
+    "csv": ("text/csv; charset=utf-8", "CSV"),
+    "parquet": ("application/vnd.apache.parquet", "Parquet"),
+    "html": ("text/html; charset=utf-8", "HTML"),
+}
+ROWS_A_GROUP = 5_000
+HTML_ROWS_MAX = 2_000
+CHUNK_BYTES = 64 * 1024
+
+
+def export(fmt: str, rows: QuerySet[LagRow] | QuerySet[ReportRow], title: str, now_ms: int) -> Iterator[Any]:
+    """The rows in one of FORMATS, in pieces; memory does not grow with their number."""
+    if fmt == "parquet":
+        return _parquet(rows)
+    if fmt == "html":
+        return iter([_html(rows, title, now_ms)])
+    if rows.model is LagRow:
+        return selectors.csv_lines(rows)
+    return selectors.report_csv_lines(cast("QuerySet[ReportRow]", rows))
+
+
+def table_rows(
+    rows: QuerySet[LagRow] | QuerySet[ReportRow], most: int = selectors.EXPORT_ROWS_MAX
+) -> tuple[list[str], Iterator[Sequence[Any]]]:
+    """(column names, rows in their order); a report's own figures follow the shared columns."""
+    if rows.model is LagRow:
+        names = list(selectors.COLUMNS)
+        ordered = rows.order_by("window_start_ms", *selectors.KEY)[:most]
+        return names, iter(ordered.values_list(*names).iterator(chunk_size=ROWS_A_GROUP))
+    others = cast("QuerySet[ReportRow]", rows)
+    own: set[str] = set()
+    for figures in others.values_list("figures", flat=True).iterator(chunk_size=ROWS_A_GROUP):
+        own |= figures.keys()
+    shared, extra = list(selectors.SHARED_COLUMNS), sorted(own)
+    found = others.order_by("window_start_ms", *selectors.KEY, "pk")[:most]
+
+    def lines() -> Iterator[Sequence[Any]]:
+        for row in found.iterator(chunk_size=ROWS_A_GROUP):
+            yield [getattr(row, name) for name in shared] + [row.figures.get(name) for name in extra]
+
+    return [*shared, *extra], lines()
+
+
+def _parquet(rows: QuerySet[LagRow] | QuerySet[ReportRow]) -> Iterator[bytes]:
+    """Row groups go to a temporary file; its bytes come out once the footer is written."""
+    names, lines = table_rows(rows)
+    with tempfile.TemporaryFile(prefix="tidemark-report-") as file:
+        _write_parquet(file, names, lines)
+        file.seek(0)
+        while piece := file.read(CHUNK_BYTES):
+            yield piece
+
+
+def _write_parquet(file: IO[bytes], names: list[str], lines: Iterator[Sequence[Any]]) -> None:
+    batch: list[Sequence[Any]] = []
+    writer: pq.ParquetWriter | None = None
+    types: list[pa.DataType] = []
+
+    def flush() -> None:
+        nonlocal writer, types
+        columns = [[_plain(line[place]) for line in batch] for place in range(len(names))]
+        if writer is None:
+            types = [_type(name, column) for name, column in zip(names, columns, strict=True)]
+            schema = pa.schema(list(zip(names, types, strict=True)))
+            writer = pq.ParquetWriter(file, schema, compression="zstd")
+        arrays = [
+            pa.array([_as(kind, value) for value in column], kind)
+            for kind, column in zip(types, columns, strict=True)
+        ]
+        writer.write_table(pa.Table.from_arrays(arrays, schema=writer.schema))
+        batch.clear()
+
+    for line in lines:
+        batch.append(line)
+        if len(batch) >= ROWS_A_GROUP:
+            flush()
+    if batch or writer is None:
+        flush()
+    assert writer is not None
+    writer.close()
+
+
+def _plain(value: Any) -> Any:
+    """Lists and maps as text: a spreadsheet's cell, not a nested column."""
+    return str(value) if isinstance(value, dict | list) else value
+
+
+def _type(name: str, column: Sequence[Any]) -> pa.DataType:
+    """Of the first row group: what is text is text, whole numbers stay whole unless a rate could be a fraction."""
+    kinds = {type(value) for value in column if value is not None}
+    if kinds <= {bool} and kinds:
+        return pa.bool_()
+    if kinds <= {int} and kinds and not name.endswith(("_pct", "_rate", "_mean", "per_s", "max", "_factor")):
+        return pa.int64()
+    if kinds and kinds <= {int, float}:
+        return pa.int64() if kinds == {int} and name.endswith("_ms") else pa.float64()
+    return pa.string()
+
+
+def _as(kind: pa.DataType, value: Any) -> Any:
+    """A value of a later row group in the column's type."""
+    if value is None:
+        return None
+    cast: dict[pa.DataType, Callable[[Any], Any]] = {
+        pa.string(): str,
+        pa.int64(): int,
+        pa.float64(): float,
+        pa.bool_(): bool,
+    }
+    return cast[kind](value)
+
+
+def _html(rows: QuerySet[LagRow] | QuerySet[ReportRow], title: str, now_ms: int) -> str:
+    names, lines = table_rows(rows, HTML_ROWS_MAX)
+    context = {
+        "title": title,
+        "names": names,
+        "rows": lines,
+        "total": rows.count(),
+        "shown": HTML_ROWS_MAX,
+        "now_ms": now_ms,
+    }
+    return render_to_string("report/export.html", context)
