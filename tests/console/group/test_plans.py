@@ -14,6 +14,7 @@ from pytest_django import Settings
 from console.access import services as access_services
 from console.cluster.models import Cluster
 from console.group import offset_apply
+from console.group.plans import OffsetChangePlan
 from console.lag import services as lag_services
 from console.operation import errors, selectors, services
 from console.operation.models import Job, Plan
@@ -318,6 +319,22 @@ def test_it_lets_only_the_first_of_two_operators_move_a_group(orders: LiveCluste
         services.apply_plan(second.id, bob, "billing")
     assert selectors.plan(second.id).state == "DRAFT", "it may be looked at, and made again"
     assert orders.committed("billing", "orders") == {0: 0, 1: 0}
+
+
+def test_it_runs_one_of_two_changes_that_were_applied_at_the_same_moment(
+    orders: LiveCluster, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = plan_of(orders, alice, target="earliest"), plan_of(orders, alice, target="latest")
+    job = services.apply_plan(first.id, alice, "billing")
+    with monkeypatch.context() as blind:  # neither look saw the other's job
+        blind.setattr(OffsetChangePlan, "drift", lambda *_: [])
+        late = services.apply_plan(second.id, alice, "billing")
+    services.run_job(late.id, "worker-1")
+    assert selectors.job(late.id).state == "FAILED"
+    assert f"{job.id} by alice is moving offsets of billing now" in selectors.job(late.id).error
+    assert orders.committed("billing", "orders") == {0: 7, 1: 10}
+    services.run_job(job.id, "worker-1")
+    assert selectors.job(job.id).state == "SUCCEEDED"
 
 
 def test_it_starts_one_job_however_often_the_button_is_pressed(orders: LiveCluster, alice: User) -> None:

@@ -7,7 +7,9 @@ import time
 from typing import Any
 
 import pytest
+from django.db import connection, connections
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from console.group import group_page
 from console.group.forms import queue_value
@@ -383,3 +385,15 @@ def test_it_leads_from_a_stalled_queue_to_its_message_and_its_client(admin: Clie
     text = admin.get("/c/local/groups/billing?part=findings").content.decode()
     assert 'href="/c/local/messages/broker-a-1-1995?topic=orders&amp;at=broker-a%3A1%3A1995"' in text
     assert "/c/local/groups/billing/clients/10.0.0.1@7?stack=1" in text.replace("%40", "@")
+
+
+def test_it_asks_the_database_no_more_for_more_queues(admin: Client) -> None:
+    def asked() -> int:
+        with CaptureQueriesContext(connections["metrics"]) as rows, CaptureQueriesContext(connection) as own:
+            assert admin.get("/c/local/groups/billing").status_code == 200
+        return len(rows) + len(own)
+
+    few = asked()
+    for queue_id in range(2, 40):
+        sample_rows.queue_row("billing", queue_id)
+    assert asked() == few <= 30
