@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from django.urls import path
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -24,6 +25,7 @@ from console.deadletter.models import LedgerState, ReplayLedger
 from console.deadletter.replay_copy import TARGETS
 from console.deadletter.replay_params import STOP_MAX
 from console.operation import selectors as operation_selectors
+from console.operation.errors import PlanRejected
 from console.operation.rules import RATE_PER_S_MAX
 
 
@@ -181,7 +183,10 @@ class DeadLetters(Resource):
             **{name: pagination.text(request, name) for name in TEXT_FILTERS},
         }
         limit = pagination.integer(request, "limit", 20, low=1, high=services.SAMPLE_MAX)
-        found = services.sample(cluster, group, wanted, limit or 20)
+        try:
+            found = services.sample(cluster, group, wanted, limit or 20)
+        except PlanRejected as error:  # a read: its parameters are at fault, nothing was refused
+            raise ValidationError({error.field.removeprefix("filter."): [str(error)]}) from error
         return Response(DeadLetterSampleSerializer(dataclasses.asdict(found)).data)
 
 

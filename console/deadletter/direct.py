@@ -26,9 +26,8 @@ from console.mqadmin import (
     MessageRecord,
     MQBrokerError,
     RemotingTimeout,
-    decode_offset_message_id,
 )
-from console.operation.broker_queues import masters
+from console.operation.broker_queues import ask_each, masters
 from console.operation.errors import PlanRejected
 from console.operation.runner import JobRun
 
@@ -49,23 +48,29 @@ class Asked:
 
 
 def message_to_give(admin: BlockingMQAdmin, queue: MessageQueue, letter: MessageRecord) -> Asked:
-    """The original message where it is still stored, else the letter itself. Raises BrokerUnavailable."""
+    """The original message where its unique key still finds it (12), else the letter itself. Raises BrokerUnavailable.
+
+    Of several with the key (a replay to the original topic keeps it) the oldest is the original.
+    """
     addrs = masters(admin)
     if queue.broker_name not in addrs:
         raise BrokerUnavailable("", f"{queue.broker_name} has no master now")
-    origin = letter.properties.get(MessageProperty.ORIGIN_MESSAGE_ID, "")
-    try:
-        host, port, place = decode_offset_message_id(origin)
-    except ValueError:
-        host, port, place = "", 0, 0
-    for name, addr in addrs.items():
-        if addr == f"{host}:{port}":
-            try:
-                record = admin.view_message(addr, place)
-            except (MQBrokerError, BrokerUnavailable, RemotingTimeout, ValueError):
-                break  # it is gone, or nobody says: the letter itself will do
-            if record.topic == original_topic(letter) and record.message_id == letter.message_id:
-                return Asked(addr, name, origin, record.topic, True)
+    topic, key = original_topic(letter), letter.properties.get(MessageProperty.UNIQ_KEY, "")
+    answers = ask_each(
+        admin,
+        addrs if topic and key else {},
+        lambda client, addr: client.query_message(addr, topic, key, unique_key=True),
+    )
+    found = [
+        (record.store_timestamp_ms, name, record)
+        for name, records in answers.items()
+        if not isinstance(records, Exception)
+        for record in records
+        if record.topic == topic and record.body == letter.body
+    ]
+    if found:
+        _, name, record = min(found, key=lambda each: (each[0], each[1]))
+        return Asked(addrs[name], name, record.offset_message_id, topic, True)
     return Asked(addrs[queue.broker_name], queue.broker_name, letter.offset_message_id, queue.topic, False)
 
 

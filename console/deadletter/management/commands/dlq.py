@@ -1,19 +1,23 @@
-"""`dlq`: list dead letters, look at some, plan and apply replays."""
+"""`dlq`: list dead letters, look at some, export them, plan and apply replays."""
 
 import dataclasses
 import json
+import time
 from typing import Any
 
 from django.core.management.base import CommandParser
 
-from console.deadletter import selectors, services
+from console.deadletter import exports, selectors, services
+from console.deadletter.dead_letters import TEXT_FILTERS
 from console.deadletter.replay_copy import TARGETS
+from console.operation import services as services_of_plans
 from console.operation.command_line import ChangeCommand, add_cluster, cluster_name, time_ms
 
 
 class Command(ChangeCommand):
     help = "List, sample and replay the dead letters of consumer groups."
     kind = "dead_letter_replay"
+    kinds = ("dead_letter_replay", "dlq_readable")
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
@@ -24,13 +28,22 @@ class Command(ChangeCommand):
         replaying.add_argument("--target", choices=TARGETS, default=TARGETS[0])
         replaying.add_argument("--rate", type=int, help="messages per second; no limit without it")
         replaying.add_argument("--again", action="store_true", help="also what was replayed before")
-        for each in (sampling, replaying):
+        replaying.add_argument("--topic", help="for --target other_topic")
+        replaying.add_argument("--client", dest="client_id", help="for --target client: exactly one message")
+        replaying.add_argument("--stop-after", type=int, help="failures")
+        replaying.add_argument("--stop-if-grows", type=int, help="new dead letters of the group meanwhile")
+        exporting = actions.add_parser("export", help="all dead letters that match, to standard output")
+        exporting.add_argument("--as", dest="kind", choices=list(exports.CONTENT_TYPES), default="ndjson")
+        allowing = actions.add_parser("readable", help="plan: let a write-only dead-letter topic be read")
+        allowing.add_argument("group")
+        for each in (sampling, replaying, exporting):
             each.add_argument("group")
             each.add_argument("--from", dest="from_time", help="ISO 8601 with zone")
             each.add_argument("--to", dest="to_time", help="ISO 8601 with zone, exclusive")
-            each.add_argument("--tag", default="")
-            each.add_argument("--key", default="")
-        for each in (listing, sampling, replaying):
+            each.add_argument("--property", default="", help="name or name=value")
+            for name in ("tag", "key", "body", "cause"):
+                each.add_argument(f"--{name}", default="")
+        for each in (listing, sampling, replaying, exporting, allowing):
             add_cluster(each)
         self.add_change_actions(actions)
 
@@ -42,9 +55,10 @@ class Command(ChangeCommand):
         for row in rows:
             count = "unknown" if row.count is None else f"{'≥ ' if row.lower_bound else ''}{row.count:,}"
             growth = "" if row.growth_per_h is None else f"{row.growth_per_h:+,.0f}/h"
-            self.stdout.write(
-                f"{row.group:<40} {count:>12} {growth:>10} {'' if row.readable else 'write-only'}".rstrip()
-            )
+            cause = (row.causes[0]["cause"] if row.causes else "") if row.readable else "write-only"
+            left_h = None if row.expires_ms is None else (row.expires_ms - time.time() * 1_000) / 3_600_000
+            expires = "" if left_h is None else f"{left_h:,.1f} h" if left_h > 0 else "any time"
+            self.stdout.write(f"{row.group:<40} {count:>12} {growth:>10} {expires:>10} {cause}".rstrip())
 
     def _sample(self, *, group: str, limit: int, cluster: str, format: str, **options: Any) -> None:
         found = services.sample(cluster_name(cluster), group, _filter(options), limit)
@@ -59,31 +73,37 @@ class Command(ChangeCommand):
             place = f"{view.broker_name} · {view.queue_id} @ {view.queue_offset}"
             self.stdout.write(f"{place:<30} {row.original_topic:<24} {view.keys:<24} {text}")
 
-    def _replay(
-        self,
-        *,
-        group: str,
-        target: str,
-        rate: int | None,
-        again: bool,
-        cluster: str,
-        format: str,
-        **options: Any,
-    ) -> None:
+    def _replay(self, *, group: str, target: str, cluster: str, format: str, **options: Any) -> None:
+        given = {
+            "topic": options["topic"],
+            "client_id": options["client_id"],
+            "stop_after_failures": options["stop_after"],
+            "stop_if_dlq_grows_by": options["stop_if_grows"],
+        }
         params = {
             "target": target,
-            "rate_per_s": rate,
-            "skip_replayed": not again,
+            "rate_per_s": options["rate"],
+            "skip_replayed": not options["again"],
             "filter": _filter(options),
+            **{name: value for name, value in given.items() if value is not None},
         }
         self.make_plan(cluster_name(cluster), group, params, format)
+
+    def _export(self, *, group: str, kind: str, cluster: str, **options: Any) -> None:
+        found = exports.letters(cluster_name(cluster), group, _filter(options))
+        for line in exports.letter_lines(found, kind):
+            self.stdout.write(line, ending="")
+
+    def _readable(self, *, group: str, cluster: str, format: str, **_: Any) -> None:
+        self.print_plan(
+            services_of_plans.create_plan("dlq_readable", cluster_name(cluster), group, {}, None), format
+        )
 
 
 def _filter(options: dict[str, Any]) -> dict[str, Any]:
     given = {
         "from_ms": time_ms(options["from_time"]) if options["from_time"] else None,
         "to_ms": time_ms(options["to_time"]) if options["to_time"] else None,
-        "tag": options["tag"],
-        "key": options["key"],
+        **{name: options[name] for name in TEXT_FILTERS},
     }
     return {name: value for name, value in given.items() if value not in (None, "")}
