@@ -16,6 +16,7 @@ from spark.lag.status import TIME_LAG_ALLOWED_MS, WINDOW_MS
 from spark.timeline import Run, Timeline, runs
 
 STEP_MS = 5 * 60_000  # a forecast every five minutes of a backlog
+NORMAL_ROUNDS = 3  # fewer rounds before a backlog do not show what is normal: a history may begin with one
 SHORTEST_MS = 2 * 60_000  # a younger backlog is an ordinary burst
 
 
@@ -63,7 +64,7 @@ def drained_after(line: Timeline, backlog: Run, at: int) -> int | None:
     """How long it took from round `at` until no more waited than before the backlog; None: nobody saw it end."""
     began_ms = int(line.t_ms[backlog.first])
     before = (line.t_ms >= began_ms - WINDOW_MS) & (line.t_ms < began_ms - TIME_LAG_ALLOWED_MS)
-    normal = int(np.median(line.lag[before])) if before.any() else 0
+    normal = int(np.median(line.lag[before])) if before.sum() >= NORMAL_ROUNDS else 0
     gone = np.flatnonzero((line.lag[at:] <= normal) & line.complete[at:])
     if len(gone) == 0:
         return None

@@ -51,7 +51,7 @@ def merge(hours: pa.Table, from_ms: int, to_ms: int, spec: JobSpec) -> pa.Table:
     values = {
         "row": pa.array(row),
         "speed": _speed(hours),
-        "hours": pa.array(np.ones(len(row), dtype=np.int64)),
+        "hole": pa.array(_holes(hours, row, from_ms)),
     }
     for name in {*SUMS, *LARGEST, *LEAST, *FIRST, *LAST, *GROUP_BY, "window_end_ms"}:
         values[name] = hours[name]

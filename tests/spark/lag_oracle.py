@@ -45,7 +45,7 @@ def rows(
             bundles["topic", one.group, one.topic, "", -1].append(series)
             bundles["queue", one.group, one.topic, one.broker, one.queue].append(series)
         for key, all_series in bundles.items():
-            figures = _figures(all_series, start, end, interval_ms)
+            figures = _figures(all_series, start, end, interval_ms, by_topic=key[0] == "topic")
             quiet = figures and not (figures["lag_max"] or figures["produced"] or figures["consumed"])
             if figures and not (key[0] == "queue" and quiet):
                 found[start, *key] = figures
@@ -60,22 +60,31 @@ def _series(samples: Sequence[Sample], end: int) -> list[list[Sample]]:
     return list(series.values())
 
 
-def _figures(all_series: list[list[Sample]], start: int, end: int, interval_ms: int) -> dict[str, Any] | None:
+def _figures(
+    all_series: list[list[Sample]], start: int, end: int, interval_ms: int, *, by_topic: bool
+) -> dict[str, Any] | None:
     """Figures of the queues of one row, or None when none was seen in [start, end)."""
     limit = 4 * interval_ms
     lag: dict[int, int] = defaultdict(int)
     age: dict[int, int] = defaultdict(int)
     read: dict[int, int] = defaultdict(int)
-    total = dict.fromkeys(("produced", "consumed", "rewinds", "lost"), 0)
+    total = dict.fromkeys(("produced", "consumed", "rewinds", "lost", "consumed_within_slo"), 0)
+    late_lag: dict[int, int] = defaultdict(int)
+    per_queue: dict[Key, int] = defaultdict(int)
+    latencies: list[int] = []
     for series in all_series:
         for at, one in enumerate(series):
             if one.t < start:
                 continue
             read[one.t] += one.committed <= one.high
+            own_lag = max(0, one.high - max(one.committed, one.low))
+            per_queue[one[1:5]] += own_lag
             waiting_from = max(one.committed, one.low)
             if waiting_from < one.high:
                 lag[one.t] += one.high - waiting_from
-                age[one.t] = max(age[one.t], one.t - _stored(series[: at + 1], waiting_from))
+                own_age = one.t - _stored(series[: at + 1], waiting_from)
+                age[one.t] = max(age[one.t], own_age)
+                late_lag[one.t] += own_lag if own_age > SLO_MS else 0
             if at == 0:
                 continue
             before = series[at - 1]
@@ -83,7 +92,13 @@ def _figures(all_series: list[list[Sample]], start: int, end: int, interval_ms: 
             total["lost"] += max(0, one.low - max(before.committed, before.low, one.committed))
             if one.t - before.t <= limit:
                 total["produced"] += max(0, one.high - before.high)
-                total["consumed"] += max(0, one.committed - max(before.committed, before.low))
+                gained = max(0, one.committed - max(before.committed, before.low))
+                total["consumed"] += gained
+                # of the round before, or of its own where that was before the window
+                then = series[: at + 1] if before.t < start else series[:at]
+                latency = _age(then)
+                latencies += [latency] * gained
+                total["consumed_within_slo"] += gained if latency <= SLO_MS else 0
     if not read:
         return None
     times = sorted(read)
@@ -93,8 +108,19 @@ def _figures(all_series: list[list[Sample]], start: int, end: int, interval_ms: 
     gap = {
         t: t - (times[i - 1] if i else (earlier if earlier is not None else t)) for i, t in enumerate(times)
     }
+    capped = {t: min(gap[t], limit) for t in times}
+    counted = sum(gap[t] for t in times if gap[t] <= limit)
+    span = complete[-1] - complete[0] if complete else 0
     return {
         **total,
+        "lag_first": lag[complete[0]] if complete else None,
+        "watched_ms": sum(capped.values()),
+        "counted_ms": counted,
+        "breach_weighted_ms": sum(capped[t] * late_lag[t] // max(lag[t], 1) for t in times),
+        "catch_up_speed": round(1 - (age[complete[-1]] - age[complete[0]]) / span, 6) if span else None,
+        "in_rate": total["produced"] * 1000 / counted if counted else None,
+        **(skew(list(per_queue.values())) if by_topic else {}),
+        **{f"message_latency_p{p}_ms": _bucket_end(_rank(sorted(latencies), p)) for p in (50, 95, 99)},
         "samples": len(complete),
         "partial_samples": len(times) - len(complete),
         "expected_samples": (end - start) // interval_ms,
@@ -106,6 +132,34 @@ def _figures(all_series: list[list[Sample]], start: int, end: int, interval_ms: 
         "time_lag_max_ms": max((age[t] for t in complete), default=None),
         **{f"lag_p{p}": _rank([lag[t] for t in complete], p) for p in (50, 95, 99)},
         **{f"time_lag_p{p}_ms": _rank([age[t] for t in complete], p) for p in (50, 95, 99)},
+    }
+
+
+def _age(series: list[Sample]) -> int:
+    """The time lag of a queue at its last sample."""
+    one = series[-1]
+    waiting_from = max(one.committed, one.low)
+    return one.t - _stored(series, waiting_from) if waiting_from < one.high else 0
+
+
+def _bucket_end(value: int | None) -> int | None:
+    """The largest value of a histogram's bucket: the seven bits behind the leading one count, the rest are ones."""
+    if value is None or value < 256:
+        return value
+    shift = value.bit_length() - 8
+    return (((value >> shift) + 1) << shift) - 1
+
+
+def skew(lags: list[int]) -> dict[str, float | None]:
+    """Figures of the distribution of lag over queues, by definition."""
+    total, count = sum(lags), len(lags)
+    if not total:
+        return {"skew_max_mean": None, "skew_gini": None, "effective_queues": None}
+    differences = sum(abs(a - b) for a in lags for b in lags)
+    return {
+        "skew_max_mean": round(max(lags) / (total / count), 6),
+        "skew_gini": round(differences / (2 * count * total), 6),
+        "effective_queues": round(total**2 / sum(lag**2 for lag in lags), 6),
     }
 
 

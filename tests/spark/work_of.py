@@ -1,0 +1,71 @@
+"""Jobs without Spark: what a task would do with its work items, in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from spark.job import HOUR_MS, HourFiles, JobSpec
+from spark.lag import chunk
+from spark.lag.samples import Samples, from_snapshots
+from spark.lag.snapshot import CommitKey, HeadKey
+from spark.lag_day import roll_up as roll_up_days
+from spark.lag_hour import roll_up
+from spark.work import WORK_SCHEMA, work_items
+from tests.spark.lag.history import rounds
+
+
+def spec(files: Sequence[str], start_ms: int, hours: int, **changes: Any) -> JobSpec:
+    """Hours that all have the same files."""
+    values: dict[str, Any] = {
+        "job": "lag_hour",
+        "job_id": "report-1",
+        "from_ms": start_ms,
+        "to_ms": start_ms + hours * HOUR_MS,
+        "hours": tuple(HourFiles("local", start_ms + i * HOUR_MS, tuple(files)) for i in range(hours)),
+        "output": "/nowhere",
+        "as_of_ms": start_ms + hours * HOUR_MS,
+        "interval_ms": 60_000,
+    }
+    return JobSpec(**{**values, **changes})
+
+
+def hour_rows(asked: JobSpec) -> tuple[list[dict[str, Any]], list[str]]:
+    """(rows, warnings) of the hourly job."""
+    return _split(roll_up(_batches(asked, HOUR_MS)))
+
+
+def day_rows(asked: JobSpec) -> tuple[list[dict[str, Any]], list[str]]:
+    """(rows, warnings) of the daily job."""
+    return _split(roll_up_days(_batches(asked, 24 * HOUR_MS)))
+
+
+def _batches(asked: JobSpec, period_ms: int) -> Any:
+    items = [item.to_json() for item in work_items(asked, period_ms=period_ms)]
+    return iter(pa.table({"item": items}, schema=WORK_SCHEMA).to_batches())
+
+
+def _split(batches: Any) -> tuple[list[dict[str, Any]], list[str]]:
+    found = [row for batch in batches for row in batch.to_pylist()]
+    return [row for row in found if row["warning"] is None], [
+        row["warning"] for row in found if row["warning"]
+    ]
+
+
+def queue_chunk(
+    path: Path, heads: list[int], commits: list[int], *, step_ms: int = 60_000, start_ms: int = 0
+) -> str:
+    """A chunk of one queue that one group reads, a sample per step."""
+    head = HeadKey("orders", "broker-a", 0)
+    made = rounds(
+        {head: [(0, high) for high in heads]},
+        {CommitKey("billing", *head): list(commits)},
+        start_ms=start_ms,
+        interval_ms=step_ms,
+    )
+    samples: Samples = from_snapshots(made)
+    chunk.write_chunk(chunk.encode_table(samples, interval_ms=step_ms), str(path))
+    return str(path)
