@@ -121,3 +121,9 @@ def test_it_says_that_a_topic_is_closed_without_a_quarantine(admin: Client) -> N
     sample_rows.topic_row("closed", perm=0)
     text = admin.get("/c/local/topics/closed").content.decode()
     assert "Nobody may read this topic" in text and "In quarantine" not in text
+
+
+def test_it_offers_to_send_to_those_who_may(admin: Client) -> None:
+    assert "/c/local/messages/send?topic=orders" in admin.get("/c/local/topics/orders").content.decode()
+    viewer = signed_in("victor", verbs=("VIEW",))
+    assert "messages/send" not in viewer.get("/c/local/topics/orders").content.decode()
