@@ -16,7 +16,7 @@ from api import pagination
 from api.permissions import view_scope
 from api.resource import Resource
 from console.cluster import selectors as cluster_selectors
-from console.group import selectors
+from console.group import member, selectors
 from console.lag.models import ClientRow, GroupRow, QueueRow
 
 HOUR_MS = 3_600_000
@@ -118,6 +118,38 @@ class GroupClients(Resource):
         return Response(GroupClientSerializer(selectors.group_clients(cluster, group), many=True).data)
 
 
+class RunningInfoSerializer(serializers.Serializer[Any]):
+    """What a member says of itself, asked now. ``stack`` null: not asked for, or the client does not tell."""
+
+    properties = serializers.ListField(child=serializers.ListField(child=serializers.CharField()))
+    queues = serializers.ListField(
+        child=serializers.DictField(), help_text="what it holds, with its own offsets"
+    )
+    topics = serializers.ListField(child=serializers.DictField(), help_text="times in ms, rates per second")
+    stack = serializers.CharField(allow_null=True)
+    is_stack_cut = serializers.BooleanField()
+
+
+class ClientRunningInfo(Resource):
+    """Ask one member through its broker; a client that hangs takes up to 10 s."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    name_kwarg = "group"
+    throttle_scope = "search"
+    asks_brokers = True
+
+    @extend_schema(
+        operation_id="group_client_running_info",
+        tags=["groups"],
+        parameters=[OpenApiParameter("stack", bool, description="its threads too; Java clients tell them")],
+        responses=RunningInfoSerializer,
+    )
+    def get(self, request: Request, cluster: str, group: str, client: str) -> Response:
+        existing(cluster, group)
+        info = member.ask_member(cluster, group, client, with_stack=pagination.boolean(request, "stack"))
+        return Response(RunningInfoSerializer(info).data)
+
+
 class GroupFlowSerializer(serializers.Serializer[Any]):
     """Lists of one length, in messages since the first committed offset; null in a gap. Produced minus committed
     is the lag; "queues" of "queues_total" were read to the end and are in the sums."""
@@ -174,6 +206,11 @@ def existing(cluster: str, group: str) -> GroupRow:
 urlpatterns = [
     path("clusters/<str:cluster>/groups", Groups.as_view(), name="api-groups"),
     path("clusters/<str:cluster>/groups/<str:group>", GroupDetail.as_view(), name="api-group"),
+    path(
+        "clusters/<str:cluster>/groups/<str:group>/clients/<path:client>/running-info",
+        ClientRunningInfo.as_view(),
+        name="api-group-client-running-info",
+    ),
     path("clusters/<str:cluster>/groups/<str:group>/flow", GroupFlow.as_view(), name="api-group-flow"),
     path("clusters/<str:cluster>/groups/<str:group>/queues", GroupQueues.as_view(), name="api-group-queues"),
     path(

@@ -20,6 +20,7 @@ from rest_framework.views import set_rollback
 
 from console.cluster.errors import ClusterError
 from console.cluster.models import Cluster
+from console.group.member import MemberSilent
 from console.message.search_quota import TooManySearches
 from console.message.services import BadCursor, TopicNotFound
 from console.operation.broker_errors import BrokerUnavailable, MQBrokerError, MQClientError, RemotingTimeout
@@ -53,6 +54,7 @@ TABLE: list[tuple[type[Exception], int, str, str]] = [
     (ReportAlreadyRunning, 409, "report_running", "The report is being computed"),
     (TooManySearches, 429, "too_many_searches", "Too many searches at once"),
     (BadCursor, 400, "bad_cursor", "The cursor is not valid"),
+    (MemberSilent, 503, "client_silent", "The client does not answer"),
     (OperationalError, 503, "database_unavailable", "The console's database does not answer"),
     (InterfaceError, 503, "database_unavailable", "The console's database does not answer"),
     (BrokerUnavailable, 503, "broker_unavailable", "A broker does not answer"),

@@ -6,7 +6,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from console.mqadmin import BlockingMQAdmin, BrokerUnavailable, MQBrokerError, RemotingTimeout
+from console.cluster import selectors as cluster_selectors
+from console.mqadmin import BlockingMQAdmin, BrokerUnavailable, MQBrokerError, RemotingTimeout, with_admin
 from console.operation.broker_queues import ask_each, masters
 
 STACK_CHARS_MAX = 400_000  # a JVM of 2,000 threads; more is cut
@@ -25,6 +26,12 @@ class RunningInfo:
     topics: list[dict[str, Any]]
     stack: str | None
     is_stack_cut: bool
+
+
+def ask_member(cluster: str, group: str, client_id: str, *, with_stack: bool) -> RunningInfo:
+    """Ask one member of a cluster's group. Raises MemberSilent, BrokerUnavailable, MQClientError."""
+    admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+    return running_info(admin, group, client_id, with_stack=with_stack)
 
 
 def running_info(admin: BlockingMQAdmin, group: str, client_id: str, *, with_stack: bool) -> RunningInfo:

@@ -27,7 +27,6 @@ from console.mqadmin import (
     BrokerUnavailable,
     MQBrokerError,
     RemotingTimeout,
-    with_admin,
 )
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
@@ -197,8 +196,7 @@ def client(request: HttpRequest, cluster: str, group: str, client_id: str) -> Ht
     known = selectors.group_client(here.name, group, client_id)
     info, problem = None, ""
     try:
-        admin = with_admin(here.namesrv_addrs)
-        info = member.running_info(admin, group, client_id, with_stack=request.GET.get("stack") == "1")
+        info = member.ask_member(here.name, group, client_id, with_stack=request.GET.get("stack") == "1")
     except (member.MemberSilent, BrokerUnavailable, RemotingTimeout, MQBrokerError) as trouble:
         problem = str(trouble)
     context = {

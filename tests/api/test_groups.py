@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 
 from console.access import services as access_services
 from console.cluster.models import Cluster
-from console.group import selectors
+from console.group import member, selectors
 from console.lag.models import GroupRow
 from tests.api.conftest import problem
 
@@ -68,3 +68,24 @@ def test_it_refuses_to_undo_what_is_no_plan(client: APIClient) -> None:
     body = {"group": "billing", "target": "undo", "undo_plan": "op-nothing"}
     answer = client.post(f"{URL}/offset-plans", body, format="json")
     assert "no plan op-nothing" in problem(answer, 422, "plan_rejected")["detail"]
+
+
+def test_it_asks_a_member_and_says_when_it_is_silent(
+    client: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask_member(cluster: str, group: str, client_id: str, *, with_stack: bool) -> member.RunningInfo:
+        if client_id != "10.0.0.1@7":
+            raise member.MemberSilent(f"No broker has a connection of {client_id} for {group} now.")
+        return member.RunningInfo(
+            [("PROP", "1")], [{"topic": "orders"}], [], "main" if with_stack else None, False
+        )
+
+    monkeypatch.setattr(member, "ask_member", ask_member)
+    body = client.get(f"{URL}/groups/billing/clients/10.0.0.1@7/running-info?stack=true").json()
+    assert (body["stack"], body["queues"], body["properties"]) == (
+        "main",
+        [{"topic": "orders"}],
+        [["PROP", "1"]],
+    )
+    silent = client.get(f"{URL}/groups/billing/clients/x@1/running-info")
+    assert "No broker has a connection of x@1" in problem(silent, 503, "client_silent")["detail"]
