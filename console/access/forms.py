@@ -6,6 +6,10 @@ from django import forms
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 
+from console.access.models import Verb
+
+TOKEN_DAYS_MAX = 3_650  # ten years; what is to last longer has no end
+
 
 class SignInForm(forms.Form):
     """Name and password."""
@@ -43,3 +47,26 @@ class ActivityForm(forms.Form):
     subject = forms.CharField(required=False, max_length=300)
     actor = forms.CharField(required=False, max_length=150)
     plan = forms.CharField(required=False, max_length=32)
+
+
+class TokenForm(forms.Form):
+    """A new API token. It never allows more than its owner may."""
+
+    name = forms.CharField(label="Name", max_length=100, help_text="What uses it, e.g. “deploy pipeline”.")
+    scopes = forms.MultipleChoiceField(
+        label="It may", choices=Verb.choices, error_messages={"required": "Choose at least one."}
+    )
+    cluster_pattern = forms.CharField(
+        label="On clusters",
+        max_length=255,
+        initial="*",
+        help_text="A glob pattern: * is every cluster, prod-* those that begin so.",
+    )
+    days = forms.IntegerField(
+        label="Valid for days",
+        required=False,
+        min_value=1,
+        max_value=TOKEN_DAYS_MAX,
+        initial=90,
+        help_text="Empty: until it is revoked.",
+    )

@@ -18,6 +18,7 @@ class Verb(models.TextChoices):
     SEND = "SEND", "send messages"
     RESET = "RESET", "change offsets"
     REPLAY = "REPLAY", "replay dead letters"
+    REPORT = "REPORT", "run reports"
     CONFIGURE = "CONFIGURE", "change topics, groups, brokers"
     ADMIN = "ADMIN", "everything, people and clusters too"
 

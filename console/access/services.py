@@ -33,8 +33,8 @@ FAILURES_PERSON_AND_ADDR, FAILURES_ADDR, FAILURES_PERSON = 5, 20, 50
 
 BUILT_IN_ROLES = {
     "viewer": [Verb.VIEW],
-    "operator": [Verb.VIEW, Verb.SEND, Verb.RESET, Verb.REPLAY],
-    "maintainer": [Verb.VIEW, Verb.SEND, Verb.RESET, Verb.REPLAY, Verb.CONFIGURE],
+    "operator": [Verb.VIEW, Verb.SEND, Verb.RESET, Verb.REPLAY, Verb.REPORT],
+    "maintainer": [Verb.VIEW, Verb.SEND, Verb.RESET, Verb.REPLAY, Verb.REPORT, Verb.CONFIGURE],
     "administrator": [Verb.ADMIN],
 }
 

@@ -36,11 +36,15 @@ NAVIGATION = (
         ("operations", "p", "operations", "Operations"),
         ("reports", "r", "reports", "Reports"),
     ),
-    (("clusters", "c", "clusters", "Clusters"), ("activity", "a", "activity", "Activity")),
+    (
+        ("clusters", "c", "clusters", "Clusters"),
+        ("tokens", "k", "key", "API tokens"),
+        ("activity", "a", "activity", "Activity"),
+    ),
 )
 # Pages about the cluster as a whole; the others show each person what they may look at.
 OF_THE_WHOLE_CLUSTER = frozenset({"overview", "brokers", "reports"})
-OUTSIDE_CLUSTERS = frozenset({"clusters", "activity"})
+OUTSIDE_CLUSTERS = frozenset({"clusters", "tokens", "activity"})
 SECTIONS = {
     # A page below a list belongs to its entry in the navigation.
     "broker": "brokers",

@@ -91,7 +91,7 @@ def test_it_refuses_windows_with_field_and_reason(maintainer: APIClient) -> None
 
 
 def test_it_needs_the_verb_to_run(reader: APIClient, alice: User, client_of: Clients) -> None:
-    for client in (reader, client_of(alice)):
+    for client in (reader, client_of(alice, "RESET")):
         problem(client.post(f"{BASE}/runs"), 403, "not_permitted")
     mia = person("mia", "maintainer")
     problem(client_of(mia, "VIEW").post(f"{BASE}/runs"), 403, "not_permitted")

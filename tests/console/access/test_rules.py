@@ -103,7 +103,7 @@ def test_it_brings_four_roles() -> None:
     services.ensure_first_person()
     assert {role.name: role.verbs for role in Role.objects.all()} == {
         "viewer": ["VIEW"],
-        "operator": ["VIEW", "SEND", "RESET", "REPLAY"],
-        "maintainer": ["VIEW", "SEND", "RESET", "REPLAY", "CONFIGURE"],
+        "operator": ["VIEW", "SEND", "RESET", "REPLAY", "REPORT"],
+        "maintainer": ["VIEW", "SEND", "RESET", "REPLAY", "REPORT", "CONFIGURE"],
         "administrator": ["ADMIN"],
     }

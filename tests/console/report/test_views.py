@@ -153,8 +153,8 @@ def test_it_refuses_a_run_without_the_verb(enqueued: list[str]) -> None:
         person = signed_in(f"person-{number}", verbs=verbs)
         assert person.post(f"{PAGE}/run").status_code == 403
         text = page(person)
-        assert "disabled>Run hourly lag" in text and "This needs the right to configure local." in text
-    assert signed_in("maintainer", verbs=("CONFIGURE",)).post(f"{PAGE}/run").status_code == 302
+        assert "disabled>Run hourly lag" in text and "This needs the right to run reports (REPORT) on local." in text
+    assert signed_in("maintainer", verbs=("REPORT",)).post(f"{PAGE}/run").status_code == 302
     assert len(enqueued) == 1
 
 
