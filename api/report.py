@@ -106,7 +106,7 @@ class Runs(Resource):
 class JobRuns(Resource):
     """Ask for a run. 409 while the same report of the same cluster is being computed."""
 
-    verbs: ClassVar[dict[str, str]] = {"POST": "CONFIGURE"}
+    verbs: ClassVar[dict[str, str]] = {"POST": "REPORT"}
 
     @extend_schema(
         operation_id="report_runs_create",
