@@ -27,6 +27,7 @@ from api import (
     message_send,
     operation,
     report,
+    report_schedule,
     topic,
 )
 from api.resource import Resource
@@ -42,6 +43,7 @@ RESOURCES = (
     deadletter,
     operation,
     report,
+    report_schedule,
     access,
     config_plan,
 )

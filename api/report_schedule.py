@@ -1,0 +1,272 @@
+"""Reports, second part: schedules, promises of groups, rows of the reports that are not lag per window, downloads."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, ClassVar
+
+from django.db.models import F, QuerySet
+from django.http import HttpResponseBase, StreamingHttpResponse
+from django.urls import path
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from api import pagination
+from api.report import existing
+from api.resource import Resource, remote_addr
+from console.cluster import selectors as cluster_selectors
+from console.report import delivery, exports, schedules, selectors
+from console.report.models import LagRow, ReportRow, ReportSchedule
+from console.report.rules import JOBS, LAG_JOBS
+
+TIME_MS_MAX = 2**53
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class ScheduleSerializer(serializers.Serializer[Any]):
+    """Times are UTC; ``hour`` counts for daily and weekly ones, ``weekday`` (0 is Monday) for weekly ones."""
+
+    job = serializers.CharField()
+    cluster = serializers.CharField()
+    is_on = serializers.BooleanField()
+    cadence = serializers.ChoiceField(choices=ReportSchedule.Cadence.choices)
+    minute = serializers.IntegerField()
+    hour = serializers.IntegerField()
+    weekday = serializers.IntegerField()
+    emails = serializers.ListField(child=serializers.CharField())
+    webhook_host = serializers.CharField(
+        allow_blank=True, help_text="of the webhook only its host is ever told"
+    )
+    last_due_ms = serializers.IntegerField()
+    last_outcome = serializers.CharField(allow_blank=True)
+    last_run = serializers.CharField(allow_null=True)
+
+
+class ScheduleChangeSerializer(serializers.Serializer[Any]):
+    """What is not given stays as it is."""
+
+    is_on = serializers.BooleanField(required=False)
+    cadence = serializers.ChoiceField(choices=ReportSchedule.Cadence.choices, required=False)
+    minute = serializers.IntegerField(required=False, min_value=0, max_value=59)
+    hour = serializers.IntegerField(required=False, min_value=0, max_value=23)
+    weekday = serializers.IntegerField(required=False, min_value=0, max_value=6)
+    emails = serializers.ListField(
+        child=serializers.CharField(max_length=254), required=False, max_length=delivery.EMAILS_MAX
+    )
+    webhook_url = serializers.CharField(
+        required=False, allow_blank=True, max_length=500, help_text="written, never told; empty removes it"
+    )
+
+    def validate_emails(self, value: list[str]) -> list[str]:
+        try:
+            return [delivery.valid_email(address) for address in value]
+        except ValueError as error:
+            raise ValidationError(str(error)) from None
+
+    def validate_webhook_url(self, value: str) -> str:
+        try:
+            return delivery.valid_webhook(value) if value else ""
+        except ValueError as error:
+            raise ValidationError(str(error)) from None
+
+
+class Schedules(Resource):
+    """When each report of a cluster is made, and who is told."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+
+    @extend_schema(
+        operation_id="report_schedules_list", tags=["reports"], responses=ScheduleSerializer(many=True)
+    )
+    def get(self, request: Request, cluster: str) -> Response:
+        cluster_selectors.cluster_by_name(cluster)
+        return Response([schedules.as_row(one) for one in schedules.schedules(cluster, now_ms=_now_ms())])
+
+
+class Schedule(Resource):
+    verbs: ClassVar[dict[str, str]] = {"POST": "CONFIGURE"}
+
+    @extend_schema(
+        operation_id="report_schedules_change",
+        tags=["reports"],
+        request=ScheduleChangeSerializer,
+        responses=ScheduleSerializer,
+    )
+    def post(self, request: Request, cluster: str, job: str) -> Response:
+        existing(cluster, job)
+        wanted = ScheduleChangeSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        now_ms = _now_ms()
+        (schedule,) = (one for one in schedules.schedules(cluster, now_ms=now_ms) if one.job == job)
+        schedules.change(
+            schedule,
+            wanted.validated_data,
+            actor=request.user,
+            now_ms=now_ms,
+            remote_addr=remote_addr(request),
+        )
+        return Response(schedules.as_row(schedule))
+
+
+class SloSerializer(serializers.Serializer[Any]):
+    """No message waits longer than ``slo_ms`` for ``target`` of the time."""
+
+    slo_ms = serializers.IntegerField(min_value=1, max_value=7 * 86_400_000)
+    target = serializers.FloatField(min_value=0.5, max_value=0.99999)
+
+
+class GroupSlo(Resource):
+    """What a group promises; DELETE gives it the installation's promise again."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW", "POST": "CONFIGURE", "DELETE": "CONFIGURE"}
+    name_kwarg = "group"
+
+    @extend_schema(operation_id="group_slo_get", tags=["reports"], responses=SloSerializer)
+    def get(self, request: Request, cluster: str, group: str) -> Response:
+        cluster_selectors.cluster_by_name(cluster)
+        slo_ms, target = schedules.slo_of(cluster, group)
+        return Response({"slo_ms": slo_ms, "target": target})
+
+    @extend_schema(
+        operation_id="group_slo_set", tags=["reports"], request=SloSerializer, responses=SloSerializer
+    )
+    def post(self, request: Request, cluster: str, group: str) -> Response:
+        cluster_selectors.cluster_by_name(cluster)
+        wanted = SloSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        asked = wanted.validated_data
+        schedules.set_slo(
+            cluster,
+            group,
+            asked["slo_ms"],
+            asked["target"],
+            actor=request.user,
+            remote_addr=remote_addr(request),
+        )
+        return self.get(request, cluster, group)
+
+    @extend_schema(operation_id="group_slo_reset", tags=["reports"], responses={204: None})
+    def delete(self, request: Request, cluster: str, group: str) -> Response:
+        cluster_selectors.cluster_by_name(cluster)
+        schedules.set_slo(cluster, group, None, None, actor=request.user, remote_addr=remote_addr(request))
+        return Response(status=204)
+
+
+LINE_FILTERS = [
+    OpenApiParameter("grain", str, description="default: all grains"),
+    OpenApiParameter("name", str, description="part of a group's or topic's name"),
+    OpenApiParameter("from_ms", int, description="windows that begin at or after it"),
+    OpenApiParameter("to_ms", int, description="windows that begin before it"),
+]
+
+
+class LineSerializer(serializers.Serializer[Any]):
+    """A row: the columns all reports share, then the report's own figures. One that is unknown is not there."""
+
+    run_id = serializers.CharField()
+    job = serializers.CharField()
+    grain = serializers.CharField()
+    cluster = serializers.CharField()
+    group = serializers.CharField(allow_blank=True)
+    topic = serializers.CharField(allow_blank=True)
+    window_start_ms = serializers.IntegerField()
+    window_end_ms = serializers.IntegerField()
+    coverage_pct = serializers.FloatField(allow_null=True)
+    generated_at_ms = serializers.IntegerField()
+    code_version = serializers.CharField(allow_blank=True)
+
+
+class Lines(Resource):
+    """What the last runs of the reports other than lag per window computed."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    throttle_scope = "search"
+
+    @extend_schema(
+        operation_id="report_lines",
+        tags=["reports"],
+        parameters=[*pagination.PAGE_PARAMETERS, *LINE_FILTERS],
+        responses=pagination.page_of("ReportLine", LineSerializer(many=True)),
+    )
+    def get(self, request: Request, cluster: str, job: str) -> Response:
+        existing(cluster, job)
+        if job in LAG_JOBS:
+            raise NotFound(f"The rows of {job} are at /reports/{job}/rows.")
+        arguments = pagination.page_arguments(request)
+        order = F("window_start_ms").desc()
+        page = selectors.report_row_page(_lines(request, cluster, job), order, **arguments)
+        return Response(pagination.page_body(request, page, lambda row: row.as_row()))
+
+
+def _lines(request: Request, cluster: str, job: str) -> QuerySet[ReportRow]:
+    return selectors.report_rows(
+        cluster,
+        job,
+        grain=pagination.text(request, "grain"),
+        name=pagination.text(request, "name"),
+        from_ms=pagination.integer(request, "from_ms", high=TIME_MS_MAX),
+        to_ms=pagination.integer(request, "to_ms", high=TIME_MS_MAX),
+    )
+
+
+class FileRenderer(BaseRenderer):
+    """Accepts who asks for any file; a refusal is JSON."""
+
+    media_type = "*/*"
+    format = "file"
+
+    def render(self, data: Any, *arguments: Any) -> bytes:
+        return JSONRenderer().render(data, *arguments)
+
+
+class Export(Resource):
+    """All rows of a report, streamed as a file: ``csv``, ``parquet`` or ``html``."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    throttle_scope = "search"
+    renderer_classes = (JSONRenderer, FileRenderer)
+
+    @extend_schema(
+        operation_id="report_export",
+        tags=["reports"],
+        parameters=LINE_FILTERS,
+        responses={(200, "application/octet-stream"): OpenApiResponse(OpenApiTypes.BINARY)},
+    )
+    def get(self, request: Request, cluster: str, job: str, fmt: str) -> HttpResponseBase:
+        existing(cluster, job)
+        if fmt not in exports.FORMATS:
+            raise NotFound(f"There is no format {fmt}; there are: {', '.join(exports.FORMATS)}.")
+        rows: QuerySet[LagRow] | QuerySet[ReportRow]
+        if job in LAG_JOBS:
+            rows = selectors.rows(
+                cluster,
+                job=job,
+                grain=pagination.text(request, "grain") or str(LagRow.Grain.TOPIC),
+                group=pagination.text(request, "name"),
+                from_ms=pagination.integer(request, "from_ms", high=TIME_MS_MAX),
+                to_ms=pagination.integer(request, "to_ms", high=TIME_MS_MAX),
+            )
+        else:
+            rows = _lines(request, cluster, job)
+        pieces = exports.export(fmt, rows, f"{JOBS[job]} of {cluster}", _now_ms())
+        response = StreamingHttpResponse(pieces, content_type=exports.FORMATS[fmt][0])
+        response["Content-Disposition"] = f'attachment; filename="{cluster}-{job}.{fmt}"'
+        return response
+
+
+REPORT = "clusters/<str:cluster>/reports/<str:job>"
+urlpatterns = [
+    path("clusters/<str:cluster>/report-schedules", Schedules.as_view(), name="api-report-schedules"),
+    path("clusters/<str:cluster>/report-schedules/<str:job>", Schedule.as_view(), name="api-report-schedule"),
+    path("clusters/<str:cluster>/groups/<str:group>/slo", GroupSlo.as_view(), name="api-group-slo"),
+    path(f"{REPORT}/lines", Lines.as_view(), name="api-report-lines"),
+    path(f"{REPORT}/export/<str:fmt>", Export.as_view(), name="api-report-export"),
+]

@@ -1,0 +1,127 @@
+"""Schedules, promises, rows of other reports and downloads over REST."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+
+import pyarrow.parquet as pq
+import pytest
+from django.contrib.auth.models import User
+from rest_framework.test import APIClient
+
+from console.cluster.models import Cluster
+from console.report.models import ReportRow, ReportSchedule
+from console.report.rules import JOBS
+from tests.api.conftest import person
+from tests.console.report import rows as report_rows
+from tests.console.report.rows import DAY, NOW, TODAY
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+Clients = Callable[..., APIClient]
+BASE = "/api/v1/clusters/local"
+
+
+@pytest.fixture
+def reader(rows: Cluster, carol: User, client_of: Clients) -> APIClient:
+    return client_of(carol)
+
+
+@pytest.fixture
+def maintainer(rows: Cluster, client_of: Clients) -> APIClient:
+    return client_of(person("mia", "maintainer"))
+
+
+def test_every_report_has_a_schedule(reader: APIClient) -> None:
+    answer = reader.get(f"{BASE}/report-schedules")
+    assert [one["job"] for one in answer.data] == list(JOBS)
+    assert answer.data[0]["cadence"] == "HOURLY"
+
+
+def test_a_schedule_is_changed_and_its_webhook_never_told(maintainer: APIClient) -> None:
+    url = "https://chat.example.org/hooks/secret"
+    answer = maintainer.post(
+        f"{BASE}/report-schedules/capacity",
+        {"hour": 6, "emails": ["a@example.org"], "webhook_url": url},
+        "json",
+    )
+    assert (answer.status_code, answer.data["hour"], answer.data["webhook_host"]) == (
+        200,
+        6,
+        "chat.example.org",
+    )
+    assert "secret" not in str(answer.data)
+    assert ReportSchedule.objects.get(job="capacity").webhook_url == url
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"minute": 60}, "minute"),
+        ({"cadence": "YEARLY"}, "cadence"),
+        ({"emails": ["ops"]}, "emails"),
+        ({"webhook_url": "file:///etc/passwd"}, "webhook_url"),
+    ],
+)
+def test_it_says_which_field_is_wrong(maintainer: APIClient, body: dict[str, object], field: str) -> None:
+    answer = maintainer.post(f"{BASE}/report-schedules/capacity", body, "json")
+    assert answer.status_code == 400
+    assert field in answer.content.decode()
+
+
+def test_only_who_may_configure_changes(reader: APIClient) -> None:
+    assert reader.post(f"{BASE}/report-schedules/capacity", {"hour": 6}, "json").status_code == 403
+    assert reader.post(f"{BASE}/groups/billing/slo", {"slo_ms": 5, "target": 0.9}, "json").status_code == 403
+    assert reader.delete(f"{BASE}/groups/billing/slo").status_code == 403
+
+
+def test_a_group_has_a_promise_of_its_own(maintainer: APIClient) -> None:
+    own = f"{BASE}/groups/billing/slo"
+    default = maintainer.get(own).data
+    assert maintainer.post(own, {"slo_ms": 5_000, "target": 0.999}, "json").data == {
+        "slo_ms": 5_000,
+        "target": 0.999,
+    }
+    assert maintainer.get(own).data["slo_ms"] == 5_000
+    assert maintainer.delete(own).status_code == 204
+    assert maintainer.get(own).data == default
+    assert maintainer.post(own, {"slo_ms": 0, "target": 2}, "json").status_code == 400
+
+
+@pytest.fixture
+def capacity(rows: Cluster) -> None:
+    run = report_rows.run(job="capacity")
+    for group in ("billing", "other"):
+        ReportRow.objects.create(
+            run=run,
+            job="capacity",
+            grain="group",
+            cluster="local",
+            group=group,
+            window_start_ms=TODAY,
+            window_end_ms=TODAY + DAY,
+            generated_at_ms=NOW,
+            figures={"utilisation_pct": 9.5},
+        )
+
+
+def test_rows_of_other_reports(reader: APIClient, capacity: None) -> None:
+    answer = reader.get(f"{BASE}/reports/capacity/lines?name=bill")
+    (row,) = answer.data["results"]
+    assert (row["group"], row["utilisation_pct"]) == ("billing", 9.5)
+    assert reader.get(f"{BASE}/reports/lag_hour/lines").status_code == 404
+    assert reader.get(f"{BASE}/reports/lag_year/lines").status_code == 404
+
+
+def test_files(reader: APIClient, capacity: None) -> None:
+    parquet = reader.get(f"{BASE}/reports/capacity/export/parquet")
+    table = pq.read_table(io.BytesIO(b"".join(parquet.streaming_content)))
+    assert table.column("group").to_pylist() == ["billing", "other"]
+    lines = (
+        b"".join(reader.get(f"{BASE}/reports/capacity/export/csv").streaming_content).decode().splitlines()
+    )
+    assert len(lines) == 3
+    assert b"<td>billing</td>" in b"".join(
+        reader.get(f"{BASE}/reports/capacity/export/html").streaming_content
+    )
+    assert reader.get(f"{BASE}/reports/capacity/export/xlsx").status_code == 404
