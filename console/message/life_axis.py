@@ -24,16 +24,22 @@ TICKS_MS = (
     2_592_000_000,
 )
 EVEN_PARTS = 6
+ENDS = frozenset({"dead", "replay"})
+LETTER_WIDTH, LABEL_GAP = (
+    0.8,
+    1.5,
+)  # per cent of the axis that a letter of a label takes at 1280 px; beside its mark
 TICK_GAP = 6.5  # per cent between two ticks' words
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlacedMark:
-    """A mark with its place; ``label`` is "" where it would overlap the one before."""
+    """A mark with its place; ``label`` is "" where it would overlap another. ``anchor``: start | end of the label."""
 
     x: str
     kind: str
     label: str
+    anchor: str
     words: str
     at_ms: int
 
@@ -108,15 +114,22 @@ def axis_of(life: LifeLine, *, even: bool = False) -> Axis:
 
 
 def _placed(marks: Sequence[Mark], place: Callable[[int], float]) -> list[PlacedMark]:
-    placed: list[PlacedMark] = []
-    free_from = 0.0
-    for mark in marks:
-        x = place(mark.at_ms)
-        label = mark.text if x >= free_from and len(mark.text) < 40 else ""
-        if label:
-            free_from = x + len(label) * 0.75
-        placed.append(PlacedMark(_percent(x), mark.kind, label, mark.text, mark.at_ms))
-    return placed
+    """The ends of a story keep their words where there is no room for all: dead letters and replays, the latest."""
+    taken: list[tuple[float, float]] = []
+    labels: dict[int, tuple[str, str]] = {}
+    for index in sorted(range(len(marks)), key=lambda each: (marks[each].kind in ENDS, each), reverse=True):
+        x, width = place(marks[index].at_ms), len(marks[index].text) * LETTER_WIDTH + LABEL_GAP
+        anchor = "end" if x + width > RIGHT else "start"
+        span = (x - width, x) if anchor == "end" else (x, x + width)
+        if span[0] >= 0 and all(span[1] <= low or span[0] >= high for low, high in taken):
+            taken.append(span)
+            labels[index] = (marks[index].text, anchor)
+    return [
+        PlacedMark(
+            _percent(place(mark.at_ms)), mark.kind, *labels.get(index, ("", "start")), mark.text, mark.at_ms
+        )
+        for index, mark in enumerate(marks)
+    ]
 
 
 def _percent(value: float) -> str:

@@ -16,7 +16,7 @@ from console.lag.models import ClientRow
 from console.message import services
 from console.message.lanes import Hit
 from console.message.life_axis import axis_of
-from console.message.life_line import GroupLife, LifeLine, State, life_line
+from console.message.life_line import GroupLife, LifeLine, Mark, State, life_line
 from console.message.trace import read_trace
 from console.mqadmin import close_admins
 from console.operation import services as operation_services
@@ -215,3 +215,19 @@ def test_everything_lies_on_one_axis(stored: Hit) -> None:
     assert places == sorted(places) and axis.start == "2.00%" and axis.now == "95.00%"
     assert [words for _, words in axis_of(life, even=True).ticks] == ["10 m", "20 m", "30 m", "40 m", "50 m"]
     assert axis_of(LifeLine(5, 5, 5, [], 0, [], [], [], [])).ticks == []
+
+
+def test_labels_do_not_overlap_and_the_end_of_the_story_keeps_its_own() -> None:
+    marks = (
+        Mark(9_000, "failed", "retry 1 stored"),
+        Mark(9_900, "failed", "retry 2 stored"),
+        Mark(9_950, "dead", "dead letter"),
+    )
+    lane = GroupLife("g", State.DEAD, "", marks)
+    (placed,) = axis_of(LifeLine(0, 0, 10_000, [lane], 0, [], [], [], []), even=True).lanes
+    assert [(mark.label, mark.anchor) for mark in placed.marks] == [
+        ("", "start"),
+        ("", "start"),
+        ("dead letter", "end"),
+    ]
+    assert placed.onward == "gone" and placed.line_to == placed.marks[-1].x
