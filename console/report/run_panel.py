@@ -44,6 +44,7 @@ def context(
         "start": request.POST.get("start") or as_input(default.from_ms),
         "end": request.POST.get("end") or as_input(now_ms),
         "may_run": access_rules.may(request.user, RUN_VERB, here.name),
+        "may_schedule": access_rules.may(request.user, Verb.CONFIGURE, here.name),
         "java_problem": services.java_problem(),
         "schedule": schedule,
         "schedule_form": schedule_form or ScheduleForm.of(schedule),
