@@ -16,6 +16,7 @@ from django.db import models
 EVENTS_SHOWN = 50  # of a job's page and socket row; a job writes a line per change of state, not per message
 ID_LENGTH = 20  # "job-" and 8 letters, with room for longer prefixes of later kinds
 RESULT_LISTS = ("queues", "brokers", "offsets")  # parts of a result that only a job's own page needs
+UNDO_LISTS = ("offsets",)  # parts of a result that only its undo needs: thousands of rows
 CODE_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"  # no letters that are mistaken for digits when read aloud
 
 
@@ -168,9 +169,9 @@ class Job(models.Model):
             "state": self.state,
             "cancel_requested": self.cancel_requested,
             "progress": self.progress,
-            "result": self.result
-            if full
-            else {k: v for k, v in self.result.items() if k not in RESULT_LISTS},
+            "result": {
+                k: v for k, v in self.result.items() if k not in (UNDO_LISTS if full else RESULT_LISTS)
+            },
             "rate_per_s": self.rate_per_s,
             "attempts": self.attempts,
             "created_by": self.created_by,

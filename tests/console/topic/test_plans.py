@@ -320,3 +320,26 @@ def test_it_expires_and_is_applied_once(live: LiveCluster, maria: User) -> None:
     with pytest.raises(errors.PlanAlreadyApplied) as caught:
         services.apply_plan(plan.id, maria)
     assert caught.value.job_id == first.id
+
+
+def test_it_lets_one_of_two_operators_win(live: LiveCluster, maria: User, admin: User) -> None:
+    live.create_topic("orders", queues=4)
+    mine = plan_of(live, maria, "change", write_queues=8, read_queues=8)
+    theirs = plan_of(live, admin, "change", write_queues=6, read_queues=6)
+    assert run(theirs, admin).state == "SUCCEEDED"
+    with pytest.raises(errors.PlanDrifted, match="readQueueNums is 6, not 4"):
+        services.apply_plan(mine.id, maria)
+    found = config_of(live)
+    assert found is not None and found["readQueueNums"] == 6
+
+
+def test_it_stops_between_brokers_when_cancelled(live: LiveCluster, maria: User) -> None:
+    live.create_topic("orders", queues=4)
+    plan = plan_of(live, maria, "change", write_queues=8, read_queues=8)
+    job = services.apply_plan(plan.id, maria)
+    services.cancel(job.id, maria)
+    services.run_job(job.id, "worker-1")
+    stopped = selectors.job(job.id)
+    assert (stopped.state, stopped.result) == ("CANCELLED", {"written": 0})
+    found = config_of(live)
+    assert found is not None and found["readQueueNums"] == 4
