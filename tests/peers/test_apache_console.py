@@ -197,16 +197,57 @@ def test_it_replays_dead_letters_to_the_failed_group_only(world: ApacheWorld) ->
     assert (again.messages, again.blocked) == (0, "No dead letter is left to send.")
 
 
-def test_it_says_that_a_write_only_dead_letter_topic_can_not_be_read(world: ApacheWorld) -> None:
-    world.create_topic("%DLQ%closed", queues=1, perm=2)
+def test_it_lets_a_write_only_dead_letter_topic_be_read_and_takes_it_back(world: ApacheWorld) -> None:
+    topic = "%DLQ%closed"
+    world.create_topic(topic, queues=1, perm=2)
     world.create_group("closed")
-    world.send("%DLQ%closed", ("broker-a", 0), 2)
+    world.send(topic, ("broker-a", 0), 2)
     world.collect()
-    (row,) = letter_selectors.dead_letter_page(NAME, query="%DLQ%closed")
+    (row,) = letter_selectors.dead_letter_page(NAME, query=topic)
     assert (row.count, row.readable) == (2, False)
     plan = world.plan("dead_letter_replay", "closed", {"target": "failed_group"})
     assert "write-only (perm 2)" in plan.blocked and "updateTopicPerm" in plan.blocked
     assert "write-only" in letter_services.sample(NAME, "closed").problem
+    allowing = world.plan("dlq_readable", "closed", {})
+    assert [row["broker_name"] for row in allowing.diff] == ["broker-a", "broker-b"]
+    job = world.apply(allowing)
+    assert (job.state, job.error) == ("SUCCEEDED", "")
+    assert [world.admin.topic_config(addr, topic).perm for addr in world.cluster.addrs.values()] == [6, 6]
+    assert len(letter_services.sample(NAME, "closed").rows) == 2
+    assert world.apply(world.undo(allowing)).state == "SUCCEEDED"
+    assert [world.admin.topic_config(addr, topic).perm for addr in world.cluster.addrs.values()] == [2, 2]
+
+
+def test_it_replays_dead_letters_to_a_client_and_to_other_topics(world: ApacheWorld) -> None:
+    world.create_topic("tried")
+    world.create_topic("parking")
+    live = LiveCluster(world.cluster)  # type: ignore[arg-type]
+    with live.member("triers", "tried", lambda message: False, max_reconsume_times=0) as seen:
+        world.send(
+            "tried", ("broker-b", 1), 3, KEYS="k", TAGS="paid", UNIQ_KEY="7F00000100002A9F0000000000004711"
+        )
+        wait_for(lambda: len(seen) == 3 and world.end("%DLQ%triers") == 3, within_s=40)
+        (client_id,) = world.admin.consumer_ids(world.cluster.addrs["broker-b"], "triers")
+        asked = {"target": "client", "client_id": client_id}
+        refused = world.apply(world.plan("dead_letter_replay", "triers", asked))
+        assert (refused.state, refused.result["client"]["consume_result"]) == ("FAILED", "CR_LATER")
+        assert len(seen) == 4, "one message, once"
+    with live.member("triers", "tried") as seen:
+        wait_for(
+            lambda: bool(world.admin.consumer_ids(world.cluster.addrs["broker-b"], "triers")), within_s=40
+        )
+        (client_id,) = world.admin.consumer_ids(world.cluster.addrs["broker-b"], "triers")
+        taken = world.apply(world.plan("dead_letter_replay", "triers", {**asked, "client_id": client_id}))
+        assert (taken.state, taken.result["client"]["consume_result"]) == ("SUCCEEDED", "CR_SUCCESS")
+    elsewhere = {"target": "other_topic", "topic": "parking"}
+    parked = world.apply(world.plan("dead_letter_replay", "triers", elsewhere))
+    assert (parked.state, parked.result["sent"], parked.result["skipped"]) == ("SUCCEEDED", 2, 1)
+    wait_for(lambda: world.end("parking") == 2)
+    original = world.apply(
+        world.plan("dead_letter_replay", "triers", {"target": "original_topic", "skip_replayed": False})
+    )
+    assert (original.state, original.result["sent"]) == ("SUCCEEDED", 3)
+    wait_for(lambda: world.end("tried") == 6)
 
 
 def test_it_shows_what_it_can_not_know_while_a_broker_is_gone(world: ApacheWorld) -> None:
