@@ -120,6 +120,8 @@ class Samples:
         """Return the samples of [from_ms, to_ms); the last one before becomes `previous`. Empty series are
         dropped.
         """
+        if len(self.t_ms) and self.t_ms.min() >= from_ms and self.t_ms.max() < to_ms and self.counts.all():
+            return self
         kept = (self.t_ms >= from_ms) & (self.t_ms < to_ms)
         counts = segment_sums(kept.astype(np.int64), self.starts)
         before = segment_sums((self.t_ms < from_ms).astype(np.int64), self.starts)
