@@ -118,7 +118,7 @@ class LiveCluster:
 
 
 def wait_for(
-    condition: Callable[[], bool], what: str = "it", within_s: float = 10.0, every_s: float = 0.05
+    condition: Callable[[], bool], what: str = "it", within_s: float = 30.0, every_s: float = 0.05
 ) -> None:
     """Poll until true; AssertionError after ``within_s``."""
     deadline = time.monotonic() + within_s
