@@ -175,6 +175,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "console.compression.CompressionMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "console.security.ContentSecurityPolicyMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
