@@ -48,6 +48,7 @@ from spark.schemas import KEY, STAMP, WINDOW, row_schema
 
 GRAIN_TOPIC, GRAIN_QUEUE = "topic", "queue"
 MINUTE_MS = 60_000
+LATENCY_WIDTH = 1 << 14  # above every bucket of a 64-bit number
 HIGHEST = np.iinfo(np.int64).max
 DISTRIBUTION = ("last", *(f"p{share}" for share in PERCENTILES), "max")
 HISTOGRAMS = ("lag", "time_lag", "latency")
@@ -129,6 +130,7 @@ def tables(matrix: Matrix, asked: Asked, retries: dict[str, tuple[int | None, in
     codes = statuses(matrix, still)
     queues = Bundles.of(matrix.keys, QUEUE_WIDTH)
     topics = Bundles.of(matrix.keys, TOPIC_WIDTH)
+    latencies = _Latencies.of(matrix, asked.slo_ms)
     found = []
     for grain, bundles in ((GRAIN_TOPIC, topics), (GRAIN_QUEUE, queues)):
         rounds = Rounds.of(matrix, bundles)
@@ -137,9 +139,41 @@ def tables(matrix: Matrix, asked: Asked, retries: dict[str, tuple[int | None, in
             busy = np.where(rounds.complete, rounds.lag, 0) + rounds.produced + rounds.consumed
             kept &= busy.any(axis=1)
         if kept.any():
-            row = _Rows(grain, matrix, bundles, rounds, asked, np.flatnonzero(kept))
+            row = _Rows(grain, matrix, bundles, rounds, asked, np.flatnonzero(kept), latencies)
             found.append(row.table(still, codes, retries))
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Latencies:
+    """The histogram of each series' message latencies, and how many were consumed, in time and at all."""
+
+    series: Int64Array
+    buckets: Int64Array
+    counts: Int64Array
+    consumed: Int64Array
+    in_time: Int64Array
+
+    @classmethod
+    def of(cls, matrix: Matrix, slo_ms: int) -> _Latencies:
+        """Both grains are made from this: the samples are looked at once."""
+        series, rounds = np.nonzero(matrix.consumed)
+        weight = matrix.consumed[series, rounds]
+        # The first column's interval began before the window: its messages left with the age they have there.
+        earlier = np.maximum(rounds - 1, 0)
+        if not matrix.present.all():
+            seen = np.where(matrix.present, np.arange(matrix.present.shape[1]), 0)
+            earlier = np.maximum.accumulate(seen, axis=1)[series, earlier]
+        latency = matrix.time_lag_ms[series, earlier]
+        keys, counts = histogram.merged(series * LATENCY_WIDTH + histogram.bucket_of(latency), weight)
+        in_time = np.bincount(series, np.where(latency <= slo_ms, weight, 0), minlength=len(matrix.keys))
+        return cls(
+            keys // LATENCY_WIDTH,
+            keys % LATENCY_WIDTH,
+            counts,
+            matrix.consumed.sum(axis=1),
+            in_time.astype(np.int64),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +186,7 @@ class _Rows:
     rounds: Rounds
     asked: Asked
     kept: Int64Array
+    latencies: _Latencies
 
     def table(
         self, still: Int64Array, codes: CodeArray, retries: dict[str, tuple[int | None, int | None]]
@@ -253,30 +288,20 @@ class _Rows:
 
     def _latency(self) -> dict[str, Any]:
         """Latencies of consumed messages: percentiles, the share that kept the promise, the histogram."""
-        matrix = self.matrix
-        series, rounds = np.nonzero(matrix.consumed)
-        weight = matrix.consumed[series, rounds]
-        # The first column's interval began before the window: its messages left with the age they have there.
-        seen = np.where(matrix.present, np.arange(matrix.present.shape[1]), 0)
-        earlier = np.maximum.accumulate(seen, axis=1)[series, np.maximum(rounds - 1, 0)]
-        latency = matrix.time_lag_ms[series, earlier]
-        rows = self.bundles.series[series]
-        total = np.bincount(rows, weight, minlength=len(self.bundles))
-        good = np.bincount(
-            rows, np.where(latency <= self.asked.slo_ms, weight, 0), minlength=len(self.bundles)
+        found_at = self.latencies
+        bundles, kept = self.bundles, self.kept
+        total = bundles.sums(found_at.consumed[:, None])[kept, 0]
+        good = bundles.sums(found_at.in_time[:, None])[kept, 0]
+        keys, counts = histogram.merged(
+            bundles.series[found_at.series] * LATENCY_WIDTH + found_at.buckets, found_at.counts
         )
-        width = 1 << 14
-        keys, counts = histogram.merged(rows * width + histogram.bucket_of(latency), weight)
-        starts = np.searchsorted(keys, np.arange(len(self.bundles) + 1) * width)
-        buckets = keys % width
-        kept_starts, places = _taken(starts, self.kept)
-        buckets, counts = buckets[places], counts[places]
-        found: dict[str, Any] = {}
+        starts = np.searchsorted(keys, np.arange(len(bundles) + 1) * LATENCY_WIDTH)
+        kept_starts, places = _taken(starts, kept)
+        buckets, counts = keys[places] % LATENCY_WIDTH, counts[places]
+        found: dict[str, Any] = {"consumed_within_slo": good}
         for share, at in histogram.percentiles(buckets, counts, kept_starts, PERCENTILES).items():
             found[f"message_latency_p{share}_ms"] = _masked(at.values, at.is_empty)
-        share_good = np.round(100 * good[self.kept] / np.maximum(total[self.kept], 1), 4)
-        found["consumed_within_slo"] = good[self.kept].astype(np.int64)
-        found["within_slo_pct"] = _masked(share_good, total[self.kept] == 0)
+        found["within_slo_pct"] = _masked(np.round(100 * good / np.maximum(total, 1), 4), total == 0)
         return {**found, **_histogram_columns("latency", buckets, counts, kept_starts)}
 
     def _pulled(self) -> dict[str, Any]:

@@ -6,8 +6,8 @@ item needs nothing of another: no shuffle, no join. A file that cannot be read i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 import fsspec
@@ -152,33 +152,49 @@ class HistoryReader:
         interval_ms = self.spec.interval_ms
         parts = [self._part(path, after, upto, from_ms, to_ms) for path in hour.files]
         samples = chunk.merge(parts).window(from_ms, to_ms)
-        figures = rollup.figures(samples, interval_ms=interval_ms)
-        needy = self._needy_groups(samples, figures, hour, after, upto, from_ms)
-        if not needy:
-            blocks = [(samples, figures)]
-        else:
-            plain = samples.select(lambda key: key.group not in needy)
-            blocks = [(plain, rollup.figures(plain, interval_ms=interval_ms))] if plain.keys else []
-            back_ms = from_ms - self.spec.lookback_ms
-            parts = [self._part(path, after, upto, back_ms, from_ms) for path in (*hour.older, *hour.files)]
-            whole = (
-                chunk.merge([*parts, samples]).select(lambda key: key.group in needy).window(back_ms, to_ms)
-            )
+        before = self._keys_before(hour, after, upto, from_ms)
+        needy = _incomplete_groups(samples, before)
+        blocks = []
+        if needy:
+            whole = self._with_past(hour, samples, lambda key: key.group in needy, after, upto)
             blocks.append((whole, rollup.figures(whole, interval_ms=interval_ms)))
+            samples = samples.select(lambda key: key.group not in needy)
+        if samples.keys:
+            figures = rollup.figures(samples, interval_ms=interval_ms)
+            blocks.append((samples, self._aged(hour, samples, figures, before, after, upto)))
         return [HourBlock(from_ms, to_ms, one, each, dead_letters) for one, each in blocks if one.keys]
 
-    def _needy_groups(
-        self, samples: Samples, figures: Figures, hour: HourFiles, after: str, upto: str, from_ms: int
-    ) -> set[str]:
-        """Groups with a message older than the hour's own history, or with a queue that the hour does not show."""
-        before = self._keys_before(hour, after, upto, from_ms)
-        if not before:
-            return set()
-        censored = np.unique(samples.series[figures.censored]).tolist()
-        needy = {samples.keys[i].group for i in censored}
-        needy |= {key.group for key in before.difference(samples.keys)}
-        fresh = np.flatnonzero(samples.previous.t_ms < 0).tolist()
-        return needy | {samples.keys[i].group for i in fresh if samples.keys[i] in before}
+    def _with_past(
+        self, hour: HourFiles, samples: Samples, wanted: Callable[[SeriesKey], bool], after: str, upto: str
+    ) -> Samples:
+        """The lookback and the hour of some series."""
+        back_ms = hour.hour_ms - self.spec.lookback_ms
+        files = (*hour.older, *hour.files)
+        parts = [self._part(path, after, upto, back_ms, hour.hour_ms, wanted) for path in files]
+        return chunk.merge([*parts, samples.select(wanted)]).window(back_ms, hour.hour_ms + HOUR_MS)
+
+    def _aged(
+        self,
+        hour: HourFiles,
+        samples: Samples,
+        figures: Figures,
+        before: set[SeriesKey],
+        after: str,
+        upto: str,
+    ) -> Figures:
+        """The figures with the time lags of messages that are older than the hour, where the lookback knows them."""
+        old = np.unique(samples.series[figures.censored]).tolist()
+        keys = {samples.keys[i]: i for i in old if samples.keys[i] in before}
+        if not keys:
+            return figures
+        whole = self._with_past(hour, samples, keys.__contains__, after, upto)
+        known = rollup.figures(whole, interval_ms=self.spec.interval_ms)
+        time_lag_ms, censored = figures.time_lag_ms.copy(), figures.censored.copy()
+        for key, place in whole.slices():
+            own = slice(int(samples.starts[keys[key]]), int(samples.starts[keys[key] + 1]))
+            inside = slice(place.stop - (own.stop - own.start), place.stop)
+            time_lag_ms[own], censored[own] = known.time_lag_ms[inside], known.censored[inside]
+        return replace(figures, time_lag_ms=time_lag_ms, censored=censored)
 
     def _keys_before(self, hour: HourFiles, after: str, upto: str, from_ms: int) -> set[SeriesKey]:
         """Series that the lookback knows."""
@@ -189,16 +205,28 @@ class HistoryReader:
                 found.update(self._part(path, after, upto, back_ms, from_ms).keys)
                 continue
             table = self._rows(path, after, upto, back_ms, from_ms, columns=[*SeriesKey._fields, "t0_ms"])
-            names = (table[name].to_pylist() for name in SeriesKey._fields)
-            found.update(SeriesKey(*row) for row in zip(*names, strict=True))
+            found.update(_keys(table))
         return found
 
-    def _part(self, path: str, after: str, upto: str, from_ms: int, to_ms: int) -> Samples:
-        """The samples of some groups in one file; none of a file that cannot be read."""
+    def _part(
+        self,
+        path: str,
+        after: str,
+        upto: str,
+        from_ms: int,
+        to_ms: int,
+        wanted: Callable[[SeriesKey], bool] | None = None,
+    ) -> Samples:
+        """The samples of some groups, or of some of their series, in one file; none of a file that cannot be read."""
         if PurePosixPath(path).suffix == ".wal":
-            logged = self._log(path)
-            return logged.select(lambda key: after < key.group <= upto).window(from_ms, to_ms)
-        return chunk.decode_table(self._rows(path, after, upto, from_ms, to_ms)).window(from_ms, to_ms)
+            logged = self._log(path).select(
+                lambda key: after < key.group <= upto and (not wanted or wanted(key))
+            )
+            return logged.window(from_ms, to_ms)
+        table = self._rows(path, after, upto, from_ms, to_ms)
+        if wanted:
+            table = table.filter(pa.array([wanted(key) for key in _keys(table)], pa.bool_()))
+        return chunk.decode_table(table).window(from_ms, to_ms)
 
     def _rows(
         self, path: str, after: str, upto: str, from_ms: int, to_ms: int, columns: Sequence[str] | None = None
@@ -274,6 +302,19 @@ class HistoryReader:
         for file in self._files.values():
             if file is not None:
                 file.close()
+
+
+def _keys(table: pa.Table) -> Iterator[SeriesKey]:
+    """Whose the rows of a chunk are."""
+    names = (table[name].to_pylist() for name in SeriesKey._fields)
+    return (SeriesKey(*row) for row in zip(*names, strict=True))
+
+
+def _incomplete_groups(samples: Samples, before: set[SeriesKey]) -> set[str]:
+    """Groups with a queue that the hour does not show, or whose sample before it is not told in the hour's files."""
+    found = {key.group for key in before.difference(samples.keys)}
+    fresh = np.flatnonzero(samples.previous.t_ms < 0).tolist()
+    return found | {samples.keys[i].group for i in fresh if samples.keys[i] in before}
 
 
 def _is_dead_letter(key: SeriesKey) -> bool:

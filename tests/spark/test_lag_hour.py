@@ -154,5 +154,3 @@ def test_it_makes_no_rows_of_files_without_samples(
     )
     result = run(spark, later)
     assert (result.rows, result.hours, rows(result)) == (0, 1, [])
-
-

@@ -87,7 +87,8 @@ def test_it_judges_forecasts_by_what_came(tmp_path: Path) -> None:
     asked = spec([queue_chunk(tmp_path / "a.parquet", heads, commits)], 0, 2)
     (row,) = rows_of(forecast_scorecard, forecast_scorecard.score_rows, asked, late_queue_lines)
     assert row["backlogs"] == 1
-    assert row["judged"] == row["banded"] == row["covered"] > 10
+    # the first one is made of too few minutes for a band
+    assert row["judged"] - 1 == row["banded"] == row["covered"] > 10
     assert (row["backlogs_covered"], row["never_wrong"]) == (1, 0)
     assert row["error_sum"] / row["judged"] < 0.05
 

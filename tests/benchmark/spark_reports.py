@@ -1,0 +1,262 @@
+"""Goals of the Spark reports (lag.md 5): `python -m tests.benchmark.spark_reports [hour] [day] [task] [forecast]`.
+
+    hour      G1: the hourly report over one hour of the reference data, warm, result written
+    day       G2: the daily report from raw history; with fewer than 24 hours or series the whole day is extrapolated,
+              and marked so
+    task      G4: the job's process from its spec to its result: with a JVM of its own, and with the warm server
+    forecast  G13: drain forecasts of a replayed day against what came
+
+`--size full` is the reference size (48 M samples an hour); `--history` keeps the data between calls. The naive way, in
+the same run: the same samples as time-ordered rows, through Spark SQL window functions and percentiles. It gets
+`--naive-groups` groups, because it takes minutes or all of the memory for more; its samples per second are compared.
+Prints one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from spark import forecast_scorecard, lag_day, lag_hour
+from spark.job import HOUR_MS, HourFiles, JobSpec
+from spark.session import build_session, package_shipped
+from tests.support.lag_reference import SIZES, START_MS, Reference, Size, write_history
+
+NAIVE = """
+with deltas as (
+  select *, greatest(high - greatest(committed, low), 0) as lag, high - lag(high) over w as dhigh,
+    committed - lag(committed) over w as dc
+  from samples window w as (partition by group, topic, broker, queue order by t)
+),
+rounds as (
+  select group, topic, t, sum(lag) as lag, sum(greatest(dhigh, 0)) as produced, sum(greatest(dc, 0)) as consumed
+  from deltas group by group, topic, t
+)
+select group, topic, count(*) as samples, max(lag) as lag_max, percentile_approx(lag, array(0.5, 0.95, 0.99)) as lag_p,
+  sum(produced) as produced, sum(consumed) as consumed
+from rounds group by group, topic
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("parts", nargs="*", default=["hour", "day", "task", "forecast"])
+    parser.add_argument("--size", choices=sorted(SIZES), default="full")
+    parser.add_argument("--hours", type=int, default=2, help="of reference data")
+    parser.add_argument("--history", type=Path)
+    parser.add_argument("--naive-groups", type=int, default=50)
+    parser.add_argument("--rounds", type=int, default=3)
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tidemark-benchmark-") as scratch:
+        folder = asked.history or Path(scratch) / "history"
+        files = _history(SIZES[asked.size], folder, asked.hours)
+        print(json.dumps(measure(asked, files, Path(scratch)), indent=1))
+
+
+def measure(asked: argparse.Namespace, files: list[str], scratch: Path) -> dict[str, Any]:
+    size = SIZES[asked.size]
+    per_hour = size.groups * size.queues * size.rounds
+    found: dict[str, Any] = {"size": asked.size, "samples_an_hour": per_hour, "cores": os.cpu_count()}
+    if "task" in asked.parts:
+        found["G4 task to report"] = _task(files, size, scratch)
+    if {"hour", "day", "forecast"} & set(asked.parts):
+        spark = build_session("tidemark benchmark", master="local[*]")
+        with package_shipped(spark):
+            if "hour" in asked.parts:
+                found["G1 hourly report"] = _hour(spark, files, size, scratch, asked)
+            if "day" in asked.parts:
+                found["G2 day report"] = _day(spark, files, size, scratch)
+            if "forecast" in asked.parts:
+                found["G13 forecasts"] = _forecast(spark, scratch)
+        spark.stop()
+    return found
+
+
+def _history(size: Size, folder: Path, hours: int) -> list[str]:
+    if not (folder / "manifest.json").exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_history(size, folder, hours)
+    rows = json.loads((folder / "manifest.json").read_text())
+    return [str(folder / row["path"]) for row in rows[:hours]]
+
+
+def _spec(
+    job: str, files: list[str], size: Size, output: Path, *, only_last: bool = False, **changes: Any
+) -> JobSpec:
+    numbers = range(len(files))[-1:] if only_last else range(len(files))
+    values: dict[str, Any] = {
+        "job": job,
+        "job_id": "benchmark",
+        "from_ms": START_MS - START_MS % (24 * HOUR_MS),
+        "to_ms": START_MS - START_MS % (24 * HOUR_MS) + 48 * HOUR_MS,
+        "hours": tuple(
+            HourFiles("reference", START_MS + i * HOUR_MS, (files[i],), tuple(files[max(0, i - 6) : i]))
+            for i in numbers
+        ),
+        "output": str(output),
+        "as_of_ms": START_MS + len(files) * HOUR_MS,
+        "interval_ms": size.interval_ms,
+    }
+    return JobSpec(**{**values, **changes})
+
+
+def _hour(
+    spark: SparkSession, files: list[str], size: Size, scratch: Path, asked: argparse.Namespace
+) -> dict[str, Any]:
+    spec = _spec("lag_hour", files, size, scratch / "hour", only_last=True)
+    seconds = [_timed(lambda: lag_hour.run(spark, spec)) for _ in range(asked.rounds + 1)]
+    samples = size.groups * size.queues * size.rounds
+    found = {
+        "goal_s": 1.5,
+        "first_s": round(seconds[0], 2),
+        "warm_s": [round(one, 2) for one in seconds[1:]],
+        "samples_per_s": round(samples / min(seconds[1:])),
+        "rss_peak_mb": _rss_mb(),
+    }
+    naive_samples = asked.naive_groups * size.queues * size.rounds
+    path = _time_ordered(size, asked.naive_groups, scratch / "naive.parquet")
+
+    def naive() -> None:
+        spark.read.parquet(path).createOrReplaceTempView("samples")
+        spark.sql(NAIVE).write.mode("overwrite").parquet(str(scratch / "naive"))
+
+    naive()
+    taken = _timed(naive)
+    found["naive"] = {
+        "samples": naive_samples,
+        "warm_s": round(taken, 2),
+        "samples_per_s": round(naive_samples / taken),
+        "columns": "6 of 60, without time lag",
+        "extrapolated_s_for_one_hour": round(taken * samples / naive_samples, 1),
+    }
+    return found
+
+
+def _time_ordered(size: Size, groups: int, path: Path) -> str:
+    """The same samples the way a plain collector would keep them: a row per sample, by time."""
+    part = Size(groups, size.queues, size.interval_ms, size.brokers)
+    blocks = [samples for _, samples in Reference(part).hour()]
+    names = [key for block in blocks for key in block.keys]
+    counts = np.concatenate([block.counts for block in blocks])
+    t_ms = np.concatenate([block.t_ms for block in blocks])
+    order = np.argsort(t_ms, kind="stable")
+    series = np.repeat(np.arange(len(names)), counts)[order]
+    columns: dict[str, Any] = {"t": t_ms[order]}
+    for name, place in (("group", 0), ("topic", 1), ("broker", 2), ("queue", 3)):
+        columns[name] = pa.array([key[place] for key in names]).take(pa.array(series))
+    for name, column in (("high", "max_offset"), ("low", "min_offset"), ("committed", "committed")):
+        columns[name] = np.concatenate([getattr(block, column) for block in blocks])[order]
+    pq.write_table(pa.table(columns), path, compression="snappy", row_group_size=1_000_000)
+    return str(path)
+
+
+def _day(spark: SparkSession, files: list[str], size: Size, scratch: Path) -> dict[str, Any]:
+    spec = _spec("lag_day", files, size, scratch / "day")
+    lag_day.run(spark, spec)
+    seconds = _timed(lambda: lag_day.run(spark, spec))
+    samples = size.groups * size.queues * size.rounds * len(files)
+    whole = 1_000 * 200 * 240 * 24
+    return {
+        "goal_s": 35,
+        "hours": len(files),
+        "samples": samples,
+        "warm_s": round(seconds, 2),
+        "samples_per_s": round(samples / seconds),
+        "extrapolated_s_for_a_day_of_1.15_G_samples": round(seconds * whole / samples, 1),
+        "rss_peak_mb": _rss_mb(),
+    }
+
+
+def _task(files: list[str], size: Size, scratch: Path) -> dict[str, Any]:
+    """A process per run, as the console starts it."""
+    note = {"SPARK_LOCAL_CONNECT_DISCOVERY": str(scratch / "note.json")}
+
+    def one(reuse: bool) -> float:
+        spec = _spec("lag_hour", files, size, scratch / "task", only_last=True, reuse=reuse)
+        command = [sys.executable, "-m", "spark.lag_hour"]
+        environ = {**os.environ, **note}
+        return _timed(
+            lambda: subprocess.run(
+                command, input=spec.to_json(), text=True, env=environ, check=True, capture_output=True
+            )
+        )
+
+    cold = one(reuse=False)
+    try:
+        warm = [one(reuse=True) for _ in range(3)]
+    finally:
+        stop = [sys.executable, "-m", "pyspark.sql.connect.local_server", "--stop"]
+        subprocess.run(stop, env={**os.environ, **note}, check=False, capture_output=True)
+    return {
+        "goal_cold_s": 9,
+        "goal_warm_s": 2.5,
+        "own_jvm_s": round(cold, 2),
+        "starting_the_warm_server_s": round(warm[0], 2),
+        "warm_server_s": [round(one, 2) for one in warm[1:]],
+    }
+
+
+def _forecast(spark: SparkSession, scratch: Path) -> dict[str, Any]:
+    size = Size(40, 20, brokers=4)
+    files = _history(size, scratch / "forecast-history", 12)
+    spec = _spec("forecast_scorecard", files, size, scratch / "forecast")
+    seconds = _timed(lambda: forecast_scorecard.run(spark, spec))
+    (path,) = Path(spec.output).glob("*.parquet")
+    rows = [row for row in pq.read_table(path).to_pylist() if row["grain"] == "cluster"]
+    names = (
+        "backlogs", "backlogs_banded", "backlogs_covered_pct", "forecasts", "judged", "covered_pct", "mape_pct",
+        "said_never", "unseen",
+    )  # fmt: skip
+    days = [{name: row[name] for name in names} for row in rows]
+    return {"goal_covered_pct": 80, "seconds": round(seconds, 2), "days": days}
+
+
+def _timed(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def _rss_mb() -> dict[str, int]:
+    """Peak memory of this process, and of it and everything below it now (JVM, Python workers)."""
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    parents: dict[int, int] = {}
+    memory: dict[int, int] = {}
+    for status in Path("/proc").glob("[0-9]*/status"):
+        try:
+            values = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+            pid = int(values["Pid"])
+            parents[pid], memory[pid] = (
+                int(values["PPid"]),
+                int(values.get("VmHWM", "0 kB").split()[0]) // 1024,
+            )
+        except (OSError, KeyError, ValueError):
+            continue
+    family = {os.getpid()}
+    while True:
+        grown = family | {pid for pid, parent in parents.items() if parent in family}
+        if grown == family:
+            break
+        family = grown
+    return {
+        "driver_python": own,
+        "whole_family_sum_of_peaks": sum(memory[pid] for pid in family if pid in memory),
+    }
+
+
+if __name__ == "__main__":
+    main()
