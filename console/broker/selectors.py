@@ -61,6 +61,22 @@ class BrokerView:
         return self.survey.runtime_at_ms if self.survey is not None else None
 
     @property
+    def last_told(self) -> dict[str, float | None]:
+        """In, out and disk as the broker told them last: what a silent one shows with its age."""
+        figures = self.figures
+        out = figures.get("getTransferredTps") or figures.get("getTransferedTps")
+        return {
+            "in_rate": runtime.number(figures.get("putTps")),
+            "out_rate": runtime.number(out),
+            "disk_ratio": runtime.number(figures.get("commitLogDiskRatio")),
+        }
+
+    @property
+    def offered_at(self) -> list[str]:
+        """Name servers that offer it to producers."""
+        return [addr for addr in self.listed_at if addr not in self.drained_at]
+
+    @property
     def put_p99_ms(self) -> float | None:
         return runtime.put_p99_ms(self.row.runtime)[0] if self.row.answered else None
 

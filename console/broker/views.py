@@ -192,25 +192,38 @@ def change_config(request: HttpRequest, cluster: str, broker: str) -> HttpRespon
             return redirect("plan", here.name, plan.id)
     name = request.POST.get("key", request.GET.get("key", ""))[:QUERY_LENGTH_MAX]
     table = selectors.config_table(here.name)
-    line = next((one for one in table.lines if one.key.name == name), None)
-    current = dict(zip([one.broker_name for one in table.brokers], line.values, strict=True)) if line else {}
     chosen = request.POST.getlist("brokers") if request.method == "POST" else [view.name]
+    choices = _choices(here.name, name, names if may_several else [view.name], chosen)
+    current = next((one["value"] for one in choices if one["name"] == view.name), None)
     context = {
         "cluster": here,
         "view": view,
         "form": form,
         "problem": problem,
         "key": config_key(name),
-        "value": request.POST.get("value", current.get(view.name) or ""),
+        "value": request.POST.get("value", current or ""),
         "all_keys": [one.key.name for one in table.lines] or sorted(KEYS),
-        "choices": [
-            (one, current.get(one), one in chosen) for one in (names if may_several else [view.name])
-        ],
+        "choices": choices,
         "now_ms": int(time.time() * 1000),
     }
     return render(
         request, "broker/change_config.html", context, status=422 if form.errors or problem else 200
     )
+
+
+def _choices(cluster: str, key: str, names: list[str], chosen: list[str]) -> list[dict[str, Any]]:
+    """The brokers a plan may be about, each with the key's value as of the last survey."""
+    return [
+        {
+            "name": view.name,
+            "value": (view.config or {}).get(key),
+            "read_at_ms": view.survey.config_at_ms if view.survey is not None else None,
+            "reason": "" if view.row.answered else view.row.reason or "it does not answer",
+            "is_chosen": view.name in chosen,
+        }
+        for view in selectors.broker_views(cluster)
+        if view.name in names
+    ]
 
 
 @require_POST

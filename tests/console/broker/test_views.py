@@ -107,7 +107,11 @@ def test_it_shows_a_silent_broker_as_unknown_since_when_and_why(admin: Client) -
     text = text_of(admin, "/c/local/brokers")
     assert "broker-b has not answered since" in text and "connection refused" in text
     assert "unknown · since" in text
+    assert "last told: in 0.7" in text
     page = text_of(admin, "/c/local/brokers/broker-b")
+    assert "last told 0.7" in page and "last told 17 %" in page
+    form = text_of(admin, "/c/local/brokers/broker-a/config?key=fileReservedTime")
+    assert "does not answer; " in form
     assert "broker-b does not answer" in page and "connection refused" in page
     assert text_of(admin, "/c/local/brokers/broker-b?tab=runtime").count("Last told") == 1
 

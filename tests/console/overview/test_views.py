@@ -133,9 +133,9 @@ def test_it_knows_how_the_collector_does(admin: Client) -> None:
 
 def test_it_draws_no_chart_before_there_is_history(admin: Client) -> None:
     assert "broker-chart" not in admin.get("/c/local/").content.decode()
-    BrokerSample.objects.create(
-        cluster="local", broker_name="broker-a", at_ms=time.time_ns() // 1_000_000, in_rate=1.0
-    )
+    now_ms = time.time_ns() // 1_000_000
+    for at_ms in (now_ms - 1_200_000, now_ms - 600_000):
+        BrokerSample.objects.create(cluster="local", broker_name="broker-a", at_ms=at_ms, in_rate=1.0)
     text = admin.get("/c/local/").content.decode()
     assert "broker-chart" in text
     assert "broker-chart" not in admin.get("/c/local/?part=1").content.decode()
