@@ -18,7 +18,7 @@ from api import pagination
 from api.resource import Resource
 from console.message import body_match, services
 from console.message.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMATS, export
-from console.message.forms import OFFSET_MAX, QUEUES_MAX, SQL_LENGTH_MAX
+from console.message.forms import OFFSET_MAX, QUEUES_MAX, SQL_LENGTH_MAX, place_of
 from console.message.query import Query, QueryRefused, tags_of
 from console.message.search import Search, open_search, source_of
 from console.message.streaming import (
@@ -297,17 +297,22 @@ def _person(request: Request) -> str:
 
 
 class MessageDetail(_Reads):
-    """By unique key or offset id."""
+    """By unique key or offset id; ``at`` names its place, which needs no index and finds it in a batch."""
 
     @extend_schema(
         operation_id="messages_get",
         tags=["messages"],
-        parameters=[OpenApiParameter("as", str, enum=[value for value, _ in BODY_FORMATS])],
+        parameters=[
+            OpenApiParameter("as", str, enum=[value for value, _ in BODY_FORMATS]),
+            OpenApiParameter("at", str, description="broker-a:3:88204118"),
+        ],
         responses=MessageSerializer,
     )
     def get(self, request: Request, cluster: str, topic: str, message_id: str) -> Response:
         wanted = pagination.choice(request, "as", sorted(FORMAT_NAMES), "auto")
-        found = services.hit_by_id(cluster, message_id, topic)
+        place = place_of(pagination.text(request, "at"))
+        found = services.record_at(cluster, topic, *place) if place else None
+        found = found or services.hit_by_id(cluster, message_id, topic)
         if found is None:
             raise NotFound(f"No broker has a message {message_id} of {topic}.")
         return Response(MessageSerializer(services.shown(cluster, found, body_format=wanted)).data)

@@ -18,13 +18,13 @@ from console.cluster.admission import admit
 from console.message import schemas, services
 from console.message.composer import ENCODINGS, SchemaForm, SendForm, initial_of
 from console.message.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMATS, export
-from console.message.forms import LOOKUPS, BrowseForm
+from console.message.forms import LOOKUPS, BrowseForm, place_of
 from console.message.lanes import Hit
 from console.message.query import QueryRefused
 from console.message.search import open_search, source_of
 from console.message.search_quota import TooManySearches
 from console.message.streaming import Streamed
-from console.message.views import BrokerTrouble, place_of
+from console.message.views import BrokerTrouble
 from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanRejected
 

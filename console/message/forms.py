@@ -123,3 +123,15 @@ class BrowseForm(forms.Form):
             sql=cleaned["sql"].strip(),
             match=cleaned["match"],
         )
+
+
+def place_of(text: str) -> tuple[str, int, int] | None:
+    """`broker-a:3:88204118` → (broker name, queue id, queue offset)."""
+    parts = text.rsplit(":", 2)
+    if len(parts) != 3 or not parts[0] or not _is_number(parts[1], 9) or not _is_number(parts[2], 18):
+        return None
+    return parts[0], int(parts[1]), int(parts[2])
+
+
+def _is_number(text: str, digits: int) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= digits

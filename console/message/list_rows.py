@@ -12,6 +12,7 @@ from django.template.loader import render_to_string
 from console.message.body_match import Match
 from console.message.lanes import Hit
 from console.message.services import views
+from console.operation.body_format import ProtobufDecoder
 from console.operation.message_view import MessageView
 
 EXCERPT_SOURCE_BYTES = 16 * 1024  # so much of a body is looked through for the hit to be shown
@@ -52,11 +53,13 @@ def list_rows(messages: Iterable[MessageView], match: Match | None = None) -> li
     ]
 
 
-def hit_rows(hits: Sequence[Hit], match: Match | None) -> list[ListRow]:
+def hit_rows(
+    hits: Sequence[Hit], match: Match | None, protobuf: ProtobufDecoder | None = None
+) -> list[ListRow]:
     """Rows of hits; with a filter, far enough into the body that the hit can be shown."""
     if match is None:
-        return list_rows(views(hits))
-    return list_rows(views(hits, limit_bytes=EXCERPT_SOURCE_BYTES), match)
+        return list_rows(views(hits, protobuf=protobuf))
+    return list_rows(views(hits, limit_bytes=EXCERPT_SOURCE_BYTES, protobuf=protobuf), match)
 
 
 def rendered(rows: Sequence[ListRow], cluster: Any) -> list[dict[str, Any]]:

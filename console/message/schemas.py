@@ -117,6 +117,12 @@ def decoder(schema: ProtobufSchema) -> ProtobufDecoder:
     return decode
 
 
+def decoder_of(cluster: str, topic: str) -> ProtobufDecoder | None:
+    """The same for a topic by name; None where it has no schema."""
+    schema = schema_of(cluster, topic)
+    return None if schema is None else decoder(schema)
+
+
 def save_schema(
     *, cluster: str, topic: str, message_type: str, descriptor_set: bytes, actor: Any, remote_addr: str = ""
 ) -> ProtobufSchema:

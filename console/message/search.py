@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from console.cluster import selectors as cluster_selectors
 from console.lag import selectors as lag_selectors
 from console.lag.models import TopicRow
+from console.message import schemas
 from console.message.cursor import Cursor
 from console.message.lanes import Hit, Lane, Merge, Pull, first_window, hits_of
 from console.message.query import Query, QueryRefused
@@ -29,6 +30,7 @@ from console.mqadmin import (
     ResponseCode,
     with_admin,
 )
+from console.operation.body_format import ProtobufDecoder
 from console.operation.broker_queues import BrokerQueue, ask_each, route_queues, topic_route
 
 ROUND_DEADLINE_MS = 5_000
@@ -77,6 +79,7 @@ class Search:
         self.picked: list[Hit] = []
         self.silent = silent
         self.stop_reason = ""
+        self.protobuf: ProtobufDecoder | None = None  # how the hits' bodies read
         self._admin, self._began, self._queues_silent = admin, began, queues_silent
         self._started_s, self._deadline_s = time.monotonic(), deadline_s
         self._hits = self._pulls = self._bytes = 0
@@ -187,6 +190,7 @@ class Source:
     admin: BlockingMQAdmin
     held_by: frozenset[str]  # brokers that had the topic in the last round
     silent: Mapping[str, str]  # of all brokers, those that did not answer the last round
+    protobuf: ProtobufDecoder | None = None  # how the topic's bodies read, where it has a schema
 
 
 def source_of(cluster: str, topic: str) -> Source:
@@ -197,6 +201,7 @@ def source_of(cluster: str, topic: str) -> Source:
         with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs),
         frozenset(row.brokers if row is not None else ()),
         {each.broker_name: each.reason for each in lag_selectors.silent_brokers(cluster)},
+        schemas.decoder_of(cluster, topic),
     )
 
 
@@ -243,7 +248,7 @@ def open_search(
     if query.sql:
         check_sql(source.admin, query, queues.places)
     bounds = _bounds(source.admin, queues.places, query, queues.silent)
-    return begin_search(
+    search = begin_search(
         source.admin,
         query,
         bounds,
@@ -254,6 +259,8 @@ def open_search(
         queues_silent=queues.missing + len(queues.places) - len(bounds),
         deadline_s=deadline_s,
     )
+    search.protobuf = source.protobuf
+    return search
 
 
 def begin_search(

@@ -20,6 +20,7 @@ from console.mqadmin import (
     decode_offset_message_id,
     with_admin,
 )
+from console.operation.body_format import ProtobufDecoder
 from console.operation.body_unpack import DoesNotUnpack, inner_messages, is_batch
 from console.operation.broker_queues import masters
 from console.operation.message_view import (
@@ -94,7 +95,7 @@ def page_of(search: Search, *, has_cursor: bool) -> MessagePage:
     """The page that a search has come to. Rows are in the query's order, whichever way they were read."""
     far, near = search.far_cut, search.near_cut
     more = not search.merge.is_ended
-    rows = views(search.picked)
+    rows = views(search.picked, protobuf=search.protobuf)
     onward = search.merge.up is not search.query.newest  # read the way the list goes on
     if not onward:
         rows.reverse()
@@ -114,10 +115,13 @@ def page_of(search: Search, *, has_cursor: bool) -> MessagePage:
     )
 
 
-def views(hits: Sequence[Hit], *, limit_bytes: int = BODY_IN_LIST_BYTES) -> list[MessageView]:
+def views(
+    hits: Sequence[Hit], *, limit_bytes: int = BODY_IN_LIST_BYTES, protobuf: ProtobufDecoder | None = None
+) -> list[MessageView]:
     """Hits as rows of a list."""
     return [
-        message_view(hit.record, hit.broker_name, limit_bytes=limit_bytes, batch=hit.batch) for hit in hits
+        message_view(hit.record, hit.broker_name, limit_bytes=limit_bytes, protobuf=protobuf, batch=hit.batch)
+        for hit in hits
     ]
 
 
@@ -125,13 +129,12 @@ def shown(
     cluster: str, hit: Hit, *, limit_bytes: int = BODY_SHOWN_BYTES, body_format: str = "auto"
 ) -> MessageView:
     """One message with its body as text, read with the topic's schema where it has one."""
-    schema = schemas.schema_of(cluster, hit.record.topic)
     return message_view(
         hit.record,
         hit.broker_name,
         limit_bytes=limit_bytes,
         body_format=body_format,
-        protobuf=None if schema is None else schemas.decoder(schema),
+        protobuf=schemas.decoder_of(cluster, hit.record.topic),
         batch=hit.batch,
     )
 

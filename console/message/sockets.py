@@ -202,11 +202,11 @@ class MessageSocket(AsyncWebsocketConsumer):
 
 
 def _rows(hits: list[Hit], search: Search, cluster: Cluster) -> list[dict[str, Any]]:
-    return rendered(hit_rows(hits, search.query.match), cluster)
+    return rendered(hit_rows(hits, search.query.match, search.protobuf), cluster)
 
 
 def _tail_rows(hits: list[Hit], tail: Tail, cluster: Cluster) -> list[dict[str, Any]]:
-    return rendered(hit_rows(hits, tail.query.match), cluster)
+    return rendered(hit_rows(hits, tail.query.match, tail.source.protobuf), cluster)
 
 
 def scan_html(search: Search, cluster: Cluster, *, is_over: bool = False) -> str:
@@ -229,7 +229,7 @@ def tail_html(tail: Tail, *, is_over: bool = False) -> str:
 def done_frame(search: Search, cluster: Cluster, form: BrowseForm) -> dict[str, Any]:
     """The page that came of a search: which rows stay, how it goes on."""
     page = page_of(search, has_cursor=bool(form.cleaned_data["cursor"]))
-    rows = hit_rows(search.picked, search.query.match)
+    rows = hit_rows(search.picked, search.query.match, search.protobuf)
     query = QueryDict(mutable=True)
     query.update(form.data)
     query.pop("cursor", None)

@@ -17,12 +17,14 @@ from console.message.search import Search
 from console.message.search_quota import TOGETHER_MAX, quota
 from console.message.services import views
 from console.message.tail import Tail
+from console.operation.body_format import ProtobufDecoder
 
 STREAM_MS = 10 * 60 * 1000  # of one streamed search
 STREAM_MESSAGES_MAX = 100_000
 PROGRESS_EVERY_S = 1.0
 TAIL_EVERY_S = 1.0
 NAP_S = 0.2  # so often a waiting tail can be left
+BODY_STREAMED_BYTES = 64 * 1024  # of each message; exports carry whole bodies
 NDJSON = "application/x-ndjson"
 
 # Rounds of pulls block: threads of their own, so that a silent broker holds up nobody's pages.
@@ -76,8 +78,8 @@ def line(value: dict[str, Any]) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode() + b"\n"
 
 
-def _messages(hits: list[Hit]) -> Iterator[bytes]:
-    for view in views(hits, limit_bytes=64 * 1024):
+def _messages(hits: list[Hit], protobuf: ProtobufDecoder | None) -> Iterator[bytes]:
+    for view in views(hits, limit_bytes=BODY_STREAMED_BYTES, protobuf=protobuf):
         yield line({"message": dataclasses.asdict(view)})
 
 
@@ -88,7 +90,7 @@ def search_lines(search: Search) -> Generator[bytes, None, None]:
     while True:
         hits = search.drain()
         written += len(hits)
-        yield b"".join(_messages(hits))
+        yield b"".join(_messages(hits, search.protobuf))
         if search.is_done:
             break
         if time.monotonic() - told_s >= PROGRESS_EVERY_S:
@@ -108,7 +110,7 @@ def tail_lines(tail: Tail, *, seconds: int, most: int) -> Generator[bytes, None,
         arrivals = tail.step()
         hits = arrivals.hits[: most - shown]
         shown += len(hits)
-        yield b"".join(_messages(hits))
+        yield b"".join(_messages(hits, tail.source.protobuf))
         progress = {"queues": tail.queues, "shown": shown, "scanned": tail.scanned, "skipped": tail.skipped}
         yield line({"progress": progress})
         next_s = min(time.monotonic() + TAIL_EVERY_S, until_s)

@@ -21,7 +21,7 @@ from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
 from console.message import body_match, schemas, selectors, services
 from console.message.export import FORMATS
-from console.message.forms import LOOKUPS, READS, BrowseForm
+from console.message.forms import LOOKUPS, READS, BrowseForm, place_of
 from console.message.lanes import Hit
 from console.message.life_axis import axis_of
 from console.message.life_line import life_line
@@ -132,7 +132,7 @@ def _search(cluster: str, form: BrowseForm) -> Found:
         return Found(problem=str(refusal), status=400)
     except BrokerTrouble as trouble:
         return Found(problem=str(trouble), status=503)
-    rows = hit_rows(search.picked, query.match)
+    rows = hit_rows(search.picked, query.match, search.protobuf)
     if search.merge.up is query.newest:
         rows.reverse()  # read towards the list's beginning
     return Found(rows, services.page_of(search, has_cursor=bool(wanted["cursor"])))
@@ -199,15 +199,3 @@ def _message_page(request: HttpRequest, here: Cluster, found: Hit) -> HttpRespon
     life = life_line(here, found, view_scope(request.user, here.name), now_ms=now_ms)
     context |= {"life": life, "axis": axis_of(life, even=even), "is_even": even}
     return render(request, "message/message.html", context)
-
-
-def place_of(text: str) -> tuple[str, int, int] | None:
-    """`broker-a:3:88204118` → (broker name, queue id, queue offset)."""
-    parts = text.rsplit(":", 2)
-    if len(parts) != 3 or not parts[0] or not _is_number(parts[1], 9) or not _is_number(parts[2], 18):
-        return None
-    return parts[0], int(parts[1]), int(parts[2])
-
-
-def _is_number(text: str, digits: int) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= digits

@@ -12,6 +12,7 @@ from google.protobuf import descriptor_pb2
 
 from console.access.models import AuditEvent
 from console.message import schemas, services
+from console.message.query import Query
 from console.operation.body_format import render_body
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support import sample_rows
@@ -58,6 +59,10 @@ def test_it_reads_bodies_with_the_topics_schema(live: LiveCluster, boss: User) -
         descriptor_set=descriptor_set(),
         actor=boss,
     )
+    rows = services.find("test", Query("orders")).rows
+    assert [row.body_format for row in rows] == ["hex", "protobuf"]
+    listed = signed_in().get("/c/test/messages?topic=orders").content.decode()
+    assert "order_id&quot;: 150" in listed
     hit, bad = (services.record_at("test", "orders", live.broker_name, 0, offset) for offset in (0, 1))
     assert hit is not None and bad is not None
     view = services.shown("test", hit)
