@@ -16,5 +16,5 @@ class CompressionMiddleware(GZipMiddleware):
         """Compress unless the client does not take it, it is small, compressed already, or a live stream."""
         if response.streaming and not isinstance(response, WhiteNoiseFileResponse):
             return response
-        compressed: HttpResponse = super().process_response(request, response)  # type: ignore[arg-type, assignment]
-        return compressed
+        assert isinstance(response, HttpResponse | WhiteNoiseFileResponse)
+        return super().process_response(request, response)
