@@ -10,6 +10,5 @@ root_urlpatterns = [
 ]
 urlpatterns = [
     path("", views.overview, name="overview"),
-    path("brokers", views.brokers, name="brokers"),
     path("jump", jump.jump, name="jump"),
 ]
