@@ -23,6 +23,7 @@ from console.cluster import selectors as cluster_selectors
 from console.report import selectors, services
 from console.report.models import LagRow, ReportRun
 from console.report.rules import JOBS, LAG_JOBS, window, yesterday_to_now
+from console.streamed import in_thread
 
 WORST_FIRST = "-time_lag_max"
 TIME_MS_MAX = 2**53  # what every JSON reader holds exactly
@@ -201,7 +202,7 @@ class RowsCsv(Resource):
     def get(self, request: Request, cluster: str, job: str) -> HttpResponseBase:
         existing(cluster, job)
         lines = selectors.csv_lines(_rows(request, cluster, job))
-        response = StreamingHttpResponse(lines, content_type="text/csv; charset=utf-8")
+        response = StreamingHttpResponse(in_thread(lines), content_type="text/csv; charset=utf-8")
         response["Content-Disposition"] = f'attachment; filename="{cluster}-{job}.csv"'
         return response
 

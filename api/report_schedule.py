@@ -23,6 +23,7 @@ from console.cluster import selectors as cluster_selectors
 from console.report import delivery, exports, schedules, selectors
 from console.report.models import LagRow, ReportRow, ReportSchedule
 from console.report.rules import JOBS, LAG_JOBS
+from console.streamed import in_thread
 
 TIME_MS_MAX = 2**53
 
@@ -257,7 +258,7 @@ class Export(Resource):
         else:
             rows = _lines(request, cluster, job)
         pieces = exports.export(fmt, rows, f"{JOBS[job]} of {cluster}", _now_ms())
-        response = StreamingHttpResponse(pieces, content_type=exports.FORMATS[fmt][0])
+        response = StreamingHttpResponse(in_thread(pieces), content_type=exports.FORMATS[fmt][0])
         response["Content-Disposition"] = f'attachment; filename="{cluster}-{job}.{fmt}"'
         return response
 

@@ -22,6 +22,7 @@ from console.access.errors import LinkInvalid, TooManyAttempts, WrongCredentials
 from console.access.forms import ActivityForm, NewPasswordForm, SignInForm
 from console.access.models import AuditEvent, Verb
 from console.access.visitor import remote_addr
+from console.streamed import in_thread
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 EVENTS_PER_PAGE = 50
@@ -122,7 +123,9 @@ def activity(request: HttpRequest) -> HttpResponseBase:
         plan_id=wanted.get("plan", ""),
     )
     if request.GET.get("format") == "csv":
-        answer = StreamingHttpResponse(_csv(events[:CSV_EVENTS_MAX].iterator()), content_type="text/csv")
+        answer = StreamingHttpResponse(
+            in_thread(_csv(events[:CSV_EVENTS_MAX].iterator())), content_type="text/csv"
+        )
         answer["Content-Disposition"] = 'attachment; filename="activity.csv"'
         return answer
     page = Paginator(events, EVENTS_PER_PAGE).get_page(request.GET.get("page"))

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import csv
-import itertools
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-
-from django.db import connections
 
 from console.cluster import selectors as cluster_selectors
 from console.deadletter import selectors
@@ -114,22 +109,6 @@ def ledger_lines(plan_id: str) -> Iterator[str]:
     yield writer.writerow(selectors.LEDGER_COLUMNS)
     for row in selectors.ledger_rows(plan_id):
         yield writer.writerow(row)
-
-
-async def in_thread(lines: Iterator[str]) -> AsyncIterator[bytes]:
-    """Lines for a streamed answer, made in a thread of their own: an export must not hold up other pages."""
-    loop = asyncio.get_running_loop()
-    thread = ThreadPoolExecutor(1, thread_name_prefix="dead-letter-export")
-    try:
-        while piece := await loop.run_in_executor(thread, _piece, lines):
-            yield piece
-    finally:
-        thread.submit(connections.close_all)
-        thread.shutdown(wait=False)
-
-
-def _piece(lines: Iterator[str]) -> bytes:
-    return "".join(itertools.islice(lines, PIECE_LINES)).encode()
 
 
 def _letter(record: MessageRecord, broker_name: str) -> dict[str, Any]:

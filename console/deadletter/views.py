@@ -27,6 +27,7 @@ from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanNotFound, PlanRejected
 from console.operation.models import Plan
 from console.operation.views import job_context
+from console.streamed import in_thread
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 SAMPLE_LETTERS = 20
@@ -143,7 +144,7 @@ def ledger_export(request: HttpRequest, cluster: str, group: str) -> HttpRespons
 
 
 def _download(lines: Iterator[str], kind: str, name: str) -> StreamingHttpResponse:
-    answer = StreamingHttpResponse(exports.in_thread(lines), content_type=exports.CONTENT_TYPES[kind])
+    answer = StreamingHttpResponse(in_thread(lines), content_type=exports.CONTENT_TYPES[kind])
     answer["Content-Disposition"] = f'attachment; filename="{name}"'
     return answer
 

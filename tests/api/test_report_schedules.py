@@ -115,13 +115,9 @@ def test_rows_of_other_reports(reader: APIClient, capacity: None) -> None:
 
 def test_files(reader: APIClient, capacity: None) -> None:
     parquet = reader.get(f"{BASE}/reports/capacity/export/parquet")
-    table = pq.read_table(io.BytesIO(b"".join(parquet.streaming_content)))
+    table = pq.read_table(io.BytesIO(b"".join(parquet)))
     assert table.column("group").to_pylist() == ["billing", "other"]
-    lines = (
-        b"".join(reader.get(f"{BASE}/reports/capacity/export/csv").streaming_content).decode().splitlines()
-    )
+    lines = b"".join(reader.get(f"{BASE}/reports/capacity/export/csv")).decode().splitlines()
     assert len(lines) == 3
-    assert b"<td>billing</td>" in b"".join(
-        reader.get(f"{BASE}/reports/capacity/export/html").streaming_content
-    )
+    assert b"<td>billing</td>" in b"".join(reader.get(f"{BASE}/reports/capacity/export/html"))
     assert reader.get(f"{BASE}/reports/capacity/export/xlsx").status_code == 404

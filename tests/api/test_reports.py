@@ -133,7 +133,7 @@ def test_it_streams_csv(reader: APIClient, hours: ReportRun) -> None:
         answer = reader.get(f"{BASE}/rows.csv?to_ms={TODAY + 9 * HOUR}", HTTP_ACCEPT=accept)
         assert (answer.status_code, answer["Content-Type"]) == (200, "text/csv; charset=utf-8")
         assert answer["Content-Disposition"] == 'attachment; filename="local-lag_hour.csv"'
-        table = list(csv.DictReader(io.StringIO(answer.getvalue().decode())))
+        table = list(csv.DictReader(io.StringIO(b"".join(answer).decode())))
         assert [row["group"] for row in table] == ["'=1+1", "analytics", "billing", "silent"]
         assert table[3]["time_lag_max_ms"] == ""
 
@@ -172,7 +172,8 @@ def test_it_says_which_reports_there_are(reader: APIClient, maintainer: APIClien
         maintainer.post(f"{other}/runs"),
     ):
         assert (
-            "There is no report lag_year; there are: lag_hour." in problem(answer, 404, "not_found")["detail"]
+            "There is no report lag_year; there are: lag_hour, lag_day, "
+            in problem(answer, 404, "not_found")["detail"]
         )
     problem(reader.get("/api/v1/report-runs/report-9"), 404, "not_found")
     problem(reader.get("/api/v1/clusters/nowhere/report-runs"), 404, "not_found")

@@ -153,6 +153,6 @@ def test_it_gives_activity_as_csv_that_no_spreadsheet_runs() -> None:
     services.record_audit(actor="=cmd()", verb="apply", subject="billing", after={"a": 1})
     answer = signed_in().get("/activity?format=csv")
     assert answer["Content-Type"] == "text/csv"
-    lines = answer.getvalue().decode().splitlines()
+    lines = b"".join(answer).decode().splitlines()
     assert lines[0] == "at,actor,token_prefix,verb,cluster,subject,before,after,plan_id,remote_addr"
     assert ",'=cmd(),,apply,,billing,," in lines[1]

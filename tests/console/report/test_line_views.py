@@ -125,7 +125,7 @@ def test_it_downloads_what_the_page_shows(admin: Client, run: ReportRun) -> None
     add(run, "capacity", "group", "billing", utilisation_pct=9.5)
     add(run, "capacity", "group", "other", utilisation_pct=1.0)
     answer = admin.get("/c/local/reports/capacity/csv?q=bill")
-    lines = b"".join(answer.streaming_content).decode().splitlines()
+    lines = b"".join(answer).decode().splitlines()
     assert len(lines) == 2
     assert "utilisation_pct" in lines[0] and "9.5" in lines[1]
 
@@ -134,17 +134,17 @@ def test_parquet_and_html_hold_the_same_rows(admin: Client, run: ReportRun) -> N
     add(run, "capacity", "group", "billing", utilisation_pct=9.5, clients=3, dead_weight="idle")
     add(run, "capacity", "group", "other", clients=4)
     answer = admin.get("/c/local/reports/capacity/parquet")
-    table = pq.read_table(io.BytesIO(b"".join(answer.streaming_content)))
+    table = pq.read_table(io.BytesIO(b"".join(answer)))
     assert table.column("group").to_pylist() == ["billing", "other"]
     assert table.column("utilisation_pct").to_pylist() == [9.5, None]
     assert table.schema.field("clients").type == pa.int64()
-    html = b"".join(admin.get("/c/local/reports/capacity/html").streaming_content).decode()
+    html = b"".join(admin.get("/c/local/reports/capacity/html")).decode()
     assert "<td>billing</td>" in html and "2 rows" in html
 
 
 def test_parquet_of_nothing_is_a_file(admin: Client, run: ReportRun) -> None:
     answer = admin.get("/c/local/reports/lag_hour/parquet")
-    assert pq.read_table(io.BytesIO(b"".join(answer.streaming_content))).num_rows == 0
+    assert pq.read_table(io.BytesIO(b"".join(answer))).num_rows == 0
 
 
 def test_the_schedule_is_changed_on_the_page(admin: Client) -> None:

@@ -153,7 +153,10 @@ def test_it_refuses_a_run_without_the_verb(enqueued: list[str]) -> None:
         person = signed_in(f"person-{number}", verbs=verbs)
         assert person.post(f"{PAGE}/run").status_code == 403
         text = page(person)
-        assert "disabled>Run hourly lag" in text and "This needs the right to run reports (REPORT) on local." in text
+        assert (
+            "disabled>Run hourly lag" in text
+            and "This needs the right to run reports (REPORT) on local." in text
+        )
     assert signed_in("maintainer", verbs=("REPORT",)).post(f"{PAGE}/run").status_code == 302
     assert len(enqueued) == 1
 
@@ -194,8 +197,8 @@ def test_it_downloads_what_the_filter_leaves(admin: Client) -> None:
     answer = admin.get(f"{PAGE}/csv?q=bill")
     assert answer["Content-Type"] == "text/csv; charset=utf-8"
     assert answer["Content-Disposition"] == 'attachment; filename="local-lag_hour.csv"'
-    lines = b"".join(answer.streaming_content).decode().splitlines()  # type: ignore[attr-defined]
+    lines = b"".join(answer).decode().splitlines()
     assert lines[0].startswith("run_id,grain,cluster,kind,group,topic")
     assert [line.split(",")[4] for line in lines[1:]] == ["billing"]
-    everything = b"".join(admin.get(f"{PAGE}/csv?span=all").streaming_content)  # type: ignore[attr-defined]
+    everything = b"".join(admin.get(f"{PAGE}/csv?span=all"))
     assert everything.count(b"\r\n") == 4
