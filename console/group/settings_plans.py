@@ -24,6 +24,7 @@ from console.operation.config_change import (
     admin_of,
     broker_addrs,
     brokers_in_words,
+    change_summary,
     chosen_brokers,
     counted,
     exact_rows,
@@ -31,7 +32,6 @@ from console.operation.config_change import (
     nothing_changes,
     overwritten_warning,
     read_configs,
-    shown,
 )
 from console.operation.errors import PlanRejected
 from console.operation.kinds import Draft, PlanWarning
@@ -180,7 +180,7 @@ class GroupChangePlan(GroupPlan):
             asked,
             rows,
             facts,
-            summary=_change_summary(asked.subject, rows),
+            summary=change_summary(asked.subject, rows),
             warnings=change_warnings(rows, facts),
             blocked=nothing_changes(rows),
             messages=_lag(facts) if stops else 0,
@@ -389,20 +389,6 @@ def _lag(facts: GroupFacts) -> int:
 
 def _stops(before: Config, after: Config) -> bool:
     return not is_denied(GROUP, before) and is_denied(GROUP, after)
-
-
-def _change_summary(group: str, rows: Sequence[ConfigRow]) -> str:
-    by_change: dict[str, list[str]] = {}
-    for row in rows:
-        if row.changes:
-            words = ", ".join(
-                f"{one['key']} {shown(one['before'])} → {shown(one['after'])}" for one in row.changes
-            )
-            by_change.setdefault(words, []).append(row.broker_name)
-    if not by_change:
-        return f"This would change nothing: {group} is as asked for on every broker."
-    parts = [f"{words} on {brokers_in_words(names)}" for words, names in by_change.items()]
-    return f"This will change {group}: {'; '.join(parts)}."
 
 
 def change_warnings(rows: Sequence[ConfigRow], facts: GroupFacts) -> list[PlanWarning]:

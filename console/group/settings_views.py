@@ -7,27 +7,22 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from console.access import rules
 from console.access.models import Verb
-from console.access.visitor import remote_addr
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
 from console.group import selectors
 from console.group.settings_forms import GroupChangeForm, GroupCreateForm
 from console.lag import selectors as lag_selectors
-from console.mqadmin import MQBrokerError, MQClientError
-from console.operation import services as operation_services
 from console.operation.config_change import GROUP
 from console.operation.config_table import read_table
-from console.operation.errors import OperationError, PlanRejected
+from console.operation.plan_request import apply_at_once, plan_or_reason
 from console.operation.quarantine import quarantine_hours, quarantine_of
 
-TROUBLE = (MQBrokerError, MQClientError, OperationError)
 FORM_FIELDS = {"group": "name"}  # parameter of the plan → field of the form, where they differ
 
 
@@ -54,7 +49,9 @@ def create(request: HttpRequest, cluster: str) -> HttpResponse:
     form = GroupCreateForm(brokers, request.POST or None, initial={"name": request.GET.get("name", "")[:120]})
     problem = ""
     if request.method == "POST" and form.is_valid():
-        made = _plan(request, here, "group_create", form.cleaned_data["name"], form.params(), form)
+        made = plan_or_reason(
+            request, here, "group_create", form.cleaned_data["name"], form.params(), form, FORM_FIELDS
+        )
         if isinstance(made, HttpResponse):
             return made
         problem = made
@@ -77,7 +74,7 @@ def settings(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     form = GroupChangeForm(brokers, request.POST or None)
     problem = ""
     if request.method == "POST" and form.is_valid():
-        made = _plan(request, here, "group_change", group, form.params(), form)
+        made = plan_or_reason(request, here, "group_change", group, form.params(), form, FORM_FIELDS)
         if isinstance(made, HttpResponse):
             return made
         problem = made
@@ -108,7 +105,7 @@ def delete(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
             raise Http404("There is no such step.")
         wanted = ("with_topics", "keep_offsets") if deed != "quarantine" else ()
         params = {name: True for name in wanted if request.POST.get(name)}
-        made = _plan(request, here, deeds[deed], group, params)
+        made = plan_or_reason(request, here, deeds[deed], group, params)
         if isinstance(made, HttpResponse):
             return made
         problem = made
@@ -131,37 +128,4 @@ def delete(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
 def release(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     """End the quarantine: plan and apply in one, since it only gives back what was taken."""
     here = admit(request, cluster, Verb.CONFIGURE, group)
-    address = remote_addr(request)
-    try:
-        plan = operation_services.create_plan(
-            "group_release", here.name, group, {}, request.user, remote_addr=address
-        )
-        job = operation_services.apply_plan(plan.id, request.user, remote_addr=address)
-    except TROUBLE as trouble:
-        messages.error(request, str(trouble))
-        return redirect("group-settings", here.name, group)
-    return redirect("job", here.name, job.id)
-
-
-def _plan(
-    request: HttpRequest,
-    here: Cluster,
-    kind: str,
-    group: str,
-    params: dict[str, Any],
-    form: GroupChangeForm | None = None,
-) -> HttpResponse | str:
-    """The way to the new plan, or why there is none; what is wrong with a field is said on the field."""
-    try:
-        plan = operation_services.create_plan(
-            kind, here.name, group, params, request.user, remote_addr=remote_addr(request)
-        )
-    except PlanRejected as refusal:
-        field = FORM_FIELDS.get(refusal.field, refusal.field)
-        if form is None or field not in form.fields:
-            return str(refusal)
-        form.add_error(field, str(refusal))
-        return ""
-    except TROUBLE as trouble:
-        return str(trouble)
-    return redirect("plan", here.name, plan.id)
+    return apply_at_once(request, here, "group_release", group, redirect("group-settings", here.name, group))

@@ -390,6 +390,22 @@ def shown(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
+def change_summary(name: str, rows: Sequence[ConfigRow]) -> str:
+    """What changes where; brokers with the same change are named together."""
+    by_change: dict[str, list[str]] = {}
+    for row in rows:
+        if row.changes:
+            words = ", ".join(
+                f"{one['key']} {shown(one['before'])} → {shown(one['after'])}" for one in row.changes
+            )
+            by_change.setdefault(words, []).append(row.broker_name)
+    if not by_change:
+        return f"This would change nothing: {name} is as asked for on every broker."
+    return f"This will change {name}: " + "; ".join(
+        f"{words} on {brokers_in_words(names)}" for words, names in by_change.items()
+    ) + "."  # fmt: skip
+
+
 def counted(number: int, noun: str, verb: str = "") -> str:
     """``1 message``, ``1,204 messages``; with a verb in the plural (``were``): ``1 message was``."""
     singular = {"were": "was", "are": "is"}.get(verb, verb)

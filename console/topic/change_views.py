@@ -5,29 +5,24 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from console.access import rules
 from console.access.models import Verb
-from console.access.visitor import remote_addr
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
 from console.lag import selectors as lag_selectors
 from console.lag.models import TopicRow
-from console.mqadmin import MQBrokerError, MQClientError
-from console.operation import services as operation_services
 from console.operation.config_change import TOPIC, counted
 from console.operation.config_table import read_table
-from console.operation.errors import OperationError, PlanRejected
+from console.operation.plan_request import apply_at_once, plan_or_reason
 from console.operation.quarantine import quarantine_hours, quarantine_of
 from console.topic import selectors
 from console.topic.forms import TopicChangeForm, TopicCreateForm
 from console.topic.topic_config import READ, WRITE
 
-TROUBLE = (MQBrokerError, MQClientError, OperationError)
 FORM_FIELDS = {"topic": "name"}  # parameter of the plan → field of the form, where they differ
 
 
@@ -39,7 +34,9 @@ def create(request: HttpRequest, cluster: str) -> HttpResponse:
     form = TopicCreateForm(brokers, request.POST or None, initial={"name": request.GET.get("name", "")[:127]})
     problem = ""
     if request.method == "POST" and form.is_valid():
-        made = _plan(request, here, "topic_create", form.cleaned_data["name"], form.params(), form)
+        made = plan_or_reason(
+            request, here, "topic_create", form.cleaned_data["name"], form.params(), form, FORM_FIELDS
+        )
         if isinstance(made, HttpResponse):
             return made
         problem = made
@@ -56,7 +53,7 @@ def change(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
     form = TopicChangeForm(row.brokers, request.POST or None)
     problem = ""
     if request.method == "POST" and form.is_valid():
-        made = _plan(request, here, "topic_change", topic, form.params(), form)
+        made = plan_or_reason(request, here, "topic_change", topic, form.params(), form, FORM_FIELDS)
         if isinstance(made, HttpResponse):
             return made
         problem = made
@@ -83,7 +80,7 @@ def delete(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
         kind = deeds.get(request.POST.get("deed", ""))
         if kind is None:
             raise Http404("There is no such step.")
-        made = _plan(request, here, kind, topic, {})
+        made = plan_or_reason(request, here, kind, topic, {})
         if isinstance(made, HttpResponse):
             return made
         problem = made
@@ -102,40 +99,7 @@ def delete(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
 def release(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
     """End the quarantine: plan and apply in one, since it only gives back what was taken."""
     here = admit(request, cluster, Verb.CONFIGURE, topic)
-    address = remote_addr(request)
-    try:
-        plan = operation_services.create_plan(
-            "topic_release", here.name, topic, {}, request.user, remote_addr=address
-        )
-        job = operation_services.apply_plan(plan.id, request.user, remote_addr=address)
-    except TROUBLE as trouble:
-        messages.error(request, str(trouble))
-        return redirect("topic", here.name, topic)
-    return redirect("job", here.name, job.id)
-
-
-def _plan(
-    request: HttpRequest,
-    here: Cluster,
-    kind: str,
-    topic: str,
-    params: dict[str, Any],
-    form: TopicChangeForm | None = None,
-) -> HttpResponse | str:
-    """The way to the new plan, or why there is none; what is wrong with a field is said on the field."""
-    try:
-        plan = operation_services.create_plan(
-            kind, here.name, topic, params, request.user, remote_addr=remote_addr(request)
-        )
-    except PlanRejected as refusal:
-        field = FORM_FIELDS.get(refusal.field, refusal.field)
-        if form is None or field not in form.fields:
-            return str(refusal)
-        form.add_error(field, str(refusal))
-        return ""
-    except TROUBLE as trouble:
-        return str(trouble)
-    return redirect("plan", here.name, plan.id)
+    return apply_at_once(request, here, "topic_release", topic, redirect("topic", here.name, topic))
 
 
 def used_by(cluster: str, topic: str) -> str:

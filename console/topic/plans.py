@@ -20,6 +20,7 @@ from console.operation.config_change import (
     admin_of,
     broker_addrs,
     brokers_in_words,
+    change_summary,
     chosen_brokers,
     counted,
     denied_topic,
@@ -38,7 +39,6 @@ from console.topic import topic_config
 from console.topic.topic_config import READ
 from console.topic.topic_facts import TopicFacts, impact, read_topic_facts, unread_in
 from console.topic.topic_judgement import (
-    change_summary,
     change_warnings,
     config_warnings,
     delete_warnings,

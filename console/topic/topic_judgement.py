@@ -8,7 +8,7 @@ from typing import Any
 from console.figures import duration
 from console.lag import selectors as lag_selectors
 from console.mqadmin import BlockingMQAdmin
-from console.operation.config_change import Config, ConfigRow, brokers_in_words, counted, shown
+from console.operation.config_change import Config, ConfigRow, brokers_in_words, counted
 from console.operation.errors import PlanRejected
 from console.operation.kinds import PlanWarning
 from console.operation.quarantine import Quarantine
@@ -29,22 +29,6 @@ def existing(topic: str, found: Mapping[str, Config | None]) -> dict[str, Config
     if not here:
         raise PlanRejected(f"There is no topic {topic}.", "topic")
     return here
-
-
-def change_summary(topic: str, rows: Sequence[ConfigRow]) -> str:
-    """What changes where; brokers with the same change are named together."""
-    by_change: dict[str, list[str]] = {}
-    for row in rows:
-        if row.changes:
-            words = ", ".join(
-                f"{one['key']} {shown(one['before'])} → {shown(one['after'])}" for one in row.changes
-            )
-            by_change.setdefault(words, []).append(row.broker_name)
-    if not by_change:
-        return f"This would change nothing: {topic} is as asked for on every broker."
-    return f"This will change {topic}: " + "; ".join(
-        f"{words} on {brokers_in_words(names)}" for words, names in by_change.items()
-    ) + "."  # fmt: skip
 
 
 def losing(rows: Sequence[ConfigRow]) -> int:

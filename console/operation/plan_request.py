@@ -1,0 +1,63 @@
+"""From a page to a plan: what a form or a button asks for becomes a plan, or a reason why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+
+from console.access.visitor import remote_addr
+from console.cluster.models import Cluster
+from console.mqadmin import MQBrokerError, MQClientError
+from console.operation import services
+from console.operation.errors import OperationError, PlanRejected
+
+TROUBLE = (MQBrokerError, MQClientError, OperationError)
+
+
+def plan_or_reason(
+    request: HttpRequest,
+    here: Cluster,
+    kind: str,
+    subject: str,
+    params: Mapping[str, Any],
+    form: forms.Form | None = None,
+    form_fields: Mapping[str, str] | None = None,
+) -> HttpResponse | str:
+    """The way to the new plan, or why there is none; what is wrong with a field is said on the field.
+
+    ``form_fields``: parameter of the plan → field of the form, where their names differ.
+    """
+    try:
+        plan = services.create_plan(
+            kind, here.name, subject, params, request.user, remote_addr=remote_addr(request)
+        )
+    except PlanRejected as refusal:
+        field = (form_fields or {}).get(refusal.field, refusal.field)
+        if form is None or field not in form.fields:
+            return str(refusal)
+        form.add_error(field, str(refusal))
+        return ""
+    except TROUBLE as trouble:
+        return str(trouble)
+    return redirect("plan", here.name, plan.id)
+
+
+def apply_at_once(
+    request: HttpRequest, here: Cluster, kind: str, subject: str, otherwise: HttpResponse
+) -> HttpResponse:
+    """Plan and apply in one, for what only gives back what was taken; ``otherwise`` shows the reason against
+    it.
+    """
+    address = remote_addr(request)
+    try:
+        plan = services.create_plan(kind, here.name, subject, {}, request.user, remote_addr=address)
+        job = services.apply_plan(plan.id, request.user, remote_addr=address)
+    except TROUBLE as trouble:
+        messages.error(request, str(trouble))
+        return otherwise
+    return redirect("job", here.name, job.id)
