@@ -17,6 +17,7 @@ def spark() -> Iterator[SparkSession]:
     logging.getLogger("py4j").setLevel(logging.WARNING)  # it speaks up when the log is closed already
     assert java_problem() is None, java_problem()
     session = build_session("tidemark tests", master="local[2]")
+    session.conf.set("spark.sql.shuffle.partitions", "2")  # a few rows: every further task is overhead
     with package_shipped(session):
         yield session
     session.stop()
