@@ -19,7 +19,8 @@ FIELD = "time_ms"
 def recorded(cluster: str, group: str, queues: Iterable[MessageQueue], at_ms: int, now_ms: int) -> Known:
     """The offsets of some queues as the last round at or before a moment read them.
 
-    The true offset lies between that reading and the next one; where the two differ the note says so. Raises
+    The true offset lies between that reading and the next one; where the two differ the note says so. A queue
+    whose topic was deleted and made again since is left alone: its old offsets mean other messages. Raises
     PlanRejected for a moment that has not come, that the history does not reach, or that lies in a gap of it:
     longer than GAP_INTERVALS of the collector's period without a reading of a queue's broker.
     """
@@ -27,19 +28,23 @@ def recorded(cluster: str, group: str, queues: Iterable[MessageQueue], at_ms: in
         raise PlanRejected(f"{moment(at_ms)} has not come yet: nothing is recorded of it.", FIELD)
     wanted = sorted(queues)
     gap_ms = GAP_INTERVALS * lag_selectors.collect_interval_ms(cluster)
-    before = lag_selectors.committed_offsets_then(cluster, group, at_ms)
-    _require_readings(group, wanted, before, at_ms, gap_ms)
-    after = lag_selectors.committed_offsets_then(cluster, group, min(at_ms + gap_ms, now_ms))
-    notes = {}
+    ahead_ms = min(gap_ms, now_ms - at_ms)
+    then = lag_selectors.committed_offsets_then(cluster, group, at_ms, ahead_ms=ahead_ms)
+    _require_readings(group, wanted, then, at_ms, gap_ms)
+    newest = lag_selectors.committed_offsets_then(cluster, group, now_ms)
+    offsets, notes = {}, {}
     for queue in wanted:
-        then, next_one = before.get(queue), after.get(queue)
-        if then is None:
+        reading = then.get(queue)
+        if reading is None:
             notes[queue] = "had no committed offset at that moment"
-        elif next_one is not None and next_one.offset != then.offset:
-            low, high = sorted((then.offset, next_one.offset))
-            notes[queue] = f"at that moment between {low:,} and {high:,}"
-    offsets = {queue: before[queue].offset for queue in wanted if queue in before}
-    return Known(offsets, notes, _sampled([before[queue] for queue in offsets], at_ms))
+        elif queue in newest and newest[queue].incarnation != reading.incarnation:
+            notes[queue] = "the topic was made again since then: its old offsets mean other messages"
+        else:
+            offsets[queue] = reading.offset
+            if reading.next_offset not in (None, reading.offset):
+                low, high = sorted((reading.offset, reading.next_offset or 0))
+                notes[queue] = f"at that moment between {low:,} and {high:,}"
+    return Known(offsets, notes, _sampled([then[queue] for queue in offsets], at_ms))
 
 
 def _require_readings(
@@ -69,10 +74,10 @@ def _require_readings(
             )
 
 
-def _sampled(readings: list[OffsetThen], at_ms: int) -> str:
-    if not readings:
+def _sampled(sampled: list[OffsetThen], at_ms: int) -> str:
+    if not sampled:
         return ""
-    oldest = min(reading.read_at_ms for reading in readings)
+    oldest = min(reading.read_at_ms for reading in sampled)
     age = duration(at_ms - oldest)
     return (
         f"Read at {moment(oldest)}, {age} before the moment asked for. A group that was reading then had gone on by at "

@@ -33,10 +33,14 @@ AS_OF_MS = 15 * 60_000  # an offset older than this at the wished moment is not 
 
 
 class OffsetThen(NamedTuple):
-    """A committed offset at a moment, and when it was read (at or before that moment)."""
+    """A committed offset at a moment, and when it was read (at or before that moment); `next_offset` is the one
+    read next, where that was asked for, `incarnation` which one of topics of the same name it belongs to.
+    """
 
     offset: int
     read_at_ms: int
+    next_offset: int | None = None
+    incarnation: int = 0
 
 
 def history_paths(cluster: str, from_ms: int, to_ms: int) -> list[str]:
@@ -283,17 +287,25 @@ def decimate(
     return sorted(kept)
 
 
-def offsets_at(cluster: str, group: str, at_ms: int, *, interval_ms: int) -> dict[MessageQueue, OffsetThen]:
+def offsets_at(
+    cluster: str, group: str, at_ms: int, *, interval_ms: int, ahead_ms: int = 0
+) -> dict[MessageQueue, OffsetThen]:
     """Return the committed offsets as the last round at or before `at_ms` read them, exactly.
 
     Queues without a reading in the quarter of an hour before are left out: of them nobody knows how it was.
-    Of a topic that was made again the incarnation of that time counts.
+    Of a topic that was made again the incarnation of that time counts. `ahead_ms`: how far after the moment to look
+    for the next reading.
     """
-    samples = load(cluster, group, at_ms - AS_OF_MS, at_ms + 1, interval_ms=interval_ms)
+    samples = load(cluster, group, at_ms - AS_OF_MS, at_ms + ahead_ms + 1, interval_ms=interval_ms)
     found: dict[MessageQueue, OffsetThen] = {}
     for key, place in samples.slices():
         queue = MessageQueue(key.topic, key.broker_name, key.queue_id)
-        then = OffsetThen(int(samples.committed[place][-1]), int(samples.t_ms[place][-1]))
+        times, committed = samples.t_ms[place], samples.committed[place]
+        at = int(np.searchsorted(times, at_ms, side="right")) - 1
+        if at < 0:
+            continue
+        following = int(committed[at + 1]) if at + 1 < len(times) else None
+        then = OffsetThen(int(committed[at]), int(times[at]), following, key.incarnation)
         if queue not in found or found[queue].read_at_ms < then.read_at_ms:
             found[queue] = then
     return found

@@ -121,7 +121,11 @@ def committed_offsets_at(cluster_name: str, group: str, at_ms: int) -> Mapping[M
     return {queue: then.offset for queue, then in committed_offsets_then(cluster_name, group, at_ms).items()}
 
 
-def committed_offsets_then(cluster_name: str, group: str, at_ms: int) -> Mapping[MessageQueue, OffsetThen]:
-    """Return the same with the time each was read, which is at or before `at_ms`."""
+def committed_offsets_then(
+    cluster_name: str, group: str, at_ms: int, *, ahead_ms: int = 0
+) -> Mapping[MessageQueue, OffsetThen]:
+    """Return the same with the time each was read, which is at or before `at_ms`, and what was read next within
+    `ahead_ms`.
+    """
     interval_ms = collect_interval_ms(cluster_name)
-    return past.offsets_at(cluster_name, group, at_ms, interval_ms=interval_ms)
+    return past.offsets_at(cluster_name, group, at_ms, interval_ms=interval_ms, ahead_ms=ahead_ms)

@@ -161,6 +161,17 @@ def test_it_leaves_a_queue_alone_that_had_no_offset_then(
     ]
 
 
+def test_it_leaves_a_topic_alone_that_was_made_again(orders: LiveCluster, alice: User, history: int) -> None:
+    orders.admin.delete_topic(orders.addr, "orders")
+    orders.create_topic("orders", queues=2)
+    orders.send("orders", 0, TEN[:8])
+    orders.commit("billing", "orders", 0, 8)
+    assert lag_services.collect("test", now_ms=history + 190_000) is not None
+    plan = plan_of(orders, alice, target="as_of", time_ms=history + 1_000)
+    assert moves(plan)[0] == (0, 8, 8), "7 lies within the queue, and is another message"
+    assert plan.diff[0]["note"].startswith("the topic was made again since then")
+
+
 def test_it_takes_back_a_plan_by_its_name_and_only_the_named_queues(orders: LiveCluster, alice: User) -> None:
     done = plan_of(orders, alice, target="earliest")
     with pytest.raises(errors.PlanRejected, match="was never applied") as caught:
