@@ -58,6 +58,9 @@ def test_it_shows_each_person_their_own_rows() -> None:
     assert seen(admin, "jobs", jobs) == ["job-1", "job-2", "job-3", "job-4"]
     assert seen(bob, "jobs", jobs) == ["job-1", "job-3", "job-4"]
     assert seen(bob, "job/job-2", {"job": jobs["job-2"]}) == []
+    asks = {name: {**jobs["job-1"], "verb": verb} for name, verb in (("op-1", "VIEW"), ("op-2", "RESET"))}
+    assert seen(admin, "approvals", asks) == ["op-1", "op-2"]
+    assert seen(bob, "approvals", asks) == ["op-1"]
 
 
 @pytest.mark.django_db

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+import redis
 from django.contrib.auth.models import User
 
+from console import live
+from console.access import services as access_services
 from console.access.models import AuditEvent
 from console.operation import errors, journal, selectors, services
 from console.operation.models import Job, JobState, Plan, PlanState
@@ -188,3 +192,44 @@ def test_it_pages_newest_first(tally: type[Tally], alice: User) -> None:
     assert (page.total, page.pages) == (5, 3)
     assert [plan.id for plan in selectors.plans_page("test", subject="g3").rows] == [plans[3].id]
     assert selectors.plans_page("other").total == 0
+
+
+def test_it_tells_browsers_which_plans_ask_for_agreement(
+    tally: type[Tally], alice: User, bob: User, redis_url: str
+) -> None:
+    def told(plan_id: str) -> dict[str, Any]:
+        with redis.Redis.from_url(redis_url) as client:
+            value = client.hget(live.LAST_PREFIX + "approvals", plan_id)
+        assert isinstance(value, bytes)
+        row: dict[str, Any] = json.loads(value)
+        return row
+
+    plan = make(alice, messages=5_000)
+    assert told(plan.id) == {
+        "cluster": "test",
+        "subject": "billing",
+        "verb": "RESET",
+        "created_by": "alice",
+        "waits": True,
+        "expires_at_ms": round(plan.expires_at.timestamp() * 1000),
+    }
+    services.approve_plan(plan.id, bob, now_ms=NOW)
+    assert told(plan.id)["waits"] is False
+    thrown = make(alice, messages=5_000)
+    services.discard_plan(thrown.id, alice, now_ms=NOW)
+    assert told(thrown.id)["waits"] is False
+
+
+def test_it_agrees_once_when_two_people_agree_at_the_same_moment(
+    tally: type[Tally], alice: User, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = make(alice, messages=5_000)
+    stale = selectors.plan(plan.id)
+    eve = User.objects.create_user("eve")
+    access_services.grant(role="operator", user=eve)
+    assert services.approve_plan(plan.id, bob, now_ms=NOW).approved_by == "bob"
+    seen = iter([stale])
+    real = selectors.plan
+    monkeypatch.setattr(selectors, "plan", lambda plan_id: next(seen, None) or real(plan_id))
+    assert services.approve_plan(plan.id, eve, now_ms=NOW).approved_by == "bob"
+    assert AuditEvent.objects.filter(verb="approve").count() == 1
