@@ -9,7 +9,7 @@
 `--size full` is the reference size (48 M samples an hour); `--history` keeps the data between calls. The naive way, in
 the same run: the same samples as time-ordered rows, through Spark SQL window functions and percentiles. It gets
 `--naive-groups` groups, because it takes minutes or all of the memory for more; its samples per second are compared.
-Prints one JSON object.
+Prints a JSON object per part.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -64,26 +64,27 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="tidemark-benchmark-") as scratch:
         folder = asked.history or Path(scratch) / "history"
         files = _history(SIZES[asked.size], folder, asked.hours)
-        print(json.dumps(measure(asked, files, Path(scratch)), indent=1))
+        for found in measure(asked, files, Path(scratch)):
+            print(json.dumps(found), flush=True)
 
 
-def measure(asked: argparse.Namespace, files: list[str], scratch: Path) -> dict[str, Any]:
+def measure(asked: argparse.Namespace, files: list[str], scratch: Path) -> Iterator[dict[str, Any]]:
+    """What was measured, part by part: a run that is stopped has said what it knows."""
     size = SIZES[asked.size]
     per_hour = size.groups * size.queues * size.rounds
-    found: dict[str, Any] = {"size": asked.size, "samples_an_hour": per_hour, "cores": os.cpu_count()}
+    yield {"size": asked.size, "samples_an_hour": per_hour, "cores": os.cpu_count(), "load": os.getloadavg()}
     if "task" in asked.parts:
-        found["G4 task to report"] = _task(files, size, scratch)
+        yield {"G4 task to report": _task(files, size, scratch)}
     if {"hour", "day", "forecast"} & set(asked.parts):
         spark = build_session("tidemark benchmark", master="local[*]")
         with package_shipped(spark):
             if "hour" in asked.parts:
-                found["G1 hourly report"] = _hour(spark, files, size, scratch, asked)
+                yield {"G1 hourly report": _hour(spark, files, size, scratch, asked)}
             if "day" in asked.parts:
-                found["G2 day report"] = _day(spark, files, size, scratch)
+                yield {"G2 day report": _day(spark, files, size, scratch)}
             if "forecast" in asked.parts:
-                found["G13 forecasts"] = _forecast(spark, scratch)
+                yield {"G13 forecasts": _forecast(spark, scratch)}
         spark.stop()
-    return found
 
 
 def _history(size: Size, folder: Path, hours: int) -> list[str]:
