@@ -125,15 +125,23 @@ class Lane:
 
 
 class Merge:
-    """All lanes of one search as one list."""
+    """All lanes of one search as one list. ``ahead``: hits a lane may hold before it need not be read, so that a
+    long list pulls all of its queues at once instead of one after the other."""
 
-    def __init__(self, lanes: Sequence[Lane], *, up: bool) -> None:
+    def __init__(self, lanes: Sequence[Lane], *, up: bool, ahead: int = 0) -> None:
         self.lanes = list(lanes)
         self.up = up
+        self._ahead = ahead
 
     def pulls(self) -> list[Pull]:
         """What to pull before another hit is certain; [] when everything that is left is certain."""
-        return [lane.next_pull() for lane in self.lanes if lane.is_unsure][:LANES_AT_ONCE]
+        unsure = [lane for lane in self.lanes if lane.is_unsure]
+        if not unsure:
+            return []
+        low = [
+            lane for lane in self.lanes if lane.found and len(lane.found) < self._ahead and not lane.is_ended
+        ]
+        return [lane.next_pull() for lane in [*unsure, *low][:LANES_AT_ONCE]]
 
     def certain(self, count: int) -> list[Hit]:
         """Take up to ``count`` hits out, in order, as far as none can still come before them."""
@@ -187,6 +195,11 @@ def hits_of(query: Query, place: BrokerQueue, result: PullResult) -> list[Hit]:
             if query.accepts(each)
         ]
     return hits
+
+
+def hits_ahead(lanes: int, limit: int) -> int:
+    """Half of a lane's share of what is wanted, at most a pull."""
+    return min(PULL_MAX, limit // (2 * max(1, lanes)))
 
 
 def first_window(lanes: int, limit: int) -> int:

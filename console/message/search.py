@@ -17,7 +17,7 @@ from console.lag import selectors as lag_selectors
 from console.lag.models import TopicRow
 from console.message import schemas
 from console.message.cursor import Cursor
-from console.message.lanes import Hit, Lane, Merge, Pull, first_window, hits_of
+from console.message.lanes import Hit, Lane, Merge, Pull, first_window, hits_ahead, hits_of
 from console.message.query import Query, QueryRefused
 from console.mqadmin import (
     BlockingMQAdmin,
@@ -287,7 +287,7 @@ def begin_search(
     return Search(
         admin,
         query,
-        Merge(lanes, up=going_up),
+        Merge(lanes, up=going_up, ahead=hits_ahead(len(lanes), limit)),
         limit,
         began=Cursor(query.fingerprint, going_up, {**(cursor.cuts if cursor else {}), **cuts}),
         silent={} if silent is None else silent,
