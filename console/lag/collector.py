@@ -21,7 +21,15 @@ from console.lag.database_router import METRICS
 from console.lag.history import HOUR_MS, HistoryLog, Kind, State, file_location
 from console.lag.models import BrokerRow, GroupRow, HistoryFile, QueueRow, Round, TopicQueueRow, TopicRow
 from console.lag.round_snapshot import clock_offset_ms, heads_of, learn_store_times, snapshot_of
-from console.lag.round_view import Members, QueueKey, RoundView, RowDict, Silence, TopicQueueKey
+from console.lag.round_view import (
+    Members,
+    QueueKey,
+    RoundView,
+    RowDict,
+    SampledFilter,
+    Silence,
+    TopicQueueKey,
+)
 from console.lag.row_store import Changes, RowStore
 from console.mqadmin import BlockingMQAdmin
 from spark.lag import chunk
@@ -66,6 +74,7 @@ class Knowledge:
     members: Mapping[str, Members] = field(default_factory=dict)
     owners: Mapping[QueueKey, str] = field(default_factory=dict)
     watched: Sequence[str] = ()
+    filters: Mapping[str, SampledFilter] = field(default_factory=dict)
 
 
 class ClockWentBack(Exception):
@@ -272,6 +281,7 @@ class Collector:
             groups=self.group_tables,
             members=knowledge.members,
             owners=knowledge.owners,
+            filters=knowledge.filters,
             own_topics=own_topics([answer.address for answer in answers]),
             previous_queues=self.queues.rows,
             previous_groups=self.groups.rows,

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from console import live
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
-from console.lag import archive
+from console.lag import archive, filter_sampling
 from console.lag.collector import ClockWentBack, Collector, Knowledge, RoundChanges
 from console.lag.models import (
     BrokerRow,
@@ -206,7 +206,8 @@ def _knowledge(cluster_name: str, now_ms: int) -> Knowledge:
         for queue in queues or ()
     }
     watched = GroupWatch.objects.filter(cluster=cluster_name, until_ms__gt=now_ms)
-    return Knowledge(members, owners, tuple(watched.order_by("group").values_list("group", flat=True)))
+    names = tuple(watched.order_by("group").values_list("group", flat=True))
+    return Knowledge(members, owners, names, filter_sampling.samples(cluster_name, now_ms))
 
 
 def _publish(collector: Collector, changes: RoundChanges, watched: Sequence[str], now_ms: int) -> None:

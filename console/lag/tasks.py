@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from console.lag import services, sweep
+from console.lag import filter_sampling, services, sweep
 from console.lag.services import system_now_ms
 
 
@@ -24,8 +24,9 @@ def collect(cluster_name: str) -> None:
 
 @shared_task(name="console.lag.tasks.sweep_clients", ignore_result=True)
 def sweep_clients(cluster_name: str) -> None:
-    """Who is connected to which group, and what each client says of itself."""
+    """Who is connected to which group, what each client says of itself, and what their filters let through."""
     sweep.sweep_clients(cluster_name, now_ms=system_now_ms())
+    filter_sampling.sample_filters(cluster_name, now_ms=system_now_ms())
 
 
 @shared_task(name="console.lag.tasks.compact_history", ignore_result=True)

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from console.cluster.models import Cluster
-from console.lag import selectors, services, sweep
-from console.lag.models import CollectorLease, GroupRow, LagEvent, QueueRow, TopicQueueRow
+from console.lag import filter_sampling, selectors, services, sweep
+from console.lag.models import ClientRow, CollectorLease, GroupRow, LagEvent, QueueRow, TopicQueueRow
 from console.mqadmin import Message, TopicConfig, close_admins, with_admin
 from tests.console.lag.conftest import CollectedCluster
 from tests.console.lag.running_consumers import RunningConsumers, eventually
@@ -214,6 +214,37 @@ def test_row_group_removed_from_the_offset_table(orders: CollectedCluster) -> No
     assert not QueueRow.objects.filter(group="billing").exists()
     history = selectors.lag_history("local", "billing", orders.now_ms - 60_000, orders.now_ms + 1)
     assert history["lag"] == [3]  # what was, stays
+
+
+@pytest.mark.parametrize(
+    ("expression", "kind", "share"), [("gold", "TAG", 0.25), ("gold || lead", "TAG", 1.0), ("*", "TAG", None)]
+)
+def test_row_tag_filter(orders: CollectedCluster, expression: str, kind: str, share: float | None) -> None:
+    """Old messages are all lead, new ones half gold: a look at the oldest alone would say "none"."""
+    set_offset(orders, 10)
+    for number in range(80):
+        tag = "gold" if number >= 40 and number % 2 else "lead"
+        orders.admin.send(
+            orders.broker.address, Message(topic="orders", body=b"x", properties={"TAGS": tag}), queue_id=0
+        )
+    ClientRow.objects.create(
+        cluster="local",
+        group="billing",
+        client_id="a",
+        subscription={"orders": {"expression": expression, "type": kind}},
+    )
+    orders.collect()
+    assert group().filter_ratio is None
+    sampled = filter_sampling.sample_filters("local", now_ms=orders.now_ms)
+    assert sampled == ([] if share is None else ["billing"])
+    orders.collect()
+    row = group()
+    assert (row.lag, row.filter_ratio) == (80, share)
+    if share is not None:
+        assert row.filtered_lag == round(80 * share)
+        assert (row.filter_ratio_low or 0) < share + 1e-9 < (row.filter_ratio_high or 0) + 2e-9
+        assert (row.filter_sampled, row.filter_sampled_at_ms) == (80, orders.now_ms - 5_000)
+    assert filter_sampling.sample_filters("local", now_ms=orders.now_ms) == []  # not again so soon
 
 
 def test_row_retry_topics(orders: CollectedCluster) -> None:
