@@ -112,7 +112,7 @@
     tipped = element;
     tip = Object.assign(document.createElement("div"), { className: "tooltip", role: "tooltip", id: "why" });
     const { why, tip: text } = element.dataset;
-    tip.append(...(why !== undefined ? reasons(element) : text !== undefined ? [line("p", Tide.words(text, Tide.now()))] : moments(Number(element.dataset.at))));
+    tip.append(...(why !== undefined ? reasons(element) : text !== undefined ? [line("p", Tide.words(text, Tide.now()))] : moments(Number(element.dataset.at), element.dataset.as)));
     (element.closest("dialog") || document.body).append(tip);
     const box = element.getBoundingClientRect(), home = tip.offsetParent?.matches("dialog") ? tip.offsetParent.getBoundingClientRect() : { left: -scrollX, top: -scrollY };
     const left = Math.max(8, Math.min(box.left, innerWidth - tip.offsetWidth - 8));
@@ -129,9 +129,9 @@
     if (why) lines.push(line("p", Tide.words(why, Tide.now())));
     return lines;
   }
-  function moments(ms) {
+  function moments(ms, style) {
     const age = Tide.now() - ms, far = age < 0 ? `in ${Tide.age(-age)}` : `${Tide.age(age)} ago`;
-    return [line("b", `${Tide.moment(ms, Tide.now(), true)} ${Tide.zoneOffset(ms)}`), line("p", `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC, ${far}`)];
+    return [line("b", `${Tide.moment(ms, Tide.now(), style.endsWith("_ms"))} ${Tide.zoneOffset(ms)}`), line("p", `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC, ${far}`)];
   }
   function hideTip() {
     if (tipped?.getAttribute("aria-describedby") === "why") tipped.removeAttribute("aria-describedby");
