@@ -44,6 +44,10 @@ GRACE_MS = HOUR_MS  # a reader that listed a file before it was superseded has f
 ROWS_KEPT_MS = 30 * DAY_MS  # rows of deleted files, for whoever asks where a file went
 EVENTS_KEPT_MS = 400 * DAY_MS  # with their reports; a year and a month
 BLOCK_BYTES = 4 * 1024 * 1024
+SOURCES = {
+    Kind.CHUNK_DAY: Kind.CHUNK_HOUR,
+    Kind.CHUNK_HOUR: Kind.WAL,
+}  # what a damaged file is made from again
 UNREADABLE = (pa.ArrowException, wal.WalError, OSError, EOFError)
 REASON_LENGTH_MAX = 500
 
@@ -218,9 +222,8 @@ def quarantine_if_damaged(row: HistoryFile, now_ms: int, *, or_gone: bool = Fals
 def quarantine(row: HistoryFile, problem: str, now_ms: int) -> None:
     """Set a damaged file aside: nobody reads it any more, it stays for whoever wants to look.
 
-    The row goes first: a crash before the file has moved leaves a file that no row lists.
-
-    The log segments of a damaged hour, while they exist, are live again: the hour is made anew from them.
+    The row goes first: a crash before the file has moved leaves a file that no row lists. What it was made from,
+    while it exists, is live again: the hour or day is made anew.
     """
     moved = f"quarantine/{row.path}"
     base, _, _ = file_location(row.path, row.kind).rpartition(row.path)
@@ -233,10 +236,10 @@ def quarantine(row: HistoryFile, problem: str, now_ms: int) -> None:
             reason=problem[:REASON_LENGTH_MAX],
             superseded_at_ms=now_ms,
         )
-        if row.kind == Kind.CHUNK_HOUR:
+        if row.kind in SOURCES:
             HistoryFile.objects.filter(
                 cluster=row.cluster,
-                kind=Kind.WAL,
+                kind=SOURCES[row.kind],
                 state=State.SUPERSEDED,
                 ts_lo_ms__gte=row.ts_lo_ms,
                 ts_hi_ms__lte=row.ts_hi_ms,

@@ -142,6 +142,17 @@ def test_it_names_a_truncated_file_and_goes_on(two_hours: list[int], cut: int) -
     assert seen() == two_hours
 
 
+def test_it_makes_a_damaged_day_again_while_its_hours_exist(two_hours: list[int]) -> None:
+    tend()
+    row = HistoryFile.objects.get(kind="chunk_day")
+    location(row).write_bytes(location(row).read_bytes()[:-9])
+    assert seen() == two_hours
+    assert states()["chunk_hour"] == ["live", "live"]
+    tend()
+    assert states()["chunk_day"] == ["quarantined", "live"]
+    assert seen() == two_hours
+
+
 def test_it_goes_on_without_an_hour_that_nothing_can_repair(two_hours: list[int]) -> None:
     for row in HistoryFile.objects.filter(kind="wal"):
         location(row).unlink()
