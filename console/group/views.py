@@ -161,7 +161,9 @@ def _chart(
     chosen = wanted if wanted in RANGES else "1h"
     span_ms = RANGES[chosen][0]
     from_ms = now_ms - span_ms
-    chart = lag_selectors.lag_history(cluster, row.group, from_ms, now_ms, CHART_POINTS)
+    history = lag_selectors.lag_history(cluster, row.group, from_ms, now_ms, CHART_POINTS)
+    # Markers and gaps are rows for REST; the chart draws nulls as gaps and the events below as its marks.
+    chart = {name: value for name, value in history.items() if name not in ("markers", "gaps")}
     begins_ms = chart["times"][0] if chart["times"] else None
     chart["events"] = group_page.events(cluster, row, clients, max(from_ms, begins_ms or from_ms))
     marks = {event["mark"] for event in chart["events"]}

@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from console.group import group_page
 from console.group.forms import queue_value
 from console.group.group_page import owned_words
-from console.lag.models import ClientRow, GroupRow, GroupWatch, QueueRow
+from console.lag.models import ClientRow, GroupRow, GroupWatch, HistoryGap, QueueRow
 from console.operation import services
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
 from tests.support import sample_rows
@@ -397,3 +397,11 @@ def test_it_asks_the_database_no_more_for_more_queues(admin: Client) -> None:
     for queue_id in range(2, 40):
         sample_rows.queue_row("billing", queue_id)
     assert asked() == few <= 30
+
+
+def test_it_shows_a_group_whose_history_has_gaps(admin: Client) -> None:
+    now_ms = round(time.time() * 1000)
+    HistoryGap.objects.create(
+        cluster="local", from_ms=now_ms - 600_000, to_ms=now_ms - 300_000, reason="the console was stopped"
+    )
+    assert admin.get("/c/local/groups/analytics").status_code == 200
