@@ -44,10 +44,8 @@ GRACE_MS = HOUR_MS  # a reader that listed a file before it was superseded has f
 ROWS_KEPT_MS = 30 * DAY_MS  # rows of deleted files, for whoever asks where a file went
 EVENTS_KEPT_MS = 400 * DAY_MS  # with their reports; a year and a month
 BLOCK_BYTES = 4 * 1024 * 1024
-SOURCES = {
-    Kind.CHUNK_DAY: Kind.CHUNK_HOUR,
-    Kind.CHUNK_HOUR: Kind.WAL,
-}  # what a damaged file is made from again
+# what a damaged file is made from again
+SOURCES: dict[str, str] = {Kind.CHUNK_DAY: Kind.CHUNK_HOUR, Kind.CHUNK_HOUR: Kind.WAL}
 UNREADABLE = (pa.ArrowException, wal.WalError, OSError, EOFError)
 REASON_LENGTH_MAX = 500
 
