@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from console.lag.broker_reads import BrokerAddress, BrokerAnswers, QueueOffsets, TopicFacts, topics_to_read
-from console.lag.group_rows import group_rows, trend
+from console.lag.group_rows import IN_FLIGHT_KEPT_MS, group_rows, trend
 from console.lag.queue_rows import queue_rows
 from console.lag.round_snapshot import clock_offset_ms, heads_of, snapshot_of
 from console.lag.round_view import Members, QueueKey, RoundView, RowDict, Silence, TopicQueueKey
@@ -202,3 +202,84 @@ def test_it_says_why_a_broadcasting_group_has_no_lag() -> None:
     row = groups_of(one)["banner"]
     assert (row["status"], row["lag"]) == ("NEVER_COMMITTED", None)
     assert row["reason"] == "broadcasting: each client keeps its own offsets, brokers do not know them"
+
+
+def later(low: int, high: int, committed: int, before: RoundView, pulled: int | None = None) -> RoundView:
+    """The next round of the same queue, five minutes on, with the rows of the one before."""
+    answers = [answer(low=low, high=high, committed=committed)]
+    if pulled is not None:
+        answers[0].pulled["billing", "orders", 0] = pulled
+    queues = queue_rows(before)
+    groups = group_rows(before, queues, topic_rows(before, topic_queue_rows(before), queues))
+    heads = heads_of(answers, before.window)
+    now_ms = before.now_ms + 5_000
+    before.window.append(snapshot_of(answers, heads, ts_ms=now_ms, number=before.window.number + 1))
+    return replace(
+        before,
+        answers=answers,
+        heads=heads,
+        now_ms=now_ms,
+        previous_queues=queues,
+        previous_groups=groups,
+    )
+
+
+def test_it_counts_lost_messages_once_and_keeps_the_sum() -> None:
+    one = view([answer(high=100, committed=10)])
+    assert queue_rows(one)[KEY]["lost"] == 0
+    one = later(30, 100, 10, one)
+    assert queue_rows(one)[KEY]["lost"] == 20
+    one = later(50, 100, 10, one)
+    assert queue_rows(one)[KEY]["lost"] == 40
+    one = later(50, 100, 90, one)
+    assert (queue_rows(one)[KEY]["lost"], groups_of(one)["billing"]["lost"]) == (40, 40)
+    one = later(0, 5, 5, one)  # made again
+    assert queue_rows(one)[KEY]["lost"] == 0
+
+
+def test_it_says_when_retention_reaches_a_group_that_does_not_keep_pace() -> None:
+    one = view([answer(high=0, committed=0)], now_ms=0)
+    for number in range(1, 60):
+        one = later(0, 10 * number, 0, one)
+    row = queue_rows(one)[KEY]
+    assert (row["speed"], row["drain_never"]) == (0.0, True)
+    assert row["time_to_loss_lower_bound"]  # no retention was seen yet
+    one = later(100, 600, 300, one)
+    row = queue_rows(one)[KEY]
+    # message 300 is 150 s old, message 100 250 s
+    assert row["time_lag_ms"] == pytest.approx(150_000, abs=5_000)
+    for _ in range(30):
+        one = later(100, 600, 300, one)
+    row, group = queue_rows(one)[KEY], groups_of(one)["billing"]
+    assert row["time_to_loss_ms"] == pytest.approx(100_000, abs=5_000)
+    assert not row["time_to_loss_lower_bound"]
+    assert (group["time_to_loss_ms"], group["time_to_loss_queue"]) == (
+        row["time_to_loss_ms"],
+        "orders · broker-a · 0",
+    )
+    topic = topic_rows(one, topic_queue_rows(one), queue_rows(one))["orders"]
+    assert (topic["time_to_loss_ms"], topic["time_to_loss_group"]) == (row["time_to_loss_ms"], "billing")
+
+
+def test_it_remembers_what_is_in_flight_for_a_while() -> None:
+    one = later(0, 100, 80, view([answer(committed=80)]), pulled=95)
+    row = groups_of(one)["billing"]
+    assert (row["in_flight"], row["available"], row["in_flight_at_ms"]) == (15, 5, one.now_ms)
+    read_ms = one.now_ms
+    one = later(0, 100, 80, one)
+    row = groups_of(one)["billing"]
+    assert (row["in_flight"], row["in_flight_at_ms"]) == (15, read_ms)
+    much_later = replace(later(0, 100, 80, one), now_ms=read_ms + IN_FLIGHT_KEPT_MS + 1)
+    assert groups_of(much_later)["billing"]["in_flight"] is None
+
+
+def test_it_never_says_catching_up_and_never() -> None:
+    one = view([answer(high=1_000, committed=0)], now_ms=0)
+    for number in range(1, 40):
+        one = later(0, 1_000 + 10 * number, 25 * number, one)
+    row = groups_of(one)["billing"]
+    assert (row["status"], row["drain_never"]) == ("CATCHING_UP", False)
+    # 415 wait, 3 a second fewer
+    assert row["drain_ms"] == pytest.approx(415 / 3 * 1000, rel=0.05)
+    assert row["drain_low_ms"] <= row["drain_ms"] <= row["drain_high_ms"]
+    assert row["speed"] is None  # the first unread message predates the history: no age, no speed

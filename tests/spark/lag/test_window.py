@@ -153,3 +153,57 @@ def test_it_never_says_a_negative_number(low: int, high: int, committed: int) ->
     now = state(window([snapshot(0, {HEAD: (min(low, high), high)}, {COMMIT: committed})]))
     assert now.lag >= 0
     assert (now.time_lag_ms is None) == (committed > high)
+
+
+@given(st.lists(st.integers(0, 100), min_size=4, max_size=4))
+def test_its_identity_holds_whatever_a_broker_says(offsets: list[int]) -> None:
+    low, committed, pulled, high = offsets
+    now = state(window([snapshot(0, {HEAD: (low, high)}, {COMMIT: committed}, pulled={COMMIT: pulled})]))
+    assert now.in_flight is not None
+    assert now.available is not None
+    assert committed > high or now.lag == now.in_flight + now.available
+
+
+@pytest.mark.parametrize(
+    ("high", "committed", "expected"),
+    [
+        # 10 messages a round come; as many are read, 20 rounds late
+        ([10 * i for i in range(60)], [10 * max(0, i - 20) for i in range(60)], 1.0),
+        # nothing is read
+        ([10 * i for i in range(60)], [0] * 60, 0.0),
+        # two rounds' messages are read in each
+        ([10 * i for i in range(60)], [20 * max(0, i - 31) for i in range(60)], 2.0),
+        # nothing waits, then and now
+        ([10 * i for i in range(60)], [10 * i for i in range(60)], 1.0),
+        # half as fast as they come
+        ([10 * i for i in range(60)], [5 * i for i in range(60)], 0.5),
+        # it went back: that is no speed
+        ([600] * 60, [500] * 50 + [100] * 10, None),
+        # a burst on an idle queue in the last round: nobody can say yet
+        ([0] * 59 + [10], [0] * 60, None),
+        ([10], [0], None),
+    ],
+)
+def test_it_measures_how_fast_a_group_catches_up(
+    high: list[int], committed: list[int], expected: float | None
+) -> None:
+    seen = window(rounds({HEAD: [(0, one) for one in high]}, {COMMIT: committed}))
+    found = seen.speed(COMMIT)
+    assert found == (None if expected is None else pytest.approx(expected, abs=0.1))
+
+
+def test_it_knows_how_long_messages_wait_before_they_are_pulled() -> None:
+    history = rounds({HEAD: [(0, 10 * i) for i in range(10)]}, {COMMIT: [0] * 10})
+    seen = window(history)
+    assert seen.queueing_ms(state(seen)) is None  # the pulled offset was not read
+    seen.append(snapshot(50_000, {HEAD: (0, 100)}, {COMMIT: 0}, pulled={COMMIT: 60}))
+    assert seen.queueing_ms(state(seen)) == pytest.approx(50_000 - 30_000, abs=5_000)
+    seen.append(snapshot(55_000, {HEAD: (0, 100)}, {COMMIT: 0}, pulled={COMMIT: 100}))
+    assert seen.queueing_ms(state(seen)) == 0
+
+
+def test_it_says_which_share_of_its_rounds_took_place() -> None:
+    history = rounds({HEAD: [(0, 1)] * 21}, {})
+    assert window(history[:1]).coverage_pct() == 100.0
+    assert window(history).coverage_pct() == 100.0
+    assert window([one for number, one in enumerate(history) if number % 2 == 0]).coverage_pct() == 50.0
