@@ -46,7 +46,7 @@ class ApacheWorld:
         """On both brokers, and known to the name server."""
         for addr in self.cluster.addrs.values():
             self.admin.create_topic(addr, TopicConfig(topic, queues, queues, perm))
-        wait_for(lambda: self.routed(topic) == set(self.cluster.addrs), within_s=20)
+        wait_for(lambda: self.routed(topic) == set(self.cluster.addrs), within_s=60)
 
     def routed(self, topic: str) -> set[str]:
         """Names of the brokers that hold the topic."""
@@ -123,7 +123,7 @@ class ApacheWorld:
 
 def wait_for_places(world: ApacheWorld, group: str, topic: str, expected: Mapping[Place, int]) -> None:
     """Until the brokers report these committed offsets."""
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 60
     while (found := world.committed(group, topic)) != expected:
         assert time.monotonic() < deadline, found
         time.sleep(0.2)

@@ -46,4 +46,4 @@ def die(live: LiveCluster, count: int) -> None:
     """``count`` messages of the topic fail in a real member and end as dead letters."""
     live.send(TOPIC, 0, [b"order %d" % number for number in range(count)], TAGS="paid", KEYS="o1")
     with live.member(GROUP, TOPIC, lambda message: False, max_reconsume_times=0):
-        wait_for(lambda: live.has_route(DLQ) and end(live, DLQ) >= count, within_s=20)
+        wait_for(lambda: live.has_route(DLQ) and end(live, DLQ) >= count)

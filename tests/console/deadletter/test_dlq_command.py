@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from io import StringIO
 
 import pytest
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 
 from console.deadletter import selectors, services
 from console.lag.models import TopicRow
-from tests.console.deadletter.letters import RETRY, end, group_with_topics, write_letters
+from tests.console.deadletter.letters import DLQ, RETRY, end, group_with_topics, write_letters
 from tests.console.operation.live_cluster import LiveCluster
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -32,6 +33,26 @@ def test_it_replays_from_the_command_line(live: LiveCluster) -> None:
     text = call("replay", "billing")
     assert "This will send 3 dead letters of billing again" in text
     assert "6 matched, 3 replayed before" in text and "manage.py dlq apply op-" in text
+
+
+def test_it_allows_reading_from_the_command_line_and_takes_it_back(live: LiveCluster) -> None:
+    live.create_topic(DLQ, queues=1, perm=2)
+    text = call("readable", "billing")
+    assert f"This will allow reading {DLQ} on {live.broker_name}." in text
+    assert "perm" in text and "2 →" in text
+    (plan_id,) = re.findall(r"Apply until .* UTC: manage.py dlq apply (op-\w+)", text)
+    assert live.admin.topic_config(live.addr, DLQ).perm == 2, "a plan changes nothing"
+    assert "SUCCEEDED" in call("apply", plan_id, "--here")
+    assert live.admin.topic_config(live.addr, DLQ).perm == 6
+    assert "It can not be applied" in call("readable", "billing")
+    back = json.loads(call("undo", plan_id, "--format", "json"))
+    assert "SUCCEEDED" in call("apply", back["id"], "--here")
+    assert live.admin.topic_config(live.addr, DLQ).perm == 2
+
+
+def test_it_refuses_a_group_without_dead_letters_in_words(live: LiveCluster) -> None:
+    with pytest.raises(CommandError, match="No broker has a topic %DLQ%nobody"):
+        call("readable", "nobody")
 
 
 def test_it_samples_newest_first_and_says_what_was_replayed(live: LiveCluster) -> None:

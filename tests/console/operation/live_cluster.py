@@ -108,7 +108,7 @@ class LiveCluster:
         stop = asyncio.Event()
         thread = threading.Thread(target=lambda: loop.run_until_complete(serve(ready, stop)), daemon=True)
         thread.start()
-        assert ready.wait(10)
+        assert ready.wait(60)
         try:
             yield seen
         finally:
@@ -118,7 +118,7 @@ class LiveCluster:
 
 
 def wait_for(
-    condition: Callable[[], bool], what: str = "it", within_s: float = 30.0, every_s: float = 0.05
+    condition: Callable[[], bool], what: str = "it", within_s: float = 60.0, every_s: float = 0.05
 ) -> None:
     """Poll until true; AssertionError after ``within_s``."""
     deadline = time.monotonic() + within_s
