@@ -3,7 +3,7 @@
 
 One row per contiguous stretch of a UTC day, `kind`:
 
-    breach    the oldest message waited longer than `slo_ms`
+    breach    the oldest message waited longer than the group promises (`slo_ms`)
     stall     some queue with messages waiting made no progress for a minute, others did (or there is only one)
     offline   no queue that had messages waiting made progress for a minute. History knows no connections: a group that
               hangs looks the same as one that is gone
@@ -69,26 +69,27 @@ def episode_rows(line: Timeline, key: Key, item: WorkItem, spec: JobSpec) -> Ite
     """The episodes of one line, by kind and time."""
     limit_ms = GAP_INTERVALS * spec.interval_ms
     everyone = (line.standing > 0) & (line.standing >= line.waiting) & (len(line.queue_names) > 1)
+    slo_ms = spec.promise(key.group).slo_ms
     kinds = {
-        "breach": line.time_lag_ms > spec.slo_ms,
+        "breach": line.time_lag_ms > slo_ms,
         "stall": (line.standing > 0) & ~everyone,
         "offline": everyone,
         "lost": line.below_min > 0,
     }
     for kind, holds in kinds.items():
         for run in runs(line, holds, limit_ms):
-            yield {"grain": "episode", "kind": kind, **_row(line, run, item, spec)}
+            yield {"grain": "episode", "kind": kind, **_row(line, run, slo_ms, spec.interval_ms)}
 
 
-def _row(line: Timeline, run: Run, item: WorkItem, spec: JobSpec) -> Row:
+def _row(line: Timeline, run: Run, slo_ms: int, interval_ms: int) -> Row:
     inside = slice(run.first, run.last + 1)
     # It began in the interval that ends with the first round, and is over at the first round without it.
     start_ms = int(line.t_ms[run.first])
     is_ongoing = run.last == len(line.t_ms) - 1
     end_ms = int(line.t_ms[run.last if is_ongoing or run.cut else run.last + 1])
-    late = line.time_lag_ms[inside] > spec.slo_ms
+    late = line.time_lag_ms[inside] > slo_ms
     worst = int(line.worst[run.first])
-    forecast = first_forecast(line, run.first, run.last, spec.interval_ms)
+    forecast = first_forecast(line, run.first, run.last, interval_ms)
     return {
         "start_ms": start_ms,
         "end_ms": end_ms,
@@ -97,7 +98,7 @@ def _row(line: Timeline, run: Run, item: WorkItem, spec: JobSpec) -> Row:
         "is_ongoing": is_ongoing,
         "is_cut": run.cut,
         "cause": cause(line, run.first),
-        "slo_ms": spec.slo_ms,
+        "slo_ms": slo_ms,
         "peak_lag": int(line.lag[inside].max()),
         "peak_time_lag_ms": int(line.time_lag_ms[inside].max()),
         "messages_late": int(line.consumed[inside][late].sum()),

@@ -5,6 +5,7 @@ Meaning of the columns (lag.md 2; counts are messages, times milliseconds, rates
     lag_*               waiting and readable, summed over the row's queues per round; over complete rounds only
     time_lag_*_ms       age of the oldest of them, the maximum over queues; `time_lag_censored` rounds know only
                         a lower bound
+    slo_ms              what the group promises; a breach is longer
     message_latency_*   age of messages when they were consumed: the time lag at the start of the interval in which
                         they were, weighted by their number; from a histogram, at most 0.8 % too large
     within_slo_pct      share of the consumed messages with a latency of at most `slo_ms`; `consumed_within_slo` of them
@@ -12,8 +13,8 @@ Meaning of the columns (lag.md 2; counts are messages, times milliseconds, rates
     catch_up_speed      seconds of the topic's time that the row gained per second: 1 keeps pace, 0 stands still
     breach_ms           time in which some queue's time lag was above `slo_ms`; `breach_weighted_ms` the same,
                         each moment weighted by the share of the waiting messages that lie in such queues
-    burn_rate           (breach_ms / watched_ms) / (1 - target): 1 spends the error budget exactly; `watched_ms` is the
-                        time of the rounds, each gap counted up to four intervals
+    burn_rate           (breach_ms / watched_ms) / (1 - the group's target): 1 spends the error budget exactly;
+                        `watched_ms` is the time of the rounds, each gap counted up to four intervals
     drain_ms            the backlog at the end over (median consume rate of busy minutes - produce rate); `_lo`, `_hi`
                         with the 80th and the 20th percentile; null with `drain_never`: not at these rates
     time_to_loss_ms     until retention reaches the first unread message, at the window's rates; null: never
@@ -30,6 +31,7 @@ History knows neither connections nor the members of a group: what needs them is
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +39,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark import histogram
+from spark.job import Promise
 from spark.lag.forecast import DRAIN_MS_MAX
 from spark.lag.rollup import PERCENTILES
 from spark.lag.snapshot import BoolArray, Int64Array
@@ -108,14 +111,13 @@ LAG_SCHEMA = row_schema(KEY, WINDOW, LAG_FIGURES, STAMP)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the rows are about: one cluster, one window, one promise (`slo_target`: the share of time it is kept)."""
+    """What the rows are about: one cluster, one window, and what each group promises."""
 
     cluster: str
     from_ms: int
     to_ms: int
     interval_ms: int
-    slo_ms: int
-    slo_target: float
+    promise: Callable[[str], Promise]
     stamp: dict[str, Any]
 
 
@@ -130,7 +132,9 @@ def tables(matrix: Matrix, asked: Asked, retries: dict[str, tuple[int | None, in
     codes = statuses(matrix, still)
     queues = Bundles.of(matrix.keys, QUEUE_WIDTH)
     topics = Bundles.of(matrix.keys, TOPIC_WIDTH)
-    latencies = _Latencies.of(matrix, asked.slo_ms)
+    slo_ms = _promised_ms(matrix, asked)
+    latencies = _Latencies.of(matrix, slo_ms)
+    late_lag = np.where(matrix.time_lag_ms > slo_ms[:, None], matrix.lag, 0)
     found = []
     for grain, bundles in ((GRAIN_TOPIC, topics), (GRAIN_QUEUE, queues)):
         rounds = Rounds.of(matrix, bundles)
@@ -139,7 +143,7 @@ def tables(matrix: Matrix, asked: Asked, retries: dict[str, tuple[int | None, in
             busy = np.where(rounds.complete, rounds.lag, 0) + rounds.produced + rounds.consumed
             kept &= busy.any(axis=1)
         if kept.any():
-            row = _Rows(grain, matrix, bundles, rounds, asked, np.flatnonzero(kept), latencies)
+            row = _Rows(grain, matrix, bundles, rounds, asked, np.flatnonzero(kept), latencies, late_lag)
             found.append(row.table(still, codes, retries))
     return found
 
@@ -155,8 +159,8 @@ class _Latencies:
     in_time: Int64Array
 
     @classmethod
-    def of(cls, matrix: Matrix, slo_ms: int) -> _Latencies:
-        """Both grains are made from this: the samples are looked at once."""
+    def of(cls, matrix: Matrix, slo_ms: Int64Array) -> _Latencies:
+        """`slo_ms`: what each series is promised. Both grains are made from this: the samples are looked at once."""
         series, rounds = np.nonzero(matrix.consumed)
         weight = matrix.consumed[series, rounds]
         # The first column's interval began before the window: its messages left with the age they have there.
@@ -166,7 +170,9 @@ class _Latencies:
             earlier = np.maximum.accumulate(seen, axis=1)[series, earlier]
         latency = matrix.time_lag_ms[series, earlier]
         keys, counts = histogram.merged(series * LATENCY_WIDTH + histogram.bucket_of(latency), weight)
-        in_time = np.bincount(series, np.where(latency <= slo_ms, weight, 0), minlength=len(matrix.keys))
+        in_time = np.bincount(
+            series, np.where(latency <= slo_ms[series], weight, 0), minlength=len(matrix.keys)
+        )
         return cls(
             keys // LATENCY_WIDTH,
             keys % LATENCY_WIDTH,
@@ -187,6 +193,7 @@ class _Rows:
     asked: Asked
     kept: Int64Array
     latencies: _Latencies
+    late_lag: Int64Array  # of the samples that wait longer than promised
 
     def table(
         self, still: Int64Array, codes: CodeArray, retries: dict[str, tuple[int | None, int | None]]
@@ -211,7 +218,6 @@ class _Rows:
             **age_histogram,
         }
         columns["time_lag_censored"] = (rounds.censored & rounds.complete).sum(axis=1)[kept]
-        columns["slo_ms"] = np.full(len(kept), asked.slo_ms)
         groups = columns["group"]
         for place, name in enumerate(("retry_in", "dead_letter_in")):
             columns[name] = [retries.get(group, (None, None))[place] for group in groups]
@@ -351,13 +357,17 @@ class _Rows:
     def _breach(self) -> dict[str, Any]:
         asked, rounds = self.asked, self.rounds
         capped = np.minimum(rounds.gap_ms, self.matrix.gap_limit_ms)
-        late = rounds.time_lag_ms > asked.slo_ms
+        promises = [asked.promise(self.matrix.keys[i].group) for i in self.bundles.starts[:-1].tolist()]
+        slo_ms = np.array([one.slo_ms for one in promises], dtype=np.int64)
+        target = np.array([one.target for one in promises])[self.kept]
+        late = rounds.time_lag_ms > slo_ms[:, None]
         breach = np.where(late, capped, 0).sum(axis=1)[self.kept]
-        late_lag = self.bundles.sums(np.where(self.matrix.time_lag_ms > asked.slo_ms, self.matrix.lag, 0))
+        late_lag = self.bundles.sums(self.late_lag)
         weighted = (capped * late_lag // np.maximum(rounds.lag, 1)).sum(axis=1)[self.kept]
         known = capped.sum(axis=1)[self.kept]
-        burn = breach / np.maximum(known, 1) / (1 - asked.slo_target)
+        burn = breach / np.maximum(known, 1) / (1 - target)
         return {
+            "slo_ms": slo_ms[self.kept],
             "breach_ms": breach,
             "breach_weighted_ms": weighted,
             "watched_ms": known,
@@ -459,6 +469,12 @@ class _Rows:
             "status_worst": [STATUS_OF_CODE[code].value for code in highest.tolist()],
             "status_ms": lists,
         }
+
+
+def _promised_ms(matrix: Matrix, asked: Asked) -> Int64Array:
+    """The promise of each series: that of its group."""
+    of_group = {group: asked.promise(group).slo_ms for group in {key.group for key in matrix.keys}}
+    return np.array([of_group[key.group] for key in matrix.keys], dtype=np.int64)
 
 
 def _pick(values: Any, at: Int64Array) -> Any:

@@ -40,15 +40,22 @@ class StoreFolder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     path: str
 
 
+class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """No message waits longer than `slo_ms` for `target` of the time."""
+
+    slo_ms: int
+    target: float
+
+
 class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One run of one report job over [from_ms, to_ms), whole hours, epoch milliseconds UTC.
 
     `output` is the folder that the Parquet files come into; whatever is there is replaced. `slo_ms` is how long a
-    message may wait before its minute is a breach, and `slo_target` the share of time in which none should;
-    `interval_ms` the collector's period, `lookback_ms` how much history before an hour is read, so that time lags up
-    to it are exact. `recovery_ms`: how fast a backlog should be gone (capacity). `clients`: members of each group now,
-    where known. `stores`: brokers whose files may be read. `remote`, `master`, `reuse`: where it runs
-    (`spark.session`).
+    message may wait before its minute is a breach, and `slo_target` the share of time in which none should, unless
+    `slos` has the group's own promise; `interval_ms` the collector's period, `lookback_ms` how much history before an
+    hour is read, so that time lags up to it are exact. `recovery_ms`: how fast a backlog should be gone (capacity).
+    `clients`: members of each group now, where known. `stores`: brokers whose files may be read. `remote`, `master`,
+    `reuse`: where it runs (`spark.session`).
     """
 
     job: str
@@ -62,6 +69,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     slo_ms: int = 60_000
     interval_ms: int = 5_000
     slo_target: float = 0.99
+    slos: dict[str, Promise] = msgspec.field(default_factory=dict)
     lookback_ms: int = 6 * HOUR_MS
     recovery_ms: int = HOUR_MS
     clients: dict[str, int] = msgspec.field(default_factory=dict)
@@ -82,6 +90,9 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             raise JobSpecError("interval_ms must be above 0, slo_ms and lookback_ms not below")
         if not 0 <= self.slo_target < 1:
             raise JobSpecError(f"slo_target {self.slo_target} is no share below 1")
+        for group, promise in self.slos.items():
+            if promise.slo_ms < 0 or not 0 <= promise.target < 1:
+                raise JobSpecError(f"slos: of {group}, slo_ms must not be below 0 and target a share below 1")
         if self.recovery_ms <= 0:
             raise JobSpecError("recovery_ms must be above 0")
         if not self.output:
@@ -94,6 +105,10 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def stamp(self) -> dict[str, Any]:
         """What every row says about its making; of the spec alone, so that the same spec gives the same bytes."""
         return {"generated_at_ms": self.as_of_ms, "job_id": self.job_id, "code_version": self.code_version}
+
+    def promise(self, group: str) -> Promise:
+        """The group's own promise or everybody's."""
+        return self.slos.get(group) or Promise(self.slo_ms, self.slo_target)
 
     def to_json(self) -> str:
         return msgspec.json.encode(self, order="sorted").decode()

@@ -62,8 +62,7 @@ def hour_tables(reader: HistoryReader, block: HourBlock) -> list[pa.Table]:
         block.from_ms,
         block.to_ms,
         spec.interval_ms,
-        spec.slo_ms,
-        spec.slo_target,
+        spec.promise,
         spec.stamp,
     )
     return tables(matrix, asked, retries_of(matrix, block))

@@ -161,7 +161,8 @@ def _derived(merged: dict[str, Any], from_ms: int, to_ms: int, spec: JobSpec) ->
     words = {SEVERITY[status]: status.value for status in LagStatus}
     count = len(worst)
     offsets = pa.array(np.arange(count + 1) * len(WORST_FIRST), pa.int32())
-    burn = number["breach_ms"] / np.maximum(number["watched_ms"], 1) / (1 - spec.slo_target)
+    target = np.array([spec.promise(group).target for group in merged["group"].to_pylist()])
+    burn = number["breach_ms"] / np.maximum(number["watched_ms"], 1) / (1 - target)
     speed = merged["speed"].to_numpy(zero_copy_only=False)
     good = 100 * number["consumed_within_slo"] / np.maximum(number["consumed"], 1)
     return {

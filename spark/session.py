@@ -2,8 +2,8 @@
 master, or a Spark Connect server: by settings.
 
 The warm server is Spark's own reuse of a local Connect server (`SPARK_LOCAL_CONNECT_REUSE`): the first run starts it, a
-run after it saves the start of a JVM and its warming up. It stays until `stop_warm_server`, or
-`python -m pyspark.sql.connect.local_server --stop`.
+run after it saves the start of a JVM and its warming up. `manage.py up` has one of its own, which ends with it; another
+stays until `python -m pyspark.sql.connect.local_server --stop`.
 """
 
 from __future__ import annotations

@@ -161,12 +161,6 @@ def slo_of(cluster: str, group: str) -> tuple[int, float]:
     return (own.slo_ms, own.target) if own else (settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
 
 
-def slos(cluster: str) -> dict[str, dict[str, Any]]:
-    """The promises that groups made themselves, for `spark.job.JobSpec`."""
-    found = GroupSlo.objects.filter(cluster=cluster)
-    return {one.group: {"slo_ms": one.slo_ms, "target": one.target} for one in found}
-
-
 def set_slo(
     cluster: str, group: str, slo_ms: int | None, target: float | None, *, actor: Any, remote_addr: str = ""
 ) -> None:

@@ -11,7 +11,7 @@ from django.db.models import F, Max, Min, Model, Q, QuerySet, Sum
 from django.db.models.expressions import OrderBy
 
 from console.lag.models import GroupMembers, HistoryFile
-from console.report.models import LagRow, ReportRow, ReportRun
+from console.report.models import GroupSlo, LagRow, ReportRow, ReportRun
 
 PER_PAGE_MAX = 500
 EXPORT_ROWS_MAX = 1_000_000
@@ -144,6 +144,12 @@ def members(cluster: str) -> dict[str, int]:
     return {group: clients or 0 for group, clients in found.values_list("group", "clients")}
 
 
+def slos(cluster: str) -> dict[str, dict[str, Any]]:
+    """The promises that groups made themselves, for `spark.job.JobSpec`."""
+    found = GroupSlo.objects.filter(cluster=cluster)
+    return {one.group: {"slo_ms": one.slo_ms, "target": one.target} for one in found}
+
+
 def row_page(
     found: QuerySet[LagRow],
     *,
@@ -184,6 +190,7 @@ def summary(found: QuerySet[LagRow]) -> dict[str, Any]:
         from_ms=Min("window_start_ms"),
         to_ms=Max("window_end_ms"),
         generated_at_ms=Max("generated_at_ms"),
+        slo_least_ms=Min("slo_ms"),
         slo_ms=Max("slo_ms"),
         interval_ms=Max("interval_ms"),
     )

@@ -298,6 +298,7 @@ def job_spec(run: ReportRun, *, now_ms: int) -> dict[str, Any]:
         "output": str(output_folder(run.job) / run.id),
         "slo_ms": settings.LAG_SLO_MS,
         "slo_target": settings.LAG_SLO_TARGET,
+        "slos": selectors.slos(run.cluster),
         "interval_ms": cluster.poll_interval_s * 1000,
         "lookback_ms": settings.REPORT_LOOKBACK_MS,
         "recovery_ms": settings.REPORT_RECOVERY_MS,

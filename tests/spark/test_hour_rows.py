@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from spark import histogram
+from spark.job import Promise
 from spark.lag import chunk
 from tests.spark import lag_oracle
 from tests.spark.history_files import AS_OF, HOUR, START, STEP, History, generated
@@ -111,6 +112,25 @@ def test_it_knows_when_a_queue_stood_still_and_when_it_catches_up(tmp_path: Path
     # it read past the head of the last round, which no consumer does: that round has no lag and is not complete
     assert (topic["lag_first"], topic["worst_queue"]) == (0, "broker-a · 0")
     assert queue["stall_ms_max"] == topic["stall_ms_max"]
+
+
+def test_it_measures_each_group_by_its_own_promise(tmp_path: Path) -> None:
+    heads = [1_000 + 100 * i for i in range(60)]
+    commits = heads[:10] + [heads[9]] * 20 + heads[30:]  # from minute 10 to 29 nobody reads
+    files = [queue_chunk(tmp_path / "a.parquet", heads, commits)]
+    (row, _), _ = hour_rows(spec(files, 0, 1))
+    # minute 10 is half a minute old: late by the installation's minute from 11 to 29
+    assert (row["slo_ms"], row["breach_ms"], row["consumed_within_slo"]) == (MINUTE, 19 * MINUTE, 38 * 100)
+    own = {"billing": Promise(10 * MINUTE, 0.5), "somebody else": Promise(1, 0.0)}
+    asked = spec(files, 0, 1, slos=own)
+    (topic, queue), _ = hour_rows(asked)
+    for found in (topic, queue):
+        assert (found["slo_ms"], found["breach_ms"]) == (10 * MINUTE, 10 * MINUTE)
+        assert found["breach_weighted_ms"] == found["breach_ms"]
+        assert found["burn_rate"] == round(10 / 59 / 0.5, 6)
+    assert (topic["within_slo_pct"], row["within_slo_pct"]) == (64.4068, 64.4068)
+    (day, _), _ = day_rows(msgspec.structs.replace(asked, to_ms=24 * HOUR))
+    assert (day["slo_ms"], day["burn_rate"]) == (10 * MINUTE, round(10 / 59 / 0.5, 6))
 
 
 def test_it_forecasts_the_end_from_busy_minutes(tmp_path: Path) -> None:

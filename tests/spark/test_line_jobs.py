@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from spark import capacity, episodes, forecast_scorecard
-from spark.job import HOUR_MS, JobSpec
+from spark.job import HOUR_MS, JobSpec, Promise
 from spark.line_job import item_batches
 from spark.timeline import late_queue_lines
 from spark.work import work_items
@@ -53,6 +55,13 @@ def test_it_tells_an_episode_from_start_to_end(tmp_path: Path) -> None:
     assert breach["forecast_at_ms"] + breach["drained_ms"] == 24 * MINUTE
     assert breach["messages_late"] == 4 * 300
     assert (breach["window_start_ms"], breach["window_end_ms"], breach["coverage_pct"]) == (0, HOUR_MS, 100.0)
+
+
+def test_it_begins_a_breach_where_the_group_says(tmp_path: Path) -> None:
+    asked = msgspec.structs.replace(stuck_then_back(tmp_path), slos={"billing": Promise(5 * MINUTE, 0.9)})
+    breach = rows_of(episodes, episodes.episode_rows, asked)[0]
+    # the first message that waits came half a minute before minute 10: older than five minutes at 15
+    assert (breach["kind"], breach["start_ms"], breach["slo_ms"]) == ("breach", 15 * MINUTE, 5 * MINUTE)
 
 
 def test_it_says_that_the_window_cuts_an_episode(tmp_path: Path) -> None:

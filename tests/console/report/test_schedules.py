@@ -8,7 +8,7 @@ from pytest_django import Settings
 
 from console.access.models import AuditEvent
 from console.cluster.models import Cluster
-from console.report import schedules, services
+from console.report import schedules, selectors, services
 from console.report.models import GroupSlo, ReportRun, ReportSchedule
 from console.report.rules import DAILY, HOURLY, JOBS, WEEKLY, ReportRejected, last_due_ms
 from tests.console.report.rows import DAY, HOUR, NOW, TODAY
@@ -132,7 +132,7 @@ def test_a_group_keeps_its_own_promise(cluster: Cluster, settings: Settings) -> 
     assert schedules.slo_of("local", "billing") == (settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
     schedules.set_slo("local", "billing", 5_000, 0.999, actor=person)
     assert schedules.slo_of("local", "billing") == (5_000, 0.999)
-    assert schedules.slos("local") == {"billing": {"slo_ms": 5_000, "target": 0.999}}
+    assert selectors.slos("local") == {"billing": {"slo_ms": 5_000, "target": 0.999}}
     schedules.set_slo("local", "billing", None, None, actor=person)
     assert not GroupSlo.objects.exists()
     assert AuditEvent.objects.filter(verb="change SLO").count() == 2
