@@ -45,6 +45,9 @@ PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 REDIS_ADDRESS_FILE = "redis_url"  # in the data folder, while the bundled server runs
+WARM_SPARK_NOTE = (
+    "spark/connect-local.json"  # in the data folder: where its warm Spark server is, if it has one
+)
 READY_LIMIT_S = 90.0  # a cold start on a busy machine; a process that needs longer is stuck
 PROBE_EVERY_S = 0.05
 RESTART_DELAY_S_MIN, RESTART_DELAY_S_MAX = 0.5, 30.0
@@ -130,6 +133,16 @@ def kill_group(process: asyncio.subprocess.Process) -> None:
     """Kill a process and every child that stayed in its session."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
+
+
+def end_warm_spark(data: Path, group: int) -> None:
+    """Ask the Spark server that stays up between reports to end, so that it removes its temporary folders. The worker
+    started it, so it is killed with the worker's session at the latest.
+    """
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        pid = int(json.loads((data / WARM_SPARK_NOTE).read_text())["pid"])
+        if os.getpgid(pid) == group:  # an old note may name a process that is somebody else's by now
+            os.kill(pid, signal.SIGTERM)
 
 
 class Child:
@@ -241,6 +254,8 @@ class Supervisor:
             **environ,
             "TIDEMARK_DATA": str(options.data),
             "TIDEMARK_EMBEDDED_NAMESRV": options.namesrv,
+            # A server of its own: it ends with this product, and with no other one's report in it.
+            "SPARK_LOCAL_CONNECT_DISCOVERY": str(options.data / WARM_SPARK_NOTE),
             "DJANGO_SETTINGS_MODULE": "console.settings",
             "PYTHONUNBUFFERED": "1",
         }
@@ -378,6 +393,9 @@ class Supervisor:
         if self.preparing is not None and not self.preparing.done():
             self.preparing.cancel()
             await asyncio.wait([self.preparing])
+        for worker in (child.process for child in self.children if child.program.name == "worker"):
+            if worker is not None:
+                end_warm_spark(self.options.data, worker.pid)
         for names in (["demo", "worker", "web"], ["brokerd"], ["redis"]):
             await asyncio.gather(*(child.stop() for child in self.children if child.program.name in names))
         if self.guard is not None and self.guard.stdin is not None and self.guard.returncode is None:

@@ -273,6 +273,29 @@ async def test_it_kills_what_does_not_end_when_asked() -> None:
     assert not group_is_alive(group)
 
 
+async def test_it_ends_the_spark_server_that_a_report_left_behind(tmp_path: Path) -> None:
+    """Asked first, so that it can clean up; a process that is not the worker's is left alone."""
+    note = tmp_path / supervisor.WARM_SPARK_NOTE
+    note.parent.mkdir()
+    server = "trap 'echo cleaned up; exit' TERM; while :; do sleep 0.05; done"
+    script = f'nohup /bin/sh -c "{server}" & echo "{{\\"pid\\": $!}}" > {note}; echo started; wait'
+    stream = io.StringIO()
+    child = Child(Program("worker", ["/bin/sh", "-c", script], 5), {}, Output(stream), lambda: None)
+    while "started" not in stream.getvalue():
+        await asyncio.sleep(0.01)
+    assert child.process is not None
+    group = child.process.pid
+    supervisor.end_warm_spark(tmp_path, os.getpgid(0))
+    assert group_is_alive(group)
+    supervisor.end_warm_spark(tmp_path, group)
+    await child.stop()
+    assert "cleaned up" in stream.getvalue()
+    assert not group_is_alive(group)
+    supervisor.end_warm_spark(tmp_path, group)
+    note.write_text("no note")
+    supervisor.end_warm_spark(tmp_path, group)
+
+
 def test_it_guards_against_its_own_death() -> None:
     victim = subprocess.Popen(["/bin/sh", "-c", "sleep 60 & wait"], start_new_session=True)
     guard = subprocess.Popen(["/bin/sh", "-c", supervisor.GUARD], stdin=subprocess.PIPE)
