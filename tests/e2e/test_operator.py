@@ -1,0 +1,214 @@
+"""The operator's stories of an ordinary night, in a real browser on the whole product: nothing is mocked."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.e2e.test_newcomer import A_FEW_ROUNDS_MS, PATIENCE_MS, apply_plan, group_row
+from tests.support.product import Product
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+Picture = Callable[[Page, str], None]
+
+
+def names(page: Page) -> list[str]:
+    return page.locator("tbody tr[data-key]").evaluate_all("rows => rows.map(row => row.dataset.key)")
+
+
+def test_lists_sort_and_search_over_all_rows_and_the_address_keeps_it(page: Page, product: Product) -> None:
+    page.goto(f"{product.url}/c/local/groups")
+    expect(group_row(page, "analytics")).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    page.get_by_role("columnheader", name="Group").get_by_role("link").click()
+    expect(page).to_have_url(re.compile(r"sort=group"))
+    assert names(page) == sorted(names(page))
+    page.get_by_role("columnheader", name="Group").get_by_role("link").click()
+    expect(page).to_have_url(re.compile(r"dir=desc"))
+    assert names(page) == sorted(names(page), reverse=True)
+    page.keyboard.press("/")
+    page.keyboard.type("not")
+    expect(group_row(page, "analytics")).to_have_count(0, timeout=A_FEW_ROUNDS_MS)
+    expect(group_row(page, "notifier")).to_be_visible()
+    page.goto(f"{product.url}/c/local/groups?q=not&sort=group&dir=desc")
+    assert names(page) == ["notifier"]
+    page.goto(f"{product.url}/c/local/groups?q=nobody-is-called-so")
+    expect(page.locator("body")).to_contain_text(re.compile("No group matches|0 of"))
+
+
+def tab_to(page: Page, selector: str, most: int = 120) -> None:
+    """Press Tab until an element that matches has the focus."""
+    for _ in range(most):
+        page.keyboard.press("Tab")
+        if page.evaluate("selector => document.activeElement?.matches(selector) ?? false", selector):
+            return
+    raise AssertionError(f"{selector} is not reached by {most} tabs")
+
+
+def test_a_reset_needs_no_mouse(page: Page, product: Product) -> None:
+    page.goto(f"{product.url}/c/local/")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("billing")
+    expect(page.locator("[role=option]", has_text="billing").first).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/groups/billing"))
+    tab_to(page, "a[href$='/groups/billing/offsets']")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/groups/billing/offsets"))
+    tab_to(page, "input[name=target]")
+    page.keyboard.press("Space")
+    for _ in range(8):
+        if page.evaluate("document.activeElement.value") == "latest":
+            break
+        page.keyboard.press("ArrowDown")
+    assert page.evaluate("document.querySelector('input[name=target]:checked').value") == "latest"
+    tab_to(page, "button[type=submit]:not([name])")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"/plans/op-"))
+    if page.locator("#confirm").count():
+        tab_to(page, "#confirm")
+        page.keyboard.type("billing")
+    tab_to(page, "#why")
+    page.keyboard.type("by keyboard")
+    tab_to(page, "#apply")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"/operations/job-"))
+    expect(page.locator("body")).to_contain_text(
+        re.compile("stand where they should|Done"), timeout=PATIENCE_MS
+    )
+
+
+def worker_pid(product: Product) -> int:
+    """The Celery worker of this product: a child of its supervisor."""
+    assert product.process is not None
+    children = subprocess.run(
+        ["ps", "--ppid", str(product.process.pid), "-o", "pid=,args="],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    (worker,) = [line for line in children if " worker" in line and "celery" in line]
+    return int(worker.split()[0])
+
+
+def test_a_replay_survives_a_killed_worker(page: Page, product: Product, picture: Picture) -> None:
+    page.goto(f"{product.url}/c/local/dead-letters/notifier")
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while page.locator("#sample tbody tr[role=row]:not(.detail)").count() < 6 and time.monotonic() < deadline:
+        page.wait_for_timeout(2_000)
+        page.reload()
+    page.get_by_label("Rate").fill("1")
+    page.get_by_role("button", name="Make a replay plan").click()
+    expect(page).to_have_url(re.compile(r"/plans/op-"))
+    apply_plan(page, "notifier")
+    figures = page.locator(".sum").first.locator("b")
+    expect(figures.nth(1)).not_to_have_text("0", timeout=A_FEW_ROUNDS_MS)
+    killed = worker_pid(product)
+    os.kill(killed, signal.SIGKILL)
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while time.monotonic() < deadline:  # the supervisor starts another one
+        try:
+            if worker_pid(product) != killed:
+                break
+        except ValueError:
+            pass
+        time.sleep(0.5)
+    expect(page.locator("body")).to_contain_text("Done", timeout=2 * PATIENCE_MS)
+    matched, sent, skipped, failed, left = [int(text.replace(",", "")) for text in figures.all_inner_texts()]
+    assert matched == sent + skipped + failed + left
+    assert (failed, left) == (0, 0)
+    picture(page, "replay-after-kill")
+
+
+def test_a_search_shows_what_it_scanned_and_a_tail_follows(
+    page: Page, product: Product, picture: Picture
+) -> None:
+    page.goto(f"{product.url}/c/local/messages?topic=orders")
+    expect(page.locator("tbody tr").first).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    expect(page.locator("[data-scan]")).to_contain_text(re.compile(r"Scanned .*\d.* in .*\d.* queue"))
+    page.get_by_label("What to look for").fill("no such text anywhere")
+    page.locator("#ask button[type=submit]").click()
+    expect(page.locator("[data-scan]")).to_contain_text(re.compile(r"0 hits"), timeout=PATIENCE_MS)
+    picture(page, "search-nothing")
+    page.goto(f"{product.url}/c/local/messages?topic=orders&read=tail")
+    expect(page.locator("[data-scan]")).to_contain_text("Following", timeout=A_FEW_ROUNDS_MS)
+    expect(page.locator("tbody tr").first).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    page.get_by_role("button", name="Stop").click()
+    expect(page.locator("[data-scan]")).to_contain_text("Followed", timeout=A_FEW_ROUNDS_MS)
+    picture(page, "tail")
+
+
+def test_a_topic_is_created_put_in_quarantine_released_and_deleted(page: Page, product: Product) -> None:
+    page.goto(f"{product.url}/c/local/new-topic")
+    page.locator("#id_name").fill("short lived!")
+    page.get_by_role("button", name="Make plan").click()
+    expect(page.get_by_role("alert").first).to_be_visible()
+    page.locator("#id_name").fill("short-lived")
+    page.get_by_role("button", name="Make plan").click()
+    expect(page).to_have_url(re.compile(r"/plans/op-"))
+    apply_topic_plan(page)
+    page.goto(f"{product.url}/c/local/topics?q=short-lived")
+    reload_until(page, "short-lived")
+    page.locator("tbody tr[data-key]").get_by_role("link").first.click()
+    page.goto(f"{product.url}/c/local/topics/short-lived/delete")
+    page.get_by_role("button", name="Plan the quarantine…").click()
+    expect(page).to_have_url(re.compile(r"/plans/op-"))
+    apply_topic_plan(page)
+    page.goto(f"{product.url}/c/local/topics/short-lived/delete")
+    reload_until(page, "Release")
+    expect(page.get_by_role("button", name="Plan the deletion…")).to_be_disabled()
+    page.get_by_role("button", name="Plan it without waiting…").click()
+    expect(page).to_have_url(re.compile(r"/plans/op-"))
+    apply_topic_plan(page)
+    page.goto(f"{product.url}/c/local/topics?q=short-lived")
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    while names(page) and time.monotonic() < deadline:
+        page.wait_for_timeout(1_000)
+        page.reload()
+    assert names(page) == []
+
+
+def apply_topic_plan(page: Page) -> None:
+    confirm = page.locator("#confirm")
+    if confirm.count():
+        confirm.fill("short-lived")
+    page.locator("#why").fill("browser story")
+    page.locator("#apply").click()
+    expect(page).to_have_url(re.compile(r"/operations/job-"))
+    expect(page.locator("h1")).to_contain_text(re.compile("Done|Succeeded|Verified"), timeout=PATIENCE_MS)
+
+
+def reload_until(page: Page, text: str) -> None:
+    """Rows come with the next round."""
+    deadline = time.monotonic() + PATIENCE_MS / 1000
+    found = page.locator("main table, main .card__body").filter(has_text=text)
+    while not found.count() and time.monotonic() < deadline:
+        page.wait_for_timeout(1_000)
+        page.reload()
+    expect(found.first).to_be_visible()
+
+
+def test_every_page_fits_a_phone(browser: Browser, product: Product, signed_in: object) -> None:
+    context = browser.new_context(storage_state=str(signed_in), viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    for path in (
+        "",
+        "topics/orders",
+        "brokers",
+        "brokers/broker-a",
+        "operations",
+        "messages?topic=orders",
+        "reports",
+    ):
+        answer = page.goto(f"{product.url}/c/local/{path}")
+        assert answer is not None and answer.ok, path
+        width = page.evaluate("document.documentElement.scrollWidth")
+        assert width <= 390, f"{path} is {width} px wide"
+    context.close()
