@@ -1,8 +1,10 @@
 """The console's side of a replay in processes of its own, on a database file of its own, to be killed.
 
 python -m tests.console.deadletter.replay_process prepare NAMESRV     → prints the job's id
-python -m tests.console.deadletter.replay_process work JOB [DIE [N]]  DIE: before_send | after_send, at the N-th batch
+python -m tests.console.deadletter.replay_process work JOB [WHEN N [PID]]
 python -m tests.console.deadletter.replay_process report JOB          → prints JSON
+
+WHEN: before_send | while_sending | after_send of the N-th batch the process PID, or this one, is killed.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ import json
 import os
 import signal
 import sys
+import threading
 from typing import Any
 
 import django
@@ -38,24 +41,28 @@ def prepare(namesrv: str) -> None:
     print(services.apply_plan(plan.id, admin, plan.confirm_text).id)
 
 
-def work(job_id: str, die: str = "", at_batch: str = "1") -> None:
+def work(job_id: str, when: str = "", at_batch: str = "0", victim: str = "") -> None:
     left = [int(at_batch)]
 
-    def dying(original: Any, *, before: bool) -> Any:
+    def kill() -> None:
+        os.kill(int(victim) if victim else os.getpid(), signal.SIGKILL)
+
+    def deadly(original: Any) -> Any:
         def wrapped(self: replay_send.Sender, outgoing: list[replay_targets.Outgoing]) -> Any:
             left[0] -= 1
-            if left[0] == 0 and before:
-                os.kill(os.getpid(), signal.SIGKILL)
+            if left[0] == 0 and when == "before_send":
+                kill()
+            if left[0] == 0 and when == "while_sending":
+                threading.Thread(target=kill).start()
             answers = original(self, outgoing)
-            if left[0] == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+            if left[0] == 0 and when == "after_send":
+                kill()
             return answers
 
         return wrapped
 
-    if die:
-        sender = replay_send.Sender
-        sender.exchange = dying(sender.exchange, before=die == "before_send")  # type: ignore[method-assign]
+    sender = replay_send.Sender
+    sender.exchange = deadly(sender.exchange)  # type: ignore[method-assign]
     Job.objects.filter(pk=job_id).update(lease_until=None)  # as if its fifteen seconds were over
     services.run_job(job_id, f"worker-{os.getpid()}")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -105,12 +104,12 @@ def test_it_resumes_after_a_kill_before_or_after_the_send(live: LiveCluster, tmp
 def test_it_resumes_after_kills_at_any_moment(live: LiveCluster, tmp_path: Path) -> None:
     console = Console(tmp_path / "console")
     job_id = console.run("prepare", live.broker.namesrv)
-    for _ in range(3):
+    for pause_s in (0, 0.05, 0.15):
         before = sum(copies(live).values())
         worker = console.start("work", job_id)
         while worker.poll() is None and sum(copies(live).values()) == before:
             time.sleep(0.01)
-        time.sleep(random.uniform(0, 0.15))
+        time.sleep(pause_s)
         worker.kill()
         worker.wait()
     console.run("work", job_id)
@@ -121,13 +120,12 @@ def test_it_resumes_after_the_broker_was_killed(live: LiveCluster, tmp_path: Pat
     """What the broker had not written to disk when it died is sent again; what it had is not."""
     console = Console(tmp_path / "console")
     job_id = console.run("prepare", live.broker.namesrv)
-    worker = console.start("work", job_id)
-    while worker.poll() is None and sum(copies(live).values()) < 500:
-        time.sleep(0.01)
+    assert live.broker.process is not None
+    console.run("work", job_id, "while_sending", "3", str(live.broker.process.pid))
     live.broker.kill()
-    assert worker.wait(60) == 0, "the job waits, the worker goes on with others"
     waiting = console.report(job_id)
+    assert waiting["state"] == "RUNNING", "the job waits, the worker goes on with others"
+    assert 0 < waiting["ledger"]["SENT"] < LETTERS and waiting["ledger"]["PENDING"] > 0
     live.broker.start()
-    assert waiting["state"] == "RUNNING"
     console.run("work", job_id)
     assert_each_sent_once(live, console.report(job_id))

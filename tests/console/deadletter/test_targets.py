@@ -40,7 +40,7 @@ def run(plan: Plan, actor: User | None) -> Job:
 
 
 def client_id_of(live: LiveCluster) -> str:
-    wait_for(lambda: bool(live.admin.consumer_ids(live.addr, GROUP)), within_s=30)
+    wait_for(lambda: bool(live.admin.consumer_ids(live.addr, GROUP)))
     return live.admin.consumer_ids(live.addr, GROUP)[0]
 
 
