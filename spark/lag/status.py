@@ -178,8 +178,10 @@ def _judge_trend(history: QueueHistory, backlog: slice, previous: LagStatus | No
     found = trend(own.t_ms, own.max_offset - own.committed)
     keeps = previous is LagStatus.CATCHING_UP and found.direction is Direction.STEADY
     catches_up = found.direction is Direction.SHRINKING or (keeps and found.last < found.first)
-    end = own.drain() if catches_up else Drain(None, True, window_ms=found.span_ms)
-    word = LagStatus.CATCHING_UP if catches_up and not end.never else LagStatus.FALLING_BEHIND
+    end = own.drain() if catches_up else NO_END
+    if end.ms is None:  # it shrank over the window, and no longer: one word for both
+        end = Drain(None, True, window_ms=found.span_ms)
+    word = LagStatus.FALLING_BEHIND if end.never else LagStatus.CATCHING_UP
     span_s = int(own.t_ms[-1] - own.t_ms[0]) // 1000
     reason = f"lag went from {found.first} to {found.last} in {span_s} s"
     return Judgement(word, int(own.t_ms[0]), reason, end)
