@@ -243,7 +243,11 @@ def apply_plan(
 def undo(
     plan_id: str, actor: Any, *, idempotency_key: str = "", remote_addr: str = "", now_ms: int | None = None
 ) -> Plan:
-    """A new plan that puts back the state recorded when ``plan_id`` was applied. Raises UndoImpossible."""
+    """A new plan that puts back the state recorded when ``plan_id`` was applied. Raises NotPermitted,
+    UndoImpossible.
+    """
+    found = selectors.plan(plan_id)
+    require(actor, selectors.plan_kind(found.kind).verb, found.cluster, found.subject)
     plan, params = selectors.undo_params(plan_id)
     return create_plan(
         plan.kind,
