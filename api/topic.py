@@ -24,7 +24,9 @@ from console.topic.producers import senders_of
 
 
 class TopicSerializer(serializers.ModelSerializer[TopicRow]):
-    """Null is unknown, never zero."""
+    """Null is unknown, never zero. ``worst_group`` null: a group that the caller has no right to VIEW."""
+
+    worst_group = serializers.CharField(allow_null=True, allow_blank=True)
 
     class Meta:
         model = TopicRow
@@ -134,7 +136,12 @@ class Topics(Resource):
             descending=descending,
             **pagination.page_arguments(request),
         )
-        return Response(pagination.page_body(request, page, lambda row: TopicSerializer(row).data))
+        scope = view_scope(request.user, cluster)
+        return Response(
+            pagination.page_body(
+                request, page, lambda row: TopicSerializer(selectors.without_hidden_group(row, scope)).data
+            )
+        )
 
 
 class TopicDetail(Resource):
@@ -143,7 +150,8 @@ class TopicDetail(Resource):
 
     @extend_schema(operation_id="topics_get", tags=["topics"], responses=TopicSerializer)
     def get(self, request: Request, cluster: str, topic: str) -> Response:
-        return Response(TopicSerializer(existing(cluster, topic)).data)
+        row = selectors.without_hidden_group(existing(cluster, topic), view_scope(request.user, cluster))
+        return Response(TopicSerializer(row).data)
 
 
 class TopicQueues(Resource):
@@ -157,13 +165,17 @@ class TopicQueues(Resource):
 
 
 class TopicGroups(Resource):
+    """Groups that read the topic, as far as the caller may VIEW them."""
+
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     name_kwarg = "topic"
 
     @extend_schema(operation_id="topic_groups", tags=["topics"], responses=TopicGroupSerializer(many=True))
     def get(self, request: Request, cluster: str, topic: str) -> Response:
         existing(cluster, topic)
-        return Response(TopicGroupSerializer(selectors.topic_groups(cluster, topic), many=True).data)
+        scope = view_scope(request.user, cluster)
+        found = [one for one in selectors.topic_groups(cluster, topic) if scope.covers(one.group)]
+        return Response(TopicGroupSerializer(found, many=True).data)
 
 
 class TopicProducers(Resource):

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from console.access import rules
 from console.access.models import Verb
+from console.access.name_scope import NameScope, view_scope
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
 from console.lag import selectors as lag_selectors
@@ -87,7 +88,7 @@ def delete(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
     context = {
         "cluster": here,
         "row": known(here.name, topic),
-        "used_by": used_by(here.name, topic),
+        "used_by": used_by(here.name, topic, view_scope(request.user, here.name)),
         "problem": problem,
         "section": "topics",
         **quarantine_context(request, here, topic),
@@ -102,16 +103,19 @@ def release(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
     return apply_at_once(request, here, "topic_release", topic, redirect("topic", here.name, topic))
 
 
-def used_by(cluster: str, topic: str) -> str:
-    """Who reads the topic, in words."""
+def used_by(cluster: str, topic: str, scope: NameScope) -> str:
+    """Who reads the topic, in words; groups outside of ``scope`` are counted and not named."""
     groups = selectors.topic_groups(cluster, topic)
     if not groups:
         return "no group reads it"
     online = [group for group in groups if group.clients]
     if not online:
         return f"{counted(len(groups), 'group')}, none of them online"
-    names = ", ".join(f"{group.group} ({group.clients})" for group in online[:5])
-    return f"{counted(len(online), 'group', 'are')} online of {len(groups)}: {names}"
+    named = [group for group in online if scope.covers(group.group)]
+    names = [f"{group.group} ({group.clients})" for group in named[:5]]
+    if len(named) < len(online):
+        names.append(f"{len(online) - len(named)} that you may not look at")
+    return f"{counted(len(online), 'group', 'are')} online of {len(groups)}: {', '.join(names)}"
 
 
 def known(cluster: str, topic: str) -> TopicRow:

@@ -85,6 +85,15 @@ def topic(cluster_name: str, name: str) -> TopicRow | None:
     return TopicRow.objects.filter(cluster=cluster_name, topic=name).first()
 
 
+def without_hidden_group(row: TopicRow, scope: NameScope) -> TopicRow:
+    """The row for somebody who may see the names of ``scope``: another's group is not named (``worst_group`` None);
+    how late it is belongs to the topic and stays. The row is not to be saved.
+    """
+    if row.worst_group and not scope.covers(row.worst_group):
+        row.worst_group = None  # type: ignore[assignment]
+    return row
+
+
 def topic_queues(cluster_name: str, name: str) -> Sequence[TopicQueueRow]:
     """Return the topic's queues by broker and queue id."""
     rows = TopicQueueRow.objects.filter(cluster=cluster_name, topic=name)

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 from console.access import rules
 from console.access import selectors as access_selectors
 from console.access.models import Verb
+from console.access.name_scope import view_scope
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.list_query import ListQuery
 from console.cluster.models import Cluster
@@ -56,7 +57,9 @@ def topics(request: HttpRequest, cluster: str) -> HttpResponse:
         "kinds": kinds,
         "chips": chips,
         "page": page,
-        "rows": [(row, permission_letters(row.perm)) for row in page.rows],
+        "rows": [
+            (selectors.without_hidden_group(row, scope), permission_letters(row.perm)) for row in page.rows
+        ],
         "silent": lag_selectors.silent_brokers(here.name),
         "may_create": rules.may(request.user, Verb.CONFIGURE, here.name),
         "now_ms": int(time.time() * 1000),
@@ -71,7 +74,8 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
     Producers and configuration are asked of the brokers, within a few seconds; all else is of the last round.
     """
     here = admit(request, cluster, name=topic)
-    row = known(here.name, topic)
+    scope = view_scope(request.user, here.name)
+    row = selectors.without_hidden_group(known(here.name, topic), scope)
     queues = selectors.topic_queues(here.name, topic)
     groups = selectors.topic_groups(here.name, topic)
     chosen = request.GET.get("tab", "")
@@ -83,6 +87,7 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
         "perm_word": permission_word(row.perm),
         "queues": _shares(queues),
         "groups": groups,
+        "shown_groups": [group for group in groups if scope.covers(group.group)],
         "even": 1 / len(queues) if queues else None,
         "behind": sum(group.status in BEHIND for group in groups),
         "findings": _findings(row, queues),

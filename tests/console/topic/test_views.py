@@ -127,3 +127,18 @@ def test_it_offers_to_send_to_those_who_may(admin: Client) -> None:
     assert "/c/local/messages/send?topic=orders" in admin.get("/c/local/topics/orders").content.decode()
     viewer = signed_in("victor", verbs=("VIEW",))
     assert "messages/send" not in viewer.get("/c/local/topics/orders").content.decode()
+
+
+def test_it_names_no_group_that_a_person_may_not_look_at() -> None:
+    sample_rows.sample()
+    client = signed_in("owner", verbs=("VIEW", "CONFIGURE"), names="orders")
+    for address in ("topics", "topics/orders", "topics/orders?tab=groups", "topics/orders/delete"):
+        text = client.get(f"/c/local/{address}").content.decode()
+        assert [name for name in ("analytics", "billing") if name in text] == [], address
+    text = client.get("/c/local/topics/orders?tab=groups").content.decode()
+    assert "2 read this topic, worst first; 0 of them shown, the others you may not look at" in text
+    assert "a group you may not look at" in text
+    row = client.get("/api/v1/clusters/local/topics/orders").json()
+    assert (row["worst_group"], row["worst_time_lag_ms"]) == (None, 4_320_000)
+    assert client.get("/api/v1/clusters/local/topics").json()["results"][0]["worst_group"] is None
+    assert client.get("/api/v1/clusters/local/topics/orders/groups").json() == []
