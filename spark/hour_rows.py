@@ -279,7 +279,7 @@ class _Rows:
         """Last, discrete percentiles and maximum over complete rounds, null without one; and the histogram."""
         complete, values = self.rounds.complete[self.kept], values[self.kept]
         counts = complete.sum(axis=1)
-        ordered = np.sort(np.where(complete, values, HIGHEST), axis=1)
+        ordered = _ordered(values, complete)
         found: dict[str, Any] = {}
         last_at = complete.shape[1] - 1 - np.argmax(complete[:, ::-1], axis=1)
         found[pattern.format("last")] = _masked(_pick(values, last_at), counts == 0)
@@ -328,7 +328,7 @@ class _Rows:
     def _p95(self, values: Int64Array, known: BoolArray) -> Any:
         known = known[self.kept]
         counts = known.sum(axis=1)
-        ordered = np.sort(np.where(known, values[self.kept], HIGHEST), axis=1)
+        ordered = _ordered(values[self.kept], known)
         return _masked(_pick(ordered, np.maximum(-(-95 * counts // 100) - 1, 0)), counts == 0)
 
     def _flow(self) -> dict[str, Any]:
@@ -475,6 +475,14 @@ def _promised_ms(matrix: Matrix, asked: Asked) -> Int64Array:
     """The promise of each series: that of its group."""
     of_group = {group: asked.promise(group).slo_ms for group in {key.group for key in matrix.keys}}
     return np.array([of_group[key.group] for key in matrix.keys], dtype=np.int64)
+
+
+def _ordered(values: Int64Array, known: BoolArray) -> Int64Array:
+    """The known values of each row ascending, the others behind them. Half as wide numbers are sorted twice as fast."""
+    highest = np.iinfo(np.int32).max if values.size and values.max() < np.iinfo(np.int32).max else HIGHEST
+    narrow = values.astype(np.int32) if highest < HIGHEST else values
+    found = narrow if known.all() else np.where(known, narrow, narrow.dtype.type(highest))
+    return np.sort(found, axis=1).astype(np.int64)
 
 
 def _pick(values: Any, at: Int64Array) -> Any:

@@ -29,11 +29,15 @@ CodeArray = npt.NDArray[np.int8]
 
 def standing_ms(matrix: Matrix) -> Int64Array:
     """How long the committed offset has stood still while messages waited, at each round; 0 where nothing waits."""
-    moved = (matrix.consumed > 0) | (matrix.skipped > 0) | matrix.rewound | (matrix.lag == 0)
-    start = np.where(matrix.gap_ms[:, 0] > 0, matrix.times[:1] - matrix.gap_ms[:, 0], matrix.times[:1])
-    moved_at = np.where(moved & matrix.present, matrix.times[None, :], start[:, None])
-    still: Int64Array = matrix.times[None, :] - np.maximum.accumulate(moved_at, axis=1)
-    return np.where(matrix.present & (matrix.lag > 0), still, 0)
+    still = np.zeros(matrix.lag.shape, dtype=np.int64)
+    rows = np.flatnonzero(matrix.lag.any(axis=1))  # in most queues nothing ever waits
+    lag, present, gap_ms = matrix.lag[rows], matrix.present[rows], matrix.gap_ms[rows, 0]
+    moved = (matrix.consumed[rows] > 0) | (matrix.skipped[rows] > 0) | matrix.rewound[rows] | (lag == 0)
+    start = np.where(gap_ms > 0, matrix.times[:1] - gap_ms, matrix.times[:1])
+    moved_at = np.where(moved & present, matrix.times[None, :], start[:, None])
+    stood = matrix.times[None, :] - np.maximum.accumulate(moved_at, axis=1)
+    still[rows] = np.where(present & (lag > 0), stood, 0)
+    return still
 
 
 def statuses(matrix: Matrix, still_ms: Int64Array) -> CodeArray:
@@ -41,8 +45,9 @@ def statuses(matrix: Matrix, still_ms: Int64Array) -> CodeArray:
     codes = np.full(matrix.lag.shape, CODES[LagStatus.OK], dtype=np.int8)
     waiting = matrix.lag > 0
     late = waiting & (matrix.time_lag_ms > TIME_LAG_ALLOWED_MS)
-    if late.any():
-        codes[late] = _trend(matrix)[late]
+    rows = np.flatnonzero(late.any(axis=1))
+    if len(rows):
+        codes[rows] = np.where(late[rows], _trend(matrix.lag[rows], matrix.times), codes[rows])
     rewound = _not_back(matrix)
     if rewound is not None:
         codes[rewound & waiting] = CODES[LagStatus.REWOUND]
@@ -50,24 +55,26 @@ def statuses(matrix: Matrix, still_ms: Int64Array) -> CodeArray:
         codes[(matrix.skipped > 0) & ~late] = CODES[LagStatus.SKIPPED]
     still = still_ms > QUIET_MS
     if still.any():
-        advanced = np.maximum.accumulate(matrix.consumed > 0, axis=1)
-        codes[still] = np.where(advanced[still], CODES[LagStatus.STOPPED], CODES[LagStatus.STALLED])
+        rows = np.flatnonzero(still.any(axis=1))
+        advanced = np.maximum.accumulate(matrix.consumed[rows] > 0, axis=1)
+        standing = np.where(advanced, CODES[LagStatus.STOPPED], CODES[LagStatus.STALLED])
+        codes[rows] = np.where(still[rows], standing, codes[rows])
     codes[matrix.committed < matrix.min_offset] = CODES[LagStatus.LOST]
     codes[matrix.present & ~matrix.valid] = CODES[LagStatus.INVALID]
     codes[~matrix.present] = CODES[LagStatus.UNKNOWN]
     return codes
 
 
-def _trend(matrix: Matrix) -> CodeArray:
+def _trend(lag: Int64Array, times: Int64Array) -> CodeArray:
     """CATCHING_UP where the lag is well below that of ten minutes ago or of its beginning, else FALLING_BEHIND."""
-    width = len(matrix.times)
-    earlier = np.searchsorted(matrix.times, matrix.times - WINDOW_MS)
-    none_waited = np.where(matrix.lag == 0, np.arange(width), -1)
+    width = len(times)
+    earlier = np.searchsorted(times, times - WINDOW_MS)
+    none_waited = np.where(lag == 0, np.arange(width), -1)
     begun = np.maximum.accumulate(none_waited, axis=1) + 1
     reference_at = np.minimum(np.maximum(begun, earlier[None, :]), width - 1)
-    reference = np.take_along_axis(matrix.lag, reference_at, axis=1)
-    shrinking = matrix.lag < reference * (1 - TREND_CHANGE)
-    young = matrix.times[None, :] - matrix.times[reference_at] < QUIET_MS
+    reference = np.take_along_axis(lag, reference_at, axis=1)
+    shrinking = lag < reference * (1 - TREND_CHANGE)
+    young = times[None, :] - times[reference_at] < QUIET_MS
     codes = np.where(shrinking, CODES[LagStatus.CATCHING_UP], CODES[LagStatus.FALLING_BEHIND])
     return np.where(young, CODES[LagStatus.OK], codes).astype(np.int8)
 
