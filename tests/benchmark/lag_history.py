@@ -1,4 +1,4 @@
-"""Lag history on disk: `python -m tests.benchmark.lag_history [--groups 1000] [--parts g6,g8,g9]` prints JSON.
+"""Lag history on disk: `python -m tests.benchmark.lag_history [--groups 1000]` prints JSON.
 
     G6   a snapshot made durable: encode, append, fsync (milliseconds, bytes a series)
     G8   bytes a sample of the hour's chunk
