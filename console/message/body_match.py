@@ -19,7 +19,7 @@ from console.operation.body_unpack import unpack
 # What to look for: the value in addresses, its label, an example.
 KINDS = (
     ("body", "Body contains", "ORD-4711"),
-    ("json", "JSON path", '$.shippingTo.city == "杭州"'),
+    ("json", "JSON path", '$.shippingTo.city == "Hangzhou"'),
     ("property", "Property", 'channel == "wallet"'),
     ("key", "Key is", "ORD-4711"),
 )

@@ -98,7 +98,7 @@ class TopicCreateForm(TopicChangeForm):
         self.fields["write_queues"].initial = self.fields["read_queues"].initial = QUEUES_DEFAULT
         for field, choices, initial in (
             ("perm", PERM_CHOICES, "6"),
-            ("message_type", [("", "not said"), *((each, each) for each in MESSAGE_TYPES)], ""),
+            ("message_type", [("", "not set"), *((each, each) for each in MESSAGE_TYPES)], ""),
             ("order", YES_NO, "false"),
         ):
             self.fields[field].choices = choices  # type: ignore[attr-defined]
