@@ -20,6 +20,7 @@ from django.core.asgi import get_asgi_application
 django_application: Any = get_asgi_application()  # loads the apps: everything below needs them
 
 from console import celery, health  # noqa: E402  (celery: current application for whoever sends a task)
+from console.request_limit import Limited, announces_too_much, refuse  # noqa: E402
 from console.routing import websocket_application  # noqa: E402
 
 Scope = MutableMapping[str, Any]
@@ -37,8 +38,12 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await websocket_application(scope, receive, send)
     elif scope["type"] == "http" and scope["path"] in PROBES and scope["method"] in ("GET", "HEAD"):
         await PROBES[scope["path"]](scope, send)
+    elif scope["type"] == "http" and announces_too_much(scope["headers"]):
+        await refuse(send)
     elif scope["type"] == "http":
-        await django_application(scope, receive, send)
+        limited = Limited(receive, send)
+        await django_application(scope, limited.receive, limited.send)
+        await limited.finish()
 
 
 async def healthz(scope: Scope, send: Send) -> None:

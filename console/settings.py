@@ -54,6 +54,9 @@ EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = _mail["EMAIL_HOST_USER"] or "", _mail["EM
 EMAIL_USE_TLS, EMAIL_USE_SSL = _mail.get("EMAIL_USE_TLS", False), _mail.get("EMAIL_USE_SSL", False)
 EMAIL_TIMEOUT = 20
 DEFAULT_FROM_EMAIL = env.str("MAIL_FROM", default="tidemark@localhost")
+# WEBHOOK_HOSTS: the only hosts that reports are posted to, names or patterns: "chat.example.org,*.hooks.example.org".
+# Without it any host, but no address of this machine itself, link-local, or of a cloud's metadata.
+WEBHOOK_HOSTS = env.list("WEBHOOK_HOSTS", default=[])
 # PUBLIC_URL: how people reach this console, for links in mails: https://tidemark.example.org
 PUBLIC_URL = env.str("PUBLIC_URL", default="")
 # STORE_FOLDERS: stores of brokers that may be read here, or copies: "cluster:broker=/folder,cluster:broker=/folder".
@@ -178,6 +181,7 @@ MIDDLEWARE = [
     "console.compression.CompressionMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "console.security.ContentSecurityPolicyMiddleware",
+    "console.security.ZeroByteMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",

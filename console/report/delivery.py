@@ -1,17 +1,23 @@
 """Telling people that a scheduled report is done: by e-mail and by webhook, at least once, without its rows' secrets.
 
 A receiver that gets it twice (the worker died between sending and noting it) knows the run by its id.
+
+A webhook's address is typed by somebody who may configure a cluster, and asked by this machine: it must not reach what
+only this machine may. See `valid_webhook` and `_refuse_inner`.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import logging
+import ssl
 import urllib.error
 import urllib.request
 from email.utils import parseaddr
+from fnmatch import fnmatchcase
 from functools import partial
-from http.client import HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -44,20 +50,96 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
+# Where clouds tell a machine its own secrets, besides link-local addresses: AWS over IPv6, Alibaba, Oracle.
+METADATA_ADDRESSES = frozenset({"fd00:ec2::254", "100.100.100.200", "192.0.0.192"})
+
+
 def valid_webhook(url: str) -> str:
-    """The address, or ValueError with what is wrong with it."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("https", "http") or not parts.hostname:
+    """The address, or ValueError with what is wrong with it. With WEBHOOK_HOSTS only those hosts; without, any host
+    whose address is not inner (a host that is an address is judged now, a name when it is connected to).
+    """
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"This is no address of a webhook: {error}.") from error
+    if parts.scheme not in ("https", "http") or not host:
         raise ValueError("A webhook is an address that begins with https:// or http://.")
     if parts.username or parts.password:
         raise ValueError("No user or password in the address; put a secret into the path.")
+    if any(ord(letter) <= 32 or ord(letter) > 126 for letter in url):
+        raise ValueError("The address of a webhook is ASCII without spaces; write others as %20, xn--….")
+    if settings.WEBHOOK_HOSTS:
+        if not any(fnmatchcase(host, pattern.lower()) for pattern in settings.WEBHOOK_HOSTS):
+            allowed = ", ".join(settings.WEBHOOK_HOSTS)
+            raise ValueError(f"A webhook of this installation goes to: {allowed} (WEBHOOK_HOSTS).")
+    elif is_inner(host):
+        raise ValueError(INNER.format(host=host))
     return url
+
+
+INNER = "A webhook to {host} would reach what only this machine may; WEBHOOK_HOSTS can allow it."
+
+
+def is_inner(host: str) -> bool:
+    """Whether an address is this machine's own, link-local, or one where clouds keep secrets. False for names.
+    Addresses of private networks are where chat servers are: they are allowed.
+    """
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    address = mapped or address
+    kinds = (address.is_loopback, address.is_link_local, address.is_unspecified, address.is_multicast)
+    return any(kinds) or str(address) in METADATA_ADDRESSES
+
+
+def _refuse_inner(connection: HTTPConnection) -> None:
+    """Judge the address that a name really led to, before a byte of HTTP is sent: a name may lead elsewhere each time
+    it is asked. Raises OSError.
+    """
+    if not settings.WEBHOOK_HOSTS and is_inner(connection.sock.getpeername()[0]):
+        connection.close()
+        raise OSError(INNER.format(host=connection.host))
+
+
+class _Plain(HTTPConnection):
+    def connect(self) -> None:
+        super().connect()
+        _refuse_inner(self)
+
+
+class _Tls(HTTPSConnection):
+    def connect(self) -> None:
+        super().connect()
+        _refuse_inner(self)
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> Any:
+        return self.do_open(_Plain, req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def https_open(self, req: urllib.request.Request) -> Any:
+        return self.do_open(_Tls, req, context=ssl.create_default_context())
+
+
+def _opener(scheme: str) -> urllib.request.OpenerDirector:
+    """Behind a proxy (HTTPS_PROXY, HTTP_PROXY) it is the proxy that decides where requests may go."""
+    if scheme in urllib.request.getproxies():
+        return urllib.request.build_opener(_NoRedirect)
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), _Http, _Https, _NoRedirect)
 
 
 def valid_email(address: str) -> str:
     """The bare address, or ValueError."""
     name, bare = parseaddr(address)
-    if name or bare != address or bare.count("@") != 1 or not all(bare.split("@")) or " " in bare:
+    is_one = bare.count("@") == 1 and all(bare.split("@")) and bare.isprintable() and " " not in bare
+    if name or bare != address or not is_one:
         raise ValueError(f"{address!r} is no e-mail address such as ops@example.org.")
     return bare
 
@@ -161,15 +243,10 @@ def as_text(message: dict[str, Any]) -> str:
 def post(url: str, message: dict[str, Any]) -> None:
     """One POST of JSON; `text` serves chat webhooks. Raises NotDelivered for anything but 2xx."""
     body = json.dumps({"text": as_text(message), **message}).encode()
-    request = urllib.request.Request(  # noqa: S310  the scheme was checked when it was saved
-        valid_webhook(url),
-        data=body,
-        headers={"Content-Type": "application/json", "X-Tidemark-Run": message["run"]},
-        method="POST",
-    )
-    opener = urllib.request.build_opener(_NoRedirect)
+    headers = {"Content-Type": "application/json", "X-Tidemark-Run": message["run"]}
     try:
-        with opener.open(request, timeout=WEBHOOK_TIMEOUT_S) as answer:
+        request = urllib.request.Request(valid_webhook(url), data=body, headers=headers, method="POST")  # noqa: S310
+        with _opener(request.type).open(request, timeout=WEBHOOK_TIMEOUT_S) as answer:
             answer.read(ANSWER_BYTES_MAX)
     except urllib.error.HTTPError as error:
         raise NotDelivered(f"{host_of(url)} answered {error.code}") from error

@@ -15,13 +15,19 @@ from console.asgi import application
 from console.celery import tick
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, GroupRow, Round
+from console.request_limit import REQUEST_BYTES_MAX
 
 both = pytest.mark.django_db(databases=["default", "metrics"], transaction=True)
 NOW_MS = 1_790_000_000_000
 
 
 async def get(
-    path: str, *, headers: dict[str, str] | None = None, client: str = "127.0.0.1", method: str = "GET"
+    path: str,
+    *,
+    headers: dict[str, str] | None = None,
+    client: str = "127.0.0.1",
+    method: str = "GET",
+    body: bytes = b"",
 ) -> tuple[int, dict[str, str], str]:
     scope: dict[str, Any] = {
         "type": "http",
@@ -37,8 +43,8 @@ async def get(
         "headers": [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()],
     }
     asked = ApplicationCommunicator(application, scope)
-    await asked.send_input({"type": "http.request", "body": b"", "more_body": False})
-    start = await asked.receive_output(10)
+    await asked.send_input({"type": "http.request", "body": body, "more_body": False})
+    start = await asked.receive_output(30)
     body = b""
     while True:
         part = await asked.receive_output(10)
@@ -184,3 +190,19 @@ def test_it_ticks(redis_url: str) -> None:
     tick()
     with redis.Redis.from_url(redis_url) as client:
         assert abs(int(client.get("tidemark:tick")) - time.time_ns() // 1_000_000) < 5_000
+
+
+async def test_it_refuses_what_is_too_large_before_it_is_read() -> None:
+    headers = {"host": "localhost", "content-length": str(REQUEST_BYTES_MAX + 1)}
+    status, answered, body = await get("/sign-in", headers=headers, method="POST")
+    assert (status, answered["connection"]) == (413, "close")
+    assert "at most" in body
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_it_refuses_what_turns_out_to_be_too_large() -> None:
+    headers = {"host": "localhost", "transfer-encoding": "chunked"}
+    assert (await get("/sign-in", headers=headers, method="POST", body=b"x" * REQUEST_BYTES_MAX))[0] == 403
+    assert (await get("/sign-in", headers=headers, method="POST", body=b"x" * (REQUEST_BYTES_MAX + 1)))[
+        0
+    ] == 413

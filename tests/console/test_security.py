@@ -36,3 +36,11 @@ def test_it_asks_strangers_at_the_admin_too(client: Client) -> None:
 def test_it_refuses_a_form_from_elsewhere() -> None:
     answer = Client(enforce_csrf_checks=True).post("/sign-in", {"username": "a", "password": "b"})
     assert answer.status_code == 403
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    "address", ["/c/local/groups/a%00b", "/c/local/groups?q=a%00b", "/api/v1/clusters/%00"]
+)
+def test_it_takes_no_zero_byte_in_an_address(admin_client: Client, address: str) -> None:
+    assert admin_client.get(address).status_code == 400

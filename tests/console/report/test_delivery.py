@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -50,7 +51,8 @@ class Hook:
 
 
 @pytest.fixture
-def hook() -> Iterator[Hook]:
+def hook(settings: Settings) -> Iterator[Hook]:
+    settings.WEBHOOK_HOSTS = ["127.0.0.1"]
     server = Hook()
     yield server
     server.stop()
@@ -100,7 +102,8 @@ def test_a_refusal_is_kept_and_tried_again(run: ReportRun, hook: Hook, status: i
     assert told["ok"] is True
 
 
-def test_nobody_listens(run: ReportRun) -> None:
+def test_nobody_listens(run: ReportRun, settings: Settings) -> None:
+    settings.WEBHOOK_HOSTS = ["127.0.0.1"]
     schedule(webhook_url="http://127.0.0.1:1/hooks/secret")
     (failed,) = delivery.deliver(run, now_ms=NOW)
     assert failed["ok"] is False
@@ -128,15 +131,58 @@ def test_a_failed_run_is_news_too(hook: Hook) -> None:
     assert "Java is missing" in hook.got[0][1]["text"]
 
 
+INNER = [
+    "http://127.0.0.1:6379/",
+    "http://localhost/",
+    "http://[::1]/",
+    "http://[::ffff:127.0.0.1]/",
+    "http://169.254.169.254/latest/",
+    "http://100.100.100.200/",
+    "http://0.0.0.0/",
+]
+
+
+def test_a_name_that_leads_to_this_machine_is_not_posted_to(
+    run: ReportRun, hook: Hook, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.WEBHOOK_HOSTS = []
+    real = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda _, *rest: real("127.0.0.1", *rest))
+    schedule(webhook_url=hook.url.replace("127.0.0.1", "chat.example.org"))
+    (failed,) = delivery.deliver(run, now_ms=NOW)
+    assert (failed["ok"], "only this machine may" in failed["error"]) == (False, True)
+    assert hook.got == []
+
+
+def test_only_named_hosts_are_posted_to(settings: Settings) -> None:
+    settings.WEBHOOK_HOSTS = ["*.example.org"]
+    assert delivery.valid_webhook("https://Chat.example.org/x")
+    with pytest.raises(ValueError, match="WEBHOOK_HOSTS"):
+        delivery.valid_webhook("https://example.com/x")
+
+
 @pytest.mark.parametrize(
-    "url", ["ftp://x/y", "chat.example.org", "https://", "https://user:word@host/x", "file:///etc"]
+    "url",
+    [
+        "ftp://x/y",
+        "chat.example.org",
+        "https://",
+        "https://user:word@host/x",
+        "file:///etc",
+        "http://[",
+        "http://h:99999/",
+        "http://h/a\r\nX: y",
+        *INNER,
+    ],
 )
 def test_it_refuses_what_is_no_webhook(url: str) -> None:
     with pytest.raises(ValueError, match="webhook|user"):
         delivery.valid_webhook(url)
 
 
-@pytest.mark.parametrize("address", ["", "ops", "ops@", "Ops <ops@example.org>", "a@b@c", "a b@example.org"])
+@pytest.mark.parametrize(
+    "address", ["", "ops", "ops@", "Ops <ops@example.org>", "a@b@c", "a b@example.org", "a@b\nBcc: c@d"]
+)
 def test_it_refuses_what_is_no_address(address: str) -> None:
     with pytest.raises(ValueError, match="no e-mail address"):
         delivery.valid_email(address)
