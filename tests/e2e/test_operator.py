@@ -101,7 +101,7 @@ def worker_pid(product: Product) -> int:
 def test_a_replay_survives_a_killed_worker(page: Page, product: Product, picture: Picture) -> None:
     page.goto(f"{product.url}/c/local/dead-letters/notifier")
     deadline = time.monotonic() + PATIENCE_MS / 1000
-    while page.locator("#sample tbody tr[role=row]:not(.detail)").count() < 6 and time.monotonic() < deadline:
+    while page.locator("#sample tbody tr:not(.detail)").count() < 6 and time.monotonic() < deadline:
         page.wait_for_timeout(2_000)
         page.reload()
     page.get_by_label("Rate").fill("1")
