@@ -526,6 +526,12 @@ def pretty(value: object) -> str:
 
 
 @register.filter
+def quoted_json(value: object) -> str:
+    """JSON to stand between single quotes in a shell: an apostrophe in it is escaped."""
+    return json.dumps(value, ensure_ascii=False).replace("'", "\\u0027")
+
+
+@register.filter
 def config_value(value: object) -> str:
     """A value of a broker's, topic's or group's configuration: `true`, `8`, `message.type=FIFO`."""
     if isinstance(value, bool):

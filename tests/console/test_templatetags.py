@@ -122,6 +122,12 @@ def test_it_draws_a_progress_bar_that_adds_up() -> None:
     )
 
 
+def test_text_for_a_shell_keeps_its_quotes_and_is_json() -> None:
+    quoted = tags.quoted_json('o\'brien-1 "x"')
+    assert "'" not in quoted
+    assert json.loads(quoted) == 'o\'brien-1 "x"'
+
+
 WORDS = [
     # sentence, as a page in Shanghai shows it
     ("written 04:00:00–04:06:14 UTC", "written 12:00:00–12:06:14 UTC+8"),
