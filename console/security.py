@@ -1,4 +1,4 @@
-"""What every request passes: response headers that keep foreign code out of our pages, and no zero bytes.
+"""What every request passes: response headers that keep foreign code out of our pages, and addresses that can be.
 
 The policy allows nothing inline and nothing from elsewhere; styles, scripts, sockets and images are our own
 files.
@@ -6,7 +6,7 @@ files.
 
 from collections.abc import Callable
 
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 
 CONTENT_SECURITY_POLICY = "; ".join(
     [
@@ -38,16 +38,43 @@ class ContentSecurityPolicyMiddleware:
         return response
 
 
-class ZeroByteMiddleware:
-    """400 for an address with a zero byte: no name has one, and PostgreSQL takes none in a text. Fields of forms and of
-    JSON are checked where they are read.
+API_PREFIX = "/api/"
+NAME_LENGTH_MAX = 255  # of groups, in RocketMQ and in every column here; topics have at most 127
+
+
+class AddressMiddleware:
+    """400 for an address that no name can have: with a zero byte, or longer than names are. PostgreSQL takes neither.
+    Fields of forms and of JSON are checked where they are read.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        if "\x00" in request.path or "%00" in request.META.get("QUERY_STRING", ""):
-            words = "The address has a zero byte; names and search words have none.\n"
-            return HttpResponse(words, status=400, content_type="text/plain; charset=utf-8")
+        is_rest = request.path.startswith(API_PREFIX)
+        # REST checks its parameters itself and names the one at fault.
+        query = "" if is_rest else request.META.get("QUERY_STRING", "")
+        reason = ""
+        if "\x00" in request.path or "%00" in query:
+            reason = "The address has a zero byte; names and search words have none."
+        elif max(map(len, request.path.split("/"))) > NAME_LENGTH_MAX:
+            reason = f"A name in the address has more than {NAME_LENGTH_MAX} characters."
+        if reason:
+            return _problem(request, reason) if is_rest else _sentence(reason)
         return self.get_response(request)
+
+
+def _sentence(reason: str) -> HttpResponse:
+    return HttpResponse(f"{reason}\n", status=400, content_type="text/plain; charset=utf-8")
+
+
+def _problem(request: HttpRequest, reason: str) -> HttpResponse:
+    body = {
+        "type": "/api/problems/malformed",
+        "title": "The address is not valid",
+        "status": 400,
+        "code": "malformed",
+        "detail": reason,
+        "instance": request.path[:NAME_LENGTH_MAX],
+    }
+    return JsonResponse(body, status=400, content_type="application/problem+json")

@@ -184,7 +184,7 @@ class GroupChangePlan(GroupPlan):
             warnings=change_warnings(rows, facts),
             blocked=nothing_changes(rows),
             messages=_lag(facts) if stops else 0,
-            typed=stops and bool(facts.members),
+            typed=stops and (bool(facts.members) or _is_lag_unknown(facts)),
         )
 
 
@@ -212,7 +212,7 @@ class GroupQuarantinePlan(GroupPlan):
             warnings=use_warnings(facts),
             blocked="" if any(row.changes for row in rows) else f"{asked.subject} may not consume already.",
             messages=_lag(facts),
-            typed=bool(facts.members),
+            typed=bool(facts.members) or _is_lag_unknown(facts),
         )
 
 
@@ -384,7 +384,12 @@ def _topic_rows(asked: Asked) -> list[ConfigRow]:
 
 
 def _lag(facts: GroupFacts) -> int:
+    """Messages that wait, as far as known; `_is_lag_unknown` says when that says nothing."""
     return 0 if facts.row is None else facts.row.lag or 0
+
+
+def _is_lag_unknown(facts: GroupFacts) -> bool:
+    return facts.row is not None and facts.row.lag is None
 
 
 def _stops(before: Config, after: Config) -> bool:
@@ -418,12 +423,16 @@ def use_warnings(facts: GroupFacts) -> list[PlanWarning]:
         warnings.append(
             PlanWarning("danger", f"{counted(len(facts.members), 'member', 'are')} online", f"Now: {names}.")
         )
-    if _lag(facts):
+    if _is_lag_unknown(facts):
         warnings.append(
             PlanWarning(
-                "warn", f"{counted(_lag(facts), 'message', 'are')} not handled yet", "As of the last round."
+                "warn", "How many messages wait is unknown", "As of the last round; they may be many."
             )
         )
+    elif _lag(facts):
+        least = "at least " if facts.row is not None and facts.row.lag_lower_bound else ""
+        words = f"{least}{counted(_lag(facts), 'message', 'are')} not handled yet"
+        warnings.append(PlanWarning("warn", words[:1].upper() + words[1:], "As of the last round."))
     if not warnings:
         warnings.append(PlanWarning("ok", "Nobody uses it now", "No member is online, nothing waits for it."))
     return warnings

@@ -352,7 +352,8 @@ def _by_trace(tries: Sequence[Consumed]) -> tuple[State, str] | None:
     done = next((each for each in tries if each.is_success), None)
     if done is not None:
         where = f" on {done.client}" if done.client else ""
-        return State.CONSUMED, f"in {done.cost_ms or 0:,} ms{where}, {done.retries:,} tries before"
+        took = "" if done.cost_ms is None else f"in {done.cost_ms:,} ms"
+        return State.CONSUMED, f"{took}{where}, {done.retries:,} tries before".strip(" ,")
     if tries:
         last = tries[-1]
         return (

@@ -243,7 +243,9 @@ class TopicQuarantinePlan(TopicPlan):
             warnings=use_warnings(facts),
             blocked="" if any(row.changes for row in rows) else f"{subject} is closed for everybody already.",
             messages=facts.backlog or 0,
-            typed=bool(facts.members) or written_lately(facts),
+            typed=bool(facts.members)
+            or written_lately(facts)
+            or (bool(facts.readers) and facts.backlog is None),  # unknown is not few
         )
 
     def before_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:

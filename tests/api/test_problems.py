@@ -81,3 +81,13 @@ def test_it_throttles_per_caller_and_scope(
     assert int(answer["Retry-After"]) <= 61
     assert client_of(alice).get("/api/v1/clusters").status_code == 200, "another caller has its own count"
     assert client.post("/api/v1/plans/op-x/discard").status_code == 404, "changes are counted apart"
+
+
+@pytest.mark.parametrize("body", ["[" * 100_000, '{"a":' * 5_000 + "1" + "}" * 5_000])
+def test_json_that_is_nested_too_deeply_is_the_callers_fault(
+    rows: Cluster, alice: User, client_of: Callable[..., APIClient], body: str
+) -> None:
+    answer = client_of(alice).post(
+        "/api/v1/clusters/local/offset-plans", body, content_type="application/json"
+    )
+    assert "nested" in problem(answer, 400, "malformed")["detail"]

@@ -40,7 +40,19 @@ def test_it_refuses_a_form_from_elsewhere() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(
-    "address", ["/c/local/groups/a%00b", "/c/local/groups?q=a%00b", "/api/v1/clusters/%00"]
+    "address",
+    [
+        "/c/local/groups/a%00b",
+        "/c/local/groups?q=a%00b",
+        "/api/v1/clusters/%00",
+        f"/c/local/groups/{256 * 'x'}",
+        f"/api/v1/clusters/local/groups/{256 * 'x'}/slo",
+    ],
 )
-def test_it_takes_no_zero_byte_in_an_address(admin_client: Client, address: str) -> None:
-    assert admin_client.get(address).status_code == 400
+def test_it_takes_no_address_that_no_name_can_have(admin_client: Client, address: str) -> None:
+    answer = admin_client.get(address)
+    assert answer.status_code == 400
+    assert answer.content
+    is_problem = answer.headers["Content-Type"] == "application/problem+json"
+    assert is_problem == address.startswith("/api/")
+    assert "default-src" in answer.headers["Content-Security-Policy"]
