@@ -84,18 +84,20 @@ def top(rows: DataFrame) -> DataFrame:
     topics = rows.filter((F.col("grain") == GRAIN_TOPIC) & (F.col("kind") == "GROUP")).withColumn(
         "growth", F.col("lag_last") - F.col("lag_first")
     )
-    found = []
+    # One stage for all of them: a row for each figure by which it may be among the worst.
+    candidates = []
     for word, (name, is_larger_worse) in TOP_BY.items():
         value = F.col(name).cast("double")
-        order = value.desc() if is_larger_worse else value.asc()
-        place = F.row_number().over(
-            Window.partitionBy("cluster", "window_start_ms").orderBy(order, "group", "topic")
-        )
-        worst = topics.filter(value > 0 if is_larger_worse else value.isNotNull()).withColumn("rank", place)
-        found.append(
-            worst.filter(F.col("rank") <= TOP).withColumn("by", F.lit(word)).withColumn("value", value)
-        )
-    merged = found[0].unionByName(found[1]).unionByName(found[2]).unionByName(found[3])
+        is_bad = value > 0 if is_larger_worse else value.isNotNull()
+        badness = value if is_larger_worse else -value
+        one = F.struct(F.lit(word).alias("by"), value.alias("value"), badness.alias("badness"))
+        candidates.append(F.when(is_bad, one))
+    each = topics.withColumn("one", F.explode(F.array_compact(F.array(*candidates))))
+    worst_first = Window.partitionBy("cluster", "window_start_ms", "one.by").orderBy(
+        F.col("one.badness").desc(), "group", "topic"
+    )
+    ranked = each.withColumn("rank", F.row_number().over(worst_first)).filter(F.col("rank") <= TOP)
+    merged = ranked.withColumn("by", F.col("one.by")).withColumn("value", F.col("one.value"))
     return merged.withColumn("grain", F.lit(GRAIN_TOP)).select(
         "grain", "cluster", "kind", "group", "topic", "broker_name", "queue_id", "incarnation", "window_start_ms",
         "window_end_ms", "interval_ms", "coverage_pct", "max_gap_ms", "by", "rank", "value", "worst_queue",

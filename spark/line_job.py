@@ -84,10 +84,16 @@ def run_lines(
     *,
     order: tuple[str, ...] = ORDER,
     lines: Lines = topic_lines,
-    finish: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+    finish: Callable[[DataFrame], DataFrame] | None = None,
 ) -> JobResult:
-    """Read, transform, write; `finish` may add rows made from all of them."""
+    """Read, transform, write; `finish` may make other rows from all of them."""
     items = work_items(spec, period_ms=DAY_MS)
     return publish(
-        spark, spec, items, lambda work: finish(transform(work, rows, schema, lines)), schema, order
+        spark,
+        spec,
+        items,
+        lambda work: transform(work, rows, schema, lines),
+        schema,
+        order,
+        finish=finish,
     )

@@ -27,10 +27,13 @@ def publish(
     schema: pa.Schema,
     order: Sequence[str],
     *,
+    finish: Transform | None = None,
     extras: Mapping[str, Transform] | None = None,
 ) -> JobResult:
     """Transform the items and write the rows as one Parquet file in `output`; the order is total, so the same rows
-    give the same bytes. `extras` are small tables made from the rows, each in a folder of its name.
+    give the same bytes. `finish` makes the rows from those of all items. `extras` are small tables made from what was
+    written, each in a folder of its name. Only what could not be read is computed twice: keeping all rows for a second
+    look took longer than making them.
     """
     started = time.monotonic()
     warnings: list[str] = []
@@ -38,19 +41,37 @@ def publish(
     if items:
         hours = sum(len(item.hours) for item in items if not item.after)
         say(f"computing {hours} hour{'' if hours == 1 else 's'}")
-        work = pa.table({"item": [item.to_json() for item in items]}, schema=WORK_SCHEMA)
-        # The partitioner of a round robin would put two items into one task and none into the next.
-        numbered = spark.createDataFrame(work).repartitionByRange(min(len(items), TASKS_MAX), "item")
-        rolled = transform(numbered).cache()
+        rolled = transform(spread(spark, items))
+        if finish is not None:
+            rolled.cache()
+        made = rolled if finish is None else finish(rolled)
         seen = Observation()
-        figures = rolled.filter(F.col("warning").isNull()).observe(seen, F.count(F.lit(1)).alias("rows"))
-        write(figures.select(*report_columns(schema)), spec.output, order)
-        rows = int(seen.get["rows"])
+        counted = made.observe(seen, F.count(F.lit(1)).alias("all"), F.count("warning").alias("warnings"))
+        figures = counted.filter(F.col("warning").isNull()).select(*report_columns(schema))
+        write(figures, spec.output, order)
+        rows = int(seen.get["all"]) - int(seen.get["warnings"])
         for name, extra in (extras or {}).items():
-            write(extra(rolled.filter(F.col("warning").isNull())), f"{spec.output}/{name}", ())
-        warnings = warnings_of(rolled)
-        rolled.unpersist()
+            write(extra(spark.read.parquet(spec.output)), f"{spec.output}/{name}", ())
+        if seen.get["warnings"]:
+            warnings = warnings_of(rolled)
+        if finish is not None:
+            rolled.unpersist()
     return result(spark, spec, started=started, rows=rows, warnings=warnings)
+
+
+def spread(spark: SparkSession, items: Sequence[WorkItem]) -> DataFrame:
+    """The items as rows of WORK_SCHEMA, dealt out to the tasks one by one: a partitioner that hashes or draws samples
+    would put two items into one task and none into the next.
+    """
+    tasks = min(len(items), TASKS_MAX)
+    work = pa.table(
+        {
+            "task": pa.array([number % tasks for number in range(len(items))], pa.int32()),
+            "item": [item.to_json() for item in items],
+        }
+    )
+    dealt = spark.createDataFrame(work).repartitionById(tasks, "task")
+    return dealt.select(*WORK_SCHEMA.names)
 
 
 def write(rows: DataFrame, output: str, order: Sequence[str]) -> None:

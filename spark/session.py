@@ -31,6 +31,8 @@ SETTINGS = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Work items are few and fat (an hour of a cluster each); the default of 200 partitions is all overhead.
     "spark.sql.shuffle.partitions": "8",
+    # A plan that turns out empty would be cut short, and with it what was observed on the way: the warnings.
+    "spark.sql.adaptive.optimizer.excludedRules": "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation",
 }
 # Of a JVM of our own. The page shows the progress; a second web server on this machine would only be found by others.
 OWN_JVM_SETTINGS = {"spark.ui.enabled": "false"}

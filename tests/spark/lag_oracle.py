@@ -126,12 +126,17 @@ def _figures(
         "expected_samples": (end - start) // interval_ms,
         "max_gap_ms": max(b - a for a, b in zip([start, *complete], [*complete, end], strict=True)),
         "breach_ms": sum(min(gap[t], limit) for t in times if age[t] > SLO_MS),
-        "lag_last": lag[complete[-1]] if complete else None,
-        "lag_max": max((lag[t] for t in complete), default=None),
-        "time_lag_last_ms": age[complete[-1]] if complete else None,
-        "time_lag_max_ms": max((age[t] for t in complete), default=None),
-        **{f"lag_p{p}": _rank([lag[t] for t in complete], p) for p in (50, 95, 99)},
-        **{f"time_lag_p{p}_ms": _rank([age[t] for t in complete], p) for p in (50, 95, 99)},
+        **_distribution("lag_{}", [lag[t] for t in complete]),
+        **_distribution("time_lag_{}_ms", [age[t] for t in complete]),
+    }
+
+
+def _distribution(name: str, values: list[int]) -> dict[str, int | None]:
+    """The last, the largest and discrete percentiles of values in the order of time."""
+    return {
+        name.format("last"): values[-1] if values else None,
+        name.format("max"): max(values, default=None),
+        **{name.format(f"p{p}"): _rank(values, p) for p in (50, 95, 99)},
     }
 
 

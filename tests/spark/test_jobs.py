@@ -1,7 +1,12 @@
-"""Every job over lag history on real Spark: written once, written again the same, named damage, and SQL agrees."""
+"""Every job on real Spark: written once, written again the same, named damage, agreement with independent oracles.
+
+One module, because a JVM takes seconds to start and tests are dealt out to processes by module.
+"""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,11 +15,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.job import HOUR_MS, HourFiles, JobSpec
+from spark import dead_letter, lag_hour, topic_traffic
+from spark.job import HOUR_MS, HourFiles, JobResult, JobSpec, StoreFolder
+from spark.store_files import log_files, records
+from tests.brokerd.store.stores import GOLDEN, unpack_golden
+from tests.spark import lag_oracle
+from tests.spark.history_files import AS_OF, HOUR, START, STEP, generated
 from tests.support.lag_reference import SIZES, START_MS, write_history
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-HOURS = 3
+HOURS = 2
+DAY_MS = 24 * HOUR_MS
 DAY_START = START_MS - START_MS % (24 * HOUR_MS)
 
 
@@ -79,7 +90,7 @@ def test_it_names_a_broken_chunk_and_computes_the_rest(
     data = bytearray(Path(history[1]).read_bytes())
     data[len(data) // 2 : len(data) // 2 + 2_000] = bytes(2_000)
     broken.write_bytes(bytes(data))
-    asked = spec("lag_day", [history[0], str(broken), history[2]], tmp_path)
+    asked = spec("lag_day", [history[0], str(broken)], tmp_path)
     result = import_module("spark.lag_day").run(spark, asked)
     (warning,) = result.warnings
     assert warning.startswith(f"{broken}: ")
@@ -126,3 +137,194 @@ def test_it_agrees_with_higher_order_functions_of_spark_sql(
     worst = [row["value"] for row in sorted(top, key=lambda row: row["rank"]) if row["by"] == "time_lag"]
     topics = [row["time_lag_max_ms"] for row in written(asked)[1] if row["grain"] == "topic"]
     assert worst == sorted((float(age) for age in topics if age), reverse=True)[:50]
+
+
+# --- lag_hour, against two oracles ---------------------------------------------------------------------------
+
+
+def hour_spec(folder: Path, files: list[str], **changes: Any) -> JobSpec:
+    values: dict[str, Any] = {
+        "job": "lag_hour",
+        "job_id": "report-1",
+        "from_ms": START,
+        "to_ms": START + 2 * HOUR,
+        "hours": tuple(HourFiles("local", START + i * HOUR, tuple(files)) for i in (0, 1)),
+        "output": str(folder / "out"),
+        "as_of_ms": AS_OF,
+        "interval_ms": STEP,
+    }
+    return JobSpec(**{**values, **changes})
+
+
+def rows(result: JobResult) -> list[dict[str, Any]]:
+    (path,) = Path(result.output).glob("*.parquet")
+    found: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    return found
+
+
+def agree(
+    found: dict[lag_oracle.Key, dict[str, Any]], expected: dict[lag_oracle.Key, dict[str, Any]]
+) -> None:
+    for key, figures in expected.items():
+        assert {name: found[key][name] for name in figures} == figures, key
+
+
+def test_an_hour_agrees_with_plain_python_and_sql_in_order_and_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    history = generated()
+    files = [history.write_chunk(tmp_path), *history.write_log(tmp_path)]
+    result = lag_hour.run(spark, hour_spec(tmp_path, files))
+    assert (result.hours, result.warnings, result.spark_version) == (2, (), "4.3.0")
+    (path,) = (tmp_path / "out").glob("*.parquet")
+    first = path.read_bytes()
+    table = rows(result)
+    assert result.rows == len(table)
+    assert list(table[0]) == lag_hour.COLUMNS
+    names = ("window_start_ms", "grain", "group", "topic", "broker_name", "queue_id")
+    found = {tuple(row[name] for name in names): row for row in table}
+    assert list(found) == sorted(found) and len(found) == len(table)  # in the order of ORDER, no key twice
+    hours = [(START, START + HOUR), (START + HOUR, AS_OF)]
+    samples = [one for one in history.samples if one.t < AS_OF]
+    expected = lag_oracle.rows(samples, hours, STEP)
+    assert set(found) == set(expected)
+    agree(found, expected)
+    by_sql = lag_oracle.sql_rows(samples, STEP)
+    assert set(by_sql) == {key for key in expected if key[1] == "topic"}
+    agree(found, by_sql)
+    lag_hour.run(spark, hour_spec(tmp_path, files[::-1]))
+    (path,) = (tmp_path / "out").glob("*.parquet")
+    assert path.read_bytes() == first
+
+
+def test_a_window_without_samples_makes_an_empty_report(spark: SparkSession, tmp_path: Path) -> None:
+    result = lag_hour.run(spark, hour_spec(tmp_path, [], hours=()))
+    assert (result.rows, result.hours, result.warnings) == (0, 0, ())
+    assert not (tmp_path / "out").exists()
+    future = lag_hour.run(spark, hour_spec(tmp_path, [], as_of_ms=START))
+    assert (future.rows, future.hours) == (0, 0)
+    later = hour_spec(
+        tmp_path,
+        [],
+        from_ms=START + 20 * HOUR,
+        to_ms=START + 21 * HOUR,
+        hours=(HourFiles("local", START + 20 * HOUR, (generated().write_chunk(tmp_path),)),),
+        as_of_ms=START + 21 * HOUR,
+    )
+    result = lag_hour.run(spark, later)
+    assert (result.rows, result.hours, rows(result)) == (0, 1, [])
+
+
+# --- Jobs over store files -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """What a broker of RocketMQ 5.3.3 left."""
+    return unpack_golden("5.3.3", tmp_path / "golden")
+
+
+def expected() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((GOLDEN / "5.3.3" / "expected.json").read_text())
+    return found
+
+
+def store_spec(store: Path, folder: Path, job: str, **changes: Any) -> JobSpec:
+    stored = [one["storeTimestamp"] for one in expected()["messages"]]
+    day = min(stored) - min(stored) % DAY_MS
+    values: dict[str, Any] = {
+        "job": job,
+        "job_id": "report-1",
+        "from_ms": day,
+        "to_ms": day + DAY_MS,
+        "hours": (),
+        "output": str(folder / "out"),
+        "as_of_ms": day + DAY_MS,
+        "stores": (StoreFolder("local", "broker-a", str(store)),),
+    }
+    return JobSpec(**{**values, **changes})
+
+
+def test_it_counts_what_apache_rocketmq_stored(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    result = topic_traffic.run(spark, store_spec(store, tmp_path, "topic_traffic"))
+    assert result.warnings == ()
+    found = {row["topic"]: row for row in rows(result) if row["grain"] == "topic"}
+    messages = expected()["messages"]
+    count, size = Counter(one["topic"] for one in messages), Counter[str]()
+    for one in messages:
+        size[one["topic"]] += one["storeSize"]
+    assert {topic: row["messages"] for topic, row in found.items()} == count
+    assert {topic: row["size_bytes"] for topic, row in found.items()} == size
+    assert found["%DLQ%GoldenStoreGroup"]["kind"] == "DLQ"
+    assert found["GoldenStore"]["kind"] == "NORMAL"
+    assert (found["GoldenStore"]["undispatched"], found["GoldenStore"]["wrong_units"]) == (0, 0)
+    # the log began in this day: what came before it is not known
+    assert 0 < found["GoldenStore"]["coverage_pct"] < 100
+    assert found["GoldenStore"]["max_gap_ms"] == found["GoldenStore"]["log_from_ms"] % DAY_MS
+    hours = [row for row in rows(result) if row["grain"] == "hour" and row["topic"] == "GoldenStore"]
+    assert sum(row["messages"] for row in hours) == count["GoldenStore"]
+
+
+def test_it_tells_why_letters_are_dead(spark: SparkSession, store: Path, tmp_path: Path) -> None:
+    result = dead_letter.run(spark, store_spec(store, tmp_path, "dead_letter"))
+    (letter,) = [one for one in expected()["messages"] if one["topic"].startswith("%DLQ%")]
+    (group,) = [row for row in rows(result) if row["grain"] == "group"]
+    assert (group["group"], group["letters"], group["arrived"], group["peak_per_h"]) == (
+        "GoldenStoreGroup",
+        1,
+        1,
+        1,
+    )
+    assert group["oldest_ms"] == letter["storeTimestamp"]
+    assert group["age_p50_ms"] == group["window_end_ms"] - letter["storeTimestamp"]
+    assert group["life_p50_ms"] == letter["storeTimestamp"] - letter["bornTimestamp"]
+    (cause,) = [row for row in rows(result) if row["grain"] == "cause"]
+    assert (cause["topic"], cause["cause"]) == (letter["properties"]["RETRY_TOPIC"], "given up")
+    later = dead_letter.run(
+        spark,
+        store_spec(
+            store,
+            tmp_path,
+            "dead_letter",
+            from_ms=group["window_start_ms"] + DAY_MS,
+            to_ms=group["window_start_ms"] + 2 * DAY_MS,
+            as_of_ms=group["window_start_ms"] + 2 * DAY_MS,
+        ),
+    )
+    (group,) = [row for row in rows(later) if row["grain"] == "group"]
+    assert (group["letters"], group["arrived"], group["peak_per_h"]) == (1, 0, 0)
+
+
+def test_it_reads_damaged_and_cut_files_as_far_as_they_go(
+    spark: SparkSession, store: Path, tmp_path: Path
+) -> None:
+    logs = log_files(store / "commitlog")
+    whole = [one for path in logs for one in records(path, pytest.fail)]
+    assert len(whole) == len(expected()["messages"])
+    cut = whole[-1].commit_log_offset + 50 - int(logs[-1].name)
+    logs[-1].write_bytes(logs[-1].read_bytes()[:cut])  # a copy that was made while the broker wrote
+    damaged = bytearray(logs[0].read_bytes())
+    victim = whole[10]
+    damaged[victim.commit_log_offset + 4] ^= 0xFF
+    logs[0].write_bytes(bytes(damaged))
+    before = {path: path.read_bytes() for path in store.rglob("*") if path.is_file()}
+    result = topic_traffic.run(spark, store_spec(store, tmp_path, "topic_traffic"))
+    assert result.warnings == (
+        f"{logs[0]}: no record at offset {victim.commit_log_offset}, read up to there",
+        f"{logs[-1]}: ends inside a record at offset {whole[-1].commit_log_offset}",
+    )
+    second = int(logs[1].name)
+    kept = [
+        one
+        for one in whole[:-1]
+        if one.commit_log_offset < victim.commit_log_offset or one.commit_log_offset >= second
+    ]
+    assert sum(row["messages"] for row in rows(result) if row["grain"] == "topic") == len(kept)
+    assert {path: path.read_bytes() for path in store.rglob("*") if path.is_file()} == before
+
+
+def test_it_says_what_is_no_store(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="holds no commitlog: it is no store"):
+        topic_traffic.run(spark, store_spec(tmp_path, tmp_path, "topic_traffic"))
+    result = topic_traffic.run(spark, store_spec(tmp_path, tmp_path, "topic_traffic", stores=()))
+    assert (result.rows, result.warnings) == (0, ())

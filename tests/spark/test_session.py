@@ -28,13 +28,12 @@ PATIENCE_S = 120
 
 def spec(folder: Path, **changes: object) -> JobSpec:
     history = generated()
-    files = (history.write_chunk(folder), *history.write_log(folder))
     return JobSpec(
         job="lag_hour",
         job_id="report-1",
         from_ms=START,
-        to_ms=START + 2 * HOUR,
-        hours=tuple(HourFiles("local", START + i * HOUR, files) for i in (0, 1)),
+        to_ms=START + HOUR,
+        hours=(HourFiles("local", START, (history.write_chunk(folder),)),),
         output=str(folder / "out"),
         as_of_ms=AS_OF,
         interval_ms=STEP,
@@ -73,6 +72,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # they live for seconds
     }
     options = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
     deploy = "org.apache.spark.deploy"
@@ -125,7 +125,7 @@ def test_it_gives_the_same_rows_on_a_cluster_of_its_own_processes(cluster: str, 
     done = lag_hour(spec(tmp_path, master=cluster), SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable)
     assert done.returncode == 0, done.stdout + done.stderr[-3_000:]
     result = json.loads(done.stdout.splitlines()[-1].removeprefix("RESULT "))
-    assert (result["hours"], result["warnings"]) == (2, [])
+    assert (result["hours"], result["warnings"]) == (1, [])
     here = tmp_path / "here"
     here.mkdir()
     alone = lag_hour(spec(here, reuse=True), SPARK_LOCAL_CONNECT_DISCOVERY=str(here / "note.json"))
@@ -141,17 +141,6 @@ def test_it_gives_the_same_rows_on_a_cluster_of_its_own_processes(cluster: str, 
         subprocess.run(
             stop, env={**os.environ, "SPARK_LOCAL_CONNECT_DISCOVERY": str(here / "note.json")}, check=True
         )
-
-
-def test_it_falls_back_to_a_session_of_its_own(tmp_path: Path) -> None:
-    """The note of the warm server cannot be written: no server, and still a report."""
-    (tmp_path / "blocked").write_text("a file where a folder is needed")
-    done = lag_hour(
-        spec(tmp_path, reuse=True), SPARK_LOCAL_CONNECT_DISCOVERY=str(tmp_path / "blocked" / "note.json")
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-3_000:]
-    assert "the warm Spark server does not come up, this run starts its own Spark" in done.stdout
-    assert rows(str(tmp_path / "out"))
 
 
 @pytest.mark.parametrize("scheme", ["spark", "sc"])

@@ -5,6 +5,7 @@
 
     small   20 groups x   8 queues, 15 s:    38,400 group samples an hour, for tests; one broker falls silent
     medium 100 groups x 200 queues, 15 s: 4,800,000 group samples an hour
+    quarter 250 groups x 200 queues, 15 s: 12,000,000 group samples an hour
     full 1,000 groups x 200 queues, 15 s: 48,000,000 group samples an hour (lag.md 5), and 9,600,000 of heads
 
 Traffic: each queue has a log-normal rate, or none (`active_share`), under a diurnal wave; arrivals are Poisson. A
@@ -63,6 +64,7 @@ class Size:
 SIZES = {
     "small": Size(20, 8, brokers=2, silent_broker_hour=0),
     "medium": Size(100, 200),
+    "quarter": Size(250, 200),
     "full": Size(1_000, 200),
 }
 

@@ -11,7 +11,7 @@ from pytest_django import Settings
 from console.cluster.models import Cluster
 from console.lag.models import HistoryFile
 from console.report import selectors, services
-from console.report.models import LagRow, ReportRun
+from console.report.models import GroupSlo, LagRow, ReportRun
 from console.report.rules import Window
 from spark.lag import wal
 from tests.spark import lag_oracle
@@ -48,7 +48,14 @@ def manifest(path: str, kind: str, start_ms: int, length_ms: int) -> None:
     )
 
 
-def test_it_turns_history_into_rows_and_parquet(history: list[lag_oracle.Sample]) -> None:
+def test_it_turns_history_into_rows_and_parquet(
+    history: list[lag_oracle.Sample], tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a warm server asked for that cannot come up (its note has no place): the run starts its own Spark."""
+    (tmp_path / "blocked").write_text("a file where a folder is needed")
+    settings.SPARK_LOCAL_CONNECT_REUSE = True
+    monkeypatch.setenv("SPARK_LOCAL_CONNECT_DISCOVERY", str(tmp_path / "blocked" / "note.json"))
+    GroupSlo.objects.create(cluster="local", group="quiet", slo_ms=5_000, target=0.9)
     window = Window(START - HOUR, START + 2 * HOUR)  # the first hour has no history
     asked = services.request_run(job="lag_hour", cluster="local", window=window, actor=None, now_ms=AS_OF)
     services.run_report(asked.id, now_ms=AS_OF)
@@ -62,6 +69,11 @@ def test_it_turns_history_into_rows_and_parquet(history: list[lag_oracle.Sample]
     assert run.row_count == len(expected)
     for key, figures in expected.items():
         assert {name: getattr(found[key], name) for name in figures} == figures, key
+    assert {row.group: row.slo_ms for row in LagRow.objects.all()} == {
+        "analytics": 60_000,
+        "billing": 60_000,
+        "quiet": 5_000,
+    }
     (path,) = Path(run.output).glob("*.parquet")
     assert path.parent.parent.parent.name == "reports"
     assert pq.read_metadata(path).num_rows == len(expected)
