@@ -205,7 +205,7 @@ def apply_plan(
     plan = selectors.plan(plan_id)
     handler = selectors.plan_kind(plan.kind)
     require(actor, handler.verb, plan.cluster, plan.subject)
-    if plan.state == PlanState.APPLIED and idempotency_key and plan.job.idempotency_key == idempotency_key:
+    if _is_applied_with(plan, idempotency_key):
         return plan.job
     _require_draft(plan, at_ms)
     if plan.blocked:
@@ -219,7 +219,10 @@ def apply_plan(
     with transaction.atomic():
         claimed = Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT)
         if claimed.update(state=PlanState.APPLIED, reason=reason) != 1:
-            _require_draft(selectors.plan(plan_id), at_ms)
+            quicker = selectors.plan(plan_id)
+            if _is_applied_with(quicker, idempotency_key):  # the same request came in twice at once
+                return quicker.job
+            _require_draft(quicker, at_ms)
         job = Job.objects.create(
             plan=plan,
             kind=plan.kind,
@@ -238,6 +241,15 @@ def apply_plan(
     journal.publish(job, at_ms=at_ms)
     journal.publish_plan(selectors.plan(plan_id), handler.verb, at_ms=at_ms)
     return job
+
+
+def _is_applied_with(plan: Plan, idempotency_key: str) -> bool:
+    """Whether the same request has applied the plan before."""
+    return (
+        plan.state == PlanState.APPLIED
+        and bool(idempotency_key)
+        and plan.job.idempotency_key == idempotency_key
+    )
 
 
 def undo(

@@ -233,3 +233,33 @@ def test_it_agrees_once_when_two_people_agree_at_the_same_moment(
     monkeypatch.setattr(selectors, "plan", lambda plan_id: next(seen, None) or real(plan_id))
     assert services.approve_plan(plan.id, eve, now_ms=NOW).approved_by == "bob"
     assert AuditEvent.objects.filter(verb="approve").count() == 1
+
+
+@pytest.mark.parametrize(("key", "other_key"), [("", ""), ("one", "two"), ("one", "one")])
+def test_it_applies_once_when_two_apply_at_the_same_moment(
+    tally: type[Tally],
+    alice: User,
+    bob: User,
+    monkeypatch: pytest.MonkeyPatch,
+    key: str,
+    other_key: str,
+) -> None:
+    """Both have passed every check, and the brokers were read for both, when the first one claims the plan."""
+    plan = make(alice)
+    quicker: list[Job] = []
+
+    def drift(kind: Tally, plan: Plan, now_ms: int) -> list[str]:
+        monkeypatch.undo()
+        quicker.append(services.apply_plan(plan.id, bob, idempotency_key=other_key, now_ms=NOW))
+        return []
+
+    monkeypatch.setattr(Tally, "drift", drift)
+    monkeypatch.setattr(services, "enqueue", lambda job_id: None)
+    if key and key == other_key:
+        assert services.apply_plan(plan.id, alice, idempotency_key=key, now_ms=NOW) == quicker[0]
+    else:
+        with pytest.raises(errors.PlanAlreadyApplied) as caught:
+            services.apply_plan(plan.id, alice, idempotency_key=key, now_ms=NOW)
+        assert caught.value.job_id == quicker[0].id
+    assert Job.objects.count() == 1
+    assert AuditEvent.objects.filter(verb="apply").count() == 1

@@ -65,6 +65,20 @@ def test_it_asks_once_when_it_is_due(cluster: Cluster, enqueued: list[str]) -> N
     assert (schedule.last_run, schedule.last_outcome) == (run, "asked for")
 
 
+def test_two_beats_at_the_same_moment_ask_once(
+    cluster: Cluster, enqueued: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedules.schedules("local", now_ms=NOW)
+    only("lag_hour")
+    due_ms = TODAY + 9 * HOUR + 7 * MINUTE
+    as_both_saw_it = schedules.schedules("local", now_ms=due_ms)
+    assert schedules.fire_due(now_ms=due_ms) == 1
+    ReportRun.objects.update(state=ReportRun.State.SUCCEEDED)
+    monkeypatch.setattr(schedules, "schedules", lambda *_, **__: as_both_saw_it)
+    assert schedules.fire_due(now_ms=due_ms) == 0
+    assert (ReportRun.objects.count(), len(enqueued)) == (1, 1)
+
+
 def test_a_schedule_that_overlaps_itself_leaves_one_out_and_says_so(cluster: Cluster) -> None:
     schedules.schedules("local", now_ms=NOW)
     only("lag_hour")
