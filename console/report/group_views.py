@@ -22,7 +22,7 @@ from console.report.models import LagRow
 from console.report.rules import DAY_MS, HOUR_MS
 
 # Word in the address → (word on the page, days). Four whole weeks, so that weekdays weigh the same.
-SPANS = {"": ("7 d", 7), "1d": ("24 h", 1), "28d": ("28 d", 28)}
+SPANS = {"1d": ("24 h", 1), "": ("7 d", 7), "28d": ("28 d", 28)}
 LATENCY_DAYS_MAX = 7  # the distribution is made from samples, not from rows
 
 

@@ -57,7 +57,10 @@ SECTIONS = {
     "dead-letter-group": "dead-letters",
     "plan": "operations",
     "job": "operations",
+    "message-send": "messages",
+    "message-schema": "messages",
     "report": "reports",
+    "group-report": "reports",
     "cluster-add": "clusters",
 }
 

@@ -200,7 +200,7 @@
     fetch(canvas.dataset.latency).then(async (answer) => {
       const data = answer.ok ? await answer.json() : null;
       if (!data || !data.messages) { say.textContent = data ? "no message was consumed in this time" : `not available: the server answered ${answer.status}`; canvas.hidden = true; return; }
-      say.textContent = `${Tide.count(data.messages)} messages, ${data.within_slo_pct} % within the SLO${data.censored ? `, of ${Tide.count(data.censored)} only a lower bound is known` : ""}`;
+      say.textContent = `${Tide.count(data.messages)} messages, ${Math.round(data.within_slo_pct * 10) / 10} % within the SLO${data.censored ? `, of ${Tide.count(data.censored)} only a lower bound is known` : ""}`;
       latencyCurve(canvas, data);
     }).catch(() => { say.textContent = "not available: the server did not answer"; canvas.hidden = true; });
   }

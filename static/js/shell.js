@@ -48,6 +48,11 @@
     say(`Theme: ${next || "as the system"}`);
   }
 
+  // Paper is white: a dark page is printed with the light colours; the charts repaint when the attribute changes.
+  let themeOnScreen;
+  addEventListener("beforeprint", () => { themeOnScreen = root.dataset.theme; root.dataset.theme = "light"; });
+  addEventListener("afterprint", () => { if (themeOnScreen) root.dataset.theme = themeOnScreen; else delete root.dataset.theme; });
+
   /* ---- toasts and the polite region ---- */
   function say(text, note) {
     const toast = document.createElement("div"), body = document.createElement("div");
