@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
@@ -116,6 +119,17 @@ def test_it_shows_the_ledger_of_a_replay(client: Client, alice: User) -> None:
     assert f"{plan.id}:" in text  # replay keys
     job = client.get(f"/c/test/operations/{Job.objects.get().id}").content.decode()
     assert 'class="sent" x="0.00%" width="100.00%"' in job
+
+
+def test_it_shows_a_replay_that_is_not_finished_beside_the_form_for_the_next(client: Client) -> None:
+    client.post(ADDRESS, {"target": "failed_group", "rate_per_s": "40"})
+    client.post(f"/c/test/plans/{Plan.objects.get().id}/apply")
+    text = client.get(ADDRESS).content.decode()
+    assert f"/c/test/operations/{Job.objects.get().id}/rate" in text
+    assert "Make a replay plan" in text and "A replay of this group is not finished." in text
+    ids = re.findall(r'\sid="([^"]+)"', text)
+    assert {"rate", "plan-rate"} <= set(ids)
+    assert [one for one, times in Counter(ids).items() if times > 1] == [], "a label names one field"
 
 
 @pytest.mark.parametrize(
