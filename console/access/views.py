@@ -1,6 +1,6 @@
 """Sign-in, the one-time link, the own password, sign-out, and the audit trail."""
 
-import csv
+import datetime
 from collections.abc import Iterator
 
 from django.contrib import messages
@@ -22,6 +22,7 @@ from console.access.errors import LinkInvalid, TooManyAttempts, WrongCredentials
 from console.access.forms import ActivityForm, NewPasswordForm, SignInForm
 from console.access.models import AuditEvent, Verb
 from console.access.visitor import remote_addr
+from console.spreadsheet import csv_line
 from console.streamed import in_thread
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
@@ -132,13 +133,6 @@ def activity(request: HttpRequest) -> HttpResponseBase:
     return render(request, "access/activity.html", {"page": page, "wanted": wanted})
 
 
-class _Line:
-    """What csv.writer writes to, to hand each line on."""
-
-    def write(self, line: str) -> str:
-        return line
-
-
 def _csv(events: Iterator[AuditEvent]) -> Iterator[str]:
     columns = [
         "at",
@@ -152,13 +146,11 @@ def _csv(events: Iterator[AuditEvent]) -> Iterator[str]:
         "plan_id",
         "remote_addr",
     ]
-    writer = csv.writer(_Line())
-    yield writer.writerow(columns)
+    yield csv_line(columns)
     for event in events:
-        yield writer.writerow([_cell(getattr(event, name)) for name in columns])
+        values = [getattr(event, name) for name in columns]
+        yield csv_line("" if value is None else _text(value) for value in values)
 
 
-def _cell(value: object) -> str:
-    """One CSV cell. A leading = + - @ would run as a formula in a spreadsheet; a quote prevents it."""
-    text = "" if value is None else value.isoformat() if hasattr(value, "isoformat") else str(value)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+def _text(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime.datetime) else str(value)

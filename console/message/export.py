@@ -8,7 +8,6 @@ Parquet in the key ``tidemark.end`` of its metadata.
 from __future__ import annotations
 
 import base64
-import csv
 import io
 import json
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -20,13 +19,12 @@ import pyarrow.parquet as pq
 from console.message.lanes import Hit
 from console.message.search import Search
 from console.operation.body_unpack import unpack
+from console.spreadsheet import csv_line
 
 EXPORT_MS = 30 * 60 * 1000
 EXPORT_MESSAGES_MAX = 1_000_000
 BATCH_MESSAGES = 1_000  # rows of a Parquet row group
 BATCH_BYTES = 8 * 1024 * 1024  # of bodies; a batch ends early when its messages are large
-# A spreadsheet takes cells that begin so for formulas; a quote before them keeps them text.
-FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r")
 
 COLUMNS = (
     "topic",
@@ -125,7 +123,7 @@ class CsvWriter:
         return self._lines([list(COLUMNS)])
 
     def rows(self, rows: Sequence[dict[str, Any]]) -> bytes:
-        return self._lines([[_cell(value) for value in self._values(_with_text(row))] for row in rows])
+        return self._lines([list(self._values(_with_text(row))) for row in rows])
 
     def end(self, facts: Mapping[str, Any]) -> bytes:
         if facts["complete"]:
@@ -137,13 +135,7 @@ class CsvWriter:
             yield json.dumps(row[name], ensure_ascii=False) if name == "properties" else row[name]
 
     def _lines(self, lines: Sequence[Sequence[Any]]) -> bytes:
-        text = io.StringIO()
-        csv.writer(text).writerows(lines)
-        return text.getvalue().encode()
-
-
-def _cell(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA_BEGINNINGS) else value
+        return "".join(map(csv_line, lines)).encode()
 
 
 class _Pipe(io.RawIOBase):

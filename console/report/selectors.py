@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -12,6 +11,7 @@ from django.db.models.expressions import OrderBy
 
 from console.lag.models import GroupMembers, HistoryFile
 from console.report.models import GroupSlo, LagRow, ReportRow, ReportRun
+from console.spreadsheet import csv_line
 
 PER_PAGE_MAX = 500
 EXPORT_ROWS_MAX = 1_000_000
@@ -34,7 +34,6 @@ SORTS = {
 }
 KEY = ("group", "topic", "broker_name", "queue_id")
 BY_HOUR = ("-window_start_ms", *KEY)
-FORMULA_STARTS = frozenset("=+-@\t\r\n")
 # The columns of exports, in order: the job's own (`spark.lag_hour.COLUMNS`) and where they come from.
 COLUMNS = tuple(field.attname for field in LagRow._meta.concrete_fields if field.attname != "id")
 SHARED_COLUMNS = tuple(
@@ -205,31 +204,15 @@ def report_csv_lines(found: QuerySet[ReportRow]) -> Iterator[str]:
     for figures in found.values_list("figures", flat=True).iterator(chunk_size=2_000):
         own |= figures.keys()
     names = sorted(own)
-    writer = csv.writer(_Line())
-    yield writer.writerow([*SHARED_COLUMNS, *names])
+    yield csv_line([*SHARED_COLUMNS, *names])
     for row in found.order_by("window_start_ms", *KEY, "pk")[:EXPORT_ROWS_MAX].iterator(chunk_size=2_000):
-        shared = [_inert(getattr(row, name)) for name in SHARED_COLUMNS]
-        yield writer.writerow([*shared, *(_inert(row.figures.get(name)) for name in names)])
+        shared = [getattr(row, name) for name in SHARED_COLUMNS]
+        yield csv_line([*shared, *(row.figures.get(name) for name in names)])
 
 
 def csv_lines(found: QuerySet[LagRow]) -> Iterator[str]:
     """The rows as CSV, one line at a time, so that memory stays flat; an unknown figure is an empty cell."""
-    writer = csv.writer(_Line())
-    yield writer.writerow(COLUMNS)
+    yield csv_line(COLUMNS)
     ordered = found.order_by("window_start_ms", *KEY)[:EXPORT_ROWS_MAX]
     for row in ordered.values_list(*COLUMNS).iterator(chunk_size=2_000):
-        yield writer.writerow(_inert(value) for value in row)
-
-
-class _Line:
-    """The file that csv.writer wants: hands each line back instead of keeping it."""
-
-    def write(self, line: str) -> str:
-        return line
-
-
-def _inert(value: object) -> object:
-    """A name that a spreadsheet would run as a formula is quoted; figures stay figures."""
-    if isinstance(value, str) and value[:1] in FORMULA_STARTS:
-        return "'" + value
-    return value
+        yield csv_line(row)
