@@ -7,6 +7,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -356,16 +357,18 @@ def _made_by(cluster: str, topic: str, checked: Mapping[str, Any]) -> dict[str, 
     if checked.get("source"):
         given["copy_of"] = {name: value for name, value in checked["source"].items() if name != "message_id"}
     body = json.dumps({"topic": topic, **given}, ensure_ascii=False)
-    words = [f"manage.py messages send {topic}"]
+    words = ["manage.py", "messages", "send", topic]
     if checked.get("source"):
         place = checked["source"]
-        words.append(
-            f"--copy {place['topic']}/{place['broker_name']}/{place['queue_id']}/{place['queue_offset']}"
-        )
+        words += [
+            "--copy",
+            f"{place['topic']}/{place['broker_name']}/{place['queue_id']}/{place['queue_offset']}",
+        ]
+    words += ["--body", "-"] if "keep_body" not in checked else ["--keep-body"]
     return {
         "path": f"/api/v1/clusters/{cluster}/send-plans",
-        "body": body,
-        "command": " ".join([*words, "--body -" if "keep_body" not in checked else "--keep-body"]),
+        "body": shlex.quote(body),
+        "command": shlex.join(words),
     }
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+
 import pytest
 from django.contrib.auth.models import User
 from django.test import Client
@@ -51,6 +54,12 @@ def test_it_sends_once_and_reads_it_back(orders: LiveCluster, alice: User) -> No
         "2",
     )
     assert found.record.properties["TIDEMARK_PLAN"] == plan.id
+
+
+def test_the_request_beside_the_plan_is_one_word_of_a_shell(orders: LiveCluster, alice: User) -> None:
+    plan = operation_services.create_plan("message_send", "test", "orders", {"body": "it's $HOME"}, alice)
+    (body,) = shlex.split(plan.equivalent["made_by"]["body"])
+    assert json.loads(body)["body"] == "it's $HOME"
 
 
 def test_a_crash_between_send_and_result_sends_nothing_twice(orders: LiveCluster, alice: User) -> None:
