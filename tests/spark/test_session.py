@@ -24,6 +24,8 @@ from tests.spark.history_files import AS_OF, HOUR, START, STEP, generated
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 SPARK_HOME = Path(pyspark.__file__).parent
 PATIENCE_S = 120
+# Of every JVM here, driver and executor too: compiling less halves what they take of the machine.
+SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 def spec(folder: Path, **changes: object) -> JobSpec:
@@ -48,7 +50,7 @@ def lag_hour(asked: JobSpec, **environ: str) -> subprocess.CompletedProcess[str]
         capture_output=True,
         text=True,
         timeout=PATIENCE_S * 2,
-        env={**os.environ, **environ},
+        env={**os.environ, **SHORT_LIVED, **environ},
     )
 
 
@@ -72,7 +74,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "SPARK_HOME": str(SPARK_HOME),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": sys.executable,
-        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # they live for seconds
+        **SHORT_LIVED,
     }
     options = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
     deploy = "org.apache.spark.deploy"
