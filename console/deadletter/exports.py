@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -31,6 +30,7 @@ from console.mqadmin import (
 )
 from console.operation.broker_queues import BrokerQueue
 from console.operation.errors import PlanRejected
+from console.spreadsheet import csv_line
 
 CONTENT_TYPES = {"ndjson": "application/x-ndjson; charset=utf-8", "csv": "text/csv; charset=utf-8"}
 PIECE_LINES = 500  # per write to the browser
@@ -49,13 +49,6 @@ COLUMNS = (
     "body",
     "body_encoding",
 )
-
-
-class _Line:
-    """What csv.writer writes to: hands the line back."""
-
-    def write(self, text: str) -> str:
-        return text
 
 
 def letters(cluster: str, group: str, wanted: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -85,30 +78,28 @@ def letter_lines(found: Iterator[dict[str, Any]], kind: str) -> Iterator[str]:
     """Letters as text, a line each; CSV begins with the names of its columns. A broker that goes away ends it with a
     line that says so: ``{"incomplete": …}`` or ``incomplete,…``.
     """
-    writer = csv.writer(_Line())
     if kind == "csv":
-        yield writer.writerow(COLUMNS)
+        yield csv_line(COLUMNS)
     try:
         for letter in found:
             if kind == "ndjson":
                 yield json.dumps(letter, ensure_ascii=False) + "\n"
                 continue
             letter["properties"] = json.dumps(letter["properties"], ensure_ascii=False)
-            yield writer.writerow([letter[column] for column in COLUMNS])
+            yield csv_line([letter[column] for column in COLUMNS])
     except (BrokerUnavailable, MQBrokerError, RemotingTimeout) as trouble:
         yield (
             json.dumps({"incomplete": str(trouble)}) + "\n"
             if kind == "ndjson"
-            else writer.writerow(["incomplete", str(trouble)])
+            else csv_line(["incomplete", str(trouble)])
         )
 
 
 def ledger_lines(plan_id: str) -> Iterator[str]:
     """The whole ledger of a replay as CSV."""
-    writer = csv.writer(_Line())
-    yield writer.writerow(selectors.LEDGER_COLUMNS)
+    yield csv_line(selectors.LEDGER_COLUMNS)
     for row in selectors.ledger_rows(plan_id):
-        yield writer.writerow(row)
+        yield csv_line(row)
 
 
 def _letter(record: MessageRecord, broker_name: str) -> dict[str, Any]:

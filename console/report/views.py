@@ -21,6 +21,7 @@ from console.report.forms import RunForm, ScheduleForm
 from console.report.models import LagRow
 from console.report.rules import JOBS, LAG_JOBS, SPANS, span_start
 from console.report.services import ReportAlreadyRunning
+from console.streamed import in_thread
 
 GRAINS = {LagRow.Grain.TOPIC: "Groups and topics", LagRow.Grain.QUEUE: "Queues"}
 WORST_FIRST = "time_lag_max"
@@ -69,7 +70,7 @@ def download(request: HttpRequest, cluster: str, job: str, fmt: str) -> HttpResp
         pieces = exports.export(fmt, _rows(request, here, job, query, now_ms), _title(here, job), now_ms)
     else:
         pieces = exports.export(fmt, line_views.found(request, here, job), _title(here, job), now_ms)
-    response = StreamingHttpResponse(pieces, content_type=exports.FORMATS[fmt][0])
+    response = StreamingHttpResponse(in_thread(pieces), content_type=exports.FORMATS[fmt][0])
     response["Content-Disposition"] = f'attachment; filename="{here.name}-{job}.{fmt}"'
     return response
 

@@ -414,6 +414,8 @@ def test_it_refuses_the_list_by_other_methods(tally: type[Tally], alice: User) -
 
 
 def test_it_shows_of_very_many_queues_those_that_need_a_look() -> None:
-    rows = [{"state": state, "queue_id": number} for number, state in enumerate(("verified", "failed", "waiting"))]
+    rows = [
+        {"state": state, "queue_id": number} for number, state in enumerate(("verified", "failed", "waiting"))
+    ]
     assert plan_words.worst_rows(rows, 3) == rows
     assert [row["state"] for row in plan_words.worst_rows(rows, 2)] == ["failed", "waiting"]
