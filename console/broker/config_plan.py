@@ -71,7 +71,11 @@ class BrokerConfigPlan:
         return Draft(
             summary=_summary(wish, goes or rows),
             diff=[row.as_row() for row in rows],
-            before={"key": wish.key.name, "values": {row.broker_name: _value(row.before) for row in rows}},
+            before={
+                "needs": [["CONFIGURE", "*"]],  # as for a drain
+                "key": wish.key.name,
+                "values": {row.broker_name: _value(row.before) for row in rows},
+            },
             params=asked,
             warnings=_warnings(cluster, wish, configs),
             blocked=nothing_changes(rows),

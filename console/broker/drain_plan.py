@@ -94,6 +94,8 @@ class BrokerDrainPlan:
             summary=_summary(direction, subject, rate, views),
             diff=diff,
             before={
+                # A name pattern is about topics and groups: whoever may configure topics b* may not drain broker-a.
+                "needs": [["CONFIGURE", "*"]],
                 "servers": {view.addr: view.writable for view in views},
                 "stranded": [] if writable else stranded[:STRANDED_KEPT],
             },

@@ -89,7 +89,7 @@ def broker(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
         "servers": servers,
         "names": [one.broker_name for one in lag_selectors.broker_rows(here.name)],
         "survey": selectors.last_survey(here.name),
-        "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name, view.name),
+        "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name, WILDCARD),
         "now_ms": now_ms,
         **_tab_context(request, here, view, tab, now_ms),
     }
@@ -167,7 +167,7 @@ def _known(cluster: str, name: str) -> BrokerView:
 @require_http_methods(["GET", "HEAD", "POST"])
 def change_config(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
     """Which key, which value, which brokers. POST makes the plan and shows it; nothing is changed here."""
-    here = admit(request, cluster, Verb.CONFIGURE, broker)
+    here = admit(request, cluster, Verb.CONFIGURE)
     admit(request, cluster)
     view = _known(here.name, broker)
     names = [one.broker_name for one in lag_selectors.broker_rows(here.name)]
@@ -229,7 +229,7 @@ def _choices(cluster: str, key: str, names: list[str], chosen: list[str]) -> lis
 @require_POST
 def drain(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
     """Make the plan that drains the broker, or gives its permission back, and show it; nothing is changed here."""
-    here = admit(request, cluster, Verb.CONFIGURE, broker)
+    here = admit(request, cluster, Verb.CONFIGURE)
     view = _known(here.name, broker)
     try:
         plan = operation_services.create_plan(

@@ -22,6 +22,9 @@ FOLDER = Path(sys.argv[1])
 DATA = FOLDER / "data"
 os.environ["TIDEMARK_DATA"] = str(DATA)
 os.environ["DJANGO_SETTINGS_MODULE"] = "console.settings"
+# Each try begins from a copy of the folder, the manifest with it: a file, whatever database the other tests are on.
+for name in ("DATABASE_URL", "METRICS_DATABASE_URL"):
+    os.environ.pop(name, None)
 DATA.mkdir(parents=True)
 django.setup()
 
