@@ -74,6 +74,8 @@ async def test_it_knows_the_cluster_its_tables_and_figures(
     assert (config["brokerName"], config["useServerSideResetOffset"]) == ("broker-a", "true")
     await admin.update_broker_config(addr, {"flushConsumerOffsetInterval": "900"})
     assert (await admin.broker_config(addr))["flushConsumerOffsetInterval"] == "900"
+    former = config["flushConsumerOffsetInterval"]  # others compare the two brokers of this cluster
+    await admin.update_broker_config(addr, {"flushConsumerOffsetInterval": former})
     assert "TBW102" in (await admin.all_topic_config(addr)).topic_config_table
     assert "TOOLS_CONSUMER" in (await admin.all_subscription_groups(addr)).subscription_group_table
     assert await admin.capabilities(addr) == frozenset()
