@@ -54,16 +54,18 @@ def peer(class_path: str, broker: BrokerProcess) -> Iterator[Callable[..., JavaP
         each.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def apache_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
-    """Apache RocketMQ 5.3.3, started once in a session: topics and groups of a test have names of their own."""
+    """Apache RocketMQ 5.3.3, started once for a module: what one does to its brokers' settings and routes (drains,
+    kills, quarantines) is not the next one's world. Topics and groups of a test have names of their own.
+    """
     with ApacheCluster(tmp_path_factory.mktemp("apache")) as cluster:
         yield cluster
 
 
 @pytest.fixture
 def apache(apache_cluster: ApacheCluster) -> ApacheCluster:
-    """The session's cluster with both brokers up, whatever the test before did to them."""
+    """The module's cluster with both brokers up, whatever the test before did to them."""
     apache_cluster.start_brokers()
     return apache_cluster
 
