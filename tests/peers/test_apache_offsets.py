@@ -131,7 +131,7 @@ def test_it_goes_on_where_it_stood_when_one_of_two_brokers_leaves(
     assert waiting.state == "RUNNING"
     monkeypatch.setattr(offset_apply, "_apply_chunk", apply_chunk)
     world.cluster.start_brokers()
-    wait_for(lambda: world.routed("halved") == set(world.cluster.addrs), within_s=60)
+    wait_for(lambda: world.routed("halved") == set(world.cluster.addrs), within_s=120)
     Job.objects.filter(pk=job.id).update(lease_until=None)
     operation_services.run_job(job.id, "worker-2")
     done = operation_selectors.job(job.id)
@@ -151,7 +151,7 @@ def test_it_moves_a_group_whose_member_is_ours_and_takes_it_back(world: ApacheWo
 
     with live.member("readers", "ours", handle, **settings) as seen:
         world.fill("ours", 20)
-        wait_for(lambda: len(seen) == 80, within_s=40)
+        wait_for(lambda: len(seen) == 80, within_s=90)
         wait_for_places(world, "readers", "ours", dict.fromkeys(PLACES, 20))
         plan = world.plan("offset_change", "readers", {"target": "earliest"})
         assert moves(plan) == [(*place, 20, 0) for place in PLACES]
@@ -159,8 +159,9 @@ def test_it_moves_a_group_whose_member_is_ours_and_takes_it_back(world: ApacheWo
         job = world.apply(plan)
         assert (job.state, job.error) == ("SUCCEEDED", "")
         assert (job.result["verified"], job.result["clients"]) == (4, 1)
-        assert job.result["resumed"] >= 1  # so far: others read on after the watch
-        wait_for(lambda: len(seen) > 80)
+        wait_for(
+            lambda: len(seen) > 80, within_s=90
+        )  # in the watch or, when the broker's hold is long, after it
         undo = world.undo(plan)
         assert [row[3] for row in moves(undo)] == [20] * 4
         job = world.apply(undo)
