@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,36 +30,12 @@ def export(fmt: str, rows: QuerySet[LagRow] | QuerySet[ReportRow], title: str, n
         return _parquet(rows)
     if fmt == "html":
         return iter([_html(rows, title, now_ms)])
-    if rows.model is LagRow:
-        return selectors.csv_lines(rows)
-    return selectors.report_csv_lines(cast("QuerySet[ReportRow]", rows))
-
-
-def table_rows(
-    rows: QuerySet[LagRow] | QuerySet[ReportRow], most: int = selectors.EXPORT_ROWS_MAX
-) -> tuple[list[str], Iterator[Sequence[Any]]]:
-    """(column names, rows in their order); a report's own figures follow the shared columns."""
-    if rows.model is LagRow:
-        names = list(selectors.COLUMNS)
-        ordered = rows.order_by("window_start_ms", *selectors.KEY)[:most]
-        return names, iter(ordered.values_list(*names).iterator(chunk_size=ROWS_A_GROUP))
-    others = cast("QuerySet[ReportRow]", rows)
-    own: set[str] = set()
-    for figures in others.values_list("figures", flat=True).iterator(chunk_size=ROWS_A_GROUP):
-        own |= figures.keys()
-    shared, extra = list(selectors.SHARED_COLUMNS), sorted(own)
-    found = others.order_by("window_start_ms", *selectors.KEY, "pk")[:most]
-
-    def lines() -> Iterator[Sequence[Any]]:
-        for row in found.iterator(chunk_size=ROWS_A_GROUP):
-            yield [getattr(row, name) for name in shared] + [row.figures.get(name) for name in extra]
-
-    return [*shared, *extra], lines()
+    return selectors.csv_lines(rows)
 
 
 def _parquet(rows: QuerySet[LagRow] | QuerySet[ReportRow]) -> Iterator[bytes]:
     """Row groups go to a temporary file; its bytes come out once the footer is written."""
-    names, lines = table_rows(rows)
+    names, lines = selectors.table_rows(rows)
     with tempfile.TemporaryFile(prefix="tidemark-report-") as file:
         _write_parquet(file, names, lines)
         file.seek(0)
@@ -127,7 +103,7 @@ def _as(kind: pa.DataType, value: Any) -> Any:
 
 
 def _html(rows: QuerySet[LagRow] | QuerySet[ReportRow], title: str, now_ms: int) -> str:
-    names, lines = table_rows(rows, HTML_ROWS_MAX)
+    names, lines = selectors.table_rows(rows, HTML_ROWS_MAX)
     context = {
         "title": title,
         "names": names,

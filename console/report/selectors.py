@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from django.db.models import F, Max, Min, Model, Q, QuerySet, Sum
 from django.db.models.expressions import OrderBy
@@ -198,21 +198,29 @@ def summary(found: QuerySet[LagRow]) -> dict[str, Any]:
     return figures
 
 
-def report_csv_lines(found: QuerySet[ReportRow]) -> Iterator[str]:
-    """The rows of any other report as CSV; its own figures follow the shared columns, in the order of their names."""
+def table_rows(
+    found: QuerySet[LagRow] | QuerySet[ReportRow], most: int = EXPORT_ROWS_MAX
+) -> tuple[list[str], Iterator[Sequence[Any]]]:
+    """(column names, rows by window); a report's own figures follow the shared columns, in the order of their names."""
+    if found.model is LagRow:
+        ordered = found.order_by("window_start_ms", *KEY)[:most]
+        return list(COLUMNS), iter(ordered.values_list(*COLUMNS).iterator(chunk_size=2_000))
+    others = cast("QuerySet[ReportRow]", found)
     own: set[str] = set()
-    for figures in found.values_list("figures", flat=True).iterator(chunk_size=2_000):
+    for figures in others.values_list("figures", flat=True).iterator(chunk_size=2_000):
         own |= figures.keys()
     names = sorted(own)
-    yield csv_line([*SHARED_COLUMNS, *names])
-    for row in found.order_by("window_start_ms", *KEY, "pk")[:EXPORT_ROWS_MAX].iterator(chunk_size=2_000):
-        shared = [getattr(row, name) for name in SHARED_COLUMNS]
-        yield csv_line([*shared, *(row.figures.get(name) for name in names)])
+    rows = others.order_by("window_start_ms", *KEY, "pk")[:most].iterator(chunk_size=2_000)
+    lines = (
+        [*(getattr(row, name) for name in SHARED_COLUMNS), *(row.figures.get(name) for name in names)]
+        for row in rows
+    )
+    return [*SHARED_COLUMNS, *names], lines
 
 
-def csv_lines(found: QuerySet[LagRow]) -> Iterator[str]:
+def csv_lines(found: QuerySet[LagRow] | QuerySet[ReportRow]) -> Iterator[str]:
     """The rows as CSV, one line at a time, so that memory stays flat; an unknown figure is an empty cell."""
-    yield csv_line(COLUMNS)
-    ordered = found.order_by("window_start_ms", *KEY)[:EXPORT_ROWS_MAX]
-    for row in ordered.values_list(*COLUMNS).iterator(chunk_size=2_000):
+    names, rows = table_rows(found)
+    yield csv_line(names)
+    for row in rows:
         yield csv_line(row)

@@ -113,7 +113,7 @@ def _csv_lines(cluster: str, options: dict[str, Any]) -> Iterator[str]:
     }
     job, grain = options["job"], options["grain"]
     if job not in LAG_JOBS:
-        return selectors.report_csv_lines(selectors.report_rows(cluster, job, grain=grain or "", **between))
+        return selectors.csv_lines(selectors.report_rows(cluster, job, grain=grain or "", **between))
     grain = grain or str(LagRow.Grain.TOPIC)
     if grain not in LagRow.Grain.values:
         known = ", ".join(LagRow.Grain.values)
