@@ -6,6 +6,7 @@ Every variable with its meaning stands once, here. Without any of them a checkou
 
 import os
 import secrets
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -92,16 +93,16 @@ def kept_secret(path: Path) -> str:
         return path.read_text().strip()
     except FileNotFoundError:
         path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(secrets.token_urlsafe(48))
+    # A name of its own and mode 0600: neither another process nor another thread writes or removes this draft.
+    descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
-        os.link(draft, path)  # fails if another process was first; then its key is the key
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_urlsafe(48))
+        os.link(draft, path)  # fails if another was first; then its key is the key
     except FileExistsError:
         pass
     finally:
-        draft.unlink()
+        os.unlink(draft)
     return path.read_text().strip()
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from django import template
-from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from console.figures import size
@@ -23,7 +22,7 @@ def report_cell(context: Mapping[str, Any], row: Any, column: Any) -> SafeString
     """
     value = row.figures[column.key] if column.key in row.figures else getattr(row, column.key, None)
     if value is None or value == "":
-        return format_html('<span class="na">–</span>')
+        return figures.NOT_APPLICABLE
     if column.kind == "moment":
         return figures.at(context, int(value))
     if column.kind == "percent":
