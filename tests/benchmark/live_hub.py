@@ -31,7 +31,7 @@ import uvicorn
 import websockets.asyncio.client
 
 from tests.benchmark.send_raw import cpu_seconds
-from tests.support.broker_process import free_port
+from tests.support.ports import free_port
 from tests.support.redis_process import RedisProcess
 
 SUBJECT = "c/big/groups"

@@ -8,7 +8,8 @@ from brokerd.remoting.bodies import TopicConfig, TopicRouteData
 from brokerd.remoting.errors import MQBrokerError
 from consumers import BrokerUnavailable, Message, Producer
 from consumers.admin import MQAdmin
-from tests.support.broker_process import BrokerProcess, free_port
+from tests.support.broker_process import BrokerProcess
+from tests.support.ports import free_port
 
 
 @pytest.fixture

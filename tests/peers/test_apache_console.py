@@ -23,7 +23,7 @@ from console.templatetags.figures import count_cell
 from consumers.remoting_client import RemotingClient
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.peers.apache_world import NAME, ApacheWorld
-from tests.support.broker_process import free_port
+from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 

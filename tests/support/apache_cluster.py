@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from consumers import BrokerUnavailable, MQAdmin, MQBrokerError, MQClientError
-from tests.support.broker_process import free_port
+from tests.support.ports import free_port
 
 PROJECT = Path(__file__).parent.parent / "peers" / "apache"
 RELEASE = "5.3.3"
@@ -117,7 +117,7 @@ class ApacheBroker(Jvm):
         jvm: Sequence[str],
     ) -> None:
         self.name = name
-        self.port = free_ports_around()
+        self.port = free_port(neighbours=(-2, 1))  # the VIP channel and HA
         settings: dict[str, str | int] = {
             "brokerClusterName": "apache",
             "brokerName": name,
@@ -239,17 +239,3 @@ class ApacheCluster:
 def accepts(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def free_ports_around() -> int:
-    """A port that is free, with the ones a broker also takes: two below (VIP channel) and one above (HA)."""
-    for _ in range(100):
-        port = free_port()
-        try:
-            for each in (port - 2, port, port + 1):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", each))
-        except OSError:
-            continue
-        return port
-    raise AssertionError("no free ports")

@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 
 from console.programs import redis_server_binary
 
-READY_WITHIN_S = 10
+READY_WITHIN_S = 60
 
 
 class RedisProcess:

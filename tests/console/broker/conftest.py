@@ -24,7 +24,8 @@ from console.operation import services as operation_services
 from console.operation.models import Job, Plan
 from consumers import ClientConfig, Message, MQClientError, Producer, ProducerConfig
 from tests.console.operation.live_cluster import wait_for
-from tests.support.broker_process import BrokerProcess, free_port
+from tests.support.broker_process import BrokerProcess
+from tests.support.ports import free_port
 
 NAME = "pair"
 

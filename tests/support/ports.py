@@ -1,0 +1,80 @@
+"""Ports for the servers that tests start: between the choice and the server's own bind nobody else takes one.
+
+A port that the system gives out (bind to 0) and that is let go again is soon somebody else's: the next test process is
+given it too, or any client's outgoing connection. So these come from outside of the range that the system gives out,
+and each is held by a lock until the test process that took it ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import random
+import socket
+import tempfile
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+
+LOWEST, HIGHEST = 12_000, 65_535  # below are the ports that products choose: 8080, 9876, 10911
+SYSTEM_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+IANA_RANGE = (49_152, 65_535)  # what systems without that file give out
+
+
+def free_port(neighbours: Sequence[int] = ()) -> int:
+    """A port nobody listens on, ours while this process lives. ``neighbours``: distances of ports taken with it."""
+    for port in _candidates():
+        wanted = [port, *(port + each for each in neighbours)]
+        if all(map(_take, wanted)) and all(map(_is_bindable, wanted)):
+            return port
+    raise AssertionError("no free port")
+
+
+def ports_to_take(system_range: tuple[int, int]) -> range:
+    """The longer of the two stretches that the system's own range leaves."""
+    low, high = system_range
+    return max(range(LOWEST, max(LOWEST, low)), range(high + 1, HIGHEST + 1), key=len)
+
+
+def _candidates() -> Iterable[int]:
+    """All of them in an order of chance: a port that was just used may still have connections that fade."""
+    ports = ports_to_take(_system_range())
+    assert len(ports) > 1_000, f"the system gives out nearly all ports: {SYSTEM_RANGE}"
+    return random.sample(ports, len(ports))
+
+
+def _system_range() -> tuple[int, int]:
+    if not SYSTEM_RANGE.exists():
+        return IANA_RANGE
+    low, high = SYSTEM_RANGE.read_text().split()
+    return int(low), int(high)
+
+
+@cache
+def _locks(process_id: int) -> int:
+    """The file whose byte n stands for port n. A lock on it ends with the process, whatever ended that."""
+    place = Path(tempfile.gettempdir()) / f"tidemark-test-ports-{os.getuid()}.lock"
+    return os.open(place, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+_taken: set[int] = set()  # a process is granted its own locks again
+
+
+def _take(port: int) -> bool:
+    if port in _taken:
+        return False
+    try:
+        fcntl.lockf(_locks(os.getpid()), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    _taken.add(port)
+    return True
+
+
+def _is_bindable(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("0.0.0.0", port))
+        except OSError:
+            return False
+    return True
