@@ -31,7 +31,6 @@ History knows neither connections nor the members of a group: what needs them is
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,19 +38,16 @@ import numpy as np
 import pyarrow as pa
 
 from spark import histogram
-from spark.job import Promise
 from spark.lag.forecast import DRAIN_MS_MAX
 from spark.lag.rollup import PERCENTILES
 from spark.lag.snapshot import BoolArray, Int64Array
 from spark.lag.status import WORST_FIRST
-from spark.progress import CODES, STATUS_OF_CODE, CodeArray, standing_ms, status_ms, statuses
-from spark.rounds import QUEUE_WIDTH, TOPIC_WIDTH, Bundles, Matrix, Rounds
-from spark.runway import time_to_loss_ms
+from spark.progress import CODES, STATUS_OF_CODE, CodeArray, status_ms
+from spark.rounds import Matrix, Rounds
+from spark.row_facts import GRAIN_QUEUE, GRAIN_TOPIC, Facts, PromiseOf, facts_of
 from spark.schemas import KEY, STAMP, WINDOW, row_schema
 
-GRAIN_TOPIC, GRAIN_QUEUE = "topic", "queue"
 MINUTE_MS = 60_000
-LATENCY_WIDTH = 1 << 14  # above every bucket of a 64-bit number
 HIGHEST = np.iinfo(np.int64).max
 DISTRIBUTION = ("last", *(f"p{share}" for share in PERCENTILES), "max")
 HISTOGRAMS = ("lag", "time_lag", "latency")
@@ -107,6 +103,7 @@ LAG_FIGURES = (
     ],
 )
 LAG_SCHEMA = row_schema(KEY, WINDOW, LAG_FIGURES, STAMP)
+HISTOGRAM_COLUMNS = tuple(f"{name}_{part}" for name in HISTOGRAMS for part in ("buckets", "counts"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,86 +114,50 @@ class Asked:
     from_ms: int
     to_ms: int
     interval_ms: int
-    promise: Callable[[str], Promise]
+    promise: PromiseOf
     stamp: dict[str, Any]
 
 
-def tables(matrix: Matrix, asked: Asked, retries: dict[str, tuple[int | None, int | None]]) -> list[pa.Table]:
+def tables(
+    matrix: Matrix,
+    asked: Asked,
+    retries: dict[str, tuple[int | None, int | None]],
+    *,
+    queue_histograms: bool = False,
+) -> list[pa.Table]:
     """Rows of both grains. `retries`: group → messages into its %RETRY% and its %DLQ% topic, None unknown.
 
-    A queue without backlog and traffic has no row of its own.
+    A queue without backlog and traffic has no row of its own. The histograms of queues are ten times all else, so they
+    are only made where somebody adds them up.
     """
     if not len(matrix.times):
         return []
-    still = standing_ms(matrix)
-    codes = statuses(matrix, still)
-    queues = Bundles.of(matrix.keys, QUEUE_WIDTH)
-    topics = Bundles.of(matrix.keys, TOPIC_WIDTH)
-    slo_ms = _promised_ms(matrix, asked)
-    latencies = _Latencies.of(matrix, slo_ms)
-    late_lag = np.where(matrix.time_lag_ms > slo_ms[:, None], matrix.lag, 0)
     found = []
-    for grain, bundles in ((GRAIN_TOPIC, topics), (GRAIN_QUEUE, queues)):
-        rounds = Rounds.of(matrix, bundles)
+    for grain, rounds, facts in facts_of(matrix, asked.promise):
         kept = rounds.seen.any(axis=1)
         if grain == GRAIN_QUEUE:
             busy = np.where(rounds.complete, rounds.lag, 0) + rounds.produced + rounds.consumed
             kept &= busy.any(axis=1)
         if kept.any():
-            row = _Rows(grain, matrix, bundles, rounds, asked, np.flatnonzero(kept), latencies, late_lag)
-            found.append(row.table(still, codes, retries))
+            row = Rows(grain, matrix.times, matrix.gap_limit_ms, rounds, facts, asked, np.flatnonzero(kept))
+            found.append(row.table(retries, with_histograms=queue_histograms or grain == GRAIN_TOPIC))
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Latencies:
-    """The histogram of each series' message latencies, and how many were consumed, in time and at all."""
-
-    series: Int64Array
-    buckets: Int64Array
-    counts: Int64Array
-    consumed: Int64Array
-    in_time: Int64Array
-
-    @classmethod
-    def of(cls, matrix: Matrix, slo_ms: Int64Array) -> _Latencies:
-        """`slo_ms`: what each series is promised. Both grains are made from this: the samples are looked at once."""
-        series, rounds = np.nonzero(matrix.consumed)
-        weight = matrix.consumed[series, rounds]
-        # The first column's interval began before the window: its messages left with the age they have there.
-        earlier = np.maximum(rounds - 1, 0)
-        if not matrix.present.all():
-            seen = np.where(matrix.present, np.arange(matrix.present.shape[1]), 0)
-            earlier = np.maximum.accumulate(seen, axis=1)[series, earlier]
-        latency = matrix.time_lag_ms[series, earlier]
-        keys, counts = histogram.merged(series * LATENCY_WIDTH + histogram.bucket_of(latency), weight)
-        in_time = np.bincount(
-            series, np.where(latency <= slo_ms[series], weight, 0), minlength=len(matrix.keys)
-        )
-        return cls(
-            keys // LATENCY_WIDTH,
-            keys % LATENCY_WIDTH,
-            counts,
-            matrix.consumed.sum(axis=1),
-            in_time.astype(np.int64),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
+class Rows:
     """The rows of one grain; `kept` are the bundles that become rows."""
 
     grain: str
-    matrix: Matrix
-    bundles: Bundles
+    times: Int64Array
+    gap_limit_ms: int
     rounds: Rounds
+    facts: Facts
     asked: Asked
     kept: Int64Array
-    latencies: _Latencies
-    late_lag: Int64Array  # of the samples that wait longer than promised
 
     def table(
-        self, still: Int64Array, codes: CodeArray, retries: dict[str, tuple[int | None, int | None]]
+        self, retries: dict[str, tuple[int | None, int | None]], *, with_histograms: bool = True
     ) -> pa.Table:
         asked, rounds, kept = self.asked, self.rounds, self.kept
         lag, lag_histogram = self._distribution(rounds.lag, "lag_{}", "lag")
@@ -213,23 +174,24 @@ class _Rows:
             **self._drain(lag["lag_last"]),
             **self._losses(),
             **self._skew(),
-            **self._status(still, codes),
+            **self._status(),
             **lag_histogram,
             **age_histogram,
         }
+        if not with_histograms:
+            columns |= dict.fromkeys(HISTOGRAM_COLUMNS)
         columns["time_lag_censored"] = (rounds.censored & rounds.complete).sum(axis=1)[kept]
         groups = columns["group"]
         for place, name in enumerate(("retry_in", "dead_letter_in")):
             columns[name] = [retries.get(group, (None, None))[place] for group in groups]
         for name, value in asked.stamp.items():
             columns[name] = [value] * len(kept)
-        arrays = [_array(columns.get(field.name), field.type, len(kept)) for field in LAG_SCHEMA]
+        arrays = [array_of(columns.get(field.name), field.type, len(kept)) for field in LAG_SCHEMA]
         return pa.Table.from_arrays(arrays, schema=LAG_SCHEMA)
 
     def _key(self) -> dict[str, Any]:
-        firsts, ends = self.bundles.starts[:-1][self.kept], self.bundles.starts[1:][self.kept]
-        keys = [self.matrix.keys[i] for i in firsts.tolist()]
-        last = [self.matrix.keys[i - 1] for i in ends.tolist()]
+        facts, kept = self.facts, self.kept.tolist()
+        keys = [facts.keys[row] for row in kept]
         is_queue = self.grain == GRAIN_QUEUE
         count = len(keys)
         return {
@@ -240,25 +202,16 @@ class _Rows:
             "topic": [key.topic for key in keys],
             "broker_name": [key.broker_name if is_queue else "" for key in keys],
             "queue_id": [key.queue_id if is_queue else -1 for key in keys],
-            "incarnation": [key.incarnation for key in last],
-            "queues": self._seen_queues(),
+            "incarnation": facts.incarnation[self.kept],
+            "queues": facts.queues[self.kept],
         }
-
-    def _seen_queues(self) -> Int64Array:
-        if self.grain == GRAIN_QUEUE:
-            return np.ones(len(self.kept), dtype=np.int64)
-        queues = Bundles.of(self.matrix.keys, QUEUE_WIDTH)
-        is_seen: BoolArray = np.any(self.matrix.present, axis=1)
-        seen = queues.largest(is_seen[:, None])[:, 0]
-        topic_of_queue = self.bundles.series[queues.starts[:-1]]
-        return np.bincount(topic_of_queue, seen, minlength=len(self.bundles)).astype(np.int64)[self.kept]
 
     def _coverage(self) -> dict[str, Any]:
         asked, rounds = self.asked, self.rounds
         complete = rounds.complete[self.kept]
         covered = complete.sum(axis=1)
         expected = max(1, (asked.to_ms - asked.from_ms) // asked.interval_ms)
-        times = np.where(complete, self.matrix.times, -1)
+        times = np.where(complete, self.times, -1)
         reached = np.maximum.accumulate(np.column_stack([np.full(len(times), asked.from_ms), times]), axis=1)
         gaps = np.diff(np.column_stack([reached, np.full(len(times), asked.to_ms)]), axis=1)
         count = len(self.kept)
@@ -282,59 +235,49 @@ class _Rows:
         ordered = _ordered(values, complete)
         found: dict[str, Any] = {}
         last_at = complete.shape[1] - 1 - np.argmax(complete[:, ::-1], axis=1)
-        found[pattern.format("last")] = _masked(_pick(values, last_at), counts == 0)
+        found[pattern.format("last")] = masked(pick(values, last_at), counts == 0)
         if name == "lag":
-            found["lag_first"] = _masked(_pick(values, np.argmax(complete, axis=1)), counts == 0)
+            found["lag_first"] = masked(pick(values, np.argmax(complete, axis=1)), counts == 0)
         for share in PERCENTILES:
             rank = np.maximum(-(-share * counts // 100) - 1, 0)
-            found[pattern.format(f"p{share}")] = _masked(_pick(ordered, rank), counts == 0)
-        found[pattern.format("max")] = _masked(_pick(ordered, np.maximum(counts - 1, 0)), counts == 0)
+            found[pattern.format(f"p{share}")] = masked(pick(ordered, rank), counts == 0)
+        found[pattern.format("max")] = masked(pick(ordered, np.maximum(counts - 1, 0)), counts == 0)
         buckets, weights, starts = histogram.row_histograms(ordered, counts)
         return found, _histogram_columns(name, buckets, weights, starts)
 
     def _latency(self) -> dict[str, Any]:
         """Latencies of consumed messages: percentiles, the share that kept the promise, the histogram."""
-        found_at = self.latencies
-        bundles, kept = self.bundles, self.kept
-        total = bundles.sums(found_at.consumed[:, None])[kept, 0]
-        good = bundles.sums(found_at.in_time[:, None])[kept, 0]
-        keys, counts = histogram.merged(
-            bundles.series[found_at.series] * LATENCY_WIDTH + found_at.buckets, found_at.counts
-        )
-        starts = np.searchsorted(keys, np.arange(len(bundles) + 1) * LATENCY_WIDTH)
-        kept_starts, places = _taken(starts, kept)
-        buckets, counts = keys[places] % LATENCY_WIDTH, counts[places]
+        found_at, kept = self.facts.latency, self.kept
+        total, good = found_at.consumed[kept], found_at.in_time[kept]
+        kept_starts, places = _taken(found_at.starts, kept)
+        buckets, counts = found_at.buckets[places], found_at.counts[places]
         found: dict[str, Any] = {"consumed_within_slo": good}
         for share, at in histogram.percentiles(buckets, counts, kept_starts, PERCENTILES).items():
-            found[f"message_latency_p{share}_ms"] = _masked(at.values, at.is_empty)
-        found["within_slo_pct"] = _masked(np.round(100 * good / np.maximum(total, 1), 4), total == 0)
+            found[f"message_latency_p{share}_ms"] = masked(at.values, at.is_empty)
+        found["within_slo_pct"] = masked(np.round(100 * good / np.maximum(total, 1), 4), total == 0)
         return {**found, **_histogram_columns("latency", buckets, counts, kept_starts)}
 
     def _pulled(self) -> dict[str, Any]:
         """In flight and ready, over the rounds in which every queue's pulled offset was read."""
-        matrix = self.matrix
-        known = matrix.present & (matrix.pulled >= 0) & matrix.valid
-        if not known.any():
+        pulled = self.facts.pulled
+        if pulled is None:
             return {}
-        everyone = self.rounds.complete & (self.bundles.sums(known) == self.bundles.sums(matrix.present))
-        effective = np.maximum(matrix.committed, matrix.min_offset)
-        in_flight = np.where(known, np.minimum(matrix.lag, np.maximum(matrix.pulled - effective, 0)), 0)
-        ready = np.where(known, matrix.lag - in_flight, 0)
+        known = self.rounds.complete & pulled.known
         return {
-            "in_flight_p95": self._p95(self.bundles.sums(in_flight), everyone),
-            "ready_p95": self._p95(self.bundles.sums(ready), everyone),
+            "in_flight_p95": self._p95(pulled.in_flight, known),
+            "ready_p95": self._p95(pulled.ready, known),
         }
 
     def _p95(self, values: Int64Array, known: BoolArray) -> Any:
         known = known[self.kept]
         counts = known.sum(axis=1)
         ordered = _ordered(values[self.kept], known)
-        return _masked(_pick(ordered, np.maximum(-(-95 * counts // 100) - 1, 0)), counts == 0)
+        return masked(pick(ordered, np.maximum(-(-95 * counts // 100) - 1, 0)), counts == 0)
 
     def _flow(self) -> dict[str, Any]:
         """Counts, rates over the time that counts, and the catch-up speed between the first and last complete round."""
         rounds, kept = self.rounds, self.kept
-        counted = np.where(rounds.gap_ms <= self.matrix.gap_limit_ms, rounds.gap_ms, 0).sum(axis=1)[kept]
+        counted = np.where(rounds.gap_ms <= self.gap_limit_ms, rounds.gap_ms, 0).sum(axis=1)[kept]
         produced, consumed = rounds.produced.sum(axis=1)[kept], rounds.consumed.sum(axis=1)[kept]
         seconds = np.maximum(counted, 1) / 1000
         complete = rounds.complete[kept]
@@ -342,28 +285,25 @@ class _Rows:
             np.argmax(complete, axis=1),
             complete.shape[1] - 1 - np.argmax(complete[:, ::-1], axis=1),
         )
-        span = self.matrix.times[last] - self.matrix.times[first]
+        span = self.times[last] - self.times[first]
         age = rounds.time_lag_ms[kept]
-        speed = 1 - (_pick(age, last) - _pick(age, first)) / np.maximum(span, 1)
+        speed = 1 - (pick(age, last) - pick(age, first)) / np.maximum(span, 1)
         return {
             "produced": produced,
             "consumed": consumed,
             "counted_ms": counted,
-            "in_rate": _masked(produced / seconds, counted == 0),
-            "out_rate": _masked(consumed / seconds, counted == 0),
-            "catch_up_speed": _masked(np.round(speed, 6), (complete.sum(axis=1) < 2) | (span <= 0)),
+            "in_rate": masked(produced / seconds, counted == 0),
+            "out_rate": masked(consumed / seconds, counted == 0),
+            "catch_up_speed": masked(np.round(speed, 6), (complete.sum(axis=1) < 2) | (span <= 0)),
         }
 
     def _breach(self) -> dict[str, Any]:
-        asked, rounds = self.asked, self.rounds
-        capped = np.minimum(rounds.gap_ms, self.matrix.gap_limit_ms)
-        promises = [asked.promise(self.matrix.keys[i].group) for i in self.bundles.starts[:-1].tolist()]
-        slo_ms = np.array([one.slo_ms for one in promises], dtype=np.int64)
-        target = np.array([one.target for one in promises])[self.kept]
+        rounds = self.rounds
+        capped = np.minimum(rounds.gap_ms, self.gap_limit_ms)
+        slo_ms, target = self.facts.slo_ms, self.facts.target[self.kept]
         late = rounds.time_lag_ms > slo_ms[:, None]
         breach = np.where(late, capped, 0).sum(axis=1)[self.kept]
-        late_lag = self.bundles.sums(self.late_lag)
-        weighted = (capped * late_lag // np.maximum(rounds.lag, 1)).sum(axis=1)[self.kept]
+        weighted = (capped * self.facts.late_lag // np.maximum(rounds.lag, 1)).sum(axis=1)[self.kept]
         known = capped.sum(axis=1)[self.kept]
         burn = breach / np.maximum(known, 1) / (1 - target)
         return {
@@ -371,15 +311,15 @@ class _Rows:
             "breach_ms": breach,
             "breach_weighted_ms": weighted,
             "watched_ms": known,
-            "burn_rate": _masked(np.round(burn, 6), known == 0),
+            "burn_rate": masked(np.round(burn, 6), known == 0),
         }
 
     def _drain(self, lag_last: Any) -> dict[str, Any]:
         """How long the backlog at the end lasts, from the consume rates of the minutes in which there was one."""
         rounds, kept = self.rounds, self.kept
-        minutes = self.matrix.times // MINUTE_MS
+        minutes = self.times // MINUTE_MS
         starts = np.flatnonzero(np.diff(minutes, prepend=minutes[0] - 1))
-        counted = np.where(rounds.gap_ms <= self.matrix.gap_limit_ms, rounds.gap_ms, 0)[kept]
+        counted = np.where(rounds.gap_ms <= self.gap_limit_ms, rounds.gap_ms, 0)[kept]
         span = np.add.reduceat(counted, starts, axis=1)
         consumed = np.add.reduceat(rounds.consumed[kept], starts, axis=1)
         busy = (np.minimum.reduceat(rounds.lag[kept], starts, axis=1) > 0) & (span > 0)
@@ -392,89 +332,53 @@ class _Rows:
         found: dict[str, Any] = {}
         for name, share in (("drain_lo_ms", 80), ("drain_ms", 50), ("drain_hi_ms", 20)):
             at = np.maximum(-(-share * count // 100) - 1, 0)
-            spare = np.where(count > 0, _pick(rates, at), np.nan) - in_rate
+            spare = np.where(count > 0, pick(rates, at), np.nan) - in_rate
             with np.errstate(divide="ignore", invalid="ignore"):
                 ms = np.where(lag == 0, 0.0, lag * 1000 / spare)
             is_never = (lag > 0) & ~((spare > 0) & (ms <= DRAIN_MS_MAX))
             unknown = (lag < 0) | ((lag > 0) & (count == 0)) | is_never
-            found[name] = _masked(np.rint(np.where(unknown, 0, ms)).astype(np.int64), unknown)
+            found[name] = masked(np.rint(np.where(unknown, 0, ms)).astype(np.int64), unknown)
             if name == "drain_ms":
-                found["drain_never"] = _masked(is_never, (lag < 0) | ((lag > 0) & (count == 0)))
+                found["drain_never"] = masked(is_never, (lag < 0) | ((lag > 0) & (count == 0)))
         return found
 
     def _losses(self) -> dict[str, Any]:
-        matrix, kept = self.matrix, self.kept
-        nearest = time_to_loss_ms(matrix, self.bundles)[kept]
+        facts, kept = self.facts, self.kept
+        nearest = facts.time_to_loss_ms[kept]
         return {
-            "lost": self.bundles.sums(matrix.lost.sum(axis=1)[:, None])[kept, 0],
-            "skipped": self.bundles.sums(matrix.skipped.sum(axis=1)[:, None])[kept, 0],
-            "rewinds": self.bundles.sums(matrix.rewound.sum(axis=1)[:, None])[kept, 0],
-            "time_to_loss_ms": _masked(nearest, nearest > DRAIN_MS_MAX),
+            "lost": facts.lost[kept],
+            "skipped": facts.skipped[kept],
+            "rewinds": facts.rewinds[kept],
+            "time_to_loss_ms": masked(nearest, nearest > DRAIN_MS_MAX),
         }
 
     def _skew(self) -> dict[str, Any]:
-        if self.grain == GRAIN_QUEUE:
-            return {"worst_queue": self._worst()}
-        per_queue = Bundles.of(self.matrix.keys, QUEUE_WIDTH)
-        sums = per_queue.sums(self.matrix.lag.sum(axis=1)[:, None])[:, 0]
-        topic = self.bundles.series[per_queue.starts[:-1]]
-        order = np.lexsort((sums, topic))
-        ordered, rows = sums[order].astype(np.float64), topic[order]
-        count = np.bincount(rows, minlength=len(self.bundles))
-        total = np.bincount(rows, ordered, minlength=len(self.bundles))
-        squares = np.bincount(rows, ordered**2, minlength=len(self.bundles))
-        starts = np.concatenate([[0], np.cumsum(count)])
-        place = np.arange(len(rows)) - starts[rows] + 1
-        ranked = np.bincount(rows, place * ordered, minlength=len(self.bundles))
-        largest = ordered[np.maximum(starts[1:] - 1, 0)]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            found = {
-                "skew_max_mean": largest * count / total,
-                "skew_gini": 2 * ranked / (count * total) - (count + 1) / count,
-                "effective_queues": total**2 / squares,
-            }
-        none = total[self.kept] == 0
-        masked = {
-            name: _masked(np.round(np.where(none, 0, v[self.kept]), 6), none) for name, v in found.items()
-        }
-        return {**masked, "worst_queue": self._worst()}
+        facts, kept = self.facts, self.kept
+        found: dict[str, Any] = {"worst_queue": [facts.worst_queue[row] for row in kept.tolist()]}
+        if facts.skew is not None:
+            none = facts.skew.lag[kept] == 0
+            for name, values in facts.skew.figures().items():
+                found[name] = masked(np.round(np.where(none, 0, values[kept]), 6), none)
+        return found
 
-    def _worst(self) -> list[str]:
-        """ "broker · queue" of the sample with the largest time lag, then lag; "" where nothing ever waited."""
-        matrix = self.matrix
-        oldest, most = matrix.time_lag_ms.max(axis=1), matrix.lag.max(axis=1)
-        at_oldest = np.where(matrix.time_lag_ms == oldest[:, None], matrix.lag, -1).max(axis=1)
-        order = np.lexsort((-at_oldest, -oldest, self.bundles.series))
-        best = order[self.bundles.starts[:-1]][self.kept]
-        keys = matrix.keys
-        waited = Bundles.largest(self.bundles, most[:, None])[:, 0][self.kept] > 0
-        return [
-            f"{keys[i].broker_name} · {keys[i].queue_id}" if has else ""
-            for i, has in zip(best.tolist(), waited.tolist(), strict=True)
-        ]
-
-    def _status(self, still: Int64Array, codes: CodeArray) -> dict[str, Any]:
-        rounds, kept = self.rounds, self.kept
-        worst: CodeArray = self.bundles.largest(codes)
-        in_status = status_ms(worst[kept], rounds.seen[kept], rounds.gap_ms[kept], self.matrix.gap_limit_ms)
-        length = self.asked.to_ms - self.asked.from_ms
-        in_status[:, CODES[WORST_FIRST[-1]]] += np.maximum(length - in_status.sum(axis=1), 0)
-        ordered = in_status[:, [CODES[status] for status in WORST_FIRST]]
+    def _status(self) -> dict[str, Any]:
+        rounds, facts, kept = self.rounds, self.facts, self.kept
+        worst = facts.codes
+        in_status = status_ms(worst[kept], rounds.seen[kept], rounds.gap_ms[kept], self.gap_limit_ms)
         highest = np.where(rounds.seen, worst, 0).max(axis=1)[kept]
-        lists = pa.ListArray.from_arrays(
-            pa.array(np.arange(len(kept) + 1) * ordered.shape[1], pa.int32()), pa.array(ordered.reshape(-1))
-        )
-        return {
-            "stall_ms_max": self.bundles.largest(still.max(axis=1)[:, None])[kept, 0],
-            "status_worst": [STATUS_OF_CODE[code].value for code in highest.tolist()],
-            "status_ms": lists,
-        }
+        return {"stall_ms_max": facts.still_ms[kept], **status_columns(in_status, highest, self.asked)}
 
 
-def _promised_ms(matrix: Matrix, asked: Asked) -> Int64Array:
-    """The promise of each series: that of its group."""
-    of_group = {group: asked.promise(group).slo_ms for group in {key.group for key in matrix.keys}}
-    return np.array([of_group[key.group] for key in matrix.keys], dtype=np.int64)
+def status_columns(in_status: Int64Array, highest: CodeArray, asked: Asked) -> dict[str, Any]:
+    """The columns of statuses, from the milliseconds in each code and the worst code of each row."""
+    in_status = in_status.copy()
+    in_status[:, CODES[WORST_FIRST[-1]]] += np.maximum(asked.to_ms - asked.from_ms - in_status.sum(axis=1), 0)
+    ordered = in_status[:, [CODES[status] for status in WORST_FIRST]]
+    offsets = pa.array(np.arange(len(ordered) + 1) * ordered.shape[1], pa.int32())
+    return {
+        "status_worst": [STATUS_OF_CODE[code].value for code in highest.tolist()],
+        "status_ms": pa.ListArray.from_arrays(offsets, pa.array(ordered.reshape(-1))),
+    }
 
 
 def _ordered(values: Int64Array, known: BoolArray) -> Int64Array:
@@ -485,12 +389,12 @@ def _ordered(values: Int64Array, known: BoolArray) -> Int64Array:
     return np.sort(found, axis=1).astype(np.int64)
 
 
-def _pick(values: Any, at: Int64Array) -> Any:
+def pick(values: Any, at: Int64Array) -> Any:
     """values[i, at[i]] of every row i."""
     return np.take_along_axis(values, at[:, None], axis=1)[:, 0]
 
 
-def _masked(values: Any, unknown: BoolArray) -> pa.Array:
+def masked(values: Any, unknown: BoolArray) -> pa.Array:
     return pa.array(values, mask=unknown)
 
 
@@ -512,7 +416,7 @@ def _histogram_columns(
     }
 
 
-def _array(values: Any, kind: pa.DataType, count: int) -> pa.Array:
+def array_of(values: Any, kind: pa.DataType, count: int) -> pa.Array:
     if values is None:
         return pa.nulls(count, kind)
     if isinstance(values, pa.Array):

@@ -37,7 +37,9 @@ def roll_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             item = WorkItem.from_json(text)
             reader = HistoryReader(item)
             for blocks in reader.blocks():
-                hours = [table for block in blocks for table in hour_tables(reader, block)]
+                hours = [
+                    table for block in blocks for table in hour_tables(reader, block, queue_histograms=True)
+                ]
                 if hours:
                     yield from merge(
                         pa.concat_tables(hours), item.from_ms, item.to_ms, reader.spec

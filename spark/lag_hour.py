@@ -14,11 +14,12 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from spark.hour_rows import GRAIN_TOPIC, LAG_SCHEMA, Asked, tables
+from spark.hour_rows import LAG_SCHEMA, Asked, tables
 from spark.job import HOUR_MS, JobResult, JobSpec
 from spark.job_process import main
 from spark.publish import publish
 from spark.rounds import Matrix
+from spark.row_facts import GRAIN_TOPIC
 from spark.schemas import ddl, report_columns, warning_rows
 from spark.work import HistoryReader, HourBlock, WorkItem, work_items
 
@@ -53,7 +54,7 @@ def roll_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from warning_rows(LAG_SCHEMA, reader.warnings).to_batches()
 
 
-def hour_tables(reader: HistoryReader, block: HourBlock) -> list[pa.Table]:
+def hour_tables(reader: HistoryReader, block: HourBlock, *, queue_histograms: bool = False) -> list[pa.Table]:
     """The rows of one block of one hour."""
     spec = reader.spec
     matrix = Matrix.of(block.samples, block.figures, block.from_ms, block.to_ms, spec.interval_ms)
@@ -65,7 +66,7 @@ def hour_tables(reader: HistoryReader, block: HourBlock) -> list[pa.Table]:
         spec.promise,
         spec.stamp,
     )
-    return tables(matrix, asked, retries_of(matrix, block))
+    return tables(matrix, asked, retries_of(matrix, block), queue_histograms=queue_histograms)
 
 
 def retries_of(matrix: Matrix, block: HourBlock) -> dict[str, tuple[int | None, int | None]]:
