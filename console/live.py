@@ -183,9 +183,11 @@ class Update:
             self._keyed[keys] = known
         return known
 
-    def only(self, sees: Callable[[str, Any], bool]) -> "Update":
-        """The same with the rows that ``sees`` allows."""
-        rows = {key: row for key, row in self.rows.items() if sees(key, row)}
+    def only(self, view: "View") -> "Update":
+        """The same with the rows that somebody may see, and of each what they may know."""
+        rows = {key: row for key, row in self.rows.items() if view.sees is None or view.sees(key, row)}
+        if view.told is not None:
+            rows = {key: row and view.told(row) for key, row in rows.items()}
         return Update(self.subject, self.sequence, self.at_ms, self.full, decoded=rows)
 
 
@@ -414,9 +416,12 @@ class Permits(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What somebody sees of a subject: every row, or those that ``sees(key, row)`` allows."""
+    """What somebody sees of a subject: every row, or those that ``sees(key, row)`` allows, each as ``told(row)``
+    gives it: without what its reader may not know.
+    """
 
     sees: Callable[[str, Any], bool] | None = None
+    told: Callable[[Any], Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -521,9 +526,9 @@ class LiveSocket(AsyncWebsocketConsumer):
     def _visible(self, update: Update) -> Update | None:
         """The update as this person may see it; None when nothing of it is left to send."""
         view = self.subscriptions.get(update.subject)
-        if view is None or view.sees is None:
+        if view is None or (view.sees is None and view.told is None):
             return update if view else None
-        update = update.only(view.sees)
+        update = update.only(view)
         return update if update.rows or update.full else None
 
     async def _send_updates(self) -> None:

@@ -5,6 +5,7 @@ name their cluster).
 """
 
 from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -17,8 +18,10 @@ from django.urls import path
 
 from console.access import rules
 from console.access.models import Verb
+from console.access.name_scope import view_scope
 from console.live import LiveSocket, View
 from console.message.sockets import MessageSocket
+from console.topic.selectors import without_hidden_groups
 
 
 class SessionPermits:
@@ -64,9 +67,11 @@ def _view_of_cluster(user: Any, cluster: str, what: str = "", name: str = "") ->
     if what in ("group", "topic") and rules.may(user, Verb.VIEW, cluster, name):
         return View()
     if what in ("groups", "topics") and rules.may_see_cluster(user, cluster):
-        return View(lambda key, _: rules.may(user, Verb.VIEW, cluster, key))
-    if what == "collector" and rules.may_see_cluster(user, cluster):
-        return View()  # how old the figures are is for everybody who sees any of them
+        scope = view_scope(user, cluster)
+        told = partial(without_hidden_groups, scope=scope) if what == "topics" else None
+        return View(lambda key, _: scope.covers(key), told)
+    if what in ("collector", "reports") and rules.may_see_cluster(user, cluster):
+        return View()  # how old the figures are, and runs of reports: neither names a group or a topic
     return None
 
 

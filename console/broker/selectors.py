@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from django.db.models import Avg, BigIntegerField, Count, ExpressionWrapper, F, Max, Sum, Value
 
+from console.access.name_scope import EVERYTHING, NameScope
 from console.broker import runtime
 from console.broker.config_keys import ConfigKey, config_key
 from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, RouteDifference, Survey
+from console.broker.own_share import OwnShare, own_shares
 from console.lag.models import BrokerRow, ClientRow, QueueRow, TopicQueueRow, TopicRow
 from console.lag.page import PER_PAGE_MAX, Page
 
@@ -25,6 +27,7 @@ class BrokerView:
     """One broker for lists and pages: the round's row, the survey's row (null before the first), its slaves.
 
     `drained_at` and `asked` are name servers: those that offer the broker to no producer, and those that answered.
+    `own` is what of it belongs to a reader who may look at some names only; null for those who see all of it.
     """
 
     row: BrokerRow
@@ -33,6 +36,7 @@ class BrokerView:
     drained_at: Sequence[str]
     asked: Sequence[str]
     listed_at: Sequence[str]
+    own: OwnShare | None = None
 
     @property
     def name(self) -> str:
@@ -138,10 +142,19 @@ SORTS: dict[str, Any] = {
     "queues": lambda view: view.queues,
     "answer": lambda view: view.row.rpc_ms,
 }
+OWN_SORTS: dict[str, Any] = {
+    # The same for those who see some names only: nothing of the broker's whole traffic, not even by the order.
+    **{name: SORTS[name] for name in ("broker", "state", "version", "disk", "full_in")},
+    "own_queues": lambda view: view.own.queues,
+    "own_in": lambda view: view.own.in_rate,
+    "own_lag": lambda view: view.own.lag,
+    "own_time_lag": lambda view: view.own.time_lag_ms,
+}
 
 
-def broker_views(cluster_name: str) -> list[BrokerView]:
-    """Every broker known to the cluster, silent ones included, by name. Three queries.
+def broker_views(cluster_name: str, scope: NameScope = EVERYTHING) -> list[BrokerView]:
+    """Every broker known to the cluster, silent ones included, by name. Three queries, five for somebody who may
+    see only the names of `scope`.
 
     A cluster has tens of brokers, not thousands: lists sort and cut these in memory.
     """
@@ -150,7 +163,11 @@ def broker_views(cluster_name: str) -> list[BrokerView]:
         surveys[one.broker_name].append(one)
     servers = [row for row in name_servers(cluster_name) if row.answered]
     rows = BrokerRow.objects.filter(cluster=cluster_name).order_by("broker_name", "broker_id")
-    return [_view(row, surveys[row.broker_name], servers) for row in rows]
+    views = [_view(row, surveys[row.broker_name], servers) for row in rows]
+    if scope.is_everything:
+        return views
+    shares = own_shares(cluster_name, scope)
+    return [replace(view, own=shares[view.name]) for view in views]
 
 
 def queue_counts(cluster_name: str) -> dict[str, int]:
@@ -173,6 +190,7 @@ def _view(row: BrokerRow, surveys: Sequence[BrokerSurvey], servers: Sequence[Nam
 def broker_page(
     cluster_name: str,
     *,
+    scope: NameScope = EVERYTHING,
     query: str = "",
     state: str = "",
     sort: str = "broker",
@@ -181,7 +199,7 @@ def broker_page(
     per_page: int = 50,
 ) -> Page[BrokerView]:
     """One page of brokers; `state` is "silent" or "drained". `counts_by_status` counts those that match the query."""
-    everything = broker_views(cluster_name)
+    everything = broker_views(cluster_name, scope)
     matching = [
         view
         for view in everything
@@ -194,7 +212,7 @@ def broker_page(
     counts = {name: sum(map(test, matching)) for name, test in chosen.items()} | {"all": len(matching)}
     if state in chosen:
         matching = [view for view in matching if chosen[state](view)]
-    value = SORTS.get(sort, SORTS["broker"])
+    value = (SORTS if scope.is_everything else OWN_SORTS).get(sort, SORTS["broker"])
     known = [view for view in matching if value(view) is not None]
     known.sort(key=value, reverse=descending)
     rows = [*known, *(view for view in matching if value(view) is None)]
@@ -220,9 +238,9 @@ def cut_list(
     )
 
 
-def broker(cluster_name: str, name: str) -> BrokerView | None:
+def broker(cluster_name: str, name: str, scope: NameScope = EVERYTHING) -> BrokerView | None:
     """One broker, or None when neither rounds nor name servers know it."""
-    return next((view for view in broker_views(cluster_name) if view.name == name), None)
+    return next((view for view in broker_views(cluster_name, scope) if view.name == name), None)
 
 
 def last_survey(cluster_name: str) -> Survey | None:
@@ -327,9 +345,11 @@ def _line(key: str, surveys: Sequence[BrokerSurvey]) -> ConfigLine:
 # ---- what is on a broker ----
 
 
-def broker_topics(cluster_name: str, name: str) -> tuple[list[dict[str, Any]], int]:
+def broker_topics(
+    cluster_name: str, name: str, scope: NameScope = EVERYTHING
+) -> tuple[list[dict[str, Any]], int]:
     """Topics with queues on the broker, busiest first, at most `TOPICS_SHOWN`, and their count. Three queries."""
-    rows = TopicQueueRow.objects.filter(cluster=cluster_name, broker_name=name)
+    rows = scope.filter(TopicQueueRow.objects.filter(cluster=cluster_name, broker_name=name), "topic")
     sums = rows.values("topic").annotate(
         queues=Count("pk"),
         in_rate=Sum("in_rate"),
@@ -346,9 +366,11 @@ def broker_topics(cluster_name: str, name: str) -> tuple[list[dict[str, Any]], i
     return [{**one, "kind": kinds.get(one["topic"], "")} for one in found], total
 
 
-def broker_groups(cluster_name: str, name: str) -> tuple[list[dict[str, Any]], int]:
+def broker_groups(
+    cluster_name: str, name: str, scope: NameScope = EVERYTHING
+) -> tuple[list[dict[str, Any]], int]:
     """Groups with queues on the broker, largest time lag there first, and how many there are. Two queries."""
-    rows = QueueRow.objects.filter(cluster=cluster_name, broker_name=name)
+    rows = scope.filter(QueueRow.objects.filter(cluster=cluster_name, broker_name=name), "group")
     sums = rows.values("group").annotate(
         queues=Count("pk"), known=Count("lag"), lag=Sum("lag"), time_lag_ms=Max("time_lag_ms")
     )
@@ -359,11 +381,11 @@ def broker_groups(cluster_name: str, name: str) -> tuple[list[dict[str, Any]], i
     return found, rows.values("group").distinct().count()
 
 
-def broker_consumers(cluster_name: str, name: str) -> list[dict[str, Any]]:
+def broker_consumers(cluster_name: str, name: str, scope: NameScope = EVERYTHING) -> list[dict[str, Any]]:
     """Members that say they hold queues of the broker, by group; at most `CLIENTS_SHOWN`. One query."""
     found = []
-    rows = ClientRow.objects.filter(cluster=cluster_name, queues__isnull=False).order_by("group", "client_id")
-    for row in rows.iterator():
+    rows = scope.filter(ClientRow.objects.filter(cluster=cluster_name, queues__isnull=False), "group")
+    for row in rows.order_by("group", "client_id").iterator():
         held = sum(queue["broker_name"] == name for queue in row.queues or ())
         if held:
             found.append({"row": row, "queues": held})
@@ -381,10 +403,15 @@ def name_servers(cluster_name: str) -> list[NameServerRow]:
 
 
 def route_differences(
-    cluster_name: str, *, query: str = "", page: int = 1, per_page: int = 50
+    cluster_name: str,
+    *,
+    scope: NameScope = EVERYTHING,
+    query: str = "",
+    page: int = 1,
+    per_page: int = 50,
 ) -> Page[RouteDifference]:
     """Topics about which the name servers do not agree, oldest disagreement first. Three queries."""
-    rows = RouteDifference.objects.filter(cluster=cluster_name)
+    rows = scope.filter(RouteDifference.objects.filter(cluster=cluster_name), "topic")
     all_total = rows.count()
     if query:
         rows = rows.filter(topic__icontains=query)

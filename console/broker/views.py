@@ -12,13 +12,14 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from console.access import rules
 from console.access.models import Verb
+from console.access.name_scope import EVERYTHING, NameScope
 from console.access.rules import WILDCARD
 from console.access.visitor import remote_addr
 from console.broker import findings, runtime, selectors
 from console.broker.config_keys import KEYS, config_key
 from console.broker.forms import ConfigForm
 from console.broker.selectors import BrokerView
-from console.cluster.admission import admit
+from console.cluster.admission import admit, admit_to_list
 from console.cluster.list_query import QUERY_LENGTH_MAX, ListQuery
 from console.cluster.models import Cluster
 from console.lag import selectors as lag_selectors
@@ -38,19 +39,28 @@ TABS = (
     ("connections", "Connections"),
     ("drain", "Drain"),
 )
+OWN_TABS = (
+    "health",
+    "topics",
+    "connections",
+)  # of those who see some names only: theirs of it, and how it does
 DAY_MS = 24 * 3_600_000
 BROKER_TROUBLE = (BrokerUnavailable, MQBrokerError, RemotingTimeout, OperationError)
 
 
 @require_safe
 def brokers(request: HttpRequest, cluster: str) -> HttpResponse:
-    """Every broker as the last round and survey saw it, silent ones included."""
-    here = admit(request, cluster)
-    query = ListQuery.of(request, sorts=selectors.SORTS, default="broker", ascending=ASCENDING)
+    """Every broker as the last round and survey saw it, silent ones included. Who may see some names only reads the
+    sums over those instead of the broker's whole traffic.
+    """
+    here, scope = admit_to_list(request, cluster)
+    sorts = selectors.SORTS if scope.is_everything else selectors.OWN_SORTS
+    query = ListQuery.of(request, sorts=sorts, default="broker", ascending=ASCENDING)
     state = request.GET.get("state", "")
     state = state if state in STATES else ""
     page = selectors.broker_page(
         here.name,
+        scope=scope,
         query=query.query,
         state=state,
         sort=query.sort,
@@ -60,6 +70,7 @@ def brokers(request: HttpRequest, cluster: str) -> HttpResponse:
     )
     context = {
         "cluster": here,
+        "scope": scope,
         "query": query,
         "state": state,
         "page": page,
@@ -75,23 +86,25 @@ def brokers(request: HttpRequest, cluster: str) -> HttpResponse:
 @require_safe
 def broker(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
     """One broker; `?tab=` chooses what of it, `?part=1` gives the live part of health and runtime alone."""
-    here = admit(request, cluster)
-    view = _known(here.name, broker)
+    here, scope = admit_to_list(request, cluster)
+    view = _known(here.name, broker, scope)
+    tabs = [one for one in TABS if scope.is_everything or one[0] in OWN_TABS]
     tab = request.GET.get("tab", "health")
-    tab = tab if tab in dict(TABS) else "health"
+    tab = tab if tab in dict(tabs) else "health"
     servers = selectors.name_servers(here.name)
     now_ms = int(time.time() * 1000)
     context = {
         "cluster": here,
+        "scope": scope,
         "view": view,
         "tab": tab,
-        "tabs": TABS,
+        "tabs": tabs,
         "servers": servers,
         "names": [one.broker_name for one in lag_selectors.broker_rows(here.name)],
         "survey": selectors.last_survey(here.name),
         "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name, WILDCARD),
         "now_ms": now_ms,
-        **_tab_context(request, here, view, tab, now_ms),
+        **_tab_context(request, here, view, tab, now_ms, scope),
     }
     if "part" in request.GET and tab in ("health", "runtime"):
         return render(request, f"broker/_{tab}.html", context)
@@ -99,32 +112,43 @@ def broker(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
 
 
 def _tab_context(
-    request: HttpRequest, here: Cluster, view: BrokerView, tab: str, now_ms: int
+    request: HttpRequest, here: Cluster, view: BrokerView, tab: str, now_ms: int, scope: NameScope
 ) -> dict[str, Any]:
     if tab == "health":
-        servers = selectors.name_servers(here.name)
-        found = findings.findings(view, servers)
-        found += findings.config_findings(selectors.config_table(here.name, only_differences=True))
-        chart = (
-            None
-            if "part" in request.GET
-            else selectors.samples(here.name, now_ms - DAY_MS, now_ms, view.name)
-        )
-        return {"findings": found, "chart": chart}
+        return _health_context(request, here, view, now_ms, scope)
     if tab == "runtime":
         return {"groups": runtime.figures(view.figures)}
     if tab == "config":
         return _config_context(request, here, view)
     if tab == "topics":
-        topics, topic_count = selectors.broker_topics(here.name, view.name)
-        groups, group_count = selectors.broker_groups(here.name, view.name)
+        topics, topic_count = selectors.broker_topics(here.name, view.name, scope)
+        groups, group_count = selectors.broker_groups(here.name, view.name, scope)
         return {"topics": topics, "topic_count": topic_count, "groups": groups, "group_count": group_count}
     if tab == "connections":
         return {
-            "producers": view.survey.producers if view.survey is not None else None,
-            "consumers": selectors.broker_consumers(here.name, view.name),
+            "producers": _producers(view, scope),
+            "consumers": selectors.broker_consumers(here.name, view.name, scope),
         }
     return {"drain_job": _drain_job(here.name, view.name), "last_jobs": _last_jobs(here.name, view.name)}
+
+
+def _health_context(
+    request: HttpRequest, here: Cluster, view: BrokerView, now_ms: int, scope: NameScope
+) -> dict[str, Any]:
+    found = findings.findings(view, selectors.name_servers(here.name))
+    if not scope.is_everything:
+        return {"findings": found, "chart": None}
+    found += findings.config_findings(selectors.config_table(here.name, only_differences=True))
+    is_part = "part" in request.GET
+    chart = None if is_part else selectors.samples(here.name, now_ms - DAY_MS, now_ms, view.name)
+    return {"findings": found, "chart": chart}
+
+
+def _producers(view: BrokerView, scope: NameScope) -> list[dict[str, Any]] | None:
+    """Connected producers of groups one may look at; null when the broker was never asked."""
+    if view.survey is None or view.survey.producers is None:
+        return None
+    return [one for one in view.survey.producers if scope.covers(one["group"])]
 
 
 def _config_context(request: HttpRequest, here: Cluster, view: BrokerView) -> dict[str, Any]:
@@ -157,8 +181,8 @@ def _last_jobs(cluster: str, name: str) -> list[Job]:
     return [job for job in jobs if job.state in FINAL_STATES]
 
 
-def _known(cluster: str, name: str) -> BrokerView:
-    view = selectors.broker(cluster, name)
+def _known(cluster: str, name: str, scope: NameScope = EVERYTHING) -> BrokerView:
+    view = selectors.broker(cluster, name, scope)
     if view is None:
         raise Http404(f"{cluster} knows no broker {name}: no name server lists it, or no round has run yet.")
     return view

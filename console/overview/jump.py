@@ -9,8 +9,6 @@ from django.http import HttpRequest, JsonResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from console.access import rules
-from console.access.models import Verb
 from console.access.name_scope import NameScope
 from console.cluster.admission import admit_to_list
 from console.cluster.models import Cluster
@@ -36,11 +34,10 @@ def jump(request: HttpRequest, cluster: str) -> JsonResponse:
     """
     here, scope = admit_to_list(request, cluster)
     query = request.GET.get("q", "").strip()[:QUERY_LENGTH_MAX]
-    sees_all = rules.may(request.user, Verb.VIEW, here.name)
-    return JsonResponse({"items": list(_items(here, query, scope, sees_all)) if query else []})
+    return JsonResponse({"items": list(_items(here, query, scope)) if query else []})
 
 
-def _items(here: Cluster, query: str, scope: NameScope, sees_all: bool) -> Iterator[Item]:
+def _items(here: Cluster, query: str, scope: NameScope) -> Iterator[Item]:
     if len(query) in MESSAGE_ID_LENGTHS and HEX.issuperset(query):
         url = f"{reverse('messages', args=[here.name])}?read=id&id={query}"
         yield {"kind": "Message", "icon": "messages", "name": query, "url": url, "hint": "message id"}
@@ -50,10 +47,9 @@ def _items(here: Cluster, query: str, scope: NameScope, sees_all: bool) -> Itera
     yield from _names(here, "group", "Groups", "groups", groups)
     topics = topic_selectors.topic_names(here.name, query=query, limit=ROWS, scope=scope)
     yield from _names(here, "topic", "Topics", "topics", topics)
-    if sees_all:
-        rows = lag_selectors.broker_rows(here.name)
-        found = sorted({row.broker_name for row in rows if query.lower() in row.broker_name.lower()})
-        yield from _names(here, "broker", "Brokers", "brokers", found[:ROWS])
+    rows = lag_selectors.broker_rows(here.name)
+    found = sorted({row.broker_name for row in rows if query.lower() in row.broker_name.lower()})
+    yield from _names(here, "broker", "Brokers", "brokers", found[:ROWS])
 
 
 def _operations(here: Cluster, query: str, scope: NameScope) -> Iterator[Item]:

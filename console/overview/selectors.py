@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db.models import Case, Count, F, Q, QuerySet, When
+from django.db.models import Case, Count, F, Q, QuerySet, Sum, When
 
+from console.access.name_scope import EVERYTHING, NameScope
 from console.broker import findings as broker_findings
 from console.broker import selectors as broker_selectors
 from console.broker.findings import Finding
@@ -39,26 +40,26 @@ class TopGroup:
     growth: float | None = None
 
 
-def group_counts(cluster_name: str) -> dict[str, int]:
+def group_counts(cluster_name: str, scope: NameScope = EVERYTHING) -> dict[str, int]:
     """How many groups, RocketMQ's own left out, have each status."""
-    counts = _own(cluster_name).values_list("status").annotate(count=Count("pk")).order_by()
+    counts = _groups(cluster_name, scope).values_list("status").annotate(count=Count("pk")).order_by()
     return dict(counts)
 
 
-def topic_count(cluster_name: str) -> int:
+def topic_count(cluster_name: str, scope: NameScope = EVERYTHING) -> int:
     """How many topics of people there are: no retry, dead-letter or system ones."""
-    return TopicRow.objects.filter(cluster=cluster_name, kind="NORMAL").count()
+    return _topics(cluster_name, scope).count()
 
 
-def slowest_groups(cluster_name: str) -> list[TopGroup]:
+def slowest_groups(cluster_name: str, scope: NameScope = EVERYTHING) -> list[TopGroup]:
     """Longest time lag first."""
-    rows = _own(cluster_name).filter(time_lag_ms__gt=0).order_by("-time_lag_ms", "group")
+    rows = _groups(cluster_name, scope).filter(time_lag_ms__gt=0).order_by("-time_lag_ms", "group")
     return [TopGroup(row) for row in rows.only(*SHOWN)[:TOP_ROWS]]
 
 
-def growing_groups(cluster_name: str) -> list[TopGroup]:
+def growing_groups(cluster_name: str, scope: NameScope = EVERYTHING) -> list[TopGroup]:
     """Those whose lag grows fastest: what comes in a second less what is confirmed."""
-    rows = _own(cluster_name).filter(lag__gt=0).annotate(growth=F("in_rate") - F("out_rate"))
+    rows = _groups(cluster_name, scope).filter(lag__gt=0).annotate(growth=F("in_rate") - F("out_rate"))
     fastest = rows.filter(growth__gte=GROWTH_MIN).order_by("-growth", "group")
     growth = dict(fastest.values_list("pk", "growth")[:TOP_ROWS])
     found = GroupRow.objects.filter(pk__in=growth).only(*SHOWN, "trend")
@@ -67,16 +68,20 @@ def growing_groups(cluster_name: str) -> list[TopGroup]:
     )
 
 
-def losing_groups(cluster_name: str) -> list[TopGroup]:
+def losing_groups(cluster_name: str, scope: NameScope = EVERYTHING) -> list[TopGroup]:
     """Those that lose messages now, then those that retention reaches first."""
-    rows = _own(cluster_name).filter(Q(status="LOST") | Q(time_to_loss_ms__isnull=False))
+    rows = _groups(cluster_name, scope).filter(Q(status="LOST") | Q(time_to_loss_ms__isnull=False))
     is_losing = Case(When(status="LOST", then=0), default=1)
     first = rows.order_by(is_losing, F("time_to_loss_ms").asc(nulls_last=True), "group")
     return [TopGroup(row) for row in first.only(*SHOWN)[:TOP_ROWS]]
 
 
-def _own(cluster_name: str) -> QuerySet[GroupRow]:
-    return GroupRow.objects.filter(cluster=cluster_name, is_system=False)
+def _groups(cluster_name: str, scope: NameScope) -> QuerySet[GroupRow]:
+    return scope.filter(GroupRow.objects.filter(cluster=cluster_name, is_system=False), "group")
+
+
+def _topics(cluster_name: str, scope: NameScope) -> QuerySet[TopicRow]:
+    return scope.filter(TopicRow.objects.filter(cluster=cluster_name, kind="NORMAL"), "topic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +115,36 @@ def totals(views: Sequence[BrokerView]) -> Totals:
         out_rate=total("out_rate"),
         partial=bool(silent),
         reason="; ".join(f"{row.broker_name}: {row.reason}" for row in silent),
+        unknown_since_ms=min((row.since_ms for row in silent), default=None),
+        answered=len(views) - len(silent),
+        brokers=len(views),
+    )
+
+
+def own_totals(cluster_name: str, scope: NameScope, views: Sequence[BrokerView]) -> Totals:
+    """The same for somebody who may see only the names of `scope`: what comes into their topics, and what their groups
+    confirm. Two queries.
+    """
+    topics = _topics(cluster_name, scope).aggregate(
+        sum=Sum("in_rate"),
+        known=Count("in_rate"),
+        all=Count("pk"),
+        partial=Count("pk", filter=Q(partial=True)),
+    )
+    groups = _groups(cluster_name, scope).aggregate(
+        sum=Sum("out_rate"),
+        known=Count("out_rate"),
+        all=Count("pk"),
+        partial=Count("pk", filter=Q(partial=True)),
+    )
+    silent = [view.row for view in views if not view.row.answered]
+    is_partial = any(one["partial"] or one["known"] < one["all"] for one in (topics, groups))
+    return Totals(
+        in_rate=topics["sum"] if topics["all"] else 0.0,
+        out_rate=groups["sum"] if groups["all"] else 0.0,
+        partial=is_partial,
+        reason="; ".join(f"{row.broker_name}: {row.reason}" for row in silent)
+        or "some rates are not known yet",
         unknown_since_ms=min((row.since_ms for row in silent), default=None),
         answered=len(views) - len(silent),
         brokers=len(views),
@@ -174,25 +209,31 @@ def health(rounds: Sequence[Round]) -> Health | None:
     )
 
 
-def judges_ownership(cluster_name: str) -> bool:
-    """Whether the cluster is small enough to judge who owns which queue on every paint."""
-    return ClientRow.objects.filter(cluster=cluster_name).count() <= OWNERSHIP_CLIENTS_MAX
+def judges_ownership(cluster_name: str, scope: NameScope = EVERYTHING) -> bool:
+    """Whether there are few enough clients to judge who owns which queue on every paint."""
+    rows = scope.filter(ClientRow.objects.filter(cluster=cluster_name), "group")
+    return rows.count() <= OWNERSHIP_CLIENTS_MAX
 
 
 def findings(
-    cluster_name: str, views: Sequence[BrokerView], servers: Sequence[NameServerRow]
+    cluster_name: str,
+    views: Sequence[BrokerView],
+    servers: Sequence[NameServerRow],
+    scope: NameScope = EVERYTHING,
 ) -> tuple[list[Finding], int]:
-    """What is wrong with brokers, name servers and ownership, worst first, and how much more there is."""
+    """What is wrong with brokers, name servers and ownership, worst first, and how much more there is. For somebody who
+    may see only the names of `scope`: without values of brokers' configuration and without others' names.
+    """
     found = [finding for view in views for finding in broker_findings.findings(view, servers)]
-    found += broker_findings.config_findings(
-        broker_selectors.config_table(cluster_name, only_differences=True)
-    )
+    if scope.is_everything:
+        table = broker_selectors.config_table(cluster_name, only_differences=True)
+        found += broker_findings.config_findings(table)
     found += [
         Finding("UNKNOWN", f"Name server {row.addr} does not answer", row.reason, row.since_ms)
         for row in servers
         if not row.answered
     ]
-    differing = broker_selectors.route_differences(cluster_name, per_page=3)
+    differing = broker_selectors.route_differences(cluster_name, scope=scope, per_page=3)
     if differing.total:
         names = ", ".join(row.topic for row in differing.rows)
         title = (
@@ -200,7 +241,7 @@ def findings(
         )
         text = f"{names}{' and more' if differing.total > 3 else ''}: clients go by whom they ask."
         found.append(Finding("FALLING_BEHIND", title, text, differing.rows[0].since_ms, tab="name-servers"))
-    if judges_ownership(cluster_name):
+    if judges_ownership(cluster_name, scope):
         found += [
             Finding(
                 "FALLING_BEHIND",
@@ -208,7 +249,7 @@ def findings(
                 one.text,
                 tab=f"group/{one.group}",
             )
-            for one in rebalance_selectors.cluster_findings(cluster_name)
+            for one in rebalance_selectors.cluster_findings(cluster_name, scope)
         ]
     found.sort(key=lambda one: broker_findings.SEVERITY.index(one.status))
     return found[:FINDINGS_SHOWN], max(0, len(found) - FINDINGS_SHOWN)

@@ -16,7 +16,7 @@ from console.access.visitor import remote_addr
 from console.broker import selectors as broker_selectors
 from console.cluster import selectors as cluster_selectors
 from console.cluster import services as cluster_services
-from console.cluster.admission import admit
+from console.cluster.admission import admit_to_list
 from console.cluster.forms import AddClusterForm
 from console.deadletter import selectors as dead_letter_selectors
 from console.lag import selectors as lag_selectors
@@ -28,54 +28,54 @@ URGENT = ("LOST", "STALLED", "STOPPED", "FALLING_BEHIND")
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    """The first cluster this person may see: its overview, or the groups of who may see only some of them. The
-    list of clusters says when there is none.
-    """
+    """The overview of the first cluster this person may see; the list of clusters says when there is none."""
     visible = cluster_selectors.clusters_for(request.user)
-    if not visible:
-        return redirect("clusters")
-    sees_all = rules.may(request.user, Verb.VIEW, visible[0].name)
-    return redirect("overview" if sees_all else "groups", visible[0].name)
+    return redirect("overview", visible[0].name) if visible else redirect("clusters")
 
 
 @require_safe
 def overview(request: HttpRequest, cluster: str) -> HttpResponse:
     """What needs a look first: brokers, the groups furthest behind, findings, the collector itself; `?part=1` gives
-    all but the chart, which the page draws once.
+    all but the chart, which the page draws once. Who may see some names only gets lists and sums over those, and no
+    chart: it is of the whole cluster's traffic.
     """
-    here = admit(request, cluster)
+    here, scope = admit_to_list(request, cluster)
     now_ms = int(time.time() * 1000)
-    views = broker_selectors.broker_views(here.name)
+    views = broker_selectors.broker_views(here.name, scope)
     servers = broker_selectors.name_servers(here.name)
-    groups = selectors.group_counts(here.name)
-    dead = dead_letter_selectors.dead_letter_page(here.name)
-    found, more = selectors.findings(here.name, views, servers)
+    groups = selectors.group_counts(here.name, scope)
+    dead = dead_letter_selectors.dead_letter_page(here.name, scope=scope)
+    found, more = selectors.findings(here.name, views, servers, scope)
     context = {
         "cluster": here,
+        "scope": scope,
         "now_ms": now_ms,
         "views": views,
         "servers": servers,
         "silent": [view.row for view in views if not view.row.answered],
-        "totals": selectors.totals(views),
+        "totals": selectors.totals(views)
+        if scope.is_everything
+        else selectors.own_totals(here.name, scope, views),
         "first_full": selectors.first_full(views),
         "urgent_count": sum(groups.get(code, 0) for code in URGENT),
         "unknown_count": groups.get("UNKNOWN", 0),
         "group_count": sum(groups.values()),
-        "topic_count": selectors.topic_count(here.name),
-        "slowest": selectors.slowest_groups(here.name),
-        "growing": selectors.growing_groups(here.name),
-        "losing": selectors.losing_groups(here.name),
+        "topic_count": selectors.topic_count(here.name, scope),
+        "slowest": selectors.slowest_groups(here.name, scope),
+        "growing": selectors.growing_groups(here.name, scope),
+        "losing": selectors.losing_groups(here.name, scope),
         "dead": [row for row in dead if row.count != 0][: selectors.TOP_ROWS],
         "dead_total": selectors.dead_total(dead),
         "findings": found,
         "more_findings": more,
-        "judges_ownership": selectors.judges_ownership(here.name),
+        "judges_ownership": selectors.judges_ownership(here.name, scope),
         "health": selectors.health(lag_selectors.rounds(here.name)),
         "survey": broker_selectors.last_survey(here.name),
     }
     if "part" in request.GET:
         return render(request, "overview/_overview.html", context)
-    context["chart"] = broker_selectors.samples(here.name, now_ms - DAY_MS, now_ms)
+    if scope.is_everything:
+        context["chart"] = broker_selectors.samples(here.name, now_ms - DAY_MS, now_ms)
     return render(request, "overview/overview.html", context)
 
 

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
+from console.access.name_scope import EVERYTHING, NameScope
 from console.lag.models import ClientRow, QueueRow
 from console.mqadmin import MessageQueue, retry_topic
 from console.rebalance import rules
@@ -47,10 +48,11 @@ def findings(cluster_name: str, group: str) -> list[Finding]:
     return rules.findings(group, queues, client_views(cluster_name, group))
 
 
-def cluster_findings(cluster_name: str) -> list[Finding]:
-    """Return the findings of every group with connected clients. Two queries."""
+def cluster_findings(cluster_name: str, scope: NameScope = EVERYTHING) -> list[Finding]:
+    """Return the findings of every group of the scope with connected clients. Two queries."""
     clients: dict[str, list[ClientView]] = defaultdict(list)
-    for row in ClientRow.objects.filter(cluster=cluster_name).order_by("group", "client_id"):
+    rows_of_clients = scope.filter(ClientRow.objects.filter(cluster=cluster_name), "group")
+    for row in rows_of_clients.order_by("group", "client_id"):
         clients[row.group].append(client_view(row))
     queues: dict[str, list[MessageQueue]] = defaultdict(list)
     rows = QueueRow.objects.filter(cluster=cluster_name, group__in=list(clients))

@@ -11,6 +11,7 @@ from typing import Any
 from django import template
 from django.urls import NoReverseMatch, reverse
 
+from console import language
 from console.access import rules
 from console.access.models import Verb
 from console.cluster import selectors as cluster_selectors
@@ -43,7 +44,7 @@ NAVIGATION = (
     ),
 )
 # Pages about the cluster as a whole; the others show each person what they may look at.
-OF_THE_WHOLE_CLUSTER = frozenset({"overview", "brokers", "reports"})
+OF_THE_WHOLE_CLUSTER = frozenset({"name-servers"})
 OUTSIDE_CLUSTERS = frozenset({"clusters", "tokens", "activity"})
 SECTIONS = {
     # A page below a list belongs to its entry in the navigation.
@@ -139,6 +140,12 @@ def _open_operations(user: Any, cluster: Cluster) -> int:
         if rules.may(user, operation_selectors.plan_kind(plan.kind).verb, cluster.name, plan.subject)
     ]
     return len(asked) + sum(rules.may(user, Verb.VIEW, cluster.name, job.subject) for job in jobs)
+
+
+@register.simple_tag
+def script_words() -> str:
+    """Where the scripts' words of the page's language are; empty for English."""
+    return language.catalog_url()
 
 
 @register.simple_tag(takes_context=True)

@@ -1,7 +1,8 @@
 """Topics as the last collection round saw them. No function here asks a broker."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Count, Max, Q, Sum
 
@@ -92,6 +93,12 @@ def without_hidden_group(row: TopicRow, scope: NameScope) -> TopicRow:
     if row.worst_group and not scope.covers(row.worst_group):
         row.worst_group = None  # type: ignore[assignment]
     return row
+
+
+def without_hidden_groups(row: Mapping[str, Any], scope: NameScope) -> dict[str, Any]:
+    """The same for a row as rounds publish it to open pages, which also names the group that loses messages first."""
+    names = ("worst_group", "time_to_loss_group")
+    return {**row, **{name: None for name in names if row.get(name) and not scope.covers(row[name])}}
 
 
 def topic_queues(cluster_name: str, name: str) -> Sequence[TopicQueueRow]:

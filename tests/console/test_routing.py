@@ -64,6 +64,23 @@ def test_it_shows_each_person_their_own_rows() -> None:
 
 
 @pytest.mark.django_db
+def test_live_topics_name_no_group_of_others() -> None:
+    bob = User.objects.create_user("bob")
+    services.ensure_first_person()
+    services.grant(role="viewer", user=bob, cluster_pattern="prod", name_pattern="orders-*")
+    rows = {
+        "orders-in": {"worst_group": "billing", "time_to_loss_group": "orders-eu", "in_rate": 1.0},
+        "pay-in": {"worst_group": "orders-eu"},
+        "orders-old": None,
+    }
+    view = view_of(bob, "c/prod/topics")
+    assert view is not None
+    told = live.Update("c/prod/topics", 1, NOW_MS, False, decoded=rows).only(view).rows
+    mine = {"worst_group": None, "time_to_loss_group": "orders-eu", "in_rate": 1.0}
+    assert told == {"orders-in": mine, "orders-old": None}
+
+
+@pytest.mark.django_db
 @pytest.mark.parametrize("subject", ["", "c", "c/", "job", "job/", "users", "c/prod"])
 def test_it_refuses_subjects_that_do_not_exist_and_strangers(subject: str) -> None:
     assert view_of(User.objects.create_user("bob"), subject) is None

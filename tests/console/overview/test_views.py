@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -9,12 +10,14 @@ from django.db import connections
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from console.access.name_scope import NameScope
 from console.broker import selectors as broker_selectors
-from console.broker.models import BrokerSample, BrokerSurvey
+from console.broker.models import BrokerSample, BrokerSurvey, RouteDifference
+from console.broker.own_share import own_shares
 from console.cluster import services as cluster_services
 from console.cluster.errors import NameServerUnreachable
 from console.cluster.models import Cluster
-from console.lag.models import BrokerRow, GroupRow, Round
+from console.lag.models import BrokerRow, ClientRow, GroupRow, Round, TopicQueueRow, TopicRow
 from console.overview import selectors
 from tests.support import sample_rows
 from tests.support.people import signed_in
@@ -41,11 +44,111 @@ def test_it_hides_clusters_of_others() -> None:
     assert signed_in("other", verbs=("VIEW",), cluster="elsewhere").get("/c/local/").status_code == 404
 
 
-def test_it_refuses_lists_to_those_who_see_some_names_only() -> None:
+NARROW_PAGES = [
+    "/c/local/",
+    "/c/local/?part=1",
+    "/c/local/brokers",
+    "/c/local/brokers?sort=in_rate",
+    *(
+        f"/c/local/brokers/broker-a?tab={tab}"
+        for tab in ("health", "runtime", "config", "topics", "connections")
+    ),
+    "/c/local/jump?q=a",
+]
+
+
+def world_of_teams() -> None:
+    """The sample cluster with a second team: topic pay-in, its group pay-books, its clients and dead letters."""
     sample_rows.sample()
-    answer = signed_in("some", verbs=("VIEW",), names="billing").get("/c/local/")
-    assert answer.status_code == 403
-    assert "VIEW" in answer.content.decode()
+    sample_rows.topic_row("pay-in", in_rate=4.5, worst_group="analytics", time_to_loss_group="fraud")
+    sample_rows.topic_row("%DLQ%pay-books", kind="DLQ", messages=3)
+    sample_rows.group_row("pay-books", out_rate=2.5, lag=40, time_lag_ms=90_000, in_rate=4.5)
+    sample_rows.queue_row("pay-books", 0, topic="pay-in", lag=40, time_lag_ms=90_000)
+    TopicQueueRow.objects.create(
+        cluster="local",
+        topic="pay-in",
+        broker_name="broker-a",
+        queue_id=0,
+        min_offset=0,
+        max_offset=50,
+        in_rate=4.5,
+    )
+    for group, client_id in (("pay-books", "10.9.9.9@1"), ("analytics", "10.8.8.8@1")):
+        ClientRow.objects.create(
+            cluster="local",
+            group=group,
+            client_id=client_id,
+            queues=[{"topic": "pay-in", "broker_name": "broker-a", "queue_id": 0}] * (group == "analytics"),
+        )
+    RouteDifference.objects.create(
+        cluster="local", topic="orders", views={"h:1": "no route"}, since_ms=1, read_at_ms=1
+    )
+    producers = [
+        {"group": name, "client_id": f"{name}@1", "address": "h:1", "seen_ms": 1}
+        for name in ("shop", "pay-desk")
+    ]
+    BrokerSurvey.objects.create(
+        cluster="local",
+        broker_name="broker-a",
+        addr="h:1",
+        config={"storePathRootDir": "/secret/orders"},
+        producers=producers,
+        runtime={"putTps": "14.2"},
+    )
+
+
+@pytest.mark.parametrize("address", NARROW_PAGES)
+def test_it_shows_those_who_see_some_names_only_no_name_of_others(address: str) -> None:
+    world_of_teams()
+    answer = signed_in("payments", verbs=("VIEW",), names="pay-*").get(address)
+    assert answer.status_code == 200
+    text = answer.content.decode()
+    others = (
+        "orders",
+        "analytics",
+        "billing",
+        "notifier",
+        "fraud",
+        "10.0.0.1@7",
+        "10.8.8.8@1",
+        "shop@1",
+        "/secret",
+    )
+    assert [name for name in others if name in text] == []
+    assert "14.2" not in text and "28.4" not in text and "14_2" not in text  # the whole broker's traffic
+
+
+def test_it_sums_over_their_own_names_and_says_so() -> None:
+    world_of_teams()
+    client = signed_in("payments", verbs=("VIEW",), names="pay-*")
+    text = client.get("/c/local/").content.decode()
+    assert "Only what you may look at" in text and "<code>pay-*</code>" in text
+    assert "1 topic, 1 group" in text
+    assert re.search(r"<dd>4\.5</dd><dd class=\"sub\">into your topics", text)
+    assert re.search(r"<dd>2\.5</dd><dd class=\"sub\">confirmed by your groups", text)
+    assert "pay-books: idle client" in text  # of the findings, their own
+    brokers = client.get("/c/local/brokers?sort=own_lag").content.decode()
+    assert "Your time lag" in brokers and "1 m 30 s" in brokers and "Name servers" not in brokers
+    page = client.get("/c/local/brokers/broker-a").content.decode()
+    assert "1 queue of your topics" in page and "Config" not in page.split("<main")[1]
+    assert "pay-desk@1" in client.get("/c/local/brokers/broker-a?tab=connections").content.decode()
+    assert client.get("/c/local/name-servers").status_code == 403
+
+
+def test_sums_over_own_names_are_lower_bounds_when_a_part_is_unknown() -> None:
+    world_of_teams()
+    TopicQueueRow.objects.create(
+        cluster="local", topic="pay-in", broker_name="broker-a", queue_id=1, min_offset=0, max_offset=50
+    )
+    sample_rows.queue_row("pay-books", 1, topic="pay-in", lag=None, time_lag_ms=None, status="UNKNOWN")
+    scope = NameScope(("pay-*",))
+    share = own_shares("local", scope)["broker-a"]
+    assert (share.in_rate, share.partial, share.lag, share.lag_lower_bound) == (4.5, True, 40, True)
+    assert own_shares("local", scope)["broker-b"].queues == 0
+    TopicRow.objects.filter(topic="pay-in").update(partial=True)
+    assert selectors.own_totals("local", scope, broker_selectors.broker_views("local")).partial
+    text = signed_in("payments", verbs=("VIEW",), names="pay-*").get("/c/local/").content.decode()
+    assert text.count('<span class="atleast"') >= 3
 
 
 @pytest.mark.parametrize("address", PAGES)
