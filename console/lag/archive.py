@@ -27,7 +27,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 
-from console.lag.history import HOUR_MS, Kind, State, file_location
+from console.lag.history import HOUR_MS, Kind, State, file_location, quarantine
 from console.lag.models import HistoryFile, HistoryGap, LagEvent
 from spark.lag import chunk, compaction, wal
 from spark.lag.chunk import Written
@@ -44,10 +44,7 @@ GRACE_MS = HOUR_MS  # a reader that listed a file before it was superseded has f
 ROWS_KEPT_MS = 30 * DAY_MS  # rows of deleted files, for whoever asks where a file went
 EVENTS_KEPT_MS = 400 * DAY_MS  # with their reports; a year and a month
 BLOCK_BYTES = 4 * 1024 * 1024
-# what a damaged file is made from again
-SOURCES: dict[str, str] = {Kind.CHUNK_DAY: Kind.CHUNK_HOUR, Kind.CHUNK_HOUR: Kind.WAL}
-UNREADABLE = (pa.ArrowException, wal.WalError, OSError, EOFError)
-REASON_LENGTH_MAX = 500
+UNREADABLE = (pa.ArrowException, wal.WalError, chunk.OtherVersion, OSError, EOFError)
 
 
 def clusters_with_history() -> list[str]:
@@ -198,54 +195,24 @@ def quarantine_if_damaged(row: HistoryFile, now_ms: int, *, or_gone: bool = Fals
         if or_gone:
             quarantine(row, "it is gone: the manifest lists it and the storage does not have it", now_ms)
         return or_gone
+    problem = ""
     try:
         if row.sha256:
             size, digest = _digest(filesystem, path)
-            problem = (
-                ""
-                if digest == row.sha256
-                else f"has {size} bytes with another checksum than when it was made"
-            )
+            if digest != row.sha256:
+                problem = f"has {size} bytes with another checksum than when it was made"
+            with filesystem.open(path, "rb") as file:
+                chunk.check_format(file)
         else:
             with filesystem.open(path, "rb") as file:
                 wal.decode_header(file.read(wal.HEADER_BYTES_MAX))
-            problem = ""
+    except chunk.OtherVersion as error:
+        problem = str(error)
     except UNREADABLE as error:
-        problem = f"{type(error).__name__}: {error}"
+        problem = problem or f"{type(error).__name__}: {error}"
     if problem:
         quarantine(row, problem, now_ms)
     return bool(problem)
-
-
-def quarantine(row: HistoryFile, problem: str, now_ms: int) -> None:
-    """Set a damaged file aside: nobody reads it any more, it stays for whoever wants to look.
-
-    The row goes first: a crash before the file has moved leaves a file that no row lists. What it was made from,
-    while it exists, is live again: the hour or day is made anew.
-    """
-    moved = f"quarantine/{row.path}"
-    base, _, _ = file_location(row.path, row.kind).rpartition(row.path)
-    filesystem, source = fsspec.core.url_to_fs(base + row.path)
-    _, target = fsspec.core.url_to_fs(base + moved)
-    with transaction.atomic():
-        HistoryFile.objects.filter(pk=row.pk).update(
-            state=State.QUARANTINED,
-            path=moved,
-            reason=problem[:REASON_LENGTH_MAX],
-            superseded_at_ms=now_ms,
-        )
-        if row.kind in SOURCES:
-            HistoryFile.objects.filter(
-                cluster=row.cluster,
-                kind=SOURCES[row.kind],
-                state=State.SUPERSEDED,
-                ts_lo_ms__gte=row.ts_lo_ms,
-                ts_hi_ms__lte=row.ts_hi_ms,
-            ).update(state=State.LIVE)
-    with suppress(FileNotFoundError):
-        filesystem.makedirs(posixpath.dirname(target), exist_ok=True)
-        filesystem.mv(source, target)
-    logger.error("history file set aside cluster=%s path=%s reason=%s", row.cluster, row.path, problem)
 
 
 def _segment_snapshots(row: HistoryFile) -> list[Snapshot]:

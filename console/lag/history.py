@@ -8,11 +8,14 @@ writer. What becomes of the log: `console.lag.archive`.
 import fcntl
 import logging
 import os
+import posixpath
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import fsspec
 from django.conf import settings
+from django.db import transaction
 
 from console.lag.models import HistoryFile
 from spark.lag import wal
@@ -23,6 +26,9 @@ logger = logging.getLogger(__name__)
 HOUR_MS = 3_600_000
 
 Kind, State = HistoryFile.Kind, HistoryFile.State
+# what a damaged file is made from again
+SOURCES: dict[str, str] = {Kind.CHUNK_DAY: Kind.CHUNK_HOUR, Kind.CHUNK_HOUR: Kind.WAL}
+REASON_LENGTH_MAX = 500
 
 
 class HistoryMoved(Exception):
@@ -42,6 +48,37 @@ def file_location(path: str, kind: str) -> str:
     return f"{base.removeprefix('file://')}/{path}"
 
 
+def quarantine(row: HistoryFile, problem: str, now_ms: int) -> None:
+    """Set a damaged file aside: nobody reads it any more, it stays for whoever wants to look.
+
+    The row goes first: a crash before the file has moved leaves a file that no row lists. What it was made from,
+    while it exists, is live again: the hour or day is made anew.
+    """
+    moved = f"quarantine/{row.pk}/{row.path}"
+    base, _, _ = file_location(row.path, row.kind).rpartition(row.path)
+    filesystem, source = fsspec.core.url_to_fs(base + row.path)
+    _, target = fsspec.core.url_to_fs(base + moved)
+    with transaction.atomic():
+        HistoryFile.objects.filter(pk=row.pk).update(
+            state=State.QUARANTINED,
+            path=moved,
+            reason=problem[:REASON_LENGTH_MAX],
+            superseded_at_ms=now_ms,
+        )
+        if row.kind in SOURCES:
+            HistoryFile.objects.filter(
+                cluster=row.cluster,
+                kind=SOURCES[row.kind],
+                state=State.SUPERSEDED,
+                ts_lo_ms__gte=row.ts_lo_ms,
+                ts_hi_ms__lte=row.ts_hi_ms,
+            ).update(state=State.LIVE)
+    with suppress(FileNotFoundError):
+        filesystem.makedirs(posixpath.dirname(target), exist_ok=True)
+        filesystem.mv(source, target)
+    logger.error("history file set aside cluster=%s path=%s reason=%s", row.cluster, row.path, problem)
+
+
 class HistoryLog:
     """One cluster's log as one process sees it. Caller: whoever holds the cluster's lease."""
 
@@ -54,7 +91,8 @@ class HistoryLog:
     def catch_up(self, since_ms: int) -> list[Snapshot]:
         """Return the rounds this process has not seen, from `since_ms` at first, then what others appended.
 
-        A torn tail is cut off, so that the next append follows a whole frame.
+        A torn tail is cut off, so that the next append follows a whole frame. A segment of another version of this
+        program is set aside.
         """
         if not self.folder.is_dir():
             return []
@@ -66,8 +104,7 @@ class HistoryLog:
             for start_ms in starts:
                 if start_ms >= self.start_ms and (not is_first or start_ms + wal.SEGMENT_MS > since_ms):
                     snapshots += self._read(start_ms)
-        if unseen:
-            self._register_unknown(unseen)
+        self._register_unknown([start_ms for start_ms in unseen if self._path(start_ms).exists()])
         return snapshots
 
     def append(self, snapshot: Snapshot) -> None:
@@ -107,11 +144,14 @@ class HistoryLog:
                 data = file.read()
                 try:
                     _, _, position = wal.decode_header(data)
-                except wal.WalError as error:
+                except wal.CutHeader as error:
                     logger.warning(
                         "log segment emptied cluster=%s path=%s reason=%s", self.cluster, path.name, error
                     )
                     file.truncate(0)
+                    return []
+                except wal.WalError as error:  # of another version of this program, or damaged
+                    quarantine(self._register(start_ms), str(error), start_ms + wal.SEGMENT_MS)
                     return []
                 self.start_ms, self.state = start_ms, wal.SegmentState(position=position)
                 snapshots = wal.read_frames(data, self.state)
@@ -137,8 +177,8 @@ class HistoryLog:
             if name not in known:
                 self._register(start_ms)
 
-    def _register(self, start_ms: int) -> None:
-        HistoryFile.objects.get_or_create(
+    def _register(self, start_ms: int) -> HistoryFile:
+        row, _ = HistoryFile.objects.get_or_create(
             path=self._name(start_ms),
             defaults={
                 "kind": Kind.WAL,
@@ -148,6 +188,7 @@ class HistoryLog:
                 "created_at_ms": start_ms,
             },
         )
+        return row
 
     def _name(self, start_ms: int) -> str:
         return f"wal/{self.cluster}/{start_ms}.wal"
@@ -173,7 +214,7 @@ def _append_durably(path: Path, expected_bytes: int, data: bytes) -> None:
         view = memoryview(data)
         while view:
             view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
+        os.fdatasync(descriptor)  # the new size is made durable with the data, times of access are not
     finally:
         os.close(descriptor)
 

@@ -46,6 +46,8 @@ from spark.lag.snapshot import Snapshot
 __all__ = [
     "CHUNK_SCHEMA",
     "ChunkWriter",
+    "OtherVersion",
+    "check_format",
     "compact",
     "decode_table",
     "encode_table",
@@ -67,6 +69,10 @@ ROW_GROUP_ROWS = 2_000
 # bytes that cost more to say than they save.
 _ZSTD_LEVEL = 1
 FOOTERS_KEPT = 128  # a month of day files and a day of hour files, 1 MB each at 200,000 series
+
+
+class OtherVersion(Exception):
+    """A whole Parquet file that is no chunk of this version."""
 
 
 def compact(snapshots: Iterable[Snapshot], *, interval_ms: int, previous: Snapshot | None = None) -> pa.Table:
@@ -156,8 +162,8 @@ def write_blocks(blocks: Iterable[Samples], sink: IO[bytes] | str, *, interval_m
 def read_chunk(source: IO[bytes] | str, *, group: str | None = None) -> pa.Table:
     """Read a chunk; with `group` only that group's rows ("" for heads), from the row groups that can hold them.
 
-    Raises FileNotFoundError, or ArrowException or OSError for what is not a whole chunk. The footer of a file named by
-    path or URL is remembered: chunks never change.
+    Raises FileNotFoundError, ArrowException or OSError for what is not a whole chunk, or OtherVersion. The footer of a
+    file named by path or URL is remembered: chunks never change.
     """
     if isinstance(source, str):
         with opened(source) as file:
@@ -181,7 +187,19 @@ def _footer(path: str, size_bytes: int) -> _Footer:
         return _footer_of(pq.read_metadata(file))
 
 
+def check_format(source: IO[bytes]) -> None:
+    """Raise OtherVersion for a Parquet file that is no chunk of this version, ArrowException for what is none."""
+    _check_columns(pq.read_metadata(source))
+
+
+def _check_columns(metadata: pq.FileMetaData) -> None:
+    lacking = sorted(set(CHUNK_SCHEMA.names) - set(metadata.schema.to_arrow_schema().names))
+    if lacking:
+        raise OtherVersion(f"another version of this program wrote it: it lacks the column {lacking[0]}")
+
+
 def _footer_of(metadata: pq.FileMetaData) -> _Footer:
+    _check_columns(metadata)
     column = CHUNK_SCHEMA.get_field_index("group")
     found = [
         metadata.row_group(number).column(column).statistics for number in range(metadata.num_row_groups)

@@ -10,23 +10,26 @@ Segment header (little-endian), then the cluster's name in UTF-8, then frames:
       | magic | version | name length | started_at_ms  | crc32 of all before and the name |
       | 8s    | u16     | u16         | i64            | u32                              |
 
-Frame header, then the payload (a zstd-1 frame of the body):
+Frame header, then the payload (zstd-1 frames that give the body one after the other):
 
       0       4               8            12      16      24
       | magic | payload bytes | body bytes | crc32 | ts_ms |
       | 4s    | u32           | u32        | u32   | i64   |
 
-`crc32` covers payload bytes, body bytes, ts_ms and the payload. The body is a u32 length, that many bytes of
-JSON (`_FrameNames`: round number, brokers, names of the series that appear for the first time in this
-segment), then for heads and again for commits:
+`crc32` covers payload bytes, body bytes, ts_ms and the payload. The body:
 
-      present   bit per known series, little bit order   which series this round saw changed   bit per known
-      series                     whose numbers differ from the last time they were seen planes    2 x 8 x
-      (number of changed) bytes        zigzag(delta) of max and min (committed and pulled), byte-planes
+    u32 length, JSON   `_FrameHead`: round number, brokers
+    u32 length, JSON   `_FrameNames`: names of the series that appear for the first time in this segment; length 0: none
+    then for heads and again for commits:
+    present            bit per known series, little bit order: which series this round saw
+    changed            bit per known series: whose numbers differ from the last time they were seen
+    deltas             of max and of min (of committed and of pulled) of the changed ones: u8 number of byte-planes (0
+                       to 8), then so many x (number of changed) bytes of zigzag(delta), all lowest bytes first
 
 A series is known by its order of appearance in its segment, so a segment can be read alone and the first
-frame of each is a keyframe. Byte-planes (all lowest bytes first) put the zeros of small deltas side by side;
-zstd then makes 1-3 bytes of a changed series.
+frame of each is a keyframe. Byte-planes put what small deltas have in common side by side, and planes of zeros only
+are left out; zstd then makes less than a byte of a series. The names are a zstd frame of their own: mostly the next
+segment begins with the same ones, and they are compressed once.
 
 A frame cut by a crash ends the segment: `read_segment` returns what is whole and where it ends, the writer
 truncates there and goes on. A bad frame *before* whole ones is damage, not a torn tail; reading stops there
@@ -35,7 +38,7 @@ too and `damaged` says so.
 
 import struct
 import zlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -55,7 +58,7 @@ assert SEGMENT_HEADER.size == 20
 assert FRAME_HEADER.size == 24
 SEGMENT_MAGIC = b"TMLAGWAL"
 FRAME_MAGIC = b"LFRM"
-VERSION = 1
+VERSION = 2
 HEADER_BYTES_MAX = SEGMENT_HEADER.size + 2**16 + CRC.size
 BODY_BYTES_MAX = 256 * 1024 * 1024  # 1,000,000 series at 34 bytes of numbers and 200 of names, with room
 ZSTD_LEVEL = 1
@@ -65,22 +68,30 @@ class WalError(Exception):
     """The bytes are not a segment of this version, or a frame does not follow from those before it."""
 
 
-class _FrameNames(msgspec.Struct):
-    """The JSON part of a frame's body."""
+class CutHeader(WalError):
+    """The header is not all there: a crash cut it when the segment began, nothing of it is lost."""
+
+
+class _FrameHead(msgspec.Struct):
+    """What every frame says in words."""
 
     number: int
     brokers: list[BrokerRead]
+
+
+class _FrameNames(msgspec.Struct):
+    """Names of series."""
+
     new_heads: list[HeadKey]
     new_commits: list[tuple[str, int]]  # group, index of the head in this segment
 
 
-class _WrittenNames(msgspec.Struct):
-    """The same with the names already encoded."""
+@dataclass(frozen=True, slots=True)
+class _Compressed:
+    """A part of a body: its length there and what is written of it."""
 
-    number: int
-    brokers: list[BrokerRead]
-    new_heads: msgspec.Raw
-    new_commits: msgspec.Raw
+    length: int
+    payload: bytes
 
 
 Key = TypeVar("Key", bound=Hashable)
@@ -140,12 +151,12 @@ class SegmentState:
     heads: _Known[HeadKey] = field(default_factory=_Known)
     commits: _Known[CommitKey] = field(default_factory=_Known)
     older: "SegmentState | None" = None
-    names: tuple[msgspec.Raw, msgspec.Raw] | None = None  # of the first frame, encoded
+    names: _Compressed | None = None  # of the first frame, while no other one brought more
 
     def successor(self) -> "SegmentState":
         """Return the state of the next segment: it names all series again, mostly the same ones in the same words.
 
-        Naming 240,000 series takes a second anew and 0.1 s taken over.
+        Naming 240,000 series takes 0.4 s anew and nothing taken over.
         """
         self.older = None
         return SegmentState(older=self)
@@ -171,29 +182,35 @@ def encode_header(cluster: str, started_at_ms: int) -> bytes:
 
 def encode_frame(state: SegmentState, snapshot: Snapshot) -> bytes:
     """Return the frame that follows `state` and move the state behind it. The caller appends and fsyncs."""
-    new_heads, new_commits = _new_names(state, snapshot)
-    names = _WrittenNames(snapshot.number, list(snapshot.brokers), new_heads, new_commits)
-    text = msgspec.json.encode(names)
-    body = b"".join(
+    names = _new_names(state, snapshot)
+    head = msgspec.json.encode(_FrameHead(snapshot.number, list(snapshot.brokers)))
+    numbers = b"".join(
         [
-            LENGTH.pack(len(text)),
-            text,
-            _encode_numbers(state.heads, snapshot.head_keys, snapshot.max_offset, snapshot.min_offset),
-            _encode_numbers(state.commits, snapshot.commit_keys, snapshot.committed, snapshot.pulled),
+            *_encode_numbers(state.heads, snapshot.head_keys, snapshot.max_offset, snapshot.min_offset),
+            *_encode_numbers(state.commits, snapshot.commit_keys, snapshot.committed, snapshot.pulled),
         ]
     )
-    if len(body) > BODY_BYTES_MAX:
-        raise WalError(f"snapshot of {len(body)} bytes, limit {BODY_BYTES_MAX}")
-    payload = zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(body)
-    checked = FRAME_CHECKED.pack(len(payload), len(body), snapshot.ts_ms)
+    parts = [_compressed(LENGTH.pack(len(head)) + head), names, _compressed(numbers)]
+    body_bytes = sum(part.length for part in parts)
+    if body_bytes > BODY_BYTES_MAX:
+        raise WalError(f"snapshot of {body_bytes} bytes, limit {BODY_BYTES_MAX}")
+    payload = b"".join([part.payload for part in parts])
+    checked = FRAME_CHECKED.pack(len(payload), body_bytes, snapshot.ts_ms)
     crc = zlib.crc32(payload, zlib.crc32(checked))
-    frame = FRAME_HEADER.pack(FRAME_MAGIC, len(payload), len(body), crc, snapshot.ts_ms) + payload
+    frame = FRAME_HEADER.pack(FRAME_MAGIC, len(payload), body_bytes, crc, snapshot.ts_ms) + payload
     state.position += len(frame)
     return frame
 
 
-def _new_names(state: SegmentState, snapshot: Snapshot) -> tuple[msgspec.Raw, msgspec.Raw]:
-    """Return the names that the segment does not have yet, as JSON, and add them to the state."""
+def _compressed(data: bytes) -> _Compressed:
+    return _Compressed(len(data), zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data))
+
+
+NO_NAMES = _compressed(LENGTH.pack(0))
+
+
+def _new_names(state: SegmentState, snapshot: Snapshot) -> _Compressed:
+    """Return the names that the segment does not have yet and add them to the state."""
     older, state.older = state.older, None
     if older is not None and older.names is not None and len(older.commits.last_keys):
         same = snapshot.head_keys is older.heads.last_keys and snapshot.commit_keys is older.commits.last_keys
@@ -215,11 +232,14 @@ def _new_names(state: SegmentState, snapshot: Snapshot) -> tuple[msgspec.Raw, ms
         unread = dict.fromkeys(key.head for key in new_commits if key.head not in state.heads.index)
         state.heads.add(list(unread))
         new_heads += unread
+    if not new_heads and not new_commits:
+        return NO_NAMES
     placed = [(key.group, state.heads.index[key.head]) for key in new_commits]
-    encoded = msgspec.Raw(msgspec.json.encode(new_heads)), msgspec.Raw(msgspec.json.encode(placed))
+    text = msgspec.json.encode(_FrameNames(new_heads, placed))
+    names = _compressed(LENGTH.pack(len(text)) + text)
     is_first = len(new_heads) == len(state.heads.keys) and len(new_commits) == len(state.commits.keys)
-    state.names = encoded if is_first else None if new_heads or new_commits else state.names
-    return encoded
+    state.names = names if is_first else None
+    return names
 
 
 def read_segment(data: bytes) -> Segment:
@@ -238,15 +258,17 @@ def read_segment(data: bytes) -> Segment:
 def decode_header(data: bytes) -> tuple[str, int, int]:
     """Return (cluster, started_at_ms, position of the first frame). Raises WalError."""
     if len(data) < SEGMENT_HEADER.size:
-        raise WalError(f"segment of {len(data)} bytes has no header")
+        raise CutHeader(f"segment of {len(data)} bytes has no header")
     magic, version, name_length, started_at_ms = SEGMENT_HEADER.unpack_from(data)
     end = SEGMENT_HEADER.size + name_length
     if magic != SEGMENT_MAGIC:
         raise WalError(f"not a lag history segment: starts with {data[:8]!r}")
     if version != VERSION:
         raise WalError(f"segment of version {version}, this program reads {VERSION}")
-    if len(data) < end + CRC.size or CRC.unpack_from(data, end)[0] != zlib.crc32(data[:end]):
-        raise WalError("segment header is cut or damaged")
+    if len(data) < end + CRC.size:
+        raise CutHeader(f"segment of {len(data)} bytes has no whole header")
+    if CRC.unpack_from(data, end)[0] != zlib.crc32(data[:end]):
+        raise WalError("segment header is damaged")
     return data[SEGMENT_HEADER.size : end].decode(), started_at_ms, end + CRC.size
 
 
@@ -275,54 +297,60 @@ def _whole_frame(data: bytes, position: int) -> tuple[int, bytes, int] | None:
     payload = data[start : start + payload_bytes]
     if zlib.crc32(payload, zlib.crc32(FRAME_CHECKED.pack(payload_bytes, body_bytes, ts_ms))) != crc:
         return None
-    body = zstandard.ZstdDecompressor().decompress(payload, max_output_size=body_bytes)
-    return ts_ms, body, FRAME_HEADER.size + payload_bytes
+    reader = zstandard.ZstdDecompressor().stream_reader(payload, read_across_frames=True)
+    return ts_ms, reader.read(body_bytes), FRAME_HEADER.size + payload_bytes
 
 
 def _decode_body(state: SegmentState, ts_ms: int, body: bytes) -> Snapshot:
     """Return the snapshot of a checked body. Raises WalError when it names series that the state does not
     have.
     """
-    (text_length,) = LENGTH.unpack_from(body)
-    position = LENGTH.size + text_length
-    names = msgspec.json.decode(body[LENGTH.size : position], type=_FrameNames)
-    state.heads.add(names.new_heads)
-    if any(head >= len(state.heads.keys) for _, head in names.new_commits):
-        raise WalError(f"frame {names.number} refers to a queue that its segment does not name")
-    state.commits.add([CommitKey(group, *state.heads.keys[head]) for group, head in names.new_commits])
+    text, position = _text_at(body, 0)
+    head = msgspec.json.decode(text, type=_FrameHead)
+    text, position = _text_at(body, position)
+    if text:
+        names = msgspec.json.decode(text, type=_FrameNames)
+        state.heads.add(names.new_heads)
+        if any(row >= len(state.heads.keys) for _, row in names.new_commits):
+            raise WalError(f"frame {head.number} refers to a queue that its segment does not name")
+        state.commits.add([CommitKey(group, *state.heads.keys[row]) for group, row in names.new_commits])
     head_keys, max_offset, min_offset, position = _decode_numbers(state.heads, body, position)
     commit_keys, committed, pulled, position = _decode_numbers(state.commits, body, position)
     if position != len(body):
-        raise WalError(f"frame {names.number} has {len(body) - position} bytes too many")
+        raise WalError(f"frame {head.number} has {len(body) - position} bytes too many")
     return Snapshot(
-        ts_ms, names.number, names.brokers, head_keys, max_offset, min_offset, commit_keys, committed, pulled
+        ts_ms, head.number, head.brokers, head_keys, max_offset, min_offset, commit_keys, committed, pulled
     )
 
 
-def _encode_numbers(known: _Known[Key], keys: Sequence[Key], first: Int64Array, second: Int64Array) -> bytes:
-    """Return present bits, changed bits and planes; remember the numbers in `known`."""
+def _text_at(body: bytes, position: int) -> tuple[bytes, int]:
+    (length,) = LENGTH.unpack_from(body, position)
+    end = position + LENGTH.size + length
+    return body[position + LENGTH.size : end], end
+
+
+def _encode_numbers(
+    known: _Known[Key], keys: Sequence[Key], first: Int64Array, second: Int64Array
+) -> Iterator[bytes]:
+    """Yield present bits, changed bits and deltas; remember the numbers in `known`."""
     rows = known.rows_of(keys)
-    is_everything = len(rows) == len(known.keys) and bool(np.all(rows[1:] == rows[:-1] + 1))
-    places: Int64Array | slice = slice(None) if is_everything else rows
-    deltas_first = first - known.first[places]
-    deltas_second = second - known.second[places]
-    moved = np.flatnonzero((deltas_first != 0) | (deltas_second != 0))
-    present = np.zeros(len(known.keys), dtype=bool)
-    present[places] = True
-    changed = np.zeros(len(known.keys), dtype=bool)
-    changed[rows[moved]] = True
-    if not is_everything:
-        moved = moved[np.argsort(rows[moved], kind="stable")]
-    known.first[places] = first
-    known.second[places] = second
-    return b"".join(
-        [
-            _encode_bits(present),
-            _encode_bits(changed),
-            _encode_planes(deltas_first[moved]),
-            _encode_planes(deltas_second[moved]),
-        ]
-    )
+    if len(rows) == len(known.keys) and bool(np.all(rows[1:] == rows[:-1] + 1)):
+        known.first, before_first = first.copy(), known.first
+        known.second, before_second = second.copy(), known.second
+        present = np.ones(len(rows), dtype=np.bool_)
+    else:
+        before_first, before_second = known.first, known.second
+        known.first, known.second = before_first.copy(), before_second.copy()
+        known.first[rows] = first
+        known.second[rows] = second
+        present = np.zeros(len(known.keys), dtype=np.bool_)
+        present[rows] = True
+    changed = (known.first != before_first) | (known.second != before_second)
+    yield _encode_bits(present)
+    yield _encode_bits(changed)
+    moved = np.flatnonzero(changed)  # taking by number is 3 times as fast as by mask
+    yield _encode_deltas(known.first.take(moved) - before_first.take(moved))
+    yield _encode_deltas(known.second.take(moved) - before_second.take(moved))
 
 
 def _decode_numbers(
@@ -334,11 +362,11 @@ def _decode_numbers(
     present = _decode_bits(body[position : position + width], count)
     changed = _decode_bits(body[position + width : position + 2 * width], count)
     position += 2 * width
-    moved = int(changed.sum())
-    known.first[changed] += _decode_planes(body[position : position + 8 * moved])
-    position += 8 * moved
-    known.second[changed] += _decode_planes(body[position : position + 8 * moved])
-    position += 8 * moved
+    moved = np.flatnonzero(changed)
+    deltas, position = _decode_deltas(body, position, len(moved))
+    known.first[moved] += deltas
+    deltas, position = _decode_deltas(body, position, len(moved))
+    known.second[moved] += deltas
     rows = np.flatnonzero(present)
     return known.keys_at(rows), known.first[rows], known.second[rows], position
 
@@ -352,15 +380,25 @@ def _decode_bits(data: bytes, count: int) -> BoolArray:
     return bits.astype(np.bool_)
 
 
-def _encode_planes(deltas: Int64Array) -> bytes:
-    zigzag = (deltas << 1) ^ (deltas >> 63)  # small negative numbers get small codes too
-    return np.ascontiguousarray(zigzag.astype("<i8").view(np.uint8).reshape(-1, 8).T).tobytes()
+def _encode_deltas(deltas: Int64Array) -> bytes:
+    zigzag = ((deltas << 1) ^ (deltas >> 63)).view(np.uint64)  # small negative numbers get small codes too
+    planes = -(-int(zigzag.max(initial=0)).bit_length() // 8)
+    return bytes([planes]) + b"".join(
+        [(zigzag >> np.uint64(8 * plane)).astype(np.uint8).tobytes() for plane in range(planes)]
+    )
 
 
-def _decode_planes(data: bytes) -> Int64Array:
-    planes = np.frombuffer(data, dtype=np.uint8).reshape(8, -1)
-    zigzag = np.ascontiguousarray(planes.T).view("<u8").reshape(-1)
+def _decode_deltas(body: bytes, position: int, count: int) -> tuple[Int64Array, int]:
+    """Return the deltas at a position, and the position behind. Raises WalError when they are not all there."""
+    planes, end = body[position], position + 1 + body[position] * count
+    if planes > 8 or end > len(body):
+        raise WalError(f"{planes} byte-planes of {count} numbers do not end within the frame")
+    zigzag = np.zeros(count, dtype=np.uint64)
+    for plane in range(planes):
+        start = position + 1 + plane * count
+        own = np.frombuffer(body, dtype=np.uint8, count=count, offset=start)
+        zigzag |= own.astype(np.uint64) << np.uint64(8 * plane)
     half = (zigzag >> np.uint64(1)).astype(np.int64)
     sign = -(zigzag & np.uint64(1)).astype(np.int64)
     decoded: Int64Array = half ^ sign
-    return decoded
+    return decoded, end

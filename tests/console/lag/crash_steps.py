@@ -98,6 +98,7 @@ def kill_at(step: int) -> None:
         os, "write", lambda original, descriptor, data: original(descriptor, bytes(data)[: len(data) // 2])
     )
     wrapped(os, "fsync")
+    wrapped(os, "fdatasync")
     wrapped(pq.ParquetWriter, "write_table")
     wrapped(pq.ParquetWriter, "close")
     wrapped(models.Model, "save")

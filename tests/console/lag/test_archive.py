@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 
 import fsspec
 import pytest
+from pyarrow import parquet as pq
 from pytest_django import Settings
 
 from console.lag import archive, history, past, services
@@ -140,6 +142,20 @@ def test_it_names_a_truncated_file_and_goes_on(two_hours: list[int], cut: int) -
     tend()
     assert states()["chunk_day"][-1] == "live"
     assert seen() == two_hours
+
+
+def test_it_sets_a_file_of_another_version_aside_and_says_so(two_hours: list[int]) -> None:
+    for row in HistoryFile.objects.filter(kind="wal"):
+        location(row).unlink()
+    row = HistoryFile.objects.filter(kind="chunk_hour").order_by("ts_lo_ms")[0]
+    old = chunk.read_chunk(str(location(row))).drop_columns(["lag_base"])
+    pq.write_table(old, location(row))
+    data = location(row).read_bytes()
+    HistoryFile.objects.filter(pk=row.pk).update(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
+    assert seen() == two_hours[20:]
+    row.refresh_from_db()
+    assert row.reason == "another version of this program wrote it: it lacks the column lag_base"
+    assert location(row).read_bytes() == data
 
 
 def test_it_makes_a_damaged_day_again_while_its_hours_exist(two_hours: list[int]) -> None:

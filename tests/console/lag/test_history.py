@@ -85,6 +85,22 @@ def test_it_cuts_a_torn_tail_and_goes_on(cut: int) -> None:
     assert kept == ([0, 1] if cut == -1 else [])
 
 
+def test_it_sets_a_log_of_another_version_aside_and_says_so() -> None:
+    write(hour_of_rounds(count=3))
+    (path,) = history.wal_folder("local").glob("*.wal")
+    data = bytearray(path.read_bytes())
+    data[8] = 1  # the version
+    path.write_bytes(data)
+    log = HistoryLog("local")
+    assert log.catch_up(START) == []
+    log.append(snapshot(START + 20_000, {HEAD: (0, 7)}, {COMMIT: 6}, number=99))
+    aside = HistoryFile.objects.get(state="quarantined")
+    assert aside.reason == "segment of version 1, this program reads 2"
+    assert Path(history.file_location(aside.path, aside.kind)).read_bytes() == data
+    assert committed(START + 20_000)[QUEUE].offset == 6
+    assert [row.state for row in HistoryFile.objects.order_by("pk")] == ["quarantined", "live"]
+
+
 def test_it_makes_an_hour_file_and_reads_the_same_from_it() -> None:
     write(hour_of_rounds())
     before = selectors.lag_history("local", "billing", START, START + HOUR_MS, 100)

@@ -70,7 +70,7 @@ IMAGE, ENDS = segment_bytes(SNAPSHOTS)
 def test_it_writes_the_documented_segment_header() -> None:
     header = wal.encode_header("local", 1_700_000_000_000)
     assert header[:-4].hex() == (
-        b"TMLAGWAL".hex() + "0100" + "0500" + (1_700_000_000_000).to_bytes(8, "little").hex() + b"local".hex()
+        b"TMLAGWAL".hex() + "0200" + "0500" + (1_700_000_000_000).to_bytes(8, "little").hex() + b"local".hex()
     )
     assert header[-4:] == zlib.crc32(header[:-4]).to_bytes(4, "little")
     assert wal.decode_header(header) == ("local", 1_700_000_000_000, 29)
@@ -130,7 +130,7 @@ def test_it_reads_only_what_was_appended() -> None:
     assert segment.state.position == len(IMAGE)
 
 
-@pytest.mark.parametrize("data", [b"", b"PAR1" + bytes(60), IMAGE[:8] + b"\x02" + IMAGE[9:]])
+@pytest.mark.parametrize("data", [b"", b"PAR1" + bytes(60), IMAGE[:8] + b"\x01" + IMAGE[9:]])
 def test_it_refuses_what_is_not_a_segment(data: bytes) -> None:
     with pytest.raises(wal.WalError):
         wal.read_segment(data)
