@@ -5,7 +5,7 @@ the live collector had, so it may be thrown away at any time. Ten minutes are ke
 and statuses), the max offsets of a day at one a minute (ages of old messages).
 """
 
-from bisect import insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from spark.lag import inversion
 from spark.lag.inversion import KnownTime
 from spark.lag.samples import Samples
-from spark.lag.snapshot import UNKNOWN_OFFSET, CommitKey, HeadKey, Int64Array, Snapshot
+from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, CommitKey, HeadKey, Int64Array, Snapshot
 from spark.lag.status import SKIP_MESSAGES, WINDOW_MS, QueueHistory, forward_jumps
 
 RATE_MS = 60_000  # the one-minute rates that pages show
@@ -31,12 +31,15 @@ FIRST_CAPACITY = 64
 Key = TypeVar("Key", bound=Hashable)
 
 
-class _Ring(Generic[Key]):
-    """The last rounds of many series: a row per round, a column per series, two numbers in each cell."""
+class Ring(Generic[Key]):
+    """The last rounds of many series: a row per round, a column per series, two numbers in each cell. `last` is the
+    first number as it was last read, however long ago.
+    """
 
     def __init__(self, rows: int) -> None:
         self.index: dict[Key, int] = {}
         self.keys: list[Key] = []
+        self.last = np.full(FIRST_CAPACITY, UNKNOWN_OFFSET, dtype=np.int64)
         self.first = np.full((rows, FIRST_CAPACITY), UNKNOWN_OFFSET, dtype=np.int64)
         self.second = np.full((rows, FIRST_CAPACITY), UNKNOWN_OFFSET, dtype=np.int64)
 
@@ -51,29 +54,36 @@ class _Ring(Generic[Key]):
             found[place] = column
         missing = len(self.keys) - self.first.shape[1]
         if missing > 0:
-            wider = ((0, 0), (0, max(missing, self.first.shape[1])))
+            more = max(missing, self.first.shape[1])
+            wider = ((0, 0), (0, more))
             self.first = np.pad(self.first, wider, constant_values=UNKNOWN_OFFSET)
             self.second = np.pad(self.second, wider, constant_values=UNKNOWN_OFFSET)
+            self.last = np.pad(self.last, (0, more), constant_values=UNKNOWN_OFFSET)
         return found
 
-    def put(self, row: int, keys: Sequence[Key], first: Int64Array, second: Int64Array) -> None:
-        columns = self.columns(keys)
+    def put(self, row: int, columns: Int64Array, first: Int64Array, second: Int64Array) -> None:
+        """Overwrite a row: these columns were read, the others were not."""
         self.first[row, :] = UNKNOWN_OFFSET
         self.second[row, :] = UNKNOWN_OFFSET
         self.first[row, columns] = first
         self.second[row, columns] = second
+        self.last[columns] = first
 
 
 @dataclass(slots=True)
 class _CoarseHeads:
-    """Max offsets of one queue, one a minute; of a stretch without messages only both ends."""
+    """Max offsets of one queue, one a minute; of a stretch without messages only both ends. They never fall: a lost
+    tail (master switch) is a stretch without messages here.
+    """
 
     t_ms: list[int]
     max_offset: list[int]
 
     def add(self, t_ms: int, max_offset: int) -> None:
-        if self.t_ms and t_ms <= self.t_ms[-1]:
-            return
+        if self.t_ms:
+            if t_ms <= self.t_ms[-1]:
+                return
+            max_offset = max(max_offset, self.max_offset[-1])
         if len(self.t_ms) > 1 and self.max_offset[-1] == self.max_offset[-2] == max_offset:
             self.t_ms[-1] = t_ms
             return
@@ -135,31 +145,49 @@ class LagWindow:
         self.rows = WINDOW_MS // interval_ms + 2
         self._filled = 0
         self._next = 0
-        self._times = np.zeros(self.rows, dtype=np.int64)
-        self._order = np.empty(0, dtype=np.int64)  # the filled rows, oldest first
-        self._heads: _Ring[HeadKey] = _Ring(self.rows)
-        self._commits: _Ring[CommitKey] = _Ring(self.rows)
+        self.times = np.zeros(self.rows, dtype=np.int64)
+        self.order = np.empty(0, dtype=np.int64)  # the filled rows, oldest first
+        self.heads: Ring[HeadKey] = Ring(self.rows)
+        self.commits: Ring[CommitKey] = Ring(self.rows)
         self._coarse: dict[HeadKey, _CoarseHeads] = {}
         self._known: dict[HeadKey, list[KnownTime]] = {}
         self._rates: dict[str, npt.NDArray[np.float64]] = {}  # of the newest round, made when first asked for
         self._newest: dict[tuple[str, str, int], int] = {}  # incarnation of each queue
+        # per column of `commits`: when the committed offset last went back, or ahead by as much as a skip
+        self._odd_ms = np.full(FIRST_CAPACITY, -1, dtype=np.int64)
 
     def append(self, snapshot: Snapshot) -> None:
         """Take the next round; rounds must come in time order."""
         row = self._next
-        self._times[row] = snapshot.ts_ms
+        self.times[row] = snapshot.ts_ms
         self._rates.clear()
-        self._heads.put(row, snapshot.head_keys, snapshot.max_offset, snapshot.min_offset)
-        self._commits.put(row, snapshot.commit_keys, snapshot.committed, snapshot.pulled)
+        self.heads.put(row, self.heads.columns(snapshot.head_keys), snapshot.max_offset, snapshot.min_offset)
+        columns = self.commits.columns(snapshot.commit_keys)
+        self._note_odd_moves(columns, snapshot)
+        self.commits.put(row, columns, snapshot.committed, snapshot.pulled)
         self._next = (row + 1) % self.rows
         self._filled = min(self._filled + 1, self.rows)
-        self._order = np.arange(self._next - self._filled, self._next, dtype=np.int64) % self.rows
+        self.order = np.arange(self._next - self._filled, self._next, dtype=np.int64) % self.rows
         if self.ts_ms // COARSE_STEP_MS != snapshot.ts_ms // COARSE_STEP_MS:
             for key, high in zip(snapshot.head_keys, snapshot.max_offset.tolist(), strict=True):
                 self._coarse.setdefault(key, _CoarseHeads([], [])).add(snapshot.ts_ms, high)
         for key in snapshot.head_keys:
             self._newest[key[:3]] = max(key.incarnation, self._newest.get(key[:3], 0))
         self.number, self.ts_ms = snapshot.number, snapshot.ts_ms
+
+    def _note_odd_moves(self, columns: Int64Array, snapshot: Snapshot) -> None:
+        """Remember of which committed offsets more than "it went on a little" is to be told. Before they are put."""
+        missing = len(self.commits.last) - len(self._odd_ms)
+        self._odd_ms = np.pad(self._odd_ms, (0, missing), constant_values=-1)
+        before = self.commits.last[columns]
+        moved = snapshot.committed - before
+        odd = (before != UNKNOWN_OFFSET) & ((moved < 0) | (moved >= SKIP_MESSAGES))
+        self._odd_ms[columns[odd]] = snapshot.ts_ms
+
+    def moved_oddly(self, columns: Int64Array) -> BoolArray:
+        """Whether committed offsets (columns of `commits`) went back in this window, or ahead by as much as a skip."""
+        found: BoolArray = self._odd_ms[columns] > self.times[self.order[0]]
+        return found
 
     def seed(self, samples: Samples) -> None:
         """Take max offsets older than the log, from chunks: heads only, one a minute. Before the first
@@ -197,13 +225,10 @@ class LagWindow:
 
     def predates(self, head: HeadKey, offset: int) -> bool:
         """Whether a message is older than the history of its queue and its own store time was not read."""
-        _, heads = self._fine_heads(head)
+        times, heads = self._fine_heads(head)
         if len(heads) == 0 or offset >= heads[0]:
             return False
-        _, heads = self._head_history(head)
-        if offset >= heads[0]:
-            return False
-        return all(one.offset != offset for one in self._known.get(head, ()))
+        return self.old_age(head, int(times[0]), int(heads[0]), offset).is_wanted
 
     def incarnation(
         self, topic: str, broker_name: str, queue_id: int, min_offset: int, max_offset: int
@@ -215,7 +240,7 @@ class LagWindow:
         if newest is None:
             return 0
         head = HeadKey(topic, broker_name, queue_id, newest)
-        last = self._last(self._heads, head)
+        last = self._last(self.heads, head)
         if last is None and head in self._coarse:  # not read for ten minutes
             last = self._coarse[head].max_offset[-1], min_offset
         if last is None or max_offset >= last[0]:
@@ -225,8 +250,8 @@ class LagWindow:
 
     def state(self, key: CommitKey) -> QueueState | None:
         """Return a queue of a group as the newest round saw it; None when that round did not read it."""
-        committed, pulled = self._now(self._commits, key)
-        high, low = self._now(self._heads, key.head)
+        committed, pulled = self._now(self.commits, key)
+        high, low = self._now(self.heads, key.head)
         if committed == UNKNOWN_OFFSET or high == UNKNOWN_OFFSET:
             return None
         time_lag_ms: int | None = 0
@@ -241,34 +266,55 @@ class LagWindow:
 
     def head(self, key: HeadKey) -> tuple[int, int] | None:
         """Return (min, max) of a queue in the newest round, None when it was not read."""
-        high, low = self._now(self._heads, key)
+        high, low = self._now(self.heads, key)
         return None if high == UNKNOWN_OFFSET else (low, high)
 
     def age(self, head: HeadKey, offset: int) -> tuple[int, bool]:
         """Return (age in ms, at least?) of a message of a queue that the newest round read."""
         times, heads = self._fine_heads(head)
-        if len(heads) == 0 or offset < heads[0]:  # older than ten minutes
-            times, heads = self._head_history(head)
-        return inversion.age(times, heads, self._known.get(head, ()), offset, self.ts_ms)
+        if len(heads) == 0 or offset >= heads[0]:
+            return inversion.age(times, heads, self._known.get(head, ()), offset, self.ts_ms)
+        found = self.old_age(head, int(times[0]), int(heads[0]), offset)
+        return found.ms, found.lower_bound
+
+    def old_age(self, head: HeadKey, first_ms: int, first_offset: int, offset: int) -> inversion.OldAge:
+        """Return the age of a message older than the ten minutes kept in full, whose first reading was
+        `first_offset` at `first_ms`.
+        """
+        coarse = self._coarse.get(head)
+        known = self._known.get(head, ())
+        older = 0 if coarse is None else bisect_left(coarse.t_ms, first_ms)
+        if coarse is None or older == 0 or offset < coarse.max_offset[0]:
+            if coarse is not None and older:
+                first_ms, first_offset = coarse.t_ms[0], coarse.max_offset[0]
+            return inversion.age_before(known, offset, first_ms, first_offset, self.ts_ms)
+        at = bisect_right(coarse.max_offset, offset, 0, older) - 1
+        after_ms, after = coarse.t_ms[at], coarse.max_offset[at]
+        is_last = at + 1 == older
+        until_ms = first_ms if is_last else coarse.t_ms[at + 1]
+        until = first_offset if is_last else coarse.max_offset[at + 1]
+        share = (offset + 0.5 - after) / (until - after)
+        stored_ms = after_ms + round(share * (until_ms - after_ms))
+        return inversion.OldAge(max(0, self.ts_ms - stored_ms), False, False)
 
     def history(self, key: CommitKey) -> QueueHistory:
         """Return the window of a queue as a group consumes it, without the rounds that did not read it."""
-        order = self._order
-        commits, heads = self._commits, self._heads
+        order = self.order
+        commits, heads = self.commits, self.heads
         column, head = commits.index[key], heads.index[key.head]
         committed, high = commits.first[order, column], heads.first[order, head]
         read = (committed != UNKNOWN_OFFSET) & (high != UNKNOWN_OFFSET)
         return QueueHistory(
-            self._times[order][read], high[read], heads.second[order, head][read], committed[read]
+            self.times[order][read], high[read], heads.second[order, head][read], committed[read]
         )
 
     def produce_rate(self, head: HeadKey) -> float | None:
         """Return messages per second that arrived in the last minute; null with fewer than two readings."""
-        return self._rate(self._heads, head)
+        return self._rate(self.heads, head)
 
     def consume_rate(self, key: CommitKey) -> float | None:
         """Return messages per second confirmed in the last minute; jumps and rewinds are not consumption."""
-        rate = self._rate(self._commits, key)
+        rate = self._rate(self.commits, key)
         if rate is None or rate * RATE_MS < SKIP_MESSAGES * 1000 / 2:  # a jump would make the rate larger
             return rate
         history = self.history(key)
@@ -284,10 +330,10 @@ class LagWindow:
         Of the last two minutes, or as much of them as was read. Null with fewer than two readings, when the group
         went back meanwhile, and while an age is only a lower bound (unless nothing was confirmed: that is 0).
         """
-        order = self._order[-(SPEED_MS // self.interval_ms + 1) :]
-        column, head = self._commits.index[key], self._heads.index[key.head]
-        committed, high = self._commits.first[order, column], self._heads.first[order, head]
-        low, times = self._heads.second[order, head], self._times[order]
+        order = self.order[-(SPEED_MS // self.interval_ms + 1) :]
+        column, head = self.commits.index[key], self.heads.index[key.head]
+        committed, high = self.commits.first[order, column], self.heads.first[order, head]
+        low, times = self.heads.second[order, head], self.times[order]
         read = np.flatnonzero(
             (committed != UNKNOWN_OFFSET) & (high != UNKNOWN_OFFSET) & (times >= self.ts_ms - SPEED_MS)
         )
@@ -322,7 +368,7 @@ class LagWindow:
         """Return which share of the window's rounds took place, since this window began."""
         if self._filled < 2:
             return 100.0
-        times = self._times[self._order]
+        times = self.times[self.order]
         expected = (int(times[-1]) - int(times[0])) / self.interval_ms
         return round(min(100.0, 100 * (len(times) - 1) / max(1.0, expected)), 1)
 
@@ -334,39 +380,39 @@ class LagWindow:
 
     def dead_share(self) -> float:
         """Return which share of the columns is empty in the whole window; a rebuilt one has none of them."""
-        alive = (self._commits.first[:, : len(self._commits.keys)] != UNKNOWN_OFFSET).any(axis=0)
+        alive = (self.commits.first[:, : len(self.commits.keys)] != UNKNOWN_OFFSET).any(axis=0)
         return float(1 - alive.mean()) if len(alive) else 0.0
 
-    def _now(self, ring: _Ring[Key], key: Key) -> tuple[int, int]:
+    def _now(self, ring: Ring[Key], key: Key) -> tuple[int, int]:
         column = ring.index.get(key)
         if column is None or not self._filled:
             return UNKNOWN_OFFSET, UNKNOWN_OFFSET
         row = (self._next - 1) % self.rows
         return int(ring.first[row, column]), int(ring.second[row, column])
 
-    def _last(self, ring: _Ring[Key], key: Key) -> tuple[int, int] | None:
+    def _last(self, ring: Ring[Key], key: Key) -> tuple[int, int] | None:
         """Return a series' numbers the last time it was read."""
         column = ring.index.get(key)
         if column is None:
             return None
-        order = self._order
+        order = self.order
         read = np.flatnonzero(ring.first[order, column] != UNKNOWN_OFFSET)
         if len(read) == 0:
             return None
         row = order[read[-1]]
         return int(ring.first[row, column]), int(ring.second[row, column])
 
-    def _rate(self, ring: _Ring[Key], key: Key) -> float | None:
+    def _rate(self, ring: Ring[Key], key: Key) -> float | None:
         column = ring.index.get(key)
         if column is None:
             return None
-        name = "heads" if ring is self._heads else "commits"
+        name = "heads" if ring is self.heads else "commits"
         if name not in self._rates:
             self._rates[name] = self._all_rates(ring)
         rate = float(self._rates[name][column])
         return None if np.isnan(rate) else rate
 
-    def _all_rates(self, ring: _Ring[Key]) -> npt.NDArray[np.float64]:
+    def _all_rates(self, ring: Ring[Key]) -> npt.NDArray[np.float64]:
         """Return rises per second of every column over the last `RATE_MS` and the reading before; NaN where
         unknown.
 
@@ -376,8 +422,8 @@ class LagWindow:
         count = len(ring.keys)
         before, gained = np.full(count, UNKNOWN_OFFSET, dtype=np.int64), np.zeros(count, dtype=np.int64)
         first_ms, last_ms = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-        for row in self._order[-(RATE_MS // self.interval_ms + 2) :].tolist():
-            t_ms = int(self._times[row])
+        for row in self.order[-(RATE_MS // self.interval_ms + 2) :].tolist():
+            t_ms = int(self.times[row])
             if t_ms < self.ts_ms - RATE_MS - self.interval_ms:
                 continue
             now = ring.first[row, :count]
@@ -391,18 +437,7 @@ class LagWindow:
         return np.where(span_ms > 0, gained * 1000.0 / np.maximum(span_ms, 1), np.nan)
 
     def _fine_heads(self, head: HeadKey) -> tuple[Int64Array, Int64Array]:
-        order = self._order
-        heads = self._heads.first[order, self._heads.index[head]]
+        order = self.order
+        heads = self.heads.first[order, self.heads.index[head]]
         read = heads != UNKNOWN_OFFSET
-        return self._times[order][read], heads[read]
-
-    def _head_history(self, head: HeadKey) -> tuple[Int64Array, Int64Array]:
-        times, heads = self._fine_heads(head)
-        coarse = self._coarse.get(head)
-        if coarse is None or len(times) == 0:
-            return times, heads
-        older = np.searchsorted(coarse.t_ms, times[0])
-        return (
-            np.concatenate([np.array(coarse.t_ms[:older], dtype=np.int64), times]),
-            np.concatenate([np.array(coarse.max_offset[:older], dtype=np.int64), heads]),
-        )
+        return self.times[order][read], heads[read]

@@ -449,7 +449,7 @@ def test_it_knows_after_a_restart_what_it_knew_before(orders: CollectedCluster) 
     before = (group().in_rate, group().out_rate, group().since_ms, queue("billing").time_lag_ms)
     services.collectors.clear()
     collector = services.collectors.get("local", 5_000, orders.now_ms)
-    key = next(iter(k for k in collector.window._commits.keys if k.queue_id == 0))
+    key = next(iter(k for k in collector.window.commits.keys if k.queue_id == 0))
     state = collector.window.state(key)
     assert state is not None
     assert (state.committed, state.lag, state.time_lag_ms) == (13, 17, before[3])
