@@ -119,6 +119,9 @@ class Topics(Resource):
             OpenApiParameter(
                 "kind", str, enum=["", *selectors.KINDS], description="default NORMAL; empty: all"
             ),
+            OpenApiParameter(
+                "reader", str, enum=["", "none"], description="none: topics that no consumer group reads"
+            ),
             pagination.ordering_parameter(list(selectors.SORTS), "topic"),
         ],
         responses=pagination.page_of("Topic", TopicSerializer(many=True)),
@@ -132,6 +135,7 @@ class Topics(Resource):
             scope=view_scope(request.user, cluster),
             query=pagination.text(request, "query"),
             kinds=(kind,) if kind else selectors.KINDS,
+            only_unread=pagination.choice(request, "reader", ["", "none"], "") == "none",
             sort=sort,
             descending=descending,
             **pagination.page_arguments(request),

@@ -67,6 +67,7 @@ PAGES = {
     "sign-in-link": Route(get=(OPEN, ""), post=(OPEN, "")),
     "sign-out": Route(post=(PERSON, "")),
     "set-password": Route(get=(PERSON, ""), post=(PERSON, "")),
+    "columns": Route(post=(PERSON, ""), body={"of": 12, "on": "3"}),
     "tokens": Route(get=(PERSON, ""), post=(PERSON, "")),
     "token-revoke": Route(post=(PERSON, "")),
     "activity": view(WHOLE),
@@ -229,6 +230,7 @@ def address_of(name: str) -> str:
         "deed": "cancel" if name == "job-control" else "discard",
         "fmt": "csv",
         "key": "no-such-key",
+        "table": "groups",
         "prefix": "tm_nothing",
     }
     converters = pattern.pattern.converters | pattern.pattern.regex.groupindex  # type: ignore[operator]

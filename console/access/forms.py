@@ -40,6 +40,30 @@ class NewPasswordForm(forms.Form):
         return cleaned
 
 
+COLUMNS_MAX = 40  # of a table; the widest has 13
+
+
+class ColumnNumbers(forms.CharField):
+    """Column numbers from 1 with commas between, in order and each once."""
+
+    def __init__(self) -> None:
+        super().__init__(required=False, max_length=3 * COLUMNS_MAX)
+
+    def clean(self, value: Any) -> list[int]:
+        texts = [text for text in str(super().clean(value)).split(",") if text]
+        if not all(text.isascii() and text.isdigit() and 0 < int(text) <= COLUMNS_MAX for text in texts):
+            raise ValidationError(f"column numbers from 1 to {COLUMNS_MAX}, with commas between")
+        return sorted({int(text) for text in texts})
+
+
+class ColumnsForm(forms.Form):
+    """Which columns of a list a person always or never sees; `of`: how many the table has."""
+
+    of = forms.IntegerField(min_value=1, max_value=COLUMNS_MAX)
+    on = ColumnNumbers()
+    off = ColumnNumbers()
+
+
 class ActivityForm(forms.Form):
     """Filters of the activity page; each narrows, all may be empty."""
 

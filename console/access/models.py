@@ -115,6 +115,30 @@ class SignInFailure(models.Model):
         return f"{self.username} from {self.remote_addr}"
 
 
+class ColumnChoice(models.Model):
+    """Which columns of a list one person always or never wants to see; about the others the width decides.
+
+    ``shown`` and ``hidden`` are column numbers from 1 in a table of ``columns`` columns: when the list has got or lost
+    one since, the numbers mean other columns and the choice holds no more.
+    """
+
+    user = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="column_choices"
+    )
+    table = models.CharField(max_length=32)
+    columns = models.PositiveSmallIntegerField()
+    shown = models.JSONField(default=list)
+    hidden = models.JSONField(default=list)
+
+    class Meta:
+        constraints: ClassVar[list[models.BaseConstraint]] = [
+            models.UniqueConstraint(fields=["user", "table"], name="column_choice_of_person_and_table")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.table} of {self.user}"
+
+
 class AuditEvent(models.Model):
     """Who did what to which subject, before and after. Rows are added, never changed."""
 

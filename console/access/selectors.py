@@ -2,6 +2,7 @@
 
 import datetime
 import hashlib
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ from django.contrib.auth.models import User
 from django.db.models import QuerySet
 
 from console.access.errors import LinkInvalid
-from console.access.models import ApiToken, AuditEvent, SignInLink
+from console.access.models import ApiToken, AuditEvent, ColumnChoice, SignInLink
 
 
 def sha256(key: str) -> str:
@@ -37,6 +38,14 @@ def tokens_of(owner: Any = None) -> Sequence[ApiToken]:
     """Tokens, newest first: of one person, or of all."""
     found = ApiToken.objects.select_related("owner")
     return list(found.filter(owner=owner) if owner is not None else found)
+
+
+def column_choice(person: Any, table: str) -> str:
+    """JSON {"table", "of", "on", "off"} as `static/js/theme.js` reads it; "": nothing was chosen for the list."""
+    found = ColumnChoice.objects.filter(user=person, table=table).first()
+    if found is None:
+        return ""
+    return json.dumps({"table": table, "of": found.columns, "on": found.shown, "off": found.hidden})
 
 
 def audit_events(

@@ -13,7 +13,16 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from console.access.errors import LinkInvalid, TokenInvalid, TooManyAttempts, WrongCredentials
-from console.access.models import ApiToken, AuditEvent, Grant, Role, SignInFailure, SignInLink, Verb
+from console.access.models import (
+    ApiToken,
+    AuditEvent,
+    ColumnChoice,
+    Grant,
+    Role,
+    SignInFailure,
+    SignInLink,
+    Verb,
+)
 from console.access.rules import TokenPrincipal
 from console.access.selectors import first_administrator, open_link, sha256
 
@@ -223,6 +232,17 @@ def revoke_token(
 
 
 # --- Audit --------------------------------------------------------------------------------------------------
+
+
+def choose_columns(
+    person: Any, table: str, *, columns: int, shown: Sequence[int], hidden: Sequence[int]
+) -> None:
+    """Keep which columns of a list a person wants; none named: as the width allows, nothing is kept."""
+    if shown or hidden:
+        wanted = {"columns": columns, "shown": list(shown), "hidden": list(hidden)}
+        ColumnChoice.objects.update_or_create(user=person, table=table, defaults=wanted)
+    else:
+        ColumnChoice.objects.filter(user=person, table=table).delete()
 
 
 def record_audit(

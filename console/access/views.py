@@ -9,7 +9,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -19,7 +19,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from console.access import rules, selectors, services
 from console.access.errors import LinkInvalid, TooManyAttempts, WrongCredentials
-from console.access.forms import ActivityForm, NewPasswordForm, SignInForm
+from console.access.forms import ActivityForm, ColumnsForm, NewPasswordForm, SignInForm
 from console.access.models import AuditEvent, Verb
 from console.access.visitor import remote_addr
 from console.spreadsheet import csv_line
@@ -27,6 +27,7 @@ from console.streamed import in_thread
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 EVENTS_PER_PAGE = 50
+COLUMN_TABLES = frozenset({"groups", "topics"})  # lists with a column chooser
 CSV_EVENTS_MAX = 100_000  # about 20 MB; more is a job for the database
 
 
@@ -154,3 +155,21 @@ def _csv(events: Iterator[AuditEvent]) -> Iterator[str]:
 
 def _text(value: object) -> str:
     return value.isoformat() if isinstance(value, datetime.datetime) else str(value)
+
+
+@require_POST
+def columns(request: HttpRequest, table: str) -> HttpResponse:
+    """Keep the columns this person chose for a list; empty lists give the columns back to the width."""
+    if table not in COLUMN_TABLES:
+        raise Http404(f"There is no list {table} with columns to choose.")
+    form = ColumnsForm(request.POST)
+    if not form.is_valid():
+        return HttpResponse(form.errors.as_text(), status=422, content_type="text/plain; charset=utf-8")
+    services.choose_columns(
+        request.user,
+        table,
+        columns=form.cleaned_data["of"],
+        shown=form.cleaned_data["on"],
+        hidden=form.cleaned_data["off"],
+    )
+    return HttpResponse(status=204)

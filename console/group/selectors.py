@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, F, Q, QuerySet
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.group import flow
@@ -145,6 +145,16 @@ def group_queues(cluster_name: str, name: str, *, topic: str | None = None) -> S
     if topic is not None:
         rows = rows.filter(topic=topic)
     return list(rows.order_by("topic", "broker_name", "queue_id"))
+
+
+def worst_queues(cluster_name: str, name: str, *, limit: int) -> tuple[list[QueueRow], bool]:
+    """Return the first queues of a group, largest time lag first, and whether there are more. One query of at most
+    `limit` + 1 rows; unknown ones come last.
+    """
+    rows = QueueRow.objects.filter(cluster=cluster_name, group=name)
+    worst_first = (F("time_lag_ms").desc(nulls_last=True), F("lag").desc(nulls_last=True))
+    found = list(rows.order_by(*worst_first, "topic", "broker_name", "queue_id")[: limit + 1])
+    return found[:limit], len(found) > limit
 
 
 def groups_on_topics(cluster_name: str, topics: Sequence[str], *, limit: int = 200) -> list[str]:

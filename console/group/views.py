@@ -11,6 +11,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.access import rules
+from console.access import selectors as access_selectors
 from console.access.models import Verb
 from console.access.visitor import remote_addr
 from console.cluster.admission import admit, admit_to_list
@@ -39,6 +40,7 @@ RANGES = {
     "7d": (168 * HOUR_MS, "7 d"),
     "30d": (720 * HOUR_MS, "30 d"),
 }
+QUEUES_SHOWN = 10  # below a row of the list; the group's page has all
 CHART_POINTS = 480  # about two pixels each on a wide screen
 CHIPS = (
     # The order in which an operator wants to see them; empty ones are not shown.
@@ -114,6 +116,7 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponse:
         "silent": lag_selectors.silent_brokers(here.name),
         "live_sort": LIVE_SORT_FIELDS.get(query.sort, ""),
         "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name),
+        "columns": access_selectors.column_choice(request.user, "groups"),
         "now_ms": int(time.time() * 1000),
     }
     return render(request, "group/groups.html", context)
@@ -121,8 +124,14 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponse:
 
 @require_safe
 def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """One group: figures, findings, history, queues, clients; `?part=findings` is that part alone."""
+    """One group: figures, findings, history, queues, clients; `?part=findings` is that part alone, `?part=row` what the
+    list shows below the group's row.
+    """
     here = admit(request, cluster, name=group)
+    if request.GET.get("part") == "row":
+        worst, has_more = selectors.worst_queues(here.name, group, limit=QUEUES_SHOWN)
+        part = {"cluster": here, "group": group, "queues": worst, "has_more": has_more}
+        return render(request, "group/_row_queues.html", part)
     row = _known(here.name, group)
     queues, clients = selectors.group_queues(here.name, group), selectors.group_clients(here.name, group)
     now_ms = int(time.time() * 1000)

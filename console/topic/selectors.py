@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, Max, Q, Sum
+from django.db.models import Count, F, Max, OuterRef, Q, Subquery, Sum
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.lag.models import GroupRow, QueueRow, TopicQueueRow, TopicRow
-from console.lag.page import Page, cut, ordered
+from console.lag.page import Page, count_if, cut, ordered
 
 KINDS = ("NORMAL", "RETRY", "DLQ", "SYSTEM")
+NO_READER = "NO_READER"  # a filter of its own: topics of people that no consumer group reads
 
 SORTS: dict[str, tuple[str, ...]] = {
     "topic": ("topic",),
@@ -26,6 +27,18 @@ SORTS: dict[str, tuple[str, ...]] = {
     "perm": ("perm",),
     "brokers": ("brokers",),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One group as a consumer of one topic, as the row of the list shows it when it is opened."""
+
+    group: str
+    status: str
+    lag: int | None
+    lag_lower_bound: bool
+    time_lag_ms: int | None
+    reason: str = "some of its queues were not read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +61,14 @@ def topic_page(
     scope: NameScope = EVERYTHING,
     query: str = "",
     kinds: Sequence[str] = ("NORMAL",),
+    only_unread: bool = False,
     sort: str = "topic",
     descending: bool = False,
     page: int = 1,
     per_page: int = 50,
 ) -> Page[TopicRow]:
-    """Return one page of topics of the given kinds; `counts_by_status` counts all kinds that match the query.
+    """Return one page of topics of the given kinds; `counts_by_status` counts all kinds that match the query, and as
+    `NO_READER` those without any consumer group, which are all that `only_unread` gives.
 
     `hidden_system` is how many matching topics other kinds hide. Three queries at most, four for
     somebody who may see only the names of `scope`.
@@ -62,11 +77,17 @@ def topic_page(
     everything = scope.filter(rows, "topic")
     all_total = everything.count()
     matching = everything.filter(topic__icontains=query) if query else everything
-    counts = {
-        row["kind"]: row["count"] for row in matching.values("kind").annotate(count=Count("pk")).order_by()
-    }
+    read = QueueRow.objects.filter(cluster=cluster_name).values("topic")
+    unread = Q(kind="NORMAL") & ~Q(topic__in=read)
+    sums = matching.values("kind").annotate(count=Count("pk"), unread=count_if(unread)).order_by()
+    found = list(sums)
+    counts = {row["kind"]: row["count"] for row in found}
     wanted = [kind for kind in KINDS if kind in kinds]
-    total = sum(counts.get(kind, 0) for kind in wanted)
+    total = of_kinds = sum(counts.get(kind, 0) for kind in wanted)
+    hidden = sum(counts.values()) - of_kinds
+    counts[NO_READER] = sum(row["unread"] for row in found)
+    if only_unread:
+        matching, total = matching.filter(unread), counts[NO_READER] if "NORMAL" in wanted else 0
     columns = SORTS.get(sort, SORTS["topic"])
     keys = [(column, descending) for column in columns] + [("topic", False)] * (sort != "topic")
     return cut(
@@ -75,7 +96,7 @@ def topic_page(
         per_page=per_page,
         total=total,
         all_total=all_total,
-        hidden_system=sum(counts.values()) - total,
+        hidden_system=hidden,
         counts_by_status=counts,
         not_shown=0 if scope.is_everything else rows.count() - all_total,
     )
@@ -137,6 +158,35 @@ def topic_groups(cluster_name: str, name: str) -> Sequence[TopicGroup]:
         if row["group"] in groups
     ]
     return sorted(found, key=lambda one: (-(one.time_lag_ms or -1), -(one.lag or -1), one.group))
+
+
+def topic_readers(
+    cluster_name: str, name: str, *, limit: int, scope: NameScope = EVERYTHING
+) -> tuple[list[Reader], bool]:
+    """Return the first groups that consume the topic, largest time lag first, and whether there are more. One query of
+    at most `limit` + 1 rows; only groups of the scope.
+    """
+    queues = scope.filter(QueueRow.objects.filter(cluster=cluster_name, topic=name), "group")
+    status = GroupRow.objects.filter(cluster=cluster_name, group=OuterRef("group")).values("status")[:1]
+    sums = queues.values("group").annotate(
+        status=Subquery(status),
+        queues=Count("pk"),
+        known=Count("lag"),
+        lag=Sum("lag"),
+        time_lag_ms=Max("time_lag_ms"),
+    )
+    worst_first = (F("time_lag_ms").desc(nulls_last=True), F("lag").desc(nulls_last=True), "group")
+    found = [
+        Reader(
+            group=row["group"],
+            status=row["status"] or "UNKNOWN",
+            lag=row["lag"],
+            lag_lower_bound=0 < row["known"] < row["queues"],
+            time_lag_ms=row["time_lag_ms"],
+        )
+        for row in sums.order_by(*worst_first)[: limit + 1]
+    ]
+    return found[:limit], len(found) > limit
 
 
 def topic_names(

@@ -28,6 +28,7 @@ from console.topic.producers import senders_of
 from console.topic.topic_config import permission_letters, permission_word
 
 KIND_WORDS = {"NORMAL": "Normal", "RETRY": "Retry", "DLQ": "Dead letters", "SYSTEM": "System"}
+READERS_SHOWN = 10  # below a row of the list; the topic's page has all
 ASCENDING = ("topic", "kind", "worst_group", "perm", "brokers")
 
 
@@ -37,11 +38,13 @@ def topics(request: HttpRequest, cluster: str) -> HttpResponse:
     here, scope = admit_to_list(request, cluster)
     query = ListQuery.of(request, sorts=selectors.SORTS, default="topic", ascending=ASCENDING)
     kinds = [kind for kind in request.GET.getlist("kind") if kind in selectors.KINDS] or ["NORMAL"]
+    only_unread = request.GET.get("reader") == "none"
     page = selectors.topic_page(
         here.name,
         scope=scope,
         query=query.query,
         kinds=kinds,
+        only_unread=only_unread,
         sort=query.sort,
         descending=query.descending,
         page=query.page,
@@ -56,6 +59,9 @@ def topics(request: HttpRequest, cluster: str) -> HttpResponse:
         "query": query,
         "kinds": kinds,
         "chips": chips,
+        "only_unread": only_unread,
+        "unread_count": page.counts_by_status.get(selectors.NO_READER, 0),
+        "columns": access_selectors.column_choice(request.user, "topics"),
         "page": page,
         "rows": [
             (selectors.without_hidden_group(row, scope), permission_letters(row.perm)) for row in page.rows
@@ -69,12 +75,17 @@ def topics(request: HttpRequest, cluster: str) -> HttpResponse:
 
 @require_safe
 def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
-    """One topic: figures, findings, and one tab of what belongs to it; ``?tab=`` says which.
+    """One topic: figures, findings, and one tab of what belongs to it; ``?tab=`` says which. ``?part=row`` is what the
+    list shows below the topic's row.
 
     Producers and configuration are asked of the brokers, within a few seconds; all else is of the last round.
     """
     here = admit(request, cluster, name=topic)
     scope = view_scope(request.user, here.name)
+    if request.GET.get("part") == "row":
+        readers, has_more = selectors.topic_readers(here.name, topic, limit=READERS_SHOWN, scope=scope)
+        part = {"cluster": here, "topic": topic, "readers": readers, "has_more": has_more, "scope": scope}
+        return render(request, "topic/_row_readers.html", part)
     row = selectors.without_hidden_group(known(here.name, topic), scope)
     queues = selectors.topic_queues(here.name, topic)
     groups = selectors.topic_groups(here.name, topic)

@@ -86,11 +86,6 @@
       for (const one of $$(`[data-do=show][data-of="${button.dataset.of}"]`)) one.setAttribute("aria-pressed", one === button);
       for (const part of $$(`[data-part-of="${button.dataset.of}"]`)) part.hidden = part.dataset.part !== button.dataset.part;
     },
-    columns_reset(button) {
-      try { localStorage.removeItem(columnsOf(button.closest("details")).key); } catch { /* nothing was kept */ }
-      Tide.applyColumns();
-      fillColumns(button.closest("details"));
-    },
     copy,
     print: () => window.print(),
     reload: () => location.reload(),
@@ -172,47 +167,6 @@
     rows.forEach((row) => row.classList.toggle("is-selected", row === next));
     $("a", next)?.focus({ preventScroll: true });
     next.scrollIntoView({ block: "nearest" });
-  }
-
-  /* ---- which columns of a list are shown: kept in this browser, applied by theme.js before the next page's first paint ---- */
-  function columnsOf(menu) {
-    const table = menu.closest(".card").querySelector("table[data-columns]");
-    return { table, heads: [...table.tHead.rows[0].cells], key: Tide.columnsKey(table.dataset.columns) };
-  }
-  function fillColumns(menu) {
-    const { heads } = columnsOf(menu), list = $(".menu", menu);
-    list.replaceChildren(...heads.slice(1).flatMap((head, i) => {
-      const label = head.textContent.trim().replace(/\s+/g, " ");
-      if (!label) return [];
-      const row = document.createElement("label"), box = Object.assign(document.createElement("input"), { type: "checkbox", checked: getComputedStyle(head).display !== "none" });
-      box.dataset.column = i + 2;
-      row.className = "menu__check";
-      row.append(box, label);
-      return [row];
-    }));
-    const reset = Object.assign(document.createElement("button"), { type: "button", textContent: "As the width allows" });
-    reset.dataset.do = "columns_reset";
-    list.append(document.createElement("hr"), reset);
-  }
-  function keepColumn(box) {
-    const { heads, key } = columnsOf(box.closest("details")), number = Number(box.dataset.column);
-    let kept = { of: heads.length, on: [], off: [] };
-    try { kept = { ...kept, ...JSON.parse(localStorage.getItem(key)) }; } catch { /* begins anew */ }
-    const without = (numbers) => numbers.filter((one) => one !== number);
-    kept = { of: heads.length, on: without(kept.on), off: without(kept.off) };
-    (box.checked ? kept.on : kept.off).push(number);
-    try { localStorage.setItem(key, JSON.stringify(kept)); } catch { say("Columns can not be kept", "This browser stores nothing for this site."); }
-    Tide.applyColumns();
-  }
-  document.addEventListener("toggle", (event) => { if (event.target.matches?.("details[data-columns-menu][open]")) fillColumns(event.target); }, true);
-  document.addEventListener("change", (event) => { if (event.target.matches("[data-column]")) keepColumn(event.target); });
-  /* A list that has got or lost a column since: numbers mean other columns now. */
-  for (const table of $$("table[data-columns]")) {
-    const key = Tide.columnsKey(table.dataset.columns);
-    try {
-      const kept = JSON.parse(localStorage.getItem(key));
-      if (kept && kept.of !== table.tHead.rows[0].cells.length) { localStorage.removeItem(key); Tide.applyColumns(); }
-    } catch { /* nothing is kept */ }
   }
 
   /* ---- typed confirmation: the button opens only for the exact name; a slider shows its number ---- */

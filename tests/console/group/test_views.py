@@ -405,3 +405,22 @@ def test_it_shows_a_group_whose_history_has_gaps(admin: Client) -> None:
         cluster="local", from_ms=now_ms - 600_000, to_ms=now_ms - 300_000, reason="the console was stopped"
     )
     assert admin.get("/c/local/groups/analytics").status_code == 200
+
+
+def test_a_row_opens_to_its_worst_queues_with_one_query(admin: Client) -> None:
+    QueueRow.objects.filter(group="billing", queue_id=1).update(time_lag_ms=4_320_000)
+    with CaptureQueriesContext(connections["metrics"]) as seen:
+        text = admin.get("/c/local/groups/billing?part=row").content.decode()
+    assert len(seen) == 1
+    assert text.index("broker-a · 1") < text.index("broker-a · 0")
+    assert "1 h 12 m" in text and "<html" not in text
+    for queue_id in range(2, 30):
+        sample_rows.queue_row("billing", queue_id)
+    with CaptureQueriesContext(connections["metrics"]) as seen:
+        text = admin.get("/c/local/groups/billing?part=row").content.decode()
+    assert (len(seen), text.count("<tr>")) == (1, 11)
+    assert "All queues" in text
+    assert (
+        signed_in("some", verbs=("VIEW",), names="x").get("/c/local/groups/billing?part=row").status_code
+        == 403
+    )

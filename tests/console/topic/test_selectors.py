@@ -35,7 +35,8 @@ def test_it_hides_other_kinds_and_counts_them() -> None:
     page = selectors.topic_page("local")
     assert [row.topic for row in page.rows] == ["clicks", "idle", "orders"]
     assert (page.total, page.all_total, page.hidden_system) == (3, 6, 3)
-    assert page.counts_by_status == {"NORMAL": 3, "RETRY": 1, "DLQ": 1, "SYSTEM": 1}
+    assert page.counts_by_status == {"NORMAL": 3, "RETRY": 1, "DLQ": 1, "SYSTEM": 1, "NO_READER": 3}
+    assert names(only_unread=True) == ["clicks", "idle", "orders"]
     assert names(kinds=("DLQ", "RETRY")) == ["%DLQ%billing", "%RETRY%billing"]
 
 

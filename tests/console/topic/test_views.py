@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import connections
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
+from console.lag.models import QueueRow
 from console.topic.topic_config import permission_word
 from tests.support import sample_rows
 from tests.support.people import signed_in
@@ -142,3 +145,47 @@ def test_it_names_no_group_that_a_person_may_not_look_at() -> None:
     assert (row["worst_group"], row["worst_time_lag_ms"]) == (None, 4_320_000)
     assert client.get("/api/v1/clusters/local/topics").json()["results"][0]["worst_group"] is None
     assert client.get("/api/v1/clusters/local/topics/orders/groups").json() == []
+
+
+def queries(client: Client, address: str) -> tuple[str, int]:
+    """The page's text and how often the database of rounds was asked for it."""
+    with CaptureQueriesContext(connections["metrics"]) as seen:
+        answer = client.get(address)
+    assert answer.status_code == 200
+    return str(answer.content.decode()), len(seen)
+
+
+def test_a_row_opens_to_its_groups_with_one_query(admin: Client) -> None:
+    QueueRow.objects.filter(group="analytics").update(time_lag_ms=4_320_000, lag=7)
+    QueueRow.objects.filter(group="billing", queue_id=1).update(lag=None, status="UNKNOWN")
+    text, asked = queries(admin, "/c/local/topics/orders?part=row")
+    assert asked == 1
+    assert text.index("analytics") < text.index("billing")
+    assert "1 h 12 m" in text and ">14<" in text
+    assert '<span class="atleast"' in text  # a queue of billing is unknown
+    for number in range(20):
+        sample_rows.queue_row(f"more-{number:02}", 0)
+    text, asked = queries(admin, "/c/local/topics/orders?part=row")
+    assert (asked, text.count("<tr>")) == (1, 11)
+    assert "All groups" in text
+
+
+def test_a_row_opens_to_groups_that_one_may_look_at() -> None:
+    sample_rows.sample()
+    sample_rows.queue_row("orders-mail", 0)
+    text, _ = queries(signed_in("some", verbs=("VIEW",), names="orders*"), "/c/local/topics/orders?part=row")
+    assert "orders-mail" in text and "billing" not in text and "analytics" not in text
+    assert "Groups you may not look at are not listed." in text
+
+
+def test_topics_that_nobody_reads_are_counted_and_listed(admin: Client) -> None:
+    for name in ("lonely", "left-alone"):
+        sample_rows.topic_row(name, worst_group="", worst_time_lag_ms=None)
+    text = admin.get("/c/local/topics").content.decode()
+    assert "No reader <b>2</b>" in text
+    text = admin.get("/c/local/topics?reader=none").content.decode()
+    assert ">lonely</a>" in text and ">left-alone</a>" in text and ">orders</a>" not in text
+    assert "1–2 of 2" in text
+    text = admin.get("/c/local/topics?reader=none&q=lonely").content.decode()
+    assert "1–1 of 1" in text
+    assert "0 of 4 topics match" in admin.get("/c/local/topics?reader=none&q=orders").content.decode()

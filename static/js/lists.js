@@ -1,0 +1,124 @@
+/* Lists of topics and groups: a row opens in place, and each person chooses the columns.
+   A row's button names with data-detail what the server tells of the row; above it stand the columns that the width hides. */
+(function () {
+  "use strict";
+  const root = document.documentElement;
+  const token = () => document.querySelector("input[name=csrfmiddlewaretoken]").value;
+
+  /* ---- rows that open ---- */
+  const REFRESH_EVERY = 5000;
+  const rowOf = (button) => button.closest("tr"), detailOf = (button) => rowOf(button).nextElementSibling;
+
+  function skeleton() {
+    const host = document.createElement("div");
+    host.className = "detail__wait";
+    host.setAttribute("aria-label", "Loading");
+    for (let i = 0; i < 3; i++) host.append(Object.assign(document.createElement("span"), { className: "skel skel--l" }), Object.assign(document.createElement("span"), { className: "skel skel--s" }));
+    return host;
+  }
+  /* What the width, or this person, has put away of the row: with its name, and live as in the row. */
+  function putAway(row) {
+    const heads = [...row.closest("table").tHead.rows[0].cells], list = document.createElement("dl");
+    list.className = "kv kv--row";
+    [...row.cells].forEach((cell, i) => {
+      if (getComputedStyle(cell).display !== "none" || !heads[i]?.textContent.trim()) return;
+      const value = document.createElement("dd");
+      value.append(...[...cell.childNodes].map((node) => node.cloneNode(true)));
+      const name = document.createElement("div");
+      name.append(Object.assign(document.createElement("dt"), { textContent: heads[i].textContent.trim().replace(/\s+/g, " ") }), value);
+      list.append(name);
+    });
+    const subject = row.closest("[data-live-subject]")?.dataset.liveSubject;
+    if (subject) { list.dataset.liveSubject = subject; list.dataset.key = row.dataset.key; }
+    return list.children.length ? [list] : [];
+  }
+  async function fill(button, part) {
+    try {
+      const answer = await fetch(button.dataset.detail, { headers: { Accept: "text/html" } });
+      if (!answer.ok || answer.redirected) throw new Error(answer.status === 404 ? "It is not there any more." : answer.redirected ? "You are signed out: reload the page." : `The console answered ${answer.status}.`);
+      part.innerHTML = await answer.text();
+      Tide.tell(part);
+    } catch (error) {
+      if (part.querySelector("table")) return; // what stands there has its age in the head of the page
+      const again = Object.assign(document.createElement("button"), { className: "btn btn--sm", type: "button", textContent: "Try again" });
+      again.addEventListener("click", () => { part.replaceChildren(skeleton()); fill(button, part); });
+      part.replaceChildren(Object.assign(document.createElement("p"), { className: "muted", textContent: error instanceof TypeError ? "The console does not answer." : error.message }), again);
+    }
+  }
+  function open(button) {
+    const cell = detailOf(button).cells[0], part = document.createElement("div");
+    part.dataset.loaded = "";
+    part.append(skeleton());
+    cell.replaceChildren(...putAway(rowOf(button)), part);
+    Tide.live.attach(cell);
+    Tide.sparklines(cell);
+    return fill(button, part);
+  }
+  function close(button) {
+    const cell = detailOf(button).cells[0];
+    Tide.live.detach(cell);
+    cell.replaceChildren();
+  }
+  /* shell.js has shown or hidden the row by now. */
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest(".expander[data-detail]");
+    if (button) (button.getAttribute("aria-expanded") === "true" ? open : close)(button);
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "o" || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select") || document.querySelector("dialog[open]")) return;
+    const row = document.activeElement.closest?.("[data-rows] > tr") || document.querySelector("[data-rows] > tr.is-selected");
+    row?.querySelector(".expander[data-detail]")?.click();
+  });
+  let last = 0;
+  Tide.live.on(`c/${root.dataset.cluster}/collector`, ({ round }) => {
+    if (!round || document.hidden || Date.now() - last < REFRESH_EVERY) return;
+    last = Date.now();
+    for (const button of document.querySelectorAll('.expander[data-detail][aria-expanded="true"]')) {
+      const part = detailOf(button).querySelector("[data-loaded]");
+      if (part && !part.contains(document.activeElement) && !part.querySelector(".detail__wait")) fill(button, part);
+    }
+  });
+
+  /* ---- columns: kept by the console for this person, applied by theme.js before the next page's first paint ---- */
+  const tableOf = (menu) => menu.closest(".card").querySelector("table[data-columns]");
+  let kept = root.dataset.columns ? JSON.parse(root.dataset.columns) : null;
+  function use(choice) {
+    kept = choice;
+    Tide.applyColumns(choice);
+    root.dataset.columns = JSON.stringify(choice);
+  }
+  async function keep(choice) {
+    use(choice);
+    const body = new URLSearchParams({ of: choice.of, on: choice.on.join(), off: choice.off.join() });
+    const answer = await fetch(`/columns/${choice.table}`, { method: "POST", body, headers: { "X-CSRFToken": token() } }).catch(() => null);
+    if (!answer?.ok) Tide.say("Columns are not kept", "They hold for this page; the console did not take the choice.");
+  }
+  function fillMenu(menu) {
+    const list = menu.querySelector(".menu"), heads = [...tableOf(menu).tHead.rows[0].cells];
+    list.replaceChildren(...heads.slice(1).flatMap((head, i) => {
+      const label = head.textContent.trim().replace(/\s+/g, " ");
+      if (!label) return [];
+      const row = document.createElement("label"), box = Object.assign(document.createElement("input"), { type: "checkbox", checked: getComputedStyle(head).display !== "none" });
+      box.dataset.column = i + 2;
+      row.className = "menu__check";
+      row.append(box, label);
+      return [row];
+    }));
+    const reset = Object.assign(document.createElement("button"), { type: "button", textContent: "As the width allows" });
+    reset.addEventListener("click", () => { keep({ ...chosen(menu), on: [], off: [] }); fillMenu(menu); });
+    list.append(document.createElement("hr"), reset);
+  }
+  function chosen(menu) {
+    const table = tableOf(menu), none = { table: table.dataset.columns, of: table.tHead.rows[0].cells.length, on: [], off: [] };
+    return kept && kept.table === none.table && kept.of === none.of ? kept : none;
+  }
+  document.addEventListener("toggle", (event) => { if (event.target.matches?.("details[data-columns-menu][open]")) fillMenu(event.target); }, true);
+  document.addEventListener("change", ({ target }) => {
+    if (!target.matches("[data-column]")) return;
+    const now = chosen(target.closest("details")), number = Number(target.dataset.column), without = (numbers) => numbers.filter((one) => one !== number);
+    keep({ ...now, on: [...without(now.on), ...(target.checked ? [number] : [])], off: [...without(now.off), ...(target.checked ? [] : [number])] });
+  });
+  /* A list that has got or lost a column since: the numbers mean other columns now. */
+  const table = document.querySelector("table[data-columns]");
+  if (kept && table && kept.of !== table.tHead.rows[0].cells.length) use({ table: table.dataset.columns, of: 0, on: [], off: [] });
+})();
