@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any, ClassVar
 
 from django.db.models import QuerySet
@@ -17,8 +18,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api import pagination
-from api.permissions import require_visible
+from api.permissions import view_scope
 from api.resource import Resource, remote_addr
+from console.access import rules
+from console.access.models import Verb
+from console.access.name_scope import EVERYTHING, NameScope
 from console.cluster import selectors as cluster_selectors
 from console.report import selectors, services
 from console.report.models import LagRow, ReportRun
@@ -29,8 +33,20 @@ WORST_FIRST = "-time_lag_max"
 TIME_MS_MAX = 2**53  # what every JSON reader holds exactly
 
 
+class DeliverySerializer(serializers.Serializer[Any]):
+    """One receiver of a scheduled run; of a webhook only its host is told."""
+
+    kind = serializers.ChoiceField(choices=["email", "webhook"])
+    to = serializers.CharField()
+    ok = serializers.BooleanField()
+    error = serializers.CharField(allow_blank=True, help_text="why it could not be reached")
+    at_ms = serializers.IntegerField(help_text="of the last try")
+
+
 class ReportRunSerializer(serializers.Serializer[Any]):
-    """``state``: QUEUED, RUNNING, SUCCEEDED, FAILED. ``warnings``: history files that could not be read whole."""
+    """``state``: QUEUED, RUNNING, SUCCEEDED, FAILED. ``warnings``: history files that could not be read whole.
+    ``deliveries``: who was told; only for those who may CONFIGURE the cluster, for it holds their addresses.
+    """
 
     id = serializers.CharField()
     job = serializers.CharField()
@@ -48,6 +64,15 @@ class ReportRunSerializer(serializers.Serializer[Any]):
     requested_at_ms = serializers.IntegerField()
     started_at_ms = serializers.IntegerField(allow_null=True)
     finished_at_ms = serializers.IntegerField(allow_null=True)
+    deliveries = DeliverySerializer(many=True, required=False)
+
+
+def run_body(request: Request, run: ReportRun) -> dict[str, Any]:
+    """A run as this caller may see it."""
+    body = run.as_row()
+    if rules.may(request.user, Verb.CONFIGURE, run.cluster):
+        body["deliveries"] = run.deliveries
+    return body
 
 
 class RunRequestSerializer(serializers.Serializer[Any]):
@@ -79,9 +104,10 @@ class CsvRenderer(JSONRenderer):
 
 
 class Runs(Resource):
-    """Runs of all reports, newest first."""
+    """Runs of all reports, newest first, for everybody who may see anything of the cluster: they name no group."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    filters_names = True
 
     @extend_schema(
         operation_id="report_runs_list",
@@ -101,7 +127,7 @@ class Runs(Resource):
             state=pagination.choice(request, "state", ["", *ReportRun.State.values], ""),
             **pagination.page_arguments(request),
         )
-        return Response(pagination.page_body(request, page, lambda run: run.as_row()))
+        return Response(pagination.page_body(request, page, partial(run_body, request)))
 
 
 class JobRuns(Resource):
@@ -134,7 +160,9 @@ class JobRuns(Resource):
         )
         services.enqueue(run.id)
         run = selectors.run(run.id)
-        return Response(run.as_row(), status=202, headers={"Location": f"/api/v1/report-runs/{run.id}"})
+        return Response(
+            run_body(request, run), status=202, headers={"Location": f"/api/v1/report-runs/{run.id}"}
+        )
 
 
 class RunDetail(Resource):
@@ -146,8 +174,9 @@ class RunDetail(Resource):
             found = selectors.run(run)
         except ReportRun.DoesNotExist:
             raise NotFound(f"There is no report run {run}.") from None
-        require_visible(request.user, found.cluster, "*", f"report run {run}")
-        return Response(found.as_row())
+        if not rules.may_see_cluster(request.user, found.cluster):
+            raise NotFound(f"There is no report run {run}.")
+        return Response(run_body(request, found))
 
 
 FILTERS = [
@@ -162,6 +191,7 @@ class Rows(Resource):
     """What the last runs computed, an hour of a group's topic (or queue) per row."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    filters_names = True
     throttle_scope = "search"
 
     @extend_schema(
@@ -177,8 +207,10 @@ class Rows(Resource):
     def get(self, request: Request, cluster: str, job: str) -> Response:
         existing(cluster, job)
         sort, descending = pagination.ordering(request, list(selectors.SORTS), WORST_FIRST)
+        scope = view_scope(request.user, cluster)
         page = selectors.row_page(
-            _rows(request, cluster, job),
+            _rows(request, cluster, job, scope),
+            whole=None if scope.is_everything else _rows(request, cluster, job, EVERYTHING),
             sort=sort,
             descending=descending,
             **pagination.page_arguments(request),
@@ -190,6 +222,7 @@ class RowsCsv(Resource):
     """The same rows by hour, all of them, as CSV; an unknown figure is an empty cell."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    filters_names = True
     throttle_scope = "search"
     renderer_classes = (CsvRenderer, JSONRenderer)
 
@@ -201,13 +234,13 @@ class RowsCsv(Resource):
     )
     def get(self, request: Request, cluster: str, job: str) -> HttpResponseBase:
         existing(cluster, job)
-        lines = selectors.csv_lines(_rows(request, cluster, job))
+        lines = selectors.csv_lines(_rows(request, cluster, job, view_scope(request.user, cluster)))
         response = StreamingHttpResponse(in_thread(lines), content_type="text/csv; charset=utf-8")
         response["Content-Disposition"] = f'attachment; filename="{cluster}-{job}.csv"'
         return response
 
 
-def _rows(request: Request, cluster: str, job: str) -> QuerySet[LagRow]:
+def _rows(request: Request, cluster: str, job: str, scope: NameScope) -> QuerySet[LagRow]:
     if job not in LAG_JOBS:
         raise NotFound(f"{job} has no rows of lag; these have: {', '.join(LAG_JOBS)}.")
     return selectors.rows(
@@ -217,6 +250,7 @@ def _rows(request: Request, cluster: str, job: str) -> QuerySet[LagRow]:
         group=pagination.text(request, "group"),
         from_ms=pagination.integer(request, "from_ms", high=TIME_MS_MAX),
         to_ms=pagination.integer(request, "to_ms", high=TIME_MS_MAX),
+        scope=scope,
     )
 
 

@@ -17,8 +17,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api import pagination
+from api.permissions import view_scope
 from api.report import existing
 from api.resource import Resource, remote_addr
+from console.access.name_scope import EVERYTHING, NameScope
 from console.cluster import selectors as cluster_selectors
 from console.report import delivery, exports, schedules, selectors
 from console.report.models import LagRow, ReportRow, ReportSchedule
@@ -189,6 +191,7 @@ class Lines(Resource):
     """What the last runs of the reports other than lag per window computed."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    filters_names = True
     throttle_scope = "search"
 
     @extend_schema(
@@ -203,11 +206,14 @@ class Lines(Resource):
             raise NotFound(f"The rows of {job} are at /reports/{job}/rows.")
         arguments = pagination.page_arguments(request)
         order = F("window_start_ms").desc()
-        page = selectors.report_row_page(_lines(request, cluster, job), order, **arguments)
+        scope = view_scope(request.user, cluster)
+        whole = None if scope.is_everything else _lines(request, cluster, job, EVERYTHING)
+        found = _lines(request, cluster, job, scope)
+        page = selectors.report_row_page(found, order, **arguments, whole=whole)
         return Response(pagination.page_body(request, page, lambda row: row.as_row()))
 
 
-def _lines(request: Request, cluster: str, job: str) -> QuerySet[ReportRow]:
+def _lines(request: Request, cluster: str, job: str, scope: NameScope) -> QuerySet[ReportRow]:
     return selectors.report_rows(
         cluster,
         job,
@@ -215,6 +221,7 @@ def _lines(request: Request, cluster: str, job: str) -> QuerySet[ReportRow]:
         name=pagination.text(request, "name"),
         from_ms=pagination.integer(request, "from_ms", high=TIME_MS_MAX),
         to_ms=pagination.integer(request, "to_ms", high=TIME_MS_MAX),
+        scope=scope,
     )
 
 
@@ -232,6 +239,7 @@ class Export(Resource):
     """All rows of a report, streamed as a file: ``csv``, ``parquet`` or ``html``."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    filters_names = True
     throttle_scope = "search"
     renderer_classes = (JSONRenderer, FileRenderer)
 
@@ -245,6 +253,7 @@ class Export(Resource):
         existing(cluster, job)
         if fmt not in exports.FORMATS:
             raise NotFound(f"There is no format {fmt}; there are: {', '.join(exports.FORMATS)}.")
+        scope = view_scope(request.user, cluster)
         rows: QuerySet[LagRow] | QuerySet[ReportRow]
         if job in LAG_JOBS:
             rows = selectors.rows(
@@ -254,9 +263,10 @@ class Export(Resource):
                 group=pagination.text(request, "name"),
                 from_ms=pagination.integer(request, "from_ms", high=TIME_MS_MAX),
                 to_ms=pagination.integer(request, "to_ms", high=TIME_MS_MAX),
+                scope=scope,
             )
         else:
-            rows = _lines(request, cluster, job)
+            rows = _lines(request, cluster, job, scope)
         pieces = exports.export(fmt, rows, f"{JOBS[job]} of {cluster}", _now_ms())
         response = StreamingHttpResponse(in_thread(pieces), content_type=exports.FORMATS[fmt][0])
         response["Content-Disposition"] = f'attachment; filename="{cluster}-{job}.{fmt}"'

@@ -222,7 +222,7 @@ def address_of(name: str) -> str:
         "client_id": "10.0.0.1@7",
         "client": "10.0.0.1@7",
         "message_id": "0" * 32,
-        "job": "job-sample" if is_job else "lag_hour",
+        "job": "job-sample" if is_job else "episodes" if name == "api-report-lines" else "lag_hour",
         "job_id": "job-sample",
         "plan": "op-sample",
         "plan_id": "op-sample",

@@ -10,7 +10,8 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from console.cluster.admission import admit
+from console.access.name_scope import EVERYTHING, NameScope, view_scope
+from console.cluster.admission import admit_to_list
 from console.cluster.list_query import ListQuery
 from console.cluster.models import Cluster
 from console.report import run_panel, selectors
@@ -31,7 +32,7 @@ LANES_MAX = 30
 @require_safe
 def reports(request: HttpRequest, cluster: str) -> HttpResponse:
     """Every report: what it says, when it was made last, how that went."""
-    here = admit(request, cluster)
+    here, _ = admit_to_list(request, cluster)
     newest: dict[str, ReportRun] = {}
     for job in JOBS:
         runs = selectors.runs(here.name, job, limit=1)
@@ -63,9 +64,9 @@ def page(
     return render(request, template, context, status=status)
 
 
-def found(request: HttpRequest, here: Cluster, job: str) -> QuerySet[ReportRow]:
-    """The rows that the page's filter leaves, for a download."""
-    return _found(request, here, job, _view(request, job).grain if VIEWS[job] else "")
+def found(request: HttpRequest, here: Cluster, job: str, scope: NameScope) -> QuerySet[ReportRow]:
+    """The rows that the page's filter leaves of what a scope lets through, for a download."""
+    return _found(request, here, job, _view(request, job).grain if VIEWS[job] else "", scope)
 
 
 def _lines(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dict[str, Any]:
@@ -75,12 +76,14 @@ def _lines(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dict[s
     column = view.column(query.sort)
     order = F(column.order_field if column is not None else query.sort)
     ordered = order.desc(nulls_last=True) if query.descending else order.asc(nulls_last=True)
-    found = _found(request, here, job, view.grain)
+    scope = view_scope(request.user, here.name)
+    found = _found(request, here, job, view.grain, scope)
+    whole = None if scope.is_everything else _found(request, here, job, view.grain, EVERYTHING)
     return {
         "view": view,
         "views": VIEWS[job],
         "query": query,
-        "page": selectors.report_row_page(found, ordered, query.page, query.per_page),
+        "page": selectors.report_row_page(found, ordered, query.page, query.per_page, whole),
     }
 
 
@@ -88,10 +91,12 @@ def _episodes(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dic
     query = ListQuery.of(request, sorts=EPISODE_SORTS, default="start", ascending=("group",))
     order = F(EPISODE_SORTS[query.sort])
     ordered = order.desc(nulls_last=True) if query.descending else order.asc(nulls_last=True)
-    found = _found(request, here, job, "")
+    scope = view_scope(request.user, here.name)
+    found = _found(request, here, job, "", scope)
+    whole = None if scope.is_everything else _found(request, here, job, "", EVERYTHING)
     return {
         "query": query,
-        "page": selectors.report_row_page(found, ordered, query.page, query.per_page),
+        "page": selectors.report_row_page(found, ordered, query.page, query.per_page, whole),
         "lanes": lanes(found, span_start(_span(request), now_ms=now_ms), now_ms),
     }
 
@@ -128,10 +133,12 @@ def lanes(found: QuerySet[ReportRow], from_ms: int | None, to_ms: int) -> dict[s
     }
 
 
-def _found(request: HttpRequest, here: Cluster, job: str, grain: str) -> QuerySet[ReportRow]:
+def _found(
+    request: HttpRequest, here: Cluster, job: str, grain: str, scope: NameScope
+) -> QuerySet[ReportRow]:
     from_ms = span_start(_span(request), now_ms=_now_ms())
     name = request.GET.get("q", "").strip()
-    return selectors.report_rows(here.name, job, grain=grain, name=name, from_ms=from_ms)
+    return selectors.report_rows(here.name, job, grain=grain, name=name, from_ms=from_ms, scope=scope)
 
 
 def _view(request: HttpRequest, job: str) -> RowsView:

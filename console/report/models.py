@@ -86,7 +86,6 @@ class ReportRun(models.Model):
             "requested_at_ms": self.requested_at_ms,
             "started_at_ms": self.started_at_ms,
             "finished_at_ms": self.finished_at_ms,
-            "deliveries": self.deliveries,
         }
 
 
@@ -289,6 +288,11 @@ class ReportSchedule(models.Model):
     @property
     def weekday_name(self) -> str:
         return calendar.day_name[self.weekday]
+
+    @property
+    def clock(self) -> str:
+        """Its UTC time of day, of daily and weekly ones."""
+        return f"{self.hour:02}:{self.minute:02}"
 
 
 class GroupSlo(models.Model):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from django.db.models import F, Max, Min, Model, Q, QuerySet, Sum
 from django.db.models.expressions import OrderBy
 
+from console.access.name_scope import EVERYTHING, NameScope
 from console.lag.models import GroupMembers, HistoryFile
+from console.lag.page import Page, cut
 from console.report.models import GroupSlo, LagRow, ReportRow, ReportRun
 from console.spreadsheet import csv_line
 
@@ -41,19 +42,7 @@ SHARED_COLUMNS = tuple(
 )
 
 
-T = TypeVar("T")
 M = TypeVar("M", bound=Model)
-
-
-@dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
-    """One page in the asked order; numbers beyond the end give the last page."""
-
-    rows: Sequence[T]
-    total: int
-    page: int
-    pages: int
-    per_page: int
 
 
 def runs(cluster: str, job: str, *, limit: int = 20) -> Sequence[ReportRun]:
@@ -101,9 +90,12 @@ def rows(
     group: str = "",
     from_ms: int | None = None,
     to_ms: int | None = None,
+    scope: NameScope = EVERYTHING,
 ) -> QuerySet[LagRow]:
-    """Rows of one lag report and grain, not yet ordered; `group` keeps names that contain it."""
-    found = LagRow.objects.filter(cluster=cluster, job=job, grain=grain)
+    """Rows of one lag report and grain, not yet ordered; `group` keeps names that contain it, `scope` what somebody may
+    see.
+    """
+    found = scope.filter(LagRow.objects.filter(cluster=cluster, job=job, grain=grain), "group")
     if group:
         found = found.filter(group__icontains=group)
     if from_ms is not None:
@@ -121,11 +113,16 @@ def report_rows(
     name: str = "",
     from_ms: int | None = None,
     to_ms: int | None = None,
+    scope: NameScope = EVERYTHING,
 ) -> QuerySet[ReportRow]:
     """Rows of a report that is not about lag per window, not yet ordered: sort by `figures__…`. `name` keeps groups and
-    topics that contain it.
+    topics that contain it, `scope` what somebody may see: by the group, of rows without one by the topic; those about
+    the cluster as a whole are for who may see all of it.
     """
     found = ReportRow.objects.filter(cluster=cluster, job=job)
+    if not scope.is_everything:
+        of_topics = Q(group="") & ~Q(topic="") & scope.condition("topic")
+        found = found.filter(of_topics | ~Q(group="") & scope.condition("group"))
     if grain:
         found = found.filter(grain=grain)
     if name:
@@ -156,25 +153,37 @@ def row_page(
     descending: bool = True,
     page: int = 1,
     per_page: int = 50,
+    whole: QuerySet[LagRow] | None = None,
 ) -> Page[LagRow]:
-    """One page; unknown figures sort last both ways. An unknown sort word falls back to the worst time lag."""
+    """One page; unknown figures sort last both ways. An unknown sort word falls back to the worst time lag. `whole`:
+    the rows that there would be without a scope, to say how many are not shown.
+    """
     column = F(SORTS.get(sort, "time_lag_max_ms"))
     order = column.desc(nulls_last=True) if descending else column.asc(nulls_last=True)
-    return _page_of(found.order_by(order, *BY_HOUR), page, per_page)
+    return _page_of(found.order_by(order, *BY_HOUR), page, per_page, whole)
 
 
-def report_row_page(found: QuerySet[ReportRow], order: OrderBy, page: int, per_page: int) -> Page[ReportRow]:
-    """One page of a report's rows in the asked order; ties by newest window, then by name."""
-    return _page_of(found.order_by(order, "-window_start_ms", *KEY, "pk"), page, per_page)
+def report_row_page(
+    found: QuerySet[ReportRow],
+    order: OrderBy,
+    page: int,
+    per_page: int,
+    whole: QuerySet[ReportRow] | None = None,
+) -> Page[ReportRow]:
+    """One page of a report's rows in the asked order; ties by newest window, then by name. `whole`: see `row_page`."""
+    return _page_of(found.order_by(order, "-window_start_ms", *KEY, "pk"), page, per_page, whole)
 
 
-def _page_of(ordered: QuerySet[M], page: int, per_page: int) -> Page[M]:
-    per_page = min(max(per_page, 1), PER_PAGE_MAX)
+def _page_of(ordered: QuerySet[M], page: int, per_page: int, whole: QuerySet[M] | None = None) -> Page[M]:
     total = ordered.count()
-    pages = max(1, -(-total // per_page))
-    page = min(max(page, 1), pages)
-    start = (page - 1) * per_page
-    return Page(list(ordered[start : start + per_page]), total, page, pages, per_page)
+    return cut(
+        ordered,
+        page=page,
+        per_page=per_page,
+        total=total,
+        not_shown=0 if whole is None else whole.count() - total,
+        per_page_max=PER_PAGE_MAX,
+    )
 
 
 def summary(found: QuerySet[LagRow]) -> dict[str, Any]:

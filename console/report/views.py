@@ -11,8 +11,9 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, St
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
+from console.access.name_scope import EVERYTHING, NameScope, view_scope
 from console.access.visitor import remote_addr
-from console.cluster.admission import admit
+from console.cluster.admission import admit, admit_to_list
 from console.cluster.list_query import ListQuery
 from console.cluster.models import Cluster
 from console.report import exports, line_views, run_panel, selectors, services
@@ -30,7 +31,7 @@ WORST_FIRST = "time_lag_max"
 @require_safe
 def report(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
     """Rows of the last runs, worst first, and the form that asks for another run."""
-    here = admit(request, cluster)
+    here, _ = admit_to_list(request, cluster)
     _require_job(job)
     return page(request, here, job)
 
@@ -61,15 +62,17 @@ def run(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
 
 @require_safe
 def download(request: HttpRequest, cluster: str, job: str, fmt: str) -> HttpResponseBase:
-    """The rows that the page's filter leaves, as a file, streamed."""
-    here = admit(request, cluster)
+    """The rows that the page's filter and the visitor's rights leave, as a file, streamed."""
+    here, scope = admit_to_list(request, cluster)
     _require_job(job)
     now_ms = _now_ms()
     if job in LAG_JOBS:
         query = ListQuery.of(request, sorts=selectors.SORTS, default=WORST_FIRST)
-        pieces = exports.export(fmt, _rows(request, here, job, query, now_ms), _title(here, job), now_ms)
+        pieces = exports.export(
+            fmt, _rows(request, here, job, query, now_ms, scope), _title(here, job), now_ms
+        )
     else:
-        pieces = exports.export(fmt, line_views.found(request, here, job), _title(here, job), now_ms)
+        pieces = exports.export(fmt, line_views.found(request, here, job, scope), _title(here, job), now_ms)
     response = StreamingHttpResponse(in_thread(pieces), content_type=exports.FORMATS[fmt][0])
     response["Content-Disposition"] = f'attachment; filename="{here.name}-{job}.{fmt}"'
     return response
@@ -93,7 +96,9 @@ def page(
     if job not in LAG_JOBS:
         return line_views.page(request, here, job, panel, status)
     query = ListQuery.of(request, sorts=selectors.SORTS, default=WORST_FIRST, ascending=("group", "topic"))
-    found = _rows(request, here, job, query, now_ms)
+    scope = view_scope(request.user, here.name)
+    found = _rows(request, here, job, query, now_ms, scope)
+    whole = None if scope.is_everything else _rows(request, here, job, query, now_ms, EVERYTHING)
     context: dict[str, Any] = {
         **panel,
         "words": WORDS[job],
@@ -103,7 +108,12 @@ def page(
         "span": _span(request),
         "spans": [(key, word) for key, (word, _) in SPANS.items()],
         "page": selectors.row_page(
-            found, sort=query.sort, descending=query.descending, page=query.page, per_page=query.per_page
+            found,
+            sort=query.sort,
+            descending=query.descending,
+            page=query.page,
+            per_page=query.per_page,
+            whole=whole,
         ),
         "summary": selectors.summary(found),
         "downloads": run_panel.downloads(request, here, job),
@@ -112,9 +122,17 @@ def page(
     return render(request, "report/report.html", context, status=status)
 
 
-def _rows(request: HttpRequest, here: Cluster, job: str, query: ListQuery, now_ms: int) -> QuerySet[LagRow]:
-    from_ms = span_start(_span(request), now_ms=now_ms)
-    return selectors.rows(here.name, job=job, grain=_grain(request), group=query.query, from_ms=from_ms)
+def _rows(
+    request: HttpRequest, here: Cluster, job: str, query: ListQuery, now_ms: int, scope: NameScope
+) -> QuerySet[LagRow]:
+    return selectors.rows(
+        here.name,
+        job=job,
+        grain=_grain(request),
+        group=query.query,
+        from_ms=span_start(_span(request), now_ms=now_ms),
+        scope=scope,
+    )
 
 
 def _grain(request: HttpRequest) -> str:

@@ -16,7 +16,7 @@ from rest_framework.test import APIClient
 from console.access.models import AuditEvent
 from console.cluster.models import Cluster
 from console.report import services
-from console.report.models import ReportRun
+from console.report.models import ReportRow, ReportRun
 from tests.api.conftest import person, problem
 from tests.console.report import rows as report_rows
 from tests.console.report.rows import HOUR, NOW, TODAY
@@ -160,8 +160,41 @@ def test_it_keeps_reports_to_who_may_look(
     problem(APIClient().get(url), 401, "not_authenticated")
     problem(client_of(charlie).get(url), 404, "not_found")
     dora = client_of(person("dora", "viewer", name_pattern="bill*"))
-    assert dora.get(url).status_code in (403, 404)  # the report is about all groups
+    answer = dora.get(url)
+    body = (b"".join(answer) if answer.streaming else answer.content).decode()
+    assert answer.status_code == 200
+    assert not [name for name in ("analytics", "silent", "hidden") if name in body]
+    assert ("billing" in body) == ("rows" in path)
     problem(client_of(person("dan", "viewer")).put(url), 405, "method_not_allowed")
+
+
+def test_rows_that_one_may_not_see_are_counted(rows: Cluster, hours: ReportRun, client_of: Clients) -> None:
+    dora = client_of(person("dora", "viewer", name_pattern="bill*"))
+    body = dora.get(f"{BASE}/rows").json()
+    assert ([row["group"] for row in body["results"]], body["not_shown"]) == (["billing"], 2)
+    made = report_rows.run("report-2", job="capacity")
+    for grain, group, topic in (
+        ("group", "billing", "orders"),
+        ("group", "audit", "orders"),
+        ("cluster", "", ""),
+    ):
+        ReportRow.objects.create(
+            run=made, job="capacity", grain=grain, cluster="local", group=group, topic=topic,
+            window_start_ms=TODAY, window_end_ms=TODAY + 24 * HOUR, generated_at_ms=NOW,
+        )  # fmt: skip
+    path = "/api/v1/clusters/local/reports/capacity"
+    body = dora.get(f"{path}/lines").json()
+    assert ([row["group"] for row in body["results"]], body["not_shown"]) == (["billing"], 2)
+    lines = b"".join(dora.get(f"{path}/export/csv")).decode().splitlines()
+    assert len(lines) == 2 and "billing" in lines[1]
+
+
+def test_who_was_told_is_for_who_may_configure(rows: Cluster, client_of: Clients) -> None:
+    told = {"kind": "email", "to": "ops@example.org", "ok": False, "error": "refused", "at_ms": NOW}
+    run = report_rows.run(deliveries=[told])
+    path = f"/api/v1/report-runs/{run.id}"
+    assert client_of(person("mia", "maintainer")).get(path).json()["deliveries"] == [told]
+    assert "ops@example.org" not in client_of(person("dan", "viewer")).get(path).content.decode()
 
 
 def test_it_says_which_reports_there_are(reader: APIClient, maintainer: APIClient) -> None:
