@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 
 SUB_BITS = 7
@@ -24,6 +25,21 @@ def bucket_of(values: Int64Array) -> Int64Array:
     shift = np.maximum(np.frexp(values.astype(np.float64))[1] - (SUB_BITS + 1), 0).astype(np.int64)
     buckets: Int64Array = (shift << SUB_BITS) + (values >> shift)
     return buckets
+
+
+def narrow_bucket_of(values: Int32Array) -> Int32Array:
+    """`bucket_of`, for 32-bit values: a float's leading bits are its power of two and the seven bits behind."""
+    buckets: Int32Array
+    if values.size and values.max() < 1 << 24:  # exact in 32 bits
+        buckets = (values.astype(np.float32).view(np.int32) >> (23 - SUB_BITS)) - _bias(127)
+    else:
+        bits = values.astype(np.float64).view(np.int64) >> (52 - SUB_BITS)
+        buckets = (bits - _bias(1023)).astype(np.int32)
+    return np.where(values < EXACT >> 1, values, buckets)
+
+
+def _bias(exponent: int) -> np.int32:
+    return np.int32((exponent + SUB_BITS - 1) << SUB_BITS)
 
 
 def highest_of(buckets: Int64Array) -> Int64Array:
@@ -94,3 +110,18 @@ def row_histograms(ordered: Int64Array, counts: Int64Array) -> tuple[Any, Any, I
     is_last[starts[1:][per_row > 0] - 1] = True
     ends = np.where(is_last, row_end, next_at)
     return buckets.reshape(-1)[at], ends - at, starts
+
+
+def weighted_histograms(ordered: Int32Array, weights: Int32Array) -> tuple[Any, Any, Int64Array]:
+    """Histograms of rows of ascending values that count so often; as `row_histograms` returns them."""
+    rows, width = ordered.shape
+    buckets = narrow_bucket_of(ordered)
+    begins = np.ones((rows, width), dtype=np.bool_)
+    begins[:, 1:] = buckets[:, 1:] != buckets[:, :-1]
+    at = np.flatnonzero(begins)
+    if not len(at):
+        return at, at, np.zeros(rows + 1, dtype=np.int64)
+    counts = np.add.reduceat(weights.reshape(-1), at, dtype=np.int64)
+    at, counts = at[counts > 0], counts[counts > 0]
+    starts = np.searchsorted(at, np.arange(rows + 1) * width)
+    return buckets.reshape(-1)[at].astype(np.int64), counts, starts

@@ -43,11 +43,12 @@ from spark.lag.rollup import PERCENTILES
 from spark.lag.snapshot import BoolArray, Int64Array
 from spark.lag.status import WORST_FIRST
 from spark.progress import CODES, STATUS_OF_CODE, CodeArray, status_ms
-from spark.rounds import Matrix, Rounds
+from spark.rounds import FloatArray, Matrix, Rounds
 from spark.row_facts import GRAIN_QUEUE, GRAIN_TOPIC, Facts, PromiseOf, facts_of
 from spark.schemas import KEY, STAMP, WINDOW, row_schema
 
 MINUTE_MS = 60_000
+STATUS_WORDS = pa.array([None, *(STATUS_OF_CODE[code].value for code in sorted(STATUS_OF_CODE))])
 HIGHEST = np.iinfo(np.int64).max
 DISTRIBUTION = ("last", *(f"p{share}" for share in PERCENTILES), "max")
 HISTOGRAMS = ("lag", "time_lag", "latency")
@@ -243,7 +244,7 @@ class Rows:
             found[pattern.format(f"p{share}")] = masked(pick(ordered, rank), counts == 0)
         found[pattern.format("max")] = masked(pick(ordered, np.maximum(counts - 1, 0)), counts == 0)
         buckets, weights, starts = histogram.row_histograms(ordered, counts)
-        return found, _histogram_columns(name, buckets, weights, starts)
+        return found, histogram_columns(name, buckets, weights, starts)
 
     def _latency(self) -> dict[str, Any]:
         """Latencies of consumed messages: percentiles, the share that kept the promise, the histogram."""
@@ -255,7 +256,7 @@ class Rows:
         for share, at in histogram.percentiles(buckets, counts, kept_starts, PERCENTILES).items():
             found[f"message_latency_p{share}_ms"] = masked(at.values, at.is_empty)
         found["within_slo_pct"] = masked(np.round(100 * good / np.maximum(total, 1), 4), total == 0)
-        return {**found, **_histogram_columns("latency", buckets, counts, kept_starts)}
+        return {**found, **histogram_columns("latency", buckets, counts, kept_starts)}
 
     def _pulled(self) -> dict[str, Any]:
         """In flight and ready, over the rounds in which every queue's pulled offset was read."""
@@ -314,33 +315,19 @@ class Rows:
             "burn_rate": masked(np.round(burn, 6), known == 0),
         }
 
-    def _drain(self, lag_last: Any) -> dict[str, Any]:
+    def _drain(self, lag_last: pa.Array) -> dict[str, Any]:
         """How long the backlog at the end lasts, from the consume rates of the minutes in which there was one."""
         rounds, kept = self.rounds, self.kept
-        minutes = self.times // MINUTE_MS
-        starts = np.flatnonzero(np.diff(minutes, prepend=minutes[0] - 1))
+        starts = minute_starts(self.times)
         counted = np.where(rounds.gap_ms <= self.gap_limit_ms, rounds.gap_ms, 0)[kept]
-        span = np.add.reduceat(counted, starts, axis=1)
-        consumed = np.add.reduceat(rounds.consumed[kept], starts, axis=1)
-        busy = (np.minimum.reduceat(rounds.lag[kept], starts, axis=1) > 0) & (span > 0)
-        rates = np.sort(np.where(busy, consumed * 1000 / np.maximum(span, 1), np.inf), axis=1)
-        count = busy.sum(axis=1)
         total = counted.sum(axis=1)
-        in_rate = rounds.produced[kept].sum(axis=1) * 1000 / np.maximum(total, 1)
-        lag = lag_last.to_numpy(zero_copy_only=False) if isinstance(lag_last, pa.Array) else lag_last
-        lag = np.nan_to_num(np.asarray(lag, dtype=np.float64), nan=-1.0)
-        found: dict[str, Any] = {}
-        for name, share in (("drain_lo_ms", 80), ("drain_ms", 50), ("drain_hi_ms", 20)):
-            at = np.maximum(-(-share * count // 100) - 1, 0)
-            spare = np.where(count > 0, pick(rates, at), np.nan) - in_rate
-            with np.errstate(divide="ignore", invalid="ignore"):
-                ms = np.where(lag == 0, 0.0, lag * 1000 / spare)
-            is_never = (lag > 0) & ~((spare > 0) & (ms <= DRAIN_MS_MAX))
-            unknown = (lag < 0) | ((lag > 0) & (count == 0)) | is_never
-            found[name] = masked(np.rint(np.where(unknown, 0, ms)).astype(np.int64), unknown)
-            if name == "drain_ms":
-                found["drain_never"] = masked(is_never, (lag < 0) | ((lag > 0) & (count == 0)))
-        return found
+        return drain_columns(
+            np.nan_to_num(lag_last.to_numpy(zero_copy_only=False).astype(np.float64), nan=-1.0),
+            np.add.reduceat(rounds.consumed[kept], starts, axis=1),
+            np.add.reduceat(counted, starts, axis=1),
+            np.minimum.reduceat(rounds.lag[kept], starts, axis=1) > 0,
+            rounds.produced[kept].sum(axis=1) * 1000 / np.maximum(total, 1),
+        )
 
     def _losses(self) -> dict[str, Any]:
         facts, kept = self.facts, self.kept
@@ -369,6 +356,35 @@ class Rows:
         return {"stall_ms_max": facts.still_ms[kept], **status_columns(in_status, highest, self.asked)}
 
 
+def minute_starts(times: Int64Array) -> Int64Array:
+    """The first round of each minute."""
+    minutes = times // MINUTE_MS
+    return np.flatnonzero(np.diff(minutes, prepend=minutes[0] - 1))
+
+
+def drain_columns(
+    lag: FloatArray, consumed: Int64Array, span_ms: Int64Array, waited: BoolArray, in_rate: FloatArray
+) -> dict[str, Any]:
+    """How long each row's last backlog lasts (`lag`, -1 unknown), from what was `consumed` in the minutes, of `span_ms`
+    watched time, in which some always `waited`; matrices rows x minutes. `in_rate`: messages per second.
+    """
+    busy = waited & (span_ms > 0)
+    rates = np.sort(np.where(busy, consumed * 1000 / np.maximum(span_ms, 1), np.inf), axis=1)
+    count = busy.sum(axis=1)
+    found: dict[str, Any] = {}
+    for name, share in (("drain_lo_ms", 80), ("drain_ms", 50), ("drain_hi_ms", 20)):
+        at = np.maximum(-(-share * count // 100) - 1, 0)
+        spare = np.where(count > 0, pick(rates, at), np.nan) - in_rate
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ms = np.where(lag == 0, 0.0, lag * 1000 / spare)
+        is_never = (lag > 0) & ~((spare > 0) & (ms <= DRAIN_MS_MAX))
+        unknown = (lag < 0) | ((lag > 0) & (count == 0)) | is_never
+        found[name] = masked(np.rint(np.where(unknown, 0, ms)).astype(np.int64), unknown)
+        if name == "drain_ms":
+            found["drain_never"] = masked(is_never, (lag < 0) | ((lag > 0) & (count == 0)))
+    return found
+
+
 def status_columns(in_status: Int64Array, highest: CodeArray, asked: Asked) -> dict[str, Any]:
     """The columns of statuses, from the milliseconds in each code and the worst code of each row."""
     in_status = in_status.copy()
@@ -376,7 +392,7 @@ def status_columns(in_status: Int64Array, highest: CodeArray, asked: Asked) -> d
     ordered = in_status[:, [CODES[status] for status in WORST_FIRST]]
     offsets = pa.array(np.arange(len(ordered) + 1) * ordered.shape[1], pa.int32())
     return {
-        "status_worst": [STATUS_OF_CODE[code].value for code in highest.tolist()],
+        "status_worst": STATUS_WORDS.take(pa.array(highest)),
         "status_ms": pa.ListArray.from_arrays(offsets, pa.array(ordered.reshape(-1))),
     }
 
@@ -406,7 +422,7 @@ def _taken(starts: Int64Array, rows: Int64Array) -> tuple[Int64Array, Int64Array
     return taken, np.repeat(starts[:-1][rows] - taken[:-1], counts) + np.arange(taken[-1])
 
 
-def _histogram_columns(
+def histogram_columns(
     name: str, buckets: Int64Array, counts: Int64Array, starts: Int64Array
 ) -> dict[str, Any]:
     offsets = pa.array(starts, pa.int32())

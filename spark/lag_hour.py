@@ -11,9 +11,11 @@ import sys
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
+from spark import grid_rows
 from spark.hour_rows import LAG_SCHEMA, Asked, tables
 from spark.job import HOUR_MS, JobResult, JobSpec
 from spark.job_process import main
@@ -21,7 +23,7 @@ from spark.publish import publish
 from spark.rounds import Matrix
 from spark.row_facts import GRAIN_TOPIC
 from spark.schemas import ddl, report_columns, warning_rows
-from spark.work import HistoryReader, HourBlock, WorkItem, work_items
+from spark.work import HistoryReader, HourBlock, HourGrid, WorkItem, work_items
 
 COLUMNS = report_columns(LAG_SCHEMA)
 ORDER = ("cluster", "window_start_ms", "grain", "group", "topic", "broker_name", "queue_id")
@@ -46,27 +48,28 @@ def roll_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for text in batch.column(0).to_pylist():
             reader = HistoryReader(WorkItem.from_json(text))
-            for blocks in reader.blocks():
-                for block in blocks:
-                    for table in hour_tables(reader, block):
+            for parts in reader.parts():
+                for part in parts:
+                    for table in hour_tables(reader, part):
                         yield from table.to_batches()
             reader.close()
             yield from warning_rows(LAG_SCHEMA, reader.warnings).to_batches()
 
 
-def hour_tables(reader: HistoryReader, block: HourBlock, *, queue_histograms: bool = False) -> list[pa.Table]:
-    """The rows of one block of one hour."""
+def hour_tables(
+    reader: HistoryReader, part: HourBlock | HourGrid, *, queue_histograms: bool = False
+) -> list[pa.Table]:
+    """The rows of one part of one hour."""
     spec = reader.spec
-    matrix = Matrix.of(block.samples, block.figures, block.from_ms, block.to_ms, spec.interval_ms)
-    asked = Asked(
-        reader.item.cluster,
-        block.from_ms,
-        block.to_ms,
-        spec.interval_ms,
-        spec.promise,
-        spec.stamp,
-    )
-    return tables(matrix, asked, retries_of(matrix, block), queue_histograms=queue_histograms)
+    window = part.from_ms, part.to_ms
+    asked = Asked(reader.item.cluster, *window, spec.interval_ms, spec.promise, spec.stamp)
+    if isinstance(part, HourGrid):
+        retries = grid_rows.retry_counts(part.grid)
+        groups = pc.unique(part.grid.names["group"]).to_pylist()
+        into = {group: (retries.get(group), part.dead_letters.get(group)) for group in groups}
+        return grid_rows.tables(part.grid, asked, into, queue_histograms=queue_histograms)
+    matrix = Matrix.of(part.samples, part.figures, *window, spec.interval_ms)
+    return tables(matrix, asked, retries_of(matrix, part), queue_histograms=queue_histograms)
 
 
 def retries_of(matrix: Matrix, block: HourBlock) -> dict[str, tuple[int | None, int | None]]:

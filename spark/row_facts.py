@@ -121,6 +121,8 @@ def facts_of(matrix: Matrix, promise: PromiseOf) -> Iterator[tuple[str, Rounds, 
     queues = Bundles.of(matrix.keys, QUEUE_WIDTH)
     for grain, bundles in ((GRAIN_TOPIC, Bundles.of(matrix.keys, TOPIC_WIDTH)), (GRAIN_QUEUE, queues)):
         own = [promises[row] for row in bundles.starts[:-1].tolist()]
+        one_each: Int64Array = np.ones(len(bundles), dtype=np.int64)
+        counts = _seen_queues(matrix, queues, bundles) if grain == GRAIN_TOPIC else one_each
         yield (
             grain,
             Rounds.of(matrix, bundles),
@@ -129,9 +131,7 @@ def facts_of(matrix: Matrix, promise: PromiseOf) -> Iterator[tuple[str, Rounds, 
                 incarnation=np.array(
                     [matrix.keys[row - 1].incarnation for row in bundles.starts[1:].tolist()]
                 ),
-                queues=_seen_queues(matrix, queues, bundles)
-                if grain == GRAIN_TOPIC
-                else np.ones(len(bundles)),
+                queues=counts,
                 slo_ms=np.array([one.slo_ms for one in own], dtype=np.int64),
                 target=np.array([one.target for one in own]),
                 late_lag=bundles.sums(late_lag),

@@ -15,17 +15,20 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from spark import grid
 from spark.chunk_file import LAST_NAME, ChunkFile, ChunkFileError
 from spark.job import HOUR_MS, HourFiles, JobSpec
 from spark.lag import chunk, rollup, wal
 from spark.lag.rollup import Figures
 from spark.lag.samples import DEAD_LETTER_TOPIC_PREFIX, Samples, SeriesKey, from_snapshots
+from spark.lag.snapshot import BoolArray, Int64Array
 
 WORK_SCHEMA = pa.schema([pa.field("item", pa.string())])
 UNREADABLE = (wal.WalError, ChunkFileError, pa.ArrowException, OSError)
 WARNING_LENGTH_MAX = 500
 TASKS_MAX = 64  # a task costs 20-50 ms whatever it does; the hours of a month are packed into these
 TASKS_MIN = 4  # fewer would leave cores without work at the end
+AGE_MS_MAX = 2**31 - 1  # of a grid: 24 days
 SPLIT_ROWS = 20_000  # an hour with fewer series is one item
 
 
@@ -114,6 +117,16 @@ class HourBlock:
     dead_letters: dict[str, int]  # group → messages into its %DLQ% topic in the hour
 
 
+@dataclass(frozen=True, slots=True)
+class HourGrid:
+    """The ordinary groups of one hour."""
+
+    from_ms: int
+    to_ms: int
+    grid: grid.Grid
+    dead_letters: dict[str, int]
+
+
 class HistoryReader:
     """Reads the hours of one work item, block by block; `warnings` fill up on the way."""
 
@@ -144,15 +157,104 @@ class HistoryReader:
                 return list(zip([item.after, *ends], [*ends, item.upto], strict=True))
         return [(item.after, item.upto)]
 
+    def parts(self) -> Iterator[list[HourBlock | HourGrid]]:
+        """As `blocks`, but what is ordinary of an hour comes as a grid."""
+        dead_letters = {hour.hour_ms: self._dead_letters(hour) for hour in self.item.hours}
+        for after, upto in self._block_ranges():
+            found: list[HourBlock | HourGrid] = []
+            for hour in self.item.hours:
+                found += self._hour_parts(hour, after, upto, dead_letters[hour.hour_ms])
+            if found:
+                yield found
+
+    def _hour_parts(
+        self, hour: HourFiles, after: str, upto: str, dead_letters: dict[str, int]
+    ) -> list[HourBlock | HourGrid]:
+        table = self._only_chunk(hour, after, upto)
+        if table is None:
+            return [*self._hour_blocks(hour, after, upto, dead_letters)]
+        from_ms, to_ms = self._window(hour)
+
+        def past(rows: Int64Array) -> tuple[Int64Array, BoolArray] | None:
+            return self._past(hour, table, rows, after, upto)
+
+        found, rest = grid.lay_out(table, from_ms, to_ms, self.spec.interval_ms, past)
+        parts: list[HourBlock | HourGrid] = []
+        if found is not None:
+            parts.append(HourGrid(from_ms, to_ms, found, dead_letters))
+        if rest.any():
+            own = table.filter(pa.array(rest))
+            samples = chunk.decode_table(own).window(from_ms, to_ms)
+            wanted = set(own["group"].to_pylist())
+            before = {key for key in self._keys_before(hour, after, upto, from_ms) if key.group in wanted}
+            parts += self._blocks_of(hour, samples, before, after, upto, dead_letters)
+        return parts
+
+    def _only_chunk(self, hour: HourFiles, after: str, upto: str) -> pa.Table | None:
+        """The rows of an hour that lies in one chunk, when the lookback knows exactly the same series; else None."""
+        is_long = self.spec.lookback_ms + HOUR_MS > AGE_MS_MAX
+        if (
+            is_long
+            or len(hour.files) != 1
+            or any(path.endswith(".wal") for path in (*hour.files, *hour.older))
+        ):
+            return None
+        from_ms, to_ms = self._window(hour)
+        table = grid.without_earlier(self._rows(hour.files[0], after, upto, from_ms, to_ms), from_ms)
+        if table is None or table.num_rows == 0:
+            return None
+        names = table.select(grid.KEYS)
+        for path in (*hour.older, *hour.files):
+            known = self._rows(path, after, upto, *self._lookback(hour), columns=[*grid.KEYS, "t0_ms"])
+            if known.num_rows and not grid.series_of(known).equals(names):
+                return None
+        return table
+
+    def _past(
+        self, hour: HourFiles, table: pa.Table, rows: Int64Array, after: str, upto: str
+    ) -> tuple[Int64Array, BoolArray] | None:
+        """The time lags of some rows of an hour's chunk, by the lookback: as many samples each as the hour has."""
+        back_ms, from_ms = self._lookback(hour)
+        older = []
+        for path in (*hour.older, *hour.files):
+            known = self._rows(path, after, upto, back_ms, from_ms)
+            own = known.filter(pa.array(np.isin(grid.series_numbers(known), rows)))
+            older.append(chunk.decode_table(own).window(back_ms, from_ms))
+        if not any(part.keys for part in older):
+            return None
+        own = table.take(rows)
+        whole = chunk.merge([*older, chunk.decode_table(own)]).window(back_ms, from_ms + HOUR_MS)
+        known = rollup.figures(whole, interval_ms=self.spec.interval_ms)
+        inside = whole.starts[1:, None] - np.arange(int(own["n"][0].as_py()), 0, -1)
+        return known.time_lag_ms[inside], known.censored[inside]
+
+    def _window(self, hour: HourFiles) -> tuple[int, int]:
+        return hour.hour_ms, min(hour.hour_ms + HOUR_MS, self.item.to_ms)
+
+    def _lookback(self, hour: HourFiles) -> tuple[int, int]:
+        return hour.hour_ms - self.spec.lookback_ms, hour.hour_ms
+
     def _hour_blocks(
         self, hour: HourFiles, after: str, upto: str, dead_letters: dict[str, int]
     ) -> list[HourBlock]:
-        """The hour's samples, the groups apart that need older ones."""
-        from_ms, to_ms = hour.hour_ms, min(hour.hour_ms + HOUR_MS, self.item.to_ms)
-        interval_ms = self.spec.interval_ms
+        from_ms, to_ms = self._window(hour)
         parts = [self._part(path, after, upto, from_ms, to_ms) for path in hour.files]
         samples = chunk.merge(parts).window(from_ms, to_ms)
         before = self._keys_before(hour, after, upto, from_ms)
+        return self._blocks_of(hour, samples, before, after, upto, dead_letters)
+
+    def _blocks_of(
+        self,
+        hour: HourFiles,
+        samples: Samples,
+        before: set[SeriesKey],
+        after: str,
+        upto: str,
+        dead_letters: dict[str, int],
+    ) -> list[HourBlock]:
+        """Samples of an hour, the groups apart that need older ones; `before`: series that the lookback knows."""
+        from_ms, to_ms = self._window(hour)
+        interval_ms = self.spec.interval_ms
         needy = _incomplete_groups(samples, before)
         blocks = []
         if needy:

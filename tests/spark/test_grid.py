@@ -1,0 +1,282 @@
+"""The fast way of the hourly rows against the plain one: the same rows to the last bit, whatever happened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark import histogram
+from spark.job import HOUR_MS, HourFiles, JobSpec, Promise
+from spark.lag import chunk
+from spark.lag.samples import Previous, Samples, SeriesKey, starts_of
+from spark.lag_hour import ORDER, hour_tables
+from spark.work import HistoryReader, HourGrid, work_items
+from tests.support.lag_reference import SIZES, START_MS, write_history
+
+STEP = 15_000
+WIDTH = HOUR_MS // STEP
+Int64Array = np.typing.NDArray[np.int64]
+
+
+@dataclass
+class Hour:
+    """Offsets of an hour, series x rounds, that a test may bend before they become a file."""
+
+    keys: list[SeriesKey]
+    times: Int64Array
+    high: Int64Array
+    low: Int64Array
+    committed: Int64Array
+    pulled: Int64Array
+    read: np.typing.NDArray[np.bool_]
+    previous: Previous | None = field(default=None)
+
+    def write(self, path: Path) -> str:
+        previous = self.previous or Previous.none(len(self.keys))
+        counts = self.read.sum(axis=1)
+        times = np.broadcast_to(self.times, self.read.shape)
+        columns = [one[self.read] for one in (times, self.high, self.low, self.committed, self.pulled)]
+        samples = Samples(self.keys, starts_of(counts), *columns, previous)
+        chunk.write_chunk(chunk.encode_table(samples, interval_ms=STEP), str(path))
+        return str(path)
+
+    def last(self) -> Previous:
+        return Previous(
+            np.full(len(self.keys), self.times[-1]), self.high[:, -1], self.low[:, -1], self.committed[:, -1]
+        )
+
+
+def an_hour(seed: int, start_ms: int = START_MS, before: Hour | None = None) -> Hour:
+    """Groups with busy, slow, idle and stuck queues, and a retry topic each; `before` is the hour before it."""
+    chance = np.random.default_rng(seed)
+    keys = sorted(
+        SeriesKey(f"group-{group}", topic, f"broker-{queue // 3}", queue % 3, 0)
+        for group in range(4)
+        for topic in (f"topic-{group % 2}", f"%RETRY%group-{group}")
+        for queue in range(6 if topic.startswith("topic") else 1)
+    )
+    count = len(keys)
+    rate = np.where(chance.random(count) < 0.3, 0.0, chance.lognormal(1.0, 2.0, count))
+    first = before.last() if before else None
+    base = first.max_offset if first else chance.integers(10_000, 10**9, count)
+    high = base[:, None] + np.cumsum(chance.poisson(rate[:, None] * 5, (count, WIDTH)), axis=1)
+    pace = np.where(chance.random(count) < 0.7, 1.3, chance.random(count)) * rate * 5 + 1
+    committed = np.empty_like(high)
+    now = first.committed.copy() if first else base - chance.integers(0, 3, count)
+    stuck = chance.random((count, 2)) * WIDTH * np.where(chance.random(count) < 0.2, 1, 0)[:, None]
+    for number in range(WIDTH):
+        moves = (number < stuck.min(axis=1)) | (number >= stuck.max(axis=1))
+        room = np.maximum(high[:, number] - chance.poisson(2, count), now)
+        now = np.where(moves, np.minimum(now + chance.poisson(pace), np.minimum(room, high[:, number])), now)
+        committed[:, number] = now
+    low = np.repeat((first.min_offset if first else base - 5_000)[:, None], WIDTH, axis=1)
+    times = start_ms + np.arange(WIDTH, dtype=np.int64) * STEP
+    unread = np.full_like(high, -1)
+    everything = np.ones(high.shape, dtype=np.bool_)
+    return Hour(keys, times, high, low, committed, unread, everything, first)
+
+
+def nothing(hour: Hour) -> None:
+    pass
+
+
+def rewinds(hour: Hour) -> None:
+    hour.committed[3, 100:] -= 400
+    hour.committed[5, 10:12] -= 50
+
+
+def skips(hour: Hour) -> None:
+    hour.high[8] += np.arange(WIDTH) * 20 + np.where(np.arange(WIDTH) >= 50, 40_000, 0)
+    hour.committed[8] = hour.high[8] - 30
+    hour.committed[8, :120] -= np.arange(WIDTH)[:120] * 4
+    hour.high[9] += np.arange(WIDTH) * 15_000  # consumed, and no skip
+    hour.committed[9] = hour.high[9] - 7
+
+
+def retention(hour: Hour) -> None:
+    hour.low[2, 60:] = hour.committed[2, 60:] + 10
+    hour.high[2] = np.maximum(hour.high[2], hour.low[2])
+    hour.low[4, 30:] += 4_000  # nothing unread
+
+
+def falling_heads(hour: Hour) -> None:
+    hour.high[6, 77:] -= 3
+    hour.committed[6] = np.minimum(hour.committed[6], hour.high[6].min())
+
+
+def beyond_max(hour: Hour) -> None:
+    hour.committed[1, 20] = hour.high[1, 20] + 5
+
+
+def pulled_offsets(hour: Hour) -> None:
+    chance = np.random.default_rng(1)
+    ahead = np.minimum(hour.committed + chance.poisson(2, hour.high.shape), hour.high)
+    hour.pulled[:] = np.where(chance.random(WIDTH) < 0.1, ahead, -1)
+    hour.pulled[12] = -1
+    hour.pulled[20:] = -1
+
+
+def pulled_while_rewound(hour: Hour) -> None:
+    pulled_offsets(hour)
+    rewinds(hour)
+
+
+def a_gap_of_all(hour: Hour) -> None:
+    hour.read[:, 40:60] = False
+    hour.read[:, 100:103] = False
+
+
+def a_silent_queue(hour: Hour) -> None:
+    hour.read[7, 40:60] = False
+    rewinds(hour)
+
+
+def only_one_round(hour: Hour) -> None:
+    hour.read[:, :-1] = False
+
+
+def a_new_life(hour: Hour) -> None:
+    key = hour.keys[4]
+    hour.read[4, 100:] = False
+    hour.keys[5] = key._replace(incarnation=1)
+    hour.high[5] %= 1_000
+    hour.low[5], hour.committed[5] = 0, hour.high[5]
+    hour.read[5, :100] = False
+
+
+def a_huge_backlog(hour: Hour) -> None:
+    hour.high[10] += 3 << 31
+    hour.high[11, 1:] += 1 << 30
+
+
+def unread_since_long_ago(hour: Hour) -> None:
+    hour.committed[:7] = hour.committed[:7, :1] - 4_000
+
+
+BENT: list[Callable[[Hour], None]] = [
+    nothing, rewinds, skips, retention, falling_heads, beyond_max, pulled_offsets, pulled_while_rewound, a_gap_of_all,
+    a_silent_queue, only_one_round, a_new_life, a_huge_backlog, unread_since_long_ago,
+]  # fmt: skip
+
+
+def spec(files: list[str], **changes: object) -> JobSpec:
+    """The last file's hour, the others before it."""
+    start_ms = START_MS + (len(files) - 1) * HOUR_MS
+    values = {
+        "job": "lag_hour",
+        "job_id": "report-1",
+        "from_ms": start_ms,
+        "to_ms": start_ms + HOUR_MS,
+        "hours": (HourFiles("local", start_ms, (files[-1],), tuple(files[:-1])),),
+        "output": "/nowhere",
+        "as_of_ms": start_ms + HOUR_MS,
+        "interval_ms": STEP,
+        "slos": {"group-1": Promise(5_000, 0.5)},
+        **changes,
+    }
+    return JobSpec(**values)  # type: ignore[arg-type]
+
+
+def both_ways(asked: JobSpec) -> tuple[pa.Table, int]:
+    """The rows, made twice and found alike; and how many queues the fast way looked at."""
+    plain, fast, seen = [], [], 0
+    for item in work_items(asked, period_ms=HOUR_MS):
+        reader = HistoryReader(item)
+        for blocks in reader.blocks():
+            plain += [
+                table for block in blocks for table in hour_tables(reader, block, queue_histograms=True)
+            ]
+        for parts in reader.parts():
+            fast += [table for part in parts for table in hour_tables(reader, part, queue_histograms=True)]
+            seen += sum(part.grid.names.num_rows for part in parts if isinstance(part, HourGrid))
+        assert reader.warnings == []
+    order = [(name, "ascending") for name in ORDER]
+    expected, found = (pa.concat_tables(one).sort_by(order).combine_chunks() for one in (plain, fast))
+    for name in expected.schema.names:
+        assert found[name].equals(expected[name]), (name, found[name].to_pylist(), expected[name].to_pylist())
+    return found, seen
+
+
+@pytest.mark.parametrize("bend", BENT, ids=lambda bend: bend.__name__)
+@pytest.mark.parametrize("has_past", [False, True])
+def test_both_ways_make_the_same_rows(bend: Callable[[Hour], None], has_past: bool, tmp_path: Path) -> None:
+    for seed in range(3):
+        files = []
+        before = None
+        if has_past:
+            before = an_hour(seed + 100)
+            unread_since_long_ago(before)
+            files.append(before.write(tmp_path / f"before-{seed}.parquet"))
+        hour = an_hour(seed, START_MS + len(files) * HOUR_MS, before)
+        bend(hour)
+        files.append(hour.write(tmp_path / f"{seed}.parquet"))
+        rows, _ = both_ways(spec(files))
+        assert rows.num_rows > 8
+
+
+def test_the_fast_way_is_taken_for_all_but_the_groups_that_need_the_plain_one(tmp_path: Path) -> None:
+    for bend, expected in (
+        (nothing, 28), (rewinds, 28), (skips, 28), (a_gap_of_all, 28), (a_silent_queue, 21), (beyond_max, 21),
+        (a_new_life, 21), (a_huge_backlog, 21),
+    ):  # fmt: skip
+        hour = an_hour(5)
+        bend(hour)
+        _, seen = both_ways(spec([hour.write(tmp_path / "hour.parquet")]))
+        assert seen == expected, bend.__name__
+
+
+def test_a_series_that_came_or_went_takes_the_plain_way(tmp_path: Path) -> None:
+    before = an_hour(1)
+    hour = an_hour(2, START_MS + HOUR_MS, before)
+    kept = [number for number in range(len(hour.keys)) if number != 9]
+    gone = Hour(
+        [hour.keys[number] for number in kept],
+        hour.times,
+        *(one[kept] for one in (hour.high, hour.low, hour.committed, hour.pulled, hour.read)),
+        previous=before.last().take(np.array(kept)),
+    )
+    files = [before.write(tmp_path / "a.parquet"), gone.write(tmp_path / "b.parquet")]
+    rows, seen = both_ways(spec(files))
+    assert seen == 0
+    partial = [row["partial_samples"] for row in rows.to_pylist() if row["grain"] == "topic"]
+    assert WIDTH in partial  # the queue that went is missing in every round
+
+
+def test_both_ways_read_the_hours_of_a_day_out_of_one_file(tmp_path: Path) -> None:
+    first = an_hour(1)
+    hour = an_hour(2, START_MS + HOUR_MS, first)
+    parts = [
+        chunk.decode_table(chunk.read_chunk(one.write(tmp_path / "part.parquet"))) for one in (first, hour)
+    ]
+    tables = [chunk.encode_table(part, interval_ms=STEP) for part in parts]
+    rows = pa.concat_tables(tables).unify_dictionaries()
+    order = np.arange(rows.num_rows).reshape(2, -1).T.reshape(-1)
+    day = str(tmp_path / "day.parquet")
+    chunk.write_chunk(rows.take(order), day)
+    start_ms = START_MS + HOUR_MS
+    one_file = spec([day], from_ms=start_ms, to_ms=start_ms + HOUR_MS, as_of_ms=start_ms + HOUR_MS,
+                    hours=(HourFiles("local", start_ms, (day,)),))  # fmt: skip
+    found, seen = both_ways(one_file)
+    assert seen == len(hour.keys)
+    files = [first.write(tmp_path / "a.parquet"), hour.write(tmp_path / "b.parquet")]
+    assert found.equals(both_ways(spec(files))[0])
+
+
+def test_both_ways_agree_on_the_reference_history(tmp_path: Path) -> None:
+    files = [str(tmp_path / row.path) for row in write_history(SIZES["small"], tmp_path, 2)]
+    for asked in (files[:1], files):
+        assert both_ways(spec(asked))[0].num_rows > 50
+
+
+def test_buckets_of_narrow_values_are_those_of_wide_ones() -> None:
+    chance = np.random.default_rng(3)
+    edges = np.concatenate([2**bits + np.arange(-3, 4) for bits in range(2, 31)])
+    for highest in (2**8, 2**24 - 1, 2**24, 2**31 - 1):
+        values = np.concatenate([edges[edges <= highest], chance.integers(0, highest, 5_000)])
+        narrow = histogram.narrow_bucket_of(values.astype(np.int32))
+        assert narrow.tolist() == histogram.bucket_of(values.astype(np.int64)).tolist()
