@@ -102,6 +102,7 @@ HOT_KEYS = frozenset(
         "longPollingEnable",
         "shortPollingTimeMills",
         "litePullMessageEnable",
+        "enablePropertyFilter",
         "notifyConsumerIdsChangedEnable",
         "useServerSideResetOffset",
     }

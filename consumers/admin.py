@@ -16,7 +16,6 @@ from typing import Self
 
 from brokerd.remoting.bodies import (
     AssignmentBody,
-    CheckClientRequestBody,
     ClusterInfo,
     ConsumeMessageDirectlyResult,
     ConsumerConnection,
@@ -53,6 +52,7 @@ from consumers.pull_result import PullResult, pull_request, pull_result
 from consumers.remoting_client import PIPELINE_WINDOW, RemotingClient
 from consumers.route import NameServers
 from consumers.send_result import SendResult, send_request, send_result
+from consumers.subscription import check_body
 
 # MixAll.TOOLS_CONSUMER_GROUP: every broker has this group, so that browsing creates none.
 TOOLS_CONSUMER_GROUP = "TOOLS_CONSUMER"
@@ -407,7 +407,7 @@ class MQAdmin(BrokerAdmin):
         CHECK_CLIENT_CONFIG (46).
         """
         subscription = SubscriptionData(topic=topic, sub_string=expression, expression_type=expression_type)
-        body = CheckClientRequestBody(client_id=group, group=group, subscription_data=subscription).to_body()
+        body = check_body(group, group, subscription)
         await self._ask(addr, RequestCode.CHECK_CLIENT_CONFIG, body=body)
 
     async def pull(

@@ -28,17 +28,19 @@ from brokerd.remoting.bodies import (
     HeartbeatData,
     ProducerData,
     ResetOffsetBody,
+    SubscriptionData,
     TopicRouteData,
 )
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
-from brokerd.remoting.errors import MQBrokerError, error_for
+from brokerd.remoting.errors import MQBrokerError, TopicNotExist, error_for
 from brokerd.remoting.headers import OffsetResponseHeader
 from brokerd.remoting.message import MessageQueue, MessageRecord, decode_record
 from consumers.config import ClientConfig, InvalidClientConfig
 from consumers.errors import BrokerUnavailable, ClientClosed, MQClientError
 from consumers.remoting_client import RemotingClient
 from consumers.route import MASTER_ID, NameServers, broker_addrs, choose_addr
+from consumers.subscription import check_body
 
 logger = logging.getLogger(__name__)
 
@@ -263,6 +265,20 @@ class ClientInstance:
         if response.code != ResponseCode.SUCCESS or not response.body:
             return None
         return sorted(set(ConsumerListBody.from_body(response.body).consumer_id_list)) or None
+
+    async def check_filter(self, group: str, subscription: SubscriptionData) -> None:
+        """Ask a broker of the topic whether it can filter so (46). Raises MQBrokerError when it can not; one that
+        cannot be asked now is no reason not to start."""
+        try:
+            addr = self.any_addr(await self.route(subscription.topic))
+            body = check_body(self.client_id, group, subscription)
+            request = RemotingCommand.request(RequestCode.CHECK_CLIENT_CONFIG, {}, body)
+            response = await self.remoting.invoke(addr, request)
+        except (MQClientError, TopicNotExist) as error:
+            logger.info("filter not checked group=%s topic=%s: %s", group, subscription.topic, error)
+            return
+        if response.code != ResponseCode.SUCCESS:
+            raise error_for(response.code, f"{response.remark} (filter of topic {subscription.topic})")
 
     # Heartbeats
 

@@ -114,7 +114,10 @@ class PushConsumer:
     # Life
 
     async def start(self) -> None:
-        """Begin to consume (order of semantics 9.2). Needs no broker: one that is away is waited for."""
+        """Begin to consume (order of semantics 9.2). Needs no broker: one that is away is waited for.
+
+        Raises MQBrokerError for a filter that is no tag list and that the broker cannot read.
+        """
         if self._is_closed or self._loops:
             raise ClientClosed("a consumer is started once")
         if isinstance(self.offset_store, LocalFileOffsetStore):
@@ -125,8 +128,11 @@ class PushConsumer:
         self.client.start()
         try:
             await self.client.refresh_routes()
+            for subscription in self._subscriptions.values():
+                if subscription.expression_type != TAG:
+                    await self.client.check_filter(self.group, subscription)
             await self.client.send_heartbeats()
-        except BaseException:  # cancelled, most likely: nobody will call close
+        except BaseException:  # a wrong filter, or cancelled: nobody will call close
             await self.close()
             raise
         self._start_loops()

@@ -5,7 +5,7 @@ Semantics reference 3.1, 3.2 (FilterAPI.java).
 
 from __future__ import annotations
 
-from brokerd.remoting.bodies import SubscriptionData
+from brokerd.remoting.bodies import CheckClientRequestBody, SubscriptionData
 from brokerd.remoting.message import MessageRecord, java_string_hash
 from consumers.config import InvalidClientConfig
 
@@ -41,6 +41,11 @@ def build_subscription(
         sub_version=sub_version,
         expression_type=TAG,
     )
+
+
+def check_body(client_id: str, group: str, subscription: SubscriptionData) -> bytes:
+    """What CHECK_CLIENT_CONFIG (46) asks: can the broker filter like that?"""
+    return CheckClientRequestBody(client_id=client_id, group=group, subscription_data=subscription).to_body()
 
 
 def matches(subscription: SubscriptionData, message: MessageRecord) -> bool:

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from brokerd.channel import Channel
 from brokerd.consumer_manager import ClientChannelInfo
+from brokerd.filter.sql_parser import compile_expression
+from brokerd.filter.sql_tokens import ExpressionError
 from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.processor.ext_fields import optional, required
+from brokerd.processor.pull_message import TAG_TYPES, check_expression_type
 from brokerd.producer_manager import ProducerChannelInfo
 from brokerd.remoting.bodies import CheckClientRequestBody, ConsumerData, HeartbeatData
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
 from brokerd.remoting.message import retry_topic
-
-TAG = "TAG"
-SQL92_OFF = "The broker does not support consumer to filter message by SQL92"
 
 
 def heart_beat(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
@@ -69,8 +69,12 @@ def check_client_config(
 ) -> RemotingCommand:
     """CHECK_CLIENT_CONFIG (46): a consumer with a filter that is no tag list asks before it starts."""
     subscription = CheckClientRequestBody.from_body(command.body).subscription_data
-    if subscription is not None and subscription.expression_type not in ("", TAG):
-        raise error_for(ResponseCode.SYSTEM_ERROR, SQL92_OFF.replace("SQL92", subscription.expression_type))
+    if subscription is not None and subscription.expression_type not in TAG_TYPES:
+        check_expression_type(broker, subscription.expression_type)
+        try:
+            compile_expression(subscription.sub_string)
+        except ExpressionError as error:
+            raise error_for(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error)) from error
     return command.response(ResponseCode.SUCCESS)
 
 

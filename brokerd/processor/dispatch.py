@@ -38,6 +38,10 @@ class Peer(Channel, Protocol):
 class FastPath(Protocol):
     """Handles a hot frame; None when the frame is not for it. `b""`: handled, nothing to write now."""
 
+    @property
+    def is_turn_over(self) -> bool:
+        """Enough work was done since the last after_read: what is left waits. Asked only where None was answered."""
+
     def try_frame(self, data: bytes, start: int, end: int, peer: Channel, now_ms: int) -> bytes | None: ...
 
     def before_plain(self) -> None: ...
@@ -61,7 +65,8 @@ class Dispatcher(Generic[Context]):
     def process(self, data: bytes, peer: Peer) -> tuple[int, list[bytes]]:
         """Handle the complete frames of `data`; (bytes used, frames to write). A malformed frame closes `peer`.
 
-        Frames beyond REPLY_BYTES_A_TURN of answers stay unused: the caller comes again when the peer has read.
+        Frames beyond REPLY_BYTES_A_TURN of answers, or behind as much filtering as one turn does, stay unused: the
+        caller comes again when the peer has read and others had their turn.
         """
         now_ms = peer.last_read_ms = time.time_ns() // 1_000_000
         fast_path = self._fast_path
@@ -82,6 +87,8 @@ class Dispatcher(Generic[Context]):
             reply = try_frame(data, position, frame_end, peer, now_ms) if try_frame is not None else None
             if reply is None:
                 if fast_path is not None:
+                    if fast_path.is_turn_over:
+                        break
                     fast_path.before_plain()
                 try:
                     reply = self._answer(decode_frame(data[position + 4 : frame_end]), peer, now_ms)

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from brokerd.broker_stats import GROUP_GET_NUMS, GROUP_GET_SIZE
 from brokerd.channel import Channel, address_text
 from brokerd.consumer_manager import BROADCASTING, ConsumerGroupInfo
+from brokerd.filter.property_filter import SQL92, record_filter
+from brokerd.filter.sql_tokens import ExpressionError
 from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.processor.client_notify import notify_consumer_ids_changed
 from brokerd.processor.offset_reset import take_reset_on_pull
@@ -24,6 +27,7 @@ from brokerd.remoting.errors import MQBrokerError, error_for
 from brokerd.remoting.headers import PullMessageRequestHeader
 from brokerd.remoting.message import tags_code
 from brokerd.remoting.send_header import PullFields
+from brokerd.store.queue_reader import RecordFilter
 from brokerd.store.results import GetMessageResult, GetMessageStatus
 
 COMMIT_OFFSET_FLAG, SUSPEND_FLAG, SUBSCRIPTION_FLAG, CLASS_FILTER_FLAG = 1, 2, 4, 8
@@ -32,7 +36,7 @@ PullHeader = PullMessageRequestHeader | PullFields
 
 MASTER_ID = 0
 SUBSCRIBE_ALL = "*"
-TAG = "TAG"
+TAG_TYPES = (None, "", "TAG")
 SUSPEND_MAX_MS = 60_000  # clients ask for 15 to 20 s and give up after 30 s
 NUDGE_EVERY_MS = 1_000  # Java clients repeat a refused pull every second, for each queue
 MESSAGES_MAX = 1024  # Java clients may ask for up to 1024 (pullBatchSize)
@@ -49,15 +53,26 @@ CODES = {
 }
 
 
+class PullFilter(NamedTuple):
+    """What a message must have. Both None: everything matches."""
+
+    tags_codes: frozenset[int] | None = None  # one of these tag hashes
+    record_filter: RecordFilter | None = None  # SQL92
+
+
+EVERYTHING = PullFilter()
+
+
 @dataclass(slots=True)
 class Pull:
-    """A checked pull, ready to be run once or twice."""
+    """A checked pull, ready to be run again when it was held."""
 
     opaque: int
     header: PullHeader
-    tags_codes: frozenset[int] | None
+    filter: PullFilter
     topic_sys_flag: int
     group_sys_flag: int
+    offset: int  # the header's, or how far a held pull with a SQL92 filter has looked
 
 
 REPLY_TEMPLATE = (
@@ -142,29 +157,68 @@ def checked(
             f"[{topic.read_queue_nums}] consumer:[/{address_text(channel.remote_address)}]",
         )
     try:
-        codes = subscription_codes(broker, header, group_config)
+        pull_filter = subscription_filter(broker, header, group_config)
     except MQBrokerError as error:
         if error.code == ResponseCode.SUBSCRIPTION_NOT_LATEST:
             nudge(broker, channel, header.consumer_group, now_ms)
         raise
-    return Pull(opaque, header, codes, topic.topic_sys_flag, group_config.group_sys_flag)
+    return Pull(
+        opaque, header, pull_filter, topic.topic_sys_flag, group_config.group_sys_flag, header.queue_offset
+    )
 
 
-def subscription_codes(
+def subscription_filter(
     broker: Broker, header: PullHeader, group_config: SubscriptionGroupConfig
-) -> frozenset[int] | None:
-    """The tag hashes that match, None for all: from the request itself or from the group's heartbeats."""
+) -> PullFilter:
+    """What matches, by the request itself or by the group's heartbeats. Raises MQBrokerError."""
     if header.sys_flag & SUBSCRIPTION_FLAG:
-        refuse_other_than_tags(header.expression_type)
-        return codes_of_expression(header.subscription)
+        if header.expression_type not in TAG_TYPES:
+            return filter_of_request(broker, str(header.expression_type), header.subscription)
+        return PullFilter(codes_of_expression(header.subscription))
     info = broker.consumers.get(header.consumer_group)
     if info is None:
         raise refuse(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
     subscription = subscription_of(info, header, group_config)
-    refuse_other_than_tags(subscription.expression_type)
+    if subscription.expression_type not in TAG_TYPES:
+        return filter_of_heartbeat(broker, subscription)
     if subscription.sub_string == SUBSCRIBE_ALL or not subscription.code_set:
-        return None
-    return frozenset(subscription.code_set)
+        return EVERYTHING
+    return PullFilter(frozenset(subscription.code_set))
+
+
+def filter_of_request(broker: Broker, expression_type: str, expression: str | None) -> PullFilter:
+    """A filter that comes with the pull. One that cannot be read is refused, where Java lets everything through."""
+    check_expression_type(broker, expression_type)
+    try:
+        return PullFilter(record_filter=record_filter(expression or ""))
+    except ExpressionError as error:
+        raise refuse(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}"
+        ) from error
+
+
+def filter_of_heartbeat(broker: Broker, subscription: SubscriptionData) -> PullFilter:
+    """The error in an expression comes before enablePropertyFilter, as there."""
+    if subscription.expression_type != SQL92:
+        check_expression_type(broker, subscription.expression_type)
+    try:
+        found = record_filter(subscription.sub_string)
+    except ExpressionError as error:
+        raise refuse(
+            ResponseCode.FILTER_DATA_NOT_EXIST,
+            f"The broker's consumer filter data is not exist! Your expression may be wrong: {error}",
+        ) from error
+    check_expression_type(broker, SQL92)
+    return PullFilter(record_filter=found)
+
+
+def check_expression_type(broker: Broker, expression_type: str) -> None:
+    """Raises SYSTEM_ERROR, as RocketMQ, while enablePropertyFilter is off."""
+    if expression_type != SQL92 or not broker.config.broker.enable_property_filter:
+        raise refuse(
+            ResponseCode.SYSTEM_ERROR,
+            f"The broker does not support consumer to filter message by {expression_type}",
+        )
 
 
 def nudge(broker: Broker, channel: Channel, group: str, now_ms: int) -> None:
@@ -196,14 +250,6 @@ def subscription_of(
     return subscription
 
 
-def refuse_other_than_tags(expression_type: str | None) -> None:
-    if expression_type not in (None, "", TAG):
-        raise refuse(
-            ResponseCode.SYSTEM_ERROR,
-            f"The broker does not support consumer to filter message by {expression_type}",
-        )
-
-
 def codes_of_expression(expression: str | None) -> frozenset[int] | None:
     """`"a || b"` → the hashes of both; empty or `*` → None. Raises SUBSCRIPTION_PARSE_FAILED for `||` alone."""
     if not expression or expression.strip() == SUBSCRIBE_ALL:
@@ -222,13 +268,17 @@ def commit_piggyback(broker: Broker, header: PullHeader, now_ms: int) -> None:
 
 def read(broker: Broker, pull: Pull) -> GetMessageResult:
     header = pull.header
+    tags_codes, properties_filter = pull.filter
     result = broker.store.get_message(
         header.topic,
         header.queue_id,
-        header.queue_offset,
+        pull.offset,
         min(header.max_msg_nums, MESSAGES_MAX),
-        tags_codes=pull.tags_codes,
+        tags_codes=tags_codes,
+        record_filter=properties_filter,
     )
+    if properties_filter is not None:
+        broker.hold.filtered_entries += max(0, result.next_begin_offset - pull.offset)
     broker.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, result.next_begin_offset)
     return result
 
@@ -247,22 +297,29 @@ def hold(broker: Broker, channel: Channel, pull: Pull, now_ms: int) -> bool:
         wait_ms = settings.short_polling_time_mills
     if wait_ms <= 0:
         return False
+    return keep(broker, channel, pull, now_ms + min(wait_ms, SUSPEND_MAX_MS))
+
+
+def keep(broker: Broker, channel: Channel, pull: Pull, deadline_ms: int) -> bool:
     return broker.hold.hold(
         pull.header.topic,
         pull.header.queue_id,
         HeldPull(
             channel=channel,
             group=pull.header.consumer_group,
-            offset=pull.header.queue_offset,
-            tags_codes=pull.tags_codes,
-            deadline_ms=now_ms + min(wait_ms, SUSPEND_MAX_MS),
-            resume=partial(resume, broker, channel, pull),
+            offset=pull.offset,
+            tags_codes=pull.filter.tags_codes,
+            deadline_ms=deadline_ms,
+            resume=partial(resume, broker, channel, pull, deadline_ms),
         ),
     )
 
 
-def resume(broker: Broker, channel: Channel, pull: Pull, now_ms: int) -> None:
-    """Run a held pull again and answer it, whatever there is now. Offsets are not committed a second time."""
+def resume(broker: Broker, channel: Channel, pull: Pull, deadline_ms: int, now_ms: int) -> None:
+    """Run a held pull again and answer it, whatever there is now. Offsets are not committed a second time.
+
+    What arrived may not match a SQL92 filter: the pull then goes on waiting behind it, as in Java.
+    """
     header = pull.header
     target = take_reset_on_pull(
         broker, channel, header.consumer_group, header.topic, header.queue_id, header.queue_offset
@@ -271,6 +328,15 @@ def resume(broker: Broker, channel: Channel, pull: Pull, now_ms: int) -> None:
         channel.write(moved(broker, pull, target))
         return
     result = read(broker, pull)
+    if (
+        pull.filter.record_filter is not None
+        and result.status is GetMessageStatus.NO_MATCHED_MESSAGE
+        and result.next_begin_offset == result.max_offset
+        and now_ms < deadline_ms
+    ):
+        pull.offset = result.next_begin_offset
+        if keep(broker, channel, pull, deadline_ms):
+            return
     channel.write(respond(broker, pull, result, code_of(result.status, header.queue_offset)))
 
 

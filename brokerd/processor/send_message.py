@@ -17,7 +17,6 @@ from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.processor.message_properties import (
     has_no_special,
     make_unique_key,
-    parse_properties,
 )
 from brokerd.remoting.bodies import TopicConfig
 from brokerd.remoting.codes import Permission, RequestCode, ResponseCode
@@ -31,6 +30,7 @@ from brokerd.remoting.message import (
     create_offset_message_id,
     dead_letter_topic,
     encode_properties,
+    parse_properties,
     tags_code,
     validate_topic,
 )

@@ -329,16 +329,16 @@ class MessageStore:
         max_num: int,
         *,
         tags_codes: frozenset[int] | None = None,
-        matches_record: RecordFilter | None = None,
+        record_filter: RecordFilter | None = None,
         max_bytes: int = PULL_BYTES_MAX,
     ) -> GetMessageResult:
         """One pull: up to `max_num` messages from `offset` on, and where to go on (reference §2.3, §2.4).
 
-        `tags_codes` are hashes of the subscribed tags (None = all); `matches_record` (SQL92) is then asked
-        with the whole stored record. The views stay valid when the file is deleted meanwhile.
+        `tags_codes` are hashes of the subscribed tags (None = all); `record_filter` (SQL92) is then asked
+        about the whole stored record. The views stay valid when the file is deleted meanwhile.
         """
         queue = self._queues.get((topic, queue_id))
-        return self._reader.get_message(queue, offset, max_num, tags_codes, matches_record, max_bytes)
+        return self._reader.get_message(queue, offset, max_num, tags_codes, record_filter, max_bytes)
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """0 for a queue that does not exist."""

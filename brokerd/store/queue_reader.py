@@ -7,6 +7,7 @@ decoded: an answer is a list of memoryviews of the mapped files (hot-path.md rul
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from brokerd.store.commit_log import CommitLog
 from brokerd.store.consume_queue import CQ_UNIT, UNIT_BYTES, ConsumeQueue
@@ -16,7 +17,13 @@ from brokerd.store.store_config import MessageStoreConfig
 
 PULL_BYTES_MAX = 128 * 1024 * 1024  # DefaultMessageStore.MAX_PULL_MSG_SIZE
 
-RecordFilter = Callable[[memoryview], bool]
+
+@dataclass(frozen=True, slots=True)
+class RecordFilter:
+    """What must hold for a whole stored record, and how many queue entries one pull may look at for it."""
+
+    matches: Callable[[memoryview], bool]
+    entries_max: int
 
 
 class QueueReader:
@@ -37,7 +44,7 @@ class QueueReader:
         offset: int,
         max_num: int,
         tags_codes: frozenset[int] | None,
-        matches_record: RecordFilter | None,
+        record_filter: RecordFilter | None,
         max_bytes: int,
     ) -> GetMessageResult:
         """One pull, with status and next offset of reference §2.3."""
@@ -53,6 +60,9 @@ class QueueReader:
         if offset > high:
             return GetMessageResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
         units_max = max(self._filter_bytes_max, max_num * UNIT_BYTES) // UNIT_BYTES
+        matches_record = None
+        if record_filter is not None:
+            matches_record, units_max = record_filter.matches, min(units_max, record_filter.entries_max)
         units = queue.units(offset, units_max)
         if units is None:
             next_file = queue.next_file_offset(offset)
@@ -69,7 +79,7 @@ class QueueReader:
         result: GetMessageResult,
         max_num: int,
         tags_codes: frozenset[int] | None,
-        matches_record: RecordFilter | None,
+        matches_record: Callable[[memoryview], bool] | None,
         max_bytes: int,
     ) -> None:
         """The scan loop of reference §2.4, in Java's order of checks.

@@ -61,6 +61,7 @@ HEADER_V4 = HEADERS[0]
 HEADER_BYTES_MIN = 88
 SHORT = struct.Struct(">h")
 TWO_INTS = struct.Struct(">iI")
+MAGIC_LOW_BYTE = 7
 SYS_FLAG_LOW_BYTE = 39
 LONG = struct.Struct(">q")
 INT = struct.Struct(">i")
@@ -216,6 +217,18 @@ def read_store_timestamp(view: memoryview) -> int:
     born_host_is_v6 = view[SYS_FLAG_LOW_BYTE] & BORN_HOST_V6
     timestamp: int = LONG.unpack_from(view, 68 if born_host_is_v6 else 56)[0]
     return timestamp
+
+
+def read_properties(view: memoryview) -> bytes:
+    """The encoded properties of the record that is `view`."""
+    position = HEADERS[view[SYS_FLAG_LOW_BYTE] >> 4 & 3].size
+    position += INT.unpack_from(view, position - 4)[0]
+    if view[MAGIC_LOW_BYTE] == MAGIC_V1 & 0xFF:
+        position += 1 + view[position]
+    else:
+        position += 2 + SHORT.unpack_from(view, position)[0]
+    length: int = SHORT.unpack_from(view, position)[0]
+    return view[position + 2 : position + 2 + length].tobytes()
 
 
 # Names as find_property takes them: with the separator, so that none is glued per message.

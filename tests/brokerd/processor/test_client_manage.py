@@ -137,14 +137,27 @@ async def test_it_registers_producers(tmp_path: Path) -> None:
         assert (answer.code, answer.remark) == (1, "the producer group[pg] not exist")
 
 
-async def test_it_checks_a_consumers_filter(tmp_path: Path) -> None:
-    async with running(tmp_path) as broker:
+@pytest.mark.parametrize(
+    ("kind", "expression", "allowed", "code", "says"),
+    [
+        ("TAG", "a || b", False, 0, ""),
+        ("SQL92", "a > 5", False, 1, "does not support consumer to filter message by SQL92"),
+        ("SQL92", "a = = 3", False, 1, "filter message by SQL92"),
+        ("SQL92", "a > 5", True, 0, ""),
+        ("SQL92", "a = = 3", True, 23, "line 1, column 5: expected"),
+        ("SQL92", "", True, 23, "found the end"),
+        ("Regex", ".*", True, 1, "filter message by Regex"),
+    ],
+)
+async def test_it_checks_a_consumers_filter(
+    tmp_path: Path, kind: str, expression: str, allowed: bool, code: int, says: str
+) -> None:
+    async with running(tmp_path, enablePropertyFilter=str(allowed).lower()) as broker:
         client = await broker.client()
-        for kind, code in (("TAG", 0), ("SQL92", 1)):
-            body = CheckClientRequestBody(
-                client_id="c", group="g", subscription_data=SubscriptionData(topic="T", expression_type=kind)
-            ).to_body()
-            assert (await client.ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)).code == code
+        subscription = SubscriptionData(topic="T", sub_string=expression, expression_type=kind)
+        body = CheckClientRequestBody(client_id="c", group="g", subscription_data=subscription).to_body()
+        answer = await client.ask(RequestCode.CHECK_CLIENT_CONFIG, body=body)
+        assert (answer.code, says in (answer.remark or "")) == (code, True), answer.remark
 
 
 async def test_it_locks_queues_for_one_member(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from brokerd.store.message_store import MessageStore
+from brokerd.store.queue_reader import RecordFilter
 from brokerd.store.results import BoundaryType, GetMessageStatus
 from tests.brokerd.store.stores import NOW_MS, body_of, open_store, put, put_all
 
@@ -74,14 +75,14 @@ def test_it_filters_by_tags_and_goes_on_behind_the_last_unit_it_looked_at(tmp_pa
     assert pulled(store, 0, 2, tags_codes=frozenset((TAG_B,))) == ("FOUND", 3, [b"m1", b"m2"])
     assert pulled(store, 0, 2, tags_codes=frozenset((TAG_A, TAG_B))) == ("FOUND", 2, [b"m0", b"m1"])
     assert pulled(store, 0, tags_codes=frozenset((77,))) == ("NO_MATCHED_MESSAGE", 7, [])
-    assert pulled(
-        store, 0, tags_codes=frozenset((TAG_A,)), matches_record=lambda view: body_of(view) == b"m3"
-    ) == (
-        "FOUND",
-        7,
-        [b"m3"],
+    only_m3, nothing = (
+        RecordFilter(lambda view: body_of(view) == b"m3", 800),
+        RecordFilter(lambda _: False, 4),
     )
-    assert pulled(store, 6, matches_record=lambda view: False) == ("NO_MATCHED_MESSAGE", 7, [])
+    found = pulled(store, 0, tags_codes=frozenset((TAG_A,)), record_filter=only_m3)
+    assert found == ("FOUND", 7, [b"m3"])
+    assert pulled(store, 6, record_filter=nothing) == ("NO_MATCHED_MESSAGE", 7, [])
+    assert pulled(store, 0, record_filter=nothing) == ("NO_MATCHED_MESSAGE", 4, []), "its own limit"
     store.close(NOW_MS)
 
 

@@ -22,6 +22,7 @@ from brokerd.store.record import (
     encode_record,
     encode_topic,
     find_property,
+    read_properties,
     read_record,
     read_store_timestamp,
 )
@@ -308,3 +309,9 @@ def test_it_writes_what_the_plain_encoder_of_the_wire_writes(
     )
     assert data == message.encode_record(record)
     assert message.decode_record(data) == record
+
+
+@pytest.mark.parametrize("topic", ["TopicTest", "%RETRY%" + "g" * 121])
+@pytest.mark.parametrize(("sys_flag", "born"), [(0, "192.0.2.7"), (0x10, "2001:db8::1")])
+def test_it_finds_the_properties_of_a_record(topic: str, sys_flag: int, born: str) -> None:
+    assert read_properties(memoryview(plain_record(sys_flag, topic, born))) == b"TAGS\x01TagA\x02:;"
