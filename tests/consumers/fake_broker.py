@@ -89,7 +89,7 @@ class FakeBroker:
             writer.write(response.encode())
 
 
-async def wait_until(condition: Callable[[], bool], within_s: float = 5.0) -> None:
+async def wait_until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
     """Fails the test when the condition does not come true in time."""
     deadline = asyncio.get_running_loop().time() + within_s
     while not condition():

@@ -6,6 +6,8 @@ import asyncio
 import time
 from collections import Counter, defaultdict
 
+import pytest
+
 from brokerd.remoting.bodies import SubscriptionGroupConfig, TopicConfig
 from brokerd.remoting.message import Message, MessageQueue, dead_letter_topic
 from consumers import (
@@ -88,6 +90,30 @@ async def test_it_takes_over_the_queues_of_a_consumer_that_leaves(brokerd):
         async with PushConsumer("billing", brokerd.namesrv, seen, {"orders": "*"}, config=FROM_FIRST):
             await wait_until(lambda: own(one) == 2, 10)
         await wait_until(lambda: own(one) == 4, 10)
+
+
+async def test_it_filters_by_properties(brokerd):
+    await create_topic(brokerd)
+    seen = Seen()
+    consumer = PushConsumer("billing", brokerd.namesrv, seen, {}, config=FROM_FIRST)
+    consumer.subscribe("orders", "n > 5 AND TAGS IN ('a', 'b')", "SQL92")
+    with pytest.raises(MQBrokerError, match="does not support consumer to filter message by SQL92.*orders"):
+        await consumer.start()
+    async with MQAdmin(brokerd.namesrv) as admin:
+        await admin.update_broker_config(brokerd.address, {"enablePropertyFilter": "true"})
+    wrong = PushConsumer("billing", brokerd.namesrv, seen, {}, config=FROM_FIRST)
+    wrong.subscribe("orders", "n > ", "SQL92")
+    with pytest.raises(MQBrokerError, match="line 1, column 5"):
+        await wrong.start()
+    consumer = PushConsumer("billing", brokerd.namesrv, seen, {}, config=FROM_FIRST)
+    consumer.subscribe("orders", "n > 5 AND TAGS IN ('a', 'b')", "SQL92")
+    async with Producer("shop", brokerd.namesrv) as producer, consumer:
+        for number in range(30):
+            properties = {"n": str(number), "TAGS": "abc"[number % 3]}
+            await producer.send(Message("orders", b"%d" % number, properties))
+        wanted = {b"%d" % number for number in range(6, 30) if number % 3 < 2}
+        await wait_until(lambda: seen.bodies.keys() >= wanted)
+    assert seen.bodies.keys() == wanted
 
 
 async def test_it_keeps_order_and_never_runs_a_queue_twice(brokerd):

@@ -68,6 +68,28 @@ def test_it_filters_by_tag(peer: Start) -> None:
     assert Counter(m.tag for m in consumer.consumed) == {"green": 100, "blue": 100}
 
 
+def test_it_filters_by_properties(peer: Start, broker: BrokerProcess) -> None:
+    create_topic(broker, "Sold")
+    asked = {"topic": "Sold", "group": "sql", "seconds": 240}
+    refused = peer("consume", **asked, sql="n > 1")
+    assert refused.finish() != 0, (
+        "enablePropertyFilter is off at first: 46 answers 1 and the client does not start"
+    )
+
+    async def allow() -> None:
+        async with MQAdmin([broker.namesrv]) as admin:
+            await admin.update_broker_config(broker.address, {"enablePropertyFilter": "true"})
+
+    asyncio.run(allow())
+    assert peer("consume", **asked, sql="n LIKE '1'").finish() != 0, "46 answers 23"
+    consumer = peer("consume", **asked, sql="n BETWEEN 100 AND 149 AND TAGS <> 'red' OR n = 299")
+    consumer.wait_for(has_started, "start of the consumer")
+    assert peer("produce", topic="Sold", count=300, tags="red,green").finish() == 0
+    wanted = {f"k{n}" for n in [*range(101, 150, 2), 299]}
+    consumer.wait_for(lambda p: keys(p) >= wanted, "26 messages")
+    assert sorted(m.key for m in consumer.consumed) == sorted(wanted), "none else, none twice"
+
+
 @pytest.mark.parametrize("mode", ["batch", "oneway"])
 def test_it_accepts_batches_and_one_way_sends(peer: Start, mode: str) -> None:
     assert peer("produce", topic=f"Mode-{mode}", count=400, mode=mode, size=200).finish() == 0

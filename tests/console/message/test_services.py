@@ -175,9 +175,21 @@ def test_a_tail_filters_at_the_broker_and_here(orders: LiveCluster) -> None:
     assert found.skipped == 0
 
 
-def test_it_refuses_sql_where_the_broker_does_not_filter(orders: LiveCluster) -> None:
+def test_the_broker_filters_by_sql_where_it_may(orders: LiveCluster) -> None:
+    orders.send("orders", 0, [b"cheap"], amount="5", channel="wallet")
+    orders.send("orders", 1, [b"dear", b"dearer"], amount="6000", channel="wallet")
+    orders.send("orders", 1, [b"card"], amount="9000", channel="card")
+    query = Query("orders", sql="amount > 5000 AND channel = 'wallet'")
     with pytest.raises(
-        QueryRefused, match="broker-a (does not filter by SQL92|can not read this expression)"
+        QueryRefused, match="broker-a does not filter by SQL92.*enablePropertyFilter=true"
+    ) as it:
+        services.find("test", query)
+    assert it.value.field == "sql"
+    orders.admin.update_broker_config(orders.broker.address, {"enablePropertyFilter": "true"})
+    found = services.find("test", query)
+    assert sorted(bodies(found)) == ["dear", "dearer"]
+    with pytest.raises(
+        QueryRefused, match="broker-a can not read this expression: line 1, column 9: expected"
     ) as it:
         services.find("test", Query("orders", sql="TAGS IS BETWEEN"))
     assert it.value.field == "sql"

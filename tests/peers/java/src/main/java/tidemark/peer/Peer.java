@@ -12,6 +12,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyContext;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.ConsumeOrderlyStatus;
@@ -133,6 +134,7 @@ public final class Peer {
         while (body.length() < number("size", 0)) body.append((char) ('a' + body.length() % 26));
         Message message = new Message(option("topic", "T"), tags == null ? null : tags[i % tags.length], "k" + i,
                 body.toString().getBytes(StandardCharsets.UTF_8));
+        message.putUserProperty("n", String.valueOf(i));
         if (!option("delay", "").isEmpty()) message.setDelayTimeLevel(number("delay", 0));
         return message;
     }
@@ -149,7 +151,8 @@ public final class Peer {
         consumer.setConsumeMessageBatchMaxSize(number("batch", 1));
         consumer.setPullInterval(number("pull-interval", 0));
         if (number("max-reconsume", -1) >= 0) consumer.setMaxReconsumeTimes(number("max-reconsume", -1));
-        consumer.subscribe(option("topic", "T"), option("filter", "*"));
+        if (option("sql", "").isEmpty()) consumer.subscribe(option("topic", "T"), option("filter", "*"));
+        else consumer.subscribe(option("topic", "T"), MessageSelector.bySql(option("sql", "")));
         Map<String, Boolean> seen = new ConcurrentHashMap<>();
         CountDownLatch enough = new CountDownLatch(1);
         int expect = number("expect", Integer.MAX_VALUE);
