@@ -72,7 +72,13 @@ def compact_hour(cluster: str, hour_ms: int, *, interval_ms: int, now_ms: int) -
     """
     rows = HistoryFile.objects.filter(cluster=cluster, ts_lo_ms__gte=hour_ms, ts_hi_ms__lte=hour_ms + HOUR_MS)
     segments = list(rows.filter(kind=Kind.WAL, state__in=[State.LIVE, State.SUPERSEDED]).order_by("ts_lo_ms"))
-    snapshots = [one for row in segments for one in _segment_snapshots(row)]
+    snapshots: list[Snapshot] = []
+    names: wal.SegmentState | None = None  # segment after segment mostly names the same series
+    for row in segments:
+        segment = _segment(row, names)
+        if segment is not None:
+            names = segment.state
+            snapshots += segment.snapshots
     made = None
     if snapshots:
         previous = _last_before(cluster, hour_ms)
@@ -215,25 +221,25 @@ def quarantine_if_damaged(row: HistoryFile, now_ms: int, *, or_gone: bool = Fals
     return bool(problem)
 
 
-def _segment_snapshots(row: HistoryFile) -> list[Snapshot]:
-    """Return the rounds of a segment; what is wrong with it is noted in its row."""
+def _segment(row: HistoryFile, names: wal.SegmentState | None = None) -> wal.Segment | None:
+    """Return a segment that holds something; what is wrong with it is noted in its row."""
     path = Path(file_location(row.path, Kind.WAL))
     try:
         data = path.read_bytes()
         if len(data) < wal.SEGMENT_HEADER.size:
-            return []
-        segment = wal.read_segment(data)
+            return None
+        segment = wal.read_segment(data, names)
     except FileNotFoundError:
         logger.warning("log segment is gone cluster=%s path=%s", row.cluster, row.path)
-        return []
+        return None
     except UNREADABLE as error:
         quarantine(row, f"{type(error).__name__}: {error}", row.ts_hi_ms)
-        return []
+        return None
     if segment.damaged:
         reason = f"damaged at byte {segment.state.position} of {len(data)}: the rounds behind it are lost"
         HistoryFile.objects.filter(pk=row.pk).update(reason=reason)
         logger.error("log segment is damaged cluster=%s path=%s reason=%s", row.cluster, row.path, reason)
-    return segment.snapshots
+    return segment
 
 
 def _last_before(cluster: str, hour_ms: int) -> Snapshot | None:
@@ -241,8 +247,8 @@ def _last_before(cluster: str, hour_ms: int) -> Snapshot | None:
     row = HistoryFile.objects.filter(
         cluster=cluster, kind=Kind.WAL, ts_hi_ms=hour_ms, state__in=[State.LIVE, State.SUPERSEDED]
     ).first()
-    snapshots = [] if row is None else _segment_snapshots(row)
-    return snapshots[-1] if snapshots else None
+    segment = None if row is None else _segment(row)
+    return segment.snapshots[-1] if segment is not None and segment.snapshots else None
 
 
 def delete_expired(now_ms: int) -> int:

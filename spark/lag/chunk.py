@@ -41,7 +41,7 @@ from spark.lag.samples import (
     from_snapshots,
     join_in_time,
 )
-from spark.lag.snapshot import Snapshot
+from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 
 __all__ = [
     "CHUNK_SCHEMA",
@@ -57,7 +57,6 @@ __all__ = [
     "opened",
     "read_blocks",
     "read_chunk",
-    "read_log",
     "write_blocks",
     "write_chunk",
 ]
@@ -273,9 +272,14 @@ def load_samples(
     """
     chunks: list[Samples] = []
     snapshots: list[Snapshot] = []
+    names: wal.SegmentState | None = None  # segment after segment mostly names the same series
     for path in files:
         if PurePosixPath(path).suffix == ".wal":
-            snapshots += read_log(_read_bytes(path))
+            data = _read_bytes(path)
+            if len(data) >= wal.SEGMENT_HEADER.size:
+                segment = wal.read_segment(data, names)
+                names = segment.state
+                snapshots += segment.snapshots if group is None else _of_group(segment.snapshots, group)
         else:
             table = read_chunk(path, group=group)
             if table.num_rows:
@@ -287,11 +291,33 @@ def load_samples(
     return merge(chunks).window(from_ms - lookback_ms, to_ms)
 
 
-def read_log(data: bytes) -> list[Snapshot]:
-    """Return the whole frames of a log segment; a segment cut inside its header holds nothing."""
-    if len(data) < wal.SEGMENT_HEADER.size:
-        return []
-    return wal.read_segment(data).snapshots
+def _of_group(snapshots: Iterable[Snapshot], group: str) -> Iterator[Snapshot]:
+    """Yield the rounds with nothing but a group's queues ("": with heads only). Of 240,000 series one group's are
+    transposed in a thousandth of the time.
+    """
+    head_keys: Sequence[HeadKey] | None = None
+    commit_keys: Sequence[CommitKey] | None = None
+    for one in snapshots:
+        if one.head_keys is not head_keys or one.commit_keys is not commit_keys:
+            head_keys, commit_keys = one.head_keys, one.commit_keys
+            commits = np.array(
+                [at for at, key in enumerate(commit_keys) if key.group == group and group], int
+            )
+            wanted = {commit_keys[at].head for at in commits.tolist()}
+            heads = np.array([at for at, key in enumerate(head_keys) if key in wanted or not group], int)
+            own_heads = [head_keys[at] for at in heads.tolist()]
+            own_commits = [commit_keys[at] for at in commits.tolist()]
+        yield Snapshot(
+            one.ts_ms,
+            one.number,
+            one.brokers,
+            own_heads,
+            one.max_offset[heads],
+            one.min_offset[heads],
+            own_commits,
+            one.committed[commits],
+            one.pulled[commits],
+        )
 
 
 def merge(parts: Sequence[Samples]) -> Samples:

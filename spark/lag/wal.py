@@ -10,26 +10,28 @@ Segment header (little-endian), then the cluster's name in UTF-8, then frames:
       | magic | version | name length | started_at_ms  | crc32 of all before and the name |
       | 8s    | u16     | u16         | i64            | u32                              |
 
-Frame header, then the payload (zstd-1 frames that give the body one after the other):
+Frame header, then the payload:
 
-      0       4               8            12      16      24
-      | magic | payload bytes | body bytes | crc32 | ts_ms |
-      | 4s    | u32           | u32        | u32   | i64   |
+      0       4               8             12      16      24
+      | magic | payload bytes | names bytes | crc32 | ts_ms |
+      | 4s    | u32           | u32         | u32   | i64   |
 
-`crc32` covers payload bytes, body bytes, ts_ms and the payload. The body:
+`crc32` covers payload bytes, names bytes, ts_ms and the payload. The payload is two zstd-1 frames:
 
-    u32 length, JSON   `_FrameHead`: round number, brokers
-    u32 length, JSON   `_FrameNames`: names of the series that appear for the first time in this segment; length 0: none
-    then for heads and again for commits:
-    present            bit per known series, little bit order: which series this round saw
-    changed            bit per known series: whose numbers differ from the last time they were seen
-    deltas             of max and of min (of committed and of pulled) of the changed ones: u8 number of byte-planes (0
-                       to 8), then so many x (number of changed) bytes of zigzag(delta), all lowest bytes first
+    names    `_FrameNames` in JSON, the series that appear for the first time in this segment; names bytes 0: none
+    body     u32 length, `_FrameHead` in JSON: round number, brokers
+
+Then the body has for heads and again for commits:
+
+    present  bit per known series, little bit order: which series this round saw
+    changed  bit per known series: whose numbers differ from the last time they were seen
+    deltas   of max and of min (of committed and of pulled) of the changed ones: u8 number of byte-planes, 0 to 8, then
+             so many x (number of changed) bytes of zigzag(delta), all lowest bytes first
 
 A series is known by its order of appearance in its segment, so a segment can be read alone and the first
 frame of each is a keyframe. Byte-planes put what small deltas have in common side by side, and planes of zeros only
-are left out; zstd then makes less than a byte of a series. The names are a zstd frame of their own: mostly the next
-segment begins with the same ones, and they are compressed once.
+are left out; zstd then makes less than a byte of a series. Mostly the next segment begins with the same names: they
+are compressed once and read once.
 
 A frame cut by a crash ends the segment: `read_segment` returns what is whole and where it ends, the writer
 truncates there and goes on. A bad frame *before* whole ones is damage, not a torn tail; reading stops there
@@ -60,7 +62,7 @@ SEGMENT_MAGIC = b"TMLAGWAL"
 FRAME_MAGIC = b"LFRM"
 VERSION = 2
 HEADER_BYTES_MAX = SEGMENT_HEADER.size + 2**16 + CRC.size
-BODY_BYTES_MAX = 256 * 1024 * 1024  # 1,000,000 series at 34 bytes of numbers and 200 of names, with room
+PART_BYTES_MAX = 256 * 1024 * 1024  # 1,000,000 series at 200 bytes of names or 34 of numbers, with room
 ZSTD_LEVEL = 1
 
 
@@ -86,14 +88,6 @@ class _FrameNames(msgspec.Struct):
     new_commits: list[tuple[str, int]]  # group, index of the head in this segment
 
 
-@dataclass(frozen=True, slots=True)
-class _Compressed:
-    """A part of a body: its length there and what is written of it."""
-
-    length: int
-    payload: bytes
-
-
 Key = TypeVar("Key", bound=Hashable)
 
 
@@ -109,14 +103,10 @@ class _Known(Generic[Key]):
     last_keys: Sequence[Key] = ()
     last_rows: Int64Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
-    def adopt(self, older: "_Known[Key]", keys: Sequence[Key]) -> bool:
-        """Take over the names of an older segment that begins with the same series, and none of its numbers."""
-        if keys is not older.last_keys or len(older.keys) != len(keys) or self.keys:
-            return False
-        self.keys, self.index = older.keys, older.index
-        self.last_keys, self.last_rows = older.last_keys, older.last_rows
-        self.first, self.second = np.zeros_like(older.first), np.zeros_like(older.second)
-        return True
+    def renewed(self) -> "_Known[Key]":
+        """Return the same names with numbers nobody has seen."""
+        first, second = np.zeros_like(self.first), np.zeros_like(self.second)
+        return _Known(self.keys, self.index, first, second, self.last_keys, self.last_rows)
 
     def rows_of(self, keys: Sequence[Key]) -> Int64Array:
         """Return where known keys stand."""
@@ -133,9 +123,11 @@ class _Known(Generic[Key]):
         return self.last_keys
 
     def add(self, keys: Sequence[Key]) -> None:
-        for key in keys:
-            self.index[key] = len(self.keys)
-            self.keys.append(key)
+        if not keys:
+            return
+        self.index = dict(self.index)  # another segment may know them by the same tables
+        self.index.update(zip(keys, range(len(self.keys), len(self.keys) + len(keys)), strict=True))
+        self.keys = [*self.keys, *keys]
         grown = np.zeros(len(keys), dtype=np.int64)
         self.first = np.concatenate([self.first, grown])
         self.second = np.concatenate([self.second, grown])
@@ -151,7 +143,7 @@ class SegmentState:
     heads: _Known[HeadKey] = field(default_factory=_Known)
     commits: _Known[CommitKey] = field(default_factory=_Known)
     older: "SegmentState | None" = None
-    names: _Compressed | None = None  # of the first frame, while no other one brought more
+    names: bytes = b""  # of the first frame as they are written, while no other one brought more
 
     def successor(self) -> "SegmentState":
         """Return the state of the next segment: it names all series again, mostly the same ones in the same words.
@@ -160,6 +152,11 @@ class SegmentState:
         """
         self.older = None
         return SegmentState(older=self)
+
+    def adopt(self, older: "SegmentState") -> None:
+        """Take over the names of a segment that began with the same ones, and none of its numbers."""
+        self.names = older.names
+        self.heads, self.commits = older.heads.renewed(), older.commits.renewed()
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,36 +187,40 @@ def encode_frame(state: SegmentState, snapshot: Snapshot) -> bytes:
             *_encode_numbers(state.commits, snapshot.commit_keys, snapshot.committed, snapshot.pulled),
         ]
     )
-    parts = [_compressed(LENGTH.pack(len(head)) + head), names, _compressed(numbers)]
-    body_bytes = sum(part.length for part in parts)
-    if body_bytes > BODY_BYTES_MAX:
-        raise WalError(f"snapshot of {body_bytes} bytes, limit {BODY_BYTES_MAX}")
-    payload = b"".join([part.payload for part in parts])
-    checked = FRAME_CHECKED.pack(len(payload), body_bytes, snapshot.ts_ms)
+    payload = names + _compressed(LENGTH.pack(len(head)) + head + numbers)
+    checked = FRAME_CHECKED.pack(len(payload), len(names), snapshot.ts_ms)
     crc = zlib.crc32(payload, zlib.crc32(checked))
-    frame = FRAME_HEADER.pack(FRAME_MAGIC, len(payload), body_bytes, crc, snapshot.ts_ms) + payload
+    frame = FRAME_HEADER.pack(FRAME_MAGIC, len(payload), len(names), crc, snapshot.ts_ms) + payload
     state.position += len(frame)
     return frame
 
 
-def _compressed(data: bytes) -> _Compressed:
-    return _Compressed(len(data), zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data))
+def _compressed(data: bytes) -> bytes:
+    if len(data) > PART_BYTES_MAX:
+        raise WalError(f"snapshot of {len(data)} bytes, limit {PART_BYTES_MAX}")
+    return zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data)
 
 
-NO_NAMES = _compressed(LENGTH.pack(0))
+def _decompressed(data: bytes) -> bytes:
+    size = zstandard.get_frame_parameters(data).content_size
+    if size > PART_BYTES_MAX:
+        raise WalError(f"part of a frame of {size} bytes, limit {PART_BYTES_MAX}")
+    return zstandard.ZstdDecompressor().decompress(data)
 
 
-def _new_names(state: SegmentState, snapshot: Snapshot) -> _Compressed:
-    """Return the names that the segment does not have yet and add them to the state."""
+def _new_names(state: SegmentState, snapshot: Snapshot) -> bytes:
+    """Return the names that the segment does not have yet, as they are written, and add them to the state."""
     older, state.older = state.older, None
-    if older is not None and older.names is not None and len(older.commits.last_keys):
-        same = snapshot.head_keys is older.heads.last_keys and snapshot.commit_keys is older.commits.last_keys
-        if same and len(older.heads.keys) == len(snapshot.head_keys):
-            adopted = state.heads.adopt(older.heads, snapshot.head_keys)
-            if adopted and state.commits.adopt(older.commits, snapshot.commit_keys):
-                state.names = older.names
-                return older.names
-            state.heads = _Known()
+    if older is not None and older.names:
+        is_same = (
+            snapshot.head_keys is older.heads.last_keys
+            and snapshot.commit_keys is older.commits.last_keys
+            and len(older.heads.keys) == len(snapshot.head_keys)
+            and len(older.commits.keys) == len(snapshot.commit_keys)
+        )
+        if is_same:
+            state.adopt(older)
+            return state.names
     new_heads: list[HeadKey] = []
     if snapshot.head_keys is not state.heads.last_keys:
         new_heads = [key for key in snapshot.head_keys if key not in state.heads.index]
@@ -233,23 +234,23 @@ def _new_names(state: SegmentState, snapshot: Snapshot) -> _Compressed:
         state.heads.add(list(unread))
         new_heads += unread
     if not new_heads and not new_commits:
-        return NO_NAMES
+        return b""
     placed = [(key.group, state.heads.index[key.head]) for key in new_commits]
-    text = msgspec.json.encode(_FrameNames(new_heads, placed))
-    names = _compressed(LENGTH.pack(len(text)) + text)
+    names = _compressed(msgspec.json.encode(_FrameNames(new_heads, placed)))
     is_first = len(new_heads) == len(state.heads.keys) and len(new_commits) == len(state.commits.keys)
-    state.names = names if is_first else None
+    state.names = names if is_first else b""
     return names
 
 
-def read_segment(data: bytes) -> Segment:
-    """Decode a whole segment; a torn tail is left out.
+def read_segment(data: bytes, before: SegmentState | None = None) -> Segment:
+    """Decode a whole segment; a torn tail is left out. `before` is the state behind the segment before, if that was
+    read: its names are taken over where they are the same.
 
     Raises WalError when the header is not one of ours (a header cut short by a crash too: such a file holds
     nothing).
     """
     cluster, started_at_ms, position = decode_header(data)
-    state = SegmentState(position=position)
+    state = SegmentState(position=position, older=before)
     snapshots = read_frames(data, state)
     damaged = data.find(FRAME_MAGIC, state.position + 1) != -1
     return Segment(cluster, started_at_ms, snapshots, state, damaged)
@@ -280,40 +281,49 @@ def read_frames(data: bytes, state: SegmentState, base: int = 0) -> list[Snapsho
     """
     snapshots: list[Snapshot] = []
     while (found := _whole_frame(data, state.position - base)) is not None:
-        ts_ms, body, size = found
-        snapshots.append(_decode_body(state, ts_ms, body))
+        ts_ms, names, body, size = found
+        _learn_names(state, names)
+        snapshots.append(_decode_body(state, ts_ms, _decompressed(body)))
         state.position += size
     return snapshots
 
 
-def _whole_frame(data: bytes, position: int) -> tuple[int, bytes, int] | None:
-    """Return (ts_ms, body, size) of the frame at `position`, or None when it is torn, damaged or absent."""
+def _whole_frame(data: bytes, position: int) -> tuple[int, bytes, bytes, int] | None:
+    """Return (ts_ms, names, body, size) of the frame at `position`, or None when it is torn, damaged or absent."""
     if position + FRAME_HEADER.size > len(data):
         return None
-    magic, payload_bytes, body_bytes, crc, ts_ms = FRAME_HEADER.unpack_from(data, position)
+    magic, payload_bytes, names_bytes, crc, ts_ms = FRAME_HEADER.unpack_from(data, position)
     start = position + FRAME_HEADER.size
-    if magic != FRAME_MAGIC or start + payload_bytes > len(data) or body_bytes > BODY_BYTES_MAX:
+    if magic != FRAME_MAGIC or start + payload_bytes > len(data):
         return None
     payload = data[start : start + payload_bytes]
-    if zlib.crc32(payload, zlib.crc32(FRAME_CHECKED.pack(payload_bytes, body_bytes, ts_ms))) != crc:
+    if zlib.crc32(payload, zlib.crc32(FRAME_CHECKED.pack(payload_bytes, names_bytes, ts_ms))) != crc:
         return None
-    reader = zstandard.ZstdDecompressor().stream_reader(payload, read_across_frames=True)
-    return ts_ms, reader.read(body_bytes), FRAME_HEADER.size + payload_bytes
+    return ts_ms, payload[:names_bytes], payload[names_bytes:], FRAME_HEADER.size + payload_bytes
+
+
+def _learn_names(state: SegmentState, names: bytes) -> None:
+    """Add the names of a frame. Raises WalError when they refer to a queue that the segment does not name."""
+    older, state.older = state.older, None
+    if not names:
+        return
+    if older is not None and names == older.names:
+        state.adopt(older)
+        return
+    is_first = not state.heads.keys and not state.commits.keys
+    found = msgspec.json.decode(_decompressed(names), type=_FrameNames)
+    state.heads.add(found.new_heads)
+    if any(head >= len(state.heads.keys) for _, head in found.new_commits):
+        raise WalError("a frame refers to a queue that its segment does not name")
+    state.commits.add([CommitKey(group, *state.heads.keys[head]) for group, head in found.new_commits])
+    state.names = names if is_first else b""
 
 
 def _decode_body(state: SegmentState, ts_ms: int, body: bytes) -> Snapshot:
-    """Return the snapshot of a checked body. Raises WalError when it names series that the state does not
-    have.
-    """
-    text, position = _text_at(body, 0)
-    head = msgspec.json.decode(text, type=_FrameHead)
-    text, position = _text_at(body, position)
-    if text:
-        names = msgspec.json.decode(text, type=_FrameNames)
-        state.heads.add(names.new_heads)
-        if any(row >= len(state.heads.keys) for _, row in names.new_commits):
-            raise WalError(f"frame {head.number} refers to a queue that its segment does not name")
-        state.commits.add([CommitKey(group, *state.heads.keys[row]) for group, row in names.new_commits])
+    """Return the snapshot of a checked body."""
+    (length,) = LENGTH.unpack_from(body)
+    position = LENGTH.size + length
+    head = msgspec.json.decode(body[LENGTH.size : position], type=_FrameHead)
     head_keys, max_offset, min_offset, position = _decode_numbers(state.heads, body, position)
     commit_keys, committed, pulled, position = _decode_numbers(state.commits, body, position)
     if position != len(body):
@@ -321,12 +331,6 @@ def _decode_body(state: SegmentState, ts_ms: int, body: bytes) -> Snapshot:
     return Snapshot(
         ts_ms, head.number, head.brokers, head_keys, max_offset, min_offset, commit_keys, committed, pulled
     )
-
-
-def _text_at(body: bytes, position: int) -> tuple[bytes, int]:
-    (length,) = LENGTH.unpack_from(body, position)
-    end = position + LENGTH.size + length
-    return body[position + LENGTH.size : end], end
 
 
 def _encode_numbers(

@@ -1,6 +1,7 @@
 """Segments of the history log: literal bytes, round trips, and a crash at every byte."""
 
 import zlib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -128,6 +129,26 @@ def test_it_reads_only_what_was_appended() -> None:
     assert [s.number for s in rest] == [2, 3]
     assert rest[1].commits() == {BILLING_0: 12, AUDIT_9: 7}
     assert segment.state.position == len(IMAGE)
+
+
+def test_the_next_segment_takes_its_names_over() -> None:
+    first, second = SNAPSHOTS[0], replace(SNAPSHOTS[0], ts_ms=1_700_000_300_000, number=4)
+    state = wal.SegmentState()
+    data = [wal.encode_header("local", 0) + wal.encode_frame(state, first)]
+    state = state.successor()
+    data.append(wal.encode_header("local", 1) + wal.encode_frame(state, second))
+    more = replace(SNAPSHOTS[2], ts_ms=1_700_000_305_000)
+    data[1] += wal.encode_frame(state, more)
+    before = wal.read_segment(data[0])
+    after = wal.read_segment(data[1], before.state)
+    assert [one.number for one in after.snapshots] == [4, 3]
+    assert after.snapshots[0].head_keys is before.snapshots[0].head_keys
+    assert after.snapshots[0].commits() == second.commits()
+    assert after.snapshots[1].commits() == more.commits()
+    again = wal.read_segment(data[1], before.state)  # what the segment added is not in the one before
+    assert [one.commits() for one in again.snapshots] == [second.commits(), more.commits()]
+    alone = wal.read_segment(data[1])
+    assert [one.heads() for one in alone.snapshots] == [second.heads(), more.heads()]
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1" + bytes(60), IMAGE[:8] + b"\x01" + IMAGE[9:]])
