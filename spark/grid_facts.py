@@ -293,12 +293,13 @@ def topic_latency(
 ) -> Latency:
     """The histograms of group-topics; `buckets` and `weights` have a row per series, rounds in any order."""
     count = len(grid.topic_starts) - 1
-    cells = (buckets + (series.topic * AGE_WIDTH)[:, None].astype(np.int32)).reshape(-1)
-    counts = np.bincount(cells, weights.reshape(-1), minlength=count * AGE_WIDTH)
+    counts = np.zeros((count, AGE_WIDTH))
+    for number, own in _slices(series.topic, count):  # one topic's counts stay in the nearest cache
+        counts[number] = np.bincount(buckets[own].reshape(-1), weights[own].reshape(-1), minlength=AGE_WIDTH)
     found = np.flatnonzero(counts)
     return Latency(
         found % AGE_WIDTH,
-        counts[found].astype(np.int64),
+        counts.reshape(-1)[found].astype(np.int64),
         np.searchsorted(found, np.arange(count + 1) * AGE_WIDTH),
         _added(series.topic, series.consumed, count),
         _added(series.topic, series.in_time, count),

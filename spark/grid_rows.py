@@ -34,26 +34,66 @@ from spark.lag.samples import RETRY_TOPIC_PREFIX, SeriesKind
 from spark.lag.snapshot import Int64Array
 from spark.lag.status import LagStatus
 from spark.progress import CODE_MAX, CODES, status_ms
-from spark.row_facts import GRAIN_QUEUE, GRAIN_TOPIC
+from spark.rounds import Rounds, join_rounds
+from spark.row_facts import GRAIN_QUEUE, GRAIN_TOPIC, Facts, join_facts
 
 OK = CODES[LagStatus.OK]
 Retries = dict[str, tuple[int | None, int | None]]
 
 
-def tables(grid: Grid, asked: Asked, retries: Retries, *, queue_histograms: bool = False) -> list[pa.Table]:
-    """Rows of both grains, as `spark.hour_rows.tables` has them."""
-    series = series_facts(grid, asked.promise)
-    ordered = _Ordered.of(grid, series)
-    latency = topic_latency(grid, series, histogram.narrow_bucket_of(ordered.ages), ordered.weights)
-    facts = topic_facts(grid, series, asked.promise, latency)
-    every = np.arange(len(facts.keys))
-    topics = Rows(GRAIN_TOPIC, grid.times, grid.gap_limit_ms, topic_rounds(grid, series), facts, asked, every)
-    found = [topics.table(retries)]
-    busy = np.flatnonzero(series.most + series.produced + series.consumed)
-    if len(busy):
-        queues = _Queues(grid, series, ordered, asked, busy, queue_histograms)
-        found.append(queues.table(retries))
-    return found
+class GridRows:
+    """Rows of grids: those of queues at once, those of group-topics when all are in, because what a table costs hardly
+    depends on how few rows it has.
+    """
+
+    def __init__(self, *, queue_histograms: bool = False) -> None:
+        self._queue_histograms = queue_histograms
+        self._topics: dict[bytes, _Topics] = {}
+
+    def queues(self, grid: Grid, asked: Asked, retries: Retries) -> list[pa.Table]:
+        """The rows of a grid's queues; its group-topics are kept for `topics`."""
+        series = series_facts(grid, asked.promise)
+        ordered = _Ordered.of(grid, series)
+        latency = topic_latency(grid, series, histogram.narrow_bucket_of(ordered.ages), ordered.weights)
+        own = self._topics.setdefault(
+            grid.times.tobytes(), _Topics(grid.times, grid.gap_limit_ms, asked, [], [], {})
+        )
+        own.rounds.append(topic_rounds(grid, series))
+        own.facts.append(topic_facts(grid, series, asked.promise, latency))
+        own.retries.update(retries)
+        busy = np.flatnonzero(series.most + series.produced + series.consumed)
+        if not len(busy):
+            return []
+        return [_Queues(grid, series, ordered, asked, busy, self._queue_histograms).table(retries)]
+
+    @property
+    def waiting(self) -> int:
+        """How many rows of group-topics are not made yet."""
+        return sum(len(facts.keys) for own in self._topics.values() for facts in own.facts)
+
+    def topics(self) -> list[pa.Table]:
+        """The rows of all group-topics so far."""
+        found = [own.table() for own in self._topics.values()]
+        self._topics.clear()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Topics:
+    """Group-topics of the same rounds."""
+
+    times: Int64Array
+    gap_limit_ms: int
+    asked: Asked
+    rounds: list[Rounds]
+    facts: list[Facts]
+    retries: Retries
+
+    def table(self) -> pa.Table:
+        rounds, facts = join_rounds(self.rounds), join_facts(self.facts)
+        every = np.arange(len(facts.keys))
+        rows = Rows(GRAIN_TOPIC, self.times, self.gap_limit_ms, rounds, facts, self.asked, every)
+        return rows.table(self.retries)
 
 
 def retry_counts(grid: Grid) -> dict[str, int]:

@@ -16,13 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from spark.hour_rows import LAG_SCHEMA
 from spark.job import HOUR_MS, JobResult, JobSpec
 from spark.job_process import main
-from spark.lag_hour import COLUMNS, ORDER, hour_tables
+from spark.lag_hour import COLUMNS, ORDER, HourTables
 from spark.periods import merge
 from spark.publish import publish
 from spark.schemas import ddl, warning_rows
 from spark.work import HistoryReader, WorkItem, work_items
 
 DAY_MS = 24 * HOUR_MS
+TOPICS_KEPT = 2_000  # hours of group-topics that become rows at once: 40 MB of them
 
 
 def transform(work: DataFrame) -> DataFrame:
@@ -36,16 +37,19 @@ def roll_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for text in batch.column(0).to_pylist():
             item = WorkItem.from_json(text)
             reader = HistoryReader(item)
-            for blocks in reader.blocks():
-                hours = [
-                    table for block in blocks for table in hour_tables(reader, block, queue_histograms=True)
-                ]
-                if hours:
-                    yield from merge(
-                        pa.concat_tables(hours), item.from_ms, item.to_ms, reader.spec
-                    ).to_batches()
+            hours = HourTables(reader, queue_histograms=True)
+            for parts in reader.parts():
+                found = [table for part in parts for table in hours.of(part)]
+                found += hours.rest(at_least=TOPICS_KEPT)
+                yield from _merged(found, item, reader)
+            yield from _merged(hours.rest(), item, reader)
             reader.close()
             yield from warning_rows(LAG_SCHEMA, reader.warnings).to_batches()
+
+
+def _merged(hours: list[pa.Table], item: WorkItem, reader: HistoryReader) -> Iterator[pa.RecordBatch]:
+    if hours:
+        yield from merge(pa.concat_tables(hours), item.from_ms, item.to_ms, reader.spec).to_batches()
 
 
 def run(spark: SparkSession, spec: JobSpec, *, period_ms: int = DAY_MS) -> JobResult:

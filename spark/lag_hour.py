@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from spark import grid_rows
+from spark.grid_rows import GridRows, retry_counts
 from spark.hour_rows import LAG_SCHEMA, Asked, tables
 from spark.job import HOUR_MS, JobResult, JobSpec
 from spark.job_process import main
@@ -48,28 +48,40 @@ def roll_up(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for text in batch.column(0).to_pylist():
             reader = HistoryReader(WorkItem.from_json(text))
+            hours = HourTables(reader)
             for parts in reader.parts():
                 for part in parts:
-                    for table in hour_tables(reader, part):
+                    for table in hours.of(part):
                         yield from table.to_batches()
+            for table in hours.rest():
+                yield from table.to_batches()
             reader.close()
             yield from warning_rows(LAG_SCHEMA, reader.warnings).to_batches()
 
 
-def hour_tables(
-    reader: HistoryReader, part: HourBlock | HourGrid, *, queue_histograms: bool = False
-) -> list[pa.Table]:
-    """The rows of one part of one hour."""
-    spec = reader.spec
-    window = part.from_ms, part.to_ms
-    asked = Asked(reader.item.cluster, *window, spec.interval_ms, spec.promise, spec.stamp)
-    if isinstance(part, HourGrid):
-        retries = grid_rows.retry_counts(part.grid)
-        groups = pc.unique(part.grid.names["group"]).to_pylist()
-        into = {group: (retries.get(group), part.dead_letters.get(group)) for group in groups}
-        return grid_rows.tables(part.grid, asked, into, queue_histograms=queue_histograms)
-    matrix = Matrix.of(part.samples, part.figures, *window, spec.interval_ms)
-    return tables(matrix, asked, retries_of(matrix, part), queue_histograms=queue_histograms)
+class HourTables:
+    """The rows of the parts of hours: `of` each, and at last `rest`, group-topics of all of them."""
+
+    def __init__(self, reader: HistoryReader, *, queue_histograms: bool = False) -> None:
+        self._reader = reader
+        self._queue_histograms = queue_histograms
+        self._grids = GridRows(queue_histograms=queue_histograms)
+
+    def of(self, part: HourBlock | HourGrid) -> list[pa.Table]:
+        spec = self._reader.spec
+        window = part.from_ms, part.to_ms
+        asked = Asked(self._reader.item.cluster, *window, spec.interval_ms, spec.promise, spec.stamp)
+        if isinstance(part, HourGrid):
+            retries = retry_counts(part.grid)
+            groups = pc.unique(part.grid.names["group"]).to_pylist()
+            into = {group: (retries.get(group), part.dead_letters.get(group)) for group in groups}
+            return self._grids.queues(part.grid, asked, into)
+        matrix = Matrix.of(part.samples, part.figures, *window, spec.interval_ms)
+        return tables(matrix, asked, retries_of(matrix, part), queue_histograms=self._queue_histograms)
+
+    def rest(self, *, at_least: int = 0) -> list[pa.Table]:
+        """The rows of the group-topics so far, unless they are fewer than `at_least`."""
+        return self._grids.topics() if self._grids.waiting >= at_least else []
 
 
 def retries_of(matrix: Matrix, block: HourBlock) -> dict[str, tuple[int | None, int | None]]:

@@ -210,6 +210,12 @@ class Rounds:
         )
 
 
+def join_rounds(parts: Sequence[Rounds]) -> Rounds:
+    """Bundles of several, over the same rounds, behind each other."""
+    names = [field.name for field in fields(Rounds)]
+    return Rounds(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in names})
+
+
 def _expected(matrix: Matrix, bundles: Bundles) -> Int64Array:
     """How many queues exist at each round: each from its first sample until its next incarnation begins."""
     keys, begins = matrix.keys, matrix.begins

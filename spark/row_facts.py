@@ -7,7 +7,7 @@ faster from a grid, the ordinary hour. `spark.hour_rows` turns either into rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -108,6 +108,52 @@ class Facts:
     worst_queue: Sequence[str]
     still_ms: Int64Array
     codes: CodeArray
+
+
+def join_facts(parts: Sequence[Facts]) -> Facts:
+    """Bundles of several facts, over the same rounds, behind each other."""
+    if len(parts) == 1:
+        return parts[0]
+    arrays = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in (
+            "incarnation", "queues", "slo_ms", "target", "late_lag", "lost", "skipped", "rewinds", "time_to_loss_ms",
+            "still_ms", "codes",
+        )
+    }  # fmt: skip
+    skews = [part.skew for part in parts if part.skew is not None]
+    skew = None
+    if len(skews) == len(parts):
+        names = [field.name for field in fields(Skew)]
+        skew = Skew(**{name: np.concatenate([getattr(one, name) for one in skews]) for name in names})
+    return Facts(
+        keys=[key for part in parts for key in part.keys],
+        latency=_join_latencies([part.latency for part in parts]),
+        pulled=_join_pulled(parts),
+        skew=skew,
+        worst_queue=[name for part in parts for name in part.worst_queue],
+        **arrays,
+    )
+
+
+def _join_latencies(parts: Sequence[Latency]) -> Latency:
+    ends = np.cumsum([0, *(len(part.buckets) for part in parts)])
+    starts = [part.starts[:-1] + end for part, end in zip(parts, ends.tolist(), strict=False)]
+    names = ("buckets", "counts", "consumed", "in_time")
+    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return Latency(starts=np.concatenate([*starts, ends[-1:]]), **joined)
+
+
+def _join_pulled(parts: Sequence[Facts]) -> Pulled | None:
+    """Where one of them knows of no pulled offset, it is not known."""
+    if all(part.pulled is None for part in parts):
+        return None
+    found = []
+    for part in parts:
+        nothing = np.zeros_like(part.late_lag)
+        found.append(part.pulled or Pulled(nothing > 0, nothing, nothing))
+    names = [field.name for field in fields(Pulled)]
+    return Pulled(**{name: np.concatenate([getattr(one, name) for one in found]) for name in names})
 
 
 def facts_of(matrix: Matrix, promise: PromiseOf) -> Iterator[tuple[str, Rounds, Facts]]:

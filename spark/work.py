@@ -29,6 +29,9 @@ WARNING_LENGTH_MAX = 500
 TASKS_MAX = 64  # a task costs 20-50 ms whatever it does; the hours of a month are packed into these
 TASKS_MIN = 4  # fewer would leave cores without work at the end
 AGE_MS_MAX = 2**31 - 1  # of a grid: 24 days
+# How old a message is follows from its queue's max offsets alone; the other lists are half of what a file holds.
+UNREAD_FOR_AGES = ("dmin", "lag", "in_flight")
+AGE_COLUMNS = [name for name in chunk.CHUNK_SCHEMA.names if name not in UNREAD_FOR_AGES]
 SPLIT_ROWS = 20_000  # an hour with fewer series is one item
 
 
@@ -217,16 +220,22 @@ class HistoryReader:
         back_ms, from_ms = self._lookback(hour)
         older = []
         for path in (*hour.older, *hour.files):
-            known = self._rows(path, after, upto, back_ms, from_ms)
+            known = self._rows(path, after, upto, back_ms, from_ms, columns=AGE_COLUMNS)
             own = known.filter(pa.array(np.isin(grid.series_numbers(known), rows)))
+            for name in UNREAD_FOR_AGES:
+                own = own.append_column(name, pa.nulls(own.num_rows, chunk.CHUNK_SCHEMA.field(name).type))
             older.append(chunk.decode_table(own).window(back_ms, from_ms))
         if not any(part.keys for part in older):
             return None
-        own = table.take(rows)
-        whole = chunk.merge([*older, chunk.decode_table(own)]).window(back_ms, from_ms + HOUR_MS)
-        known = rollup.figures(whole, interval_ms=self.spec.interval_ms)
-        inside = whole.starts[1:, None] - np.arange(int(own["n"][0].as_py()), 0, -1)
-        return known.time_lag_ms[inside], known.censored[inside]
+        hours = chunk.decode_table(table.take(rows))
+        whole = chunk.merge([*older, hours]).window(back_ms, from_ms + HOUR_MS)
+        effective = np.maximum(whole.committed, whole.min_offset)
+        waits = (
+            (whole.t_ms >= from_ms) & (whole.committed <= whole.max_offset) & (effective < whole.max_offset)
+        )
+        ages, censored = rollup.time_lags(whole, effective, waits)
+        inside = whole.starts[1:, None] - np.arange(int(hours.counts[0]), 0, -1)
+        return ages[inside], censored[inside]
 
     def _window(self, hour: HourFiles) -> tuple[int, int]:
         return hour.hour_ms, min(hour.hour_ms + HOUR_MS, self.item.to_ms)

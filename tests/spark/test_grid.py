@@ -14,7 +14,7 @@ from spark import histogram
 from spark.job import HOUR_MS, HourFiles, JobSpec, Promise
 from spark.lag import chunk
 from spark.lag.samples import Previous, Samples, SeriesKey, starts_of
-from spark.lag_hour import ORDER, hour_tables
+from spark.lag_hour import ORDER, HourTables
 from spark.work import HistoryReader, HourGrid, work_items
 from tests.support.lag_reference import SIZES, START_MS, write_history
 
@@ -187,13 +187,13 @@ def both_ways(asked: JobSpec) -> tuple[pa.Table, int]:
     plain, fast, seen = [], [], 0
     for item in work_items(asked, period_ms=HOUR_MS):
         reader = HistoryReader(item)
+        hours = HourTables(reader, queue_histograms=True)
         for blocks in reader.blocks():
-            plain += [
-                table for block in blocks for table in hour_tables(reader, block, queue_histograms=True)
-            ]
+            plain += [table for block in blocks for table in hours.of(block)]
         for parts in reader.parts():
-            fast += [table for part in parts for table in hour_tables(reader, part, queue_histograms=True)]
+            fast += [table for part in parts for table in hours.of(part)]
             seen += sum(part.grid.names.num_rows for part in parts if isinstance(part, HourGrid))
+        fast += hours.rest()
         assert reader.warnings == []
     order = [(name, "ascending") for name in ORDER]
     expected, found = (pa.concat_tables(one).sort_by(order).combine_chunks() for one in (plain, fast))
