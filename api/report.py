@@ -41,6 +41,7 @@ class DeliverySerializer(serializers.Serializer[Any]):
     ok = serializers.BooleanField()
     error = serializers.CharField(allow_blank=True, help_text="why it could not be reached")
     at_ms = serializers.IntegerField(help_text="of the last try")
+    tries = serializers.IntegerField()
 
 
 class ReportRunSerializer(serializers.Serializer[Any]):
@@ -90,6 +91,7 @@ class LagRowSerializer(serializers.ModelSerializer[LagRow]):
     """Null is unknown, never zero. ``grain`` topic: ``broker_name`` is empty and ``queue_id`` -1."""
 
     run = serializers.CharField(source="run_id")
+    is_partial = serializers.BooleanField(help_text="the window was not over yet: figures so far")
 
     class Meta:
         model = LagRow

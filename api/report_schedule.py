@@ -9,7 +9,7 @@ from django.db.models import F, QuerySet
 from django.http import HttpResponseBase, StreamingHttpResponse
 from django.urls import path
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiCallback, OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.renderers import BaseRenderer, JSONRenderer
@@ -81,6 +81,57 @@ class ScheduleChangeSerializer(serializers.Serializer[Any]):
             raise ValidationError(str(error)) from None
 
 
+class WorstRowSerializer(serializers.Serializer[Any]):
+    """One of the worst rows: of lag reports the figures named here, of others the row's own figures beside them."""
+
+    group = serializers.CharField(allow_blank=True)
+    topic = serializers.CharField(allow_blank=True)
+    window_start_ms = serializers.IntegerField()
+    window_end_ms = serializers.IntegerField()
+    coverage_pct = serializers.FloatField(allow_null=True)
+    time_lag_max_ms = serializers.IntegerField(required=False)
+    lag_max = serializers.IntegerField(required=False, allow_null=True)
+    breach_ms = serializers.IntegerField(required=False)
+
+
+class ReportNoticeSerializer(serializers.Serializer[Any]):
+    """What is posted to a schedule's webhook once a run that the schedule asked for is over, also when it failed.
+
+    At least once: a receiver that gets it twice knows the run by ``run``, which is also the header
+    ``X-Tidemark-Run``. Any answer but 2xx is tried again, four times in all. Rows are those that the person may
+    see who set the webhook.
+    """
+
+    text = serializers.CharField(help_text="all of it in words, for chats")
+    run = serializers.CharField()
+    report = serializers.ChoiceField(choices=list(JOBS))
+    name = serializers.CharField(help_text="the report's name for people")
+    cluster = serializers.CharField()
+    state = serializers.ChoiceField(choices=["SUCCEEDED", "FAILED"])
+    from_ms = serializers.IntegerField()
+    to_ms = serializers.IntegerField()
+    is_partial = serializers.BooleanField(help_text="made before the window was over: figures so far")
+    rows = serializers.IntegerField(allow_null=True, help_text="null: the run failed")
+    only_some_names = serializers.BooleanField(help_text="rows are left out that the receiver may not see")
+    error = serializers.CharField(allow_blank=True)
+    warnings = serializers.ListField(
+        child=serializers.CharField(), help_text="history files that could not be read whole"
+    )
+    url = serializers.CharField(help_text="of the report's page; a path while PUBLIC_URL is not set")
+    worst = WorstRowSerializer(many=True, help_text="five at most")
+
+
+NOTICE = OpenApiCallback(
+    "reportDone",
+    "{$request.body#/webhook_url}",
+    extend_schema(
+        operation_id="report_notice",
+        request=ReportNoticeSerializer,
+        responses={200: OpenApiResponse(description="taken; the body is not read")},
+    ),
+)
+
+
 class Schedules(Resource):
     """When each report of a cluster is made, and who is told."""
 
@@ -102,6 +153,7 @@ class Schedule(Resource):
         tags=["reports"],
         request=ScheduleChangeSerializer,
         responses=ScheduleSerializer,
+        callbacks=[NOTICE],
     )
     def post(self, request: Request, cluster: str, job: str) -> Response:
         existing(cluster, job)
@@ -182,6 +234,7 @@ class LineSerializer(serializers.Serializer[Any]):
     topic = serializers.CharField(allow_blank=True)
     window_start_ms = serializers.IntegerField()
     window_end_ms = serializers.IntegerField()
+    is_partial = serializers.BooleanField(help_text="the window was not over yet: figures so far")
     coverage_pct = serializers.FloatField(allow_null=True)
     generated_at_ms = serializers.IntegerField()
     code_version = serializers.CharField(allow_blank=True)

@@ -108,6 +108,12 @@ LETTERS = (
     Column("repeated", "Failed again", note="sent again and failed again"),
     Column("size_bytes", "Size", "size", priority=2),
 )
+EPISODE_WORDS = {
+    "breach": "Late",
+    "stall": "A queue stood still",
+    "offline": "Nothing consumed",
+    "lost": "Lost to retention",
+}
 VIEWS: dict[str, tuple[RowsView, ...]] = {
     "episodes": (),  # a page of its own
     "capacity": (CAPACITY,),

@@ -22,12 +22,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.core.mail import EmailMessage
-from django.urls import reverse
+from django.contrib.auth.models import User
+from django.core.mail import EmailMultiAlternatives
 
-from console.report import selectors
-from console.report.models import LagRow, ReportRun, ReportSchedule
-from console.report.rules import JOBS, LAG_JOBS
+from console.access.name_scope import EVERYTHING, NameScope, view_scope
+from console.report import notice
+from console.report.models import ReportRun, ReportSchedule
 from console.report.schedules import host_of
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,6 @@ WEBHOOK_TIMEOUT_S = 10
 ANSWER_BYTES_MAX = 1_000
 EMAILS_MAX = 20
 ERROR_LENGTH_MAX = 300
-WORST_ROWS = 5
 
 
 class NotDelivered(Exception):
@@ -150,100 +149,79 @@ def deliver(run: ReportRun, *, now_ms: int) -> list[dict[str, Any]]:
     deliveries: list[dict[str, Any]] = list(run.deliveries)
     if schedule is None or not run.is_final:
         return deliveries
-    message = summary(run)
-    told = {(each["kind"], each["to"]) for each in deliveries if each["ok"]}
+    tried = {(each["kind"], each["to"]): each for each in deliveries}
     receivers = [("email", address, partial(send_email, address)) for address in schedule.emails[:EMAILS_MAX]]
     if schedule.webhook_url:
         receivers.append(("webhook", host_of(schedule.webhook_url), partial(post, schedule.webhook_url)))
     for kind, to, send in receivers:
-        if (kind, to) in told:
+        before = tried.get((kind, to), {})
+        if before.get("ok"):
             continue
         error = ""
         try:
-            send(message)
+            scope = scope_of(schedule, to if kind == "email" else "")
+            send(notice.of(run, scope))
         except NotDelivered as failure:
             error = str(failure)[:ERROR_LENGTH_MAX]
             logger.warning("report not delivered run=%s kind=%s to=%s reason=%s", run.id, kind, to, error)
         deliveries = [each for each in deliveries if (each["kind"], each["to"]) != (kind, to)]
-        deliveries.append({"kind": kind, "to": to, "ok": not error, "error": error, "at_ms": now_ms})
+        tries = before.get("tries", 0) + 1
+        told = {"kind": kind, "to": to, "ok": not error, "error": error, "at_ms": now_ms, "tries": tries}
+        deliveries.append(told)
         ReportRun.objects.filter(pk=run.pk).update(deliveries=deliveries)
     return deliveries
 
 
-def summary(run: ReportRun) -> dict[str, Any]:
-    """What is sent: the run, a sentence, the worst rows of a lag report, and where the whole is."""
-    path = reverse("report", args=[run.cluster, run.job])
-    done = run.state == ReportRun.State.SUCCEEDED
-    found: dict[str, Any] = {
-        "run": run.id,
-        "report": run.job,
-        "name": JOBS[run.job],
-        "cluster": run.cluster,
-        "state": run.state,
-        "from_ms": run.from_ms,
-        "to_ms": run.to_ms,
-        "rows": run.row_count if done else None,
-        "error": run.error,
-        "warnings": run.warnings,
-        "url": settings.PUBLIC_URL.rstrip("/") + path if settings.PUBLIC_URL else path,
-    }
-    if done and run.job in LAG_JOBS:
-        found["worst"] = [_worst_row(row) for row in _worst(run)]
+def scope_of(schedule: ReportSchedule, address: str) -> NameScope:
+    """The names that a receiver may read: those of the account with that e-mail address. An address without one, and a
+    webhook, read what the person may see who set them; receivers that nobody is known to have set, everything.
+    Raises NotDelivered when that is nothing.
+    """
+    accounts = User.objects.filter(email__iexact=address) if address else User.objects.none()
+    people = list(accounts) or ([schedule.receivers_by] if schedule.receivers_by else [])
+    if not people:
+        return EVERYTHING
+    scopes = [view_scope(person, schedule.cluster) for person in people]
+    found = NameScope(tuple(dict.fromkeys(pattern for scope in scopes for pattern in scope.patterns)))
+    if not found.patterns:
+        names = ", ".join(person.get_username() for person in people)
+        raise NotDelivered(
+            f"{names} may no longer look at {schedule.cluster}; set the receivers again, or remove this one."
+        )
     return found
 
 
-def _worst(run: ReportRun) -> list[LagRow]:
-    rows = selectors.rows(run.cluster, job=run.job, from_ms=run.from_ms, to_ms=run.to_ms)
-    return list(
-        rows.filter(time_lag_max_ms__gt=0).order_by("-time_lag_max_ms", "group", "topic")[:WORST_ROWS]
-    )
-
-
-def _worst_row(row: LagRow) -> dict[str, Any]:
-    return {
-        "group": row.group,
-        "topic": row.topic,
-        "window_start_ms": row.window_start_ms,
-        "time_lag_max_ms": row.time_lag_max_ms,
-        "lag_max": row.lag_max,
-        "breach_ms": row.breach_ms,
-        "coverage_pct": row.coverage_pct,
-    }
-
-
-def send_email(to: str, message: dict[str, Any]) -> None:
-    """One plain text mail. Raises NotDelivered."""
+def send_email(to: str, told: dict[str, Any]) -> None:
+    """One mail, as text and as HTML. Raises NotDelivered."""
     if not settings.EMAIL_HOST:
         raise NotDelivered("No mail server is set: EMAIL_URL=smtp://user:password@host:587.")
-    subject = f"[Tidemark] {message['name']} of {message['cluster']}: {message['state'].lower()}"
+    mail = EmailMultiAlternatives(
+        notice.subject(told), notice.as_text(told), to=[to], headers={"X-Tidemark-Run": told["run"]}
+    )
+    mail.attach_alternative(notice.as_html(told), "text/html")
     try:
-        EmailMessage(subject, as_text(message), to=[to], headers={"X-Tidemark-Run": message["run"]}).send()
+        mail.send()
     except OSError as error:  # smtplib's errors are OSErrors
-        raise NotDelivered(f"{type(error).__name__}: {error}") from error
+        raise NotDelivered(f"{settings.EMAIL_HOST}:{settings.EMAIL_PORT}: {_reason(error)}") from error
 
 
-def as_text(message: dict[str, Any]) -> str:
-    lines = [f"{message['name']} of {message['cluster']}: {message['state'].lower()}."]
-    if message["error"]:
-        lines.append(message["error"])
-    if message["rows"] is not None:
-        lines.append(f"{message['rows']:,} rows.")
-    if message["warnings"]:
-        lines.append(
-            f"{len(message['warnings'])} history files could not be read whole; what they hold is missing."
-        )
-    for row in message.get("worst", ()):
-        seconds = round(row["time_lag_max_ms"] / 1000)
-        lines.append(
-            f"  {row['group']} on {row['topic']}: time lag up to {seconds:,} s, lag up to {row['lag_max']}"
-        )
-    return "\n".join([*lines, "", message["url"], ""])
+def _reason(error: OSError) -> str:
+    """What happened, without the number of the error and, of SMTP, with the server's own words."""
+    code, words = getattr(error, "smtp_code", None), getattr(error, "smtp_error", b"")
+    if code is not None:
+        text = words.decode(errors="replace") if isinstance(words, bytes) else str(words)
+        return f"answered {code} {text}"
+    refused = getattr(error, "recipients", None)
+    if refused:
+        code, words = next(iter(refused.values()))
+        return f"refused the address: {code} {words.decode(errors='replace')}"
+    return error.strerror or f"{type(error).__name__}: {error}"
 
 
-def post(url: str, message: dict[str, Any]) -> None:
+def post(url: str, told: dict[str, Any]) -> None:
     """One POST of JSON; `text` serves chat webhooks. Raises NotDelivered for anything but 2xx."""
-    body = json.dumps({"text": as_text(message), **message}).encode()
-    headers = {"Content-Type": "application/json", "X-Tidemark-Run": message["run"]}
+    body = json.dumps({"text": notice.as_text(told), **told}).encode()
+    headers = {"Content-Type": "application/json", "X-Tidemark-Run": told["run"]}
     try:
         request = urllib.request.Request(valid_webhook(url), data=body, headers=headers, method="POST")  # noqa: S310
         with _opener(request.type).open(request, timeout=WEBHOOK_TIMEOUT_S) as answer:

@@ -14,9 +14,9 @@ from console.access.name_scope import EVERYTHING, NameScope, view_scope
 from console.cluster.admission import admit_to_list
 from console.cluster.list_query import ListQuery
 from console.cluster.models import Cluster
-from console.report import run_panel, selectors
+from console.report import run_panel, schedules, selectors
 from console.report.columns import VIEWS, WORDS, RowsView
-from console.report.models import ReportRow, ReportRun
+from console.report.models import ReportRow
 from console.report.rules import JOBS, SPANS, span_start
 
 EPISODE_SORTS = {
@@ -33,15 +33,20 @@ LANES_MAX = 30
 def reports(request: HttpRequest, cluster: str) -> HttpResponse:
     """Every report: what it says, when it was made last, how that went."""
     here, _ = admit_to_list(request, cluster)
-    newest: dict[str, ReportRun] = {}
-    for job in JOBS:
-        runs = selectors.runs(here.name, job, limit=1)
-        if runs:
-            newest[job] = runs[0]
+    now_ms = _now_ms()
+    newest = selectors.newest_runs(here.name)
     rows = [
-        {"job": job, "name": name, "words": WORDS[job], "run": newest.get(job)} for job, name in JOBS.items()
+        {
+            "job": one.job,
+            "name": JOBS[one.job],
+            "words": WORDS[one.job],
+            "run": newest.get(one.job),
+            "schedule": one,
+            **run_panel.told(one),
+        }
+        for one in schedules.schedules(here.name, now_ms=now_ms)
     ]
-    context = {"cluster": here, "rows": rows, "now_ms": _now_ms()}
+    context = {"cluster": here, "rows": rows, "now_ms": now_ms}
     return render(request, "report/reports.html", context)
 
 

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.db import models
 
 from console.lag.models import NAME_LENGTH_MAX
+from console.report.rules import PERIODS_MS
 
 
 class ReportRun(models.Model):
@@ -201,6 +202,11 @@ class LagRow(models.Model):
         ]
 
     @property
+    def is_partial(self) -> bool:
+        """Whether its window was not over when it was computed."""
+        return self.window_end_ms - self.window_start_ms < PERIODS_MS[self.job]
+
+    @property
     def breach_minutes(self) -> float:
         """Minutes of the hour in which some queue's time lag was above the promise."""
         return self.breach_ms / 60_000
@@ -243,6 +249,11 @@ class ReportRow(models.Model):
             models.Index(fields=["cluster", "job", "group", "-window_start_ms"], name="report_row_group"),
         ]
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether its window was not over when it was computed."""
+        return self.window_end_ms - self.window_start_ms < PERIODS_MS[self.job]
+
     def as_row(self) -> dict[str, Any]:
         """Every column, the report's own figures among them, JSON-ready."""
         shared = {
@@ -250,7 +261,7 @@ class ReportRow(models.Model):
             for field in self._meta.concrete_fields
             if field.attname not in ("id", "figures")
         }
-        return {**shared, **self.figures}
+        return {**shared, "is_partial": self.is_partial, **self.figures}
 
 
 class ReportSchedule(models.Model):
@@ -273,6 +284,10 @@ class ReportSchedule(models.Model):
     emails = models.JSONField(default=list)
     # Whoever knows the address can post to it: shown by its host only.
     webhook_url = models.CharField(max_length=500, default="", blank=True)
+    # Who set them: an address that is nobody's account reads no more than this person may see.
+    receivers_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
     # The last moment it was due, and what came of it.
     last_due_ms = models.BigIntegerField(default=0)
     last_outcome = models.CharField(max_length=300, default="", blank=True)

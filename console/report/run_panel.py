@@ -12,6 +12,7 @@ from console.access.models import Verb
 from console.cluster.models import Cluster
 from console.report import exports, schedules, selectors, services
 from console.report.forms import RunForm, ScheduleForm, as_input
+from console.report.models import ReportSchedule
 from console.report.rules import JOBS, yesterday_to_now
 
 RUNS_SHOWN = 10
@@ -49,6 +50,20 @@ def context(
         "schedule": schedule,
         "schedule_form": schedule_form or ScheduleForm.of(schedule),
         "webhook_host": schedules.host_of(schedule.webhook_url),
+        **told(schedule),
+    }
+
+
+def told(schedule: ReportSchedule) -> dict[str, Any]:
+    """What became of the schedule's last moment, for `report/_told.html`: whether it was left out, and which of its
+    receivers could not be told so far.
+    """
+    run = schedule.last_run
+    deliveries = run.deliveries if run is not None else []
+    return {
+        "left_out": schedule.last_outcome if schedule.last_outcome not in ("", schedules.ASKED_FOR) else "",
+        "deliveries": deliveries,
+        "undelivered": [each for each in deliveries if not each["ok"]],
     }
 
 

@@ -31,13 +31,15 @@ from console.report.services import ReportAlreadyRunning
 logger = logging.getLogger(__name__)
 
 OUTCOME_LENGTH_MAX = 300
+ASKED_FOR = "asked for"
 CHANGEABLE = ("is_on", "cadence", "minute", "hour", "weekday", "emails", "webhook_url")
 
 
 def schedules(cluster: str, *, now_ms: int) -> Sequence[ReportSchedule]:
     """Every report's schedule of a cluster, in the order of JOBS; made from the defaults where there is none yet."""
     known = {
-        one.job: one for one in ReportSchedule.objects.filter(cluster=cluster).select_related("last_run")
+        one.job: one
+        for one in ReportSchedule.objects.filter(cluster=cluster).select_related("last_run", "receivers_by")
     }
     missing = [job for job in JOBS if job not in known]
     if missing:
@@ -82,10 +84,10 @@ def _fire(schedule: ReportSchedule, due_ms: int, now_ms: int) -> None:
             run = services.request_run(
                 job=schedule.job, cluster=schedule.cluster, window=window, actor=None, now_ms=now_ms
             )
-            outcome = "asked for"
+            outcome = ASKED_FOR
             services.enqueue(run.id)
         except ReportAlreadyRunning as error:
-            outcome, run = f"left out: {error}", None
+            outcome, run = f"left out, runs of a report do not overlap: {error}", None
     logger.info("schedule due cluster=%s job=%s outcome=%s", schedule.cluster, schedule.job, outcome)
     changed = ReportSchedule.objects.filter(pk=schedule.pk)
     changed.update(last_outcome=outcome[:OUTCOME_LENGTH_MAX], **({"last_run": run} if run else {}))
@@ -115,10 +117,14 @@ def change(
     before = as_row(schedule)
     for name, value in values.items():
         setattr(schedule, name, value)
+    own = {*values, "last_due_ms"}
+    if before["emails"] != schedule.emails or values.get("webhook_url"):
+        schedule.receivers_by_id = getattr(actor, "pk", None)
+        own.add("receivers_by")
     due_ms = last_due_ms(schedule.cadence, schedule.weekday, schedule.hour, schedule.minute, now_ms)
     schedule.last_due_ms = max(schedule.last_due_ms, due_ms)
     with transaction.atomic():
-        schedule.save(update_fields=[*values, "last_due_ms"])
+        schedule.save(update_fields=own)
         access_services.record_audit(
             actor=actor,
             verb="change schedule",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar, cast
 
-from django.db.models import F, Max, Min, Model, Q, QuerySet, Sum
+from django.db.models import F, Max, Min, Model, OuterRef, Q, QuerySet, Subquery, Sum
 from django.db.models.expressions import OrderBy
 
 from console.access.name_scope import EVERYTHING, NameScope
@@ -49,6 +49,13 @@ def runs(cluster: str, job: str, *, limit: int = 20) -> Sequence[ReportRun]:
     """The newest runs of one report, newest first. One that is not finished is the first."""
     found = ReportRun.objects.filter(cluster=cluster, job=job).select_related("requested_by")
     return list(found.order_by("-requested_at_ms", "-pk")[:limit])
+
+
+def newest_runs(cluster: str) -> dict[str, ReportRun]:
+    """The newest run of each report that was ever asked for."""
+    same = ReportRun.objects.filter(cluster=cluster, job=OuterRef("job")).order_by("-requested_at_ms", "-pk")
+    newest = ReportRun.objects.filter(cluster=cluster, pk=Subquery(same.values("pk")[:1]))
+    return {run.job: run for run in newest}
 
 
 def run_page(

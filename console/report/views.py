@@ -25,6 +25,7 @@ from console.report.services import ReportAlreadyRunning
 from console.streamed import in_thread
 
 GRAINS = {LagRow.Grain.TOPIC: "Groups and topics", LagRow.Grain.QUEUE: "Queues"}
+PERIOD_WORDS = {"lag_hour": "Hour", "lag_day": "Day", "lag_week": "Week"}
 WORST_FIRST = "time_lag_max"
 
 
@@ -105,6 +106,7 @@ def page(
         "query": query,
         "grain": _grain(request),
         "grains": GRAINS,
+        "period_word": PERIOD_WORDS[job],
         "span": _span(request),
         "spans": [(key, word) for key, (word, _) in SPANS.items()],
         "page": selectors.row_page(

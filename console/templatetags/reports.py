@@ -1,14 +1,17 @@
-"""A cell of a report's table, by the kind of its column."""
+"""Parts of the report pages: a cell of a table by the kind of its column, a row's window, a run's window."""
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
 from django import template
+from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from console.figures import size
+from console.figures import duration, moment, size
+from console.report.rules import DAY_MS, HOUR_MS, PERIODS_MS
 from console.templatetags import figures
 
 register = template.Library()
@@ -23,6 +26,8 @@ def report_cell(context: Mapping[str, Any], row: Any, column: Any) -> SafeString
     value = row.figures[column.key] if column.key in row.figures else getattr(row, column.key, None)
     if value is None or value == "":
         return figures.NOT_APPLICABLE
+    if column.key == "window_start_ms":
+        return row_window(context, row)
     if column.kind == "moment":
         return figures.at(context, int(value))
     if column.kind == "percent":
@@ -30,3 +35,74 @@ def report_cell(context: Mapping[str, Any], row: Any, column: Any) -> SafeString
     if column.kind == "size":
         return size(int(value))
     return figures.figure(context, {column.key: value}, column.key, column.kind)
+
+
+@register.simple_tag(takes_context=True)
+def period(context: Mapping[str, Any], from_ms: int, to_ms: int) -> SafeString:
+    """`{% period run.from_ms run.to_ms %}`: `20 Nov 18:00 – 19:00`, `13 Nov 18:00 – 21 Nov 19:00`.
+
+    In the person's zone; report.js writes it anew where that was not known yet.
+    """
+    start, end = (_local(context, each) for each in (from_ms, to_ms))
+    until = f"{end:%H:%M}" if start.date() == end.date() else _minute(end, start)
+    text = f"{_minute(start, _local(context, _now_ms(context)))} – {until}"
+    return format_html(
+        '<time class="nowrap" data-at="{}" data-to="{}" data-as="period">{}</time>', from_ms, to_ms, text
+    )
+
+
+@register.simple_tag(takes_context=True)
+def provenance(context: Mapping[str, Any], row: Any) -> SafeString:
+    """`{% provenance row %}`: the row's coverage, in a popover where it comes from."""
+    made = moment(row.generated_at_ms, dt.UTC, now_ms=_now_ms(context))
+    parts = [f"Computed {made} UTC by run {row.run_id}, code {row.code_version or 'unknown'}."]
+    if row.interval_ms:
+        parts.append(
+            f"Sampled every {duration(row.interval_ms)}, the largest gap is {duration(row.max_gap_ms or 0)}."
+        )
+    text = "–" if row.coverage_pct is None else f"{row.coverage_pct:,.1f}"
+    return format_html('<span tabindex="0" data-tip="{}">{}</span>', " ".join(parts), text)
+
+
+@register.simple_tag(takes_context=True)
+def row_window(context: Mapping[str, Any], row: Any) -> SafeString:
+    """`{% row_window row %}`: the hour, UTC day or week that a row is about, and whether that is not over in it."""
+    length = PERIODS_MS[row.job]
+    start = dt.datetime.fromtimestamp(row.window_start_ms / 1000, dt.UTC)
+    if length == HOUR_MS:
+        local = _local(context, row.window_start_ms)
+        text = _minute(local, _local(context, _now_ms(context)))
+        found = format_html('<time data-at="{}" data-as="hour">{}</time>', row.window_start_ms, text)
+    elif length == DAY_MS:
+        found = format_html(
+            '<time data-at="{}" data-as="day">{} UTC</time>',
+            row.window_start_ms,
+            f"{start:%a} {start.day} {start:%b}",
+        )
+    else:
+        last = start + dt.timedelta(days=6)
+        text = f"{start.day} {start:%b} – {last.day} {last:%b} UTC"
+        found = format_html('<time data-at="{}" data-as="week">{}</time>', row.window_start_ms, text)
+    return format_html("{} {}", found, _partial(context, row)) if row.is_partial else found
+
+
+def _partial(context: Mapping[str, Any], row: Any) -> SafeString:
+    end = moment(row.window_end_ms, dt.UTC, now_ms=_now_ms(context))
+    return format_html(
+        '<span class="badge badge--unknown" tabindex="0" data-tip="{}">so far</span>',
+        f"The window was not over when this was computed: figures up to {end} UTC. Its next run replaces them.",
+    )
+
+
+def _local(context: Mapping[str, Any], milliseconds: int) -> dt.datetime:
+    return dt.datetime.fromtimestamp(milliseconds / 1000, figures.zone_of(context))
+
+
+def _minute(at: dt.datetime, beside: dt.datetime) -> str:
+    """`20 Nov 18:00`, with the year where it is another one than that of the moment beside it."""
+    year = "" if at.year == beside.year else f" {at.year}"
+    return f"{at.day} {at:%b}{year} {at:%H:%M}"
+
+
+def _now_ms(context: Mapping[str, Any]) -> int:
+    return int(context["now_ms"])

@@ -1,3 +1,17 @@
+/* Windows in the zone of this browser, where the server did not know it yet. */
+(function () {
+  "use strict";
+  const minute = (ms) => `${Tide.day(ms)} ${Tide.clock(ms).slice(0, 5)}`;
+  const sameDay = (a, b) => new Date(a).toDateString() === new Date(b).toDateString();
+  const WINDOWS = {
+    hour: ({ at }) => minute(Number(at)),
+    period: ({ at, to }) => `${minute(Number(at))} – ${sameDay(Number(at), Number(to)) ? Tide.clock(Number(to)).slice(0, 5) : minute(Number(to))}`,
+  };
+  for (const element of document.querySelectorAll('time[data-as="hour"], time[data-as="period"]')) {
+    const text = WINDOWS[element.dataset.as](element.dataset);
+    if (new Date(Number(element.dataset.at)).getFullYear() === new Date(Tide.now()).getFullYear() && element.textContent !== text) element.textContent = text;
+  }
+})();
 /* A report's page: the step of a run changes in place (live.js); when a run is asked for or done, the page is made anew.
    The subject's row of a report is its newest run. Somebody who is filling in the form is only told. */
 (function () {

@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from console.cluster.models import Cluster
+from console.report import notice
 from console.report.models import ReportRow, ReportSchedule
 from console.report.rules import JOBS
 from tests.api.conftest import person
@@ -121,3 +122,15 @@ def test_files(reader: APIClient, capacity: None) -> None:
     assert len(lines) == 3
     assert b"<td>billing</td>" in b"".join(reader.get(f"{BASE}/reports/capacity/export/html"))
     assert reader.get(f"{BASE}/reports/capacity/export/xlsx").status_code == 404
+
+
+def test_the_document_says_what_a_webhook_gets(rows: Cluster, client_of: Clients) -> None:
+    """Its fields are exactly those that are posted."""
+    document = client_of(person("mia", "maintainer")).get("/api/schema", {"format": "json"}).json()
+    path = "/api/v1/clusters/{cluster}/report-schedules/{job}"
+    callback = document["paths"][path]["post"]["callbacks"]["reportDone"]["{$request.body#/webhook_url}"][
+        "post"
+    ]
+    name = callback["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+    posted = notice.of(report_rows.run(requested_by=None))
+    assert set(document["components"]["schemas"][name]["properties"]) == {"text", *posted}

@@ -10,9 +10,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import User
 from django.core import mail
 from pytest_django import Settings
 
+from console.access import services as access_services
+from console.access.models import Role
 from console.report import delivery
 from console.report.models import ReportRun, ReportSchedule
 from tests.console.report import rows
@@ -73,12 +76,19 @@ def test_it_posts_what_was_found(run: ReportRun, hook: Hook, settings: Settings)
     settings.PUBLIC_URL = "https://tidemark.example.org/"
     schedule(webhook_url=hook.url)
     (told,) = delivery.deliver(run, now_ms=NOW)
-    assert told == {"kind": "webhook", "to": hook.url.split("/")[2], "ok": True, "error": "", "at_ms": NOW}
+    assert told == {
+        "kind": "webhook",
+        "to": hook.url.split("/")[2],
+        "ok": True,
+        "error": "",
+        "at_ms": NOW,
+        "tries": 1,
+    }
     ((run_id, body),) = hook.got
     assert run_id == run.id == body["run"]
     assert body["url"] == "https://tidemark.example.org/c/local/reports/lag_hour"
     assert body["worst"][0]["group"] == "billing"
-    assert "billing on orders: time lag up to 90 s" in body["text"]
+    assert "billing on orders: time lag up to 1 m 30 s, lag up to 40 messages" in body["text"]
 
 
 def test_it_tells_each_receiver_once(run: ReportRun, hook: Hook) -> None:
@@ -99,7 +109,7 @@ def test_a_refusal_is_kept_and_tried_again(run: ReportRun, hook: Hook, status: i
     hook.status = 200
     run.refresh_from_db()
     (told,) = delivery.deliver(run, now_ms=NOW + 1)
-    assert told["ok"] is True
+    assert (told["ok"], told["tries"]) == (True, 2)
 
 
 def test_nobody_listens(run: ReportRun, settings: Settings) -> None:
@@ -120,8 +130,111 @@ def test_it_mails_and_says_when_no_server_is_set(run: ReportRun, settings: Setti
     delivery.deliver(run, now_ms=NOW)
     (message,) = mail.outbox
     assert message.to == ["ops@example.org"]
-    assert message.subject == "[Tidemark] Hourly lag of local: succeeded"
+    assert message.subject == "[Tidemark] Hourly lag of local, 2024-10-04 00:00 to 2024-10-04 09:00 UTC: done"
     assert "billing on orders" in message.body
+    ((html, kind),) = message.alternatives
+    assert kind == "text/html" and "time lag up to 1 m 30 s" in html and "<script" not in html
+
+
+class Smtp:
+    """A mail server on a real port that answers every recipient with `rcpt`, and keeps what it took."""
+
+    def __init__(self, rcpt: str = "250 taken") -> None:
+        self.rcpt, self.took = rcpt, []  # type: str, list[str]
+        self.server = socket.create_server(("127.0.0.1", 0))
+        self.port = self.server.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self.server.accept()
+            except OSError:
+                return
+            with client, client.makefile("rwb") as file:
+                self._talk(file)
+
+    def _talk(self, file: Any) -> None:
+        def say(text: str) -> None:
+            file.write(text.encode() + b"\r\n")
+            file.flush()
+
+        say("220 here")
+        for line in file:
+            word = line[:4].upper()
+            if word == b"DATA":
+                say("354 go on")
+                lines = list(iter(file.readline, b".\r\n"))
+                self.took.append(b"".join(lines).decode())
+            say(self.rcpt if word == b"RCPT" else "221 bye" if word == b"QUIT" else "250 ok")
+
+    def stop(self) -> None:
+        self.server.close()
+
+
+@pytest.mark.parametrize(
+    ("rcpt", "error"), [("250 taken", ""), ("550 no such user", "refused the address: 550 no such user")]
+)
+def test_it_talks_to_a_mail_server(run: ReportRun, settings: Settings, rcpt: str, error: str) -> None:
+    server = Smtp(rcpt)
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", server.port
+    schedule(emails=["ops@example.org"])
+    (told,) = delivery.deliver(run, now_ms=NOW)
+    server.stop()
+    assert told["error"].endswith(error) and told["ok"] is (not error)
+    assert [f"X-Tidemark-Run: {run.id}" in each for each in server.took] == [True] * (not error)
+
+
+def test_a_mail_server_that_is_away_is_named(run: ReportRun, settings: Settings) -> None:
+    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 1
+    schedule(emails=["ops@example.org"])
+    (told,) = delivery.deliver(run, now_ms=NOW)
+    assert told["error"] == "127.0.0.1:1: Connection refused"
+
+
+def narrow(name: str, email: str = "", names: str = "bill*") -> User:
+    person = User.objects.create_user(name, email)
+    role, _ = Role.objects.get_or_create(name="reader", defaults={"verbs": ["VIEW"]})
+    access_services.grant(role=role.name, user=person, cluster_pattern="local", name_pattern=names)
+    return person
+
+
+def test_a_receiver_reads_what_its_account_may_see(run: ReportRun, settings: Settings) -> None:
+    settings.EMAIL_HOST = "mail.example.org"
+    rows.row(run, group="analytics", time_lag_max_ms=150_000)
+    narrow("nadia", "nadia@example.org")
+    schedule(emails=["Nadia@example.org", "list@example.org"])
+    assert [each["ok"] for each in delivery.deliver(run, now_ms=NOW)] == [True, True]
+    own, everything = (message.body for message in mail.outbox)
+    assert "billing on orders" in own and "analytics" not in own
+    assert "1 row, only of groups and topics that you may look at." in own
+    assert "analytics on orders" in everything
+
+
+def test_a_webhook_reads_what_may_see_who_set_it(run: ReportRun, hook: Hook) -> None:
+    rows.row(run, group="analytics", time_lag_max_ms=150_000)
+    setter = narrow("nadia")
+    schedule(webhook_url=hook.url, receivers_by=setter)
+    delivery.deliver(run, now_ms=NOW)
+    ((_, body),) = hook.got
+    assert [row["group"] for row in body["worst"]] == ["billing"] and "analytics" not in json.dumps(body)
+    assert (body["rows"], body["only_some_names"]) == (1, True)
+    User.objects.filter(pk=setter.pk).update(is_active=False)
+    ReportRun.objects.filter(pk=run.pk).update(deliveries=[])
+    run.refresh_from_db()
+    (failed,) = delivery.deliver(run, now_ms=NOW)
+    assert failed["error"].startswith("nadia may no longer look at local; set the receivers again")
+    assert len(hook.got) == 1
+
+
+def test_a_run_before_its_window_is_over_says_so(hook: Hook) -> None:
+    schedule(webhook_url=hook.url)
+    run = rows.run(to_ms=NOW + 60_000, requested_by=None)
+    delivery.deliver(run, now_ms=NOW)
+    ((_, body),) = hook.got
+    assert body["is_partial"] is True and "the figures so far" in body["text"]
 
 
 def test_a_failed_run_is_news_too(hook: Hook) -> None:

@@ -86,7 +86,10 @@ def test_a_schedule_that_overlaps_itself_leaves_one_out_and_says_so(cluster: Clu
     schedules.fire_due(now_ms=TODAY + 10 * HOUR + 7 * MINUTE)  # the first still waits for a worker
     run = ReportRun.objects.get()
     outcome = ReportSchedule.objects.get(job="lag_hour").last_outcome
-    assert outcome == f"left out: Hourly lag of local is already being computed ({run.id})."
+    assert (
+        outcome
+        == f"left out, runs of a report do not overlap: Hourly lag of local is already being computed ({run.id})."
+    )
 
 
 def test_it_makes_up_for_a_short_pause_and_not_for_a_long_one(cluster: Cluster) -> None:

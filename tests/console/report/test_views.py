@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from console.access.models import AuditEvent
-from console.report import process, services, views
+from console.report import process, schedules, services, views
 from console.report.models import ReportRun
 from console.report.rules import JOBS
 from tests.console.report import rows
@@ -197,6 +197,42 @@ def test_it_says_why_the_last_run_failed(admin: Client) -> None:
         "The last run failed" in text
         and "The &lt;disk&gt; is full The rows below are of earlier runs." in text
     )
+
+
+def test_it_says_who_could_not_be_told_and_what_was_left_out(admin: Client) -> None:
+    told = [
+        {"kind": "email", "to": "ops@example.org", "ok": True, "error": "", "at_ms": NOW, "tries": 1},
+        {
+            "kind": "webhook",
+            "to": "chat.example.org",
+            "ok": False,
+            "error": "answered 500",
+            "at_ms": NOW,
+            "tries": 2,
+        },
+    ]
+    schedule = next(one for one in schedules.schedules("local", now_ms=NOW) if one.job == "lag_hour")
+    schedule.last_run, schedule.last_outcome = rows.run(deliveries=told), "left out, runs do not overlap"
+    schedule.save()
+    text = page(admin)
+    assert (
+        "The webhook to chat.example.org was not delivered" in text and "answered 500. Tried 2 times" in text
+    )
+    assert "Mailed to ops@example.org" in text
+    assert "left out, runs do not overlap The next moment asks again." in text
+    index = admin.get("/c/local/reports").content.decode()
+    assert "1 of 2 receivers not reached" in index and "left out, runs do not overlap" in index
+    reader = page(signed_in("reader", verbs=("VIEW",)))
+    assert "The webhook was not delivered" in reader and "example.org" not in reader
+
+
+def test_the_running_hour_is_marked(admin: Client) -> None:
+    run = rows.run()
+    rows.row(run, window_end_ms=NOW - 60_000, window_start_ms=TODAY + 9 * HOUR)
+    rows.row(run)
+    text = page(admin).split("<tbody")[1]
+    assert text.count(">so far</span>") == 1 and "figures up to 09:04:00 UTC" in text
+    assert "by run report-1, code 0.1.0. Sampled every 5 s, the largest gap is 10 s." in text
 
 
 def test_it_names_the_files_that_could_not_be_read(admin: Client) -> None:
