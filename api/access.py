@@ -16,6 +16,7 @@ from api.permissions import EVERYTHING, require
 from api.resource import Resource, remote_addr
 from console.access import rules, selectors, services
 from console.access.models import ApiToken, AuditEvent, Verb
+from console.lag.page import PER_PAGE_MAX
 
 
 class TokenSerializer(serializers.ModelSerializer[ApiToken]):
@@ -133,7 +134,7 @@ class Audit(Resource):
             require(request.user, "VIEW", cluster)
         elif not is_admin(request):
             raise PermissionDenied("Name a cluster; the audit of all of them needs ADMIN.")
-        limit = pagination.integer(request, "limit", pagination.PER_PAGE, low=1, high=pagination.PER_PAGE_MAX)
+        limit = pagination.integer(request, "limit", pagination.PER_PAGE, low=1, high=PER_PAGE_MAX)
         assert limit is not None
         wanted = {name: pagination.text(request, name) for name in ("subject", "actor", "plan_id")}
         events = selectors.audit_events(cluster=cluster, **wanted).order_by("-pk")

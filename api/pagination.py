@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypedDict
 
 from drf_spectacular.utils import OpenApiParameter, inline_serializer
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
-PER_PAGE, PER_PAGE_MAX = 50, 200
-T = TypeVar("T")
+from console.lag.page import PER_PAGE_MAX, Page
+
+PER_PAGE = 50
 
 PAGE_PARAMETERS = [
     OpenApiParameter("page", int, description="from 1; beyond the end gives the last page"),
@@ -61,7 +62,14 @@ def choice(request: Request, name: str, choices: Sequence[str], default: str) ->
     return value
 
 
-def page_arguments(request: Request) -> dict[str, int]:
+class PageArguments(TypedDict):
+    """Which page is asked for, as every selector of a list takes it."""
+
+    page: int
+    per_page: int
+
+
+def page_arguments(request: Request) -> PageArguments:
     """``page`` and ``per_page`` of a request, as keyword arguments of a selector."""
     page, per_page = (
         integer(request, "page", 1, low=1),
@@ -86,13 +94,13 @@ def ordering_parameter(sorts: Sequence[str], default: str) -> OpenApiParameter:
     return OpenApiParameter("ordering", str, enum=values, description=f"default {default}")
 
 
-def page_body(request: Request, page: Any, render: Callable[[Any], Any]) -> dict[str, Any]:
-    """The body of one numbered page; ``page`` has rows, total, page, pages."""
+def page_body(request: Request, page: Page[Any], render: Callable[[Any], Any]) -> dict[str, Any]:
+    """The body of one numbered page."""
     return {
         "count": page.total,
         "page": page.page,
         "pages": page.pages,
-        "not_shown": getattr(page, "not_shown", 0),
+        "not_shown": page.not_shown,
         "next": _link(request, page.page + 1) if page.page < page.pages else None,
         "previous": _link(request, page.page - 1) if page.page > 1 else None,
         "results": [render(row) for row in page.rows],

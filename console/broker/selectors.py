@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from django.db.models import Avg, BigIntegerField, Count, ExpressionWrapper, F, Max, Sum, Value
 
@@ -15,9 +15,8 @@ from console.broker.config_keys import ConfigKey, config_key
 from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, RouteDifference, Survey
 from console.broker.own_share import OwnShare, own_shares
 from console.lag.models import BrokerRow, ClientRow, QueueRow, TopicQueueRow, TopicRow
-from console.lag.page import PER_PAGE_MAX, Page
+from console.lag.page import Page, cut
 
-Row = TypeVar("Row")
 TOPICS_SHOWN, CLIENTS_SHOWN = 50, 200  # of one broker's page; the rest is counted
 CHART_POINTS = 288  # five minutes each over a day
 
@@ -216,26 +215,7 @@ def broker_page(
     known = [view for view in matching if value(view) is not None]
     known.sort(key=value, reverse=descending)
     rows = [*known, *(view for view in matching if value(view) is None)]
-    return cut_list(rows, page=page, per_page=per_page, all_total=len(everything), counts=counts)
-
-
-def cut_list(
-    rows: Sequence[Row], *, page: int, per_page: int, all_total: int, counts: Mapping[str, int]
-) -> Page[Row]:
-    """One page of rows that are in memory anyway; a page number out of range gives the nearest one."""
-    per_page = max(1, min(per_page, PER_PAGE_MAX))
-    pages = max(1, -(-len(rows) // per_page))
-    page = max(1, min(page, pages))
-    return Page(
-        rows=rows[(page - 1) * per_page : page * per_page],
-        total=len(rows),
-        all_total=all_total,
-        hidden_system=0,
-        counts_by_status=counts,
-        page=page,
-        pages=pages,
-        per_page=per_page,
-    )
+    return cut(rows, page=page, per_page=per_page, all_total=len(everything), counts_by_status=counts)
 
 
 def broker(cluster_name: str, name: str, scope: NameScope = EVERYTHING) -> BrokerView | None:
@@ -416,10 +396,8 @@ def route_differences(
     if query:
         rows = rows.filter(topic__icontains=query)
     total = rows.count() if query else all_total
-    pages = max(1, -(-total // per_page))
-    page = max(1, min(page, pages))
-    ordered = rows.order_by("since_ms", "topic")[(page - 1) * per_page : page * per_page]
-    return Page(list(ordered), total, all_total, 0, {}, page, pages, per_page)
+    ordered = rows.order_by("since_ms", "topic")
+    return cut(ordered, page=page, per_page=per_page, total=total, all_total=all_total)
 
 
 # ---- history ----

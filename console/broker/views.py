@@ -23,6 +23,7 @@ from console.cluster.admission import admit, admit_to_list
 from console.cluster.list_query import QUERY_LENGTH_MAX, ListQuery
 from console.cluster.models import Cluster
 from console.lag import selectors as lag_selectors
+from console.lag.page import cut
 from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
@@ -162,9 +163,7 @@ def _config_context(request: HttpRequest, here: Cluster, view: BrokerView) -> di
         only_differences=show == "differences",
         only_explained=not show,
     )
-    page = selectors.cut_list(
-        table.lines, page=query.page, per_page=query.per_page, all_total=table.total, counts={}
-    )
+    page = cut(table.lines, page=query.page, per_page=query.per_page, all_total=table.total)
     return {"table": table, "page": page, "query": query, "show": show}
 
 

@@ -31,15 +31,16 @@ class ListQuery:
         sort = get.get("sort", default)
         sort = sort if sort in sorts else default
         direction = get.get("dir", "")
-        per_page = _number(get.get("rows", ""))
+        per_page = whole_number(get.get("rows", ""))
         return cls(
             query=get.get("q", "").strip()[:QUERY_LENGTH_MAX],
             sort=sort,
             descending=direction == "desc" if direction in ("asc", "desc") else sort not in ascending,
-            page=max(1, _number(get.get("page", ""))),
+            page=max(1, whole_number(get.get("page", ""))),
             per_page=per_page if per_page in PER_PAGE_CHOICES else PER_PAGE_DEFAULT,
         )
 
 
-def _number(text: str) -> int:
+def whole_number(text: str) -> int:
+    """What an address says a number is; 0 for anything else."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0

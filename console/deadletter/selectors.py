@@ -12,11 +12,9 @@ from django.db.models import Count, Max, Min, Sum
 from console.access.name_scope import EVERYTHING, NameScope
 from console.deadletter.models import DeadLetterSurvey, LedgerState, ReplayLedger
 from console.lag.models import ClientRow, GroupRow, TopicQueueRow, TopicRow
-from console.lag.page import PER_PAGE_MAX
-from console.lag.page import Page as ListPage
+from console.lag.page import Page, cut
 from console.mqadmin import DLQ_TOPIC_PREFIX, MessageQueue, dead_letter_topic
 from console.operation.models import Job, JobState
-from console.operation.selectors import Page, paged
 
 DLQ_KIND = "DLQ"  # TopicRow.kind
 KIND = "dead_letter_replay"
@@ -106,7 +104,7 @@ def dead_letter_groups(
     descending: bool = False,
     page: int = 1,
     per_page: int = 50,
-) -> ListPage[DeadLetterRow]:
+) -> Page[DeadLetterRow]:
     """One page of the list; what is unknown sorts last both ways. ``counts_by_status``: {"letters", "empty"}.
 
     The order is made in Python: three of its columns are computed, and a cluster has at most one row per group.
@@ -119,19 +117,13 @@ def dead_letter_groups(
     known = sorted((row for row in wanted if key(row) is not None), key=lambda row: row.group)
     known.sort(key=key, reverse=descending)
     rows = known + sorted((row for row in wanted if key(row) is None), key=lambda row: row.group)
-    per_page = max(1, min(per_page, PER_PAGE_MAX))
-    pages = max(1, -(-len(rows) // per_page))
-    page = max(1, min(page, pages))
     total = TopicRow.objects.filter(cluster=cluster, kind=DLQ_KIND).count()
-    return ListPage(
-        rows=rows[(page - 1) * per_page : page * per_page],
-        total=len(rows),
-        all_total=len(every),
-        hidden_system=0,
-        counts_by_status={"letters": len(matching) - empty, "empty": empty},
+    return cut(
+        rows,
         page=page,
-        pages=pages,
         per_page=per_page,
+        all_total=len(every),
+        counts_by_status={"letters": len(matching) - empty, "empty": empty},
         not_shown=total - len(every),
     )
 
@@ -275,7 +267,7 @@ def ledger_page(
     """Ledger rows of one replay, newest first."""
     rows = ReplayLedger.objects.filter(plan_id=plan_id).order_by("-id")
     wanted = list(states)
-    return paged(rows.filter(state__in=wanted) if wanted else rows, page=page, per_page=per_page)
+    return cut(rows.filter(state__in=wanted) if wanted else rows, page=page, per_page=per_page)
 
 
 LEDGER_COLUMNS = (

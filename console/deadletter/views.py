@@ -15,7 +15,7 @@ from console.access import rules
 from console.access.models import Verb
 from console.access.visitor import remote_addr
 from console.cluster.admission import admit, admit_to_list
-from console.cluster.list_query import ListQuery
+from console.cluster.list_query import ListQuery, whole_number
 from console.cluster.models import Cluster
 from console.deadletter import exports, selectors, services
 from console.deadletter.forms import RATE_DEFAULT, STOP_AFTER_DEFAULT, TARGETS, TEXTS, FilterForm, ReplayForm
@@ -206,11 +206,10 @@ def _ledger(request: HttpRequest, here: Cluster, group: str) -> dict[str, Any]:
         return {"ledger": None}
     state = request.GET.get("state", "")
     state = state if state in LedgerState.values else ""
-    number = request.GET.get("page", "")
     page = selectors.ledger_page(
         plan.id,
         states=[state] if state else [],
-        page=int(number) if number.isdigit() and len(number) < 10 else 1,
+        page=whole_number(request.GET.get("page", "")),
         per_page=LEDGER_ROWS,
     )
     counts = selectors.ledger_counts(plan.id)

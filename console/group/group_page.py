@@ -11,7 +11,7 @@ from typing import Any
 from console.cluster.list_query import ListQuery
 from console.group.findings import SEVERITY
 from console.lag.models import ClientRow, GroupRow, QueueRow
-from console.lag.page import Page
+from console.lag.page import Page, cut
 from console.mqadmin import RETRY_TOPIC_PREFIX
 from console.operation import selectors as operation_selectors
 
@@ -70,18 +70,8 @@ def queue_page(queues: Sequence[QueueRow], query: ListQuery) -> Page[QueueRow]:
     rows = sorted(known, key=key, reverse=query.descending) + [row for row in queues if key(row) is None]
     if query.sort == "queue":
         rows.sort(key=lambda row: row.topic.startswith(RETRY_TOPIC_PREFIX))
-    pages = max(1, -(-len(rows) // QUEUES_PER_PAGE))
-    page = min(query.page, pages)
-    return Page(
-        rows=rows[(page - 1) * QUEUES_PER_PAGE : page * QUEUES_PER_PAGE],
-        total=len(rows),
-        all_total=len(rows),
-        hidden_system=0,
-        counts_by_status=Counter(row.status for row in rows),
-        page=page,
-        pages=pages,
-        per_page=QUEUES_PER_PAGE,
-    )
+    counts = Counter(row.status for row in rows)
+    return cut(rows, page=query.page, per_page=QUEUES_PER_PAGE, counts_by_status=counts)
 
 
 # --- Clients ----------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
-"""One page of a list that is filtered, sorted and counted in the database: what list selectors return."""
+"""One page of a list: what every list selector returns, whatever the list is of."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from django.db import models
@@ -24,13 +24,48 @@ class Page(Generic[Row]):
 
     rows: Sequence[Row]
     total: int
-    all_total: int
-    hidden_system: int
-    counts_by_status: Mapping[str, int]
     page: int
     pages: int
     per_page: int
+    all_total: int
+    hidden_system: int = 0
+    counts_by_status: Mapping[str, int] = field(default_factory=dict)
     not_shown: int = 0
+
+
+def cut(
+    rows: "QuerySet[Any] | Sequence[Any]",
+    *,
+    page: int,
+    per_page: int,
+    total: int | None = None,
+    all_total: int | None = None,
+    hidden_system: int = 0,
+    counts_by_status: Mapping[str, int] | None = None,
+    not_shown: int = 0,
+    per_page_max: int = PER_PAGE_MAX,
+) -> "Page[Any]":
+    """Fetch one page of a query or of rows at hand; a page number out of range gives the nearest one that exists.
+
+    ``total`` is counted where the caller does not know it; ``all_total`` is the same where nothing was left out.
+    """
+    if total is None:
+        total = rows.count() if isinstance(rows, QuerySet) else len(rows)
+    per_page = max(1, min(per_page, per_page_max))
+    pages = max(1, -(-total // per_page))
+    page = max(1, min(page, pages))
+    start = (page - 1) * per_page
+    return Page(
+        rows=list(rows[start : start + per_page]),
+        total=total,
+        page=page,
+        pages=pages,
+        per_page=per_page,
+        all_total=total if all_total is None else all_total,
+        hidden_system=hidden_system,
+        counts_by_status=counts_by_status or {},
+        not_shown=not_shown,
+    )
 
 
 def ordered(keys: Sequence[tuple[str, bool]]) -> list[OrderBy]:
@@ -39,35 +74,6 @@ def ordered(keys: Sequence[tuple[str, bool]]) -> list[OrderBy]:
         F(column).desc(nulls_last=True) if descending else F(column).asc(nulls_last=True)
         for column, descending in keys
     ]
-
-
-def cut(
-    rows: "QuerySet[Any]",
-    *,
-    page: int,
-    per_page: int,
-    total: int,
-    all_total: int,
-    hidden_system: int,
-    counts_by_status: Mapping[str, int],
-    not_shown: int = 0,
-) -> "Page[Any]":
-    """Fetch one page; a page number out of range gives the nearest one that exists."""
-    per_page = max(1, min(per_page, PER_PAGE_MAX))
-    pages = max(1, -(-total // per_page))
-    page = max(1, min(page, pages))
-    start = (page - 1) * per_page
-    return Page(
-        rows=list(rows[start : start + per_page]),
-        total=total,
-        all_total=all_total,
-        hidden_system=hidden_system,
-        counts_by_status=counts_by_status,
-        page=page,
-        pages=pages,
-        per_page=per_page,
-        not_shown=not_shown,
-    )
 
 
 def count_if(condition: models.Q) -> models.Count:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django.db.models import Case, CharField, Count, F, Q, QuerySet, Value, When
+from django.db.models import Case, CharField, Count, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from console.access.name_scope import EVERYTHING, NameScope
+from console.lag.page import PER_PAGE_MAX, Page, cut, ordered
 from console.operation.models import ACTIVE_STATES, Confirm, JobState, Plan, PlanState
 
-PER_PAGE_MAX = 200
 WAITING, PLANNED, OPEN = "waiting", "planned", "open"
 STATES: Mapping[str, str] = {
     # What a chip is called; a row is in exactly one of them.
@@ -43,24 +42,6 @@ SORTS: Mapping[str, Sequence[str]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OperationPage:
-    """One page of plans, each with `where` (a key of `STATES`) and `job` if it was applied.
-
-    `total` rows match everything asked for; `counts` how many match all but the state, by state; `not_shown`
-    exist that the reader has no right to VIEW.
-    """
-
-    rows: Sequence[Plan]
-    total: int
-    all_total: int
-    counts: Mapping[str, int]
-    page: int
-    pages: int
-    per_page: int
-    not_shown: int = 0
-
-
 def operation_page(
     cluster: str,
     *,
@@ -74,8 +55,10 @@ def operation_page(
     descending: bool = True,
     page: int = 1,
     per_page: int = 50,
-) -> OperationPage:
-    """Return one page of operations, newest first by default. Two queries, three for a narrow `scope`.
+) -> Page[Plan]:
+    """Return one page of operations, newest first by default: plans, each with `where` (a key of `STATES`) and `job` if
+    it was applied. `counts_by_status` counts by state those that match all else. Two queries, three for a narrow
+    `scope`.
 
     `query` is part of a group's, topic's or broker's name or the beginning of a plan's or job's id;
     `created_by` part of a person's name, who planned, approved or applied it.
@@ -96,24 +79,15 @@ def operation_page(
     counts = dict(rows.values_list("where").annotate(number=Count("pk")).order_by())
     total = counts.get(state, 0) if state else sum(counts.values())
     wanted = rows.filter(where=state) if state else rows
-    per_page = max(1, min(per_page, PER_PAGE_MAX))
-    pages = max(1, -(-total // per_page))
-    page = max(1, min(page, pages))
-    order = [
-        F(column).desc(nulls_last=True) if descending else F(column).asc(nulls_last=True)
-        for column in SORTS.get(sort, SORTS["made"])
-    ]
-    start = (page - 1) * per_page
+    order = ordered([(column, descending) for column in SORTS.get(sort, SORTS["made"])])
     # A diff has a row for each queue and is on the plan's own page.
-    shown = wanted.select_related("job").defer("diff").order_by(*order, "-pk")[start : start + per_page]
-    return OperationPage(
-        rows=list(shown),
+    return cut(
+        wanted.select_related("job").defer("diff").order_by(*order, "-pk"),
+        page=page,
+        per_page=per_page,
         total=total,
         all_total=sum(counts.values()) if not (query or created_by or kind) else visible.count(),
-        counts=counts,
-        page=page,
-        pages=pages,
-        per_page=per_page,
+        counts_by_status=counts,
         not_shown=0 if scope.is_everything else everything.count() - visible.count(),
     )
 

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.db.models import QuerySet
 from django.utils.module_loading import import_string
 
 from console.access.name_scope import EVERYTHING, NameScope
+from console.lag.page import PER_PAGE_MAX, Page, cut
 from console.operation.errors import JobNotFound, PlanNotFound, PlanRejected, UndoImpossible
 from console.operation.kinds import PlanKind
 from console.operation.models import ACTIVE_STATES, FINAL_STATES, Job, Plan, PlanState
 
-PER_PAGE_MAX = 200
-T = TypeVar("T")
 Row = TypeVar("Row", Plan, Job)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
-    """One page of rows; ``total`` counts all that match."""
-
-    rows: list[T]
-    total: int
-    page: int
-    pages: int
 
 
 def plan_kinds() -> Mapping[str, PlanKind]:
@@ -90,7 +78,7 @@ def plans_page(
 ) -> Page[Plan]:
     """Plans, newest first; ``exact``: kind, state, subject, created_by, each "" for any."""
     rows = _matching(Plan.objects.select_related("job"), cluster, scope, exact)
-    return paged(rows, page=page, per_page=per_page)
+    return cut(rows, page=page, per_page=per_page)
 
 
 def jobs_page(
@@ -103,7 +91,7 @@ def jobs_page(
 ) -> Page[Job]:
     """Jobs, newest first; ``exact`` as for plans."""
     rows = _matching(Job.objects.select_related("plan"), cluster, scope, exact)
-    return paged(rows, page=page, per_page=per_page)
+    return cut(rows, page=page, per_page=per_page)
 
 
 def _matching(
@@ -117,20 +105,3 @@ def active_jobs(cluster: str, subject: str = "") -> list[Job]:
     """Jobs of a cluster (or one group or topic of it) that are not finished, newest first."""
     rows = Job.objects.filter(cluster=cluster, state__in=ACTIVE_STATES)
     return list((rows.filter(subject=subject) if subject else rows).select_related("plan")[:PER_PAGE_MAX])
-
-
-def cut(rows: Sequence[T], *, page: str, per_page: int) -> Page[T]:
-    """One page of rows that are at hand; ``page`` as an address says it, what is no number is the first."""
-    pages = max(1, -(-len(rows) // per_page))
-    number = max(1, min(int(page) if page.isdecimal() and len(page) < 10 else 1, pages))
-    return Page(list(rows[(number - 1) * per_page : number * per_page]), len(rows), number, pages)
-
-
-def paged(rows: QuerySet[Any], *, page: int, per_page: int) -> Page[Any]:
-    """Cut one page out of a query; a page beyond the end is the last one."""
-    per_page = max(1, min(per_page, PER_PAGE_MAX))
-    total = rows.count()
-    pages = max(1, -(-total // per_page))
-    page = max(1, min(page, pages))
-    start = (page - 1) * per_page
-    return Page(rows=list(rows[start : start + per_page]), total=total, page=page, pages=pages)

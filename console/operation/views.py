@@ -16,8 +16,9 @@ from console.access.models import Verb
 from console.access.visitor import remote_addr
 from console.cluster import selectors as cluster_selectors
 from console.cluster.admission import admit_to_list
-from console.cluster.list_query import ListQuery
+from console.cluster.list_query import ListQuery, whole_number
 from console.cluster.models import Cluster
+from console.lag.page import cut
 from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
 from console.operation import operation_list, plan_words, selectors, services
 from console.operation.errors import (
@@ -66,11 +67,11 @@ def operations(request: HttpRequest, cluster: str) -> HttpResponse:
         "page": page,
         "rows": [_operation(request, here, found) for found in page.rows],
         "chips": [
-            (code, word, page.counts.get(code, 0))
+            (code, word, page.counts_by_status.get(code, 0))
             for code, word in operation_list.STATES.items()
-            if page.counts.get(code) or code == wanted["state"]
+            if page.counts_by_status.get(code) or code == wanted["state"]
         ],
-        "count_all": sum(page.counts.values()),
+        "count_all": sum(page.counts_by_status.values()),
         "kinds": sorted(selectors.plan_kinds()),
         "people": operation_list.people(here.name) if scope.is_everything else [],
         "wanted": wanted,
@@ -149,7 +150,7 @@ def _plan_page(
         "may_apply": may_apply,
         "is_mine": found.created_by == request.user.get_username(),
         "deed": plan_words.deed(found),
-        "diff": selectors.cut(found.diff, page=request.GET.get("page", ""), per_page=DIFF_ROWS),
+        "diff": cut(found.diff, page=whole_number(request.GET.get("page", "")), per_page=DIFF_ROWS),
         "diff_template": plan_words.DIFF_TEMPLATES.get(found.kind, plan_words.PLAIN_DIFF),
         "sums": plan_words.offset_sums(found) if found.kind == "offset_change" else None,
         "others": [job for job in selectors.active_jobs(here.name, found.subject) if job.plan_id != found.pk]
