@@ -2,14 +2,19 @@
 
 Source: semantics §12 (`BrokerStatsManager.java`, `StatsItem.java`, `StoreStatsService.java`). Counting is an addition
 to an object the hot path holds; rates come from samples that `sample` takes: 10 s → minute, 10 min → hour, 1 h → day.
+
+A put is timed from the read of a socket that brought it to its place in the queues, with SYNC_FLUSH to the end of its
+flush: puts of one read share one clock call (hot-path rule 15).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate, chain, repeat
 from typing import NamedTuple
 
 TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
@@ -23,6 +28,23 @@ BROKER_GET_NUMS = "BROKER_GET_NUMS"
 # Window → (how often it is sampled, how far back it reaches).
 WINDOWS_MS = {"minute": (10_000, 60_000), "hour": (600_000, 3_600_000), "day": (3_600_000, 86_400_000)}
 RATE_SAMPLES = 601  # one per second: the 10 s, 60 s and 600 s rates
+TURN_SAMPLES = 10  # seconds
+MINUTE_MS = 60_000
+# Upper ends, exclusive from the second on, and their names.
+SPANS_MS = (1, 10, 50, 100, 200, 500, 1_000, 2_000, 3_000, 4_000, 5_000, 10_000)
+SPAN_NAMES = (
+    ("<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s")
+    + ("1~2s", "2~3s", "3~4s", "4~5s", "5~10s", "10s~")
+)  # fmt: skip
+# Upper ends, inclusive, of the steps that percentiles are read from: 1 ms wide up to 20 ms, and so on up to 10 s.
+STEPS_MS = tuple(
+    accumulate(
+        chain.from_iterable(
+            repeat(width, times)
+            for width, times in ((1, 20), (2, 15), (5, 10), (10, 10), (50, 6), (100, 5), (1_000, 9))
+        )
+    )
+)
 ITEMS_MAX = 100_000  # (name, key) pairs; the oldest idle ones beyond that are not counted
 
 
@@ -87,6 +109,58 @@ def snapshot(samples: Sequence[Sample]) -> Snapshot:
     return Snapshot(total, total * 1000 / elapsed_ms, total / times if times else 0.0)
 
 
+class PutTimes:
+    """Counts of the running minute in `_counts`, of the last whole one in `_last`: {milliseconds: puts}.
+
+    Few different times occur, so that they are kept as they are and sorted into spans when somebody asks.
+    """
+
+    def __init__(self, now_ms: int) -> None:
+        self.total = 0
+        self.longest_ms = 0
+        self._counts: dict[int, int] = {}
+        self._last: dict[int, int] = {}
+        self._due_ms = now_ms + MINUTE_MS
+
+    def add(self, puts: int, took_ms: int) -> None:
+        """Hot path: once per read of a socket. A clock that was set back makes no negative times."""
+        took_ms = max(took_ms, 0)
+        self.total += puts
+        counts = self._counts
+        counts[took_ms] = counts.get(took_ms, 0) + puts
+        if took_ms > self.longest_ms:
+            self.longest_ms = took_ms
+
+    def roll(self, now_ms: int) -> None:
+        """Begin the next minute when it is time; called every second."""
+        if now_ms >= self._due_ms:
+            self._due_ms = now_ms + MINUTE_MS
+            self._last, self._counts = self._counts, {}
+
+    def distribution_text(self) -> str:
+        """`[<=0ms]:23 [0~10ms]:11 … ` of the last whole minute; zeros until there was one."""
+        spans = [0] * len(SPAN_NAMES)
+        for took_ms, puts in self._last.items():
+            spans[bisect_right(SPANS_MS, took_ms)] += puts
+        return "".join(f"[{name}]:{puts} " for name, puts in zip(SPAN_NAMES, spans, strict=True))
+
+    def percentile_text(self, share: float) -> str:
+        """Milliseconds that `share` of the last minute's puts did not exceed, as Java estimates them: evenly spread
+        within a step. What took more than 10 s counts as 10 s.
+        """
+        steps = [0] * (len(STEPS_MS) + 1)
+        for took_ms, puts in self._last.items():
+            steps[bisect_left(STEPS_MS, took_ms)] += puts
+        rank = int(sum(steps) * share)
+        low_ms = passed = 0
+        for high_ms, puts in zip(STEPS_MS, steps, strict=False):
+            if puts and rank <= passed + puts:
+                return f"{low_ms + (high_ms - low_ms) * (rank - passed) / puts:.2f}"
+            passed += puts
+            low_ms = high_ms
+        return f"{STEPS_MS[-1] if passed < sum(steps) else 0:.2f}"
+
+
 class BrokerStats:
     """All counters. Single-threaded: the broker's event loop."""
 
@@ -95,7 +169,10 @@ class BrokerStats:
         self.items: dict[tuple[str, str], StatsItem] = {}
         self.broker_put = self.item(BROKER_PUT_NUMS, cluster)
         self.broker_get = self.item(BROKER_GET_NUMS, cluster)
-        self.put_size_total = 0
+        self.put_times = PutTimes(now_ms)
+        self.get_longest_ns = 0  # of one look into a queue for a pull
+        self.turn_longest_ms = 0  # of the reads that stored something since the last sample
+        self._turns_ms: deque[int] = deque(maxlen=TURN_SAMPLES)
         self.put_failed_total = 0
         self.get_found_times = 0
         self.get_miss_times = 0
@@ -122,13 +199,16 @@ class BrokerStats:
         self._totals.append(
             BrokerTotals(
                 now_ms,
-                self.broker_put.value,
+                self.put_times.total,
                 self.get_found_times,
                 self.get_miss_times,
                 self.broker_get.value,
             )
         )
         self._roll_day(now_ms)
+        self.put_times.roll(now_ms)
+        self._turns_ms.append(self.turn_longest_ms)
+        self.turn_longest_ms = 0
         for window, (interval_ms, reach_ms) in WINDOWS_MS.items():
             if now_ms >= self._due_ms[window]:
                 self._due_ms[window] = now_ms + interval_ms
@@ -143,16 +223,25 @@ class BrokerStats:
             self.put_yesterday_morning, self.put_today_morning = self.put_today_morning, self.broker_put.value
             self.get_yesterday_morning, self.get_today_morning = self.get_today_morning, self.broker_get.value
 
+    def log_held_ms(self) -> int:
+        """How long the log was not free for others: the longest turn that stored something, of the last 10 s."""
+        return max(self.turn_longest_ms, *self._turns_ms, 0)
+
     def rates(self, name: str) -> str:
-        """Messages per second over 10, 60 and 600 s as Java prints them: `"1.0 2.0 3.0"`, fewer while young."""
+        """Messages (pulls for get_found, get_miss, get_total) per second over 10, 60 and 600 s as Java prints them:
+        `"1.0 2.0 3.0"`, blanks for what the broker is too young for. In its first 10 s, where Java has none, the
+        first is that since the start. get_total has zeros for blanks.
+        """
         samples = self._totals
         texts = []
         for seconds in (10, 60, 600):
-            if len(samples) > seconds:
-                texts.append(str(self._rate(samples[-1 - seconds], samples[-1], name)))
-        if not texts and len(samples) > 1:
-            texts.append(str(self._rate(samples[0], samples[-1], name)))
-        return " ".join(texts or ["0.0"]) + " "
+            first = samples[-1 - seconds] if len(samples) > seconds else None
+            if seconds == 10 and first is None and len(samples) > 1:
+                first = samples[0]
+            texts.append("" if first is None else str(self._rate(first, samples[-1], name)))
+        if name == "get_total" or not texts[0]:
+            texts = [text or "0.0" for text in texts]
+        return " ".join(texts)
 
     @staticmethod
     def _rate(first: BrokerTotals, last: BrokerTotals, name: str) -> float:

@@ -6,6 +6,8 @@ the plain handlers, which must give the same answers: tests/brokerd/processor/te
 
 from __future__ import annotations
 
+import time
+
 from brokerd.channel import Channel
 from brokerd.processor.broker import Broker
 from brokerd.processor.group_commit import GroupCommit
@@ -32,6 +34,9 @@ class HotPath:
         self._send = sender.send
         self._store = broker.store
         self._hold = broker.hold
+        self._stats = broker.stats
+        self._put_times = broker.stats.put_times
+        self._dispatched_early = 0  # messages of this read that before_plain has made visible
         self._template = SendReplyTemplate(sender.region_fields)
         self._binary_template = BinarySendReplyTemplate(sender.region_fields)
         self._group_commit: GroupCommit | None = None
@@ -94,30 +99,42 @@ class HotPath:
     def before_plain(self) -> None:
         """A request that may ask for offsets sees what the same read stored before it."""
         if self._group_commit is None and self._store.dispatch_behind_bytes:
-            self._store.dispatch_pending()
+            self._dispatched_early += self._store.dispatch_pending()
 
     def after_read(self, peer: Channel, replies: list[bytes], now_ms: int) -> list[bytes]:
         """Make what the read stored visible and wake who waits for it; with SYNC_FLUSH hold the answers back."""
         self._hold.filtered_entries = 0
-        if not self._store.dispatch_behind_bytes:
+        if not self._store.dispatch_behind_bytes and not self._dispatched_early:
             if self._hold.has_ready:
                 self._hold.run_ready(now_ms)
             return replies
         if self._group_commit is not None:
-            self._group_commit.hold(peer, b"".join(replies))
+            self._group_commit.hold(peer, b"".join(replies), now_ms)
+            self._note_turn(now_ms)
             return []
-        self._store.dispatch_pending()
+        self._note_turn(now_ms, self._store.dispatch_pending() + self._dispatched_early)
+        self._dispatched_early = 0
         if self._hold.has_ready:
             self._hold.run_ready(now_ms)
         return replies
+
+    def _note_turn(self, began_ms: int, puts: int = 0) -> None:
+        took_ms = time.time_ns() // 1_000_000 - began_ms
+        if puts:
+            self._put_times.add(puts, took_ms)
+        if took_ms > self._stats.turn_longest_ms:
+            self._stats.turn_longest_ms = took_ms
 
     def after_put(self, now_ms: int) -> None:
         """The same for messages the broker itself stored (delayed ones that became due)."""
         if self._group_commit is not None:
             self._store.flush()
-        self._store.dispatch_pending()
+        self._note_turn(now_ms, self._store.dispatch_pending())
         self._hold.run_ready(now_ms)
 
-    def _after_flush(self, now_ms: int) -> None:
-        self._store.dispatch_pending()
+    def _after_flush(self, began_ms: int, now_ms: int) -> None:
+        """What was read from `began_ms` on is on the disk."""
+        puts = self._store.dispatch_pending()
+        if puts:
+            self._put_times.add(puts, now_ms - began_ms)
         self._hold.run_ready(now_ms)

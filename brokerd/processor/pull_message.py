@@ -6,6 +6,7 @@ answers with slices of the mapped log, joined once (hot-path rules 16 and 22).
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -269,6 +270,7 @@ def commit_piggyback(broker: Broker, header: PullHeader, now_ms: int) -> None:
 def read(broker: Broker, pull: Pull) -> GetMessageResult:
     header = pull.header
     tags_codes, properties_filter = pull.filter
+    started_ns = time.perf_counter_ns()
     result = broker.store.get_message(
         header.topic,
         header.queue_id,
@@ -277,6 +279,9 @@ def read(broker: Broker, pull: Pull) -> GetMessageResult:
         tags_codes=tags_codes,
         record_filter=properties_filter,
     )
+    took_ns = time.perf_counter_ns() - started_ns
+    if took_ns > broker.stats.get_longest_ns:
+        broker.stats.get_longest_ns = took_ns
     if properties_filter is not None:
         broker.hold.filtered_entries += max(0, result.next_begin_offset - pull.offset)
     broker.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, result.next_begin_offset)

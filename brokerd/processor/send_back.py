@@ -97,7 +97,7 @@ def store_copy(
     topic, queue_id = park(properties, topic, queue_id, broker.schedule.max_level)
     tag = properties.get(MessageProperty.TAGS)
     try:
-        result = broker.store.put_message(
+        broker.store.put_message(
             topic,
             queue_id,
             record.body,
@@ -115,7 +115,6 @@ def store_copy(
         code = PUT_CODES.get(error.status, ResponseCode.SYSTEM_ERROR)
         raise error_for(code, f"{error.status}: {error}") from error
     broker.stats.broker_put.add(1)
-    broker.stats.put_size_total += result.size_bytes
 
 
 HANDLERS: dict[int, BrokerHandler] = {RequestCode.CONSUMER_SEND_MSG_BACK: consumer_send_msg_back}

@@ -84,6 +84,7 @@ class MessageStore:
         self._is_sync_flush = config.is_sync_flush
         self._refusal = "the store is not open"  # why puts are refused; "" accepts them
         self._dispatch_error = ""
+        self._opened_at_offset = 0
         self._flush_lock = threading.Lock()
         self._log_flushed_ms = 0
         self._log_flushed_thoroughly_ms = 0
@@ -116,6 +117,7 @@ class MessageStore:
         except BaseException:
             self._lock.release()
             raise
+        self._opened_at_offset = self._log.max_offset
         self._log_flushed_ms = self._log_flushed_thoroughly_ms = now_ms
         self._queues_flushed_ms = self._queues_flushed_thoroughly_ms = now_ms
         self._set_refusal()
@@ -385,6 +387,11 @@ class MessageStore:
     @property
     def commit_log_min_offset(self) -> int:
         return self._log.min_offset
+
+    @property
+    def written_bytes(self) -> int:
+        """Of the commit log since the store was opened."""
+        return self._log.max_offset - self._opened_at_offset
 
     @property
     def flushed_offset(self) -> int:

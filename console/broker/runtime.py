@@ -73,8 +73,8 @@ def put_distribution(table: Table) -> list[tuple[str, int]]:
 def put_p99_ms(table: Table) -> tuple[float | None, str]:
     """How long the slowest 1 % of puts took, and why it is unknown when it is null.
 
-    A broker that took messages and has an empty distribution does not measure (brokerd); one without traffic in the
-    last minute has nothing to measure.
+    Brokers tell it of the last whole minute: one whose first minute with messages is not over yet, and one without
+    traffic in the last one, have nothing to tell.
     """
     value = number(table.get("putLatency99"))
     if value is None:
@@ -82,23 +82,18 @@ def put_p99_ms(table: Table) -> tuple[float | None, str]:
     if any(puts for _, puts in put_distribution(table)):
         return value, ""
     if (number(table.get("putTps")) or 0) > 0 and value == 0:
-        return None, "this broker does not time single writes"
+        return None, "its first minute with messages is not over yet"
     return None, "no message was written in the last minute"
 
 
 def page_cache_state(table: Table, busy_from_ms: int = CACHE_BUSY_MS) -> tuple[str, str]:
     """(word, tone) of the page cache by the longest wait for the commit log now; "" when unknown."""
     held_ms = number(table.get("pageCacheLockTimeMills"))
-    if held_ms is None or held_ms >= NEVER or not times_itself(table):
+    if held_ms is None or held_ms >= NEVER:
         return "", ""
     if held_ms >= busy_from_ms:
         return f"busy, {latency(held_ms)}", "bad"
     return ("keeps up", "") if held_ms < busy_from_ms / 4 else (f"slow, {latency(held_ms)}", "warn")
-
-
-def times_itself(table: Table) -> bool:
-    """Whether the broker measures waits and holds at all: one without thread pools (brokerd) writes zeros there."""
-    return number(table.get("sendThreadPoolQueueCapacity")) != 0
 
 
 # ---- the table: (key, other spellings) → label, form, what it says ----
@@ -369,7 +364,6 @@ _GROUPS: Sequence[tuple[str, str, Sequence[_Entry]]] = (
         ),
     ),
 )
-TIMED = frozenset({"putMessageEntireTimeMax", "getMessageEntireTimeMax", "pageCacheLockTimeMills"})
 HIDDEN = frozenset({"brokerVersion", "dispatchMaxBuffer", "brokerActive", "getTransferedTps"})
 
 
@@ -413,8 +407,6 @@ def _why_unmeasured(key: str, table: Table) -> str:
     if pool != key or key == "EndTransactionQueueSize":
         room = f"{pool}ThreadPoolQueueCapacity" if pool != key else "EndTransactionThreadPoolQueueCapacity"
         return "this broker has no such queue" if number(table.get(room)) == 0 else ""
-    if key in TIMED and not times_itself(table):
-        return "this broker does not time it"
     return ""
 
 

@@ -104,7 +104,7 @@ async def test_it_asks_a_consumer_through_the_broker(brokerd, admin):
         Producer("shop", brokerd.namesrv) as producer,
         PushConsumer("billing", brokerd.namesrv, consume, {"orders": "paid"}, config=CONFIG) as consumer,
     ):
-        await wait_until(lambda: len([q for q in consumer.table if q.topic == "orders"]) == 2, 10)
+        await wait_until(lambda: len([q for q in consumer.table if q.topic == "orders"]) == 2)
         sent = await producer.send(Message("orders", b"x", {"TAGS": "paid"}))
         queue = MessageQueue("orders", sent.queue.broker_name, sent.queue.queue_id)
         await wait_until(lambda: consumer.offset_store.read_memory(queue) == sent.queue_offset + 1)
@@ -143,12 +143,12 @@ async def test_it_assigns_queues_from_outside(brokerd, admin):
         PushConsumer("billing", brokerd.namesrv, consume, {"orders": "*"}, config=CONFIG) as one,
         PushConsumer("billing", brokerd.namesrv, consume, {"orders": "*"}, config=CONFIG) as two,
     ):
-        await wait_until(lambda: owned(one) == [0] or owned(one) == [1], 10)
+        await wait_until(lambda: owned(one) == [0] or owned(one) == [1])
         (name,) = {queue.broker_name for queue in one.table}
         both = [MessageQueue("orders", name, 0), MessageQueue("orders", name, 1)]
         assignment = {one.client.client_id: both, two.client.client_id: []}
         await admin.put_assignment(brokerd.address, "billing", "orders", assignment, version=1)
-        await wait_until(lambda: (owned(one), owned(two)) == ([0, 1], []), 10)
+        await wait_until(lambda: (owned(one), owned(two)) == ([0, 1], []))
 
 
 def owned(consumer: PushConsumer) -> list[int]:

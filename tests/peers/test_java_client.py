@@ -81,7 +81,9 @@ def test_it_filters_by_properties(peer: Start, broker: BrokerProcess) -> None:
             await admin.update_broker_config(broker.address, {"enablePropertyFilter": "true"})
 
     asyncio.run(allow())
-    assert peer("consume", **asked, sql="n LIKE '1'").finish() != 0, "46 answers 23"
+    wrong = peer("consume", **asked, sql="n LIKE '1'")
+    assert wrong.finish() == 1
+    assert "line 1, column 3" in wrong.failures()[0][1]
     consumer = peer("consume", **asked, sql="n BETWEEN 100 AND 149 AND TAGS <> 'red' OR n = 299")
     consumer.wait_for(has_started, "start of the consumer")
     assert peer("produce", topic="Sold", count=300, tags="red,green").finish() == 0

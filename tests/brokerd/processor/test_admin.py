@@ -25,11 +25,13 @@ from brokerd.remoting.bodies import (
     TopicStatsTable,
 )
 from brokerd.remoting.codes import RequestCode
+from brokerd.remoting.command import decode_frame
 from brokerd.remoting.message import MessageQueue, decode_records
 from tests.brokerd.processor.test_pull_message import filled
 from tests.brokerd.processor.test_send_message import create
 from tests.brokerd.running import RawClient, pull_fields, running, send_fields
 
+GOLDEN = Path(__file__).parents[2] / "golden" / "wire"
 Q = MessageQueue("T", "broker-a", 0)
 CREATE = RequestCode.UPDATE_AND_CREATE_TOPIC
 TOPIC = {
@@ -237,21 +239,36 @@ async def test_it_answers_with_the_newest_messages_that_fit_one_frame(
         assert [record.body[:1] for record in decode_records(answer.body)] == [b"2", b"3"]
 
 
-async def test_it_tells_its_runtime_with_every_key_tools_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("release", ["4.9.7", "5.3.3"])
+async def test_it_tells_its_runtime_with_every_key_of_apaches_brokers(tmp_path: Path, release: str) -> None:
+    golden = GOLDEN / release / "28-get_broker_runtime_info-2.response.bin"
+    theirs = KVTable.from_body(decode_frame(golden.read_bytes()[4:]).body).table
     async with running(tmp_path) as broker:
         client = await filled(broker, "a")
         answer = await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO)
         table = KVTable.from_body(answer.body).table
-        for key in (
-            "putTps", "getTransferredTps", "getTransferedTps", "getTotalTps", "getFoundTps", "getMissTps",
-            "sendThreadPoolQueueSize", "pullThreadPoolQueueHeadWaitTimeMills", "pageCacheLockTimeMills",
-            "commitLogDiskRatio", "msgPutTotalYesterdayMorning", "msgGetTotalTodayNow", "timerReadBehind",
-            "EndTransactionQueueSize", "putMessageDistributeTime", "remainHowManyDataToFlush",
-        ):  # fmt: skip
-            assert key in table, key
+        own = {key for key in theirs if not key.startswith(("commitLogDiskRatio_", "scheduleMessageOffset_"))}
+        assert own - table.keys() == set()
         assert (table["brokerVersion"], table["brokerVersionDesc"]) == ("479", "V5_3_3")
-        assert table["msgPutTotalTodayNow"] == "1"
+        assert (table["msgPutTotalTodayNow"], table["putMessageTimesTotal"]) == ("1", "1")
+        assert table["putMessageSizeTotal"] == table["commitLogMaxOffset"]
         assert int(table["earliestMessageTimeStamp"]) > 1_700_000_000_000
+
+
+@pytest.mark.parametrize("flush", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+async def test_it_times_puts_and_reads(tmp_path: Path, flush: str) -> None:
+    async with running(tmp_path, flushDiskType=flush) as broker:
+        client = await filled(broker, *"abcde")
+        assert (await client.ask(RequestCode.PULL_MESSAGE, pull_fields("g", "T", 0))).code == 0
+        stats = broker.broker.stats
+        assert stats.put_times.total == 5
+        assert stats.get_longest_ns > 0
+        stats.put_times.roll(stats.boot_timestamp_ms + 60_000)
+        table = KVTable.from_body((await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body).table
+        spans = [int(each.rpartition(":")[2]) for each in table["putMessageDistributeTime"].split()]
+        assert (len(spans), sum(spans)) == (13, 5)
+        assert 0 < float(table["putLatency99"]) <= float(table["putLatency999"])
+        assert int(table["putMessageEntireTimeMax"]) >= float(table["putLatency99"]) - 1
 
 
 async def test_it_changes_hot_settings_and_refuses_the_others(tmp_path: Path) -> None:

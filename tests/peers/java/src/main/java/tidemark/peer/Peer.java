@@ -175,7 +175,12 @@ public final class Peer {
         }
         Thread stopper = new Thread(consumer::shutdown);
         Runtime.getRuntime().addShutdownHook(stopper);
-        consumer.start();
+        try {
+            consumer.start();
+        } catch (Exception e) {
+            say("FAILED", String.valueOf(e.getMessage()).replace('\n', ' ').replace('\t', ' '));
+            System.exit(1); // 4.9 leaves threads behind
+        }
         say("READY");
         enough.await(number("seconds", 60), TimeUnit.SECONDS);
         say("DONE", seen.size());
