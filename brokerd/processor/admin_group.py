@@ -6,6 +6,7 @@ Source: protocol §3.12, §3.13 (`AdminBrokerProcessor.java`).
 from __future__ import annotations
 
 from brokerd.channel import Channel, address_text
+from brokerd.processor.attributes import GROUP_ATTRIBUTES, altered
 from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.processor.ext_fields import is_true, optional, required
 from brokerd.remoting.bodies import (
@@ -28,13 +29,13 @@ RETRY_TIMES_MAX = 100_000
 def update_group(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200). As in Java the name's characters are not judged, blank is."""
     config = SubscriptionGroupConfig.from_body(command.body)
-    refuse_bad_group(config)
+    take_group(broker, config)
     broker.groups.put(config, now_ms)
     return command.response(ResponseCode.SUCCESS)
 
 
-def refuse_bad_group(config: SubscriptionGroupConfig) -> None:
-    """Raises INVALID_PARAMETER naming what is wrong."""
+def take_group(broker: Broker, config: SubscriptionGroupConfig) -> None:
+    """Check it and work its attributes' words into what is stored. Raises MQBrokerError naming what is wrong."""
     if not config.group_name or not config.group_name.strip():
         raise error_for(ResponseCode.INVALID_PARAMETER, "groupName must not be blank")
     if not 0 <= config.retry_queue_nums <= 1024:
@@ -47,13 +48,16 @@ def refuse_bad_group(config: SubscriptionGroupConfig) -> None:
             ResponseCode.INVALID_PARAMETER,
             f"retryMaxTimes {config.retry_max_times} is not within -1 and {RETRY_TIMES_MAX}",
         )
+    known = broker.groups.get(config.group_name)
+    current = None if known is None else known.attributes
+    config.attributes = altered(current, config.attributes, GROUP_ATTRIBUTES)
 
 
 def update_groups(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225): all or none."""
     configs = SubscriptionGroupList.from_body(command.body).group_config_list
     for config in configs:
-        refuse_bad_group(config)
+        take_group(broker, config)
     for config in configs:
         broker.groups.put(config, now_ms)
     return command.response(ResponseCode.SUCCESS)

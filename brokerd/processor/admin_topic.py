@@ -5,7 +5,10 @@ Source: protocol §3.6, §3.11 (`AdminBrokerProcessor.java`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from brokerd.channel import Channel
+from brokerd.processor.attributes import TOPIC_ATTRIBUTES, altered, words_of
 from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.processor.ext_fields import optional, optional_int, required, required_int
 from brokerd.remoting.bodies import (
@@ -23,8 +26,6 @@ from brokerd.store.results import BoundaryType
 from brokerd.topic_config import QUEUE_NUMS_MAX
 
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
-# What a topic's attributes may say here; the other keys of 5.x change how the store works and are refused.
-ATTRIBUTE_VALUES = {"message.type": {"UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED"}}
 
 
 def create_topic(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
@@ -39,7 +40,7 @@ def create_topic(broker: Broker, channel: Channel, command: RemotingCommand, now
         topic_filter_type=optional(command, "topicFilterType") or "SINGLE_TAG",
         topic_sys_flag=optional_int(command, "topicSysFlag", 0),
         order=optional(command, "order").lower() == "true",
-        attributes=changed_attributes(known, optional(command, "attributes")),
+        attributes=attributes_after(known, words_of(optional(command, "attributes"))),
     )
     refuse_bad_topic(broker, config)
     if config != known:
@@ -48,10 +49,11 @@ def create_topic(broker: Broker, channel: Channel, command: RemotingCommand, now
 
 
 def create_topics(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """UPDATE_AND_CREATE_TOPIC_LIST (18): all or none."""
+    """UPDATE_AND_CREATE_TOPIC_LIST (18): all or none. Attributes are words too: `{"+message.type": "FIFO"}`."""
     configs = list(CreateTopicListRequestBody.from_body(command.body).topic_config_list)
     for config in configs:
         refuse_bad_topic(broker, config)
+        config.attributes = attributes_after(broker.topics.get(config.topic_name), config.attributes)
     broker.topics.put_all(configs, now_ms)
     return command.response(ResponseCode.SUCCESS)
 
@@ -83,20 +85,9 @@ def refuse_system_topic(broker: Broker, name: str) -> None:
         raise error_for(ResponseCode.INVALID_PARAMETER, f"The topic[{name}] is conflict with system topic.")
 
 
-def changed_attributes(known: TopicConfig | None, text: str) -> dict[str, str]:
-    """Apply `+key=value,-key` to a topic's attributes. Raises MQBrokerError(1) for a key or value of no use here."""
-    attributes = dict(known.attributes) if known is not None else {}
-    for word in filter(None, (part.strip() for part in text.split(","))):
-        key, _, value = word[1:].partition("=")
-        if word[0] not in "+-" or key not in ATTRIBUTE_VALUES:
-            raise error_for(ResponseCode.SYSTEM_ERROR, f"unsupported key: {key or word}")
-        if word[0] == "-":
-            attributes.pop(key, None)
-        elif value in ATTRIBUTE_VALUES[key]:
-            attributes[key] = value
-        else:
-            raise error_for(ResponseCode.SYSTEM_ERROR, f"value is not in set: {value}")
-    return attributes
+def attributes_after(known: TopicConfig | None, words: Mapping[str, str]) -> dict[str, str]:
+    """Raises MQBrokerError(1) for a word or value of no use here."""
+    return altered(None if known is None else known.attributes, words, TOPIC_ATTRIBUTES)
 
 
 def delete_topic(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:

@@ -59,6 +59,10 @@ async def progress(client: RawClient) -> None:
         ({"topicFilterType": "ANY"}, 29, "topicFilterType 'ANY'"),
         ({"attributes": "+no.such.key=1"}, 1, "unsupported key: no.such.key"),
         ({"attributes": "+message.type=ODD"}, 1, "value is not in set: ODD"),
+        ({"attributes": "+queue.type=BatchCQ"}, 1, "value is not in set: BatchCQ"),
+        ({"attributes": "-message.type"}, 1, "only add attribute is supported while creating topic"),
+        ({"attributes": "message.type=FIFO"}, 1, "kv string format wrong"),
+        ({"attributes": "+message.type"}, 1, "kv string format wrong"),
         ({"writeQueueNums": "x"}, 1, "header field writeQueueNums"),
     ],
 )
@@ -90,6 +94,51 @@ async def test_it_creates_changes_and_deletes_topics(tmp_path: Path) -> None:
         assert (await client.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": "T"})).code == 17
         assert broker.broker.offsets.topics_of_group("g") == []
         assert broker.broker.store.max_offset("T", 0) == 0
+
+
+async def test_it_changes_the_attributes_that_are_named(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        client = await broker.client()
+
+        async def ask(words: str) -> tuple[int, str, dict[str, str]]:
+            answer = await client.ask(CREATE, {**TOPIC, "attributes": words})
+            return answer.code, answer.remark or "", broker.broker.topics.topics["T"].attributes
+
+        assert await ask("+message.type=FIFO, +queue.type=SimpleCQ") == (
+            0, "", {"message.type": "FIFO", "queue.type": "SimpleCQ"},
+        )  # fmt: skip
+        assert (await ask(""))[2] == {"message.type": "FIFO", "queue.type": "SimpleCQ"}
+        assert (await ask("+message.type=DELAY"))[2]["message.type"] == "DELAY"
+        for words, says in (
+            ("+queue.type=SimpleCQ", "attempt to update an unchangeable attribute. key: queue.type"),
+            ("-cleanup.policy", "attempt to delete a nonexistent key: cleanup.policy"),
+            ("+message.type=FIFO,-message.type", "alter duplication key"),
+            ("+message.type=FIFO,+message.type=DELAY", "key duplication: +message.type"),
+        ):
+            code, remark, attributes = await ask(words)
+            assert (code, says in remark, attributes["message.type"]) == (1, True, "DELAY"), remark
+        assert (await ask("-message.type"))[2] == {"queue.type": "SimpleCQ"}
+
+
+async def test_lists_of_topics_and_groups_name_attributes_with_their_sign(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        client = await broker.client()
+        body = b'{"topicConfigList":[{"topicName":"A","attributes":{"+message.type":"FIFO"}}]}'
+        code = RequestCode.UPDATE_AND_CREATE_TOPIC_LIST
+        assert (await client.ask(code, body=body)).code == 0
+        assert broker.broker.topics.topics["A"].attributes == {"message.type": "FIFO"}
+        wrong = await client.ask(code, body=body.replace(b"+", b""))
+        assert (wrong.code, "wrong format key" in (wrong.remark or "")) == (1, True), wrong.remark
+        for code, body in (
+            (RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"g","attributes":{"+a":"1"}}'),
+            (
+                RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+                b'{"groupConfigList":[{"groupName":"g","attributes":{"+a":"1"}}]}',
+            ),
+        ):
+            refused = await client.ask(code, body=body)
+            assert (refused.code, refused.remark) == (1, "unsupported key: a")
+        assert "g" not in broker.broker.groups.groups
 
 
 async def test_it_creates_many_topics_or_none(tmp_path: Path) -> None:
