@@ -17,9 +17,12 @@ from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
 
 from console.figures import clock, moment, zone_offset
+from console.language import figure_words
+from console.sentences import said
 from console.templatetags.figures import zone_of
 
 register = template.Library()
+register.filter("said", lambda text: "" if text is None else said(str(text)))
 
 DAY_MS = 86_400_000
 _TIME = r"(?:(\d{4}-\d\d-\d\d)[ T])?(\d\d:\d\d:\d\d)"
@@ -28,15 +31,15 @@ TIMES = re.compile(rf"{_TIME}(?:(–| to ){_TIME})? UTC")
 
 @register.simple_tag(takes_context=True)
 def words(context: Mapping[str, Any], text: str, written_ms: int | None = None) -> SafeString:
-    """A kept sentence, its UTC times in the reader's zone. A time without a day is of the day on which the
+    """A kept sentence in the reader's language, its UTC times in the reader's zone. A time without a day is of the day on which the
     sentence was written (``written_ms``; without it the last such time before now).
     """
-    zone = zone_of(context)
+    zone, text = zone_of(context), said(text)
     now_ms = int(context.get("now_ms") or dt.datetime.now(dt.UTC).timestamp() * 1000)
 
     def shown(at_ms: int, style: str) -> SafeString:
         text = clock(at_ms, zone) if style == "clock" else moment(at_ms, zone, now_ms=now_ms)
-        return format_html('<time data-at="{}" data-as="{}">{}</time>', at_ms, style, text)
+        return format_html('<time data-at="{}" data-as="{}">{}</time>', at_ms, style, figure_words(text))
 
     parts: list[str] = []
     end = 0

@@ -1,0 +1,71 @@
+"""Sentences that code writes in English, said in the reader's language where a page shows them.
+
+Plans, findings, reasons and errors are sentences with figures and names in them. They are kept in the database, in
+audits, and given by REST and the command line, so code writes them in English, once. A page says them anew: the
+English of each kind of sentence stands in `console.kept_sentences` with named places, is found again in the text,
+and its translation gets the same names and figures. What is not listed stays English.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from django.conf import settings
+from django.utils.translation import get_language, gettext
+
+from console.kept_sentences import SENTENCES
+from console.language import figure_words, is_english
+
+PLACE = re.compile(r"%\((\w+)\)s|\(s\)|%%")
+NEXT_SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-Z“])")
+CACHE_TEXTS = 8_192
+LENGTH_MAX = 2_000  # longer texts are not sentences of ours
+
+
+@functools.cache
+def _patterns() -> list[tuple[re.Pattern[str], str]]:
+    """Every listed sentence as a pattern: the one with most fixed text is tried first."""
+    by_fixed_text = sorted(SENTENCES, key=lambda each: -len(PLACE.sub("", each)))
+    return [(re.compile(pattern_of(each), re.S), each) for each in by_fixed_text if PLACE.search(each)]
+
+
+def pattern_of(sentence: str) -> str:
+    """`%(n)s queue(s)` finds `1 queue` and `12 queues`; each place must hold something."""
+    parts, end = [], 0
+    for found in PLACE.finditer(sentence):
+        parts.append(re.escape(sentence[end : found.start()]))
+        parts.append({"(s)": "s?", "%%": "%"}.get(found[0], f"(?P<{found[1]}>.+?)"))
+        end = found.end()
+    return "".join(parts) + re.escape(sentence[end:])
+
+
+def said(text: str) -> str:
+    """A text that code wrote, in the reader's language."""
+    if is_english() or not text or len(text) > LENGTH_MAX:
+        return text
+    return _said(get_language() or settings.LANGUAGE_CODE, text)
+
+
+@functools.lru_cache(CACHE_TEXTS)
+def _said(language: str, text: str) -> str:
+    whole = _sentence(language, text)
+    if whole is not None:
+        return whole
+    parts = NEXT_SENTENCE.split(text)
+    if len(parts) > 1:
+        return " ".join(_said(language, part) for part in parts)
+    return figure_words(text)
+
+
+def _sentence(language: str, text: str) -> str | None:
+    """None for a text that is not one of the listed sentences."""
+    if text in SENTENCES:
+        return gettext(text)
+    for pattern, sentence in _patterns():
+        found = pattern.fullmatch(text)
+        if found:
+            return gettext(sentence) % {
+                name: _said(language, part) for name, part in found.groupdict().items()
+            }
+    return None
