@@ -5,11 +5,11 @@ Names and limits are RocketMQ's (SubscriptionGroupConfig); every refusal names t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from console.mqadmin import SubscriptionGroupConfig, is_system_group, validate_group
-from console.operation.config_change import GROUP, Config, ConfigRow
+from console.operation.config_change import Config
 from console.operation.errors import PlanRejected
 
 NAME_LENGTH_MAX = 120  # Java clients refuse longer ones (Validators)
@@ -39,15 +39,8 @@ MEANING: Mapping[str, str] = {
 }
 
 
-def read_wish(params: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """(brokers, values under SubscriptionGroupConfig's own keys). Raises PlanRejected(field)."""
-    unknown = sorted(set(params) - {*FIELDS, "brokers"})
-    if unknown:
-        known = ", ".join(sorted({*FIELDS, "brokers"}))
-        raise PlanRejected(f"There is no parameter {unknown[0]!r}; there is {known}.", unknown[0])
-    brokers = params.get("brokers") or ()
-    if isinstance(brokers, str) or not all(isinstance(name, str) for name in brokers):
-        raise PlanRejected("Brokers is a list of broker names.", "brokers")
+def read_values(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are named, under SubscriptionGroupConfig's own keys. Raises PlanRejected(field)."""
     values = {}
     for field, (key, lowest, highest) in FIELDS.items():
         value = params.get(field)
@@ -59,7 +52,7 @@ def read_wish(params: Mapping[str, Any]) -> tuple[tuple[str, ...], dict[str, Any
         elif isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
             raise PlanRejected(f"{key} is a number from {lowest} to {highest:,}.", field)
         values[key] = value
-    return tuple(brokers), values
+    return values
 
 
 def check_new_name(name: str) -> None:
@@ -86,44 +79,6 @@ def check_changeable(name: str) -> None:
         raise PlanRejected(f"{name} is a group of RocketMQ's own.", "group")
 
 
-def create_rows(
-    name: str, values: Mapping[str, Any], addrs: Mapping[str, str], found: Mapping[str, Config | None]
-) -> list[ConfigRow]:
-    """A row per chosen broker. A broker that has the group stays as it is; raises PlanRejected if all do."""
-    config = {**SubscriptionGroupConfig(group_name=name).to_value(), **values}
-    rows = [
-        ConfigRow(GROUP, name, broker, addrs[broker], before, config)
-        if before is None
-        else ConfigRow(GROUP, name, broker, addrs[broker], before, before, "has the group already")
-        for broker, before in found.items()
-    ]
-    if all(row.before is not None for row in rows):
-        raise PlanRejected(f"There is a group {name} already; change it instead.", "group")
-    return rows
-
-
-def change_rows(
-    name: str,
-    brokers: Sequence[str],
-    values: Mapping[str, Any],
-    addrs: Mapping[str, str],
-    found: Mapping[str, Config | None],
-) -> list[ConfigRow]:
-    """A row per broker that has the group; those not chosen stay. Raises PlanRejected."""
-    missing = [broker for broker in brokers if found.get(broker) is None]
-    if missing:
-        raise PlanRejected(f"{missing[0]} does not have the group {name}; create it there first.", "brokers")
-    if not values:
-        raise PlanRejected("Say what shall change.")
-    return [
-        ConfigRow(
-            GROUP,
-            name,
-            broker,
-            addrs[broker],
-            before,
-            {**before, **values} if not brokers or broker in brokers else before,
-        )
-        for broker, before in found.items()
-        if before is not None
-    ]
+def new_config(name: str, values: Mapping[str, Any]) -> Config:
+    """A new group as its brokers will have it."""
+    return {**SubscriptionGroupConfig(group_name=name).to_value(), **values}

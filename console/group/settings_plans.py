@@ -1,152 +1,102 @@
 """The plan kinds of group configuration: create, change, quarantine, release, delete.
 
-A group in quarantine may not consume (``consumeEnable`` false); deleting is offered from there only.
-``group_force_delete`` skips the wait and needs ADMIN.
+A group in quarantine may not consume (``consumeEnable`` false). ``group_force_delete`` skips it and needs ADMIN.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from console.group import settings_config
+from console.group.settings_config import FIELDS
 from console.group.settings_facts import OFFSETS_KEPT_MAX, GroupFacts, impact, read_group_facts
 from console.mqadmin import BlockingMQAdmin, MQBrokerError, dead_letter_topic, retry_topic
 from console.operation.broker_queues import TOPIC_NOT_EXIST
-from console.operation.config_by_hand import made_by
 from console.operation.config_change import (
     GROUP,
     TOPIC,
     Config,
-    ConfigPlan,
     ConfigRow,
     admin_of,
     broker_addrs,
     brokers_in_words,
-    change_summary,
-    chosen_brokers,
     counted,
-    exact_rows,
     is_denied,
-    nothing_changes,
-    overwritten_warning,
     read_configs,
 )
+from console.operation.config_plans import (
+    Asked,
+    ChangePlan,
+    CreatePlan,
+    DeletePlan,
+    ObjectPlan,
+    QuarantinePlan,
+    ReleasePlan,
+    Stakes,
+    Wish,
+    read_wish,
+    where,
+)
 from console.operation.errors import PlanRejected
-from console.operation.kinds import Draft, PlanWarning
+from console.operation.kinds import PlanWarning
 from console.operation.models import Job, Plan
-from console.operation.quarantine import quarantine_hours, quarantine_of, waiting
 from console.operation.runner import JobRun
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Asked:
-    """What a plan is asked for, and the way to the brokers. ``addrs``: broker name → address of its master."""
+class GroupPlan(ObjectPlan[GroupFacts]):
+    """A consumer group, whatever happens to it."""
 
-    admin: BlockingMQAdmin
-    cluster: str
-    addrs: Mapping[str, str]
-    subject: str
-    params: Mapping[str, Any]
-    now_ms: int
+    what = GROUP
 
-    def found(self) -> dict[str, Config | None]:
-        """The group's configuration on every broker. Raises BrokerUnavailable for a silent one."""
-        return read_configs(self.admin, self.addrs, GROUP, self.subject)
-
-    def existing(self) -> dict[str, Config]:
-        """The brokers that have it. Raises PlanRejected("group") when none has."""
-        here = {name: config for name, config in self.found().items() if config is not None}
-        if not here:
-            raise PlanRejected(f"No broker has a group {self.subject}.", "group")
-        return here
-
-    def facts(self) -> GroupFacts:
+    def facts(self, asked: Asked, rows: Sequence[ConfigRow]) -> GroupFacts:
         """Who uses the group, on any broker."""
-        return read_group_facts(self.admin, self.cluster, self.addrs, self.subject, self.now_ms)
+        return read_group_facts(asked.admin, asked.cluster, asked.addrs, asked.subject, asked.now_ms)
+
+    def recorded(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> dict[str, Any]:
+        """How many members were online, for what is asked later."""
+        return {
+            "impact": impact(facts, asked.subject),
+            "members": len(facts.members),
+            "read_at_ms": facts.read_at_ms,
+        }
+
+    def check_changeable(self, asked: Asked) -> None:
+        """RocketMQ's own groups stay as they are."""
+        settings_config.check_changeable(asked.subject)
+
+    def removed_again(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> tuple[str, str]:
+        """Only an unused group goes without quarantine."""
+        in_use = "The group is in use since: put it in quarantine and delete it instead."
+        why_not = in_use if facts.offsets or facts.members else ""
+        return f"This will delete the unused group {asked.subject} on {where(rows)} again.", why_not
+
+    def came_back(self, asked: Asked) -> str:
+        """The group with its offsets."""
+        return f", with its committed offsets ({len(asked.params.get('offsets', ()))})."
 
 
-class GroupPlan(ConfigPlan):
-    """What the kinds of groups share: reading the group, the undo, and what a plan keeps."""
-
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
-        """Read the brokers and say what would change. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
-        admin = admin_of(cluster)
-        asked = Asked(admin, cluster, broker_addrs(admin), subject, params, now_ms)
-        return self._put_back(asked) if "exact" in params else self._compute(asked)
-
-    def _compute(self, asked: Asked) -> Draft:
-        raise NotImplementedError
-
-    def _put_back(self, asked: Asked) -> Draft:
-        """The undo of a plan of this kind: every broker gets the configuration it had, and the offsets."""
-        rows = exact_rows(asked.admin, asked.addrs, asked.params["exact"])
-        facts = asked.facts()
-        goes = [row for row in rows if row.after is None and row.before is not None]
-        where = brokers_in_words(list(dict.fromkeys(row.broker_name for row in rows)))
-        blocked = nothing_changes(rows)
-        if goes and (facts.offsets or facts.members):
-            blocked = "The group is in use since: put it in quarantine and delete it instead."
-        offsets = len(asked.params.get("offsets", ()))
-        if goes:
-            summary = f"This will delete the unused group {asked.subject} on {where} again."
-        elif any(row.before is None for row in rows):
-            summary = f"This will create {asked.subject} on {where} as it was, with its committed offsets ({offsets})."
-        else:
-            summary = f"This will put the configuration of {asked.subject} on {where} back, to the letter."
-        return self._draft(
-            asked, rows, facts, summary=summary, warnings=overwritten_warning(rows), blocked=blocked
-        )
-
-    def _draft(
-        self,
-        asked: Asked,
-        rows: Sequence[ConfigRow],
-        facts: GroupFacts,
-        *,
-        summary: str,
-        warnings: Sequence[PlanWarning] = (),
-        blocked: str = "",
-        messages: int = 0,
-        typed: bool = False,
-    ) -> Draft:
-        confirm = " --confirm {subject}" if typed or messages else ""
-        is_undo = "exact" in asked.params
-        return Draft(
-            summary=summary,
-            diff=[row.as_row() for row in rows],
-            before={
-                "impact": impact(facts, asked.subject),
-                "members": len(facts.members),
-                "read_at_ms": facts.read_at_ms,
-            },
-            messages=messages,
-            warnings=list(warnings),
-            blocked=blocked,
-            command="manage.py groups apply {plan}" + confirm,
-            made_by={} if is_undo else made_by(asked.cluster, self.kind, asked.subject, asked.params),
-            typed=typed,
-        )
-
-
-class GroupCreatePlan(GroupPlan):
+class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts]):
     """params: {brokers?} and the fields of ``settings_config.FIELDS``."""
 
     kind = "group_create"
 
-    def _compute(self, asked: Asked) -> Draft:
+    def new_config(self, asked: Asked) -> tuple[Wish, Config]:
+        """The group as it is wished."""
         settings_config.check_new_name(asked.subject)
-        brokers, values = settings_config.read_wish(asked.params)
-        found = asked.found()
-        chosen = chosen_brokers(asked.addrs, brokers)
-        rows = settings_config.create_rows(
-            asked.subject, values, asked.addrs, {name: found[name] for name in chosen}
-        )
-        facts = asked.facts()
-        new = [row.broker_name for row in rows if row.before is None]
+        wish = read_wish(asked.params, FIELDS, settings_config.read_values)
+        return wish, settings_config.new_config(asked.subject, wish.values)
+
+    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> str:
+        """Where it will be."""
+        new = [row for row in rows if row.before is None]
+        return f"This will create the group {asked.subject} on {where(new)}."
+
+    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
+        """Brokers without the group, and offsets that wait for it."""
         warnings = []
-        left_out = [name for name in asked.addrs if name not in chosen and found[name] is None]
+        chosen = {row.broker_name for row in rows}
+        left_out = [name for name in asked.addrs if name not in chosen and asked.found[name] is None]
         if left_out:
             text = "A member that reads queues there is refused, unless the broker makes groups by itself."
             warnings.append(PlanWarning("warn", f"Not on {brokers_in_words(left_out)}", text))
@@ -155,146 +105,94 @@ class GroupCreatePlan(GroupPlan):
                 f"{len(facts.offsets)} offsets were committed under this name before: it goes on from there."
             )
             warnings.append(PlanWarning("warn", "There are offsets of this name already", text))
-        return self._draft(
-            asked,
-            rows,
-            facts,
-            summary=f"This will create the group {asked.subject} on {brokers_in_words(new)}.",
-            warnings=warnings,
-        )
+        return Stakes(warnings)
 
 
-class GroupChangePlan(GroupPlan):
+class GroupChangePlan(GroupPlan, ChangePlan[GroupFacts]):
     """params as group_create; what is not named stays. ``brokers``: only these."""
 
     kind = "group_change"
+    settings_words = "retries, retry queues, timeout, or one of the switches"
 
-    def _compute(self, asked: Asked) -> Draft:
-        settings_config.check_changeable(asked.subject)
-        brokers, values = settings_config.read_wish(asked.params)
-        chosen_brokers(asked.addrs, brokers)
-        rows = settings_config.change_rows(asked.subject, brokers, values, asked.addrs, asked.existing())
-        facts = asked.facts()
+    def wish(self, asked: Asked) -> Wish:
+        """What is asked for."""
+        return read_wish(asked.params, FIELDS, settings_config.read_values)
+
+    def changed(self, before: Config, values: Mapping[str, Any]) -> Config:
+        """The group of one broker with the wished values."""
+        return {**before, **values}
+
+    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
+        """Members that may not consume any more, messages that wait for a retry."""
         stops = any(row.before and row.after and _stops(row.before, row.after) for row in rows)
-        return self._draft(
-            asked,
-            rows,
-            facts,
-            summary=change_summary(asked.subject, rows),
+        return Stakes(
             warnings=change_warnings(rows, facts),
-            blocked=nothing_changes(rows),
             messages=_lag(facts) if stops else 0,
             typed=stops and (bool(facts.members) or _is_lag_unknown(facts)),
         )
 
 
-class GroupQuarantinePlan(GroupPlan):
-    """No params: its members may not consume any more. What it was is kept; release puts it back."""
+class GroupQuarantinePlan(GroupPlan, QuarantinePlan[GroupFacts]):
+    """No params: its members may not consume any more."""
 
     kind = "group_quarantine"
+    closes = "its members may not consume, its offsets stay"
+    is_closed = "may not consume already"
 
-    def _compute(self, asked: Asked) -> Draft:
-        settings_config.check_changeable(asked.subject)
-        rows = [
-            ConfigRow(
-                GROUP, asked.subject, name, asked.addrs[name], before, {**before, "consumeEnable": False}
-            )
-            for name, before in asked.existing().items()
-        ]
-        facts = asked.facts()
-        where = brokers_in_words([row.broker_name for row in rows])
-        return self._draft(
-            asked,
-            rows,
-            facts,
-            summary=f"This will put {asked.subject} on {where} in quarantine: its members may not consume, its "
-            f"offsets stay. Deleting is offered after {quarantine_hours()} hours; release takes one click.",
-            warnings=use_warnings(facts),
-            blocked="" if any(row.changes for row in rows) else f"{asked.subject} may not consume already.",
-            messages=_lag(facts),
-            typed=bool(facts.members) or _is_lag_unknown(facts),
-        )
+    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
+        """Who is stopped, and what waits meanwhile."""
+        typed = bool(facts.members) or _is_lag_unknown(facts)
+        return Stakes(warnings=use_warnings(facts), messages=_lag(facts), typed=typed)
 
 
-class GroupReleasePlan(GroupPlan):
+class GroupReleasePlan(GroupPlan, ReleasePlan[GroupFacts]):
     """No params: its members may consume again."""
 
     kind = "group_release"
-
-    def _compute(self, asked: Asked) -> Draft:
-        found = asked.existing()
-        quarantine = quarantine_of(asked.cluster, GROUP, asked.subject)
-        if quarantine is None:
-            raise PlanRejected(
-                f"This console did not put {asked.subject} in quarantine; change consumeEnable instead."
-            )
-        rows = [
-            ConfigRow(
-                GROUP,
-                asked.subject,
-                name,
-                asked.addrs[name],
-                before,
-                {**before, "consumeEnable": True} if name in quarantine.former else before,
-            )
-            for name, before in found.items()
-        ]
-        where = brokers_in_words([row.broker_name for row in rows])
-        return self._draft(
-            asked,
-            rows,
-            asked.facts(),
-            summary=f"This will release {asked.subject} on {where}: its members may consume again.",
-            blocked=nothing_changes(rows),
-        )
+    opens = "its members may consume again"
+    switch = "consumeEnable"
 
 
-class GroupDeletePlan(GroupPlan):
-    """params: {keep_offsets?: false, with_topics?: false}. Blocked until the group has been in quarantine for
-    QUARANTINE_HOURS. ``with_topics``: its %RETRY% and %DLQ% topics go too.
-    """
+class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
+    """params: {keep_offsets?: false, with_topics?: false}. ``with_topics``: its %RETRY% and %DLQ% topics go too."""
 
     kind = "group_delete"
-    must_wait = True
 
-    def _compute(self, asked: Asked) -> Draft:
-        settings_config.check_changeable(asked.subject)
-        keep_offsets, with_topics = _flags(asked.params)
-        found = asked.existing()
-        rows = [
-            ConfigRow(GROUP, asked.subject, name, asked.addrs[name], before, None)
-            for name, before in found.items()
+    def rows(self, asked: Asked) -> list[ConfigRow]:
+        """The group, and its topics where that is wished."""
+        _, with_topics = _flags(asked.params)
+        rows = super().rows(asked)
+        if not with_topics:
+            return rows
+        return rows + [
+            ConfigRow(TOPIC, topic, name, asked.addrs[name], config, None)
+            for topic in (retry_topic(asked.subject), dead_letter_topic(asked.subject))
+            for name, config in read_configs(asked.admin, asked.addrs, TOPIC, topic).items()
+            if config is not None
         ]
-        if with_topics:
-            rows += _topic_rows(asked)
-        facts = asked.facts()
+
+    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> str:
+        """What goes with it and what stays."""
+        return _delete_summary(asked.subject, rows, facts, *_flags(asked.params))
+
+    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
+        """Who uses it still, and what is lost. Raises PlanRejected for more offsets than an undo can bring back."""
+        keep_offsets, with_topics = _flags(asked.params)
         if len(facts.offsets) > OFFSETS_KEPT_MAX and not keep_offsets:
             text = f"{len(facts.offsets):,} offsets are more than a job keeps for its undo ({OFFSETS_KEPT_MAX:,})."
             raise PlanRejected(f"{text} Delete it with keep_offsets.", "keep_offsets")
-        quarantine = quarantine_of(asked.cluster, GROUP, asked.subject)
-        return self._draft(
-            asked,
-            rows,
-            facts,
-            summary=_delete_summary(asked.subject, rows, facts, keep_offsets, with_topics),
+        return Stakes(
             warnings=[*use_warnings(facts), *_delete_warnings(asked.subject, facts, with_topics)],
-            blocked=waiting(GROUP, found, quarantine, asked.now_ms) if self.must_wait else "",
             messages=max(_lag(facts), sum(facts.stored.values()) if with_topics else 0),
             typed=True,
         )
 
-    def drift(self, plan: Plan, now_ms: int) -> list[str]:
-        """Also refused when members came online since the plan."""
-        moved = super().drift(plan, now_ms)
-        if moved or "exact" in plan.params:
-            return moved
-        admin = admin_of(plan.cluster)
-        facts = read_group_facts(admin, plan.cluster, broker_addrs(admin), plan.subject, now_ms)
-        if len(facts.members) > plan.before["members"]:
-            moved.append(
-                f"{counted(len(facts.members), 'member', 'are')} online, {plan.before['members']} were"
-            )
-        return moved
+    def used_since(self, plan: Plan, now: Mapping[str, Any]) -> list[str]:
+        """Members that came online."""
+        was = plan.before["members"]
+        if now["members"] <= was:
+            return []
+        return [f"{counted(now['members'], 'member', 'are')} online, {was} were"]
 
     def before_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
         """The committed offsets, which the brokers forget with the group."""
@@ -372,15 +270,6 @@ def _flags(params: Mapping[str, Any]) -> tuple[bool, bool]:
         if not isinstance(params.get(field, False), bool):
             raise PlanRejected(f"{field} is true or false.", field)
     return bool(params.get("keep_offsets")), bool(params.get("with_topics"))
-
-
-def _topic_rows(asked: Asked) -> list[ConfigRow]:
-    return [
-        ConfigRow(TOPIC, topic, name, asked.addrs[name], config, None)
-        for topic in (retry_topic(asked.subject), dead_letter_topic(asked.subject))
-        for name, config in read_configs(asked.admin, asked.addrs, TOPIC, topic).items()
-        if config is not None
-    ]
 
 
 def _lag(facts: GroupFacts) -> int:

@@ -146,9 +146,19 @@ def is_denied(what: str, config: Mapping[str, Any]) -> bool:
     return not config.get("consumeEnable", True)
 
 
-def denied_topic(config: Config) -> Config:
-    """The same topic for nobody: neither read nor write."""
-    return {**config, "perm": 0}
+SWITCHES: Mapping[str, tuple[str, Any]] = {TOPIC: ("perm", 0), GROUP: ("consumeEnable", False)}
+
+
+def denied(what: str, config: Config) -> Config:
+    """The same object for nobody: a topic that is neither read nor written, a group that may not consume."""
+    key, closed = SWITCHES[what]
+    return {**config, key: closed}
+
+
+def reopened(what: str, config: Config, former: Config) -> Config:
+    """A closed object as open as it was; one that somebody opened since stays as it is."""
+    key, _ = SWITCHES[what]
+    return {**config, key: former[key]} if is_denied(what, config) else config
 
 
 # --- Applying -----------------------------------------------------------------------------------------------
@@ -191,7 +201,7 @@ def apply_rows(run: JobRun, admin: BlockingMQAdmin, *, clean_offset: bool = True
 
 def _apply_row(admin: BlockingMQAdmin, row: dict[str, Any], clean_offset: bool) -> None:
     now = read_configs(admin, {row["broker_name"]: row["addr"]}, row["what"], row["name"])[row["broker_name"]]
-    half_deleted = row["after"] is None and row["what"] == TOPIC and now == denied_topic(row["before"])
+    half_deleted = row["after"] is None and row["what"] == TOPIC and now == denied(TOPIC, row["before"])
     if now not in (row["before"], row["after"]) and not half_deleted:
         row["state"] = "failed"
         row["error"] = (
@@ -218,7 +228,7 @@ def write(
         if before is not None and not is_denied(TOPIC, before):
             # A broker that deletes a topic does not tell its name servers; one that changes it does. So no
             # client is led here while other brokers keep the topic.
-            admin.create_topic(addr, TopicConfig.from_value(denied_topic(before)), before.get("attributes"))
+            admin.create_topic(addr, TopicConfig.from_value(denied(TOPIC, before)), before.get("attributes"))
         admin.delete_topic(addr, name)
     elif what == TOPIC:
         former = TopicConfig.from_value(before or {}).attributes

@@ -1,48 +1,44 @@
 """The plan kinds of topics: create, change, quarantine, release, delete.
 
-Deleting is offered from quarantine only: first nobody may use the topic, then one sees whether anybody
-misses it, then it goes. ``topic_force_delete`` skips the wait and needs ADMIN.
+``topic_force_delete`` skips the quarantine and needs ADMIN.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from console.mqadmin import BlockingMQAdmin
-from console.operation.config_by_hand import made_by
 from console.operation.config_change import (
     TOPIC,
     Config,
-    ConfigPlan,
     ConfigRow,
-    admin_of,
-    broker_addrs,
     brokers_in_words,
-    change_summary,
-    chosen_brokers,
     counted,
-    denied_topic,
-    exact_rows,
-    is_denied,
-    nothing_changes,
-    overwritten_warning,
-    read_configs,
 )
-from console.operation.errors import PlanRejected
-from console.operation.kinds import Draft, PlanWarning
+from console.operation.config_plans import (
+    Asked,
+    ChangePlan,
+    CreatePlan,
+    DeletePlan,
+    ObjectPlan,
+    QuarantinePlan,
+    ReleasePlan,
+    Stakes,
+    Wish,
+    read_wish,
+    where,
+)
+from console.operation.kinds import PlanWarning
 from console.operation.models import Plan
-from console.operation.quarantine import quarantine_hours, quarantine_of, waiting
 from console.operation.runner import JobRun
 from console.topic import topic_config
-from console.topic.topic_config import READ
+from console.topic.topic_config import FIELDS, READ
 from console.topic.topic_facts import TopicFacts, impact, read_topic_facts, unread_in
 from console.topic.topic_judgement import (
     change_warnings,
     config_warnings,
     delete_warnings,
-    existing,
     losing,
     own_names,
     silent_warning,
@@ -51,114 +47,74 @@ from console.topic.topic_judgement import (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Asked:
-    """What a plan is asked for, and the way to the brokers. ``addrs``: broker name → address of its master."""
+class TopicPlan(ObjectPlan[TopicFacts]):
+    """A topic, whatever happens to it."""
 
-    admin: BlockingMQAdmin
-    cluster: str
-    addrs: Mapping[str, str]
-    subject: str
-    params: Mapping[str, Any]
-    now_ms: int
+    what = TOPIC
 
-    def found(self) -> dict[str, Config | None]:
-        """The topic's configuration on every broker. Raises BrokerUnavailable for a silent one."""
-        return read_configs(self.admin, self.addrs, TOPIC, self.subject)
-
-    def facts(self, rows: Sequence[ConfigRow]) -> TopicFacts:
+    def facts(self, asked: Asked, rows: Sequence[ConfigRow]) -> TopicFacts:
         """Who uses the topic on the brokers that have it."""
         holders = {row.broker_name: row.addr for row in rows if row.before is not None}
-        return read_topic_facts(self.admin, self.cluster, holders, self.subject, self.now_ms)
+        return read_topic_facts(asked.admin, asked.cluster, holders, asked.subject, asked.now_ms)
 
+    def recorded(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> dict[str, Any]:
+        """How much was written and who read it, for what is asked later."""
+        return {
+            "impact": impact(facts) if any(row.before is not None for row in rows) else [],
+            "unread": list(facts.unread),
+            "written": facts.written,
+            "members": facts.members,
+            "read_at_ms": facts.read_at_ms,
+        }
 
-class TopicPlan(ConfigPlan):
-    """What the kinds of topics share: reading the topic, the undo, and what a plan keeps."""
+    def check_changeable(self, asked: Asked) -> None:
+        """RocketMQ's own topics stay as they are."""
+        topic_config.check_changeable(asked.subject, own_names(asked.admin))
 
-    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
-        """Read the brokers and say what would change. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
-        admin = admin_of(cluster)
-        asked = Asked(admin, cluster, broker_addrs(admin), subject, params, now_ms)
-        return self._put_back(asked) if "exact" in params else self._compute(asked)
+    def also_warns(self, asked: Asked, rows: Sequence[ConfigRow]) -> Sequence[PlanWarning]:
+        """Brokers that had the topic and are away now."""
+        return silent_warning(asked.cluster, asked.subject, rows)
 
-    def _compute(self, asked: Asked) -> Draft:
-        raise NotImplementedError
-
-    def _put_back(self, asked: Asked) -> Draft:
-        """The undo of a plan of this kind: every broker gets the configuration it had."""
-        subject = asked.subject
-        rows = exact_rows(asked.admin, asked.addrs, asked.params["exact"])
-        facts = asked.facts(rows)
-        goes = [row for row in rows if row.after is None and row.before is not None]
-        blocked = nothing_changes(rows)
-        if goes and facts.written:
-            blocked = (
+    def removed_again(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> tuple[str, str]:
+        """Only an empty topic goes without quarantine."""
+        why_not = ""
+        if facts.written:
+            why_not = (
                 f"{counted(facts.written, 'message', 'were')} written to it since: "
                 "put it in quarantine and delete it instead."
             )
-        where = brokers_in_words([row.broker_name for row in rows])
-        if goes:
-            summary = f"This will delete the empty topic {subject} on {where} again."
-        elif any(row.before is None for row in rows):
-            summary = f"This will create {subject} on {where} as it was. Its messages do not come back."
-        else:
-            summary = f"This will put the configuration of {subject} on {where} back, to the letter."
-        return self._draft(
-            asked, rows, facts, summary=summary, warnings=overwritten_warning(rows), blocked=blocked
-        )
+        return f"This will delete the empty topic {asked.subject} on {where(rows)} again.", why_not
 
-    def _draft(
-        self,
-        asked: Asked,
-        rows: Sequence[ConfigRow],
-        facts: TopicFacts,
-        *,
-        summary: str,
-        warnings: Sequence[PlanWarning] = (),
-        blocked: str = "",
-        messages: int = 0,
-        typed: bool = False,
-    ) -> Draft:
-        confirm = " --confirm {subject}" if typed or messages else ""
-        return Draft(
-            summary=summary,
-            diff=[row.as_row() for row in rows],
-            before={
-                "impact": impact(facts) if any(row.before is not None for row in rows) else [],
-                "unread": list(facts.unread),
-                "written": facts.written,
-                "members": facts.members,
-                "read_at_ms": facts.read_at_ms,
-            },
-            messages=messages,
-            warnings=[*warnings, *silent_warning(asked.cluster, asked.subject, rows)],
-            blocked=blocked,
-            command="manage.py topics apply {plan}" + confirm,
-            made_by={}
-            if "exact" in asked.params
-            else made_by(asked.cluster, self.kind, asked.subject, asked.params),
-            typed=typed,
-        )
+    def came_back(self, asked: Asked) -> str:
+        """The topic without its messages."""
+        return ". Its messages do not come back."
 
 
-class TopicCreatePlan(TopicPlan):
+class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts]):
     """params: {brokers?, read_queues?, write_queues?, perm?, order?, message_type?}."""
 
     kind = "topic_create"
 
-    def _compute(self, asked: Asked) -> Draft:
-        subject = asked.subject
-        wish = topic_config.read_wish(asked.params)
-        topic_config.check_new_name(subject, own_names(asked.admin))
-        chosen = chosen_brokers(asked.addrs, wish.brokers)
-        everywhere = asked.found()
-        rows = topic_config.create_rows(
-            subject, wish, asked.addrs, {name: everywhere[name] for name in chosen}
-        )
+    def new_config(self, asked: Asked) -> tuple[Wish, Config]:
+        """The topic as it is wished."""
+        wish = read_wish(asked.params, FIELDS, topic_config.read_values)
+        topic_config.check_new_name(asked.subject, own_names(asked.admin))
+        return wish, topic_config.new_config(asked.subject, wish.values)
+
+    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> str:
+        """How many queues where."""
         new = [row for row in rows if row.before is None]
         after = new[0].after or {}
-        elsewhere = [name for name, config in everywhere.items() if config is not None]
-        warnings = config_warnings(after)
+        return (
+            f"This will create the topic {asked.subject} on {where(new)}: "
+            f"{after['writeQueueNums']} write and {after['readQueueNums']} read queues per broker, "
+            f"permission {topic_config.permission_word(after['perm'])}."
+        )
+
+    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
+        """What is odd about the topic, and where else there is one."""
+        warnings = config_warnings(next(row.after or {} for row in rows if row.before is None))
+        elsewhere = [name for name, config in asked.found.items() if config is not None]
         if elsewhere:
             warnings.append(
                 PlanWarning(
@@ -167,85 +123,62 @@ class TopicCreatePlan(TopicPlan):
                     "It stays there as it is; producers and consumers then use all brokers together.",
                 )
             )
+        chosen = {row.broker_name for row in rows}
         left_out = [name for name in asked.addrs if name not in chosen]
         if left_out:
-            warnings.append(
-                PlanWarning(
-                    "info", f"Not on {brokers_in_words(left_out)}", "Those brokers get no queue of it."
-                )
-            )
-        summary = (
-            f"This will create the topic {subject} on {brokers_in_words([row.broker_name for row in new])}: "
-            f"{after['writeQueueNums']} write and {after['readQueueNums']} read queues per broker, "
-            f"permission {topic_config.permission_word(after['perm'])}."
-        )
-        return self._draft(asked, rows, asked.facts(rows), summary=summary, warnings=warnings)
+            title = f"Not on {brokers_in_words(left_out)}"
+            warnings.append(PlanWarning("info", title, "Those brokers get no queue of it."))
+        return Stakes(warnings)
 
 
-class TopicChangePlan(TopicPlan):
+class TopicChangePlan(TopicPlan, ChangePlan[TopicFacts]):
     """params as topic_create; what is not named stays. ``brokers``: only these."""
 
     kind = "topic_change"
+    settings_words = "queues, permission, order or message type"
 
-    def _compute(self, asked: Asked) -> Draft:
-        subject = asked.subject
-        topic_config.check_changeable(subject, own_names(asked.admin))
-        wish = topic_config.read_wish(asked.params)
-        chosen_brokers(asked.addrs, wish.brokers)
-        rows = topic_config.change_rows(subject, wish, asked.addrs, asked.found())
-        facts = asked.facts(rows)
+    def wish(self, asked: Asked) -> Wish:
+        """What is asked for."""
+        return read_wish(asked.params, FIELDS, topic_config.read_values)
+
+    def changed(self, before: Config, values: Mapping[str, Any]) -> Config:
+        """The topic of one broker with the wished values."""
+        return topic_config.changed(before, values)
+
+    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
+        """Messages in queues that vanish, and who can read or write no more."""
         changing = [row for row in rows if row.changes]
         keep = {
             row.broker_name: row.after["readQueueNums"]
             for row in changing
             if row.after and row.before and row.after["readQueueNums"] < row.before["readQueueNums"]
         }
-        unread = unread_in(asked.admin, asked.addrs, facts, subject, keep) if keep else {}
-        warnings = change_warnings(changing, facts, unread, keep)
+        unread = unread_in(asked.admin, asked.addrs, facts, asked.subject, keep) if keep else {}
         lost = losing(changing)
         messages = max(unread.values(), default=0)
         if lost & READ:
             messages = max(messages, facts.backlog or 0)
-        return self._draft(
-            asked,
-            rows,
-            facts,
-            summary=change_summary(subject, rows),
-            warnings=warnings,
-            blocked=nothing_changes(rows),
+        return Stakes(
+            warnings=change_warnings(changing, facts, unread, keep),
             messages=messages,
             typed=bool(unread) or bool(lost and (facts.members or facts.producers)),
         )
 
 
-class TopicQuarantinePlan(TopicPlan):
-    """No params: nobody may read or write it any more. What it was is kept; release puts it back."""
+class TopicQuarantinePlan(TopicPlan, QuarantinePlan[TopicFacts]):
+    """No params: nobody may read or write it any more."""
 
     kind = "topic_quarantine"
+    closes = "nobody may read or write it, its messages and offsets stay"
+    is_closed = "is closed for everybody already"
 
-    def _compute(self, asked: Asked) -> Draft:
-        subject = asked.subject
-        topic_config.check_changeable(subject, own_names(asked.admin))
-        found = existing(subject, asked.found())
-        rows = [
-            ConfigRow(TOPIC, subject, name, asked.addrs[name], before, denied_topic(before))
-            for name, before in found.items()
-        ]
-        facts = asked.facts(rows)
-        where = brokers_in_words([row.broker_name for row in rows])
-        hours = quarantine_hours()
-        return self._draft(
-            asked,
-            rows,
-            facts,
-            summary=f"This will put {subject} on {where} in quarantine: nobody may read or write it, its "
-            f"messages and offsets stay. Deleting is offered after {hours} hours; release takes one click.",
+    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
+        """Who is shut out."""
+        is_backlog_unknown = bool(facts.readers) and facts.backlog is None  # unknown is not few
+        return Stakes(
             warnings=use_warnings(facts),
-            blocked="" if any(row.changes for row in rows) else f"{subject} is closed for everybody already.",
             messages=facts.backlog or 0,
-            typed=bool(facts.members)
-            or written_lately(facts)
-            or (bool(facts.readers) and facts.backlog is None),  # unknown is not few
+            typed=bool(facts.members) or written_lately(facts) or is_backlog_unknown,
         )
 
     def before_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
@@ -253,85 +186,40 @@ class TopicQuarantinePlan(TopicPlan):
         run.result["written_messages"] = run.plan.before["written"]
 
 
-class TopicReleasePlan(TopicPlan):
+class TopicReleasePlan(TopicPlan, ReleasePlan[TopicFacts]):
     """No params: the permissions from before the quarantine."""
 
     kind = "topic_release"
-
-    def _compute(self, asked: Asked) -> Draft:
-        subject = asked.subject
-        found = existing(subject, asked.found())
-        quarantine = quarantine_of(asked.cluster, TOPIC, subject)
-        if quarantine is None:
-            raise PlanRejected(
-                f"This console did not put {subject} in quarantine; change its permission instead."
-            )
-        rows = [
-            ConfigRow(
-                TOPIC,
-                subject,
-                name,
-                asked.addrs[name],
-                before,
-                {**before, "perm": quarantine.former[name]["perm"]}
-                if name in quarantine.former and is_denied(TOPIC, before)
-                else before,
-            )
-            for name, before in found.items()
-        ]
-        where = brokers_in_words(
-            [row.broker_name for row in rows if row.changes] or [row.broker_name for row in rows]
-        )
-        return self._draft(
-            asked,
-            rows,
-            asked.facts(rows),
-            summary=f"This will release {subject} on {where}: the permissions from before the quarantine.",
-            blocked=nothing_changes(rows),
-        )
+    opens = "the permissions from before the quarantine"
+    switch = "its permission"
 
 
-class TopicDeletePlan(TopicPlan):
-    """No params. Blocked until the topic has been in quarantine for QUARANTINE_HOURS."""
+class TopicDeletePlan(TopicPlan, DeletePlan[TopicFacts]):
+    """No params. Its messages and the committed offsets of its readers go too."""
 
     kind = "topic_delete"
-    must_wait = True
 
-    def _compute(self, asked: Asked) -> Draft:
-        subject = asked.subject
-        topic_config.check_changeable(subject, own_names(asked.admin))
-        found = existing(subject, asked.found())
-        rows = [
-            ConfigRow(TOPIC, subject, name, asked.addrs[name], before, None) for name, before in found.items()
-        ]
-        facts = asked.facts(rows)
-        quarantine = quarantine_of(asked.cluster, TOPIC, subject)
-        where = brokers_in_words([row.broker_name for row in rows])
-        return self._draft(
-            asked,
-            rows,
-            facts,
-            summary=f"This will delete {subject} on {where} for good: {counted(facts.stored, 'message')} "
-            f"and the committed offsets of {counted(len(facts.readers), 'group')}.",
-            warnings=[*use_warnings(facts), *delete_warnings(facts, quarantine)],
-            blocked=waiting(TOPIC, found, quarantine, asked.now_ms) if self.must_wait else "",
-            messages=facts.stored,
-            typed=True,
+    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> str:
+        """What is gone for good."""
+        return (
+            f"This will delete {asked.subject} on {where(rows)} for good: {counted(facts.stored, 'message')} "
+            f"and the committed offsets of {counted(len(facts.readers), 'group')}."
         )
 
-    def drift(self, plan: Plan, now_ms: int) -> list[str]:
-        """Also refused when somebody began to use it since the plan."""
-        moved = super().drift(plan, now_ms)
-        if moved or "exact" in plan.params:
-            return moved
-        holders = {row["broker_name"]: row["addr"] for row in plan.diff if row["before"] is not None}
-        facts = read_topic_facts(admin_of(plan.cluster), plan.cluster, holders, plan.subject, now_ms)
-        more = facts.written - plan.before["written"]
+    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
+        """Who uses it still, and what happened in quarantine."""
+        warnings = [*use_warnings(facts), *delete_warnings(facts, asked.quarantine)]
+        return Stakes(warnings, messages=facts.stored, typed=True)
+
+    def used_since(self, plan: Plan, now: Mapping[str, Any]) -> list[str]:
+        """Messages that came, consumers that came online."""
+        was, sentences = plan.before, []
+        more = now["written"] - was["written"]
         if more > 0:
-            moved.append(f"{counted(more, 'message', 'were')} written to {plan.subject} since")
-        if facts.members > plan.before["members"]:
-            moved.append(f"{counted(facts.members, 'consumer', 'are')} online, {plan.before['members']} were")
-        return moved
+            sentences.append(f"{counted(more, 'message', 'were')} written to {plan.subject} since")
+        if now["members"] > was["members"]:
+            sentences.append(f"{counted(now['members'], 'consumer', 'are')} online, {was['members']} were")
+        return sentences
 
 
 class TopicForceDeletePlan(TopicDeletePlan):

@@ -5,7 +5,6 @@ Names and limits are RocketMQ's (TopicValidator, TopicConfig); every refusal nam
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ from console.mqadmin import (
     is_system_topic,
     validate_topic,
 )
-from console.operation.config_change import TOPIC, Config, ConfigRow
+from console.operation.config_change import Config
 from console.operation.errors import PlanRejected
 
 READ, WRITE, INHERIT, PRIORITY = 4, 2, 1, 8  # PermName
@@ -27,30 +26,12 @@ MESSAGE_TYPE = "message.type"
 MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")  # TopicMessageType
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Wish:
-    """Parameters of topic_create and topic_change; None = leave as it is. ``brokers`` empty: all of them."""
-
-    brokers: tuple[str, ...] = ()
-    read_queues: int | None = None
-    write_queues: int | None = None
-    perm: int | None = None
-    order: bool | None = None
-    message_type: str | None = None
-
-    @property
-    def is_empty(self) -> bool:
-        return all(getattr(self, field.name) in (None, ()) for field in dataclasses.fields(self)[1:])
+KEYS = {"read_queues": "readQueueNums", "write_queues": "writeQueueNums", "order": "order"}  # of TopicConfig
+FIELDS = ("read_queues", "write_queues", "perm", "order", "message_type")  # parameters of create and change
 
 
-def read_wish(params: Mapping[str, Any]) -> Wish:
-    """Raises PlanRejected(field)."""
-    known = {field.name for field in dataclasses.fields(Wish)}
-    unknown = sorted(set(params) - known)
-    if unknown:
-        raise PlanRejected(
-            f"There is no parameter {unknown[0]!r}; there is {', '.join(sorted(known))}.", unknown[0]
-        )
+def read_values(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are named, each in its range. Raises PlanRejected(field)."""
     perm = params.get("perm")
     if perm is not None and perm not in PERMISSIONS:
         words = ", ".join(f"{value} ({word})" for value, word in PERMISSIONS.items())
@@ -61,26 +42,17 @@ def read_wish(params: Mapping[str, Any]) -> Wish:
     message_type = params.get("message_type")
     if message_type is not None and message_type not in MESSAGE_TYPES:
         raise PlanRejected(f"The message type is one of {', '.join(MESSAGE_TYPES)}.", "message_type")
-    brokers = params.get("brokers") or ()
-    if isinstance(brokers, str) or not all(isinstance(name, str) for name in brokers):
-        raise PlanRejected("Brokers is a list of broker names.", "brokers")
-    return Wish(
-        brokers=tuple(brokers),
-        read_queues=_queues(params, "read_queues", "read"),
-        write_queues=_queues(params, "write_queues", "write"),
-        perm=perm,
-        order=order,
-        message_type=message_type,
-    )
+    _check_queues(params, "read_queues", "read")
+    _check_queues(params, "write_queues", "write")
+    return {name: params[name] for name in FIELDS if params.get(name) is not None}
 
 
-def _queues(params: Mapping[str, Any], field: str, word: str) -> int | None:
+def _check_queues(params: Mapping[str, Any], field: str, word: str) -> None:
     value = params.get(field)
     if value is None:
-        return None
+        return
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= QUEUES_MAX:
         raise PlanRejected(f"The number of {word} queues per broker is 1 to {QUEUES_MAX:,}.", field)
-    return value
 
 
 def check_new_name(name: str, own_names: Sequence[str] = ()) -> None:
@@ -106,67 +78,26 @@ def check_changeable(name: str, own_names: Sequence[str] = ()) -> None:
         raise PlanRejected(f"{name} is a topic of RocketMQ's own: brokers refuse to change it.", "topic")
 
 
-def create_rows(
-    name: str, wish: Wish, addrs: Mapping[str, str], found: Mapping[str, Config | None]
-) -> list[ConfigRow]:
-    """A row per chosen broker. A broker that has the topic stays as it is; raises PlanRejected if all do."""
-    write = wish.write_queues or wish.read_queues or QUEUES_DEFAULT
-    config = TopicConfig(
+def new_config(name: str, values: Mapping[str, Any]) -> Config:
+    """A new topic as its brokers will have it."""
+    write = values.get("write_queues") or values.get("read_queues") or QUEUES_DEFAULT
+    return TopicConfig(
         topic_name=name,
-        read_queue_nums=wish.read_queues or write,
+        read_queue_nums=values.get("read_queues") or write,
         write_queue_nums=write,
-        perm=READ | WRITE if wish.perm is None else wish.perm,
-        order=bool(wish.order),
-        attributes={MESSAGE_TYPE: wish.message_type} if wish.message_type else {},
+        perm=values.get("perm", READ | WRITE),
+        order=values.get("order", False),
+        attributes={MESSAGE_TYPE: values["message_type"]} if "message_type" in values else {},
     ).to_value()
-    rows = [
-        ConfigRow(TOPIC, name, broker, addrs[broker], before, config)
-        if before is None
-        else ConfigRow(TOPIC, name, broker, addrs[broker], before, before, "has the topic already")
-        for broker, before in found.items()
-    ]
-    if all(row.before is not None for row in rows):
-        raise PlanRejected(f"There is a topic {name} already; change it instead.", "topic")
-    return rows
 
 
-def change_rows(
-    name: str, wish: Wish, addrs: Mapping[str, str], found: Mapping[str, Config | None]
-) -> list[ConfigRow]:
-    """A row per broker that has the topic; those not chosen stay. Raises PlanRejected."""
-    if all(config is None for config in found.values()):
-        raise PlanRejected(f"There is no topic {name}.", "topic")
-    missing = [broker for broker in wish.brokers if found.get(broker) is None]
-    if missing:
-        raise PlanRejected(f"{missing[0]} does not have the topic {name}; create it there first.", "brokers")
-    if wish.is_empty:
-        raise PlanRejected("Say what shall change: queues, permission, order or message type.")
-    return [
-        ConfigRow(
-            TOPIC,
-            name,
-            broker,
-            addrs[broker],
-            before,
-            changed(before, wish) if not wish.brokers or broker in wish.brokers else before,
-        )
-        for broker, before in found.items()
-        if before is not None
-    ]
-
-
-def changed(before: Config, wish: Wish) -> Config:
-    """The configuration with the wish's values in it; everything else stays to the letter."""
-    values = {
-        "readQueueNums": wish.read_queues,
-        "writeQueueNums": wish.write_queues,
-        # The inherit and priority bits are RocketMQ's business.
-        "perm": None if wish.perm is None else wish.perm | (before["perm"] & (INHERIT | PRIORITY)),
-        "order": wish.order,
-    }
-    after = {**before, **{key: value for key, value in values.items() if value is not None}}
-    if wish.message_type is not None:
-        after["attributes"] = {**before.get("attributes", {}), MESSAGE_TYPE: wish.message_type}
+def changed(before: Config, values: Mapping[str, Any]) -> Config:
+    """The configuration with the named values in it; everything else stays to the letter."""
+    after = {**before, **{key: values[name] for name, key in KEYS.items() if name in values}}
+    if "perm" in values:  # the inherit and priority bits are RocketMQ's business
+        after["perm"] = values["perm"] | (before["perm"] & (INHERIT | PRIORITY))
+    if "message_type" in values:
+        after["attributes"] = {**before.get("attributes", {}), MESSAGE_TYPE: values["message_type"]}
     return after
 
 

@@ -8,8 +8,7 @@ from typing import Any
 from console.figures import duration
 from console.lag import selectors as lag_selectors
 from console.mqadmin import BlockingMQAdmin
-from console.operation.config_change import Config, ConfigRow, brokers_in_words, counted
-from console.operation.errors import PlanRejected
+from console.operation.config_change import ConfigRow, brokers_in_words, counted
 from console.operation.kinds import PlanWarning
 from console.operation.quarantine import Quarantine
 from console.topic import selectors
@@ -21,14 +20,6 @@ def own_names(admin: BlockingMQAdmin) -> list[str]:
     """Names of brokers and clusters: each is a topic of RocketMQ's own."""
     info = admin.cluster_info()
     return [*info.broker_addr_table, *info.cluster_addr_table]
-
-
-def existing(topic: str, found: Mapping[str, Config | None]) -> dict[str, Config]:
-    """The brokers that have it. Raises PlanRejected("topic") when none has."""
-    here = {name: config for name, config in found.items() if config is not None}
-    if not here:
-        raise PlanRejected(f"There is no topic {topic}.", "topic")
-    return here
 
 
 def losing(rows: Sequence[ConfigRow]) -> int:
