@@ -27,6 +27,7 @@ from api import (
     message_send,
     operation,
     report,
+    report_room,
     report_schedule,
     topic,
 )
@@ -43,6 +44,7 @@ RESOURCES = (
     deadletter,
     operation,
     report,
+    report_room,
     report_schedule,
     access,
     config_plan,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spark.lag.forecast import drain
+from spark.lag.forecast import BAND, BandRule, drain
 from spark.lag.rollup import GAP_INTERVALS
 from spark.lag.status import TIME_LAG_ALLOWED_MS, WINDOW_MS
 from spark.timeline import Run, Timeline, runs
@@ -38,25 +38,25 @@ def backlogs(line: Timeline, interval_ms: int) -> list[Run]:
     return [run for run in found if line.t_ms[run.last] - line.t_ms[run.first] >= SHORTEST_MS]
 
 
-def forecasts(line: Timeline, backlog: Run, interval_ms: int) -> list[Forecast]:
+def forecasts(line: Timeline, backlog: Run, interval_ms: int, *, band: BandRule = BAND) -> list[Forecast]:
     """What would have been said every five minutes of a backlog."""
     found = []
     next_ms = int(line.t_ms[backlog.first]) + SHORTEST_MS
     for at in range(backlog.first, backlog.last + 1):
         if line.t_ms[at] >= next_ms:
-            found.append(forecast_at(line, backlog, at))
+            found.append(forecast_at(line, backlog, at, band))
             next_ms = int(line.t_ms[at]) + STEP_MS
     return found
 
 
-def forecast_at(line: Timeline, backlog: Run, at: int) -> Forecast:
+def forecast_at(line: Timeline, backlog: Run, at: int, band: BandRule = BAND) -> Forecast:
     """What the live page would have said in round `at`: from the last ten minutes of this backlog."""
     now_ms = int(line.t_ms[at])
     first = max(backlog.first, int(np.searchsorted(line.t_ms, now_ms - WINDOW_MS)))
     window = slice(first, at + 1)
     arrived = np.cumsum(line.produced[window]) - line.produced[first]
     heads = arrived + int(line.lag[first])
-    said = drain(line.t_ms[window], heads, heads - line.lag[window])
+    said = drain(line.t_ms[window], heads, heads - line.lag[window], band=band)
     return Forecast(now_ms, said.ms, said.never, said.low_ms, said.high_ms, drained_after(line, backlog, at))
 
 

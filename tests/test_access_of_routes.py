@@ -187,6 +187,7 @@ REST = {
         body={"slo_ms": 1, "target": 0.9},
     ),
     "api-report-lines": view(SOME),
+    "api-group-retention-room": view(NAMED),
     "api-report-export": view(SOME),
     "api-tokens": Route(get=(PERSON, ""), post=(PERSON, "")),
     "api-token": Route(delete=(PERSON, "")),

@@ -12,13 +12,12 @@ from typing import Any
 
 from django.db.models import Max
 
-from console.report.models import LagRow, ReportRow
+from console.report.models import EPISODE_STATUS, LagRow, ReportRow
 from console.report.rules import DAY_MS, HOUR_MS
 
 QUEUES_SHOWN = 40  # of the queue heat map: those that were worst
 EPISODES_SHOWN = 50
 SENTENCES_MAX = 4
-EPISODE_STATUS = {"breach": "FALLING_BEHIND", "stall": "STALLED", "offline": "OFFLINE", "lost": "LOST"}
 # A daily tide is said only when an hour of the day stands out on most of the days that were seen.
 TIDE_DAYS_MIN, TIDE_FACTOR = 3, 3
 
@@ -37,9 +36,18 @@ class Hours:
     slo_ms: int | None
     coverage_pct: float | None
     max_gap_ms: int | None
-    produced: int
+    interval_ms: int | None
+    # Sums over the topics; `ends` is when each hour's figures end, `lag_last` what was left then.
+    produced_by_hour: list[int | None]
+    lag_last: list[int | None]
+    ends: list[int]
     consumed: int
     is_censored: bool
+    is_partial: bool
+
+    @property
+    def produced(self) -> int:
+        return sum(value for value in self.produced_by_hour if value is not None)
 
     @property
     def seen(self) -> int:
@@ -62,6 +70,7 @@ def hours_of(cluster: str, group: str, from_ms: int, to_ms: int) -> Hours:
     names = ("time_lag_p50_ms", "time_lag_p95_ms", "time_lag_max_ms", "breach_ms", "watched_ms")
     columns: dict[str, list[int | None]] = {name: [None] * len(times) for name in names}
     found = list(rows)
+    produced, left, ends = _added(found, place)
     for row in found:
         number = place[row.window_start_ms]
         for name, values in columns.items():
@@ -78,10 +87,56 @@ def hours_of(cluster: str, group: str, from_ms: int, to_ms: int) -> Hours:
         slo_ms=max((row.slo_ms for row in found), default=None),
         coverage_pct=_coverage(found, len(times)),
         max_gap_ms=max((row.max_gap_ms for row in found), default=None),
-        produced=sum(row.produced for row in found),
+        interval_ms=max((row.interval_ms for row in found), default=None),
+        produced_by_hour=produced,
+        lag_last=left,
+        ends=ends,
         consumed=sum(row.consumed for row in found),
         is_censored=any(row.is_censored for row in found),
+        is_partial=any(row.is_partial for row in found),
     )
+
+
+def _added(
+    rows: Sequence[LagRow], place: dict[int, int]
+) -> tuple[list[int | None], list[int | None], list[int]]:
+    """(produced, lag at the end, when that was) of each hour, the topics added up. The lag of an hour is unknown when
+    that of one of its topics is.
+    """
+    produced: list[int | None] = [None] * len(place)
+    left: list[int | None] = [None] * len(place)
+    ends = [start_ms + HOUR_MS for start_ms in place]
+    unknown = set()
+    for row in rows:
+        number = place[row.window_start_ms]
+        produced[number] = (produced[number] or 0) + row.produced
+        left[number] = (left[number] or 0) + (row.lag_last or 0)
+        ends[number] = min(ends[number], row.window_end_ms)
+        if row.lag_last is None:
+            unknown.add(number)
+    return produced, [None if number in unknown else value for number, value in enumerate(left)], ends
+
+
+def flow_of(hours: Hours) -> dict[str, Any]:
+    """The cumulative flow by the hour, for `Tide.flow`: messages since the window began; null where nobody looked.
+
+    What is committed is what was produced less what was left: so the height between the lines is the lag exactly.
+    """
+    total = 0
+    produced: list[int | None] = []
+    committed: list[int | None] = []
+    for came, left in zip(hours.produced_by_hour, hours.lag_last, strict=True):
+        total += came or 0
+        produced.append(None if came is None else total)
+        committed.append(None if came is None or left is None else total - left)
+    nothing = [None] * len(hours.times)
+    return {
+        "times": hours.ends,
+        "produced": produced,
+        "pulled": nothing,
+        "committed": committed,
+        "stored_from": nothing,
+    }
 
 
 def _coverage(rows: Iterable[LagRow], hours: int) -> float | None:
@@ -106,6 +161,11 @@ class Budget:
     @property
     def now_pct(self) -> float | None:
         return next((left for left in reversed(self.left_pct) if left is not None), None)
+
+    @property
+    def over_pct(self) -> float | None:
+        """By how much it is overspent, None while it is not."""
+        return -self.now_pct if self.now_pct is not None and self.now_pct < 0 else None
 
 
 def budget_of(hours: Hours, target: float) -> Budget:
@@ -194,16 +254,16 @@ def sentences(hours: Hours, budget: Budget, episodes: Sequence[ReportRow]) -> li
     found: list[Sentence] = []
     for episode in episodes[:2]:
         figures = episode.figures
+        share = _share_of_breach(figures, hours) if episode.kind == "breach" else None
         found.append(
             Sentence(
                 EPISODE_STATUS[episode.kind],
                 episode.kind,
-                {"topic": episode.topic, **figures, "share_pct": _share_of_breach(figures, hours)},
+                {"topic": episode.topic, **figures, "share_pct": share},
             )
         )
-    left = budget.now_pct
-    if left is not None and left < 0:
-        found.append(Sentence("STOPPED", "overspent", {"left_pct": left, "target": budget.target}))
+    if budget.over_pct is not None:
+        found.append(Sentence("STOPPED", "overspent", {"over_pct": budget.over_pct, "target": budget.target}))
     tide = daily_tide(hours)
     if tide is not None:
         found.append(Sentence("CATCHING_UP", "tide", tide))

@@ -16,7 +16,7 @@ from console.access.models import Verb
 from console.cluster.admission import admit
 from console.cluster.models import Cluster
 from console.lag.models import GroupRow, TopicRow
-from console.report import group_report, schedules
+from console.report import group_report, retention_room, schedules
 from console.report.forms import SloForm
 from console.report.models import LagRow
 from console.report.rules import DAY_MS, HOUR_MS
@@ -68,6 +68,7 @@ def page(
         "runways": [_runway(here.name, each) for each in runways],
         "queues": queues,
         "plots": _plots(hours, budget, queues, runways),
+        "room_url": _room_url(here.name, group, from_ms, min(to_ms, now_ms)),
         "latency_url": _latency_url(here.name, group, from_ms, min(to_ms, now_ms), slo_ms),
         "own_slo_ms": own_slo_ms,
         "slo_form": form
@@ -99,6 +100,7 @@ def _plots(
             "slo_ms": hours.slo_ms,
         },
         "budget": {"times": hours.times, "left_pct": budget.left_pct, "even_pct": budget.even_pct},
+        "flow": group_report.flow_of(hours),
         "week": {"times": hours.times, "p95_ms": hours.p95_ms},
         "queues": queues if queues["rows"] else None,
         "drain": worst
@@ -132,6 +134,11 @@ def _latency_url(cluster: str, group: str, from_ms: int, to_ms: int, slo_ms: int
     start_ms = max(from_ms, to_ms - LATENCY_DAYS_MAX * DAY_MS)
     url = reverse("api-group-latency", args=[cluster, group])
     return f"{url}?from_ms={start_ms}&to_ms={to_ms}&slo_ms={slo_ms}"
+
+
+def _room_url(cluster: str, group: str, from_ms: int, to_ms: int) -> str:
+    start_ms = max(from_ms, to_ms - retention_room.SPAN_MS_MAX)
+    return f"{reverse('api-group-retention-room', args=[cluster, group])}?from_ms={start_ms}&to_ms={to_ms}"
 
 
 def _now_ms() -> int:

@@ -217,6 +217,9 @@ class LagRow(models.Model):
         return self.time_lag_censored > 0
 
 
+EPISODE_STATUS = {"breach": "FALLING_BEHIND", "stall": "STALLED", "offline": "OFFLINE", "lost": "LOST"}
+
+
 class ReportRow(models.Model):
     """One row of any other report (episodes, capacity, topic_traffic, dead_letter, forecast_scorecard, topn).
 
@@ -248,6 +251,11 @@ class ReportRow(models.Model):
             models.Index(fields=["cluster", "job", "grain", "-window_start_ms"], name="report_row_recent"),
             models.Index(fields=["cluster", "job", "group", "-window_start_ms"], name="report_row_group"),
         ]
+
+    @property
+    def status(self) -> str:
+        """Of an episode: the lag status whose shape and colour it has."""
+        return EPISODE_STATUS.get(self.kind, "UNKNOWN")
 
     @property
     def is_partial(self) -> bool:

@@ -10,7 +10,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from console.figures import duration, moment, size
+from console.figures import MINUS, duration, moment, size
 from console.report.rules import DAY_MS, HOUR_MS, PERIODS_MS
 from console.templatetags import figures
 
@@ -49,6 +49,16 @@ def period(context: Mapping[str, Any], from_ms: int, to_ms: int) -> SafeString:
     return format_html(
         '<time class="nowrap" data-at="{}" data-to="{}" data-as="period">{}</time>', from_ms, to_ms, text
     )
+
+
+@register.simple_tag
+def forecast_error(figures_of: Mapping[str, Any]) -> SafeString | str:
+    """`{% forecast_error figures %}`: how far an episode's first forecast was from what came, `+11 %`."""
+    said, came = figures_of.get("forecast_ms"), figures_of.get("drained_ms")
+    if said is None or not came:
+        return figures.NOT_APPLICABLE
+    off = round(100 * (said - came) / came)
+    return f"{'+' if off > 0 else MINUS if off < 0 else ''}{abs(off):,} %"
 
 
 @register.simple_tag(takes_context=True)

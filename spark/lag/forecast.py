@@ -22,9 +22,6 @@ TREND_CHANGE = 0.05
 BAND_STEP_MS = (
     60_000  # the band is made from whole minutes: shorter ones show the rhythm of commits, not speed
 )
-BAND_LOW, BAND_HIGH = 20, 80  # percentiles of the consume rate
-# ... and never narrower: arrivals scatter too, and a consumer at its limit has no slow minutes that would show it
-BAND_ROOM = 0.15
 HOUR_MS = 3_600_000
 HOURS_OF_WEEK = 168
 FORECAST_HOURS_MAX = 14 * 24  # a backlog that two weeks do not clear is a capacity question
@@ -72,6 +69,20 @@ class Drain:
     window_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class BandRule:
+    """How wide a band is: from the `high` to the `low` percentile of the consume rate, and never narrower than `room`
+    of the forecast on either side: arrivals scatter too, and a consumer at its limit has no slow minutes that would
+    show it.
+    """
+
+    low: float
+    high: float
+    room: float
+
+
+# Chosen and measured on different traffic: `tests.benchmark.drain_bands`.
+BAND = BandRule(20, 80, 0.15)
 UNKNOWN_DRAIN = Drain(None, False)
 DRAINED = Drain(0, False)
 
@@ -84,7 +95,7 @@ def trend(t_ms: Int64Array, lag: Int64Array) -> Trend:
     return Trend(int(lag[first].min()), int(lag[last].min()), max(0, at_last - at_first))
 
 
-def drain(t_ms: Int64Array, max_offset: Int64Array, committed: Int64Array) -> Drain:
+def drain(t_ms: Int64Array, max_offset: Int64Array, committed: Int64Array, *, band: BandRule = BAND) -> Drain:
     """Return when the lag of a window (one queue, uninterrupted backlog, no jumps) is gone.
 
     The time is L / (mu - lambda) (lag.md 1.2, 14) with mu - lambda from the trend since the lag was largest: `never`
@@ -106,12 +117,12 @@ def drain(t_ms: Int64Array, max_offset: Int64Array, committed: Int64Array) -> Dr
     ms = _limited(int(lag[-1]) * found.span_ms / (found.first - found.last))
     if ms is None:
         return Drain(None, True, window_ms=window_ms)
-    low_ms, high_ms = _band(t_ms, max_offset, committed, ms)
+    low_ms, high_ms = _band(t_ms, max_offset, committed, ms, band)
     return Drain(ms, False, low_ms, high_ms, window_ms)
 
 
 def _band(
-    t_ms: Int64Array, max_offset: Int64Array, committed: Int64Array, ms: int
+    t_ms: Int64Array, max_offset: Int64Array, committed: Int64Array, ms: int, band: BandRule
 ) -> tuple[int | None, int | None]:
     """Return (low, high); the middle figure always lies between them."""
     edges = np.searchsorted(t_ms, np.arange(t_ms[0], t_ms[-1] + 1, BAND_STEP_MS))
@@ -121,11 +132,11 @@ def _band(
         return None, None
     paces = np.diff(committed[edges]) / spans
     arriving = (max_offset[-1] - max_offset[0]) / (t_ms[-1] - t_ms[0])
-    slow, fast = np.percentile(paces, [BAND_LOW, BAND_HIGH])
+    slow, fast = np.percentile(paces, [band.low, band.high])
     lag = int(max_offset[-1] - committed[-1])
     low_ms = _limited(lag / (fast - arriving)) if fast > arriving else None
     high_ms = _limited(lag / (slow - arriving)) if slow > arriving else None
-    room_ms = round(ms * BAND_ROOM)
+    room_ms = round(ms * band.room)
     return min(ms - room_ms, low_ms or ms), None if high_ms is None else max(ms + room_ms, high_ms)
 
 

@@ -155,7 +155,8 @@
   }
   const sparklines = (within = document) => within.querySelectorAll("canvas[data-trend]:not([data-drawn])").forEach(sparkline);
 
-  /* ---- time series: {times, panels: [{title, kind, format, weight, highWater, series: [{label, swatch, tone, values, fill, dash}]}],
+  /* ---- time series: {times, panels: [{title, kind, format, weight, highWater, band: {upTo, tone}, read: [[label, values, bounds]] told and not drawn,
+     series: [{label, swatch, tone, values, fill, dash, bounds, told}]}],
      events: [{t, mark, label, tone}], pick: (t) => …, picked: t}; panels share one time axis, units never share a value axis ---- */
   function timeSeries(canvas, data) {
     let box = { x: 0, w: 1 };
@@ -169,6 +170,7 @@
       label(g, panel.title, 0, area.y - TITLE + 17, { fill: "fg-2" });
       timeAxis(g, area, first(), last(), isLast);
       valueAxis(g, area, top, panel.format, panel.kind);
+      if (panel.band) { g.fillStyle = colour(panel.band.tone); const edge = yOf(Math.min(panel.band.upTo, top)); g.fillRect(area.x, edge, area.w, area.y + area.h - edge); }
       const lead = panel.series[0].values;
       for (let i = 0; i < lead.length; i++) {
         if (lead[i] !== null) continue;
@@ -224,7 +226,8 @@
     }
     function read(i) {
       const t = data.times[i], near = (last() - first()) / 150;
-      const rows = data.panels.flatMap((p) => p.series.map((s) => [s.swatch, s.label, s.values[i] === null ? "no data" : (s.bounds?.[i] ? "≥ " : "") + p.format(s.values[i], true)]));
+      const told = (p, label, values, bounds, swatch = "") => [swatch, label, values[i] === null ? "no data" : (bounds?.[i] ? "≥ " : "") + p.format(values[i], true)];
+      const rows = data.panels.flatMap((p) => [...p.series.map((s) => told(p, s.label, s.told || s.values, s.bounds, s.swatch)), ...(p.read || []).map((each) => told(p, ...each))]);
       const marks = events().filter((e) => Math.abs(e.t - t) <= near).map((e) => ["sr", `${e.mark} · ${e.label}`, ""]);
       return { x: x(t), y: 30, title: Tide.moment(t, Tide.now()), rows: [...rows, ...marks] };
     }

@@ -8,8 +8,8 @@
   const WEEKDAYS = [...Array(7).keys()].map((n) => new Date(Date.UTC(2024, 0, 1 + n)).toLocaleDateString(document.documentElement.lang || undefined, { weekday: "short", timeZone: "UTC" }));
   const hour2 = (n) => String(n).padStart(2, "0");
 
-  /* {rows, columns, values: [row][column] or null, every: label each n-th column, title: (row, column) => text} */
-  function heatMap(canvas, { rows, columns, values, every, title, what }) {
+  /* {rows, columns, values: [row][column] or null, every: label each n-th column from the first, title: (row, column) => text} */
+  function heatMap(canvas, { rows, columns, values, every, first = 0, title, what }) {
     let box = { x: 0, y: 0, w: 1, h: 1 }, cw = 1, ch = 1;
     const at2 = (i) => [Math.floor(i / columns.length), i % columns.length];
     return new Plot(canvas, {
@@ -34,7 +34,7 @@
           });
         });
         const apart = Math.max(1, Math.ceil((g.measureText(columns[0]).width + 12) / (cw * every))) * every;
-        columns.forEach((name, c) => { if (c % apart === 0) label(g, name, box.x + (c + 0.5) * cw, box.y + box.h + 13, { align: "center" }); });
+        columns.forEach((name, c) => { if (c >= first && (c - first) % apart === 0) label(g, name, box.x + (c + 0.5) * cw, box.y + box.h + 13, { align: "center" }); });
         if (at !== null) {
           const [r, c] = at2(at);
           g.strokeStyle = colour("chart-cross"); g.lineWidth = 2; g.setLineDash([]);
@@ -65,9 +65,10 @@
   }
   function queueHeat(canvas, { rows, times, values }) {
     canvas.parentElement.style.setProperty("--rows", rows.length);
-    const everyMs = times.length > 72 ? DAY : times.length > 30 ? 6 * HOUR : 3 * HOUR;
-    const names = times.map((t) => (everyMs === DAY ? Tide.day(t) : Tide.clock(t).slice(0, 5)));
-    heatMap(canvas, { rows, columns: names, values, every: everyMs / HOUR, what: "largest time lag", title: (r, c) => `${rows[r]}, ${Tide.moment(times[c], Tide.now())}` });
+    const everyHours = times.length > 72 ? 24 : times.length > 30 ? 6 : 3;
+    const names = times.map((t) => (everyHours === 24 ? Tide.day(t) : Tide.clock(t).slice(0, 5)));
+    const first = times.findIndex((t) => new Date(t).getHours() % everyHours === 0); // labels stand on round times of the reader's day
+    heatMap(canvas, { rows, columns: names, values, every: everyHours, first: Math.max(0, first), what: "largest time lag", title: (r, c) => `${rows[r]}, ${Tide.moment(times[c], Tide.now())}` });
   }
 
   /* {histogram: [{up_to_ms, messages}], slo_ms}: the share of messages that waited up to a time, on a logarithmic axis */
@@ -178,30 +179,52 @@
       { label: "p50", swatch: "c3", tone: "chart-3", values: p50 },
       { label: "largest", swatch: "cmin", tone: "chart-min", values: max },
     ] };
+    if (slo) panel.band = { upTo: slo, tone: "ok-bg" };
     if (slo) panel.series.push({ label: "SLO", swatch: "cslo", tone: "warn-mark", dash: [4, 3], values: times.map(() => slo) });
     Tide.timeSeries(canvas, { times, panels: [panel] });
   }
   function budget(canvas, { times, left_pct: left, even_pct: even }) {
-    const percent = (v) => `${Math.round(v)} %`;
+    const percent = (v) => `${v < 0 ? "−" : ""}${Math.round(Math.abs(v))} %`;
     Tide.timeSeries(canvas, { times, panels: [{ title: "Error budget left", kind: "share", format: percent, series: [
-      { label: "left", swatch: "c1", tone: "chart-1", fill: "chart-fill", values: left.map((v) => (v === null ? null : Math.max(0, v))) },
+      { label: "left", swatch: "c1", tone: "chart-1", fill: "chart-fill", values: left.map((v) => (v === null ? null : Math.max(0, v))), told: left },
       { label: "even burn", swatch: "cmin", tone: "chart-min", dash: [4, 3], values: even },
     ] }] });
   }
 
-  const KINDS = { hours, budget, "hour-of-week": hourOfWeek, queues: queueHeat, latency: latencyCurve, drain: drainFan, lanes };
+  /* Ages by store time of the oldest message kept and the first unread one, of the queue with the least room. */
+  function room(canvas, { times, kept_ms: kept, unread_ms: unread, room_ms: left, kept_lower_bound: bounds }) {
+    Tide.timeSeries(canvas, { times, panels: [{ title: "Age by store time", kind: "duration", format: Tide.duration, series: [
+      { label: "oldest kept", swatch: "cslo", tone: "warn-mark", values: kept, bounds },
+      { label: "first unread", swatch: "c1", tone: "chart-1", fill: "chart-fill", values: unread },
+    ], read: [["room", left, bounds]] }] });
+  }
+
+  const KINDS = { hours, budget, flow: Tide.flow, "hour-of-week": hourOfWeek, queues: queueHeat, latency: latencyCurve, drain: drainFan, lanes };
   for (const canvas of document.querySelectorAll("canvas[data-plot]")) {
     const source = document.getElementById(canvas.dataset.source);
     if (source) KINDS[canvas.dataset.plot](canvas, JSON.parse(source.textContent));
   }
-  /* The distribution reads samples: asked for once the page stands. */
-  for (const canvas of document.querySelectorAll("canvas[data-latency]")) {
-    const host = canvas.closest("[data-latency-host]"), say = host.querySelector("[data-latency-note]");
-    fetch(canvas.dataset.latency).then(async (answer) => {
-      const data = answer.ok ? await answer.json() : null;
-      if (!data || !data.messages) { say.textContent = data ? "no message was consumed in this time" : `not available: the server answered ${answer.status}`; canvas.hidden = true; return; }
-      say.textContent = `${Tide.count(data.messages)} messages, ${Math.round(data.within_slo_pct * 10) / 10} % within the SLO${data.censored ? `, of ${Tide.count(data.censored)} only a lower bound is known` : ""}`;
+  /* What reads samples is asked for once the page stands. Each answers with the words of its note, null: nothing to draw. */
+  const ASKED = {
+    latency(canvas, data) {
+      if (!data.messages) return ["no message was consumed in this time", false];
       latencyCurve(canvas, data);
-    }).catch(() => { say.textContent = "not available: the server did not answer"; canvas.hidden = true; });
+      return [`${Tide.count(data.messages)} messages, ${Math.round(data.within_slo_pct * 10) / 10} % within the SLO${data.censored ? `, of ${Tide.count(data.censored)} only a lower bound is known` : ""}`, true];
+    },
+    room(canvas, data) {
+      if (!data.queues) return ["retention has removed nothing from these queues in this time: there is no edge yet", false];
+      room(canvas, data);
+      const least = Math.min(...data.room_ms.filter((v) => v !== null));
+      return [`by store time, a point every ${Tide.duration(data.interval_ms)}; the least room was ${Tide.duration(least)}`, true];
+    },
+  };
+  for (const canvas of document.querySelectorAll("canvas[data-asked]")) {
+    const say = canvas.closest("[data-asking]").querySelector("[data-note]"), hide = () => { canvas.parentElement.hidden = true; };
+    fetch(canvas.dataset.url).then(async (answer) => {
+      if (!answer.ok) { say.textContent = `not available: the server answered ${answer.status}`; hide(); return; }
+      const [words, drawn] = ASKED[canvas.dataset.asked](canvas, await answer.json());
+      say.textContent = words;
+      if (!drawn) hide();
+    }).catch(() => { say.textContent = "not available: the server did not answer"; hide(); });
   }
 })();

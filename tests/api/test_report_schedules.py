@@ -134,3 +134,11 @@ def test_the_document_says_what_a_webhook_gets(rows: Cluster, client_of: Clients
     name = callback["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
     posted = notice.of(report_rows.run(requested_by=None))
     assert set(document["components"]["schemas"][name]["properties"]) == {"text", *posted}
+
+
+def test_the_room_before_retention(reader: APIClient, client_of: Clients) -> None:
+    path = f"{BASE}/groups/billing/retention-room"
+    body = reader.get(path, {"from_ms": NOW - DAY, "to_ms": NOW}).json()
+    assert (body["queues"], set(body["room_ms"]), len(body["times"])) == (0, {None}, len(body["kept_ms"]))
+    assert reader.get(path, {"from_ms": NOW - 8 * DAY, "to_ms": NOW}).status_code == 400
+    assert client_of(person("dora", "viewer", name_pattern="other*")).get(path).status_code == 404

@@ -8,7 +8,8 @@
     quarter 250 groups x 200 queues, 15 s: 12,000,000 group samples an hour
     full 1,000 groups x 200 queues, 15 s: 48,000,000 group samples an hour (lag.md 5), and 9,600,000 of heads
 
-Traffic: each queue has a log-normal rate, or none (`active_share`), under a diurnal wave; arrivals are Poisson. A
+Traffic: each queue has a log-normal rate, or none (`active_share`), under a wave of `shape`: a diurnal "tide", a
+"campaign" (an hour of 2.5 times in six), "bursts" (three an hour), "noise" (a random walk); arrivals are Poisson. A
 group's committed offset follows c(i) = min(c(i-1) + capacity(i), arrivals(i) - pending), whose solution is a running
 minimum; an interval of capacity 0 is a stall (one queue) or an offline group (all). Some series are reset backwards or
 forwards, retention moves min offsets once an hour, and from `silent_broker_hour` on one broker answers no round for a
@@ -50,6 +51,7 @@ class Size:
     retention_hours: int = 6
     seed: int = 7
     silent_broker_hour: int | None = None
+    shape: str = "tide"
 
     @property
     def topics(self) -> int:
@@ -116,8 +118,7 @@ class Reference:
         chance = np.random.default_rng([size.seed, number, hour + 1])
         times = self.start_ms + hour * HOUR_MS + np.arange(size.rounds, dtype=np.int64) * size.interval_ms
         of_day = times % (24 * HOUR_MS) / HOUR_MS
-        wave = 1 + 0.6 * np.sin((of_day - 9) / 24 * 2 * np.pi)
-        per_round = topic.rates[:, None] * wave * (size.interval_ms / 1000)
+        per_round = topic.rates[:, None] * self._wave(number, hour, of_day) * (size.interval_ms / 1000)
         high = topic.max_offset[:, None] + np.cumsum(chance.poisson(per_round), axis=1)
         low = np.repeat(topic.min_offset[:, None], size.rounds, axis=1)
         topic.past_max.append(topic.max_offset)
@@ -131,6 +132,25 @@ class Reference:
         if hour == size.silent_broker_hour:
             read[: self._per_broker, size.rounds // 3 : size.rounds // 3 + max(5, size.rounds // 12)] = False
         return self._samples(number, times, high, low, committed, before, read)
+
+    def _wave(self, number: int, hour: int, of_day: FloatArray) -> FloatArray:
+        """What the rates are multiplied with, by the round."""
+        size = self.size
+        if size.shape == "tide":
+            return 1 + 0.6 * np.sin((of_day - 9) / 24 * 2 * np.pi)
+        chance = np.random.default_rng(
+            [size.seed, number, hour + 1, 1]
+        )  # others leave the first one's numbers alone
+        if size.shape == "campaign":
+            return np.where((of_day % 6 >= 2) & (of_day % 6 < 3), 2.5, 0.7)
+        if size.shape == "bursts":
+            wave = np.ones(size.rounds)
+            for begin in chance.integers(0, size.rounds, 3):
+                wave[begin : begin + chance.integers(size.rounds // 30, size.rounds // 6)] *= 2.5
+            return wave
+        assert size.shape == "noise", size.shape
+        steps = np.cumsum(chance.normal(0, 0.06, size.rounds))
+        return np.exp(steps - np.linspace(0, steps[-1], size.rounds))  # each hour begins and ends at 1
 
     def _committed(
         self, topic: _Topic, chance: np.random.Generator, high: Int64Array, per_round: FloatArray

@@ -180,3 +180,20 @@ class TestPage:
         assert stranger.get(PAGE).status_code == 403
         narrow = signed_in("narrow", verbs=("VIEW",), cluster="local", names="bill*")
         assert narrow.get(PAGE).status_code == 200
+
+
+def test_the_flow_is_as_high_as_the_lag_and_has_gaps(db: None) -> None:
+    run = rows.run()
+    rows.row(run, window_start_ms=TODAY, window_end_ms=TODAY + HOUR, produced=100, lag_last=40)
+    rows.row(run, topic="clicks", window_start_ms=TODAY, window_end_ms=TODAY + HOUR, produced=10, lag_last=2)
+    rows.row(
+        run,
+        window_start_ms=TODAY + 2 * HOUR,
+        window_end_ms=TODAY + 2 * HOUR + 60_000,
+        produced=5,
+        lag_last=None,
+    )
+    found = group_report.flow_of(group_report.hours_of("local", "billing", TODAY, TODAY + 3 * HOUR))
+    assert found["produced"] == [110, None, 115]
+    assert found["committed"] == [68, None, None]
+    assert found["times"] == [TODAY + HOUR, TODAY + 2 * HOUR, TODAY + 2 * HOUR + 60_000]

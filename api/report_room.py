@@ -1,0 +1,67 @@
+"""Reports, third part: the room of a group before retention."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.urls import path
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from api.lag import GroupPast
+from console.cluster import selectors as cluster_selectors
+from console.report import retention_room
+
+
+def _ages(meaning: str) -> serializers.ListField:
+    return serializers.ListField(child=serializers.IntegerField(allow_null=True), help_text=meaning)
+
+
+class RetentionRoomSerializer(serializers.Serializer[Any]):
+    """Lists of one length, of the queue with the least room at each moment; null where nobody looked."""
+
+    interval_ms = serializers.IntegerField(help_text="between two points; ages are exact to it")
+    queues = serializers.IntegerField(
+        help_text="from which retention has removed messages; others have no edge"
+    )
+    times = serializers.ListField(child=serializers.IntegerField())
+    kept_ms = _ages("age of the oldest message kept, by store time")
+    unread_ms = _ages("age of the first unread one; 0: nothing waits")
+    room_ms = _ages("the time between them")
+    kept_lower_bound = serializers.ListField(
+        child=serializers.BooleanField(),
+        help_text="the oldest is older than the history: kept and room are at least so",
+    )
+
+
+class RetentionRoom(GroupPast):
+    """How far retention is from what a group has not read, over time."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+
+    @extend_schema(
+        operation_id="group_retention_room",
+        tags=["reports"],
+        parameters=[
+            OpenApiParameter("from_ms", int, description="default: an hour before to_ms"),
+            OpenApiParameter("to_ms", int, description="default: now; at most 7 days after from_ms"),
+            OpenApiParameter("topic", str, description="default: all topics but the group's %RETRY%"),
+        ],
+        responses=RetentionRoomSerializer,
+    )
+    def get(self, request: Request, cluster: str, group: str) -> Response:
+        cluster_selectors.cluster_by_name(cluster)
+        from_ms, to_ms, topic = self.window(request, retention_room.SPAN_MS_MAX)
+        found = retention_room.room(cluster, group, from_ms, to_ms, topic)
+        return Response(RetentionRoomSerializer(found).data)
+
+
+urlpatterns = [
+    path(
+        "clusters/<str:cluster>/groups/<str:group>/retention-room",
+        RetentionRoom.as_view(),
+        name="api-group-retention-room",
+    ),
+]

@@ -1,0 +1,219 @@
+"""Goal G13 of lag.md 5: `python -m tests.benchmark.drain_bands`.
+
+Do the bands of drain forecasts hold on traffic that they were not chosen on?
+
+Backlogs of simulated groups (`tests.support.lag_reference`) are replayed as `spark.forecast_scorecard` does: every five
+minutes a forecast from what was known then, compared with what came. On one part of them, other seeds and other shapes
+of traffic, the narrowest band that covers WANTED_PCT is chosen; coverage is measured on the rest, of that band and of
+the one in the code (`spark.lag.forecast.BAND`). An episode is covered when its first band held the actual. The naive
+way beside it: the band of one figure, so many per cent around a straight line from the backlog's beginning. Needs
+neither Spark nor Java. Prints a JSON object per part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from spark.drain_replay import Forecast, backlogs, forecasts
+from spark.job import HOUR_MS, HourFiles, JobSpec
+from spark.lag.forecast import BAND, BandRule
+from spark.rounds import Matrix
+from spark.timeline import Run, Timeline, late_queue_lines
+from spark.work import HistoryReader, work_items
+from tests.support.lag_reference import START_MS, Size, write_history
+
+GOAL_PCT, WANTED_PCT = 80, 85  # wanted with room, for another traffic will cover less
+CHOSEN_ON = (("tide", 7), ("bursts", 8))
+MEASURED_ON = (("tide", 101), ("campaign", 102), ("noise", 103), ("bursts", 104))
+LOWS, ROOMS = (5.0, 10.0, 20.0, 30.0), (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
+HOURS = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Backlogs:
+    """The backlogs of one simulated part, with their lines."""
+
+    name: str
+    interval_ms: int
+    found: Sequence[tuple[Timeline, Run]]
+
+    def replay(self, band: BandRule) -> Iterator[list[Forecast]]:
+        for line, backlog in self.found:
+            yield forecasts(line, backlog, self.interval_ms, band=band)
+
+
+def simulated(shape: str, seed: int, folder: Path) -> Backlogs:
+    size = Size(40, 20, brokers=4, seed=seed, shape=shape)
+    rows = write_history(size, folder, HOURS)
+    files = [str(folder / row.path) for row in rows]
+    day_ms = START_MS - START_MS % (24 * HOUR_MS)
+    spec = JobSpec(
+        job="forecast_scorecard",
+        job_id="benchmark",
+        from_ms=day_ms,
+        to_ms=day_ms + 48 * HOUR_MS,
+        hours=tuple(
+            HourFiles("reference", START_MS + i * HOUR_MS, (files[i],), tuple(files[max(0, i - 6) : i]))
+            for i in range(HOURS)
+        ),
+        output=str(folder / "none"),
+        as_of_ms=START_MS + HOURS * HOUR_MS,
+        interval_ms=size.interval_ms,
+    )
+    found = []
+    for item in work_items(spec, period_ms=24 * HOUR_MS):
+        for blocks in HistoryReader(item).blocks():
+            matrices = [Matrix.of(b.samples, b.figures, b.from_ms, b.to_ms, spec.interval_ms) for b in blocks]
+            for line in late_queue_lines(matrices).values():
+                found += [(line, backlog) for backlog in backlogs(line, spec.interval_ms)]
+    return Backlogs(f"{shape}, seed {seed}", size.interval_ms, found)
+
+
+@dataclass(slots=True)
+class Score:
+    """How often bands held what came, and how wide they were (upper end over the forecast; None: perhaps never)."""
+
+    episodes: int = 0
+    episodes_covered: int = 0
+    forecasts: int = 0
+    covered: int = 0
+    open_ended: int = 0
+    widths: float = 0.0
+    error: float = 0.0
+
+    def add(self, made: Sequence[Forecast]) -> None:
+        judged = [one for one in made if one.ms and one.low_ms is not None and one.actual_ms is not None]
+        held = [is_covered(one) for one in judged]
+        self.episodes += bool(judged)
+        self.episodes_covered += bool(held and held[0])
+        self.forecasts += len(judged)
+        self.covered += sum(held)
+        for one in judged:
+            assert one.ms is not None and one.low_ms is not None and one.actual_ms is not None
+            self.open_ended += one.high_ms is None
+            self.widths += 0.0 if one.high_ms is None else (one.high_ms - one.low_ms) / one.ms
+            self.error += abs(one.ms - one.actual_ms) / max(1, one.actual_ms)
+
+    @property
+    def episodes_pct(self) -> float:
+        return round(100 * self.episodes_covered / max(1, self.episodes), 1)
+
+    @property
+    def width(self) -> float:
+        """Of the bands with an end, as a share of the forecast."""
+        return self.widths / max(1, self.forecasts - self.open_ended)
+
+    def told(self) -> dict[str, Any]:
+        return {
+            "episodes": self.episodes,
+            "episodes_covered_pct": self.episodes_pct,
+            "forecasts": self.forecasts,
+            "forecasts_covered_pct": round(100 * self.covered / max(1, self.forecasts), 1),
+            "bands_without_end_pct": round(100 * self.open_ended / max(1, self.forecasts), 1),
+            "mean_width_of_the_forecast": round(self.width, 2),
+            "mape_pct": round(100 * self.error / max(1, self.forecasts), 1),
+        }
+
+
+def is_covered(one: Forecast) -> bool:
+    assert one.actual_ms is not None and one.low_ms is not None
+    return one.low_ms <= one.actual_ms and (one.high_ms is None or one.actual_ms <= one.high_ms)
+
+
+def score(parts: Sequence[Backlogs], band: BandRule) -> Score:
+    found = Score()
+    for part in parts:
+        for made in part.replay(band):
+            found.add(made)
+    return found
+
+
+def chosen(parts: Sequence[Backlogs]) -> tuple[BandRule, list[dict[str, Any]]]:
+    """The band with the fewest open ends, then the narrowest, of those that cover WANTED_PCT of both kinds; the widest
+    when none does. With what each of the tried ones gave.
+    """
+    tried = []
+    for low, room in itertools.product(LOWS, ROOMS):
+        band = BandRule(low, 100 - low, room)
+        tried.append((band, score(parts, band)))
+    enough = [
+        (each.open_ended, each.width, band)
+        for band, each in tried
+        if each.episodes_pct >= WANTED_PCT and 100 * each.covered >= WANTED_PCT * each.forecasts
+    ]
+    best = min(enough, key=lambda one: one[:2])[2] if enough else tried[-1][0]
+    return best, [{**asdict(band), **each.told()} for band, each in tried]
+
+
+def straight_line(parts: Sequence[Backlogs], share: float) -> dict[str, Any]:
+    """The naive band: `share` around what is left at the mean pace since the backlog began, at the first moment."""
+    episodes, covered = 0, 0
+    for part in parts:
+        for (line, backlog), made in zip(part.found, part.replay(BAND), strict=True):
+            one = next(
+                (one for one in made if one.ms and one.low_ms is not None and one.actual_ms is not None), None
+            )
+            if one is None or one.actual_ms is None:
+                continue
+            at = int(np.searchsorted(line.t_ms, one.at_ms))
+            fallen = int(line.lag[backlog.first] - line.lag[at])
+            episodes += 1
+            if fallen > 0:
+                said = int(line.lag[at]) * (one.at_ms - int(line.t_ms[backlog.first])) / fallen
+                covered += (1 - share) * said <= one.actual_ms <= (1 + share) * said
+    return {
+        "around": share,
+        "episodes": episodes,
+        "episodes_covered_pct": round(100 * covered / max(1, episodes), 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--tried", action="store_true", help="print what every band gave on the choosing part"
+    )
+    asked = parser.parse_args()
+    started = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="tidemark-benchmark-") as scratch:
+        choosing, measuring = (
+            [simulated(shape, seed, Path(scratch) / f"{shape}-{seed}") for shape, seed in part]
+            for part in (CHOSEN_ON, MEASURED_ON)
+        )
+    best, tried = chosen(choosing)
+    if asked.tried:
+        for each in tried:
+            print(json.dumps(each))
+    print(
+        json.dumps(
+            {
+                "chosen_on": [part.name for part in choosing],
+                "band": asdict(best),
+                **score(choosing, best).told(),
+            }
+        )
+    )
+    found = {
+        "goal_episodes_covered_pct": GOAL_PCT,
+        "measured_on": [part.name for part in measuring],
+        "chosen_band": {**asdict(best), **score(measuring, best).told()},
+        "band_in_the_code": {**asdict(BAND), **score(measuring, BAND).told()},
+        "band_in_the_code_by_part": {part.name: score([part], BAND).told() for part in measuring},
+        "naive_straight_line": straight_line(measuring, 0.5),
+        "seconds": round(time.perf_counter() - started, 1),
+    }
+    print(json.dumps({"G13 drain bands, held out": found}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
