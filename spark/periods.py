@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark import histogram
-from spark.hour_rows import LAG_SCHEMA
+from spark.hour_rows import HISTOGRAM_COLUMNS, LAG_SCHEMA
 from spark.job import JobSpec
 from spark.lag.rollup import PERCENTILES
 from spark.lag.snapshot import Int64Array
 from spark.lag.status import SEVERITY, WORST_FIRST, LagStatus
+from spark.row_facts import GRAIN_TOPIC
 
-GROUP_BY = ["grain", "cluster", "kind", "group", "topic", "broker_name", "queue_id"]
+GROUP_BY = ["grain", "cluster", "group", "topic", "broker_name", "queue_id", "kind"]  # the order of rows
 SUMS = (
     "time_lag_censored", "consumed_within_slo", "produced", "consumed", "counted_ms", "breach_ms",
     "breach_weighted_ms", "watched_ms", "lost", "skipped", "rewinds", "retry_in", "dead_letter_in", "samples",
@@ -76,6 +77,7 @@ def merge(hours: pa.Table, from_ms: int, to_ms: int, spec: JobSpec) -> pa.Table:
     columns |= _percentiles(hours, row, count, columns)
     columns |= _derived(columns, from_ms, to_ms, spec)
     columns["worst_queue"] = _worst_queues(hours, row)
+    _without_queue_histograms(columns)
     arrays = [_cast(columns.get(field.name), field, count) for field in LAG_SCHEMA]
     return pa.Table.from_arrays(arrays, schema=LAG_SCHEMA)
 
@@ -133,6 +135,13 @@ def _percentiles(hours: pa.Table, row: Int64Array, count: int, merged: dict[str,
         columns[f"{name}_buckets"] = pa.ListArray.from_arrays(offsets, pa.array(buckets.astype(np.int32)))
         columns[f"{name}_counts"] = pa.ListArray.from_arrays(offsets, pa.array(weights))
     return columns
+
+
+def _without_queue_histograms(columns: dict[str, Any]) -> None:
+    """Nobody adds up periods of queues again, and their histograms are ten times all else."""
+    is_topic = pc.equal(columns["grain"], GRAIN_TOPIC)
+    for name in HISTOGRAM_COLUMNS:
+        columns[name] = pc.if_else(is_topic, columns[name], None)
 
 
 def _derived(merged: dict[str, Any], from_ms: int, to_ms: int, spec: JobSpec) -> dict[str, Any]:

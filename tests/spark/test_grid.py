@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 
 from spark import histogram
+from spark.hour_tables import HourTables
 from spark.job import HOUR_MS, HourFiles, JobSpec, Promise
 from spark.lag import chunk
 from spark.lag.samples import Previous, Samples, SeriesKey, starts_of
-from spark.lag_hour import ORDER, HourTables
+from spark.part_files import ORDER
 from spark.work import HistoryReader, HourGrid, work_items
 from tests.support.lag_reference import SIZES, START_MS, write_history
 

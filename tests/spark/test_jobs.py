@@ -16,11 +16,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark import dead_letter, lag_hour, topic_traffic
-from spark.job import HOUR_MS, HourFiles, JobResult, JobSpec, StoreFolder
+from spark.job import HOUR_MS, HourFiles, JobSpec, StoreFolder
 from spark.store_files import log_files, records
 from tests.brokerd.store.stores import GOLDEN, unpack_golden
 from tests.spark import lag_oracle
 from tests.spark.history_files import AS_OF, HOUR, START, STEP, generated
+from tests.spark.work_of import rows_of
 from tests.support.lag_reference import SIZES, START_MS, write_history
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -53,9 +54,10 @@ def spec(job: str, files: list[str], folder: Path, **changes: Any) -> JobSpec:
     return JobSpec(**{**values, **changes})
 
 
-def written(asked: JobSpec) -> tuple[bytes, list[dict[str, Any]]]:
-    (path,) = Path(asked.output).glob("*.parquet")
-    return path.read_bytes(), pq.read_table(path).to_pylist()
+def written(asked: JobSpec) -> tuple[list[bytes], list[dict[str, Any]]]:
+    """What is in the files, in the order of their names, and the rows."""
+    paths = sorted(Path(asked.output).glob("*.parquet"))
+    return [path.read_bytes() for path in paths], rows_of(asked.output)
 
 
 @pytest.mark.parametrize("job", ["lag_day", "episodes", "capacity", "forecast_scorecard"])
@@ -70,7 +72,7 @@ def test_it_writes_the_same_rows_each_time(
     assert rows and {row["job_id"] for row in rows} == {"report-1"}
     assert {row["generated_at_ms"] for row in rows} == {asked.as_of_ms}
     assert {row["window_start_ms"] for row in rows} == {DAY_START}
-    (tmp_path / job / "left by a job that was killed.parquet").write_bytes(first[:100])
+    (tmp_path / job / "left by a job that was killed.parquet").write_bytes(b"PAR1 of a file")
     run(spark, asked)
     assert written(asked)[0] == first
     if job == "capacity":
@@ -156,12 +158,6 @@ def hour_spec(folder: Path, files: list[str], **changes: Any) -> JobSpec:
     return JobSpec(**{**values, **changes})
 
 
-def rows(result: JobResult) -> list[dict[str, Any]]:
-    (path,) = Path(result.output).glob("*.parquet")
-    found: list[dict[str, Any]] = pq.read_table(path).to_pylist()
-    return found
-
-
 def agree(
     found: dict[lag_oracle.Key, dict[str, Any]], expected: dict[lag_oracle.Key, dict[str, Any]]
 ) -> None:
@@ -176,9 +172,8 @@ def test_an_hour_agrees_with_plain_python_and_sql_in_order_and_again(
     files = [history.write_chunk(tmp_path), *history.write_log(tmp_path)]
     result = lag_hour.run(spark, hour_spec(tmp_path, files))
     assert (result.hours, result.warnings, result.spark_version) == (2, (), "4.3.0")
-    (path,) = (tmp_path / "out").glob("*.parquet")
-    first = path.read_bytes()
-    table = rows(result)
+    first = written(hour_spec(tmp_path, files))[0]
+    table = rows_of(result.output)
     assert result.rows == len(table)
     assert list(table[0]) == lag_hour.COLUMNS
     names = ("window_start_ms", "grain", "group", "topic", "broker_name", "queue_id")
@@ -193,8 +188,7 @@ def test_an_hour_agrees_with_plain_python_and_sql_in_order_and_again(
     assert set(by_sql) == {key for key in expected if key[1] == "topic"}
     agree(found, by_sql)
     lag_hour.run(spark, hour_spec(tmp_path, files[::-1]))
-    (path,) = (tmp_path / "out").glob("*.parquet")
-    assert path.read_bytes() == first
+    assert written(hour_spec(tmp_path, files))[0] == first
 
 
 def test_a_window_without_samples_makes_an_empty_report(spark: SparkSession, tmp_path: Path) -> None:
@@ -212,7 +206,7 @@ def test_a_window_without_samples_makes_an_empty_report(spark: SparkSession, tmp
         as_of_ms=START + 21 * HOUR,
     )
     result = lag_hour.run(spark, later)
-    assert (result.rows, result.hours, rows(result)) == (0, 1, [])
+    assert (result.rows, result.hours, rows_of(result.output)) == (0, 1, [])
 
 
 # --- Jobs over store files -----------------------------------------------------------------------------------
@@ -248,7 +242,7 @@ def store_spec(store: Path, folder: Path, job: str, **changes: Any) -> JobSpec:
 def test_it_counts_what_apache_rocketmq_stored(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     result = topic_traffic.run(spark, store_spec(store, tmp_path, "topic_traffic"))
     assert result.warnings == ()
-    found = {row["topic"]: row for row in rows(result) if row["grain"] == "topic"}
+    found = {row["topic"]: row for row in rows_of(result.output) if row["grain"] == "topic"}
     messages = expected()["messages"]
     count, size = Counter(one["topic"] for one in messages), Counter[str]()
     for one in messages:
@@ -261,14 +255,16 @@ def test_it_counts_what_apache_rocketmq_stored(spark: SparkSession, store: Path,
     # the log began in this day: what came before it is not known
     assert 0 < found["GoldenStore"]["coverage_pct"] < 100
     assert found["GoldenStore"]["max_gap_ms"] == found["GoldenStore"]["log_from_ms"] % DAY_MS
-    hours = [row for row in rows(result) if row["grain"] == "hour" and row["topic"] == "GoldenStore"]
+    hours = [
+        row for row in rows_of(result.output) if row["grain"] == "hour" and row["topic"] == "GoldenStore"
+    ]
     assert sum(row["messages"] for row in hours) == count["GoldenStore"]
 
 
 def test_it_tells_why_letters_are_dead(spark: SparkSession, store: Path, tmp_path: Path) -> None:
     result = dead_letter.run(spark, store_spec(store, tmp_path, "dead_letter"))
     (letter,) = [one for one in expected()["messages"] if one["topic"].startswith("%DLQ%")]
-    (group,) = [row for row in rows(result) if row["grain"] == "group"]
+    (group,) = [row for row in rows_of(result.output) if row["grain"] == "group"]
     assert (group["group"], group["letters"], group["arrived"], group["peak_per_h"]) == (
         "GoldenStoreGroup",
         1,
@@ -278,7 +274,7 @@ def test_it_tells_why_letters_are_dead(spark: SparkSession, store: Path, tmp_pat
     assert group["oldest_ms"] == letter["storeTimestamp"]
     assert group["age_p50_ms"] == group["window_end_ms"] - letter["storeTimestamp"]
     assert group["life_p50_ms"] == letter["storeTimestamp"] - letter["bornTimestamp"]
-    (cause,) = [row for row in rows(result) if row["grain"] == "cause"]
+    (cause,) = [row for row in rows_of(result.output) if row["grain"] == "cause"]
     assert (cause["topic"], cause["cause"]) == (letter["properties"]["RETRY_TOPIC"], "given up")
     later = dead_letter.run(
         spark,
@@ -291,7 +287,7 @@ def test_it_tells_why_letters_are_dead(spark: SparkSession, store: Path, tmp_pat
             as_of_ms=group["window_start_ms"] + 2 * DAY_MS,
         ),
     )
-    (group,) = [row for row in rows(later) if row["grain"] == "group"]
+    (group,) = [row for row in rows_of(later.output) if row["grain"] == "group"]
     assert (group["letters"], group["arrived"], group["peak_per_h"]) == (1, 0, 0)
 
 
@@ -319,7 +315,7 @@ def test_it_reads_damaged_and_cut_files_as_far_as_they_go(
         for one in whole[:-1]
         if one.commit_log_offset < victim.commit_log_offset or one.commit_log_offset >= second
     ]
-    assert sum(row["messages"] for row in rows(result) if row["grain"] == "topic") == len(kept)
+    assert sum(row["messages"] for row in rows_of(result.output) if row["grain"] == "topic") == len(kept)
     assert {path: path.read_bytes() for path in store.rglob("*") if path.is_file()} == before
 
 

@@ -13,13 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-import pyarrow.parquet as pq
 import pyspark
 import pytest
 
 from spark.job import HourFiles, JobSpec
 from spark.session import SparkAway, require_answer
 from tests.spark.history_files import AS_OF, HOUR, START, STEP, generated
+from tests.spark.work_of import rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -52,12 +52,6 @@ def lag_hour(asked: JobSpec, **environ: str) -> subprocess.CompletedProcess[str]
         timeout=PATIENCE_S * 2,
         env={**os.environ, **SHORT_LIVED, **environ},
     )
-
-
-def rows(output: str) -> list[dict[str, object]]:
-    (path,) = Path(output).glob("*.parquet")
-    found: list[dict[str, object]] = pq.read_table(path).to_pylist()
-    return found
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +128,7 @@ def test_it_gives_the_same_rows_on_a_cluster_of_its_own_processes(cluster: str, 
     try:
         assert alone.returncode == 0, alone.stdout + alone.stderr[-3_000:]
         note = json.loads((here / "note.json").read_text())
-        assert rows(result["output"]) == rows(str(here / "out"))
+        assert rows_of(result["output"]) == rows_of(here / "out") != []
         again = lag_hour(spec(here, reuse=True), SPARK_LOCAL_CONNECT_DISCOVERY=str(here / "note.json"))
         assert again.returncode == 0, again.stdout
         assert json.loads((here / "note.json").read_text())["pid"] == note["pid"]  # the same JVM, still warm

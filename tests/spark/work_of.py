@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import pyarrow.parquet as pq
 
+from spark import hour_tables
 from spark.job import HOUR_MS, HourFiles, JobSpec
 from spark.lag import chunk
 from spark.lag.samples import Samples, from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey
-from spark.lag_day import roll_up as roll_up_days
-from spark.lag_hour import roll_up
-from spark.work import WORK_SCHEMA, work_items
+from spark.part_files import ItemRows
+from spark.work import work_items
 from tests.spark.lag.history import rounds
 
 
@@ -35,24 +35,24 @@ def spec(files: Sequence[str], start_ms: int, hours: int, **changes: Any) -> Job
 
 def hour_rows(asked: JobSpec) -> tuple[list[dict[str, Any]], list[str]]:
     """(rows, warnings) of the hourly job."""
-    return _split(roll_up(_batches(asked, HOUR_MS)))
+    return _made(asked, HOUR_MS, hour_tables.hour_rows)
 
 
 def day_rows(asked: JobSpec) -> tuple[list[dict[str, Any]], list[str]]:
     """(rows, warnings) of the daily job."""
-    return _split(roll_up_days(_batches(asked, 24 * HOUR_MS)))
+    return _made(asked, 24 * HOUR_MS, hour_tables.period_rows)
 
 
-def _batches(asked: JobSpec, period_ms: int) -> Any:
-    items = [item.to_json() for item in work_items(asked, period_ms=period_ms)]
-    return iter(pa.table({"item": items}, schema=WORK_SCHEMA).to_batches())
+def _made(asked: JobSpec, period_ms: int, rows_of: ItemRows) -> tuple[list[dict[str, Any]], list[str]]:
+    warnings: list[str] = []
+    items = work_items(asked, period_ms=period_ms)
+    return [row for item in items for table in rows_of(item, warnings) for row in table.to_pylist()], warnings
 
 
-def _split(batches: Any) -> tuple[list[dict[str, Any]], list[str]]:
-    found = [row for batch in batches for row in batch.to_pylist()]
-    return [row for row in found if row["warning"] is None], [
-        row["warning"] for row in found if row["warning"]
-    ]
+def rows_of(output: str | Path) -> list[dict[str, Any]]:
+    """The rows of a report, its files in the order of their names."""
+    paths = sorted(Path(output).glob("*.parquet"))
+    return [row for path in paths for row in pq.ParquetFile(path).read().to_pylist()]
 
 
 def queue_chunk(

@@ -1,0 +1,85 @@
+"""What a task makes of a work item: the rows of its hours, or of a longer period added up from them.
+
+A module of its own, so that executors import it: what is defined in a job's `__main__` would travel with every task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark.grid_rows import GridRows, retry_counts
+from spark.hour_rows import Asked, tables
+from spark.periods import merge
+from spark.rounds import Matrix
+from spark.work import HistoryReader, HourBlock, HourGrid, WorkItem
+
+TOPICS_KEPT = 2_000  # hours of group-topics that become rows at once: 40 MB of them
+
+
+def hour_rows(item: WorkItem, warnings: list[str]) -> Iterator[pa.Table]:
+    """The rows of an item's hours, in each table those of a grain in the order of their keys; what cannot be read comes
+    into `warnings`.
+    """
+    reader = HistoryReader(item)
+    hours = HourTables(reader)
+    for parts in reader.parts():
+        for part in parts:
+            yield from hours.of(part)
+    yield from hours.rest()
+    reader.close()
+    warnings += reader.warnings
+
+
+def period_rows(item: WorkItem, warnings: list[str]) -> Iterator[pa.Table]:
+    """As `hour_rows`, but the item's hours are added up to one period."""
+    reader = HistoryReader(item)
+    hours = HourTables(reader, queue_histograms=True)
+    for parts in reader.parts():
+        found = [table for part in parts for table in hours.of(part)]
+        found += hours.rest(at_least=TOPICS_KEPT)
+        if found:
+            yield merge(pa.concat_tables(found), item.from_ms, item.to_ms, reader.spec)
+    found = hours.rest()
+    if found:
+        yield merge(pa.concat_tables(found), item.from_ms, item.to_ms, reader.spec)
+    reader.close()
+    warnings += reader.warnings
+
+
+class HourTables:
+    """The rows of the parts of hours: `of` each, and at last `rest`, group-topics of all of them."""
+
+    def __init__(self, reader: HistoryReader, *, queue_histograms: bool = False) -> None:
+        self._reader = reader
+        self._queue_histograms = queue_histograms
+        self._grids = GridRows(queue_histograms=queue_histograms)
+
+    def of(self, part: HourBlock | HourGrid) -> list[pa.Table]:
+        spec = self._reader.spec
+        window = part.from_ms, part.to_ms
+        asked = Asked(self._reader.item.cluster, *window, spec.interval_ms, spec.promise, spec.stamp)
+        if isinstance(part, HourGrid):
+            retries = retry_counts(part.grid)
+            groups = pc.unique(part.grid.names["group"]).to_pylist()
+            into = {group: (retries.get(group), part.dead_letters.get(group)) for group in groups}
+            return self._grids.queues(part.grid, asked, into)
+        matrix = Matrix.of(part.samples, part.figures, *window, spec.interval_ms)
+        return tables(matrix, asked, retries_of(matrix, part), queue_histograms=self._queue_histograms)
+
+    def rest(self, *, at_least: int = 0) -> list[pa.Table]:
+        """The rows of the group-topics so far, unless they are fewer than `at_least`."""
+        return self._grids.topics() if self._grids.waiting >= at_least else []
+
+
+def retries_of(matrix: Matrix, block: HourBlock) -> dict[str, tuple[int | None, int | None]]:
+    """Group → messages into its %RETRY% and %DLQ% topic; a topic that nobody collected is unknown."""
+    produced = matrix.produced.sum(axis=1).tolist()
+    retry: dict[str, int] = {}
+    for key, count in zip(matrix.keys, produced, strict=True):
+        if key.kind == "RETRY":
+            retry[key.group] = retry.get(key.group, 0) + count
+    groups = {key.group for key in matrix.keys}
+    return {group: (retry.get(group), block.dead_letters.get(group)) for group in groups}
