@@ -27,7 +27,7 @@ from console.streamed import in_thread
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 EVENTS_PER_PAGE = 50
-COLUMN_TABLES = frozenset({"groups", "topics"})  # lists with a column chooser
+COLUMN_TABLES = frozenset({"groups", "operations", "topics"})  # lists with a column chooser
 CSV_EVENTS_MAX = 100_000  # about 20 MB; more is a job for the database
 
 

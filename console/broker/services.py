@@ -169,15 +169,17 @@ def _judge_disk(found: BrokerSurvey, row: BrokerRow, log: list[disk.LogSample], 
 
 
 def _save_samples(cluster_name: str, rows: Sequence[BrokerRow], now_ms: int) -> None:
-    """One sample of each broker that answers; the silence of the others is a gap in every chart."""
+    """One sample of each broker that answers; the silence of the others is a gap in every chart. A broker that has just
+    started has no rate yet: what it counts in its first seconds is everything its clients had kept for it.
+    """
     BrokerSample.objects.bulk_create(
         [
             BrokerSample(
                 cluster=cluster_name,
                 broker_name=row.broker_name,
                 at_ms=now_ms,
-                in_rate=row.in_rate,
-                out_rate=row.out_rate,
+                in_rate=None if _is_young(row, now_ms) else row.in_rate,
+                out_rate=None if _is_young(row, now_ms) else row.out_rate,
                 disk_ratio=row.disk_ratio,
                 log_min_offset=runtime.size_bytes(row.runtime.get("commitLogMinOffset")),
                 log_max_offset=runtime.size_bytes(row.runtime.get("commitLogMaxOffset")),
@@ -189,6 +191,12 @@ def _save_samples(cluster_name: str, rows: Sequence[BrokerRow], now_ms: int) -> 
         ignore_conflicts=True,
     )
     BrokerSample.objects.filter(cluster=cluster_name, at_ms__lt=now_ms - SAMPLES_KEPT_MS).delete()
+
+
+def _is_young(row: BrokerRow, now_ms: int) -> bool:
+    """Whether the broker runs for less than the time that one sample stands for, by its own word."""
+    started_ms = runtime.number(row.runtime.get("bootTimestamp"))
+    return started_ms is not None and now_ms - started_ms < SURVEY_EVERY_MS
 
 
 def _save_name_servers(cluster_name: str, servers: Sequence[NameServerAnswer], now_ms: int) -> None:

@@ -16,6 +16,7 @@ from console.access.name_scope import EVERYTHING, NameScope
 from console.access.rules import WILDCARD
 from console.access.visitor import remote_addr
 from console.broker import findings, runtime, selectors
+from console.broker.config_areas import by_area
 from console.broker.config_keys import KEYS, config_key
 from console.broker.forms import ConfigForm
 from console.broker.selectors import BrokerView
@@ -153,7 +154,7 @@ def _producers(view: BrokerView, scope: NameScope) -> list[dict[str, Any]] | Non
 
 
 def _config_context(request: HttpRequest, here: Cluster, view: BrokerView) -> dict[str, Any]:
-    """All keys are hundreds: first those with an explanation; a search goes over all of them."""
+    """All keys are hundreds: first those with an explanation, by area; a search goes over all of them."""
     query = ListQuery.of(request, sorts=("key",), default="key", ascending=("key",))
     show = request.GET.get("show", "")
     show = show if show in ("all", "differences") else "all" if query.query else ""
@@ -164,7 +165,9 @@ def _config_context(request: HttpRequest, here: Cluster, view: BrokerView) -> di
         only_explained=not show,
     )
     page = cut(table.lines, page=query.page, per_page=query.per_page, all_total=table.total)
-    return {"table": table, "page": page, "query": query, "show": show}
+    areas = [] if show else by_area([(line.key, line) for line in table.lines])
+    counted = [(title, lines, sum(line.differs for line in lines)) for title, lines in areas]
+    return {"table": table, "page": page, "areas": counted, "query": query, "show": show}
 
 
 def _drain_job(cluster: str, name: str) -> Job | None:

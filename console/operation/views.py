@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from console.access import rules
+from console.access import selectors as access_selectors
 from console.access.models import Verb
 from console.access.visitor import remote_addr
 from console.cluster import selectors as cluster_selectors
@@ -65,6 +66,7 @@ def operations(request: HttpRequest, cluster: str) -> HttpResponse:
         "cluster": here,
         "query": query,
         "page": page,
+        "columns": access_selectors.column_choice(request.user, "operations"),
         "rows": [_operation(request, here, found) for found in page.rows],
         "chips": [
             (code, word, page.counts_by_status.get(code, 0))

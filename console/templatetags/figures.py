@@ -17,21 +17,14 @@ from typing import Any
 from django import template
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as _noop
+from django.utils.translation import pgettext
 
-from console.figures import (
-    SECOND_MS,
-    age,
-    clock,
-    compact,
-    count,
-    duration,
-    latency,
-    moment,
-    percent,
-    rate,
-    size,
-    zone_offset,
-)
+from console import figures as english
+from console.figures import SECOND_MS, clock, compact, count, percent, rate, size, zone_offset
+from console.language import figure_words
+from console.sentences import said
 
 register = template.Library()
 
@@ -39,35 +32,35 @@ UTC = dt.UTC
 
 STATUSES: dict[str, tuple[str, str, str]] = {
     # LagStatus code → colour family, shape in the sprite, word. figures.js holds the same table.
-    "OK": ("ok", "ok", "OK"),
-    "CATCHING_UP": ("catch", "catch", "Catching up"),
-    "FALLING_BEHIND": ("warn", "behind", "Falling behind"),
-    "STALLED": ("bad", "stalled", "Stalled"),
-    "STOPPED": ("bad", "stopped", "Stopped"),
-    "REWOUND": ("catch", "rewound", "Rewound"),
-    "SKIPPED": ("warn", "skipped", "Skipped"),
-    "HANDLED": ("offline", "skipped", "Handled"),
-    "LOST": ("bad", "lost", "Lost"),
-    "OFFLINE": ("offline", "offline", "Offline"),
-    "NEVER_COMMITTED": ("offline", "never", "Never committed"),
-    "INVALID": ("unknown", "invalid", "Invalid"),
-    "UNKNOWN": ("unknown", "unknown", "Unknown"),
-    "PARTIAL": ("unknown", "unknown", "Partial"),
+    "OK": ("ok", "ok", _noop("OK")),
+    "CATCHING_UP": ("catch", "catch", _noop("Catching up")),
+    "FALLING_BEHIND": ("warn", "behind", _noop("Falling behind")),
+    "STALLED": ("bad", "stalled", _noop("Stalled")),
+    "STOPPED": ("bad", "stopped", _noop("Stopped")),
+    "REWOUND": ("catch", "rewound", _noop("Rewound")),
+    "SKIPPED": ("warn", "skipped", _noop("Skipped")),
+    "HANDLED": ("offline", "skipped", _noop("Handled")),
+    "LOST": ("bad", "lost", _noop("Lost")),
+    "OFFLINE": ("offline", "offline", _noop("Offline")),
+    "NEVER_COMMITTED": ("offline", "never", _noop("Never committed")),
+    "INVALID": ("unknown", "invalid", _noop("Invalid")),
+    "UNKNOWN": ("unknown", "unknown", _noop("Unknown")),
+    "PARTIAL": ("unknown", "unknown", _noop("Partial")),
     # Plans and jobs use the same parts.
-    "DRAFT": ("offline", "never", "Plan"),
-    "APPLIED": ("ok", "ok", "Applied"),
-    "EXPIRED": ("offline", "offline", "Expired"),
-    "DISCARDED": ("offline", "offline", "Discarded"),
-    "QUEUED": ("offline", "never", "Queued"),
-    "RUNNING": ("catch", "catch", "Running"),
-    "PAUSED": ("warn", "stalled", "Paused"),
-    "VERIFYING": ("catch", "catch", "Verifying"),
-    "SUCCEEDED": ("ok", "ok", "Done"),
-    "FAILED": ("bad", "lost", "Failed"),
-    "CANCELLED": ("offline", "offline", "Cancelled"),
+    "DRAFT": ("offline", "never", _noop("Plan")),
+    "APPLIED": ("ok", "ok", _noop("Applied")),
+    "EXPIRED": ("offline", "offline", _noop("Expired")),
+    "DISCARDED": ("offline", "offline", _noop("Discarded")),
+    "QUEUED": ("offline", "never", _noop("Queued")),
+    "RUNNING": ("catch", "catch", _noop("Running")),
+    "PAUSED": ("warn", "stalled", _noop("Paused")),
+    "VERIFYING": ("catch", "catch", _noop("Verifying")),
+    "SUCCEEDED": ("ok", "ok", _noop("Done")),
+    "FAILED": ("bad", "lost", _noop("Failed")),
+    "CANCELLED": ("offline", "offline", _noop("Cancelled")),
     # Rows of a replay's ledger.
-    "PENDING": ("offline", "never", "To go"),
-    "SENT": ("ok", "ok", "Sent"),
+    "PENDING": ("offline", "never", _noop("To go")),
+    "SENT": ("ok", "ok", _noop("Sent")),
 }
 TONES = {
     "bad": "bad-mark",
@@ -84,6 +77,25 @@ TIME_TONES = {
 }
 
 
+# ---- the same as console.figures, with units and months in the reader's language ----
+
+
+def age(milliseconds: float) -> str:
+    return figure_words(english.age(milliseconds))
+
+
+def duration(milliseconds: float) -> str:
+    return figure_words(english.duration(milliseconds))
+
+
+def latency(milliseconds: float) -> str:
+    return figure_words(english.latency(milliseconds))
+
+
+def moment(milliseconds: int, zone: dt.tzinfo, *, now_ms: int, with_ms: bool = False) -> str:
+    return figure_words(english.moment(milliseconds, zone, now_ms=now_ms, with_ms=with_ms))
+
+
 # ---- cells: a figure of a row, with everything it may have to admit ----
 
 
@@ -94,7 +106,7 @@ def value_of(row: object, name: str) -> Any:
 
 def _why(row: object) -> SafeString:
     """The attributes a popover is made of: why, and since when (see shell.js)."""
-    reason, since = value_of(row, "reason") or "", value_of(row, "unknown_since_ms")
+    reason, since = said(value_of(row, "reason") or ""), value_of(row, "unknown_since_ms")
     since_attr = format_html(' data-since="{}"', since) if since else ""
     return format_html('tabindex="0" data-why="{}"{}', reason, since_attr)
 
@@ -103,7 +115,7 @@ def unknown(row: object, name: str = "") -> SafeString:
     """With the last complete value where the row keeps one: `known_lag` as of `known_at_ms` for `lag`."""
     known, at_ms = value_of(row, f"known_{name}"), value_of(row, "known_at_ms")
     last = "" if known is None else format_html(' data-known="{}" data-known-at="{}"', known, at_ms)
-    return format_html('<span class="unknown" {}{}>unknown</span>', _why(row), last)
+    return format_html('<span class="unknown" {}{}>{}</span>', _why(row), last, _("unknown"))
 
 
 def at_least(row: object) -> SafeString:
@@ -162,15 +174,15 @@ def time_lag_cell(row: object, name: str, now_ms: int) -> SafeString:
 def drain_cell(row: object, name: str, now_ms: int) -> SafeString:
     """`never`, `14 m`, `< 5 s`; – where nobody drains it; unknown without a known lag."""
     if value_of(row, "drain_never"):
-        return mark_safe('<span class="t-warn">never</span>')  # noqa: S308 - a literal
+        return format_html('<span class="t-warn">{}</span>', _("never"))
     value, lag = value_of(row, name), value_of(row, "lag")
     if value is None:
         if lag is None:
             return _absent(row)
-        return _zero("0 s") if lag == 0 else NOT_APPLICABLE
+        return _zero(duration(0)) if lag == 0 else NOT_APPLICABLE
     if value == 0:
-        return _zero("0 s")
-    return SafeString("&lt; 5 s") if value < 5 * SECOND_MS else SafeString(escape(duration(value)))
+        return _zero(duration(0))
+    return SafeString(escape(figure_words("< 5 s") if value < 5 * SECOND_MS else duration(value)))
 
 
 def clients_cell(row: object, name: str, now_ms: int) -> SafeString:
@@ -181,13 +193,21 @@ def clients_cell(row: object, name: str, now_ms: int) -> SafeString:
     if value:
         return SafeString(count(value))
     return format_html(
-        '<span class="muted">none{}</span>', format_html(" {}", ticking(since, now_ms)) if since else ""
+        '<span class="muted">{}{}</span>',
+        pgettext("no client", "none"),
+        format_html(" {}", ticking(since, now_ms)) if since else "",
     )
+
+
+def status_parts(code: str) -> tuple[str, str, str]:
+    """Colour family, shape and word of a status; one that is not in the table is its own word."""
+    family, shape, word = STATUSES.get(code, ("unknown", "unknown", code))
+    return family, shape, _(word) if word else ""
 
 
 def badge(code: str, *, plain: bool = False, large: bool = False, pill: bool = False) -> SafeString:
     """A status: colour, shape and word."""
-    family, shape, word = STATUSES.get(code, ("unknown", "unknown", code))
+    family, shape, word = status_parts(code)
     classes = (
         f"badge badge--{family}" + " badge--plain" * plain + " badge--lg" * large + " badge--pill" * pill
     )
@@ -209,21 +229,28 @@ def trend_cell(row: object, name: str, now_ms: int) -> SafeString:
     family = STATUSES.get(value_of(row, "status") or "OK", ("ok", "", ""))[0]
     values = json.dumps(value_of(row, name) or [], separators=(",", ":"))
     return format_html(
-        '<canvas class="spark" data-trend="{}" data-tone="{}" role="img" aria-label="last hour"></canvas>',
+        '<canvas class="spark" data-trend="{}" data-tone="{}" role="img" aria-label="{}"></canvas>',
         values,
         TONES.get(family, "chart-1"),
+        _("last hour"),
     )
 
 
 def ago_cell(row: object, name: str, now_ms: int) -> SafeString:
     value = value_of(row, name)
-    return mark_safe('<span class="muted">never</span>') if value is None else ticking(value, now_ms)  # noqa: S308
+    return (
+        format_html('<span class="muted">{}</span>', _("never")) if value is None else ticking(value, now_ms)
+    )
 
 
 def seen_cell(row: object, name: str, now_ms: int) -> SafeString:
     """An age of what only this console's rounds can notice: what they did not see may well have been."""
     value = value_of(row, name)
-    return mark_safe('<span class="muted">not seen</span>') if value is None else ticking(value, now_ms)  # noqa: S308
+    return (
+        format_html('<span class="muted">{}</span>', _("not seen"))
+        if value is None
+        else ticking(value, now_ms)
+    )
 
 
 def ticking(milliseconds: int, now_ms: int) -> SafeString:
@@ -237,7 +264,7 @@ def progress_cell(row: object, name: str, now_ms: int) -> SafeString:
     done, total = value.get("done"), value.get("total")
     if total is None:
         return NOT_APPLICABLE
-    return format_html("{} of {}", count(done or 0), count(total))
+    return SafeString(escape(_("%(done)s of %(total)s") % {"done": count(done or 0), "total": count(total)}))
 
 
 def latency_cell(row: object, name: str, now_ms: int) -> SafeString:
@@ -259,7 +286,7 @@ def optional_duration_cell(row: object, name: str, now_ms: int) -> SafeString:
 
 def text_cell(row: object, name: str, now_ms: int) -> SafeString:
     value = value_of(row, name)
-    return NOT_APPLICABLE if value in (None, "") else SafeString(escape(str(value)))
+    return NOT_APPLICABLE if value in (None, "") else SafeString(escape(said(str(value))))
 
 
 CELLS = {
@@ -312,10 +339,10 @@ def figure(context: Mapping[str, Any], row: object, name: str, kind: str) -> Saf
 
 
 @register.simple_tag(takes_context=True)
-def ago(context: Mapping[str, Any], milliseconds: int | None, never: str = "never") -> SafeString:
+def ago(context: Mapping[str, Any], milliseconds: int | None, never: str = "") -> SafeString:
     """An age that ticks: `4 s`."""
     if milliseconds is None:
-        return format_html('<span class="muted">{}</span>', never)
+        return format_html('<span class="muted">{}</span>', never or _("never"))
     return ticking(milliseconds, _now_ms(context))
 
 
@@ -370,7 +397,7 @@ def icon(name: str, small: bool = False) -> SafeString:
 @register.simple_tag
 def glyph(code: str) -> SafeString:
     """A status as its shape alone, with its word for those who cannot see it."""
-    family, shape, word = STATUSES.get(code, ("unknown", "unknown", code))
+    family, shape, word = status_parts(code)
     return format_html(
         '<svg class="glyph g-{}" role="img" aria-label="{}"><use href="#s-{}"/></svg>', family, word, shape
     )
@@ -394,6 +421,28 @@ def meter(ratio: float | None, tone: str = "", label: str = "") -> SafeString:
     )
 
 
+LANGUAGES = {
+    # What clients say they are written in → as their people write it; others stand as they are told.
+    "JAVA": "Java",
+    "CPP": "C++",
+    "DOTNET": ".NET",
+    "PYTHON": "Python",
+    "GO": "Go",
+    "RUST": "Rust",
+    "NODE_JS": "Node.js",
+    "RUBY": "Ruby",
+    "ERLANG": "Erlang",
+    "DELPHI": "Delphi",
+    "OTHER": "unnamed language",
+}
+
+
+@register.filter
+def client_language(code: str) -> str:
+    """`Java` of JAVA."""
+    return LANGUAGES.get(code, code)
+
+
 register.filter("count", lambda value: NOT_APPLICABLE if value is None else count(value))
 register.filter("compact", lambda value: NOT_APPLICABLE if value is None else compact(value))
 register.filter("rate", lambda value: NOT_APPLICABLE if value is None else rate(value))
@@ -401,7 +450,7 @@ register.filter("duration", lambda value: NOT_APPLICABLE if value is None else d
 register.filter("latency", lambda value: NOT_APPLICABLE if value is None else latency(value))
 register.filter("size", lambda value: NOT_APPLICABLE if value is None else size(value))
 register.filter("percent", lambda value: NOT_APPLICABLE if value is None else percent(value))
-register.filter("status_word", lambda code: STATUSES.get(code, ("", "", code))[2])
+register.filter("status_word", lambda code: status_parts(code)[2])
 
 
 @register.simple_tag
@@ -421,8 +470,8 @@ def progress_bar(progress: Mapping[str, Any]) -> SafeString:
         )
         x += width
     return format_html(
-        '<svg class="progress" role="img" aria-label="{} done">{}</svg>',
-        percent(x / 100),
+        '<svg class="progress" role="img" aria-label="{}">{}</svg>',
+        _("%(share)s done") % {"share": percent(x / 100)},
         SafeString("".join(rects)),
     )
 
@@ -459,30 +508,30 @@ def time_left(left: int, per_second: int) -> str:
 
 
 KINDS = {
-    "offset_change": "Offset change",
-    "dead_letter_replay": "Dead-letter replay",
-    "dlq_readable": "Readable dead letters",
-    "topic_create": "New topic",
-    "topic_change": "Topic change",
-    "topic_quarantine": "Topic quarantine",
-    "topic_release": "Topic release",
-    "topic_delete": "Topic deletion",
-    "topic_force_delete": "Topic deletion without quarantine",
-    "group_create": "New group",
-    "group_change": "Group change",
-    "group_quarantine": "Group quarantine",
-    "group_release": "Group release",
-    "group_delete": "Group deletion",
-    "group_force_delete": "Group deletion without quarantine",
-    "broker_config_change": "Broker configuration",
-    "broker_drain": "Broker drain",
+    "offset_change": _noop("Offset change"),
+    "dead_letter_replay": _noop("Dead-letter replay"),
+    "dlq_readable": _noop("Readable dead letters"),
+    "topic_create": _noop("New topic"),
+    "topic_change": _noop("Topic change"),
+    "topic_quarantine": _noop("Topic quarantine"),
+    "topic_release": _noop("Topic release"),
+    "topic_delete": _noop("Topic deletion"),
+    "topic_force_delete": _noop("Topic deletion without quarantine"),
+    "group_create": _noop("New group"),
+    "group_change": _noop("Group change"),
+    "group_quarantine": _noop("Group quarantine"),
+    "group_release": _noop("Group release"),
+    "group_delete": _noop("Group deletion"),
+    "group_force_delete": _noop("Group deletion without quarantine"),
+    "broker_config_change": _noop("Broker configuration"),
+    "broker_drain": _noop("Broker drain"),
 }
 
 
 @register.filter
 def kind_words(kind: str) -> str:
     """A plan's kind as people say it."""
-    return KINDS.get(kind, kind.replace("_", " ").capitalize())
+    return _(KINDS[kind]) if kind in KINDS else kind.replace("_", " ").capitalize()
 
 
 @register.filter
@@ -493,8 +542,8 @@ def signed(value: float | None) -> str:
     return f"+{count(value)}" if value > 0 else count(value)
 
 
-MODELS = {"CLUSTERING": "Clustering", "BROADCASTING": "Broadcast"}
-CONSUME_MODES = {"CONCURRENTLY": "Clustering", "ORDERLY": "Orderly", "POP": "POP"}
+MODELS = {"CLUSTERING": _noop("Clustering"), "BROADCASTING": _noop("Broadcast")}
+CONSUME_MODES = {"CONCURRENTLY": _noop("Clustering"), "ORDERLY": _noop("Orderly"), "POP": "POP"}
 
 
 @register.simple_tag
@@ -502,8 +551,9 @@ def model_words(row: object) -> SafeString | str:
     """Broadcast where each client reads everything, else how it consumes; – while never seen online."""
     model, mode = value_of(row, "model"), value_of(row, "consume_mode")
     if model == "BROADCASTING":
-        return MODELS[model]
-    return CONSUME_MODES.get(mode or "", "") or MODELS.get(model or "", "") or NOT_APPLICABLE
+        return _(MODELS[model])
+    word = CONSUME_MODES.get(mode or "", "") or MODELS.get(model or "", "")
+    return _(word) if word else NOT_APPLICABLE
 
 
 @register.simple_tag
@@ -511,12 +561,17 @@ def difference(more: int, less: int) -> str:
     return count(more - less)
 
 
-TOPIC_KINDS = {"NORMAL": "Normal", "RETRY": "Retry", "DLQ": "Dead letters", "SYSTEM": "System"}
+TOPIC_KINDS = {
+    "NORMAL": _noop("Normal"),
+    "RETRY": _noop("Retry"),
+    "DLQ": _noop("Dead letters"),
+    "SYSTEM": _noop("System"),
+}
 
 
 @register.filter
 def topic_kind(kind: str) -> str:
-    return TOPIC_KINDS.get(kind, kind)
+    return _(TOPIC_KINDS[kind]) if kind in TOPIC_KINDS else kind
 
 
 @register.filter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from console.broker.config_areas import AREAS, by_area
 from console.broker.config_keys import KEYS, SET, config_key, is_secret, problem_of, without_secrets
 
 
@@ -42,6 +43,13 @@ def test_it_refuses_what_would_hurt(key: str, value: str, problem: str) -> None:
     found = problem_of(config_key(key), value)
     assert found.startswith(problem) if problem.endswith(".") else problem in found
     assert bool(found) == bool(problem)
+
+
+def test_every_explained_key_has_one_area() -> None:
+    named = [key for _, keys in AREAS for key in keys]
+    assert sorted(named) == sorted(key.name for key in KEYS.values())
+    lines = [(config_key(name), name) for name in ("deleteWhen", "noSuchKey", "brokerId")]
+    assert [lines for _, lines in by_area(lines)] == [["deleteWhen"], ["brokerId"], ["noSuchKey"]]
 
 
 def test_it_explains_every_key_of_its_table() -> None:

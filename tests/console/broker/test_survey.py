@@ -41,6 +41,18 @@ def test_it_keeps_what_brokers_and_the_name_server_say(pair: Pair) -> None:
     assert server.brokers == {name: {"0": addr} for name, addr in pair.addrs.items()}
     assert server.config is not None and server.config["orderMessageEnable"] == "false"
     assert BrokerSample.objects.filter(cluster=NAME).count() == 2
+    # Both have just started: what they counted so far is no rate.
+    assert set(BrokerSample.objects.values_list("in_rate", "out_rate")) == {(None, None)}
+    old = [
+        {**row.runtime, "bootTimestamp": str(pair.now_ms - 120_000)}
+        for row in BrokerRow.objects.order_by("pk")
+    ]
+    for row, figures in zip(BrokerRow.objects.order_by("pk"), old, strict=True):
+        row.runtime, row.in_rate = figures, 7.5
+        row.save()
+    services.request_survey(NAME)
+    assert services.survey_cluster(NAME, now_ms=pair.now_ms + 1) is not None
+    assert {one.in_rate for one in BrokerSample.objects.filter(at_ms=pair.now_ms + 1)} == {7.5}
 
 
 def test_it_runs_once_a_minute_by_whoever_is_first(pair: Pair) -> None:
