@@ -71,7 +71,8 @@ def script_words(request: HttpRequest, code: str) -> HttpResponse:
     if not version:
         return HttpResponse(status=404)
     with translation.override(code):
-        answer: HttpResponse = JavaScriptCatalog.as_view(packages=["console"])(request)
+        answer = JavaScriptCatalog.as_view(packages=["console"])(request)
+    assert isinstance(answer, HttpResponse)
     answer["ETag"] = f'"{version}"'
     answer["Cache-Control"] = f"public, max-age={CATALOG_AGE_S}, immutable"
     if request.headers.get("If-None-Match") == answer["ETag"]:

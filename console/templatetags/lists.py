@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 
 from console.cluster.list_query import PER_PAGE_CHOICES
 from console.figures import count
-from console.templatetags.figures import STATUSES
+from console.templatetags.figures import status_parts
 
 register = template.Library()
 
@@ -81,7 +81,7 @@ def pager(
 @register.simple_tag(takes_context=True)
 def chip(context: Mapping[str, Any], code: str, number: int, current: str) -> SafeString:
     """A filter chip with its count; one that would show nothing is hidden until a live count fills it."""
-    family, shape, word = STATUSES.get(code, ("unknown", "unknown", code))
+    family, shape, word = status_parts(code)
     is_current = code == current
     return format_html(
         '<a class="chip chip--{}" href="{}"{}{}><svg aria-hidden="true"><use href="#s-{}"/></svg>{} '

@@ -9,8 +9,11 @@ from django import template
 from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop as _noop
 
-from console.figures import count, duration, latency, percent
+from console.figures import count, percent
+from console.templatetags.figures import duration, latency
 from console.templatetags.lists import link, toggle
 
 register = template.Library()
@@ -34,9 +37,9 @@ def scan_bar(figures: Any) -> SafeString:
     total = figures.scanned + figures.to_go
     read = (figures.scanned / total if total else 1.0) * answering * 100
     return format_html(
-        '<svg class="progress progress--thin" role="img" aria-label="{} of the range read">'
+        '<svg class="progress progress--thin" role="img" aria-label="{}">'
         '<rect class="sent" width="{}%" height="100%"/><rect class="hatch" x="{}%" width="{}%" height="100%"/></svg>',
-        percent(figures.scanned / total if total else 1.0),
+        _("%(share)s of the range read") % {"share": percent(figures.scanned / total if total else 1.0)},
         f"{read:.2f}",
         f"{answering * 100:.2f}",
         f"{(1 - answering) * 100:.2f}",
@@ -55,9 +58,10 @@ def broker_chips(context: Mapping[str, Any], brokers: Sequence[Mapping[str, Any]
     """One chip per broker with its number of queues; none pressed means all."""
     chosen = context["request"].GET.getlist("broker")
     everything = format_html(
-        '<a class="chip" href="{}"{}>All <b>{}</b></a>',
+        '<a class="chip" href="{}"{}>{} <b>{}</b></a>',
         link(context, broker=None, queue=None, cursor=None),
         SafeString(' aria-current="true"') if not chosen else "",
+        _("All"),
         count(sum(row["queues"] for row in brokers)),
     )
     chips = format_html_join(
@@ -71,7 +75,7 @@ def broker_chips(context: Mapping[str, Any], brokers: Sequence[Mapping[str, Any]
                 SafeString('<svg aria-hidden="true"><use href="#s-unknown"/></svg>') if row["silent"] else "",
                 row["broker_name"],
                 count(row["queues"]),
-                " silent" if row["silent"] else "",
+                " " + _("silent") if row["silent"] else "",
             )
             for row in brokers
         ),
@@ -104,7 +108,12 @@ def tag_chips(context: Mapping[str, Any], found: Any, expression: str) -> SafeSt
         ),
     )
     note = (
-        format_html('<span class="small muted">shares of the {} read</span>', count(total)) if shares else ""
+        format_html(
+            '<span class="small muted">{}</span>',
+            _("shares of the %(number)s read") % {"number": count(total)},
+        )
+        if shares
+        else ""
     )
     return format_html("{}{}", chips, note)
 
@@ -120,31 +129,31 @@ def search_words(form: Any, read: str) -> SafeString:
     """The search in one line, for phones: `orders from 12:02:00, tag paid, $.city == "x"`."""
     value = form.data.get
     begin = {
-        "tail": "as they arrive",
-        "time": f"from {value('since', '')}".replace("T", " "),
-        "offset": f"from offset {value('offset', '')}",
-        "key": f"with the key {value('key', '')}",
-        "unique": f"with the unique key {value('id', '')}",
-    }.get(read, "newest first")
+        "tail": _("as they arrive"),
+        "time": _("from %(time)s") % {"time": value("since", "").replace("T", " ")},
+        "offset": _("from offset %(offset)s") % {"offset": value("offset", "")},
+        "key": _("with the key %(key)s") % {"key": value("key", "")},
+        "unique": _("with the unique key %(key)s") % {"key": value("id", "")},
+    }.get(read, _("newest first"))
     filters = [
-        f"tag {value('tag')}" if value("tag") else "",
+        _("tag %(tag)s") % {"tag": value("tag")} if value("tag") else "",
         value("sql", ""),
         value("find", ""),
-        f"queue {value('queue')}" if value("queue") else "",
-        f"on {value('broker')}" if value("broker") else "",
+        _("queue %(queue)s") % {"queue": value("queue")} if value("queue") else "",
+        _("on %(broker)s") % {"broker": value("broker")} if value("broker") else "",
     ]
     return format_html("<b>{}</b> {}", value("topic", ""), ", ".join([begin, *filter(None, filters)]))
 
 
 # State of a group on a life line → colour family, shape, word (as the statuses of `figures`).
 LIFE_STATES: Mapping[str, tuple[str, str, str]] = {
-    "CONSUMED": ("ok", "ok", "Consumed"),
-    "RETRYING": ("warn", "behind", "Retrying"),
-    "DEAD": ("bad", "lost", "Dead letter"),
-    "REPLAYED": ("catch", "catch", "Replayed"),
-    "NOT_YET": ("offline", "never", "Not yet"),
-    "FILTERED": ("offline", "offline", "Filtered"),
-    "UNKNOWN": ("unknown", "unknown", "Unknown"),
+    "CONSUMED": ("ok", "ok", _noop("Consumed")),
+    "RETRYING": ("warn", "behind", _noop("Retrying")),
+    "DEAD": ("bad", "lost", _noop("Dead letter")),
+    "REPLAYED": ("catch", "catch", _noop("Replayed")),
+    "NOT_YET": ("offline", "never", _noop("Not yet")),
+    "FILTERED": ("offline", "offline", _noop("Filtered")),
+    "UNKNOWN": ("unknown", "unknown", _noop("Unknown")),
 }
 
 
@@ -152,6 +161,7 @@ LIFE_STATES: Mapping[str, tuple[str, str, str]] = {
 def life_badge(state: str) -> SafeString:
     """What became of a message in a group."""
     family, shape, word = LIFE_STATES[state]
+    word = _(word)
     return format_html(
         '<span class="badge badge--{}"><svg aria-hidden="true"><use href="#s-{}"/></svg>{}</span>',
         family,
@@ -163,7 +173,7 @@ def life_badge(state: str) -> SafeString:
 @register.simple_tag
 def life_word(state: str) -> str:
     """The same as a word in a sentence."""
-    return LIFE_STATES[state][2].lower()
+    return _(LIFE_STATES[state][2]).lower()
 
 
 @register.filter

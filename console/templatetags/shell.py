@@ -10,6 +10,8 @@ from typing import Any
 
 from django import template
 from django.urls import NoReverseMatch, reverse
+from django.utils.translation import gettext
+from django.utils.translation import gettext_noop as _noop
 
 from console import language
 from console.access import rules
@@ -26,21 +28,21 @@ register = template.Library()
 NAVIGATION = (
     # (URL name, key after g, icon, label) in groups, as the sidebar shows them.
     (
-        ("overview", "o", "overview", "Overview"),
-        ("topics", "t", "topics", "Topics"),
-        ("groups", "g", "groups", "Groups"),
-        ("messages", "m", "messages", "Messages"),
-        ("dead-letters", "d", "dead", "Dead letters"),
+        ("overview", "o", "overview", _noop("Overview")),
+        ("topics", "t", "topics", _noop("Topics")),
+        ("groups", "g", "groups", _noop("Groups")),
+        ("messages", "m", "messages", _noop("Messages")),
+        ("dead-letters", "d", "dead", _noop("Dead letters")),
     ),
     (
-        ("brokers", "b", "brokers", "Brokers"),
-        ("operations", "p", "operations", "Operations"),
-        ("reports", "r", "reports", "Reports"),
+        ("brokers", "b", "brokers", _noop("Brokers")),
+        ("operations", "p", "operations", _noop("Operations")),
+        ("reports", "r", "reports", _noop("Reports")),
     ),
     (
-        ("clusters", "c", "clusters", "Clusters"),
-        ("tokens", "k", "key", "API tokens"),
-        ("activity", "a", "activity", "Activity"),
+        ("clusters", "c", "clusters", _noop("Clusters")),
+        ("tokens", "k", "key", _noop("API tokens")),
+        ("activity", "a", "activity", _noop("Activity")),
     ),
 )
 # Pages about the cluster as a whole; the others show each person what they may look at.
@@ -172,4 +174,6 @@ def _item(
         url = reverse(name, args=[] if name in OUTSIDE_CLUSTERS or cluster is None else [cluster.name])
     except NoReverseMatch:
         return None
-    return NavigationItem(url, key, icon, label, name == current, name, jobs if name == "operations" else 0)
+    return NavigationItem(
+        url, key, icon, gettext(label), name == current, name, jobs if name == "operations" else 0
+    )

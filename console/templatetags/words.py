@@ -15,6 +15,7 @@ from typing import Any
 from django import template
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 
 from console.figures import clock, moment, zone_offset
 from console.language import figure_words
@@ -31,8 +32,8 @@ TIMES = re.compile(rf"{_TIME}(?:(–| to ){_TIME})? UTC")
 
 @register.simple_tag(takes_context=True)
 def words(context: Mapping[str, Any], text: str, written_ms: int | None = None) -> SafeString:
-    """A kept sentence in the reader's language, its UTC times in the reader's zone. A time without a day is of the day on which the
-    sentence was written (``written_ms``; without it the last such time before now).
+    """A kept sentence in the reader's language, its UTC times in the reader's zone. A time without a day is of
+    the day on which the sentence was written (``written_ms``; without it the last such time before now).
     """
     zone, text = zone_of(context), said(text)
     now_ms = int(context.get("now_ms") or dt.datetime.now(dt.UTC).timestamp() * 1000)
@@ -71,11 +72,11 @@ def _at_ms(day: str | None, time: str, written_ms: int | None, now_ms: int) -> i
 
 
 @register.simple_tag
-def tip(text: str, label: str = "Explanation") -> SafeString:
+def tip(text: str, label: str = "") -> SafeString:
     """A small mark that opens an explanation on hover, focus and touch: what a `title` can not do."""
     return format_html(
         '<button class="tip" type="button" data-tip="{}" aria-label="{}">'
         '<svg class="icon icon--sm" aria-hidden="true"><use href="#i-info"/></svg></button>',
         text,
-        f"{label}: {text}",
+        f"{label or gettext('Explanation')}: {text}",
     )

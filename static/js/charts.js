@@ -191,7 +191,7 @@
     function draw(g, w, h, at) {
       const weights = data.panels.reduce((sum, p) => sum + (p.weight || 1), 0), strip = events().length ? 20 : 0;
       box = { x: 58, w: w - 70 };
-      if (data.times.length < 2) { label(g, "Not enough history yet: a point every few seconds, please wait.", w / 2, h / 2, { align: "center", fill: "fg-3" }); return; }
+      if (data.times.length < 2) { label(g, gettext("Not enough history yet: a point every few seconds, please wait."), w / 2, h / 2, { align: "center", fill: "fg-3" }); return; }
       let y = strip;
       const room = h - strip - AXIS - TITLE * data.panels.length;
       data.panels.forEach((panel, n) => {
@@ -226,7 +226,7 @@
     }
     function read(i) {
       const t = data.times[i], near = (last() - first()) / 150;
-      const told = (p, label, values, bounds, swatch = "") => [swatch, label, values[i] === null ? "no data" : (bounds?.[i] ? "≥ " : "") + p.format(values[i], true)];
+      const told = (p, label, values, bounds, swatch = "") => [swatch, label, values[i] === null ? gettext("no data") : (bounds?.[i] ? "≥ " : "") + p.format(values[i], true)];
       const rows = data.panels.flatMap((p) => [...p.series.map((s) => told(p, s.label, s.told || s.values, s.bounds, s.swatch)), ...(p.read || []).map((each) => told(p, ...each))]);
       const marks = events().filter((e) => Math.abs(e.t - t) <= near).map((e) => ["sr", `${e.mark} · ${e.label}`, ""]);
       return { x: x(t), y: 30, title: Tide.moment(t, Tide.now()), rows: [...rows, ...marks] };
@@ -273,10 +273,10 @@
       }
     }
     function draw(g, w, h, at) {
-      if (data.times.length < 2) { label(g, "Not enough history yet: a point every few seconds, please wait.", w / 2, h / 2, { align: "center", fill: "fg-3" }); return; }
+      if (data.times.length < 2) { label(g, gettext("Not enough history yet: a point every few seconds, please wait."), w / 2, h / 2, { align: "center", fill: "fg-3" }); return; }
       box = { x: 66, w: w - 78, y: TOP, h: h - TOP - AXIS };
       range();
-      label(g, `Messages since ${Tide.moment(first(), Tide.now())}`, 0, 17, { fill: "fg-2" });
+      label(g, Tide.text(gettext("Messages since %(time)s"), { time: Tide.moment(first(), Tide.now()) }), 0, 17, { fill: "fg-2" });
       timeAxis(g, box, first(), last(), true);
       axis(g);
       data.committed.forEach((v, i) => { if (v === null) hatch(g, x(data.times[Math.max(0, i - 1)]), box.y, x(data.times[Math.min(i + 1, data.times.length - 1)]) - x(data.times[Math.max(0, i - 1)]), box.h); });
@@ -312,14 +312,14 @@
       return after <= 0 ? Math.max(after, 0) : t - data.times[after - 1] < data.times[after] - t ? after - 1 : after;
     }
     function read(i) {
-      const number = (v) => (v === null ? "no data" : (v > 0 ? "+" : "") + Tide.count(v));
+      const number = (v) => (v === null ? gettext("no data") : (v > 0 ? "+" : "") + Tide.count(v));
       const { produced, pulled, committed } = data, lag = produced[i] === null || committed[i] === null ? null : produced[i] - committed[i];
       const since = lag === null ? undefined : entered(i);
-      const rows = [["c1", "produced", number(produced[i])]];
-      if (pulled[i] !== null) rows.push(["c2", "pulled", number(pulled[i])]);
-      rows.push(["c3", "committed", number(committed[i])]);
-      if (lag !== null) rows.push(["", "lag ↕", Tide.count(lag)], ["", "latency ↔", lag === 0 ? "0 s" : since === null ? `> ${Tide.duration(data.times[i] - first())}` : Tide.duration(data.times[i] - since)]);
-      if (pulled[i] !== null && committed[i] !== null) rows.push(["", "in flight", Tide.count(Math.max(0, pulled[i] - committed[i]))]);
+      const rows = [["c1", gettext("produced"), number(produced[i])]];
+      if (pulled[i] !== null) rows.push(["c2", gettext("pulled"), number(pulled[i])]);
+      rows.push(["c3", gettext("committed"), number(committed[i])]);
+      if (lag !== null) rows.push(["", gettext("lag ↕"), Tide.count(lag)], ["", gettext("latency ↔"), lag === 0 ? Tide.duration(0) : since === null ? `> ${Tide.duration(data.times[i] - first())}` : Tide.duration(data.times[i] - since)]);
+      if (pulled[i] !== null && committed[i] !== null) rows.push(["", gettext("in flight"), Tide.count(Math.max(0, pulled[i] - committed[i]))]);
       return { x: x(data.times[i]), y: 30, title: Tide.moment(data.times[i], Tide.now()), rows };
     }
     return new Plot(canvas, { draw, hit, read, length: () => data.times.length });

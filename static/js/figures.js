@@ -3,37 +3,44 @@
 (function () {
   "use strict";
 
+  /* The words of the page's language come before this script (Django's catalogue); English pages have none. */
+  window.gettext ??= (text) => text;
+  window.pgettext ??= (context, text) => text;
+  window.ngettext ??= (one, many, number) => (number === 1 ? one : many);
+  window.interpolate ??= (text, values) => text.replace(/%\((\w+)\)s/g, (all, name) => values[name]);
+  const say = (text, values) => interpolate(text, values, true);
+
   const SECOND = 1000, MINUTE = 60000, HOUR = 3600000, DAY = 86400000;
   const DAYS_FROM = 2 * DAY; // up to here "31 h 04 m" says more than "1 d 07 h"
   const MINUS = "−";
   const STATUSES = {
-    OK: ["ok", "ok", "OK"],
-    CATCHING_UP: ["catch", "catch", "Catching up"],
-    FALLING_BEHIND: ["warn", "behind", "Falling behind"],
-    STALLED: ["bad", "stalled", "Stalled"],
-    STOPPED: ["bad", "stopped", "Stopped"],
-    REWOUND: ["catch", "rewound", "Rewound"],
-    SKIPPED: ["warn", "skipped", "Skipped"],
-    HANDLED: ["offline", "skipped", "Handled"],
-    LOST: ["bad", "lost", "Lost"],
-    OFFLINE: ["offline", "offline", "Offline"],
-    NEVER_COMMITTED: ["offline", "never", "Never committed"],
-    INVALID: ["unknown", "invalid", "Invalid"],
-    UNKNOWN: ["unknown", "unknown", "Unknown"],
-    PARTIAL: ["unknown", "unknown", "Partial"],
-    DRAFT: ["offline", "never", "Plan"],
-    APPLIED: ["ok", "ok", "Applied"],
-    EXPIRED: ["offline", "offline", "Expired"],
-    DISCARDED: ["offline", "offline", "Discarded"],
-    QUEUED: ["offline", "never", "Queued"],
-    RUNNING: ["catch", "catch", "Running"],
-    PAUSED: ["warn", "stalled", "Paused"],
-    VERIFYING: ["catch", "catch", "Verifying"],
-    SUCCEEDED: ["ok", "ok", "Done"],
-    FAILED: ["bad", "lost", "Failed"],
-    CANCELLED: ["offline", "offline", "Cancelled"],
-    PENDING: ["offline", "never", "To go"],
-    SENT: ["ok", "ok", "Sent"],
+    OK: ["ok", "ok", gettext("OK")],
+    CATCHING_UP: ["catch", "catch", gettext("Catching up")],
+    FALLING_BEHIND: ["warn", "behind", gettext("Falling behind")],
+    STALLED: ["bad", "stalled", gettext("Stalled")],
+    STOPPED: ["bad", "stopped", gettext("Stopped")],
+    REWOUND: ["catch", "rewound", gettext("Rewound")],
+    SKIPPED: ["warn", "skipped", gettext("Skipped")],
+    HANDLED: ["offline", "skipped", gettext("Handled")],
+    LOST: ["bad", "lost", gettext("Lost")],
+    OFFLINE: ["offline", "offline", gettext("Offline")],
+    NEVER_COMMITTED: ["offline", "never", gettext("Never committed")],
+    INVALID: ["unknown", "invalid", gettext("Invalid")],
+    UNKNOWN: ["unknown", "unknown", gettext("Unknown")],
+    PARTIAL: ["unknown", "unknown", gettext("Partial")],
+    DRAFT: ["offline", "never", gettext("Plan")],
+    APPLIED: ["ok", "ok", gettext("Applied")],
+    EXPIRED: ["offline", "offline", gettext("Expired")],
+    DISCARDED: ["offline", "offline", gettext("Discarded")],
+    QUEUED: ["offline", "never", gettext("Queued")],
+    RUNNING: ["catch", "catch", gettext("Running")],
+    PAUSED: ["warn", "stalled", gettext("Paused")],
+    VERIFYING: ["catch", "catch", gettext("Verifying")],
+    SUCCEEDED: ["ok", "ok", gettext("Done")],
+    FAILED: ["bad", "lost", gettext("Failed")],
+    CANCELLED: ["offline", "offline", gettext("Cancelled")],
+    PENDING: ["offline", "never", gettext("To go")],
+    SENT: ["ok", "ok", gettext("Sent")],
   };
   const TONES = { bad: "bad-mark", warn: "warn-mark", catch: "catch-mark", unknown: "unknown-mark", offline: "offline-mark" };
   const TIME_TONES = { LOST: "t-bad", STALLED: "t-bad", STOPPED: "t-bad", FALLING_BEHIND: "t-warn" };
@@ -65,21 +72,29 @@
     if (value > 0 && value < 0.05) return "< 0.1";
     return value < 99.95 ? tenth(value) : count(value);
   }
+  const UNITS = {
+    ms: pgettext("unit of a duration", "%(number)s ms"),
+    s: pgettext("unit of a duration", "%(number)s s"),
+    m: pgettext("unit of a duration", "%(number)s m"),
+    h: pgettext("unit of a duration", "%(number)s h"),
+    d: pgettext("unit of a duration", "%(number)s d"),
+  };
+  const unit = (number, name) => say(UNITS[name], { number });
   function pair(value, big, bigUnit, small, smallUnit) {
     const rest = Math.floor((value % big) / small);
-    return `${Math.floor(value / big)} ${bigUnit}${rest ? ` ${pad(rest)} ${smallUnit}` : ""}`;
+    return unit(Math.floor(value / big), bigUnit) + (rest ? " " + unit(pad(rest), smallUnit) : "");
   }
   function duration(ms) {
     if (ms < 0) return MINUS + duration(-ms);
-    if (rounded(ms / 100) < 100) return `${tenth(ms / SECOND)} s`;
+    if (rounded(ms / 100) < 100) return unit(tenth(ms / SECOND), "s");
     const seconds = rounded(ms / SECOND) * SECOND;
-    if (seconds < MINUTE) return `${seconds / SECOND} s`;
+    if (seconds < MINUTE) return unit(seconds / SECOND, "s");
     if (seconds < HOUR) return pair(seconds, MINUTE, "m", SECOND, "s");
     if (seconds < DAYS_FROM) return pair(seconds, HOUR, "h", MINUTE, "m");
     return pair(seconds, DAY, "d", HOUR, "h");
   }
   const age = (ms) => duration(Math.max(0, Math.floor(ms / SECOND)) * SECOND);
-  const latency = (ms) => (ms < SECOND ? `${rounded(ms)} ms` : duration(ms));
+  const latency = (ms) => (ms < SECOND ? unit(rounded(ms), "ms") : duration(ms));
   function size(bytes) {
     for (const [unit, scale] of [["TB", 1e12], ["GB", 1e9], ["MB", 1e6], ["kB", 1e3]]) {
       if (bytes >= scale) return `${short(bytes / scale)} ${unit}`;
@@ -89,19 +104,26 @@
   const percent = (ratio) => `${tenth(ratio * 100)} %`;
 
   /* ---- moments, in the zone of this browser ---- */
-  const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+  const MONTHS = [
+    gettext("Jan"), gettext("Feb"), gettext("Mar"), gettext("Apr"), pgettext("month", "May"), gettext("Jun"),
+    gettext("Jul"), gettext("Aug"), gettext("Sep"), gettext("Oct"), gettext("Nov"), gettext("Dec"),
+  ];
   function clock(ms, withMs = false) {
     const at = new Date(ms);
     return `${pad(at.getHours())}:${pad(at.getMinutes())}:${pad(at.getSeconds())}${withMs ? "." + pad(at.getMilliseconds(), 3) : ""}`;
   }
   function day(ms) {
     const at = new Date(ms);
-    return `${at.getDate()} ${MONTHS[at.getMonth()]}`;
+    return say(gettext("%(day)s %(month)s"), { day: at.getDate(), month: MONTHS[at.getMonth()] });
+  }
+  function dayOfYear(ms) {
+    const at = new Date(ms);
+    return say(gettext("%(day)s %(month)s %(year)s"), { day: at.getDate(), month: MONTHS[at.getMonth()], year: at.getFullYear() });
   }
   function moment(ms, now, withMs = false) {
     const at = new Date(ms), today = new Date(now);
     if (at.toDateString() === today.toDateString()) return clock(ms, withMs);
-    return `${day(ms)} ${at.getFullYear() === today.getFullYear() ? "" : at.getFullYear() + " "}${clock(ms, withMs)}`;
+    return `${at.getFullYear() === today.getFullYear() ? day(ms) : dayOfYear(ms)} ${clock(ms, withMs)}`;
   }
   function zoneOffset(ms) {
     const minutes = -new Date(ms).getTimezoneOffset();
@@ -132,7 +154,7 @@
   function unknown(row, name) {
     const known = row["known_" + name];
     const last = missing(known) ? "" : ` data-known="${escape(known)}" data-known-at="${escape(row.known_at_ms)}"`;
-    return `<span class="unknown" ${why(row)}${last}>unknown</span>`;
+    return `<span class="unknown" ${why(row)}${last}>${gettext("unknown")}</span>`;
   }
   const atLeast = (row) => `<span class="atleast" ${why(row)}>≥</span>`;
   const NA = '<span class="na">–</span>';
@@ -162,17 +184,17 @@
     duration: (row, name) => (missing(row[name]) ? absent(row) : figure(row, name, duration(row[name]), row[name] === 0)),
     time_lag: (row, name) => (missing(row[name]) ? absent(row) : figure(row, name, duration(row[name]), row[name] === 0, TIME_TONES[row.status])),
     drain(row, name) {
-      if (row.drain_never) return '<span class="t-warn">never</span>';
+      if (row.drain_never) return `<span class="t-warn">${gettext("never")}</span>`;
       const value = row[name];
-      if (missing(value)) return missing(row.lag) ? absent(row) : row.lag === 0 ? zero("0 s") : NA;
-      if (value === 0) return zero("0 s");
-      return value < 5 * SECOND ? "&lt; 5 s" : duration(value);
+      if (missing(value)) return missing(row.lag) ? absent(row) : row.lag === 0 ? zero(duration(0)) : NA;
+      if (value === 0) return zero(duration(0));
+      return value < 5 * SECOND ? `&lt; ${unit(5, "s")}` : duration(value);
     },
     clients(row, name, now) {
       if (missing(row[name])) return unknown(row);
       if (row[name]) return count(row[name]);
       const since = row.offline_since_ms ? " " + ticking(row.offline_since_ms, now) : "";
-      return `<span class="muted">none${since}</span>`;
+      return `<span class="muted">${pgettext("no client", "none")}${since}</span>`;
     },
     status(row, name) {
       const code = row[name] || "UNKNOWN";
@@ -181,21 +203,21 @@
     trend(row, name) {
       const [family] = STATUSES[row.status || "OK"] || ["ok"];
       const values = escape(JSON.stringify(row[name] || []));
-      return `<canvas class="spark" data-trend="${values}" data-tone="${TONES[family] || "chart-1"}" role="img" aria-label="last hour"></canvas>`;
+      return `<canvas class="spark" data-trend="${values}" data-tone="${TONES[family] || "chart-1"}" role="img" aria-label="${gettext("last hour")}"></canvas>`;
     },
     progress(row, name) {
       const { done, total } = row[name] || {};
-      return missing(total) ? NA : `${count(done || 0)} of ${count(total)}`;
+      return missing(total) ? NA : say(gettext("%(done)s of %(total)s"), { done: count(done || 0), total: count(total) });
     },
     latency: (row, name) => (missing(row[name]) ? NA : latency(row[name])),
     optional: (row, name) => (missing(row[name]) ? NA : figure(row, name, count(row[name]), row[name] === 0)),
     optional_duration: (row, name) => (missing(row[name]) ? NA : figure(row, name, duration(row[name]), row[name] === 0)),
     text: (row, name) => (missing(row[name]) || row[name] === "" ? NA : escape(row[name])),
     // what only our rounds can notice: not seen is not never
-    seen: (row, name, now) => (missing(row[name]) ? '<span class="muted">not seen</span>' : ticking(row[name], now)),
-    ago: (row, name, now) => (missing(row[name]) ? '<span class="muted">never</span>' : ticking(row[name], now)),
+    seen: (row, name, now) => (missing(row[name]) ? `<span class="muted">${gettext("not seen")}</span>` : ticking(row[name], now)),
+    ago: (row, name, now) => (missing(row[name]) ? `<span class="muted">${gettext("never")}</span>` : ticking(row[name], now)),
   };
   const cell = (row, name, kind, now) => CELLS[kind](row, name, now);
 
-  window.Tide = { ...window.Tide, count, compact, rate, duration, age, latency, size, percent, clock, day, moment, zoneOffset, words, escape, badge, cell, STATUSES };
+  window.Tide = { ...window.Tide, text: say, count, compact, rate, duration, age, latency, size, percent, clock, day, moment, zoneOffset, words, escape, badge, cell, STATUSES };
 })();

@@ -19,8 +19,8 @@
     if (!answer?.ok) return flow; // the next time tries again
     const data = await answer.json(), { queues, queues_total: total } = data;
     const oldest = data.stored_from.findLast((v) => v !== null), committed = data.committed.findLast((v) => v !== null);
-    document.getElementById("flow-note").textContent = `${Tide.duration(data.times.length ? data.times.at(-1) - data.times[0] : span)}, ${queues === total ? `${Tide.count(total)} queues` : `${Tide.count(queues)} of ${Tide.count(total)} queues`}`;
-    document.getElementById("flow-stored").textContent = oldest === undefined || committed === undefined ? "" : `oldest stored is ${Tide.compact(committed - oldest)} below committed`;
+    document.getElementById("flow-note").textContent = Tide.text(queues === total ? gettext("%(span)s, %(total)s queues") : gettext("%(span)s, %(queues)s of %(total)s queues"), { span: Tide.duration(data.times.length ? data.times.at(-1) - data.times[0] : span), queues: Tide.count(queues), total: Tide.count(total) });
+    document.getElementById("flow-stored").textContent = oldest === undefined || committed === undefined ? "" : Tide.text(gettext("oldest stored is %(number)s below committed"), { number: Tide.compact(committed - oldest) });
     if (!flow) return { data, plot: Tide.flow(document.getElementById("flow-chart"), data) };
     Object.assign(flow.data, data);
     flow.plot.paint();
@@ -40,8 +40,8 @@
     times: history.times,
     events: (history.events || []).map((event) => ({ ...event, tone: { R: "chart-4", D: "chart-3", M: "fg-3" }[event.mark] || "chart-2" })),
     panels: [
-      { title: "Time lag, worst queue", kind: "duration", format: Tide.duration, weight: 1.25, highWater: "high water", series: [{ label: "time lag", swatch: "c1", tone: "chart-1", fill: "chart-fill", values: history.time_lag_ms, bounds: history.time_lag_lower_bound || history.lower_bound }] },
-      { title: "Lag, messages", kind: "count", format: (v, full) => (full ? Tide.count(v) : Tide.compact(v)), series: [{ label: "lag", swatch: "c2", tone: "chart-2", fill: "chart-fill-2", values: history.lag, bounds: history.lower_bound }] },
+      { title: gettext("Time lag, worst queue"), kind: "duration", format: Tide.duration, weight: 1.25, highWater: gettext("high water"), series: [{ label: gettext("time lag"), swatch: "c1", tone: "chart-1", fill: "chart-fill", values: history.time_lag_ms, bounds: history.time_lag_lower_bound || history.lower_bound }] },
+      { title: gettext("Lag, messages"), kind: "count", format: (v, full) => (full ? Tide.count(v) : Tide.compact(v)), series: [{ label: gettext("lag"), swatch: "c2", tone: "chart-2", fill: "chart-fill-2", values: history.lag, bounds: history.lower_bound }] },
     ],
   };
   const plot = Tide.timeSeries(canvas, data);

@@ -35,14 +35,14 @@
   async function fill(button, part) {
     try {
       const answer = await fetch(button.dataset.detail, { headers: { Accept: "text/html" } });
-      if (!answer.ok || answer.redirected) throw new Error(answer.status === 404 ? "It is not there any more." : answer.redirected ? "You are signed out: reload the page." : `The console answered ${answer.status}.`);
+      if (!answer.ok || answer.redirected) throw new Error(answer.status === 404 ? gettext("It is not there any more.") : answer.redirected ? gettext("You are signed out: reload the page.") : Tide.text(gettext("The console answered %(status)s."), { status: answer.status }));
       part.innerHTML = await answer.text();
       Tide.tell(part);
     } catch (error) {
       if (part.querySelector("table")) return; // what stands there has its age in the head of the page
-      const again = Object.assign(document.createElement("button"), { className: "btn btn--sm", type: "button", textContent: "Try again" });
+      const again = Object.assign(document.createElement("button"), { className: "btn btn--sm", type: "button", textContent: gettext("Try again") });
       again.addEventListener("click", () => { part.replaceChildren(skeleton()); fill(button, part); });
-      part.replaceChildren(Object.assign(document.createElement("p"), { className: "muted", textContent: error instanceof TypeError ? "The console does not answer." : error.message }), again);
+      part.replaceChildren(Object.assign(document.createElement("p"), { className: "muted", textContent: error instanceof TypeError ? gettext("The console does not answer.") : error.message }), again);
     }
   }
   function open(button) {
@@ -91,7 +91,7 @@
     use(choice);
     const body = new URLSearchParams({ of: choice.of, on: choice.on.join(), off: choice.off.join() });
     const answer = await fetch(`/columns/${choice.table}`, { method: "POST", body, headers: { "X-CSRFToken": token() } }).catch(() => null);
-    if (!answer?.ok) Tide.say("Columns are not kept", "They hold for this page; the console did not take the choice.");
+    if (!answer?.ok) Tide.say(gettext("Columns are not kept"), gettext("They hold for this page; the console did not take the choice."));
   }
   function fillMenu(menu) {
     const list = menu.querySelector(".menu"), heads = [...tableOf(menu).tHead.rows[0].cells];
@@ -104,7 +104,7 @@
       row.append(box, label);
       return [row];
     }));
-    const reset = Object.assign(document.createElement("button"), { type: "button", textContent: "As the width allows" });
+    const reset = Object.assign(document.createElement("button"), { type: "button", textContent: gettext("As the width allows") });
     reset.addEventListener("click", () => { keep({ ...chosen(menu), on: [], off: [] }); fillMenu(menu); });
     list.append(document.createElement("hr"), reset);
   }

@@ -99,14 +99,15 @@
     if (!indicator) return;
     const old = lastAt ? Tide.now() - lastAt : null;
     const stale = old !== null && old > STALE_AFTER;
-    const next = paused ? "Paused" : stale ? "Stale" : !socket || socket.readyState !== WebSocket.OPEN ? "Reconnecting" : partial ? "Live, partial" : "Live";
+    const isAway = !socket || socket.readyState !== WebSocket.OPEN;
+    const next = paused ? gettext("Paused") : stale ? gettext("Stale") : isAway ? gettext("Reconnecting") : partial ? gettext("Live, partial") : gettext("Live");
     indicator.classList.toggle("live--paused", paused);
-    indicator.classList.toggle("live--stale", !paused && (stale || next === "Reconnecting"));
+    indicator.classList.toggle("live--stale", !paused && (stale || isAway));
     indicator.classList.toggle("live--partial", !paused && partial);
     indicator.setAttribute("aria-pressed", String(paused));
     indicator.querySelector("[data-live-word]").textContent = next;
-    indicator.querySelector("[data-live-age]").textContent = old === null ? "no data" : Tide.age(old);
-    if (state && next !== state && next !== "Reconnecting") document.getElementById("announce").textContent = `Data: ${next}`;
+    indicator.querySelector("[data-live-age]").textContent = old === null ? gettext("no data") : Tide.age(old);
+    if (state && next !== state && (paused || stale || !isAway)) document.getElementById("announce").textContent = Tide.text(gettext("Data: %(state)s"), { state: next });
     state = next;
     tellLost();
   }
@@ -119,8 +120,8 @@
     bar.hidden = !since;
     if (!since) return;
     bar.querySelector("[data-not-live]").textContent = silent
-      ? `Not live since ${Tide.clock(since)}: Redis, which carries live updates, does not answer the console. Figures stand still; a reload shows those of the last round.`
-      : `Not live since ${Tide.clock(since)}, reconnecting. Figures stand still until then.`;
+      ? Tide.text(gettext("Not live since %(time)s: Redis, which carries live updates, does not answer the console. Figures stand still; a reload shows those of the last round."), { time: Tide.clock(since) })
+      : Tide.text(gettext("Not live since %(time)s, reconnecting. Figures stand still until then."), { time: Tide.clock(since) });
   }
   function round(rows) {
     const latest = rows.round;
@@ -158,8 +159,9 @@
     if (!line) return;
     const { moves = 0, news = 0 } = Object.assign((part.noted ||= {}), changes);
     line.hidden = !moves && !news;
-    const words = [news ? `${Tide.count(news)} new` : "", moves ? `${Tide.count(moves)} rows have moved` : ""];
-    const text = words.filter(Boolean).join(", ") + " since the page was made.";
+    const figures = { news: Tide.count(news), moves: Tide.count(moves) };
+    const text = Tide.text(news && moves ? gettext("%(news)s new, %(moves)s rows have moved since the page was made.")
+      : news ? gettext("%(news)s new since the page was made.") : gettext("%(moves)s rows have moved since the page was made."), figures);
     if (!line.hidden && line.querySelector("span").textContent !== text) line.querySelector("span").textContent = text;
   }
   function moved(part, all) {

@@ -68,7 +68,7 @@
       const sorted = $("[data-sorted-in]", card);
       if (sorted) sorted.hidden = true;
       const told = $("#announce");
-      if (told) told.textContent = `${keys.size} messages found.`;
+      if (told) told.textContent = Tide.text(ngettext("%(number)s message found.", "%(number)s messages found.", keys.size), { number: keys.size });
     }
     show();
   }
@@ -80,7 +80,7 @@
     socket.addEventListener("close", () => {
       if (ended) return;
       ended = true;
-      receive({ refused: "The connection to the console was lost; what was found so far stays. Reload the page to search again." });
+      receive({ refused: gettext("The connection to the console was lost; what was found so far stays. Reload the page to search again.") });
     });
   }
   const ask = (request) => { if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(request)); };
@@ -89,18 +89,18 @@
   function mark(button) {
     if (!button) return;
     button.setAttribute("aria-pressed", paused);
-    button.lastChild.textContent = paused ? "Go on" : "Pause";
+    button.lastChild.textContent = paused ? gettext("Go on") : gettext("Pause");
   }
 
   /* ---- bodies: fetched when a row is opened or another format is chosen ---- */
   async function peek(address, cell) {
     try {
       const answer = await fetch(address, { headers: { "X-Requested-With": "fetch" } });
-      if (!answer.ok) throw new Error(answer.status === 404 ? "The broker does not have it any more." : `The console answered ${answer.status}.`);
+      if (!answer.ok) throw new Error(answer.status === 404 ? gettext("The broker does not have it any more.") : Tide.text(gettext("The console answered %(status)s."), { status: answer.status }));
       cell.innerHTML = await answer.text();
       Tide.tell(cell);
     } catch (error) {
-      cell.textContent = `The body could not be read. ${error.message}`;
+      cell.textContent = Tide.text(gettext("The body could not be read. %(reason)s"), { reason: error.message });
     }
   }
 

@@ -46,8 +46,8 @@
       picked: Date.parse(input.value) || undefined,
       pick: (t) => { input.value = local(t + 999); }, // the field knows whole seconds: the one at or after the reading
       panels: [
-        { title: "Time lag, worst queue: click, or arrow keys and Enter, to take a time", kind: "duration", format: Tide.duration, series: [series("time lag", "c1", "chart-1", "chart-fill", history.time_lag_ms, history.time_lag_lower_bound)] },
-        { title: "Lag, messages", kind: "count", format: (v, full) => (full ? Tide.count(v) : Tide.compact(v)), series: [series("lag", "c2", "chart-2", "chart-fill-2", history.lag, history.lower_bound)] },
+        { title: gettext("Time lag, worst queue: click, or arrow keys and Enter, to take a time"), kind: "duration", format: Tide.duration, series: [series(gettext("time lag"), "c1", "chart-1", "chart-fill", history.time_lag_ms, history.time_lag_lower_bound)] },
+        { title: gettext("Lag, messages"), kind: "count", format: (v, full) => (full ? Tide.count(v) : Tide.compact(v)), series: [series(gettext("lag"), "c2", "chart-2", "chart-fill-2", history.lag, history.lower_bound)] },
       ],
     };
     const plot = Tide.timeSeries(host.querySelector("canvas"), data);

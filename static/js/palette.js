@@ -5,7 +5,7 @@
   const dialog = document.getElementById("palette");
   if (!dialog) return;
   const input = dialog.querySelector("input"), list = dialog.querySelector("[role=listbox]"), url = dialog.dataset.jump;
-  const pages = [...document.querySelectorAll(".sidebar a[data-key]")].map((a) => ({ kind: "Pages", icon: a.dataset.icon, name: a.dataset.name, url: a.getAttribute("href"), hint: "g " + a.dataset.key }));
+  const pages = [...document.querySelectorAll(".sidebar a[data-key]")].map((a) => ({ kind: gettext("Pages"), icon: a.dataset.icon, name: a.dataset.name, url: a.getAttribute("href"), hint: "g " + a.dataset.key }));
   let asked = 0;
 
   function mark(name, words) {
@@ -19,7 +19,7 @@
       html += `<li role="option" id="jump-${i}" data-url="${Tide.escape(item.url)}" aria-selected="${i === 0}"><svg class="icon" aria-hidden="true"><use href="#i-${Tide.escape(item.icon)}"/></svg><span>${mark(item.name, words)}</span><span class="hint">${Tide.escape(item.hint || "")}</span></li>`;
     });
     if (trouble) html += `<li class="head" role="presentation">${Tide.escape(trouble)}</li>`;
-    list.innerHTML = html || '<li class="head" role="presentation">Nothing of that name. Names are matched anywhere, case does not matter.</li>';
+    list.innerHTML = html || `<li class="head" role="presentation">${gettext("Nothing of that name. Names are matched anywhere, case does not matter.")}</li>`;
     input.setAttribute("aria-activedescendant", items.length ? "jump-0" : "");
   }
   async function search() {
@@ -30,8 +30,8 @@
     try {
       const answer = await fetch(`${url}?q=${encodeURIComponent(input.value.trim())}`, { headers: { Accept: "application/json" } });
       if (answer.ok) found = (await answer.json()).items;
-      else trouble = `The console answered ${answer.status}; only pages are matched.`;
-    } catch { trouble = "The console does not answer; only pages are matched."; }
+      else trouble = Tide.text(gettext("The console answered %(status)s; only pages are matched."), { status: answer.status });
+    } catch { trouble = gettext("The console does not answer; only pages are matched."); }
     if (mine === asked) render([...found, ...here], words, trouble);
   }
   function move(step) {

@@ -95,7 +95,7 @@
     if (!form.matches("form[data-quiet]") || !refresh) return;
     event.preventDefault();
     const answer = await fetch(form.action, { method: "POST", body: new FormData(form), redirect: "manual" }).catch(() => null);
-    if (!answer || (answer.type !== "opaqueredirect" && !answer.ok)) { Tide.say("That did not reach the console", "Reload the page and try again."); return; }
+    if (!answer || (answer.type !== "opaqueredirect" && !answer.ok)) { Tide.say(gettext("That did not reach the console"), gettext("Reload the page and try again.")); return; }
     refresh();
   }, true);
 })();

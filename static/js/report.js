@@ -31,8 +31,8 @@
     const row = rows[host.dataset.report];
     if (!row || !isNews(row)) return;
     if (!touched) { location.reload(); return; }
-    const news = FINAL.has(row.state) ? "The report is done" : "A run has been asked for";
-    if (told !== row.id + row.state && (FINAL.has(row.state) || !told)) Tide.say(news, "Reload the page to see it.");
+    const news = FINAL.has(row.state) ? gettext("The report is done") : gettext("A run has been asked for");
+    if (told !== row.id + row.state && (FINAL.has(row.state) || !told)) Tide.say(news, gettext("Reload the page to see it."));
     told = row.id + row.state;
   });
 })();

@@ -43,7 +43,7 @@
       },
       read(i) {
         const [r, c] = at2(i), v = values[r][c];
-        return { x: box.x + c * cw, y: Math.min(box.y + r * ch, box.h - 40), title: title(r, c), rows: [["", v === null ? "not observed" : what, v === null ? "" : Tide.duration(v)]] };
+        return { x: box.x + c * cw, y: Math.min(box.y + r * ch, box.h - 40), title: title(r, c), rows: [["", v === null ? gettext("not observed") : what, v === null ? "" : Tide.duration(v)]] };
       },
     });
   }
@@ -61,14 +61,14 @@
       const date = new Date(t), day = (date.getDay() + 6) % 7, hour = date.getHours();
       if (values[i] !== null) cells[day][hour] = Math.max(cells[day][hour] ?? 0, values[i]);
     });
-    heatMap(canvas, { rows: WEEKDAYS, columns: [...Array(24).keys()].map(hour2), values: cells, every: 3, what: "p95 time lag", title: (r, c) => `${WEEKDAYS[r]} ${hour2(c)}:00` });
+    heatMap(canvas, { rows: WEEKDAYS, columns: [...Array(24).keys()].map(hour2), values: cells, every: 3, what: gettext("p95 time lag"), title: (r, c) => `${WEEKDAYS[r]} ${hour2(c)}:00` });
   }
   function queueHeat(canvas, { rows, times, values }) {
     canvas.parentElement.style.setProperty("--rows", rows.length);
     const everyHours = times.length > 72 ? 24 : times.length > 30 ? 6 : 3;
     const names = times.map((t) => (everyHours === 24 ? Tide.day(t) : Tide.clock(t).slice(0, 5)));
     const first = times.findIndex((t) => new Date(t).getHours() % everyHours === 0); // labels stand on round times of the reader's day
-    heatMap(canvas, { rows, columns: names, values, every: everyHours, first: Math.max(0, first), what: "largest time lag", title: (r, c) => `${rows[r]}, ${Tide.moment(times[c], Tide.now())}` });
+    heatMap(canvas, { rows, columns: names, values, every: everyHours, first: Math.max(0, first), what: gettext("largest time lag"), title: (r, c) => `${rows[r]}, ${Tide.moment(times[c], Tide.now())}` });
   }
 
   /* {histogram: [{up_to_ms, messages}], slo_ms}: the share of messages that waited up to a time, on a logarithmic axis */
@@ -90,7 +90,7 @@
       },
       draw(g, w, h, at) {
         box = { x: 52, y: 28, w: w - 68, h: h - 52 };
-        label(g, "Messages that waited at most …", 0, 12, { fill: "fg-2" });
+        label(g, gettext("Messages that waited at most …"), 0, 12, { fill: "fg-2" });
         valueAxis(g, box, 1, (v) => `${Math.round(v * 100)} %`, "share");
         for (let ms = 10 ** Math.ceil(Math.log10(first)); ms <= last; ms *= 10) {
           rule(g, x(ms), box.y, x(ms), box.y + box.h, "chart-grid");
@@ -101,7 +101,7 @@
         label(g, `SLO ${Tide.duration(slo)}`, x(slo) - 4, box.y + 8, { align: "right", fill: "fg-2", halo: true });
         if (at !== null) rule(g, x(points[at][0]), box.y, x(points[at][0]), box.y + box.h, "chart-cross");
       },
-      read: (i) => ({ x: x(points[i][0]), y: 30, title: `up to ${Tide.duration(points[i][0])}`, rows: [["c1", "messages", `${(points[i][1] * 100).toFixed(points[i][1] > 0.99 ? 3 : 1)} %`]] }),
+      read: (i) => ({ x: x(points[i][0]), y: 30, title: Tide.text(gettext("up to %(time)s"), { time: Tide.duration(points[i][0]) }), rows: [["c1", gettext("messages"), `${(points[i][1] * 100).toFixed(points[i][1] > 0.99 ? 3 : 1)} %`]] }),
     });
   }
 
@@ -117,7 +117,7 @@
       hit: (px) => (px < box.x || px > box.x + box.w ? null : Math.round(((px - box.x) / box.w) * 60)),
       draw(g, w, h, at) {
         box = { x: 58, y: 28, w: w - 70, h: h - 52 };
-        label(g, "Messages left, at the rates of the last hour", 0, 12, { fill: "fg-2" });
+        label(g, gettext("Messages left, at the rates of the last hour"), 0, 12, { fill: "fg-2" });
         timeAxis(g, box, start, end, true);
         valueAxis(g, box, lag * 1.08, Tide.compact, "count");
         g.beginPath(); g.moveTo(x(start), y(lag)); g.lineTo(x(start + low), y(0));
@@ -128,7 +128,7 @@
       },
       read(i) {
         const t = start + ((end - start) * i) / 60, best = Tide.compact(Math.round(left(t, low))), worst = Tide.compact(Math.round(left(t, high)));
-        return { x: x(t), y: 30, title: Tide.moment(t, Tide.now()), rows: [["c1", "expected", Tide.compact(Math.round(left(t, drain)))], ["", "between", `${best} and ${worst}`]] };
+        return { x: x(t), y: 30, title: Tide.moment(t, Tide.now()), rows: [["c1", gettext("expected"), Tide.compact(Math.round(left(t, drain)))], ["", gettext("between"), Tide.text(gettext("%(best)s and %(worst)s"), { best, worst })]] };
       },
     });
   }
@@ -166,7 +166,7 @@
       read(i) {
         const bar = bars[i];
         const rows_ = [["", bar.word, Tide.duration(bar.end_ms - bar.start_ms)]];
-        if (bar.peak_ms) rows_.push(["", "peak time lag", Tide.duration(bar.peak_ms)]);
+        if (bar.peak_ms) rows_.push(["", gettext("peak time lag"), Tide.duration(bar.peak_ms)]);
         return { x: x(bar.start_ms), y: Math.max(0, box.y + bar.r * ch - 30), title: `${bar.name}, ${Tide.moment(bar.start_ms, Tide.now())}`, rows: rows_ };
       },
     });
@@ -174,10 +174,10 @@
 
   /* Time lag by the hour with the promise as a line, and what is left of the error budget. */
   function hours(canvas, { times, p50_ms: p50, p95_ms: p95, max_ms: max, slo_ms: slo }) {
-    const panel = { title: "Time lag of the worst topic", kind: "duration", format: Tide.duration, series: [
+    const panel = { title: gettext("Time lag of the worst topic"), kind: "duration", format: Tide.duration, series: [
       { label: "p95", swatch: "c1", tone: "chart-1", fill: "chart-fill", values: p95 },
       { label: "p50", swatch: "c3", tone: "chart-3", values: p50 },
-      { label: "largest", swatch: "cmin", tone: "chart-min", values: max },
+      { label: gettext("largest"), swatch: "cmin", tone: "chart-min", values: max },
     ] };
     if (slo) panel.band = { upTo: slo, tone: "ok-bg" };
     if (slo) panel.series.push({ label: "SLO", swatch: "cslo", tone: "warn-mark", dash: [4, 3], values: times.map(() => slo) });
@@ -185,18 +185,18 @@
   }
   function budget(canvas, { times, left_pct: left, even_pct: even }) {
     const percent = (v) => `${v < 0 ? "−" : ""}${Math.round(Math.abs(v))} %`;
-    Tide.timeSeries(canvas, { times, panels: [{ title: "Error budget left", kind: "share", format: percent, series: [
-      { label: "left", swatch: "c1", tone: "chart-1", fill: "chart-fill", values: left.map((v) => (v === null ? null : Math.max(0, v))), told: left },
-      { label: "even burn", swatch: "cmin", tone: "chart-min", dash: [4, 3], values: even },
+    Tide.timeSeries(canvas, { times, panels: [{ title: gettext("Error budget left"), kind: "share", format: percent, series: [
+      { label: gettext("left"), swatch: "c1", tone: "chart-1", fill: "chart-fill", values: left.map((v) => (v === null ? null : Math.max(0, v))), told: left },
+      { label: gettext("even burn"), swatch: "cmin", tone: "chart-min", dash: [4, 3], values: even },
     ] }] });
   }
 
   /* Ages by store time of the oldest message kept and the first unread one, of the queue with the least room. */
   function room(canvas, { times, kept_ms: kept, unread_ms: unread, room_ms: left, kept_lower_bound: bounds }) {
-    Tide.timeSeries(canvas, { times, panels: [{ title: "Age by store time", kind: "duration", format: Tide.duration, series: [
-      { label: "oldest kept", swatch: "cslo", tone: "warn-mark", values: kept, bounds },
-      { label: "first unread", swatch: "c1", tone: "chart-1", fill: "chart-fill", values: unread },
-    ], read: [["room", left, bounds]] }] });
+    Tide.timeSeries(canvas, { times, panels: [{ title: gettext("Age by store time"), kind: "duration", format: Tide.duration, series: [
+      { label: gettext("oldest kept"), swatch: "cslo", tone: "warn-mark", values: kept, bounds },
+      { label: gettext("first unread"), swatch: "c1", tone: "chart-1", fill: "chart-fill", values: unread },
+    ], read: [[gettext("room"), left, bounds]] }] });
   }
 
   const KINDS = { hours, budget, flow: Tide.flow, "hour-of-week": hourOfWeek, queues: queueHeat, latency: latencyCurve, drain: drainFan, lanes };
@@ -207,24 +207,24 @@
   /* What reads samples is asked for once the page stands. Each answers with the words of its note, null: nothing to draw. */
   const ASKED = {
     latency(canvas, data) {
-      if (!data.messages) return ["no message was consumed in this time", false];
+      if (!data.messages) return [gettext("no message was consumed in this time"), false];
       latencyCurve(canvas, data);
-      return [`${Tide.count(data.messages)} messages, ${Math.round(data.within_slo_pct * 10) / 10} % within the SLO${data.censored ? `, of ${Tide.count(data.censored)} only a lower bound is known` : ""}`, true];
+      return [Tide.text(data.censored ? gettext("%(messages)s messages, %(share)s within the SLO, of %(censored)s only a lower bound is known") : gettext("%(messages)s messages, %(share)s within the SLO"), { messages: Tide.count(data.messages), share: Tide.percent(data.within_slo_pct / 100), censored: Tide.count(data.censored || 0) }), true];
     },
     room(canvas, data) {
-      if (!data.queues) return ["retention has removed nothing from these queues in this time: there is no edge yet", false];
+      if (!data.queues) return [gettext("retention has removed nothing from these queues in this time: there is no edge yet"), false];
       room(canvas, data);
       const least = Math.min(...data.room_ms.filter((v) => v !== null));
-      return [`by store time, a point every ${Tide.duration(data.interval_ms)}; the least room was ${Tide.duration(least)}`, true];
+      return [Tide.text(gettext("by store time, a point every %(step)s; the least room was %(room)s"), { step: Tide.duration(data.interval_ms), room: Tide.duration(least) }), true];
     },
   };
   for (const canvas of document.querySelectorAll("canvas[data-asked]")) {
     const say = canvas.closest("[data-asking]").querySelector("[data-note]"), hide = () => { canvas.parentElement.hidden = true; };
     fetch(canvas.dataset.url).then(async (answer) => {
-      if (!answer.ok) { say.textContent = `not available: the server answered ${answer.status}`; hide(); return; }
+      if (!answer.ok) { say.textContent = Tide.text(gettext("not available: the server answered %(status)s"), { status: answer.status }); hide(); return; }
       const [words, drawn] = ASKED[canvas.dataset.asked](canvas, await answer.json());
       say.textContent = words;
       if (!drawn) hide();
-    }).catch(() => { say.textContent = "not available: the server did not answer"; hide(); });
+    }).catch(() => { say.textContent = gettext("not available: the server did not answer"); hide(); });
   }
 })();

@@ -15,7 +15,7 @@
   document.cookie = `zone=${zone};path=/;max-age=31536000;samesite=lax`;
   const MOMENTS = {
     age: (ms) => Tide.age(Tide.now() - ms),
-    left: (ms) => (ms > Tide.now() ? Tide.age(ms - Tide.now()) : "over"),
+    left: (ms) => (ms > Tide.now() ? Tide.age(ms - Tide.now()) : gettext("over")),
     clock: (ms) => Tide.clock(ms),
     clock_ms: (ms) => Tide.clock(ms, true),
     moment: (ms) => Tide.moment(ms, Tide.now()),
@@ -45,7 +45,7 @@
     const next = { undefined: other, [other]: system, [system]: undefined }[root.dataset.theme];
     if (next) root.dataset.theme = next; else delete root.dataset.theme;
     try { if (next) localStorage.setItem("theme", next); else localStorage.removeItem("theme"); } catch { /* kept for this page only */ }
-    say(`Theme: ${next || "as the system"}`);
+    say({ light: gettext("Theme: light"), dark: gettext("Theme: dark") }[next] || gettext("Theme: as the system"));
   }
 
   // Paper is white: a dark page is printed with the light colours; the charts repaint when the attribute changes.
@@ -68,7 +68,7 @@
   async function copy(button) {
     const source = button.dataset.text ?? button.closest(".code").querySelector("pre").textContent;
     const label = button.textContent;
-    try { await navigator.clipboard.writeText(source); button.textContent = "Copied"; } catch { button.textContent = "Select and copy"; }
+    try { await navigator.clipboard.writeText(source); button.textContent = gettext("Copied"); } catch { button.textContent = gettext("Select and copy"); }
     setTimeout(() => { button.textContent = label; }, 1600);
   }
   const actions = {
@@ -123,14 +123,16 @@
   const line = (tag, text) => Object.assign(document.createElement(tag), { textContent: text });
   function reasons(element) {
     const { why, known, knownAt } = element.dataset, since = Number(element.dataset.since);
-    const title = element.classList.contains("atleast") ? "At least this much; a part is unknown" : "Unknown";
-    const lines = [line("b", since ? `${title} since ${Tide.moment(since, Tide.now())} (${Tide.age(Tide.now() - since)})` : title)];
-    if (known) lines.push(line("p", `Last known: ${Tide.count(Number(known))} as of ${Tide.moment(Number(knownAt), Tide.now())}`));
+    const isBound = element.classList.contains("atleast");
+    const title = isBound ? gettext("At least this much; a part is unknown") : gettext("Unknown");
+    const titleSince = isBound ? gettext("At least this much; a part is unknown since %(time)s (%(age)s)") : gettext("Unknown since %(time)s (%(age)s)");
+    const lines = [line("b", since ? Tide.text(titleSince, { time: Tide.moment(since, Tide.now()), age: Tide.age(Tide.now() - since) }) : title)];
+    if (known) lines.push(line("p", Tide.text(gettext("Last known: %(number)s as of %(time)s"), { number: Tide.count(Number(known)), time: Tide.moment(Number(knownAt), Tide.now()) })));
     if (why) lines.push(line("p", Tide.words(why, Tide.now())));
     return lines;
   }
   function moments(ms, style) {
-    const age = Tide.now() - ms, far = age < 0 ? `in ${Tide.age(-age)}` : `${Tide.age(age)} ago`;
+    const age = Tide.now() - ms, far = age < 0 ? Tide.text(gettext("in %(age)s"), { age: Tide.age(-age) }) : Tide.text(gettext("%(age)s ago"), { age: Tide.age(age) });
     return [line("b", `${Tide.moment(ms, Tide.now(), style.endsWith("_ms"))} ${Tide.zoneOffset(ms)}`), line("p", `${new Date(ms).toISOString().slice(0, 19).replace("T", " ")} UTC, ${far}`)];
   }
   function hideTip() {
