@@ -9,25 +9,22 @@ from django import forms
 
 from console.group import settings_config
 from console.group.settings_config import FIELDS, MEANING
-from console.operation.errors import PlanRejected
-
-CHOICES = [("", "stays as it is"), ("true", "true"), ("false", "false")]
+from console.operation.config_forms import STAYS, TRUE_FALSE, ConfigForm, allowed_name
 
 
-class GroupChangeForm(forms.Form):
+class GroupChangeForm(ConfigForm):
     """One field per key of SubscriptionGroupConfig, named by it; empty stays as it is."""
 
-    empty_word = "stays as it is"
+    empty_word = STAYS
 
     def __init__(self, brokers: Sequence[str], *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.broker_names = list(brokers)
+        super().__init__(brokers, *args, **kwargs)
         for name, (key, lowest, highest) in FIELDS.items():
             if lowest is None:
                 self.fields[name] = forms.ChoiceField(
                     label=key,
                     required=False,
-                    choices=[("", self.empty_word), *CHOICES[1:]],
+                    choices=[("", self.empty_word), *TRUE_FALSE],
                     help_text=MEANING[name],
                 )
             else:
@@ -39,30 +36,20 @@ class GroupChangeForm(forms.Form):
                     help_text=MEANING[name],
                     error_messages={"invalid": "Write a whole number."},
                 )
-        self.fields["brokers"] = forms.MultipleChoiceField(
-            label="Brokers", required=False, choices=[(name, name) for name in brokers]
-        )
 
     @property
     def settings_fields(self) -> list[tuple[forms.BoundField, bool]]:
         """(field, whether it is a choice) of every key."""
         return [(self[name], lowest is None) for name, (_, lowest, _) in FIELDS.items()]
 
-    def clean_brokers(self) -> list[str]:
-        chosen: list[str] = self.cleaned_data["brokers"]
-        if self.broker_names and not chosen:
-            raise forms.ValidationError("Choose at least one broker.")
-        return chosen
-
-    def params(self) -> dict[str, Any]:
-        """Parameters of group_change; brokers only where not all are chosen."""
+    def settings(self) -> dict[str, Any]:
+        """Parameters of group_change."""
         found: dict[str, Any] = {}
         for name, (_, lowest, _) in FIELDS.items():
             value = self.cleaned_data[name]
             if value not in (None, ""):
                 found[name] = value == "true" if lowest is None else value
-        chosen = self.cleaned_data["brokers"]
-        return found if set(chosen) == set(self.broker_names) else {**found, "brokers": chosen}
+        return found
 
 
 class GroupCreateForm(GroupChangeForm):
@@ -76,9 +63,4 @@ class GroupCreateForm(GroupChangeForm):
     )
 
     def clean_name(self) -> str:
-        name: str = self.cleaned_data["name"]
-        try:
-            settings_config.check_new_name(name)
-        except PlanRejected as refusal:
-            raise forms.ValidationError(str(refusal)) from refusal
-        return name
+        return allowed_name(self.cleaned_data["name"], settings_config.check_new_name)

@@ -16,10 +16,9 @@ from console.access.models import Verb
 from console.access.visitor import remote_addr
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.list_query import ListQuery
-from console.group import group_page, member, selectors
+from console.group import client_page, group_page, member, selectors
 from console.group.findings import findings, subscription_words
 from console.group.forms import TARGETS, OffsetChangeForm, queue_value
-from console.group.settings_views import settings_context
 from console.lag import selectors as lag_selectors
 from console.lag import services as lag_services
 from console.lag.models import ClientRow, GroupRow, QueueRow
@@ -31,6 +30,8 @@ from console.mqadmin import (
 )
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
+from console.operation.config_change import GROUP
+from console.operation.config_views import quarantine_context
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
 
 HOUR_MS = 3_600_000
@@ -158,7 +159,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "silent": [row for row in lag_selectors.silent_brokers(here.name) if row.broker_name in brokers],
         "may_reset": rules.may(request.user, Verb.RESET, here.name, group),
         "may_replay": rules.may(request.user, Verb.REPLAY, here.name, group),
-        **settings_context(request, here, group),
+        **quarantine_context(request, here, GROUP, group),
     }
     return render(request, "group/group.html", context)
 
@@ -210,6 +211,7 @@ def client(request: HttpRequest, cluster: str, group: str, client_id: str) -> Ht
         info = member.ask_member(here.name, group, client_id, with_stack=request.GET.get("stack") == "1")
     except (member.MemberSilent, BrokerUnavailable, RemotingTimeout, MQBrokerError) as trouble:
         problem = str(trouble)
+    held = client_page.held_queues(client_id, info, known, selectors.group_queues(here.name, group))
     context = {
         "cluster": here,
         "row": row,
@@ -217,6 +219,11 @@ def client(request: HttpRequest, cluster: str, group: str, client_id: str) -> Ht
         "client_id": client_id,
         "info": info,
         "problem": problem,
+        "queues": held,
+        "sums": client_page.sums(held, info),
+        "subscriptions": client_page.subscriptions(known),
+        "differences": group_page.differing_clients(selectors.group_clients(here.name, group)),
+        "properties": client_page.properties(info) if info is not None else [],
         "with_stack": request.GET.get("stack") == "1",
         "section": "groups",
         "now_ms": int(time.time() * 1000),

@@ -2,48 +2,43 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
-from console.access import rules
 from console.access.models import Verb
 from console.access.name_scope import NameScope, view_scope
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
-from console.lag import selectors as lag_selectors
 from console.lag.models import TopicRow
 from console.operation.config_change import TOPIC, counted
 from console.operation.config_table import read_table
-from console.operation.plan_request import apply_at_once, plan_or_reason
-from console.operation.quarantine import quarantine_hours, quarantine_of
+from console.operation.config_views import (
+    broker_names,
+    form_context,
+    quarantine_context,
+    submitted_form,
+    submitted_step,
+)
+from console.operation.plan_request import apply_at_once
 from console.topic import selectors
 from console.topic.forms import TopicChangeForm, TopicCreateForm
 from console.topic.topic_config import READ, WRITE
-
-FORM_FIELDS = {"topic": "name"}  # parameter of the plan → field of the form, where they differ
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def create(request: HttpRequest, cluster: str) -> HttpResponse:
     """A form; POST makes the plan and shows it. Whether the name is allowed is asked with the name."""
     here, _ = admit_to_list(request, cluster)
-    brokers = sorted({row.broker_name for row in lag_selectors.broker_rows(here.name)})
+    brokers = broker_names(here.name)
     form = TopicCreateForm(brokers, request.POST or None, initial={"name": request.GET.get("name", "")[:127]})
-    problem = ""
-    if request.method == "POST" and form.is_valid():
-        made = plan_or_reason(
-            request, here, "topic_create", form.cleaned_data["name"], form.params(), form, FORM_FIELDS
-        )
-        if isinstance(made, HttpResponse):
-            return made
-        problem = made
-    chosen = request.POST.getlist("brokers") if request.method == "POST" else brokers
-    context = {"cluster": here, "form": form, "problem": problem, "chosen": chosen, "section": "topics"}
-    return render(request, "topic/create.html", context, status=422 if form.errors or problem else 200)
+    made = submitted_form(request, here, TOPIC, "create", form)
+    if isinstance(made, HttpResponse):
+        return made
+    context = form_context(request, here, TOPIC, form, made, brokers)
+    return render(request, "topic/create.html", context, status=422 if form.errors or made else 200)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -52,48 +47,31 @@ def change(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
     here = admit(request, cluster, Verb.CONFIGURE, topic)
     row = known(here.name, topic)
     form = TopicChangeForm(row.brokers, request.POST or None)
-    problem = ""
-    if request.method == "POST" and form.is_valid():
-        made = plan_or_reason(request, here, "topic_change", topic, form.params(), form, FORM_FIELDS)
-        if isinstance(made, HttpResponse):
-            return made
-        problem = made
-    context = {
-        "cluster": here,
-        "row": row,
-        "form": form,
-        "problem": problem,
-        "chosen": request.POST.getlist("brokers") if request.method == "POST" else row.brokers,
-        "table": read_table(here, TOPIC, topic),
-        "section": "topics",
-        "now_ms": int(time.time() * 1000),
-    }
-    return render(request, "topic/change.html", context, status=422 if form.errors or problem else 200)
+    made = submitted_form(request, here, TOPIC, "change", form, topic)
+    if isinstance(made, HttpResponse):
+        return made
+    context = form_context(request, here, TOPIC, form, made, row.brokers)
+    context |= {"row": row, "table": read_table(here, TOPIC, topic)}
+    return render(request, "topic/change.html", context, status=422 if form.errors or made else 200)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def delete(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
     """The way of a topic out: quarantine, watch, delete. POST plans the step that ``deed`` names."""
     here = admit(request, cluster, Verb.CONFIGURE, topic)
-    problem = ""
-    if request.method == "POST":
-        deeds = {"quarantine": "topic_quarantine", "delete": "topic_delete", "force": "topic_force_delete"}
-        kind = deeds.get(request.POST.get("deed", ""))
-        if kind is None:
-            raise Http404("There is no such step.")
-        made = plan_or_reason(request, here, kind, topic, {})
-        if isinstance(made, HttpResponse):
-            return made
-        problem = made
+    made = submitted_step(request, here, TOPIC, topic)
+    if isinstance(made, HttpResponse):
+        return made
+    row = known(here.name, topic)
     context = {
         "cluster": here,
-        "row": known(here.name, topic),
+        "row": row,
         "used_by": used_by(here.name, topic, view_scope(request.user, here.name)),
-        "problem": problem,
+        "problem": made,
         "section": "topics",
-        **quarantine_context(request, here, topic),
+        **topic_quarantine(request, here, row),
     }
-    return render(request, "topic/delete.html", context, status=422 if problem else 200)
+    return render(request, "topic/delete.html", context, status=422 if made else 200)
 
 
 @require_POST
@@ -126,21 +104,11 @@ def known(cluster: str, topic: str) -> TopicRow:
     return row
 
 
-def quarantine_context(request: HttpRequest, here: Cluster, topic: str) -> dict[str, Any]:
-    """What pages say about the quarantine of a topic."""
-    now_ms = int(time.time() * 1000)
-    row = selectors.topic(here.name, topic)
-    closed = row is not None and not row.perm & (READ | WRITE)
-    quarantine = quarantine_of(here.name, TOPIC, topic)
-    return {
-        "now_ms": now_ms,
-        "quarantine": quarantine,
-        "is_closed": closed,
-        "is_due": quarantine is not None and now_ms >= quarantine.deletable_at_ms,
-        "written_since": quarantine is not None
-        and row is not None
-        and quarantine.has_traffic(row.last_write_ms),
-        "hours": quarantine_hours(),
-        "may_force": rules.may(request.user, Verb.ADMIN, here.name, topic),
-        "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name, topic),
+def topic_quarantine(request: HttpRequest, here: Cluster, row: TopicRow) -> dict[str, Any]:
+    """What pages say about the quarantine of a topic; its row tells whether it is closed and who does not mind."""
+    found = quarantine_context(request, here, TOPIC, row.topic)
+    quarantine = found["quarantine"]
+    return found | {
+        "is_closed": not row.perm & (READ | WRITE),
+        "written_since": quarantine is not None and quarantine.has_traffic(row.last_write_ms),
     }

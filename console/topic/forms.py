@@ -7,13 +7,12 @@ from typing import Any
 
 from django import forms
 
-from console.operation.errors import PlanRejected
+from console.operation.config_forms import STAYS, TRUE_FALSE, ConfigForm, allowed_name
 from console.topic import topic_config
 from console.topic.topic_config import MESSAGE_TYPES, PERMISSIONS, QUEUES_DEFAULT, QUEUES_MAX
 
-STAY = ("", "stays as it is")
+STAY = ("", STAYS)
 PERM_CHOICES = [(str(perm), f"{word} ({perm})") for perm, word in PERMISSIONS.items()]
-YES_NO = [("true", "true"), ("false", "false")]
 
 
 def _number(label: str, help_text: str, initial: int | None) -> forms.IntegerField:
@@ -28,8 +27,8 @@ def _number(label: str, help_text: str, initial: int | None) -> forms.IntegerFie
     )
 
 
-class TopicChangeForm(forms.Form):
-    """What is left empty stays as it is; `params()` is what the plan is asked for."""
+class TopicChangeForm(ConfigForm):
+    """What is left empty stays as it is."""
 
     write_queues = _number("Write queues", "on each chosen broker: what producers spread over", None)
     read_queues = _number("Read queues", "on each chosen broker: what consumers share", None)
@@ -43,23 +42,17 @@ class TopicChangeForm(forms.Form):
     order = forms.ChoiceField(
         label="Order",
         required=False,
-        choices=[STAY, *YES_NO],
+        choices=[STAY, *TRUE_FALSE],
         help_text="tells clients to keep a key on its queue",
     )
-    brokers = forms.MultipleChoiceField(label="Brokers", required=False)
-
-    def __init__(self, brokers: Sequence[str], *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.broker_names = list(brokers)
-        self.fields["brokers"].choices = [(name, name) for name in brokers]  # type: ignore[attr-defined]
 
     @property
     def selects(self) -> list[forms.BoundField]:
         """The fields that are a choice."""
         return [self["perm"], self["message_type"], self["order"]]
 
-    def params(self) -> dict[str, Any]:
-        """Parameters of topic_change; brokers only where not all are chosen."""
+    def settings(self) -> dict[str, Any]:
+        """Parameters of topic_change."""
         cleaned = self.cleaned_data
         found: dict[str, Any] = {
             "write_queues": cleaned["write_queues"],
@@ -68,16 +61,7 @@ class TopicChangeForm(forms.Form):
             "order": cleaned["order"] == "true" if cleaned["order"] else None,
             "message_type": cleaned["message_type"] or None,
         }
-        chosen = cleaned["brokers"]
-        if set(chosen) != set(self.broker_names):
-            found["brokers"] = chosen
         return {name: value for name, value in found.items() if value is not None}
-
-    def clean_brokers(self) -> list[str]:
-        chosen: list[str] = self.cleaned_data["brokers"]
-        if self.broker_names and not chosen:
-            raise forms.ValidationError("Choose at least one broker.")
-        return chosen
 
 
 class TopicCreateForm(TopicChangeForm):
@@ -99,7 +83,7 @@ class TopicCreateForm(TopicChangeForm):
         for field, choices, initial in (
             ("perm", PERM_CHOICES, "6"),
             ("message_type", [("", "not set"), *((each, each) for each in MESSAGE_TYPES)], ""),
-            ("order", YES_NO, "false"),
+            ("order", TRUE_FALSE, "false"),
         ):
             self.fields[field].choices = choices  # type: ignore[attr-defined]
             self.fields[field].initial = initial
@@ -110,9 +94,4 @@ class TopicCreateForm(TopicChangeForm):
             )
 
     def clean_name(self) -> str:
-        name: str = self.cleaned_data["name"]
-        try:
-            topic_config.check_new_name(name)
-        except PlanRejected as refusal:
-            raise forms.ValidationError(str(refusal)) from refusal
-        return name
+        return allowed_name(self.cleaned_data["name"], topic_config.check_new_name)

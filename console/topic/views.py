@@ -23,7 +23,7 @@ from console.lag.models import TopicQueueRow, TopicRow
 from console.operation.config_change import TOPIC
 from console.operation.config_table import read_table
 from console.topic import selectors
-from console.topic.change_views import known, quarantine_context
+from console.topic.change_views import known, topic_quarantine
 from console.topic.producers import senders_of
 from console.topic.topic_config import permission_letters, permission_word
 
@@ -107,7 +107,7 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
         "silent": [one for one in lag_selectors.silent_brokers(here.name) if one.broker_name in row.brokers],
         "may_send": rules.may(request.user, Verb.SEND, here.name, topic),
         "is_changeable": row.kind != "SYSTEM",
-        **quarantine_context(request, here, topic),
+        **topic_quarantine(request, here, row),
         **_tab_context(tab, here, row, queues),
     }
     return render(request, "topic/topic.html", context)

@@ -12,9 +12,9 @@ from django.urls import reverse
 
 from console.access import services as access_services
 from console.cluster.models import Cluster
-from console.group.settings_views import settings_context
 from console.lag.models import BrokerRow, GroupRow
 from console.operation import services
+from console.operation.config_views import quarantine_context
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.people import signed_in
@@ -112,7 +112,7 @@ def test_it_is_a_part_of_the_page_of_the_group(live: LiveCluster, browser: Clien
     request = RequestFactory().get("/")
     request.user = maria
     here = Cluster.objects.get(name=live.name)
-    context = settings_context(request, here, "billing")
+    context = quarantine_context(request, here, "group", "billing")
     row = GroupRow.objects.get(cluster=live.name, group="billing")
     text = render_to_string("group/_settings.html", {"cluster": here, "row": row, **context}, request)
     assert "in quarantine since" in text and "/c/test/groups/billing/release" in text

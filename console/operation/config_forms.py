@@ -1,0 +1,49 @@
+"""What the forms of topics and groups have in common: the brokers that are chosen, and the name of a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from django import forms
+
+from console.operation.errors import PlanRejected
+
+STAYS = "stays as it is"
+TRUE_FALSE = [("true", "true"), ("false", "false")]
+
+
+class ConfigForm(forms.Form):
+    """Settings of one object on some brokers; `params()` is what the plan is asked for."""
+
+    brokers = forms.MultipleChoiceField(label="Brokers", required=False)
+
+    def __init__(self, brokers: Sequence[str], *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.broker_names = list(brokers)
+        self.fields["brokers"].choices = [(name, name) for name in brokers]  # type: ignore[attr-defined]
+
+    def settings(self) -> dict[str, Any]:
+        """The settings that are filled in, as parameters of the plan."""
+        raise NotImplementedError
+
+    def params(self) -> dict[str, Any]:
+        """The settings, and the brokers where not all are chosen."""
+        chosen = self.cleaned_data["brokers"]
+        found = self.settings()
+        return found if set(chosen) == set(self.broker_names) else {**found, "brokers": chosen}
+
+    def clean_brokers(self) -> list[str]:
+        chosen: list[str] = self.cleaned_data["brokers"]
+        if self.broker_names and not chosen:
+            raise forms.ValidationError("Choose at least one broker.")
+        return chosen
+
+
+def allowed_name(name: str, check: Callable[[str], None]) -> str:
+    """The name of a new object; what ``check`` says against it is said on the field."""
+    try:
+        check(name)
+    except PlanRejected as refusal:
+        raise forms.ValidationError(str(refusal)) from refusal
+    return name
