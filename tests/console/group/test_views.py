@@ -12,8 +12,10 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from console.group import group_page
+from console.group import member as member_asked
 from console.group.forms import queue_value
 from console.group.group_page import owned_words
+from console.group.member import RunningInfo
 from console.lag.models import ClientRow, GroupRow, GroupWatch, HistoryGap, QueueRow
 from console.operation import services
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
@@ -378,6 +380,49 @@ def test_it_says_that_a_member_does_not_answer(admin: Client) -> None:
     assert answer.status_code == 200
     assert "It did not tell." in answer.content.decode()
     assert admin.get("/c/local/groups/billing/clients/nobody").status_code == 404
+
+
+def test_a_member_that_is_silent_shows_what_the_last_sweep_and_round_knew(admin: Client) -> None:
+    QueueRow.objects.filter(group="billing", queue_id=0).update(time_lag_ms=90_000, lag=77)
+    text = admin.get("/c/local/groups/billing/clients/10.0.0.1@7").content.decode()
+    assert "Python V5_3_3 at 10.0.0.1:5000" in text
+    assert "as it said at the last sweep" in text and "1 m 30 s" in text and "77" in text
+    assert "every message" in text  # subscribed to orders: *
+    gone = admin.get("/c/local/groups/billing/clients/nobody").content.decode()
+    assert "This client is not here" in gone and "Members of the group" in gone
+
+
+def test_the_page_of_a_member_joins_its_words_with_the_last_round(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def queue(queue_id: int, topic: str = "orders") -> dict[str, Any]:
+        place = {"topic": topic, "broker_name": "broker-a", "queue_id": queue_id, "commit_offset": 1_995}
+        own = {"cached": 4, "cached_from": 1_995, "cached_to": 1_998, "locked": False, "dropped": False}
+        return {**place, **own, "last_pull_ms": sample_rows.NOW_MS, "last_consume_ms": None}
+
+    topic = {
+        "topic": "orders",
+        "consume_ms": 3.0,
+        "ok_per_s": 12.0,
+        "failed_per_s": 1.5,
+        "failed_last_hour": 2,
+    }
+    info = RunningInfo(
+        [("PROP_CONSUMEORDERLY", "false"), ("PROP_ODD", "x")],
+        [queue(0), queue(1), queue(9)],
+        [topic],
+        "at main",
+        False,
+    )
+    monkeypatch.setattr(member_asked, "ask_member", lambda *args, **wishes: info)
+    QueueRow.objects.filter(group="billing", queue_id=1).update(
+        lag=None, status="UNKNOWN", owner="10.0.0.2@8"
+    )
+    text = admin.get("/c/local/groups/billing/clients/10.0.0.1@7?stack=1").content.decode()
+    assert '<span class="atleast"' in text  # queue 9 is in no round, and queue 1 was not read
+    assert "two owners" in text and "10.0.0.2@8 said that it holds this queue" in text
+    assert "In order" in text and "PROP_ODD" in text and "at main" in text
+    assert ">12<" in text and ">1.5<" in text and ">12</" in text
 
 
 def test_it_leads_from_a_stalled_queue_to_its_message_and_its_client(admin: Client) -> None:
