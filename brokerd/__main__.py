@@ -122,16 +122,16 @@ def read_changed(root: Path) -> dict[str, str]:
     return config_manager.load(path, lambda content: read_properties(content.decode())) or {}
 
 
-class SaveProperty:
-    """Remembers a setting changed at run time (25) for the next start."""
+class SaveProperties:
+    """Remembers settings changed at run time (25) for the next start: all of one change or none. Raises OSError."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def __call__(self, key: str, value: str) -> None:
+    def __call__(self, changed: Mapping[str, str]) -> None:
         known = config_manager.load(self._path, lambda content: read_properties(content.decode())) or {}
-        known[key] = value
-        text = "".join(f"{each}={known[each]}\n" for each in sorted(known))
+        properties = {**known, **changed}
+        text = "".join(f"{key}={properties[key]}\n" for key in sorted(properties))
         config_manager.write_atomically(self._path, text.encode())
 
 
@@ -142,7 +142,7 @@ async def run(settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     controller = BrokerController(
-        settings.live, settings.store, SaveProperty(settings.store.store_path_root_dir / CHANGED_PROPERTIES)
+        settings.live, settings.store, SaveProperties(settings.store.store_path_root_dir / CHANGED_PROPERTIES)
     )
     try:
         await controller.start()

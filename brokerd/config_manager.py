@@ -61,7 +61,10 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def load(path: Path, parse: Callable[[bytes], Table]) -> Table | None:
-    """The table in `path`, else in its `.bak`; None when neither is there or readable (both cases are logged)."""
+    """The table in `path`, else in its `.bak`; None when neither is there or readable.
+
+    One that cannot be read is logged and set aside as `.unreadable`: the next save would replace the backup with it.
+    """
     for candidate in (path, path.with_name(path.name + ".bak")):
         try:
             content = candidate.read_bytes()
@@ -70,5 +73,9 @@ def load(path: Path, parse: Callable[[bytes], Table]) -> Table | None:
         try:
             return parse(content)
         except (ValueError, TypeError, KeyError, AttributeError, RemotingError) as error:
-            logger.error("cannot read %s (%s: %s)", candidate, type(error).__name__, error)  # noqa: TRY400
+            aside = candidate.with_name(candidate.name + ".unreadable")
+            os.replace(candidate, aside)
+            logger.error(  # noqa: TRY400
+                "cannot read %s (%s: %s); kept as %s", candidate, type(error).__name__, error, aside.name
+            )
     return None

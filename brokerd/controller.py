@@ -10,7 +10,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 from brokerd import config_manager
@@ -68,11 +68,11 @@ class BrokerController:
         self,
         config: LiveConfig,
         store_config: MessageStoreConfig,
-        save_property: Callable[[str, str], None] = lambda key, value: None,
+        save_properties: Callable[[Mapping[str, str]], None] = lambda properties: None,
     ) -> None:
         self._config = config
         self._store_config = store_config
-        self._save_property = save_property
+        self._save_properties = save_properties
         self._config_dir = store_config.store_path_root_dir / "config"
         self._background = Background()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -164,7 +164,7 @@ class BrokerController:
             spawn=self._spawn,
             later=self._later,
             topic_route=self._topic_route,
-            save_property=self._save_property,
+            save_properties=self._save_properties,
         )
 
     def broker_ip(self) -> str:

@@ -27,9 +27,9 @@ from brokerd.topic_config import SCHEDULE_TOPIC
 
 logger = logging.getLogger(__name__)
 
-BATCH_MAX = (
-    200  # messages of one level delivered per round, so that a backlog does not hold up the event loop
-)
+# Messages of one level, and of all, delivered per round of 100 ms: a backlog must not hold up the event loop for more
+# than 20 ms of it, nor one level the others.
+LEVEL_MAX, ROUND_MAX = 200, 1_000
 DELAY_DIGITS_MAX = 9  # levels are two digits; int() refuses numbers of thousands
 RETRY_AFTER_MS = 10_000  # after a message that could not be put
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -43,6 +43,7 @@ class ScheduleMessageService:
         self.delay_levels_ms = tuple(delay_levels_ms)
         self.offsets: dict[int, int] = config_manager.load(path, parse_offsets) or {}
         self._look_again_ms: dict[int, int] = {}
+        self._next_level = 1
         self._is_dirty = False
 
     @property
@@ -64,19 +65,33 @@ class ScheduleMessageService:
                 self.offsets[level] = min(max(offset, low), high)
 
     def deliver_due(self, store: MessageStore, now_ms: int) -> int:
-        """Put every due message to its topic; returns how many. The caller dispatches."""
-        return sum(
-            self._deliver_level(store, level, now_ms)
-            for level in range(1, self.max_level + 1)
-            if now_ms >= self._look_again_ms.get(level, 0)
-        )
+        """Put every due message to its topic, within the limits; returns how many. The caller dispatches."""
+        delivered = 0
+        for _ in range(self.max_level):
+            if delivered >= ROUND_MAX:
+                break  # the next round begins with the level this one did not come to
+            level = self._next_level
+            self._next_level = level % self.max_level + 1
+            if now_ms >= self._look_again_ms.get(level, 0):
+                delivered += self._deliver_level(store, level, now_ms)
+        return delivered
 
     def _deliver_level(self, store: MessageStore, level: int, now_ms: int) -> int:
+        """As many reads as it takes: one gives 32 messages, or 8 that are not in memory."""
+        total = 0
+        while total < LEVEL_MAX:
+            delivered = self._deliver_read(store, level, now_ms, LEVEL_MAX - total)
+            total += delivered
+            if not delivered or now_ms < self._look_again_ms.get(level, 0):
+                break
+        return total
+
+    def _deliver_read(self, store: MessageStore, level: int, now_ms: int, count_max: int) -> int:
         queue_id = level - 1
         offset = self.offsets.get(level, 0)
         if offset >= store.max_offset(SCHEDULE_TOPIC, queue_id):
             return 0
-        result = store.get_message(SCHEDULE_TOPIC, queue_id, offset, BATCH_MAX)
+        result = store.get_message(SCHEDULE_TOPIC, queue_id, offset, count_max)
         if result.status is not GetMessageStatus.FOUND:
             if result.next_begin_offset != offset:
                 logger.warning(

@@ -29,7 +29,10 @@ STATUS_TIMEOUT_MS = 5_000
 
 def topics_of(broker: Broker, group: str) -> list[str]:
     """Topics the group has offsets on; while it is online only those it subscribes to."""
-    topics = broker.offsets.topics_of_group(group)
+    return subscribed(broker, group, broker.offsets.topics_of_group(group))
+
+
+def subscribed(broker: Broker, group: str, topics: list[str]) -> list[str]:
     info = broker.consumers.get(group)
     if info is None:
         return topics
@@ -86,9 +89,12 @@ def get_broker_consume_stats(
     only_orderly = is_true(command, "isOrder")
     listed: list[dict[str, list[ConsumeStats]]] = []
     total_diff = total_inflight = 0
+    with_offsets: dict[str, list[str]] = {}
+    for topic, group in sorted(broker.offsets.offsets):  # once, not once for each of ten thousand groups
+        with_offsets.setdefault(group, []).append(topic)
     for group in sorted(broker.groups.groups):
         stats_of_group = []
-        for topic in topics_of(broker, group):
+        for topic in subscribed(broker, group, with_offsets.get(group, [])):
             config = broker.topics.get(topic)
             if config is None or (only_orderly and not config.order):
                 continue

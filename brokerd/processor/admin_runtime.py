@@ -11,7 +11,7 @@ import shutil
 
 from brokerd.broker_stats import snapshot
 from brokerd.channel import Channel, ChannelClosed
-from brokerd.config import HOT_KEYS, ConfigError, build, read_properties, to_properties
+from brokerd.config import HOT_KEYS, ConfigError, build, check, read_properties, to_properties
 from brokerd.consumer_manager import ClientChannelInfo
 from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.processor.ext_fields import optional, required
@@ -181,12 +181,12 @@ def update_broker_config(
         values = {f.name: getattr(current, f.name) for f in dataclasses.fields(current)}
         merged = {**to_properties(current), **properties}
         changed = build(type(current), merged)
+        check(changed, broker.config.namesrv)
     except (ConfigError, UnicodeDecodeError) as error:
         raise error_for(ResponseCode.INVALID_PARAMETER, str(error)) from error
+    broker.save_properties(properties)
     broker.config.broker = changed
     broker.sender.forget_topics()
-    for key, value in properties.items():
-        broker.save_property(key, value)
     before = {name: value for name, value in values.items() if value != getattr(changed, name)}
     logger.info("settings changed properties=%s before=%s", properties, before)
     return command.response(ResponseCode.SUCCESS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -59,7 +59,9 @@ class Broker:
     spawn: Callable[[Coroutine[Any, Any, None]], None]  # run in the background; errors are logged
     later: Callable[[int, Callable[[], None]], None]  # call after so many ms
     topic_route: Callable[[str], Awaitable[TopicRouteData | None]]  # as the name servers see it
-    save_property: Callable[[str, str], None]  # remember a setting an operator changed (25)
+    save_properties: Callable[
+        [Mapping[str, str]], None
+    ]  # remember settings an operator changed (25); OSError
 
     sender: MessageSender = field(init=False)
 

@@ -27,7 +27,9 @@ def test_it_loads_the_backup_of_a_file_it_cannot_read(
     with caplog.at_level(logging.ERROR):
         assert config_manager.load(path, fastjson.loads) == {"a": 1}
     assert "cannot read" in caplog.text
-    assert path.read_bytes() == b'{"a":'
+    assert path.with_name("offsets.json.unreadable").read_bytes() == b'{"a":'
+    config_manager.write_atomically(path, b'{"a":2}')
+    assert path.with_name("offsets.json.bak").read_bytes() == b'{"a":1}', "the good one, not the damaged one"
 
 
 def test_it_loads_the_backup_when_a_crash_came_between_the_renames(tmp_path: Path) -> None:

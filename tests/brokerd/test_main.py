@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerd.__main__ import SaveProperty, read_settings
+from brokerd.__main__ import SaveProperties, read_settings
 from brokerd.config import ConfigError
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.message import decode_records
@@ -121,7 +121,7 @@ def test_it_starts_fast_and_small(process: BrokerProcess) -> None:
 def test_it_reads_file_then_changed_then_command_line(tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
     file.write_text(f"storePathRootDir={tmp_path}\nbrokerName=file\ntraceOn=true\nlistenPort=1\nodd=1\n")
-    SaveProperty(tmp_path / "config" / "broker.properties")("traceOn", "false")
+    SaveProperties(tmp_path / "config" / "broker.properties")({"traceOn": "false"})
     settings = read_settings(file, ["listenPort=2"], {})
     assert (settings.live.broker.broker_name, settings.live.broker.listen_port) == ("file", 2)
     assert settings.live.broker.trace_on is False

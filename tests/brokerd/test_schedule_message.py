@@ -37,6 +37,35 @@ def test_it_passes_over_a_message_that_no_queue_can_take(tmp_path: Path) -> None
     store.close(DUE_MS)
 
 
+def test_it_delivers_a_backlog_in_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many were parked at once: as after an outage of what a group's handler needs."""
+    store = open_store(tmp_path)
+    service = parked(store, *["0"] * 450)
+    assert [service.deliver_due(store, DUE_MS) for _ in range(4)] == [200, 200, 50, 0]
+    store.dispatch_pending()
+    assert store.max_offset("TopicTest", 0) == 450
+    store.close(DUE_MS)
+
+
+def test_no_level_waits_for_the_backlog_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("brokerd.schedule_message.LEVEL_MAX", 4)
+    monkeypatch.setattr("brokerd.schedule_message.ROUND_MAX", 4)
+    store = open_store(tmp_path)
+    parked(store, *["0"] * 9)
+    properties = {"DELAY": "2", "REAL_TOPIC": "TopicTest", "REAL_QID": "1"}
+    put(store, topic=SCHEDULE_TOPIC, queue_id=1, properties=encode_properties(properties))
+    store.dispatch_pending()
+    path = store.config.store_path_root_dir / "delayOffset.json"
+    service = ScheduleMessageService(path, [LEVEL_MS, LEVEL_MS])
+    assert service.deliver_due(store, DUE_MS) == 4
+    assert service.offsets == {1: 4}
+    assert service.deliver_due(store, DUE_MS) == 5
+    assert service.offsets == {1: 8, 2: 1}
+    store.close(DUE_MS)
+
+
 def test_it_waits_while_the_store_can_not_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(tmp_path)
     service = parked(store, "0")

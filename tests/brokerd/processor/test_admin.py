@@ -320,6 +320,19 @@ async def test_it_times_puts_and_reads(tmp_path: Path, flush: str) -> None:
         assert int(table["putMessageEntireTimeMax"]) >= float(table["putLatency99"]) - 1
 
 
+async def test_it_changes_no_setting_that_cannot_be_remembered(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        client = await broker.client()
+
+        def full(_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        broker.broker.save_properties = full
+        answer = await client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"autoCreateTopicEnable=false\n")
+        assert (answer.code, "No space left" in (answer.remark or "")) == (1, True)
+        assert broker.broker.config.broker.auto_create_topic_enable
+
+
 async def test_it_changes_hot_settings_and_refuses_the_others(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         client = await broker.client()
@@ -335,6 +348,7 @@ async def test_it_changes_hot_settings_and_refuses_the_others(tmp_path: Path) ->
                 "listenPort: cannot be changed while the broker runs",
             ),
             (b"longPollingEnable=maybe", "longPollingEnable=maybe: takes true or false"),
+            (b"defaultTopicQueueNums=0", "defaultTopicQueueNums=0: takes 1 or more"),
             (b"nonsense", "is not key=value"),
         ):
             answer = await client.ask(update, body=body)
