@@ -49,6 +49,10 @@ class ChunkFile:
             self._file.close()
             raise
         self.row_groups = self._statistics()
+        # A day's file is asked for hour after hour, and holds those of a series side by side.
+        begins = [one.t0_ms for one in self.row_groups]
+        self._is_long = bool(begins) and max(begins)[1] - min(begins)[0] >= HOUR_MS
+        self._last: dict[tuple[str, ...], tuple[list[int], pa.Table]] = {}
 
     def close(self) -> None:
         self._parquet.close()
@@ -98,8 +102,14 @@ class ChunkFile:
         schema = pa.schema([chunk.CHUNK_SCHEMA.field(name) for name in names])
         if not numbers:
             return schema.empty_table()
-        table = self._parquet.read_row_groups(numbers, columns=names, use_threads=False)
-        return table.select(names).cast(schema)
+        last = self._last.get(tuple(names))
+        if last is not None and last[0] == numbers:
+            return last[1]
+        read = self._parquet.read_row_groups(numbers, columns=names, use_threads=False)
+        table = read.select(names).cast(schema)
+        if self._is_long:
+            self._last[tuple(names)] = numbers, table
+        return table
 
     def _statistics(self) -> list[_RowGroup]:
         metadata = self._parquet.metadata

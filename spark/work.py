@@ -32,6 +32,9 @@ AGE_MS_MAX = 2**31 - 1  # of a grid: 24 days
 # How old a message is follows from its queue's max offsets alone; the other lists are half of what a file holds.
 UNREAD_FOR_AGES = ("dmin", "lag", "in_flight")
 AGE_COLUMNS = [name for name in chunk.CHUNK_SCHEMA.names if name not in UNREAD_FOR_AGES]
+# What is looked at together: more, and it leaves the cache; less, and calling NumPy takes as long as its work. The rows
+# of many hours are kept until they are added up, with their histograms.
+BLOCK_ROWS, BLOCK_ROWS_OF_MANY = 12_000, 4_000
 SPLIT_ROWS = 20_000  # an hour with fewer series is one item
 
 
@@ -143,32 +146,41 @@ class HistoryReader:
     def blocks(self) -> Iterator[list[HourBlock]]:
         """Yield for range after range of groups the hours of the item."""
         dead_letters = {hour.hour_ms: self._dead_letters(hour) for hour in self.item.hours}
-        for after, upto in self._block_ranges():
+        for after, upto in self._block_ranges(0):
             found: list[HourBlock] = []
             for hour in self.item.hours:
                 found += self._hour_blocks(hour, after, upto, dead_letters[hour.hour_ms])
             if found:
                 yield found
 
-    def _block_ranges(self) -> list[tuple[str, str]]:
-        """Ranges of groups that are looked at together: a row group of the first good file each."""
+    def _block_ranges(self, rows_max: int) -> list[tuple[str, str]]:
+        """Ranges of groups that are looked at together: row groups of the first good file, of so many rows an hour."""
         item = self.item
         for path in (path for hour in item.hours for path in hour.files if path.endswith(".parquet")):
             file = self._file(path)
             if file is not None:
-                ends = sorted({end for end, _ in file.group_ends() if item.after < end < item.upto})
-                return list(zip([item.after, *ends], [*ends, item.upto], strict=True))
+                rows_max *= sum(path in hour.files for hour in item.hours)
+                ends, waiting = [item.after], 0
+                for end, rows in file.group_ends():
+                    if item.after < end < item.upto:
+                        waiting += rows
+                        if waiting >= rows_max and end > ends[-1]:
+                            ends.append(end)
+                            waiting = 0
+                return list(zip(ends, [*ends[1:], item.upto], strict=True))
         return [(item.after, item.upto)]
 
-    def parts(self) -> Iterator[list[HourBlock | HourGrid]]:
-        """As `blocks`, but what is ordinary of an hour comes as a grid."""
+    def parts(self) -> Iterator[Iterator[HourBlock | HourGrid]]:
+        """As `blocks`, but what is ordinary of an hour comes as a grid, and each hour when it is asked for."""
         dead_letters = {hour.hour_ms: self._dead_letters(hour) for hour in self.item.hours}
-        for after, upto in self._block_ranges():
-            found: list[HourBlock | HourGrid] = []
-            for hour in self.item.hours:
-                found += self._hour_parts(hour, after, upto, dead_letters[hour.hour_ms])
-            if found:
-                yield found
+        for after, upto in self._block_ranges(
+            BLOCK_ROWS if len(self.item.hours) == 1 else BLOCK_ROWS_OF_MANY
+        ):
+            yield (
+                part
+                for hour in self.item.hours
+                for part in self._hour_parts(hour, after, upto, dead_letters[hour.hour_ms])
+            )
 
     def _hour_parts(
         self, hour: HourFiles, after: str, upto: str, dead_letters: dict[str, int]

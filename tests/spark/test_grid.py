@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -191,9 +192,9 @@ def both_ways(asked: JobSpec) -> tuple[pa.Table, int]:
         hours = HourTables(reader, queue_histograms=True)
         for blocks in reader.blocks():
             plain += [table for block in blocks for table in hours.of(block)]
-        for parts in reader.parts():
-            fast += [table for part in parts for table in hours.of(part)]
-            seen += sum(part.grid.names.num_rows for part in parts if isinstance(part, HourGrid))
+        for part in chain.from_iterable(reader.parts()):
+            fast += hours.of(part)
+            seen += part.grid.names.num_rows if isinstance(part, HourGrid) else 0
         fast += hours.rest()
         assert reader.warnings == []
     order = [(name, "ascending") for name in ORDER]
@@ -260,6 +261,8 @@ def test_both_ways_read_the_hours_of_a_day_out_of_one_file(tmp_path: Path) -> No
     day = str(tmp_path / "day.parquet")
     chunk.write_chunk(rows.take(order), day)
     start_ms = START_MS + HOUR_MS
+    (reader,) = [HistoryReader(item) for item in work_items(spec([day]), period_ms=HOUR_MS)]
+    assert [len(list(parts)) for parts in reader.parts()] == [1]
     one_file = spec([day], from_ms=start_ms, to_ms=start_ms + HOUR_MS, as_of_ms=start_ms + HOUR_MS,
                     hours=(HourFiles("local", start_ms, (day,)),))  # fmt: skip
     found, seen = both_ways(one_file)
