@@ -7,12 +7,11 @@ from typing import Any, ClassVar
 from django.urls import path
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
-from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api import pagination
-from api.resource import Resource
+from api.resource import Resource, existing_row
 from console.broker import runtime, selectors
 from console.broker.models import NameServerRow, RouteDifference
 from console.broker.selectors import BrokerView
@@ -263,11 +262,7 @@ class RouteDifferences(Resource):
 
 def existing(cluster: str, broker: str) -> BrokerView:
     """One broker; raises NotFound."""
-    cluster_selectors.cluster_by_name(cluster)
-    found = selectors.broker(cluster, broker)
-    if found is None:
-        raise NotFound(f"There is no broker {broker} in {cluster}.")
-    return found
+    return existing_row("broker", selectors.broker, cluster, broker)
 
 
 urlpatterns = [

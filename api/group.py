@@ -8,13 +8,13 @@ from django.urls import path
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
-from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api import pagination
 from api.permissions import view_scope
-from api.resource import Resource
+from api.resource import Resource, existing_row
 from console.cluster import selectors as cluster_selectors
 from console.group import member, selectors
 from console.lag.models import ClientRow, GroupRow, QueueRow
@@ -196,11 +196,7 @@ class GroupFlow(Resource):
 
 def existing(cluster: str, group: str) -> GroupRow:
     """The group's row; raises NotFound."""
-    cluster_selectors.cluster_by_name(cluster)
-    found = selectors.group(cluster, group)
-    if found is None:
-        raise NotFound(f"There is no group {group} in {cluster}.")
-    return found
+    return existing_row("group", selectors.group, cluster, group)
 
 
 urlpatterns = [

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
 
 from drf_spectacular.openapi import AutoSchema
-from rest_framework.exceptions import ValidationError
+from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from api.permissions import EVERYTHING, HasVerb
 from api.problems import CONTENT_TYPE, ProblemSerializer
 from api.throttling import ScopeThrottle
+from console.cluster import selectors as cluster_selectors
+
+Row = TypeVar("Row")
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
 IDEMPOTENCY_KEY_LENGTH_MAX = 255
@@ -78,6 +82,15 @@ class Resource(APIView):
     def subject_name(self) -> str:
         """The topic or group of the address, or ``*``."""
         return str(self.kwargs.get(self.name_kwarg, EVERYTHING)) if self.name_kwarg else EVERYTHING
+
+
+def existing_row(what: str, find: Callable[[str, str], Row | None], cluster: str, name: str) -> Row:
+    """The row of a topic, group or broker; raises Http404 without the cluster, NotFound."""
+    cluster_selectors.cluster_by_name(cluster)
+    found = find(cluster, name)
+    if found is None:
+        raise NotFound(f"There is no {what} {name} in {cluster}.")
+    return found
 
 
 def idempotency_key(request: Request) -> str:

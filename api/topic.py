@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from api import pagination
 from api.permissions import view_scope
-from api.resource import Resource
+from api.resource import Resource, existing_row
 from console.cluster import selectors as cluster_selectors
 from console.lag.models import TopicQueueRow, TopicRow
 from console.operation.config_change import GROUP, TOPIC
@@ -238,11 +238,7 @@ class GroupSettings(Resource):
 
 def existing(cluster: str, topic: str) -> TopicRow:
     """The topic's row; raises NotFound."""
-    cluster_selectors.cluster_by_name(cluster)
-    found = selectors.topic(cluster, topic)
-    if found is None:
-        raise NotFound(f"There is no topic {topic} in {cluster}.")
-    return found
+    return existing_row("topic", selectors.topic, cluster, topic)
 
 
 urlpatterns = [
