@@ -217,15 +217,23 @@ def test_row_group_removed_from_the_offset_table(orders: CollectedCluster) -> No
 
 
 @pytest.mark.parametrize(
-    ("expression", "kind", "share"), [("gold", "TAG", 0.25), ("gold || lead", "TAG", 1.0), ("*", "TAG", None)]
+    ("expression", "kind", "share"),
+    [
+        ("gold", "TAG", 0.25),
+        ("gold || lead", "TAG", 1.0),
+        ("*", "TAG", None),
+        ("TAGS = 'gold' AND amount > 5", "SQL92", 0.25),
+        ("amount > 5", "SQL92", 1.0),
+    ],
 )
 def test_row_tag_filter(orders: CollectedCluster, expression: str, kind: str, share: float | None) -> None:
     """Old messages are all lead, new ones half gold: a look at the oldest alone would say "none"."""
+    orders.admin.update_broker_config(orders.broker.address, {"enablePropertyFilter": "true"})
     set_offset(orders, 10)
     for number in range(80):
-        tag = "gold" if number >= 40 and number % 2 else "lead"
+        properties = {"TAGS": "gold" if number >= 40 and number % 2 else "lead", "amount": "6"}
         orders.admin.send(
-            orders.broker.address, Message(topic="orders", body=b"x", properties={"TAGS": tag}), queue_id=0
+            orders.broker.address, Message(topic="orders", body=b"x", properties=properties), queue_id=0
         )
     ClientRow.objects.create(
         cluster="local",
