@@ -8,19 +8,23 @@ decoded.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from itertools import count, repeat
+from operator import itemgetter
+from typing import IO, Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark.lag.chunk import CHUNK_SCHEMA, ChunkWriter, Written, encode_table
-from spark.lag.samples import Previous, Samples, SeriesKey, samples_of, starts_of
-from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, CommitKey, HeadKey, Int64Array, Snapshot
+from spark.lag.chunk import CHUNK_SCHEMA, ChunkWriter, Written
+from spark.lag.chunk_rows import SeriesRows, encode_rows, name_table
+from spark.lag.samples import Previous, SeriesKey, starts_of
+from spark.lag.snapshot import UNKNOWN_OFFSET, CommitKey, HeadKey, Int64Array, Snapshot
 
 BLOCK_SAMPLES = 256 * 1024  # 2 MiB a column: the working set stays in a core's cache
 MERGE_ROWS = 20_000  # rows of a day in memory at once, about 40 MB
+TAIL = itemgetter(slice(1, None))  # of a commit key: its head's
 KEY_COLUMNS = ("group", "topic", "broker_name", "queue_id", "incarnation", "t0_ms")
 
 
@@ -33,8 +37,8 @@ def write_hour(
 ) -> Written:
     """Write the chunk of some rounds. `previous` is the last round before them."""
     with ChunkWriter(sink) as writer:
-        for samples in blocks(snapshots, previous):
-            writer.write(encode_table(samples, interval_ms=interval_ms))
+        for rows in _blocks(snapshots, previous):
+            writer.write(encode_rows(rows, interval_ms=interval_ms))
         return writer.written
 
 
@@ -58,56 +62,90 @@ class _Matrix:
         """Return some columns as rows, side by side in memory."""
         first, last = int(columns.min()), int(columns.max())
         if last - first > 4 * len(columns):  # far apart: not worth cutting the whole stretch
-            return np.ascontiguousarray(np.array([one[columns] for one in self._rounds]).T)
-        stretch = np.ascontiguousarray(np.array([one[first : last + 1] for one in self._rounds]).T)
+            return self._turned([one[columns] for one in self._rounds])
+        stretch = self._turned([one[first : last + 1] for one in self._rounds])
         if last - first + 1 == len(columns) and bool(np.all(columns[1:] > columns[:-1])):
             return stretch
         rows: Int64Array = stretch[columns - first]
         return rows
 
+    @staticmethod
+    def _turned(parts: Sequence[Int64Array]) -> Int64Array:
+        return np.ascontiguousarray(np.concatenate(parts).reshape(len(parts), -1).T)
 
-@dataclass(slots=True)
+
+@dataclass(frozen=True, slots=True)
+class _Series:
+    """Heads, or commits: their keys in the order of columns, the columns in the order of keys, the names in that
+    order.
+    """
+
+    keys: Sequence[Any]
+    order: Int64Array
+    names: pa.Table
+
+    @classmethod
+    def of(cls, keys: Sequence[HeadKey] | Sequence[CommitKey], columns: Iterable[int]) -> "_Series":
+        order = sorted(columns, key=keys.__getitem__)
+        own = [keys[column] for column in order]
+        named = own if keys and isinstance(keys[0], CommitKey) else [("", *key) for key in own]
+        return cls(keys, np.array(order, dtype=np.int64), name_table(cast(Sequence[SeriesKey], named)))
+
+    def blocks(self, width: int) -> Iterator[tuple[Int64Array, pa.Table]]:
+        """Yield (columns, names) of some series at a time, in the order of keys."""
+        for start in range(0, len(self.order), width):
+            yield self.order[start : start + width], self.names.slice(start, width)
+
+
+@dataclass(frozen=True, slots=True)
 class _Grid:
     """All rounds. The column of a commit's queue is `head_of`, -1: no round read it; `pulled` is None when no round
-    read any.
+    read any. `before_*` is the round before, by the same columns.
     """
 
     t_ms: Int64Array
-    head_keys: list[HeadKey]
+    head_keys: Sequence[HeadKey]
     max_offset: _Matrix
     min_offset: _Matrix
-    commit_keys: list[CommitKey]
+    commit_keys: Sequence[CommitKey]
     committed: _Matrix
     pulled: _Matrix | None
     head_of: Int64Array
+    before_ms: int
+    before_max: Int64Array
+    before_min: Int64Array
+    before_committed: Int64Array
 
 
-def blocks(snapshots: Iterable[Snapshot], previous: Snapshot | None = None) -> Iterator[Samples]:
+def _blocks(snapshots: Iterable[Snapshot], previous: Snapshot | None) -> Iterator[SeriesRows]:
     """Yield the samples of time-ordered rounds block by block, in key order: the same as `from_snapshots` gives.
 
-    Later snapshots of the same time replace earlier ones.
+    Later snapshots of the same time replace earlier ones. A commit whose queue no round read gives no sample: without
+    max offset there is no lag.
     """
     rounds = sorted({one.ts_ms: one for one in snapshots}.values(), key=lambda one: one.ts_ms)
     if not rounds:
         return
-    grid = _grid(rounds)
+    grid = _grid(rounds, previous)
     width = max(1, BLOCK_SAMPLES // len(rounds))
-    before = _Before(previous)
-    heads = sorted(range(len(grid.head_keys)), key=grid.head_keys.__getitem__)
-    for start in range(0, len(heads), width):
-        yield from _head_block(grid, np.array(heads[start : start + width], dtype=np.int64), before)
-    commits = sorted(range(len(grid.commit_keys)), key=grid.commit_keys.__getitem__)
-    for start in range(0, len(commits), width):
-        yield from _commit_block(grid, np.array(commits[start : start + width], dtype=np.int64), before)
+    heads = _Series.of(grid.head_keys, range(len(grid.head_keys)))
+    for columns, names in heads.blocks(width):
+        yield from _block(grid, names, columns, None)
+    commits = _Series.of(grid.commit_keys, np.flatnonzero(grid.head_of >= 0).tolist())
+    for columns, names in commits.blocks(width):
+        yield from _block(grid, names, grid.head_of[columns], columns)
 
 
-def _grid(rounds: Sequence[Snapshot]) -> _Grid:
-    heads: dict[tuple[Any, ...], int] = {}  # of HeadKeys: a commit key's tail finds them
-    commits: dict[CommitKey, int] = {}
+def _grid(rounds: Sequence[Snapshot], previous: Snapshot | None) -> _Grid:
+    heads: dict[Any, int] = {}  # of HeadKeys: a commit key's tail finds them
+    commits: dict[Any, int] = {}
     head_columns = _columns([one.head_keys for one in rounds], heads)
     commit_columns = _columns([one.commit_keys for one in rounds], commits)
     has_pulled = any(bool((one.pulled >= 0).any()) for one in rounds)
-    head_keys, commit_keys = list(map(HeadKey._make, heads)), list(commits)
+    head_keys, commit_keys = list(heads), list(commits)
+    before = previous or Snapshot(-1, -1)
+    own_heads = _known(before.head_keys, rounds[0].head_keys, head_columns[0], heads)
+    own_commits = _known(before.commit_keys, rounds[0].commit_keys, commit_columns[0], commits)
     return _Grid(
         np.array([one.ts_ms for one in rounds], dtype=np.int64),
         head_keys,
@@ -116,7 +154,11 @@ def _grid(rounds: Sequence[Snapshot]) -> _Grid:
         commit_keys,
         _Matrix([one.committed for one in rounds], commit_columns, len(commit_keys)),
         _Matrix([one.pulled for one in rounds], commit_columns, len(commit_keys)) if has_pulled else None,
-        np.array([heads.get(key[1:], -1) for key in commit_keys], dtype=np.int64),
+        _rows_in(heads, map(TAIL, commit_keys), len(commit_keys)),
+        before.ts_ms,
+        _spread(before.max_offset, own_heads, len(head_keys)),
+        _spread(before.min_offset, own_heads, len(head_keys)),
+        _spread(before.committed, own_commits, len(commit_keys)),
     )
 
 
@@ -128,82 +170,81 @@ def _columns(
     last: Sequence[object] | None = None
     for keys in keys_of_rounds:
         if last is None or (keys is not last and keys != last):
-            columns = np.array([index.setdefault(key, len(index)) for key in keys], dtype=np.int64)
+            new = [key for key in keys if key not in index] if index else keys
+            index.update(zip(new, count(len(index)), strict=False))
+            columns = _rows_in(index, keys, len(keys))
         found.append(columns)
         last = keys
     return found
 
 
-class _Before:
-    """The last round before the hour."""
-
-    def __init__(self, snapshot: Snapshot | None) -> None:
-        self.t_ms = -1 if snapshot is None else snapshot.ts_ms
-        self.heads = {} if snapshot is None else snapshot.heads()
-        self.commits = {} if snapshot is None else snapshot.commits()
-
-    def of(self, keys: Sequence[SeriesKey]) -> Previous:
-        """Return the sample before, of each series that has one."""
-        found = Previous.none(len(keys))
-        if self.t_ms < 0:
-            return found
-        for row, key in enumerate(keys):
-            head = self.heads.get(HeadKey(*key[1:]))
-            committed = self.commits.get(CommitKey(*key), UNKNOWN_OFFSET) if key.group else UNKNOWN_OFFSET
-            if head is not None and (not key.group or committed != UNKNOWN_OFFSET):
-                found.t_ms[row] = self.t_ms
-                found.min_offset[row], found.max_offset[row] = head
-                found.committed[row] = committed
-        return found
+def _known(
+    keys: Sequence[object], first_keys: Sequence[object], first_columns: Int64Array, index: dict[Any, int]
+) -> Int64Array:
+    """Return the columns of the round before, -1 where no round has the series."""
+    return first_columns if keys is first_keys else _rows_in(index, keys, len(keys))
 
 
-def _head_block(grid: _Grid, columns: Int64Array, before: _Before) -> Iterator[Samples]:
-    keys = [SeriesKey("", *grid.head_keys[column]) for column in columns.tolist()]
-    high = grid.max_offset.across(columns)
-    low = grid.min_offset.across(columns)
-    nothing = np.full(high.shape, UNKNOWN_OFFSET, dtype=np.int64)
-    yield from _samples(keys, grid.t_ms, high, low, nothing, nothing, high != UNKNOWN_OFFSET, before)
+def _rows_in(index: dict[Any, int], keys: Iterable[object], count: int) -> Int64Array:
+    return np.fromiter(map(index.get, keys, repeat(-1)), dtype=np.int64, count=count)
 
 
-def _commit_block(grid: _Grid, columns: Int64Array, before: _Before) -> Iterator[Samples]:
-    """Commits whose queue no round read give no sample: without max offset there is no lag."""
-    columns = columns[grid.head_of[columns] >= 0]
-    if len(columns) == 0:
-        return
-    keys = [SeriesKey._make(grid.commit_keys[column]) for column in columns.tolist()]
-    heads = grid.head_of[columns]
+def _spread(values: Int64Array, columns: Int64Array, width: int) -> Int64Array:
+    """Lay numbers out by columns, `UNKNOWN_OFFSET` elsewhere; those of column -1 belong to nothing."""
+    found = np.full(width + 1, UNKNOWN_OFFSET, dtype=np.int64)
+    found[columns] = values
+    return found[:width]
+
+
+def _block(
+    grid: _Grid, names: pa.Table, heads: Int64Array, commits: Int64Array | None
+) -> Iterator[SeriesRows]:
+    """Yield the samples of some columns, none where no round read one."""
     high, low = grid.max_offset.across(heads), grid.min_offset.across(heads)
-    committed = grid.committed.across(columns)
-    pulled = (
-        np.full(high.shape, UNKNOWN_OFFSET, dtype=np.int64)
-        if grid.pulled is None
-        else grid.pulled.across(columns)
-    )
-    read = (high != UNKNOWN_OFFSET) & (committed != UNKNOWN_OFFSET)
-    yield from _samples(keys, grid.t_ms, high, low, committed, pulled, read, before)
-
-
-def _samples(
-    keys: list[SeriesKey],
-    t_ms: Int64Array,
-    high: Int64Array,
-    low: Int64Array,
-    committed: Int64Array,
-    pulled: Int64Array,
-    read: BoolArray,
-    before: _Before,
-) -> Iterator[Samples]:
+    read = high != UNKNOWN_OFFSET
+    committed = pulled = None
+    if commits is not None:
+        committed = grid.committed.across(commits)
+        pulled = None if grid.pulled is None else grid.pulled.across(commits)
+        read &= committed != UNKNOWN_OFFSET
     counts = read.sum(axis=1).astype(np.int64)
-    times = np.broadcast_to(t_ms, read.shape)
-    if read.all():
-        flat = [matrix.reshape(-1) for matrix in (times, high, low, committed, pulled)]
-        yield samples_of(keys, starts_of(counts), flat, before.of(keys))
-        return
     rows = np.flatnonzero(counts)
-    if len(rows):
-        keys = [keys[row] for row in rows.tolist()]
-        flat = [matrix[read] for matrix in (times, high, low, committed, pulled)]
-        yield samples_of(keys, starts_of(counts[rows]), flat, before.of(keys))
+    if len(rows) == 0:
+        return
+    previous = _before(grid, heads, commits)
+    times = np.broadcast_to(grid.t_ms, read.shape)
+    is_all = bool(read.all())
+    if len(rows) < len(counts):
+        names, previous = names.take(rows), previous.take(rows)
+
+    def flat(matrix: Int64Array) -> Int64Array:
+        return matrix.reshape(-1) if is_all else matrix[read]
+
+    yield SeriesRows(
+        names,
+        starts_of(counts[rows]),
+        flat(times),
+        flat(high),
+        flat(low),
+        None if committed is None else flat(committed),
+        None if pulled is None else flat(pulled),
+        previous,
+    )
+
+
+def _before(grid: _Grid, heads: Int64Array, commits: Int64Array | None) -> Previous:
+    """Return the sample before of each series that has one."""
+    found = Previous.none(len(heads))
+    if grid.before_ms < 0:
+        return found
+    known = grid.before_max[heads] != UNKNOWN_OFFSET
+    if commits is not None:
+        known &= grid.before_committed[commits] != UNKNOWN_OFFSET
+        found.committed[known] = grid.before_committed[commits][known]
+    found.t_ms[known] = grid.before_ms
+    found.max_offset[known] = grid.before_max[heads][known]
+    found.min_offset[known] = grid.before_min[heads][known]
+    return found
 
 
 class _Cursor:
