@@ -346,11 +346,8 @@ class _Queues:
 
     def _histograms(self) -> dict[str, Any]:
         columns: dict[str, Any] = {}
-        whole = np.full(len(self.kept), len(self.grid.times))
         for name, ordered in (("lag", self.ordered.lag), ("time_lag", self.ordered.ages)):
-            columns |= histogram_columns(
-                name, *histogram.row_histograms(self._own(ordered).astype(np.int64), whole)
-            )
+            columns |= histogram_columns(name, *histogram.weighted_histograms(self._own(ordered)))
         ages, weights = self._own(self.ordered.ages), self._own(self.ordered.weights)
         columns |= histogram_columns("latency", *histogram.weighted_histograms(ages, weights))
         return columns

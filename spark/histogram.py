@@ -112,16 +112,23 @@ def row_histograms(ordered: Int64Array, counts: Int64Array) -> tuple[Any, Any, I
     return buckets.reshape(-1)[at], ends - at, starts
 
 
-def weighted_histograms(ordered: Int32Array, weights: Int32Array) -> tuple[Any, Any, Int64Array]:
-    """Histograms of rows of ascending values that count so often; as `row_histograms` returns them."""
+def weighted_histograms(
+    ordered: Int32Array, weights: Int32Array | None = None
+) -> tuple[Any, Any, Int64Array]:
+    """Histograms of rows of ascending values that count so often, once without weights; as `row_histograms` returns
+    them.
+    """
     rows, width = ordered.shape
     buckets = narrow_bucket_of(ordered)
     begins = np.ones((rows, width), dtype=np.bool_)
-    begins[:, 1:] = buckets[:, 1:] != buckets[:, :-1]
+    np.not_equal(buckets[:, 1:], buckets[:, :-1], out=begins[:, 1:])
     at = np.flatnonzero(begins)
     if not len(at):
         return at, at, np.zeros(rows + 1, dtype=np.int64)
-    counts = np.add.reduceat(weights.reshape(-1), at, dtype=np.int64)
-    at, counts = at[counts > 0], counts[counts > 0]
+    if weights is None:
+        counts = np.diff(at, append=rows * width)
+    else:
+        counts = np.add.reduceat(weights.reshape(-1), at, dtype=np.int64)
+        at, counts = at[counts > 0], counts[counts > 0]
     starts = np.searchsorted(at, np.arange(rows + 1) * width)
     return buckets.reshape(-1)[at].astype(np.int64), counts, starts
