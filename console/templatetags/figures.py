@@ -18,8 +18,7 @@ from django import template
 from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop as _noop
-from django.utils.translation import pgettext
+from django.utils.translation import gettext_noop, pgettext
 
 from console import figures as english
 from console.figures import SECOND_MS, clock, compact, count, percent, rate, size, zone_offset
@@ -32,35 +31,35 @@ UTC = dt.UTC
 
 STATUSES: dict[str, tuple[str, str, str]] = {
     # LagStatus code → colour family, shape in the sprite, word. figures.js holds the same table.
-    "OK": ("ok", "ok", _noop("OK")),
-    "CATCHING_UP": ("catch", "catch", _noop("Catching up")),
-    "FALLING_BEHIND": ("warn", "behind", _noop("Falling behind")),
-    "STALLED": ("bad", "stalled", _noop("Stalled")),
-    "STOPPED": ("bad", "stopped", _noop("Stopped")),
-    "REWOUND": ("catch", "rewound", _noop("Rewound")),
-    "SKIPPED": ("warn", "skipped", _noop("Skipped")),
-    "HANDLED": ("offline", "skipped", _noop("Handled")),
-    "LOST": ("bad", "lost", _noop("Lost")),
-    "OFFLINE": ("offline", "offline", _noop("Offline")),
-    "NEVER_COMMITTED": ("offline", "never", _noop("Never committed")),
-    "INVALID": ("unknown", "invalid", _noop("Invalid")),
-    "UNKNOWN": ("unknown", "unknown", _noop("Unknown")),
-    "PARTIAL": ("unknown", "unknown", _noop("Partial")),
+    "OK": ("ok", "ok", gettext_noop("OK")),
+    "CATCHING_UP": ("catch", "catch", gettext_noop("Catching up")),
+    "FALLING_BEHIND": ("warn", "behind", gettext_noop("Falling behind")),
+    "STALLED": ("bad", "stalled", gettext_noop("Stalled")),
+    "STOPPED": ("bad", "stopped", gettext_noop("Stopped")),
+    "REWOUND": ("catch", "rewound", gettext_noop("Rewound")),
+    "SKIPPED": ("warn", "skipped", gettext_noop("Skipped")),
+    "HANDLED": ("offline", "skipped", gettext_noop("Handled")),
+    "LOST": ("bad", "lost", gettext_noop("Lost")),
+    "OFFLINE": ("offline", "offline", gettext_noop("Offline")),
+    "NEVER_COMMITTED": ("offline", "never", gettext_noop("Never committed")),
+    "INVALID": ("unknown", "invalid", gettext_noop("Invalid")),
+    "UNKNOWN": ("unknown", "unknown", gettext_noop("Unknown")),
+    "PARTIAL": ("unknown", "unknown", gettext_noop("Partial")),
     # Plans and jobs use the same parts.
-    "DRAFT": ("offline", "never", _noop("Plan")),
-    "APPLIED": ("ok", "ok", _noop("Applied")),
-    "EXPIRED": ("offline", "offline", _noop("Expired")),
-    "DISCARDED": ("offline", "offline", _noop("Discarded")),
-    "QUEUED": ("offline", "never", _noop("Queued")),
-    "RUNNING": ("catch", "catch", _noop("Running")),
-    "PAUSED": ("warn", "stalled", _noop("Paused")),
-    "VERIFYING": ("catch", "catch", _noop("Verifying")),
-    "SUCCEEDED": ("ok", "ok", _noop("Done")),
-    "FAILED": ("bad", "lost", _noop("Failed")),
-    "CANCELLED": ("offline", "offline", _noop("Cancelled")),
+    "DRAFT": ("offline", "never", gettext_noop("Plan")),
+    "APPLIED": ("ok", "ok", gettext_noop("Applied")),
+    "EXPIRED": ("offline", "offline", gettext_noop("Expired")),
+    "DISCARDED": ("offline", "offline", gettext_noop("Discarded")),
+    "QUEUED": ("offline", "never", gettext_noop("Queued")),
+    "RUNNING": ("catch", "catch", gettext_noop("Running")),
+    "PAUSED": ("warn", "stalled", gettext_noop("Paused")),
+    "VERIFYING": ("catch", "catch", gettext_noop("Verifying")),
+    "SUCCEEDED": ("ok", "ok", gettext_noop("Done")),
+    "FAILED": ("bad", "lost", gettext_noop("Failed")),
+    "CANCELLED": ("offline", "offline", gettext_noop("Cancelled")),
     # Rows of a replay's ledger.
-    "PENDING": ("offline", "never", _noop("To go")),
-    "SENT": ("ok", "ok", _noop("Sent")),
+    "PENDING": ("offline", "never", gettext_noop("To go")),
+    "SENT": ("ok", "ok", gettext_noop("Sent")),
 }
 TONES = {
     "bad": "bad-mark",
@@ -508,23 +507,23 @@ def time_left(left: int, per_second: int) -> str:
 
 
 KINDS = {
-    "offset_change": _noop("Offset change"),
-    "dead_letter_replay": _noop("Dead-letter replay"),
-    "dlq_readable": _noop("Readable dead letters"),
-    "topic_create": _noop("New topic"),
-    "topic_change": _noop("Topic change"),
-    "topic_quarantine": _noop("Topic quarantine"),
-    "topic_release": _noop("Topic release"),
-    "topic_delete": _noop("Topic deletion"),
-    "topic_force_delete": _noop("Topic deletion without quarantine"),
-    "group_create": _noop("New group"),
-    "group_change": _noop("Group change"),
-    "group_quarantine": _noop("Group quarantine"),
-    "group_release": _noop("Group release"),
-    "group_delete": _noop("Group deletion"),
-    "group_force_delete": _noop("Group deletion without quarantine"),
-    "broker_config_change": _noop("Broker configuration"),
-    "broker_drain": _noop("Broker drain"),
+    "offset_change": gettext_noop("Offset change"),
+    "dead_letter_replay": gettext_noop("Dead-letter replay"),
+    "dlq_readable": gettext_noop("Readable dead letters"),
+    "topic_create": gettext_noop("New topic"),
+    "topic_change": gettext_noop("Topic change"),
+    "topic_quarantine": gettext_noop("Topic quarantine"),
+    "topic_release": gettext_noop("Topic release"),
+    "topic_delete": gettext_noop("Topic deletion"),
+    "topic_force_delete": gettext_noop("Topic deletion without quarantine"),
+    "group_create": gettext_noop("New group"),
+    "group_change": gettext_noop("Group change"),
+    "group_quarantine": gettext_noop("Group quarantine"),
+    "group_release": gettext_noop("Group release"),
+    "group_delete": gettext_noop("Group deletion"),
+    "group_force_delete": gettext_noop("Group deletion without quarantine"),
+    "broker_config_change": gettext_noop("Broker configuration"),
+    "broker_drain": gettext_noop("Broker drain"),
 }
 
 
@@ -542,8 +541,8 @@ def signed(value: float | None) -> str:
     return f"+{count(value)}" if value > 0 else count(value)
 
 
-MODELS = {"CLUSTERING": _noop("Clustering"), "BROADCASTING": _noop("Broadcast")}
-CONSUME_MODES = {"CONCURRENTLY": _noop("Clustering"), "ORDERLY": _noop("Orderly"), "POP": "POP"}
+MODELS = {"CLUSTERING": gettext_noop("Clustering"), "BROADCASTING": gettext_noop("Broadcast")}
+CONSUME_MODES = {"CONCURRENTLY": gettext_noop("Clustering"), "ORDERLY": gettext_noop("Orderly"), "POP": "POP"}
 
 
 @register.simple_tag
@@ -562,10 +561,10 @@ def difference(more: int, less: int) -> str:
 
 
 TOPIC_KINDS = {
-    "NORMAL": _noop("Normal"),
-    "RETRY": _noop("Retry"),
-    "DLQ": _noop("Dead letters"),
-    "SYSTEM": _noop("System"),
+    "NORMAL": gettext_noop("Normal"),
+    "RETRY": gettext_noop("Retry"),
+    "DLQ": gettext_noop("Dead letters"),
+    "SYSTEM": gettext_noop("System"),
 }
 
 

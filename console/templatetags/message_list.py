@@ -10,7 +10,7 @@ from django.template.loader import render_to_string
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop as _noop
+from django.utils.translation import gettext_noop
 
 from console.figures import count, percent
 from console.templatetags.figures import duration, latency
@@ -147,13 +147,13 @@ def search_words(form: Any, read: str) -> SafeString:
 
 # State of a group on a life line → colour family, shape, word (as the statuses of `figures`).
 LIFE_STATES: Mapping[str, tuple[str, str, str]] = {
-    "CONSUMED": ("ok", "ok", _noop("Consumed")),
-    "RETRYING": ("warn", "behind", _noop("Retrying")),
-    "DEAD": ("bad", "lost", _noop("Dead letter")),
-    "REPLAYED": ("catch", "catch", _noop("Replayed")),
-    "NOT_YET": ("offline", "never", _noop("Not yet")),
-    "FILTERED": ("offline", "offline", _noop("Filtered")),
-    "UNKNOWN": ("unknown", "unknown", _noop("Unknown")),
+    "CONSUMED": ("ok", "ok", gettext_noop("Consumed")),
+    "RETRYING": ("warn", "behind", gettext_noop("Retrying")),
+    "DEAD": ("bad", "lost", gettext_noop("Dead letter")),
+    "REPLAYED": ("catch", "catch", gettext_noop("Replayed")),
+    "NOT_YET": ("offline", "never", gettext_noop("Not yet")),
+    "FILTERED": ("offline", "offline", gettext_noop("Filtered")),
+    "UNKNOWN": ("unknown", "unknown", gettext_noop("Unknown")),
 }
 
 

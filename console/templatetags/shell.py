@@ -10,8 +10,7 @@ from typing import Any
 
 from django import template
 from django.urls import NoReverseMatch, reverse
-from django.utils.translation import gettext
-from django.utils.translation import gettext_noop as _noop
+from django.utils.translation import gettext, gettext_noop
 
 from console import language
 from console.access import rules
@@ -28,21 +27,21 @@ register = template.Library()
 NAVIGATION = (
     # (URL name, key after g, icon, label) in groups, as the sidebar shows them.
     (
-        ("overview", "o", "overview", _noop("Overview")),
-        ("topics", "t", "topics", _noop("Topics")),
-        ("groups", "g", "groups", _noop("Groups")),
-        ("messages", "m", "messages", _noop("Messages")),
-        ("dead-letters", "d", "dead", _noop("Dead letters")),
+        ("overview", "o", "overview", gettext_noop("Overview")),
+        ("topics", "t", "topics", gettext_noop("Topics")),
+        ("groups", "g", "groups", gettext_noop("Groups")),
+        ("messages", "m", "messages", gettext_noop("Messages")),
+        ("dead-letters", "d", "dead", gettext_noop("Dead letters")),
     ),
     (
-        ("brokers", "b", "brokers", _noop("Brokers")),
-        ("operations", "p", "operations", _noop("Operations")),
-        ("reports", "r", "reports", _noop("Reports")),
+        ("brokers", "b", "brokers", gettext_noop("Brokers")),
+        ("operations", "p", "operations", gettext_noop("Operations")),
+        ("reports", "r", "reports", gettext_noop("Reports")),
     ),
     (
-        ("clusters", "c", "clusters", _noop("Clusters")),
-        ("tokens", "k", "key", _noop("API tokens")),
-        ("activity", "a", "activity", _noop("Activity")),
+        ("clusters", "c", "clusters", gettext_noop("Clusters")),
+        ("tokens", "k", "key", gettext_noop("API tokens")),
+        ("activity", "a", "activity", gettext_noop("Activity")),
     ),
 )
 # Pages about the cluster as a whole; the others show each person what they may look at.
