@@ -14,7 +14,7 @@
   };
   const own = [
     { title: gettext("Disk used"), kind: "ratio", format: percent, series: [{ label: gettext("disk"), swatch: "c3", tone: "chart-3", values: history.disk_ratio }] },
-    { title: gettext("Put, slowest 1 % of each minute"), kind: "duration", format: Tide.latency, series: [{ label: gettext("put"), swatch: "c4", tone: "chart-4", values: history.put_p99_ms }] },
+    { title: /* xgettext:no-javascript-format */ gettext("Put, slowest 1 % of each minute"), kind: "duration", format: Tide.latency, series: [{ label: gettext("put"), swatch: "c4", tone: "chart-4", values: history.put_p99_ms }] },
   ];
   const panels = canvas.dataset.whole ? [traffic] : [traffic, ...own.filter((panel) => panel.series[0].values.some((value) => value !== null))];
   Tide.timeSeries(canvas, { times: history.times, panels });
