@@ -1,11 +1,14 @@
-"""Goals of the Spark reports (lag.md 5): `python -m tests.benchmark.spark_reports [hour] [day] [task] [forecast]`.
+"""Goals of the Spark reports (lag.md 5): `python -m tests.benchmark.spark_reports [kernel] [hour] [day] [task] …`.
 
+    kernel    what the rows of the hour cost without Spark, in one process; the naive way is the plain one
+              (`HistoryReader.blocks`), which knows no ordinary hours
     hour      G1: the hourly report over one hour of the reference data, warm, result written
     day       G2: the daily report from raw history; with fewer than 24 hours or series the whole day is extrapolated,
               and marked so
     task      G4: the job's process from its spec to its result: with a JVM of its own, and with the warm server
     forecast  G13: drain forecasts of a replayed day against what came
 
+CPU seconds (of this process and all below it) stand beside the clock's: on a busy machine only those can be compared.
 `--size full` is the reference size (48 M samples an hour), `quarter` fits in five minutes; `--history` keeps the data
 between calls. The naive way, in the same run: for hour and day the same samples as time-ordered rows, through Spark SQL
 window functions and percentiles (with `--naive-groups` groups, because it takes minutes or all of the memory for more;
@@ -25,9 +28,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,6 +41,7 @@ from pyspark.sql import SparkSession
 
 from spark import forecast_scorecard, lag_day, lag_hour
 from spark.drain_replay import backlogs, forecasts
+from spark.hour_tables import HourTables
 from spark.job import HOUR_MS, HourFiles, JobSpec
 from spark.rounds import Matrix
 from spark.session import build_session, package_shipped
@@ -61,7 +68,7 @@ from rounds group by group, topic
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("parts", nargs="*", default=["hour", "day", "task", "forecast"])
+    parser.add_argument("parts", nargs="*", default=["kernel", "hour", "day", "task", "forecast"])
     parser.add_argument("--size", choices=sorted(SIZES), default="full")
     parser.add_argument("--hours", type=int, default=2, help="of reference data")
     parser.add_argument("--history", type=Path)
@@ -80,6 +87,8 @@ def measure(asked: argparse.Namespace, files: list[str], scratch: Path) -> Itera
     size = SIZES[asked.size]
     per_hour = size.groups * size.queues * size.rounds
     yield {"size": asked.size, "samples_an_hour": per_hour, "cores": os.cpu_count(), "load": os.getloadavg()}
+    if "kernel" in asked.parts:
+        yield {"G1 kernel alone": _kernel(files, size)}
     if "task" in asked.parts:
         yield {"G4 task to report": _task(files, size, scratch)}
     if {"hour", "day", "forecast"} & set(asked.parts):
@@ -122,17 +131,69 @@ def _spec(
     return JobSpec(**{**values, **changes})
 
 
+def _kernel(files: list[str], size: Size) -> dict[str, Any]:
+    """CPU seconds of one process: files read, rows made, nothing written."""
+    items = work_items(_spec("lag_hour", files, size, Path("/nowhere"), only_last=True), period_ms=HOUR_MS)
+
+    def rows(*, plain: bool) -> int:
+        count = 0
+        for item in items:
+            reader = HistoryReader(item)
+            hours = HourTables(reader)
+            for part in chain.from_iterable(reader.blocks() if plain else reader.parts()):
+                count += sum(table.num_rows for table in hours.of(part))
+            count += sum(table.num_rows for table in hours.rest())
+            reader.close()
+        return count
+
+    spent = {}
+    for name, plain in (("cpu_s", False), ("naive_cpu_s", True)):
+        rows(plain=plain)
+        spent[name] = min(_process_s(lambda plain=plain: rows(plain=plain)) for _ in range(3))  # type: ignore[misc]
+    samples = size.groups * size.queues * size.rounds
+    return {
+        "samples": samples,
+        **{name: round(seconds, 3) for name, seconds in spent.items()},
+        "ns_a_sample": round(spent["cpu_s"] / samples * 1e9, 1),
+        "naive_ns_a_sample": round(spent["naive_cpu_s"] / samples * 1e9, 1),
+        "load": os.getloadavg(),
+    }
+
+
+def _process_s(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+def _without_samples(spec: JobSpec) -> JobSpec:
+    """The same files, asked for an hour that is not in them: what a run costs whatever it finds."""
+    later_ms = 24 * HOUR_MS
+    hours = tuple(
+        msgspec.structs.replace(hour, hour_ms=hour.hour_ms + later_ms, older=()) for hour in spec.hours
+    )
+    return msgspec.structs.replace(
+        spec, hours=hours, to_ms=spec.to_ms + later_ms, as_of_ms=spec.as_of_ms + later_ms
+    )
+
+
 def _hour(
     spark: SparkSession, files: list[str], size: Size, scratch: Path, asked: argparse.Namespace
 ) -> dict[str, Any]:
     spec = _spec("lag_hour", files, size, scratch / "hour", only_last=True)
-    seconds = [_timed(lambda: lag_hour.run(spark, spec)) for _ in range(asked.rounds + 1)]
+    taken = [_timed(lambda: lag_hour.run(spark, spec)) for _ in range(asked.rounds + 1)]
+    seconds = [one.wall_s for one in taken]
+    nothing = [_timed(lambda: lag_hour.run(spark, _without_samples(spec))) for _ in range(asked.rounds)]
     samples = size.groups * size.queues * size.rounds
     found: dict[str, Any] = {
         "goal_s": 1.5,
         "samples": samples,
         "first_s": round(seconds[0], 2),
         "warm_s": [round(one, 2) for one in seconds[1:]],
+        "warm_cpu_s": [round(one.cpu_s, 2) for one in taken[1:]],
+        "without_samples_s": [round(one.wall_s, 2) for one in nothing],
+        "without_samples_cpu_s": [round(one.cpu_s, 2) for one in nothing],
+        "load": os.getloadavg(),
         "samples_per_s": round(samples / min(seconds[1:])),
         "columns": len(lag_hour.COLUMNS),
         "rss_peak_mb": _rss_mb(),
@@ -154,11 +215,12 @@ def _naive(
         spark.sql(NAIVE).write.mode("overwrite").parquet(str(scratch / "naive"))
 
     once()
-    taken = _timed(once)
+    taken, cpu_s = _timed(once)
     samples = groups * size.queues * size.rounds * hours
     return {
         "samples": samples,
         "warm_s": round(taken, 2),
+        "warm_cpu_s": round(cpu_s, 2),
         "samples_per_s": round(samples / taken),
         "columns": "7, without time lag, states, breach and latency",
         f"extrapolated_s_for_{reference / 1e6:.0f}_M_samples": round(taken * reference / samples, 1),
@@ -189,7 +251,7 @@ def _day(
 ) -> dict[str, Any]:
     spec = _spec("lag_day", files, size, scratch / "day")
     lag_day.run(spark, spec)
-    seconds = _timed(lambda: lag_day.run(spark, spec))
+    seconds, cpu_s = _timed(lambda: lag_day.run(spark, spec))
     samples = size.groups * size.queues * size.rounds * len(files)
     whole = HOUR_OF_REFERENCE * 24
     return {
@@ -198,6 +260,8 @@ def _day(
         "samples": samples,
         "warm_s": round(seconds, 2),
         "samples_per_s": round(samples / seconds),
+        "warm_cpu_s": round(cpu_s, 2),
+        "load": os.getloadavg(),
         "extrapolated_s_for_a_day_of_1.15_G_samples": round(seconds * whole / samples, 1),
         "columns": len(lag_hour.COLUMNS),
         "rss_peak_mb": _rss_mb(),
@@ -209,7 +273,7 @@ def _task(files: list[str], size: Size, scratch: Path) -> dict[str, Any]:
     """A process per run, as the console starts it."""
     note = {"SPARK_LOCAL_CONNECT_DISCOVERY": str(scratch / "note.json")}
 
-    def one(reuse: bool) -> float:
+    def one(reuse: bool) -> Taken:
         spec = _spec("lag_hour", files, size, scratch / "task", only_last=True, reuse=reuse)
         command = [sys.executable, "-m", "spark.lag_hour"]
         environ = {**os.environ, **note}
@@ -229,9 +293,12 @@ def _task(files: list[str], size: Size, scratch: Path) -> dict[str, Any]:
         "goal_cold_s": 9,
         "goal_warm_s": 2.5,
         "samples": size.groups * size.queues * size.rounds,
-        "naive_own_jvm_s": round(cold, 2),
-        "starting_the_warm_server_s": round(warm[0], 2),
-        "warm_server_s": [round(one, 2) for one in warm[1:]],
+        "load": os.getloadavg(),
+        "naive_own_jvm_s": round(cold.wall_s, 2),
+        "naive_own_jvm_cpu_s": round(cold.cpu_s, 2),
+        "starting_the_warm_server_s": round(warm[0].wall_s, 2),
+        "warm_server_s": [round(one.wall_s, 2) for one in warm[1:]],
+        "warm_server_cpu_s": [round(one.cpu_s, 2) for one in warm[1:]],
     }
 
 
@@ -239,7 +306,7 @@ def _forecast(spark: SparkSession, scratch: Path) -> dict[str, Any]:
     size = Size(40, 20, brokers=4)
     files = _history(size, scratch / "forecast-history", 12)
     spec = _spec("forecast_scorecard", files, size, scratch / "forecast")
-    seconds = _timed(lambda: forecast_scorecard.run(spark, spec))
+    seconds = _timed(lambda: forecast_scorecard.run(spark, spec)).wall_s
     (path,) = Path(spec.output).glob("*.parquet")
     rows = [row for row in pq.read_table(path).to_pylist() if row["grain"] == "cluster"]
     names = (
@@ -274,36 +341,55 @@ def _straight_lines(spec: JobSpec) -> dict[str, Any]:
     return {"judged": len(errors), "mape_pct": mape, "said_nothing": silent}
 
 
-def _timed(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
+class Taken(NamedTuple):
+    """By the clock, and by the processors of this process and all below it."""
+
+    wall_s: float
+    cpu_s: float
+
+
+def _timed(work: Callable[[], object]) -> Taken:
+    started, spent = time.perf_counter(), _cpu_s()
     work()
-    return time.perf_counter() - started
+    return Taken(time.perf_counter() - started, _cpu_s() - spent)
 
 
-def _rss_mb() -> dict[str, int]:
-    """Peak memory of this process, and of it and everything below it now (JVM, Python workers)."""
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+def _cpu_s() -> float:
+    """Of this process, all below it and all of them that have ended; a warm server is nobody's child and not in it."""
+    ticks = 0
+    for pid in _family():
+        with suppress(OSError):
+            ticks += sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _family() -> set[int]:
+    """This process and all below it."""
     parents: dict[int, int] = {}
-    memory: dict[int, int] = {}
-    for status in Path("/proc").glob("[0-9]*/status"):
-        try:
-            values = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-            pid = int(values["Pid"])
-            parents[pid], memory[pid] = (
-                int(values["PPid"]),
-                int(values.get("VmHWM", "0 kB").split()[0]) // 1024,
-            )
-        except (OSError, KeyError, ValueError):
-            continue
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            parents[int(stat.parent.name)] = int(stat.read_text().rpartition(")")[2].split()[1])
     family = {os.getpid()}
     while True:
         grown = family | {pid for pid, parent in parents.items() if parent in family}
         if grown == family:
-            break
+            return family
         family = grown
+
+
+def _rss_mb() -> dict[str, int]:
+    """Peak memory of this process, and the sum over it and everything below it now (JVM, Python workers)."""
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    peaks = 0
+    for pid in _family():
+        with suppress(OSError):
+            text = Path(f"/proc/{pid}/status").read_text()
+            peaks += sum(
+                int(line.split()[1]) // 1024 for line in text.splitlines() if line.startswith("VmHWM")
+            )
     return {
         "driver_python": own,
-        "whole_family_sum_of_peaks": sum(memory[pid] for pid in family if pid in memory),
+        "whole_family_sum_of_peaks": peaks,
     }
 
 
