@@ -31,10 +31,6 @@ class Exchange:
     answers: list[Answer]
     buried: frozenset[int]
 
-    @property
-    def is_clean(self) -> bool:
-        return not self.buried and all(isinstance(answer, SendResult) for answer in self.answers)
-
 
 class Sender:
     """Sends to one group's retry topic, or to topics that hold no surprise (``to_group`` false)."""

@@ -173,12 +173,6 @@ def group_client(cluster_name: str, name: str, client_id: str) -> ClientRow | No
     return ClientRow.objects.filter(cluster=cluster_name, group=name, client_id=client_id).first()
 
 
-def group_topics(cluster_name: str, name: str) -> Sequence[dict[str, Any]]:
-    """Return the group's topics with their sums (see `GroupRow.topics`); empty for an unknown group."""
-    row = group(cluster_name, name)
-    return [] if row is None else list(row.topics)
-
-
 def group_names(
     cluster_name: str, *, query: str = "", limit: int = 20, scope: NameScope = EVERYTHING
 ) -> list[str]:

@@ -114,18 +114,11 @@ def throughput(
     )
 
 
-def committed_offsets_at(cluster_name: str, group: str, at_ms: int) -> Mapping[MessageQueue, int]:
-    """Return the group's committed offsets as they were at a moment; queues of which that is unknown are left
-    out.
-    """
-    return {queue: then.offset for queue, then in committed_offsets_then(cluster_name, group, at_ms).items()}
-
-
 def committed_offsets_then(
     cluster_name: str, group: str, at_ms: int, *, ahead_ms: int = 0
 ) -> Mapping[MessageQueue, OffsetThen]:
-    """Return the same with the time each was read, which is at or before `at_ms`, and what was read next within
-    `ahead_ms`.
+    """Return the group's committed offsets as they were at a moment, each with the time it was read, at or before
+    `at_ms`, and what was read next within `ahead_ms`; queues of which that is unknown are left out.
     """
     interval_ms = collect_interval_ms(cluster_name)
     return past.offsets_at(cluster_name, group, at_ms, interval_ms=interval_ms, ahead_ms=ahead_ms)

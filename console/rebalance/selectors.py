@@ -1,7 +1,6 @@
 """Who reads what, as clients said at the last sweep, and which groups the console divides."""
 
 from collections import defaultdict
-from collections.abc import Sequence
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.lag.models import ClientRow, QueueRow
@@ -9,11 +8,6 @@ from console.mqadmin import MessageQueue, retry_topic
 from console.rebalance import rules
 from console.rebalance.models import ServerSideGroup
 from console.rebalance.rules import ClientView, Finding
-
-
-def server_side_groups(cluster_name: str) -> Sequence[ServerSideGroup]:
-    """Return the groups and topics whose queues the console divides."""
-    return list(ServerSideGroup.objects.filter(cluster=cluster_name))
 
 
 def server_side_group(cluster_name: str, group: str, topic: str) -> ServerSideGroup | None:

@@ -207,11 +207,6 @@ class LagRow(models.Model):
         return self.window_end_ms - self.window_start_ms < PERIODS_MS[self.job]
 
     @property
-    def breach_minutes(self) -> float:
-        """Minutes of the hour in which some queue's time lag was above the promise."""
-        return self.breach_ms / 60_000
-
-    @property
     def is_censored(self) -> bool:
         """Whether some time lag is only a lower bound: the oldest message is older than the history."""
         return self.time_lag_censored > 0

@@ -190,12 +190,11 @@ def test_it_survives_files_removed_by_hand() -> None:
 
 def test_it_restores_the_offsets_of_a_moment_exactly() -> None:
     write(hour_of_rounds(count=100))
-    assert selectors.committed_offsets_at("local", "billing", START + 62_000) == {QUEUE: 30}
     assert committed(START + 62_000)[QUEUE] == past.OffsetThen(30, START + 60_000)
     assert committed(START - 1) == {}
     assert committed(START + 495_000 + past.AS_OF_MS)[QUEUE].offset == 247
     assert committed(START + 495_001 + past.AS_OF_MS) == {}  # a quarter of an hour old is not "as it was"
-    assert selectors.committed_offsets_at("local", "nobody", START + 62_000) == {}
+    assert selectors.committed_offsets_then("local", "nobody", START + 62_000) == {}
 
 
 def test_it_restores_the_incarnation_of_that_time() -> None:
