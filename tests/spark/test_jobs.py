@@ -15,12 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark import dead_letter, lag_hour, topic_traffic
+from spark import dead_letter, lag_hour, lag_week, topic_traffic
 from spark.job import HOUR_MS, HourFiles, JobSpec, StoreFolder
 from spark.store_files import log_files, records
 from tests.brokerd.store.stores import GOLDEN, unpack_golden
 from tests.spark import lag_oracle
 from tests.spark.history_files import AS_OF, HOUR, START, STEP, generated
+from tests.spark.hours import an_hour
 from tests.spark.work_of import rows_of
 from tests.support.lag_reference import SIZES, START_MS, write_history
 
@@ -83,6 +84,48 @@ def test_it_writes_the_same_rows_each_time(
         (whole,) = [row for row in rows if row["grain"] == "cluster"]
         groups = [row for row in rows if row["grain"] == "group"]
         assert whole["forecasts"] == sum(row["forecasts"] for row in groups)
+
+
+def test_weeks_begin_on_monday_and_add_up_their_days(spark: SparkSession, tmp_path: Path) -> None:
+    monday_ms = DAY_START + 4 * DAY_MS  # the reference begins on a Thursday
+    files, before = [], None
+    for number, start_ms in enumerate((monday_ms - 2 * HOUR_MS, monday_ms - HOUR_MS, monday_ms)):
+        before = an_hour(number, start_ms, before)
+        files.append(before.write(tmp_path / f"{number}.parquet"))
+    hours = tuple(
+        HourFiles("reference", monday_ms + (i - 2) * HOUR_MS, (path,), tuple(files[:i]))
+        for i, path in enumerate(files)
+    )
+    window = {"from_ms": DAY_START, "to_ms": DAY_START + 7 * DAY_MS, "as_of_ms": monday_ms + HOUR_MS}
+    asked = spec("lag_week", [], tmp_path, hours=hours, **window)
+    result = lag_week.run(spark, asked)
+    assert (result.hours, result.warnings) == (3, ())
+    first, weeks = written(asked)
+    assert {row["window_start_ms"] for row in weeks} == {monday_ms - 7 * DAY_MS, monday_ms}
+    lag_hour.run(spark, spec("lag_hour", [], tmp_path, hours=hours, **window))
+    by_hour = rows_of(tmp_path / "lag_hour")
+    names = ("grain", "group", "topic", "broker_name", "queue_id")
+    assert len(weeks) == len(
+        {(row["window_start_ms"] >= monday_ms, *(row[n] for n in names)) for row in by_hour}
+    )
+    for week in weeks:
+        own = [
+            row
+            for row in by_hour
+            if all(row[name] == week[name] for name in names)
+            and (row["window_start_ms"] >= monday_ms) == (week["window_start_ms"] == monday_ms)
+        ]
+        for name in ("produced", "consumed", "breach_ms", "samples"):
+            assert week[name] == sum(row[name] for row in own), name
+        for name in ("lag_max", "time_lag_max_ms", "stall_ms_max"):
+            assert week[name] == max(row[name] for row in own), name
+        length_ms = HOUR_MS if week["window_start_ms"] == monday_ms else 7 * DAY_MS
+        assert (sum(week["status_ms"]), week["window_end_ms"]) == (
+            length_ms,
+            week["window_start_ms"] + length_ms,
+        )
+    lag_week.run(spark, asked)
+    assert written(asked)[0] == first
 
 
 def test_it_names_a_broken_chunk_and_computes_the_rest(

@@ -10,8 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 import pyspark
 import pytest
@@ -22,6 +22,7 @@ from tests.spark.history_files import AS_OF, HOUR, START, STEP, generated
 from tests.spark.work_of import rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+DEPLOY = "org.apache.spark.deploy"
 SPARK_HOME = Path(pyspark.__file__).parent
 PATIENCE_S = 120
 # Of every JVM here, driver and executor too: compiling less halves what they take of the machine.
@@ -43,9 +44,9 @@ def spec(folder: Path, **changes: object) -> JobSpec:
     )
 
 
-def lag_hour(asked: JobSpec, **environ: str) -> subprocess.CompletedProcess[str]:
+def lag_hour(asked: JobSpec, *command: str, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "spark.lag_hour"],
+        [sys.executable, *(command or ("-m", "spark.lag_hour"))],
         input=asked.to_json(),
         capture_output=True,
         text=True,
@@ -55,9 +56,28 @@ def lag_hour(asked: JobSpec, **environ: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A standalone master with one worker, each a process of its own that knows nothing of this checkout."""
-    folder = tmp_path_factory.mktemp("standalone")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("standalone")
+
+
+@pytest.fixture(scope="module")
+def master(folder: Path) -> Iterator[str]:
+    """A standalone master without a worker, a process of its own."""
+    with _running([f"{DEPLOY}.master.Master"], folder, folder / "master.log") as process:
+        yield _said(folder / "master.log", r"Starting Spark master at (spark://\S+)", process)
+
+
+@pytest.fixture(scope="module")
+def cluster(master: str, folder: Path) -> Iterator[str]:
+    """The master with one worker, each a process of its own that knows nothing of this checkout."""
+    options = ["--cores", "2", "--memory", "1g", "--work-dir", str(folder / "work"), master]
+    with _running([f"{DEPLOY}.worker.Worker"], folder, folder / "worker.log", *options) as process:
+        _said(folder / "worker.log", r"(Successfully registered) with master", process)
+        yield master
+
+
+@contextmanager
+def _running(command: list[str], folder: Path, log: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -70,41 +90,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         "PYSPARK_PYTHON": sys.executable,
         **SHORT_LIVED,
     }
-    options = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
-    deploy = "org.apache.spark.deploy"
-    with (folder / "master.log").open("w+") as master_log, (folder / "worker.log").open("w+") as worker_log:
-        started = [_start([f"{deploy}.master.Master", *options], environ, folder, master_log)]
+    command = [
+        str(SPARK_HOME / "bin" / "spark-class"),
+        *command,
+        *("--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
+        *options,
+    ]
+    with log.open("w+") as said:
+        process = subprocess.Popen(command, cwd=folder, env=environ, stdout=said, stderr=said, text=True)
         try:
-            url = _said(folder / "master.log", r"Starting Spark master at (spark://\S+)", started[0])
-            worker = [
-                f"{deploy}.worker.Worker",
-                *options,
-                "--cores",
-                "2",
-                "--memory",
-                "1g",
-                "--work-dir",
-                str(folder / "work"),
-                url,
-            ]
-            started.append(_start(worker, environ, folder, worker_log))
-            _said(folder / "worker.log", r"(Successfully registered) with master", started[1])
-            yield url
+            yield process
         finally:
-            for process in started:
-                process.kill()
-                process.wait()
-
-
-def _start(command: list[str], environ: dict[str, str], folder: Path, log: IO[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [str(SPARK_HOME / "bin" / "spark-class"), *command],
-        cwd=folder,
-        env=environ,
-        stdout=log,
-        stderr=log,
-        text=True,
-    )
+            process.kill()
+            process.wait()
 
 
 def _said(log: Path, pattern: str, process: subprocess.Popen[str]) -> str:
@@ -115,6 +113,19 @@ def _said(log: Path, pattern: str, process: subprocess.Popen[str]) -> str:
             return found.group(1)
         time.sleep(0.1)
     raise AssertionError(f"{log.name} never said {pattern}: {log.read_text()[-2_000:]}")
+
+
+def test_it_says_that_a_master_has_no_worker(master: str, tmp_path: Path) -> None:
+    """In a process of its own: whoever waits for an executor holds this process's only Spark. Before `cluster`."""
+    code = (
+        "import sys; from spark import session; session.EXECUTOR_WITHIN_S = 1; from spark import lag_hour; "
+        "from spark.job_process import main; sys.exit(main(sys.stdin.read(), lag_hour.run))"
+    )
+    done = lag_hour(spec(tmp_path, master=master), "-c", code, SPARK_LOCAL_IP="127.0.0.1")
+    assert done.returncode == 1, done.stdout + done.stderr[-3_000:]
+    said = done.stdout.splitlines()[-1]
+    assert said == f"ERROR {master} gave no executor within 1 s: no worker is up or all are busy."
+    assert not (tmp_path / "out").exists()
 
 
 def test_it_gives_the_same_rows_on_a_cluster_of_its_own_processes(cluster: str, tmp_path: Path) -> None:
