@@ -320,7 +320,7 @@ class Export(Resource):
             )
         else:
             rows = _lines(request, cluster, job, scope)
-        pieces = exports.export(fmt, rows, f"{JOBS[job]} of {cluster}", _now_ms())
+        pieces = exports.export(fmt, rows, job=job, cluster=cluster, now_ms=_now_ms())
         response = StreamingHttpResponse(in_thread(pieces), content_type=exports.FORMATS[fmt][0])
         response["Content-Disposition"] = f'attachment; filename="{cluster}-{job}.{fmt}"'
         return response

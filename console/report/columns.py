@@ -6,8 +6,28 @@ are those of `console.templatetags.figures.CELLS`, and `moment`, `percent` (the 
 
 from __future__ import annotations
 
+import datetime as dt
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from console import figures
+
+
+def _utc(at_ms: int) -> str:
+    return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+# Kinds of columns as plain text, for mails and downloads.
+TEXTS: dict[str, Callable[[Any], str]] = {
+    "optional": figures.count,
+    "optional_duration": figures.duration,
+    "rate": figures.rate,
+    "percent": "{:,.1f} %".format,
+    "size": figures.size,
+    "moment": _utc,
+    "text": str,
+}
 OWN_COLUMNS = frozenset(("group", "topic", "broker_name", "window_start_ms", "kind"))
 NUMBERS = frozenset(("optional", "optional_duration", "rate", "percent", "size", "moment"))
 
@@ -107,6 +127,41 @@ LETTERS = (
     Column("age_p95_ms", "Age p95", "optional_duration", priority=2),
     Column("repeated", "Failed again", note="sent again and failed again"),
     Column("size_bytes", "Size", "size", priority=2),
+)
+_DISTRIBUTION = (
+    Column("time_lag_p50_ms", "Time lag p50", "optional_duration"),
+    Column("time_lag_p95_ms", "p95", "optional_duration"),
+    Column("time_lag_p99_ms", "p99", "optional_duration"),
+    Column("time_lag_max_ms", "max", "optional_duration"),
+    Column("lag_max", "Lag max", unit="msgs"),
+    Column("produced", "Produced", unit="msgs"),
+    Column("consumed", "Consumed", unit="msgs"),
+    Column("breach_ms", "In breach", "optional_duration"),
+    Column("within_slo_pct", "Within SLO", "percent"),
+    Column("burn_rate", "Burn", "rate", "×"),
+    Column("coverage_pct", "Coverage", "percent"),
+)
+# For the HTML download; the page of lag reports has a template of its own.
+LAG_VIEWS = (
+    RowsView("topic", "Groups and topics", _DISTRIBUTION, "time_lag_max_ms"),
+    RowsView("queue", "Queues", _DISTRIBUTION, "time_lag_max_ms"),
+)
+EPISODES_VIEW = RowsView(
+    "episode",
+    "Episodes",
+    (
+        Column("kind", "Kind", "text"),
+        Column("start_ms", "Began", "moment"),
+        Column("duration_ms", "Lasted", "optional_duration"),
+        Column("peak_time_lag_ms", "Peak time lag", "optional_duration"),
+        Column("messages_late", "Messages late"),
+        Column("lost", "Lost", unit="msgs"),
+        Column("cause", "First cause", "text"),
+        Column("worst_queue", "First on", "text"),
+        Column("forecast_ms", "Forecast", "optional_duration"),
+        Column("drained_ms", "Drained in", "optional_duration"),
+    ),
+    "start_ms",
 )
 EPISODE_WORDS = {
     "breach": "Late",

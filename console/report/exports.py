@@ -9,9 +9,8 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from django.db.models import QuerySet
-from django.template.loader import render_to_string
 
-from console.report import selectors
+from console.report import html_report, selectors
 from console.report.models import LagRow, ReportRow
 
 FORMATS = {
@@ -20,16 +19,17 @@ FORMATS = {
     "html": ("text/html; charset=utf-8", "HTML"),
 }
 ROWS_A_GROUP = 5_000
-HTML_ROWS_MAX = 2_000
 CHUNK_BYTES = 64 * 1024
 
 
-def export(fmt: str, rows: QuerySet[LagRow] | QuerySet[ReportRow], title: str, now_ms: int) -> Iterator[Any]:
+def export(
+    fmt: str, rows: QuerySet[LagRow] | QuerySet[ReportRow], *, job: str, cluster: str, now_ms: int
+) -> Iterator[Any]:
     """The rows in one of FORMATS, in pieces; memory does not grow with their number."""
     if fmt == "parquet":
         return _parquet(rows)
     if fmt == "html":
-        return iter([_html(rows, title, now_ms)])
+        return iter([html_report.page(rows, job, cluster, now_ms)])
     return selectors.csv_lines(rows)
 
 
@@ -50,7 +50,7 @@ def _write_parquet(file: IO[bytes], names: list[str], lines: Iterator[Sequence[A
 
     def flush() -> None:
         nonlocal writer, types
-        columns = [[_plain(line[place]) for line in batch] for place in range(len(names))]
+        columns = [[selectors.flat(line[place]) for line in batch] for place in range(len(names))]
         if writer is None:
             types = [_type(name, column) for name, column in zip(names, columns, strict=True)]
             schema = pa.schema(list(zip(names, types, strict=True)))
@@ -70,11 +70,6 @@ def _write_parquet(file: IO[bytes], names: list[str], lines: Iterator[Sequence[A
         flush()
     assert writer is not None
     writer.close()
-
-
-def _plain(value: Any) -> Any:
-    """Lists and maps as text: a spreadsheet's cell, not a nested column."""
-    return str(value) if isinstance(value, dict | list) else value
 
 
 def _type(name: str, column: Sequence[Any]) -> pa.DataType:
@@ -100,16 +95,3 @@ def _as(kind: pa.DataType, value: Any) -> Any:
         pa.bool_(): bool,
     }
     return cast[kind](value)
-
-
-def _html(rows: QuerySet[LagRow] | QuerySet[ReportRow], title: str, now_ms: int) -> str:
-    names, lines = selectors.table_rows(rows, HTML_ROWS_MAX)
-    context = {
-        "title": title,
-        "names": names,
-        "rows": lines,
-        "total": rows.count(),
-        "shown": HTML_ROWS_MAX,
-        "now_ms": now_ms,
-    }
-    return render_to_string("report/export.html", context)

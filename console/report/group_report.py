@@ -50,6 +50,15 @@ class Hours:
         return sum(value for value in self.produced_by_hour if value is not None)
 
     @property
+    def first_seen(self) -> int | None:
+        """The place of the first hour that was observed."""
+        return next((place for place, value in enumerate(self.max_ms) if value is not None), None)
+
+    @property
+    def first_seen_ms(self) -> int | None:
+        return None if self.first_seen is None else self.times[self.first_seen]
+
+    @property
     def seen(self) -> int:
         return sum(value is not None for value in self.max_ms)
 

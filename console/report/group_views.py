@@ -23,6 +23,7 @@ from console.report.rules import DAY_MS, HOUR_MS
 
 # Word in the address → (word on the page, days). Four whole weeks, so that weekdays weigh the same.
 SPANS = {"1d": ("24 h", 1), "": ("7 d", 7), "28d": ("28 d", 28)}
+DRAWN_HOURS_MIN = 24
 LATENCY_DAYS_MAX = 7  # the distribution is made from samples, not from rows
 
 
@@ -68,7 +69,7 @@ def page(
         "runways": [_runway(here.name, each) for each in runways],
         "queues": queues,
         "plots": _plots(hours, budget, queues, runways),
-        "room_url": _room_url(here.name, group, from_ms, min(to_ms, now_ms)),
+        "room_url": _room_url(here.name, group, from_ms, min(to_ms, now_ms), hours.first_seen_ms),
         "latency_url": _latency_url(here.name, group, from_ms, min(to_ms, now_ms), slo_ms),
         "own_slo_ms": own_slo_ms,
         "slo_form": form
@@ -85,7 +86,13 @@ def _plots(
     queues: dict[str, Any],
     runways: Sequence[LagRow],
 ) -> dict[str, Any]:
-    """What each canvas reads; None where there is nothing to draw."""
+    """What each canvas reads; None where there is nothing to draw. Time before the first hour seen is not drawn, but
+    for the last day: there was nothing to look at.
+    """
+    count = len(hours.times)
+    first = count if hours.first_seen is None else hours.first_seen
+    drawn = slice(max(0, min(count - DRAWN_HOURS_MIN, first)), None)
+    flow = group_report.flow_of(hours)
     worst = max(
         (row for row in runways if row.lag_last and row.drain_ms and row.drain_lo_ms is not None),
         key=lambda row: row.drain_ms or 0,
@@ -93,16 +100,22 @@ def _plots(
     )
     return {
         "hours": {
-            "times": hours.times,
-            "p50_ms": hours.p50_ms,
-            "p95_ms": hours.p95_ms,
-            "max_ms": hours.max_ms,
+            "times": hours.times[drawn],
+            "p50_ms": hours.p50_ms[drawn],
+            "p95_ms": hours.p95_ms[drawn],
+            "max_ms": hours.max_ms[drawn],
             "slo_ms": hours.slo_ms,
         },
         "budget": {"times": hours.times, "left_pct": budget.left_pct, "even_pct": budget.even_pct},
-        "flow": group_report.flow_of(hours),
+        "flow": {name: values[drawn] for name, values in flow.items()},
         "week": {"times": hours.times, "p95_ms": hours.p95_ms},
-        "queues": queues if queues["rows"] else None,
+        "queues": {
+            "rows": queues["rows"],
+            "times": queues["times"][drawn],
+            "values": [values[drawn] for values in queues["values"]],
+        }
+        if queues["rows"]
+        else None,
         "drain": worst
         and {
             "topic": worst.topic,
@@ -136,8 +149,11 @@ def _latency_url(cluster: str, group: str, from_ms: int, to_ms: int, slo_ms: int
     return f"{url}?from_ms={start_ms}&to_ms={to_ms}&slo_ms={slo_ms}"
 
 
-def _room_url(cluster: str, group: str, from_ms: int, to_ms: int) -> str:
+def _room_url(cluster: str, group: str, from_ms: int, to_ms: int, first_ms: int | None) -> str:
+    """Over the hours that are drawn of the others."""
     start_ms = max(from_ms, to_ms - retention_room.SPAN_MS_MAX)
+    if first_ms is not None:
+        start_ms = max(start_ms, min(first_ms, to_ms - DAY_MS))
     return f"{reverse('api-group-retention-room', args=[cluster, group])}?from_ms={start_ms}&to_ms={to_ms}"
 
 

@@ -6,7 +6,7 @@ A notice holds nothing that its receiver may not see: rows are those of a scope 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
@@ -17,7 +17,7 @@ from django.urls import reverse
 from console import figures
 from console.access.name_scope import EVERYTHING, NameScope
 from console.report import selectors
-from console.report.columns import EPISODE_WORDS, VIEWS, Column
+from console.report.columns import EPISODE_WORDS, TEXTS, VIEWS, Column
 from console.report.models import LagRow, ReportRow, ReportRun
 from console.report.rules import JOBS, LAG_JOBS
 
@@ -166,7 +166,7 @@ def _lag_words(row: dict[str, Any]) -> list[str]:
         found.append(f"late for {figures.duration(row['breach_ms'])}")
     return [
         *found,
-        f"in the window from {_utc(row['window_start_ms'])}",
+        f"in the window from {TEXTS['moment'](row['window_start_ms'])}",
         f"coverage {row['coverage_pct']:g} %",
     ]
 
@@ -174,7 +174,7 @@ def _lag_words(row: dict[str, Any]) -> list[str]:
 def _episode_words(row: dict[str, Any]) -> list[str]:
     length = figures.duration(row["duration_ms"])
     found = [
-        f"{EPISODE_WORDS.get(row['kind'], row['kind']).lower()} for {length} from {_utc(row['start_ms'])}"
+        f"{EPISODE_WORDS.get(row['kind'], row['kind']).lower()} for {length} from {TEXTS['moment'](row['start_ms'])}"
     ]
     if row.get("peak_time_lag_ms"):
         found.append(f"time lag up to {figures.duration(row['peak_time_lag_ms'])}")
@@ -189,22 +189,6 @@ def _words(row: dict[str, Any], columns: Sequence[Column]) -> list[str]:
         f"{column.label.lower()} {TEXTS[column.kind](row[column.key])}{column.unit and ' ' + column.unit}"
         for column in known[:FIGURES_A_LINE]
     ]
-
-
-def _utc(at_ms: int) -> str:
-    return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
-
-
-# Kinds of `console.report.columns` as plain text.
-TEXTS: dict[str, Callable[[Any], str]] = {
-    "optional": figures.count,
-    "optional_duration": figures.duration,
-    "rate": figures.rate,
-    "percent": "{:,.1f} %".format,
-    "size": figures.size,
-    "moment": _utc,
-    "text": str,
-}
 
 
 def _window(notice: dict[str, Any]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar, cast
 
@@ -12,6 +14,7 @@ from console.access.name_scope import EVERYTHING, NameScope
 from console.lag.models import GroupMembers, HistoryFile
 from console.lag.page import Page, cut
 from console.report.models import GroupSlo, LagRow, ReportRow, ReportRun
+from console.report.rules import PERIODS_MS
 from console.spreadsheet import csv_line
 
 PER_PAGE_MAX = 500
@@ -40,6 +43,8 @@ COLUMNS = tuple(field.attname for field in LagRow._meta.concrete_fields if field
 SHARED_COLUMNS = tuple(
     field.attname for field in ReportRow._meta.concrete_fields if field.attname not in ("id", "figures")
 )
+# What exports add for people: when the window began, and whether it was not over.
+MADE_COLUMNS = ("window_start_utc", "is_partial")
 
 
 M = TypeVar("M", bound=Model)
@@ -217,21 +222,39 @@ def summary(found: QuerySet[LagRow]) -> dict[str, Any]:
 def table_rows(
     found: QuerySet[LagRow] | QuerySet[ReportRow], most: int = EXPORT_ROWS_MAX
 ) -> tuple[list[str], Iterator[Sequence[Any]]]:
-    """(column names, rows by window); a report's own figures follow the shared columns, in the order of their names."""
+    """(column names, rows by window): the shared columns, when the window began for people, whether it was over; then a
+    report's own figures in the order of their names. Units are in the names (`_ms`, `_pct`, `_bytes`, `_rate` and
+    `_per_s` a second); lags and counts are messages.
+    """
     if found.model is LagRow:
-        ordered = found.order_by("window_start_ms", *KEY)[:most]
-        return list(COLUMNS), iter(ordered.values_list(*COLUMNS).iterator(chunk_size=2_000))
+        begin, end, job = (COLUMNS.index(name) for name in ("window_start_ms", "window_end_ms", "job"))
+        rows = found.order_by("window_start_ms", *KEY)[:most].values_list(*COLUMNS).iterator(chunk_size=2_000)
+        lines = ([*row, _iso(row[begin]), row[end] - row[begin] < PERIODS_MS[row[job]]] for row in rows)
+        return [*COLUMNS, *MADE_COLUMNS], lines
     others = cast("QuerySet[ReportRow]", found)
-    own: set[str] = set()
-    for figures in others.values_list("figures", flat=True).iterator(chunk_size=2_000):
-        own |= figures.keys()
-    names = sorted(own)
-    rows = others.order_by("window_start_ms", *KEY, "pk")[:most].iterator(chunk_size=2_000)
-    lines = (
-        [*(getattr(row, name) for name in SHARED_COLUMNS), *(row.figures.get(name) for name in names)]
-        for row in rows
+    figures_of = others.values_list("figures", flat=True).iterator(chunk_size=2_000)
+    own = sorted({name for figures in figures_of for name in figures})
+    ordered = others.order_by("window_start_ms", *KEY, "pk")[:most].iterator(chunk_size=2_000)
+    others_lines = (
+        [
+            *(getattr(row, name) for name in SHARED_COLUMNS),
+            _iso(row.window_start_ms),
+            row.is_partial,
+            *(row.figures.get(name) for name in own),
+        ]
+        for row in ordered
     )
-    return [*SHARED_COLUMNS, *names], lines
+    return [*SHARED_COLUMNS, *MADE_COLUMNS, *own], others_lines
+
+
+def _iso(at_ms: int) -> str:
+    """What spreadsheets and every program read as a time."""
+    return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def flat(value: Any) -> Any:
+    """A value for one cell: lists and maps as JSON."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 
 def csv_lines(found: QuerySet[LagRow] | QuerySet[ReportRow]) -> Iterator[str]:
@@ -239,4 +262,4 @@ def csv_lines(found: QuerySet[LagRow] | QuerySet[ReportRow]) -> Iterator[str]:
     names, rows = table_rows(found)
     yield csv_line(names)
     for row in rows:
-        yield csv_line(row)
+        yield csv_line(flat(value) for value in row)

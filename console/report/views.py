@@ -19,7 +19,7 @@ from console.cluster.models import Cluster
 from console.report import exports, line_views, run_panel, selectors, services
 from console.report.columns import WORDS
 from console.report.forms import RunForm, ScheduleForm
-from console.report.models import LagRow
+from console.report.models import LagRow, ReportRow
 from console.report.rules import JOBS, LAG_JOBS, SPANS, span_start
 from console.report.services import ReportAlreadyRunning
 from console.streamed import in_thread
@@ -69,18 +69,13 @@ def download(request: HttpRequest, cluster: str, job: str, fmt: str) -> HttpResp
     now_ms = _now_ms()
     if job in LAG_JOBS:
         query = ListQuery.of(request, sorts=selectors.SORTS, default=WORST_FIRST)
-        pieces = exports.export(
-            fmt, _rows(request, here, job, query, now_ms, scope), _title(here, job), now_ms
-        )
+        rows: QuerySet[LagRow] | QuerySet[ReportRow] = _rows(request, here, job, query, now_ms, scope)
     else:
-        pieces = exports.export(fmt, line_views.found(request, here, job, scope), _title(here, job), now_ms)
+        rows = line_views.found(request, here, job, scope)
+    pieces = exports.export(fmt, rows, job=job, cluster=here.name, now_ms=now_ms)
     response = StreamingHttpResponse(in_thread(pieces), content_type=exports.FORMATS[fmt][0])
     response["Content-Disposition"] = f'attachment; filename="{here.name}-{job}.{fmt}"'
     return response
-
-
-def _title(here: Cluster, job: str) -> str:
-    return f"{JOBS[job]} of {here.name}"
 
 
 def page(

@@ -92,7 +92,7 @@
     let run = [];
     const trace = () => { g.beginPath(); run.forEach(([x, y], i) => (i ? g.lineTo(x, y) : g.moveTo(x, y))); };
     const flush = () => {
-      if (run.length === 1) { g.beginPath(); g.arc(run[0][0], run[0][1], 1, 0, 7); g.fillStyle = stroke; g.fill(); } // a lone sample between gaps
+      if (run.length === 1) { g.beginPath(); g.arc(run[0][0], run[0][1], 2, 0, 7); g.fillStyle = stroke; g.fill(); } // a lone sample between gaps
       if (run.length > 1) {
         if (fill) { trace(); g.lineTo(run.at(-1)[0], base); g.lineTo(run[0][0], base); g.fillStyle = fill; g.fill(); }
         trace();

@@ -194,7 +194,7 @@
   /* Ages by store time of the oldest message kept and the first unread one, of the queue with the least room. */
   function room(canvas, { times, kept_ms: kept, unread_ms: unread, room_ms: left, kept_lower_bound: bounds }) {
     Tide.timeSeries(canvas, { times, panels: [{ title: gettext("Age by store time"), kind: "duration", format: Tide.duration, series: [
-      { label: gettext("oldest kept"), swatch: "cslo", tone: "warn-mark", values: kept, bounds },
+      { label: gettext("oldest kept"), swatch: "c2", tone: "chart-2", values: kept, bounds },
       { label: gettext("first unread"), swatch: "c1", tone: "chart-1", fill: "chart-fill", values: unread },
     ], read: [[gettext("room"), left, bounds]] }] });
   }
@@ -219,7 +219,7 @@
     },
   };
   for (const canvas of document.querySelectorAll("canvas[data-asked]")) {
-    const say = canvas.closest("[data-asking]").querySelector("[data-note]"), hide = () => { canvas.parentElement.hidden = true; };
+    const say = canvas.closest("[data-asking]").querySelector("[data-note]"), hide = () => canvas.closest("[data-asking]").querySelectorAll("[data-drawn]").forEach((part) => { part.hidden = true; });
     fetch(canvas.dataset.url).then(async (answer) => {
       if (!answer.ok) { say.textContent = Tide.text(gettext("not available: the server answered %(status)s"), { status: answer.status }); hide(); return; }
       const [words, drawn] = ASKED[canvas.dataset.asked](canvas, await answer.json());

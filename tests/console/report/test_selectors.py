@@ -99,7 +99,8 @@ def test_it_exports_every_column_and_no_formula(run: ReportRun) -> None:
     rows.row(run, group="negative", window_start_ms=TODAY + 9 * HOUR, lag_max=-5)
     text = "".join(selectors.csv_lines(selectors.rows("local")))
     table = list(csv.DictReader(io.StringIO(text, newline="")))
-    assert tuple(table[0]) == selectors.COLUMNS
+    assert tuple(table[0]) == (*selectors.COLUMNS, "window_start_utc", "is_partial")
+    assert (table[0]["window_start_utc"], table[0]["is_partial"]) == ("2024-10-04T00:00:00Z", "False")
     assert {"run_id", "group", "time_lag_p99_ms", "worst_queue", "code_version"} <= set(table[0])
     assert sorted(row["group"] for row in table[:6]) == [
         "'\tx", "'+1", "'-1", "'=cmd|' /C calc'!A0", "'@sum", 'comma, "quote"',

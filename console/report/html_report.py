@@ -1,0 +1,99 @@
+"""A report as one HTML page that needs nothing else: what the page's tables show, for reading, mailing and printing.
+
+CSV and Parquet carry every column as it is; this one carries those that people read, in their units.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from django.conf import settings
+from django.db.models import F, QuerySet
+from django.template.loader import render_to_string
+
+from console.report.columns import EPISODES_VIEW, LAG_VIEWS, TEXTS, VIEWS, Column, RowsView
+from console.report.models import LagRow, ReportRow
+from console.report.rules import DAY_MS, HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS
+from console.report.selectors import KEY
+
+ROWS_MAX = 2_000
+SO_FAR = "so far"
+NUMBER = "n"  # the class of cells and heads of numbers
+
+
+def page(rows: QuerySet[LagRow] | QuerySet[ReportRow], job: str, cluster: str, now_ms: int) -> str:
+    """The page, a table per kind of row, the worst first; at most ROWS_MAX rows each."""
+    tables = [table for view in views_of(job) if (table := _table(rows, view, job))]
+    context = {
+        "title": f"{JOBS[job]} of {cluster}",
+        "tables": tables,
+        "rows_max": ROWS_MAX,
+        "made": moment(now_ms),
+        "url": settings.PUBLIC_URL.rstrip("/"),
+        "has_partial": any(row[1][0].endswith(SO_FAR) for table in tables for row in table["rows"]),
+    }
+    return render_to_string("report/export.html", context)
+
+
+def views_of(job: str) -> Sequence[RowsView]:
+    if job in LAG_JOBS:
+        return LAG_VIEWS
+    return VIEWS[job] or (EPISODES_VIEW,)
+
+
+def _table(rows: QuerySet[Any], view: RowsView, job: str) -> dict[str, Any] | None:
+    found = rows.filter(grain=view.grain)
+    total = found.count()
+    if not total:
+        return None
+    column = view.column(view.sort)
+    field = view.sort if job in LAG_JOBS or column is None else column.order_field
+    order = F(field).asc(nulls_last=True) if view.ascending else F(field).desc(nulls_last=True)
+    columns = [each for each in view.columns if each.key != "window_start_ms"]
+    ordered = found.order_by(order, "-window_start_ms", *KEY, "pk")[:ROWS_MAX]
+    return {
+        "label": view.label,
+        "total": total,
+        "heads": [
+            ("Name", ""),
+            ("Window", ""),
+            *((_head(each), NUMBER * each.is_number) for each in columns),
+        ],
+        "rows": list(_lines(ordered, columns, job)),
+    }
+
+
+def _head(column: Column) -> str:
+    return f"{column.label} {column.unit}".rstrip()
+
+
+def _lines(rows: QuerySet[Any], columns: Sequence[Column], job: str) -> Iterator[list[tuple[str, str]]]:
+    for row in rows.iterator(chunk_size=500):
+        values = getattr(row, "figures", {})
+        cells = [values.get(each.key, getattr(row, each.key, None)) for each in columns]
+        texts = [
+            ("" if value is None or value == "" else TEXTS[each.kind](value), NUMBER * each.is_number)
+            for each, value in zip(columns, cells, strict=True)
+        ]
+        queue = f"{row.broker_name} · {row.queue_id}" if row.queue_id >= 0 else ""
+        name = " on ".join(part for part in (row.group, row.topic, queue) if part) or row.cluster
+        yield [(name, ""), (window(row, job), ""), *texts]
+
+
+def window(row: Any, job: str) -> str:
+    """The hour, day or week of a row, UTC; those that were not over when it was made say so."""
+    start = dt.datetime.fromtimestamp(row.window_start_ms / 1000, dt.UTC)
+    length = PERIODS_MS[job]
+    if length == HOUR_MS:
+        text = f"{start:%Y-%m-%d %H:%M}"
+    elif length == DAY_MS:
+        text = f"{start:%Y-%m-%d}"
+    else:
+        text = f"{start:%Y-%m-%d} to {start + dt.timedelta(days=6):%Y-%m-%d}"
+    return f"{text} {SO_FAR}" if row.is_partial else text
+
+
+def moment(at_ms: int) -> str:
+    return f"{dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
