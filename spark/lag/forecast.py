@@ -71,18 +71,22 @@ class Drain:
 
 @dataclass(frozen=True, slots=True)
 class BandRule:
-    """How wide a band is: from the `high` to the `low` percentile of the consume rate, and never narrower than `room`
-    of the forecast on either side: arrivals scatter too, and a consumer at its limit has no slow minutes that would
-    show it.
+    """How wide a band is. It reaches from the `100 - low` to the `low` percentile of how fast the backlog shrank in the
+    window's minutes, and never less than a factor on either side of the forecast: `1 + room`, more by `spread` times
+    how far those minutes lie apart (as a share of the pace), and for forecasts longer than the window they are made
+    from more by their ratio to the power `growth`: arrivals do not stay as they are.
     """
 
     low: float
-    high: float
     room: float
+    spread: float
+    growth: float
 
 
-# Chosen and measured on different traffic: `tests.benchmark.drain_bands`.
-BAND = BandRule(20, 80, 0.15)
+# Chosen on some traffic and measured on other: `tests.benchmark.drain_bands`.
+BAND = BandRule(10, 0.5, 2, 0.5)
+BAND_WINDOW_MS = 10 * 60_000
+SCATTER_MAX = 4.0  # minutes further apart than that say no more
 UNKNOWN_DRAIN = Drain(None, False)
 DRAINED = Drain(0, False)
 
@@ -99,8 +103,7 @@ def drain(t_ms: Int64Array, max_offset: Int64Array, committed: Int64Array, *, ba
     """Return when the lag of a window (one queue, uninterrupted backlog, no jumps) is gone.
 
     The time is L / (mu - lambda) (lag.md 1.2, 14) with mu - lambda from the trend since the lag was largest: `never`
-    unless it shrinks. The
-    band takes mu at its 20th and 80th percentile over whole minutes; with fewer than three of them there is none.
+    unless it shrinks. The band is that of a `BandRule` over whole minutes; with fewer than three of them there is none.
     """
     lag = max_offset - committed
     if lag[-1] <= 0:
@@ -130,14 +133,17 @@ def _band(
     spans = np.diff(t_ms[edges])
     if len(spans) < 3:
         return None, None
-    paces = np.diff(committed[edges]) / spans
-    arriving = (max_offset[-1] - max_offset[0]) / (t_ms[-1] - t_ms[0])
-    slow, fast = np.percentile(paces, [band.low, band.high])
     lag = int(max_offset[-1] - committed[-1])
-    low_ms = _limited(lag / (fast - arriving)) if fast > arriving else None
-    high_ms = _limited(lag / (slow - arriving)) if slow > arriving else None
-    room_ms = round(ms * band.room)
-    return min(ms - room_ms, low_ms or ms), None if high_ms is None else max(ms + room_ms, high_ms)
+    paces = np.diff(committed[edges] - max_offset[edges]) / spans
+    slow, fast = np.percentile(paces, [band.low, 100 - band.low])
+    scatter = min((fast - slow) * ms / lag, SCATTER_MAX)
+    factor = (1 + band.room + band.spread * scatter) * max(1.0, ms / BAND_WINDOW_MS) ** band.growth
+    low_ms = _limited(lag / fast) if fast > 0 else None
+    high_ms = _limited(lag / slow) if slow > 0 else None
+    farthest_ms = _limited(ms * factor)
+    if high_ms is not None and farthest_ms is not None:
+        return min(round(ms / factor), low_ms or ms), max(farthest_ms, high_ms)
+    return min(round(ms / factor), low_ms or ms), None
 
 
 def _limited(ms: float) -> int | None:

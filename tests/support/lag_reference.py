@@ -125,7 +125,11 @@ class Reference:
         if len(topic.past_max) > size.retention_hours:
             cut_at = int(chance.integers(1, size.rounds))
             low[:, cut_at:] = topic.past_max.pop(0)[:, None]
-        committed = self._committed(topic, chance, high, per_round)
+        # What a group can read swings with the day (as its people and machines do), not with a burst of messages.
+        usual = per_round
+        if size.shape != "tide":
+            usual = np.repeat(topic.rates[:, None] * (size.interval_ms / 1000), size.rounds, axis=1)
+        committed = self._committed(topic, chance, high, usual)
         before = topic.max_offset, topic.min_offset, topic.committed
         topic.max_offset, topic.min_offset, topic.committed = high[:, -1], low[:, -1], committed[:, :, -1]
         read = np.ones(high.shape, dtype=np.bool_)

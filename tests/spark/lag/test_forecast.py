@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark.lag.forecast import (
+    BandRule,
     Direction,
     Drain,
     HourPattern,
@@ -60,16 +61,29 @@ def test_it_drains_at_the_pace_of_the_window() -> None:
 def test_it_gives_a_band_from_slow_and_fast_minutes() -> None:
     paces = [60, 60, 120, 240, 300, 240, 120, 60, 240, 120]  # messages of ten minutes
     committed = np.concatenate([[0], np.cumsum(paces)]).tolist()
-    found = drain(*arrays([10_000] * 11, committed, every_s=60))
+    found = drain(*arrays([10_000] * 11, committed, every_s=60), band=BandRule(20, 0, 0, 0))
     lag = 10_000 - committed[-1]
     assert (found.low_ms, found.high_ms) == (round(lag / 240 * 60_000), round(lag / 60 * 60_000))
-    assert found.ms is not None
-    assert found.low_ms is not None
-    assert found.high_ms is not None
+    assert found.ms is not None and found.low_ms is not None and found.high_ms is not None
     assert found.low_ms < found.ms < found.high_ms
     slow_is_never = drain(*arrays([5_000 + 130 * i for i in range(11)], committed, every_s=60))
     assert slow_is_never.low_ms is not None
     assert slow_is_never.high_ms is None
+
+
+def test_a_band_is_wider_for_uneven_minutes_and_far_ends() -> None:
+    even = arrays([10_000] * 11, [100 * i for i in range(11)], every_s=60)  # 9,000 wait: 90 minutes
+    assert drain(*even, band=BandRule(10, 0.5, 0, 0)).low_ms == 60 * 60_000
+    found = drain(
+        *even, band=BandRule(10, 0.5, 2, 0.5)
+    )  # even minutes; nine windows ahead: three times as wide
+    assert (found.ms, found.low_ms, found.high_ms) == (90 * 60_000, 20 * 60_000, 405 * 60_000)
+    paces = np.concatenate([[0], np.cumsum([50, 150] * 5)]).tolist()
+    found = drain(*arrays([10_000] * 11, paces, every_s=60), band=BandRule(10, 0.5, 2, 0))
+    assert (found.ms, found.high_ms) == (
+        5_115_789,
+        17_366_756,
+    )  # apart by 95 % of the pace: 1 + 0.5 + 2 * 0.947
 
 
 def test_it_forgets_how_long_it_stood_still() -> None:
