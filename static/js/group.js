@@ -16,7 +16,12 @@
     if (document.hidden) return flow;
     const span = Number(flowHost.dataset.span), now = Math.round(Tide.now());
     const answer = await fetch(`${flowHost.dataset.flow}?from_ms=${now - span}&to_ms=${now}&points=${FLOW_POINTS}`).catch(() => null);
-    if (!answer?.ok) return flow; // the next time tries again
+    if (!answer?.ok) { // the next time tries again
+      flowHost.classList.remove("is-waiting");
+      if (!flow) document.getElementById("flow-note").textContent = Tide.text(gettext("not read: %(why)s; tried again every 30 s"), { why: answer ? Tide.text(gettext("the console answered %(status)s"), { status: answer.status }) : gettext("the console does not answer") });
+      return flow;
+    }
+    flowHost.classList.remove("is-waiting");
     const data = await answer.json(), { queues, queues_total: total } = data;
     const oldest = data.stored_from.findLast((v) => v !== null), committed = data.committed.findLast((v) => v !== null);
     document.getElementById("flow-note").textContent = Tide.text(queues === total ? gettext("%(span)s, %(total)s queues") : gettext("%(span)s, %(queues)s of %(total)s queues"), { span: Tide.duration(data.times.length ? data.times.at(-1) - data.times[0] : span), queues: Tide.count(queues), total: Tide.count(total) });
@@ -28,8 +33,8 @@
   }
   async function keepFlow() {
     let flow = await drawFlow(null);
-    if (Number(flowHost.dataset.span) > SHORTEST) return;
-    setInterval(async () => { flow = await drawFlow(flow); }, FLOW_EVERY);
+    const once = Number(flowHost.dataset.span) > SHORTEST; // a day's lines do not change while one looks
+    setInterval(async () => { if (!once || !flow) flow = await drawFlow(flow); }, FLOW_EVERY);
   }
   if (flowHost) keepFlow();
 
