@@ -132,6 +132,9 @@ class LocalFileOffsetStore(OffsetTable):
         self.path = Path(folder).expanduser() / client_id / group / "offsets.json"
         self._backup = self.path.with_name("offsets.json.bak")
         self._stored: dict[MessageQueue, int] = {}
+        self._writing = (
+            asyncio.Lock()
+        )  # the timed save, a rebalance and the end of the consumer save the same file
 
     def load(self) -> None:
         """Read the file, or its backup. Raises OffsetStoreCorrupt when one exists and neither can be read."""
@@ -157,10 +160,17 @@ class LocalFileOffsetStore(OffsetTable):
         """Written whole: temporary file, fsync, old one to `.bak`, rename. A crash leaves the old or the new
         one."""
         changed = {queue: self._offsets[queue] for queue in queues if queue in self._offsets}
-        if not changed or changed.items() <= self._stored.items():
-            return
-        self._stored = {**self._stored, **changed}
-        await asyncio.to_thread(self._save, _encode_offsets(self._stored))
+        if changed:
+            # One that is cancelled leaves its write to go on: the next one waits until that is done.
+            await asyncio.shield(self._write_after_others(changed))
+
+    async def _write_after_others(self, changed: Mapping[MessageQueue, int]) -> None:
+        async with self._writing:
+            if changed.items() <= self._stored.items():
+                return
+            wanted = {**self._stored, **changed}
+            await asyncio.to_thread(self._save, _encode_offsets(wanted))
+            self._stored = wanted
 
     def _save(self, data: bytes) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)

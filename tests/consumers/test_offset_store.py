@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import asyncio
+import itertools
 import logging
+import os
+import threading
 
 import pytest
 
@@ -114,6 +118,65 @@ async def test_it_loads_a_file_that_java_wrote(tmp_path):
     )
     store.load()
     assert await store.read_store(QUEUE) == 123
+
+
+async def test_two_that_persist_at_once_do_not_write_one_draft(tmp_path, monkeypatch):
+    """The rebalance gives a queue up while the timed save is on the disk."""
+    store = LocalFileOffsetStore("billing", "client", tmp_path)
+    second_wrote, calls, fsync = threading.Event(), itertools.count(), os.fsync
+
+    def slow_disk(descriptor: int) -> None:
+        fsync(descriptor)
+        if next(calls):
+            second_wrote.set()
+        else:
+            second_wrote.wait(0.3)  # for ever, where the second waits for the first
+
+    monkeypatch.setattr("consumers.offset_store.os.fsync", slow_disk)
+    store.update_offset(QUEUE, 5, increase_only=True)
+    store.update_offset(OTHER, 7, increase_only=True)
+    await asyncio.gather(store.persist([QUEUE]), store.persist([OTHER]))
+    again = LocalFileOffsetStore("billing", "client", tmp_path)
+    again.load()
+    assert (await again.read_store(QUEUE), await again.read_store(OTHER)) == (5, 7)
+
+
+async def test_one_that_is_cancelled_leaves_no_write_behind(tmp_path, monkeypatch):
+    """A consumer that is closed cancels its timed save, and saves once more."""
+    store = LocalFileOffsetStore("billing", "client", tmp_path)
+    go_on, entered, fsync = threading.Event(), threading.Event(), os.fsync
+
+    def slow_disk(descriptor: int) -> None:
+        fsync(descriptor)
+        entered.set()
+        go_on.wait(30)
+
+    monkeypatch.setattr("consumers.offset_store.os.fsync", slow_disk)
+    store.update_offset(QUEUE, 5, increase_only=True)
+    timed = asyncio.create_task(store.persist([QUEUE]))
+    await asyncio.to_thread(entered.wait, 30)
+    timed.cancel()
+    store.update_offset(QUEUE, 6, increase_only=True)
+    last = asyncio.create_task(store.persist([QUEUE]))
+    await asyncio.sleep(0)
+    go_on.set()
+    await last
+    again = LocalFileOffsetStore("billing", "client", tmp_path)
+    again.load()
+    assert await again.read_store(QUEUE) == 6
+
+
+async def test_what_the_disk_refused_is_tried_again(tmp_path, monkeypatch):
+    store = LocalFileOffsetStore("billing", "client", tmp_path)
+    store.update_offset(QUEUE, 5, increase_only=True)
+    with monkeypatch.context() as full:
+        full.setattr(store, "_save", lambda data: (_ for _ in ()).throw(OSError("disk full")))
+        with pytest.raises(OSError, match="disk full"):
+            await store.persist([QUEUE])
+    await store.persist([QUEUE])
+    again = LocalFileOffsetStore("billing", "client", tmp_path)
+    again.load()
+    assert await again.read_store(QUEUE) == 5
 
 
 async def test_it_falls_back_to_the_backup(tmp_path):
