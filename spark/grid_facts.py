@@ -105,10 +105,12 @@ def row_sums(matrix: Int32Array) -> Int64Array:
 
 def _standing(grid: Grid) -> Int32Array:
     """How long each committed offset has stood still while messages waited (`progress.standing_ms`)."""
-    since = (grid.times - grid.times[0]).astype(np.int32)
-    begin = np.int32(-max(int(grid.gap_ms[0]), 0))
-    moved_at = np.where((grid.consumed > 0) | (grid.lag == 0), since, begin)
-    still: Int32Array = since - np.maximum.accumulate(moved_at, axis=1)
+    # since the sample before the hour, which is when those moved last that do not move at all
+    since = (grid.times - grid.times[0] + max(int(grid.gap_ms[0]), 0)).astype(np.int32)
+    still: Int32Array = ((grid.consumed > 0) | (grid.lag == 0)).astype(np.int32)
+    still *= since
+    np.maximum.accumulate(still, axis=1, out=still)
+    np.subtract(since, still, out=still)
     if grid.odd is not None:
         still[grid.odd.places] = standing_ms(grid.odd.matrix)
     return still
