@@ -80,12 +80,21 @@ def redis_program(socket_path: Path) -> Program:
     )
 
 
+BROKER_NAME = "broker-a"
+
+
+def store_folder(options: Options) -> Path:
+    """Where the embedded broker keeps its messages; reports about them read it."""
+    return options.data / "store"
+
+
 def brokerd_program(options: Options) -> Program:
     settings = {
+        "brokerName": BROKER_NAME,
         "listenPort": options.broker_port,
         "namesrvListenPort": options.namesrv_port,
         "brokerIP1": "127.0.0.1",
-        "storePathRootDir": options.data / "store",
+        "storePathRootDir": store_folder(options),
         "mappedFileSizeCommitLog": COMMIT_LOG_FILE_BYTES,
         "enablePropertyFilter": "true",  # off in RocketMQ; a search of messages with SQL92 needs it
     }

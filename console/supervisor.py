@@ -31,11 +31,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from console.programs import (
+    BROKER_NAME,
     Options,
     Program,
     brokerd_program,
     demo_program,
     redis_program,
+    store_folder,
     web_program,
     worker_program,
 )
@@ -251,6 +253,8 @@ class Supervisor:
         self.options = options
         self.output = output
         self.environ = {
+            # Reports about messages are made from the store of the broker that runs here.
+            "STORE_FOLDERS": f"local:{BROKER_NAME}={store_folder(options)}",
             **environ,
             "TIDEMARK_DATA": str(options.data),
             "TIDEMARK_EMBEDDED_NAMESRV": options.namesrv,
