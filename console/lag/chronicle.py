@@ -11,7 +11,8 @@ from datetime import UTC, datetime, timedelta
 
 from console.access.models import AuditEvent
 from console.lag.models import GroupMembers, HistoryGap, LagEvent
-from console.lag.round_view import QueueKey, RoundView, RowDict, Silence
+from console.lag.round_series import QueueKey
+from console.lag.round_view import RoundView, RowDict, Silence
 from spark.lag.status import LagStatus
 from spark.lag.window import is_lost_tail
 

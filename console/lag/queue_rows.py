@@ -1,12 +1,24 @@
-"""The rows of queues as groups consume them: figures, status, owner, and honest unknowns. Pure."""
+"""The rows of queues as groups consume them: figures, status, owner, and honest unknowns. Pure.
 
-from collections.abc import Iterator
+A round's queues are worked out together, as columns (`QueueTable`); rows are made of them at the end.
+"""
 
-from console.lag.broker_reads import BrokerAnswers, QueueOffsets
-from console.lag.round_view import QueueKey, RoundView, RowDict
-from spark.lag.forecast import DRAINED, Drain, TimeToLoss, time_to_loss
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from console.lag.columns import NULL, fractions, numbers, texts, values_of
+from console.lag.round_series import QueueKey, commit_key
+from console.lag.round_view import RoundView, RowDict
+from spark.lag import round_arrays
+from spark.lag.forecast import Drain
+from spark.lag.round_arrays import Progress
+from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Int64Array
 from spark.lag.status import SKIP_MESSAGES, Judgement, LagStatus, judge
-from spark.lag.window import QueueState
 
 ROUNDS_TO_TOMBSTONE = 3  # a queue its answering broker left out so often is gone; one reply may be incomplete
 NEVER_READ: RowDict = {
@@ -39,83 +51,278 @@ UNKNOWN_FIGURES: RowDict = {
     "time_to_loss_never": False,
     "time_to_loss_lower_bound": False,
 }
+DRAIN_NUMBERS = ("drain_ms", "drain_low_ms", "drain_high_ms", "drain_window_ms")
+WORDS = frozenset({"status", "owner", "reason"})
+FLAGS = frozenset({"time_lag_lower_bound", "drain_never", "time_to_loss_never", "time_to_loss_lower_bound"})
+COLUMNS = (
+    "min_offset", "max_offset", "committed_offset", "pulled_offset", *UNKNOWN_FIGURES, "lost", "status", "since_ms",
+    "owner", "last_commit_ms", "read_at_ms", "reason", "missed_rounds",
+)  # fmt: skip
+Column = npt.NDArray[Any]
 
 
-def queue_rows(view: RoundView) -> dict[QueueKey, RowDict]:
-    """Return the row of every queue of every group: read in this round, or known from before and now unknown."""
-    rows: dict[QueueKey, RowDict] = {}
-    for answer in view.answers:
-        if answer.answered:
-            rows.update(_read_rows(view, answer))
-    for key, previous in view.previous_queues.items():
-        if key not in rows:
-            row = _unknown_row(view, key, previous)
-            if row["missed_rounds"] < ROUNDS_TO_TOMBSTONE:
-                rows[key] = row
-    return rows
+@dataclass(slots=True, eq=False)
+class QueueTable:
+    """Every queue of every group, in the order of `keys`, which is sorted; a column for each of `COLUMNS`.
+
+    Whole numbers have `NULL` for unknown, `speed` NaN. `place` is a queue's place among the topics' queues of the
+    round, `commit` its column among the window's committed offsets, both -1 where it was not read or not committed.
+    `remarkable`: of which something may have happened that is worth an event.
+    """
+
+    keys: Sequence[QueueKey]
+    columns: Mapping[str, Column]
+    place: Int64Array
+    commit: Int64Array
+    remarkable: BoolArray
+
+    def part(self, chosen: BoolArray | Int64Array) -> "QueueTable":
+        """Return some of the queues, or all in another order: by places, or by a mark for each."""
+        places = np.arange(len(self.keys))[chosen]
+        return QueueTable(
+            [self.keys[at] for at in places.tolist()],
+            {name: column[places] for name, column in self.columns.items()},
+            self.place[places],
+            self.commit[places],
+            self.remarkable[places],
+        )
+
+    def rows(self) -> dict[QueueKey, RowDict]:
+        """Return a row for each queue."""
+        lists = [values_of(self.columns[name]) for name in COLUMNS]
+        rows = (dict(zip(COLUMNS, values, strict=True)) for values in zip(*lists, strict=True))
+        return dict(zip(self.keys, rows, strict=True))
+
+    def remarkable_rows(self, rows: Mapping[QueueKey, RowDict]) -> dict[QueueKey, RowDict]:
+        """Return of `rows` those that may be worth an event."""
+        return {key: rows[key] for at in np.flatnonzero(self.remarkable).tolist() if (key := self.keys[at])}
 
 
-def _read_rows(view: RoundView, answer: BrokerAnswers) -> Iterator[tuple[QueueKey, RowDict]]:
-    broker_name = answer.address.broker_name
-    for (topic, group), committed in answer.offsets.items():
-        if topic in answer.unread:
-            for queue_id in committed:
-                key = QueueKey(group, topic, broker_name, queue_id)
-                yield key, _unknown_row(view, key, view.previous_queues.get(key, NEVER_READ))
-        for queue in answer.stats.get(topic, ()):
-            key = QueueKey(group, topic, broker_name, queue.queue_id)
-            yield key, _row(view, key, queue, committed.get(queue.queue_id), answer.read_max_ms)
+def queue_table(view: RoundView) -> QueueTable:
+    """Return every queue of every group: read in this round, or known from before and now unknown."""
+    series = view.series
+    read = _Read(view).columns()
+    unknown = dict(_unknown_rows(view))
+    keys = series.groups.keys
+    nothing = np.full(len(unknown), -1, dtype=np.int64)
+    table = QueueTable(
+        [*keys, *unknown],
+        {name: np.concatenate([read[name], _column(name, unknown.values())]) for name in COLUMNS},
+        np.concatenate([series.groups.place, nothing]),
+        np.concatenate([read["commit"], nothing]),
+        np.concatenate([read["remarkable"], np.zeros(len(unknown), dtype=np.bool_)]),
+    )
+    if not unknown:
+        return table
+    return table.part(np.array(sorted(range(len(table.keys)), key=table.keys.__getitem__), dtype=np.int64))
 
 
-def _row(
-    view: RoundView, key: QueueKey, queue: QueueOffsets, committed: int | None, read_at_ms: int
-) -> RowDict:
-    previous = view.previous_queues.get(key)
-    series = view.commit_key(key)
-    state = None if committed is None or series is None else view.window.state(series)
-    judgement = _never_committed(queue, view.now_ms) if state is None else _judge(view, state, previous)
-    figures = _untouched(queue, judgement) if state is None else _figures(view, state, judgement)
-    return {
-        "min_offset": queue.min_offset,
-        "max_offset": queue.max_offset,
-        "committed_offset": committed,
-        "pulled_offset": None if state is None else state.pulled,
-        **figures,
-        "lost": _lost(queue, committed, previous),
-        "status": judgement.status.value,
-        "since_ms": since(previous, judgement.status, judgement.since_ms),
-        "owner": view.owners.get(key, ""),
-        "last_commit_ms": _last_commit_ms(view, committed, previous),
-        "read_at_ms": read_at_ms,
-        "reason": judgement.reason,
-        "missed_rounds": 0,
-    }
+def _column(name: str, rows: Iterable[RowDict]) -> Column:
+    values = [row[name] for row in rows]
+    if name in WORDS:
+        return texts(values)
+    if name in FLAGS:
+        return np.array(values, dtype=np.bool_)
+    if name == "speed":
+        return fractions(values)
+    return numbers(values)
 
 
-def _untouched(queue: QueueOffsets, judgement: Judgement) -> RowDict:
-    """Figures of a queue the group never committed on: nothing in an empty one, else unknown."""
-    is_empty = queue.max_offset == queue.min_offset
-    is_fine = judgement.status is LagStatus.OK
-    return {**UNKNOWN_FIGURES, "lag": 0 if is_empty else None, "time_lag_ms": 0 if is_fine else None}
+class _Read:
+    """The queues that were read in one round, in the order of `RoundSeries.groups`."""
 
+    def __init__(self, view: RoundView) -> None:
+        self.view, self.window = view, view.window
+        topics, groups = view.series.topics, view.series.groups
+        self.keys, self.count = groups.keys, len(groups.keys)
+        place = groups.place
+        self.low, self.high = topics.min_offset[place], topics.max_offset[place]
+        self.read_ms = topics.read_ms[place]
+        self.committed, self.has = groups.committed, groups.committed != UNKNOWN_OFFSET
+        self.pulled = groups.pulled
+        before = [view.previous_queues.get(key, NEVER_READ) for key in self.keys]
+        names = ("min_offset", "committed_offset", "lost", "status", "since_ms", "last_commit_ms")
+        columns = list(zip(*map(itemgetter(*names), before), strict=True)) or [()] * len(names)
+        self.before = {
+            name: texts(column) if name == "status" else numbers(column)
+            for name, column in zip(names, columns, strict=True)
+        }
+        self.valid = self.has & (self.committed <= self.high)
+        self.first = np.maximum(self.committed, self.low)
+        self.lag = np.where(self.valid, np.maximum(0, self.high - self.first), NULL)
+        self.heads = view.columns.heads[place]
+        self.commit = np.full(self.count, -1, dtype=np.int64)
+        self.commit[self.has] = view.columns.commits
+        self.waiting = np.flatnonzero(self.valid & (self.lag > 0))
+        self.behind = self._progress(self.waiting)
+        self.age = round_arrays.ages(self.window, self.behind.heads, self.behind.first_unread)
 
-def _figures(view: RoundView, state: QueueState, judgement: Judgement) -> RowDict:
-    is_valid = state.committed <= state.max_offset
-    speed = _speed(view, state) if is_valid else None
-    loss = _time_to_loss(view, state, speed) if is_valid else TimeToLoss(None, False)
-    return {
-        "lag": state.lag if is_valid else None,
-        "in_flight": state.in_flight if is_valid else None,
-        "available": state.available if is_valid else None,
-        "time_lag_ms": state.time_lag_ms,
-        "time_lag_lower_bound": state.time_lag_lower_bound,
-        "queueing_ms": view.window.queueing_ms(state) if is_valid else None,
-        "speed": speed,
-        **drain_columns(judgement.drain),
-        "time_to_loss_ms": loss.ms,
-        "time_to_loss_never": loss.never,
-        "time_to_loss_lower_bound": loss.lower_bound,
-    }
+    def _progress(self, chosen: Int64Array) -> Progress:
+        return Progress(
+            self.commit[chosen],
+            self.heads[chosen],
+            self.low[chosen],
+            self.high[chosen],
+            self.committed[chosen],
+        )
+
+    def columns(self) -> dict[str, Column]:
+        """Return a column for each of `COLUMNS`, `commit` and `remarkable`."""
+        pulled = self.valid & (self.pulled != UNKNOWN_OFFSET)
+        in_flight = np.minimum(self.lag, np.maximum(0, self.pulled - self.first))
+        available = np.maximum(0, self.high - np.maximum(self.pulled, self.first))
+        assert np.all((in_flight + available == self.lag)[pulled]), "in flight and available make up the lag"
+        time_lag, is_bound = self._time_lags()
+        speed = np.where(self.lag == 0, 1.0, np.nan)
+        speed[self.waiting] = round_arrays.speeds(self.window, self.behind, self.age)
+        lost = self._lost()
+        judged = self._judged()
+        committed_before = self.before["committed_offset"]
+        moved = committed_before != self.committed
+        knows_moves = self.has & (committed_before != NULL)
+        return {
+            "min_offset": self.low,
+            "max_offset": self.high,
+            "committed_offset": np.where(self.has, self.committed, NULL),
+            "pulled_offset": np.where(self.has & (self.pulled != UNKNOWN_OFFSET), self.pulled, NULL),
+            "lag": np.where(~self.has & (self.high == self.low), 0, self.lag),
+            "in_flight": np.where(pulled, in_flight, NULL),
+            "available": np.where(pulled, available, NULL),
+            "time_lag_ms": time_lag,
+            "time_lag_lower_bound": is_bound,
+            "queueing_ms": self._queueing(),
+            "speed": speed,
+            **judged,
+            **self._losses(speed, time_lag, is_bound),
+            "lost": lost,
+            "owner": texts([self.view.owners.get(key, "") for key in self.keys]),
+            "last_commit_ms": np.where(
+                knows_moves, np.where(moved, self.view.now_ms, self.before["last_commit_ms"]), NULL
+            ),
+            "read_at_ms": self.read_ms,
+            "missed_rounds": np.zeros(self.count, dtype=np.int64),
+            "commit": self.commit,
+            "remarkable": (knows_moves & (self.committed < committed_before))
+            | (lost > np.maximum(self.before["lost"], 0))
+            | (judged["status"] == LagStatus.SKIPPED.value)
+            | (self.high < self.view.series.topics.before[self.view.series.groups.place]),
+        }
+
+    def _time_lags(self) -> tuple[Int64Array, BoolArray]:
+        """An empty queue of a group that never committed has none either way."""
+        time_lag = np.where(self.valid | (~self.has & (self.high == self.low)), 0, NULL)
+        time_lag[self.waiting] = self.age.ms
+        is_bound = np.zeros(self.count, dtype=np.bool_)
+        is_bound[self.waiting] = self.age.lower_bound
+        return time_lag, is_bound
+
+    def _queueing(self) -> Int64Array:
+        """How long the first message that nobody has pulled has waited."""
+        known = self.valid & (self.pulled != UNKNOWN_OFFSET)
+        found = np.where(known, 0, NULL)
+        first = np.maximum(self.pulled, self.first)
+        waiting = np.flatnonzero(known & (first < self.high))
+        age = round_arrays.ages(self.window, self.heads[waiting], first[waiting])
+        found[waiting] = np.where(age.lower_bound, NULL, age.ms)
+        return found
+
+    def _lost(self) -> Int64Array:
+        """How many messages retention took unread since this console watches: each is counted once."""
+        low_before, committed_before = self.before["min_offset"], self.before["committed_offset"]
+        is_new = (low_before == NULL) | (committed_before == NULL)
+        unread_from = np.maximum(np.maximum(committed_before, low_before), self.committed)
+        kept = np.maximum(self.before["lost"], 0) + np.maximum(0, self.low - unread_from)
+        found = np.where(self.low < low_before, 0, kept)  # less than before: the topic was made again
+        found = np.where(is_new, np.maximum(0, self.low - self.committed), found)
+        return np.where(self.has, found, NULL)
+
+    def _losses(
+        self, speed: round_arrays.FloatArray, time_lag: Int64Array, is_bound: BoolArray
+    ) -> dict[str, Column]:
+        """When retention reaches the first unread message: never where nothing waits or the group keeps pace.
+
+        A queue whose first message is still there has seen no retention yet: then it is not before that.
+        """
+        never = self.valid & ((self.lag == 0) | (speed >= 1))
+        left_ms = np.where(self.valid & ~never & (self.committed < self.low), 0, NULL)
+        asked = np.flatnonzero(
+            self.valid
+            & ~never
+            & (self.committed >= self.low)
+            & (time_lag != NULL)
+            & ~is_bound
+            & ~np.isnan(speed)
+        )
+        place = self.view.series.groups.place[asked]
+        oldest = self.view.columns.oldest
+        ahead_ms = oldest.ms[place] - time_lag[asked]
+        found = round_arrays.losses_ms(ahead_ms, speed[asked])
+        never[asked] = np.isnan(found)
+        left_ms[asked] = np.where(np.isnan(found), NULL, np.nan_to_num(found)).astype(np.int64)
+        bound = np.zeros(self.count, dtype=np.bool_)
+        bound[asked] = oldest.lower_bound[place] | (self.low[asked] == 0)
+        return {"time_to_loss_ms": left_ms, "time_to_loss_never": never, "time_to_loss_lower_bound": bound}
+
+    def _judged(self) -> dict[str, Column]:
+        """Status, since when, why, and when the backlog is gone. Most queues are well, which arrays show; the others
+        are judged one by one.
+        """
+        found: dict[str, Column] = {
+            "status": np.full(self.count, LagStatus.OK.value, dtype=object),
+            "since_ms": np.full(self.count, self.view.now_ms, dtype=np.int64),
+            "reason": np.full(self.count, "", dtype=object),
+            "drain_never": np.zeros(self.count, dtype=np.bool_),
+            **{name: np.full(self.count, NULL, dtype=np.int64) for name in DRAIN_NUMBERS},
+        }
+        for at in np.flatnonzero(~self.has & (self.high > self.low)).tolist():
+            held = self.high[at] - self.low[at]
+            found["status"][at] = LagStatus.NEVER_COMMITTED.value
+            found["reason"][at] = f"no committed offset yet, the queue holds {held} messages"
+        is_done = self.has & (self.committed == self.high) & ~self._may_have_jumped()
+        found["drain_ms"][is_done] = 0
+        is_clear = is_done | ~self.has
+        is_clear[self.waiting[self._is_ordinary()]] = True
+        for at in np.flatnonzero(~is_clear).tolist():
+            one = self._judgement(at)
+            found["status"][at], found["since_ms"][at] = one.status.value, one.since_ms
+            found["reason"][at] = one.reason
+            for name, value in drain_columns(one.drain).items():
+                found[name][at] = NULL if value is None else value
+        kept = found["status"] == self.before["status"]
+        found["since_ms"][kept] = self.before["since_ms"][kept]
+        return found
+
+    def _may_have_jumped(self) -> BoolArray:
+        before = self.before["committed_offset"]
+        far = self.committed - np.maximum(before, 0) >= SKIP_MESSAGES
+        found: BoolArray = (before != NULL) & (far | (self.before["status"] == LagStatus.SKIPPED.value))
+        return found
+
+    def _is_ordinary(self) -> BoolArray:
+        """Which of `waiting` are well without a look at their history."""
+        found = round_arrays.is_ordinary(self.window, self.behind, self.age)
+        deserted = {group for group, members in self.view.members.items() if members.clients == 0}
+        if deserted:
+            found &= np.array(
+                [self.keys[at].group not in deserted for at in self.waiting.tolist()], dtype=np.bool_
+            )
+        return found
+
+    def _judgement(self, at: int) -> Judgement:
+        time_lag_ms: int | None = None
+        if self.committed[at] <= self.high[at]:
+            waiting = int(np.searchsorted(self.waiting, at))
+            time_lag_ms = 0
+            if waiting < len(self.waiting) and self.waiting[waiting] == at:
+                time_lag_ms = None if self.age.lower_bound[waiting] else int(self.age.ms[waiting])
+        members = self.view.members.get(self.keys[at].group)
+        word = self.before["status"][at]
+        return judge(
+            self.window.history(commit_key(self.view.series, at)),
+            time_lag_ms=time_lag_ms,
+            clients=None if members is None else members.clients,
+            previous=LagStatus(word) if word else None,
+        )
 
 
 def drain_columns(found: Drain) -> RowDict:
@@ -129,81 +336,14 @@ def drain_columns(found: Drain) -> RowDict:
     }
 
 
-def drain_of(row: RowDict) -> Drain:
-    """Return a row's drain as a value."""
-    names = ("drain_ms", "drain_never", "drain_low_ms", "drain_high_ms", "drain_window_ms")
-    return Drain(*(row[name] for name in names))
-
-
-def _speed(view: RoundView, state: QueueState) -> float | None:
-    """Return the catch-up speed; a queue in which nothing waits keeps pace by definition."""
-    return 1.0 if state.lag == 0 else view.window.speed(state.key)
-
-
-def _time_to_loss(view: RoundView, state: QueueState, speed: float | None) -> TimeToLoss:
-    """Return when retention reaches the first unread message: never where nothing waits or the group keeps pace.
-
-    A queue whose first message is still there has seen no retention yet: then it is not before that.
-    """
-    if state.lag == 0 or (speed is not None and speed >= 1):
-        return TimeToLoss(None, True)
-    if state.committed < state.min_offset:
-        return TimeToLoss(0, False)
-    if state.time_lag_ms is None or state.time_lag_lower_bound:
-        return TimeToLoss(None, False)
-    oldest_ms, is_bound = view.window.age(state.key.head, state.min_offset)
-    bound = is_bound or state.min_offset == 0
-    return time_to_loss(oldest_ms - state.time_lag_ms, speed, lower_bound=bound)
-
-
-def _lost(queue: QueueOffsets, committed: int | None, previous: RowDict | None) -> int | None:
-    """Return how many messages retention took unread since this console watches: each is counted once."""
-    if committed is None:
-        return None
-    if previous is None or previous["committed_offset"] is None or previous["min_offset"] is None:
-        return max(0, queue.min_offset - committed)
-    if queue.min_offset < previous["min_offset"]:  # the topic was made again
-        return 0
-    unread_from = max(previous["committed_offset"], previous["min_offset"], committed)
-    gone: int = (previous["lost"] or 0) + max(0, queue.min_offset - unread_from)
-    return gone
-
-
-def _never_committed(queue: QueueOffsets, now_ms: int) -> Judgement:
-    """Never committed is not "all of it waits" and not zero; an empty queue is well either way."""
-    if queue.max_offset == queue.min_offset:
-        return Judgement(LagStatus.OK, now_ms)
-    held = queue.max_offset - queue.min_offset
-    return Judgement(
-        LagStatus.NEVER_COMMITTED, now_ms, f"no committed offset yet, the queue holds {held} messages"
-    )
-
-
-def _judge(view: RoundView, state: QueueState, previous: RowDict | None) -> Judgement:
-    before = None if previous is None else LagStatus(previous["status"])
-    if state.committed == state.max_offset and not _may_have_jumped(state, previous):
-        return Judgement(LagStatus.OK, view.now_ms, "", DRAINED)
-    members = view.members.get(state.key.group)
-    return judge(
-        view.window.history(state.key),
-        time_lag_ms=None if state.time_lag_lower_bound else state.time_lag_ms,
-        clients=None if members is None else members.clients,
-        previous=before,
-    )
-
-
-def _may_have_jumped(state: QueueState, previous: RowDict | None) -> bool:
-    if previous is None or previous["committed_offset"] is None:
-        return False
-    moved: int = state.committed - previous["committed_offset"]
-    return moved >= SKIP_MESSAGES or str(previous["status"]) == LagStatus.SKIPPED
-
-
-def _last_commit_ms(view: RoundView, committed: int | None, previous: RowDict | None) -> int | None:
-    """Return when the committed offset was last seen to move: now, or what the row said before."""
-    if previous is None or previous["committed_offset"] is None or committed is None:
-        return None
-    return view.now_ms if previous["committed_offset"] != committed else previous["last_commit_ms"]
+def _unknown_rows(view: RoundView) -> Iterator[tuple[QueueKey, RowDict]]:
+    """Rows of queues that were not read, until their broker has left them out often enough."""
+    for key in view.series.unread:
+        yield key, _unknown_row(view, key, view.previous_queues.get(key, NEVER_READ))
+    for key in view.previous_queues.keys() - {*view.series.groups.keys, *view.series.unread}:
+        row = _unknown_row(view, key, view.previous_queues[key])
+        if row["missed_rounds"] < ROUNDS_TO_TOMBSTONE:
+            yield key, row
 
 
 def _unknown_row(view: RoundView, key: QueueKey, previous: RowDict) -> RowDict:

@@ -8,28 +8,11 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from console.lag.broker_reads import BrokerAnswers, TopicFacts
+from console.lag.round_series import QueueKey, RoundColumns, RoundSeries, TopicQueueKey
 from spark.lag.filter_ratio import FilterSample
-from spark.lag.snapshot import CommitKey, HeadKey
 from spark.lag.window import LagWindow
 
 RowDict = dict[str, Any]
-
-
-class QueueKey(NamedTuple):
-    """The key of a `QueueRow` inside its cluster."""
-
-    group: str
-    topic: str
-    broker_name: str
-    queue_id: int
-
-
-class TopicQueueKey(NamedTuple):
-    """The key of a `TopicQueueRow` inside its cluster."""
-
-    topic: str
-    broker_name: str
-    queue_id: int
 
 
 class Silence(NamedTuple):
@@ -70,6 +53,8 @@ class RoundView:
     now_ms: int
     window: LagWindow
     answers: Sequence[BrokerAnswers]
+    series: RoundSeries
+    columns: RoundColumns
     silences: Mapping[str, Silence] = field(default_factory=dict)
     blind: frozenset[str] = frozenset()
     topics: Mapping[str, Mapping[str, TopicFacts]] = field(default_factory=dict)  # broker → topic → facts
@@ -82,12 +67,6 @@ class RoundView:
     previous_topics: Mapping[str, RowDict] = field(default_factory=dict)
     previous_topic_queues: Mapping[TopicQueueKey, RowDict] = field(default_factory=dict)
     own_topics: frozenset[str] = frozenset()  # brokers make topics of their own and their cluster's name
-    heads: Mapping[TopicQueueKey, HeadKey] = field(default_factory=dict)  # what this round read
-
-    def commit_key(self, key: QueueKey) -> CommitKey | None:
-        """Return the series of a queue of a group, None when this round did not read the queue."""
-        head = self.heads.get(TopicQueueKey(key.topic, key.broker_name, key.queue_id))
-        return None if head is None else CommitKey(key.group, *head)
 
     def silence_words(self, broker_name: str) -> str:
         """Return why a broker's figures are unknown, in words with the time."""

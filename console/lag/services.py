@@ -31,7 +31,8 @@ from console.lag.models import (
     TopicQueueRow,
     TopicRow,
 )
-from console.lag.round_view import Members, QueueKey
+from console.lag.round_series import QueueKey
+from console.lag.round_view import Members
 from console.mqadmin import with_admin
 
 logger = logging.getLogger(__name__)

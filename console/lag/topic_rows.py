@@ -1,12 +1,24 @@
 """The rows of topics, their queues, and brokers. Pure."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from console.lag.broker_reads import BrokerAnswers, TopicFacts
+from console.lag.columns import NULL, fractions, numbers, rounded, runs_by, values_of
 from console.lag.group_rows import trend
-from console.lag.round_view import QueueKey, RoundView, RowDict, TopicQueueKey
+from console.lag.queue_rows import QueueTable
+from console.lag.round_series import TopicQueueKey
+from console.lag.round_view import RoundView, RowDict
 from console.mqadmin import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic
+from spark.lag import round_arrays
+from spark.lag.snapshot import Int64Array
+
+COLUMNS = ("min_offset", "max_offset", "last_write_ms", "in_rate", "read_at_ms")
 
 
 def topic_kind(topic: str, own_names: Collection[str] = ()) -> str:
@@ -18,144 +30,163 @@ def topic_kind(topic: str, own_names: Collection[str] = ()) -> str:
     return "SYSTEM" if is_system_topic(topic) or topic in own_names else "NORMAL"
 
 
-def topic_queue_rows(view: RoundView) -> dict[TopicQueueKey, RowDict]:
-    """Return every queue that exists as far as known; a queue not read in this round keeps its numbers and
-    their age.
+@dataclass(frozen=True, slots=True, eq=False)
+class TopicQueueTable:
+    """Every queue that exists as far as known, a column for each of `COLUMNS`.
+
+    `place` is its place among the queues of the round, -1 of one that was not read: its numbers and their age are those
+    of the round before.
     """
-    rows: dict[TopicQueueKey, RowDict] = {}
-    for answer in view.answers:
-        broker_name = answer.address.broker_name
-        for topic, queues in answer.stats.items():
-            for queue in queues:
-                key = TopicQueueKey(topic, broker_name, queue.queue_id)
-                head = view.heads.get(key)
-                rate = None if head is None else view.window.produce_rate(head)
-                rows[key] = {
-                    "min_offset": queue.min_offset,
-                    "max_offset": queue.max_offset,
-                    "last_write_ms": queue.last_write_ms or None,
-                    "in_rate": None if rate is None else round(rate, 3),
-                    "read_at_ms": answer.read_max_ms,
-                }
-    for key, previous in view.previous_topic_queues.items():
+
+    keys: Sequence[TopicQueueKey]
+    columns: Mapping[str, npt.NDArray[Any]]
+    place: Int64Array
+
+    def rows(self) -> dict[TopicQueueKey, RowDict]:
+        """Return a row for each queue."""
+        lists = [values_of(self.columns[name]) for name in COLUMNS]
+        rows = (dict(zip(COLUMNS, values, strict=True)) for values in zip(*lists, strict=True))
+        return dict(zip(self.keys, rows, strict=True))
+
+
+def topic_queue_table(view: RoundView) -> TopicQueueTable:
+    """Return the queues of all topics."""
+    topics, heads = view.series.topics, view.columns.heads
+    rates = np.full(len(heads), np.nan)
+    rates[heads >= 0] = round_arrays.produce_rates(view.window, heads[heads >= 0])
+    read: dict[str, npt.NDArray[Any]] = {
+        "min_offset": topics.min_offset,
+        "max_offset": topics.max_offset,
+        "last_write_ms": np.where(topics.last_write_ms == 0, NULL, topics.last_write_ms),
+        "in_rate": rounded(rates),
+        "read_at_ms": topics.read_ms,
+    }
+    kept = _unread(view)
+    unread: dict[str, npt.NDArray[Any]] = {
+        name: numbers(row[name] for row in kept.values()) for name in COLUMNS if name != "in_rate"
+    }
+    unread["in_rate"] = fractions(row["in_rate"] for row in kept.values())
+    return TopicQueueTable(
+        [*topics.keys, *kept],
+        {name: np.concatenate([read[name], unread[name]]) for name in COLUMNS},
+        np.append(np.arange(len(heads), dtype=np.int64), np.full(len(kept), -1, dtype=np.int64)),
+    )
+
+
+def _unread(view: RoundView) -> dict[TopicQueueKey, RowDict]:
+    """Return the rows of queues that were not read in this round and that no newer table of topics denies."""
+    kept = {}
+    for key in view.previous_topic_queues.keys() - set(view.series.topics.keys):
         table = view.topics.get(key.broker_name)
         gone = table is not None and (key.topic not in table or key.queue_id >= _queues(table[key.topic]))
-        if key not in rows and not gone:
-            rows[key] = previous
-    return rows
+        if not gone:
+            kept[key] = view.previous_topic_queues[key]
+    return kept
 
 
 def _queues(facts: TopicFacts) -> int:
     return max(facts.read_queues, facts.write_queues)
 
 
-def topic_rows(
-    view: RoundView, topic_queues: Mapping[TopicQueueKey, RowDict], queues: Mapping[QueueKey, RowDict]
-) -> dict[str, RowDict]:
+def topic_rows(view: RoundView, topic_queues: TopicQueueTable, queues: QueueTable) -> dict[str, RowDict]:
     """Return the row of every topic some broker has, or had when it was last heard of."""
-    own: dict[str, list[TopicQueueKey]] = defaultdict(list)
-    for key in topic_queues:
-        own[key.topic].append(key)
-    consumed: dict[str, list[QueueKey]] = defaultdict(list)
-    for queue_key in queues:
-        consumed[queue_key.topic].append(queue_key)
-    names = {*own, *(name for table in view.topics.values() for name in table)}
+    facts: dict[str, dict[str, TopicFacts]] = defaultdict(dict)
+    for broker, table in sorted(view.topics.items()):
+        for topic, one in table.items():
+            facts[topic][broker] = one
+    brokers: dict[str, set[str]] = {topic: set(own) for topic, own in facts.items()}
+    for key in topic_queues.keys:
+        brokers.setdefault(key.topic, set()).add(key.broker_name)
+    stored = _stored(view, topic_queues)
+    consumed = _consumed(view, queues)
     return {
-        name: _row(view, name, own.get(name, []), topic_queues, consumed.get(name, []), queues)
-        for name in sorted(names)
+        topic: _row(view, topic, facts.get(topic, {}), own, stored.get(topic), consumed.get(topic))
+        for topic, own in sorted(brokers.items())
     }
+
+
+def _stored(view: RoundView, table: TopicQueueTable) -> dict[str, RowDict]:
+    """Return what the queues of each topic say together of the messages in it."""
+    topics, order, runs = runs_by([key.topic for key in table.keys])
+    columns = {name: column[order] for name, column in table.columns.items()}
+    place = table.place[order]
+    is_silent = np.array([key.broker_name in view.silences for key in table.keys], dtype=np.bool_)[order]
+    aged = (columns["max_offset"] != columns["min_offset"]) & (place >= 0)
+    aged[aged] = view.columns.heads[place[aged]] >= 0
+    oldest = view.columns.oldest
+    age_ms, is_bound = np.full(len(place), NULL), np.zeros(len(place), dtype=np.bool_)
+    age_ms[aged], is_bound[aged] = oldest.ms[place[aged]], oldest.lower_bound[place[aged]]
+    sums = {
+        "in_rate": runs.total(np.where(is_silent, np.nan, columns["in_rate"])),
+        "messages": runs.sum(columns["max_offset"] - columns["min_offset"]),
+        "retained_ms": np.where(runs.any(is_bound), NULL, runs.largest(age_ms)),
+        "last_write_ms": runs.largest(columns["last_write_ms"]),
+        "read_at_ms": runs.largest(columns["read_at_ms"]),
+    }
+    lists = zip(*(values_of(column) for column in sums.values()), strict=True)
+    return {topic: dict(zip(sums, values, strict=True)) for topic, values in zip(topics, lists, strict=True)}
+
+
+def _consumed(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
+    """Return what the groups say together that consume each topic."""
+    topics, order, runs = runs_by([key.topic for key in table.keys])  # the groups of a topic stay sorted
+    places = order.tolist()
+    time_lag, loss = (table.columns[name][order] for name in ("time_lag_ms", "time_to_loss_ms"))
+    worst = runs.last_largest(time_lag).tolist()
+    losing = runs.first_smallest(loss).tolist()
+    rates = np.full(len(places), np.nan)
+    commit = table.commit[order]
+    rates[commit >= 0] = round_arrays.consume_rates(view.window, commit[commit >= 0])
+    out_rates = values_of(runs.total(rates))
+    found = {}
+    for run, topic in enumerate(topics):
+        worst_at, losing_at = worst[run], losing[run]
+        found[topic] = {
+            "out_rate": out_rates[run],
+            "worst_group": "" if worst_at < 0 else table.keys[places[worst_at]].group,
+            "worst_time_lag_ms": None if worst_at < 0 else int(time_lag[worst_at]),
+            "time_to_loss_ms": None if losing_at < 0 else int(loss[losing_at]),
+            "time_to_loss_group": "" if losing_at < 0 else table.keys[places[losing_at]].group,
+        }
+    return found
+
+
+NOT_STORED: RowDict = dict.fromkeys(("in_rate", "messages", "retained_ms", "last_write_ms", "read_at_ms"))
+NOT_CONSUMED: RowDict = {
+    "out_rate": None,
+    "worst_group": "",
+    "worst_time_lag_ms": None,
+    "time_to_loss_ms": None,
+    "time_to_loss_group": "",
+}
 
 
 def _row(
     view: RoundView,
     topic: str,
-    keys: list[TopicQueueKey],
-    topic_queues: Mapping[TopicQueueKey, RowDict],
-    consumed: list[QueueKey],
-    queues: Mapping[QueueKey, RowDict],
+    facts: Mapping[str, TopicFacts],
+    brokers: Collection[str],
+    stored: RowDict | None,
+    consumed: RowDict | None,
 ) -> RowDict:
-    facts = {broker: table[topic] for broker, table in sorted(view.topics.items()) if topic in table}
-    rows = [topic_queues[key] for key in keys]
-    silent = sorted({*facts, *(key.broker_name for key in keys)} & set(view.silences))
+    stored = stored or {**NOT_STORED, "read_at_ms": view.now_ms}
+    silent = sorted(view.silences.keys() & brokers) if view.silences else []
     partial = bool(silent) or bool(view.blind)
-    rates = [
-        row["in_rate"] for key, row in zip(keys, rows, strict=True) if key.broker_name not in view.silences
-    ]
-    in_rate = None if not rates or all(rate is None for rate in rates) else sum(rate or 0 for rate in rates)
-    worst_group, worst_ms = _worst_group(consumed, queues)
-    losing_group, loss_ms = _first_to_lose(consumed, queues)
-    previous = view.previous_topics.get(topic)
     return {
         "kind": topic_kind(topic, view.own_topics),
         "read_queues": sum(one.read_queues for one in facts.values()),
         "write_queues": sum(one.write_queues for one in facts.values()),
         "perm": next((one.perm for one in facts.values()), 0),
-        "brokers": sorted({*facts, *(key.broker_name for key in keys)}),
-        "in_rate": None if in_rate is None else round(in_rate, 3),
-        "out_rate": _out_rate(view, consumed),
-        "messages": sum(row["max_offset"] - row["min_offset"] for row in rows) if rows else None,
+        "brokers": sorted(brokers),
+        **stored,
+        **(consumed or NOT_CONSUMED),
         "messages_lower_bound": partial,
-        "worst_group": worst_group,
-        "worst_time_lag_ms": worst_ms,
-        "time_to_loss_ms": loss_ms,
-        "time_to_loss_group": losing_group,
-        "retained_ms": _retained_ms(view, keys, topic_queues),
-        "last_write_ms": max((row["last_write_ms"] for row in rows if row["last_write_ms"]), default=None),
-        **trend(previous, in_rate, view.now_ms),
+        **trend(view.previous_topics.get(topic), stored["in_rate"], view.now_ms),
         "partial": partial,
         "reason": "; ".join(view.silence_words(name) for name in silent or sorted(view.blind))
         if partial
         else "",
-        "read_at_ms": max((row["read_at_ms"] for row in rows), default=view.now_ms),
     }
-
-
-def _worst_group(consumed: list[QueueKey], queues: Mapping[QueueKey, RowDict]) -> tuple[str, int | None]:
-    timed = [
-        (queues[key]["time_lag_ms"], key.group) for key in consumed if queues[key]["time_lag_ms"] is not None
-    ]
-    if not timed:
-        return "", None
-    age_ms, group = max(timed, key=lambda one: (one[0], one[1]))
-    return group, age_ms
-
-
-def _first_to_lose(consumed: list[QueueKey], queues: Mapping[QueueKey, RowDict]) -> tuple[str, int | None]:
-    """Return the group that retention reaches first, and when."""
-    losing = [
-        (queues[key]["time_to_loss_ms"], key.group)
-        for key in consumed
-        if queues[key]["time_to_loss_ms"] is not None
-    ]
-    if not losing:
-        return "", None
-    left_ms, group = min(losing)
-    return group, left_ms
-
-
-def _out_rate(view: RoundView, consumed: list[QueueKey]) -> float | None:
-    """Return what all groups together confirm per second."""
-    series = [view.commit_key(key) for key in consumed]
-    rates = [view.window.consume_rate(one) for one in series if one is not None]
-    known = [rate for rate in rates if rate is not None]
-    return round(sum(known), 3) if known else None
-
-
-def _retained_ms(
-    view: RoundView, keys: list[TopicQueueKey], topic_queues: Mapping[TopicQueueKey, RowDict]
-) -> int | None:
-    """Return the age of the oldest message, null while the history is too short to know it."""
-    ages = []
-    for key in keys:
-        head = view.heads.get(key)
-        row = topic_queues[key]
-        if head is None or row["max_offset"] == row["min_offset"]:
-            continue
-        age_ms, is_lower_bound = view.window.age(head, row["min_offset"])
-        if is_lower_bound:
-            return None
-        ages.append(age_ms)
-    return max(ages, default=None)
 
 
 def broker_row(answer: BrokerAnswers, previous: RowDict | None, now_ms: int) -> RowDict:

@@ -2,8 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
+
+from spark.lag.snapshot import Int64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +44,33 @@ def skew(lags: Sequence[int], time_lags_ms: Sequence[int] = ()) -> Skew | None:
         effective_queues=float(total * total / (values @ values)),
         time_lag_spread_ms=spread,
     )
+
+
+class Skews(NamedTuple):
+    """`Skew` of many groups at once; NaN where nothing waits."""
+
+    max_over_mean: npt.NDArray[np.float64]
+    gini: npt.NDArray[np.float64]
+    effective_queues: npt.NDArray[np.float64]
+
+
+def skews(lags: Int64Array, groups: Int64Array, count: int, *, unknown: int) -> Skews:
+    """Return the skew of `count` groups; `groups[k]` is the group (0 and up) of the queue with `lags[k]`. A lag that is
+    `unknown` does not count.
+    """
+    known = lags != unknown
+    values, groups = lags[known].astype(np.float64), groups[known]
+    order = np.lexsort((values, groups))
+    values, groups = values[order], groups[order]
+    queues = np.bincount(groups, minlength=count)
+    total = np.bincount(groups, weights=values, minlength=count)
+    starts = np.cumsum(queues) - queues
+    ranks = np.arange(1, len(values) + 1) - starts[groups]
+    weighted = np.bincount(groups, weights=(2 * ranks - queues[groups] - 1) * values, minlength=count)
+    squares = np.bincount(groups, weights=values * values, minlength=count)
+    largest = np.zeros(count)
+    np.maximum.at(largest, groups, values)
+    waits = total > 0
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = (largest / (total / queues), weighted / (queues * total), total * total / squares)
+    return Skews(*(np.where(waits, one, np.nan) for one in found))

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from spark.lag import inversion
 from spark.lag.inversion import KnownTime
 from spark.lag.samples import Samples
-from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, CommitKey, HeadKey, Int64Array, Snapshot
+from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, CommitKey, HeadKey, Int64Array, Snapshot, no_offsets
 from spark.lag.status import SKIP_MESSAGES, WINDOW_MS, QueueHistory, forward_jumps
 
 RATE_MS = 60_000  # the one-minute rates that pages show
@@ -149,6 +149,8 @@ class LagWindow:
         self.order = np.empty(0, dtype=np.int64)  # the filled rows, oldest first
         self.heads: Ring[HeadKey] = Ring(self.rows)
         self.commits: Ring[CommitKey] = Ring(self.rows)
+        self.newest_heads = no_offsets()  # columns of the newest round, in the order of its keys
+        self.newest_commits = no_offsets()
         self._coarse: dict[HeadKey, _CoarseHeads] = {}
         self._known: dict[HeadKey, list[KnownTime]] = {}
         self._rates: dict[str, npt.NDArray[np.float64]] = {}  # of the newest round, made when first asked for
@@ -161,10 +163,11 @@ class LagWindow:
         row = self._next
         self.times[row] = snapshot.ts_ms
         self._rates.clear()
-        self.heads.put(row, self.heads.columns(snapshot.head_keys), snapshot.max_offset, snapshot.min_offset)
-        columns = self.commits.columns(snapshot.commit_keys)
-        self._note_odd_moves(columns, snapshot)
-        self.commits.put(row, columns, snapshot.committed, snapshot.pulled)
+        self.newest_heads = self.heads.columns(snapshot.head_keys)
+        self.newest_commits = self.commits.columns(snapshot.commit_keys)
+        self._note_odd_moves(self.newest_commits, snapshot)
+        self.heads.put(row, self.newest_heads, snapshot.max_offset, snapshot.min_offset)
+        self.commits.put(row, self.newest_commits, snapshot.committed, snapshot.pulled)
         self._next = (row + 1) % self.rows
         self._filled = min(self._filled + 1, self.rows)
         self.order = np.arange(self._next - self._filled, self._next, dtype=np.int64) % self.rows
@@ -247,6 +250,21 @@ class LagWindow:
             return newest
         kept = is_lost_tail((last[1], last[0]), (min_offset, max_offset))
         return newest if kept else newest + 1
+
+    def incarnations(
+        self, queues: Sequence[tuple[str, str, int]], min_offset: Int64Array, max_offset: Int64Array
+    ) -> tuple[list[int], Int64Array]:
+        """Return `incarnation` of many queues (topic, broker name, queue id), and their max offsets as they were last
+        read, `UNKNOWN_OFFSET` of those never read.
+        """
+        found = [self._newest.get(queue, 0) for queue in queues]
+        index = self.heads.index
+        places = zip(queues, found, strict=True)
+        columns = np.array([index.get(HeadKey(*key, newest), -1) for key, newest in places], dtype=np.int64)
+        before = np.where(columns < 0, UNKNOWN_OFFSET, self.heads.last[columns])
+        for at in np.flatnonzero((before == UNKNOWN_OFFSET) | (max_offset < before)).tolist():
+            found[at] = self.incarnation(*queues[at], int(min_offset[at]), int(max_offset[at]))
+        return found, before
 
     def state(self, key: CommitKey) -> QueueState | None:
         """Return a queue of a group as the newest round saw it; None when that round did not read it."""
@@ -406,11 +424,15 @@ class LagWindow:
         column = ring.index.get(key)
         if column is None:
             return None
+        rate = float(self.rates(ring)[column])
+        return None if np.isnan(rate) else rate
+
+    def rates(self, ring: Ring[Key]) -> npt.NDArray[np.float64]:
+        """Return rises per second of every column of `heads` or `commits` in the last minute; NaN where unknown."""
         name = "heads" if ring is self.heads else "commits"
         if name not in self._rates:
             self._rates[name] = self._all_rates(ring)
-        rate = float(self._rates[name][column])
-        return None if np.isnan(rate) else rate
+        return self._rates[name]
 
     def _all_rates(self, ring: Ring[Key]) -> npt.NDArray[np.float64]:
         """Return rises per second of every column over the last `RATE_MS` and the reading before; NaN where

@@ -130,7 +130,7 @@ def test_row_reset_backwards(orders: CollectedCluster) -> None:
 
 
 def test_row_reset_forward(orders: CollectedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("status", "window", "rollup"):
+    for module in ("status", "window", "rollup", "round_arrays"):
         monkeypatch.setattr(f"spark.lag.{module}.SKIP_MESSAGES", 50)  # so that 100 messages are many
     monkeypatch.setattr("console.lag.queue_rows.SKIP_MESSAGES", 50)
     orders.send("orders", 90)

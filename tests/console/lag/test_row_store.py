@@ -8,7 +8,8 @@ import pytest
 
 from console.lag.database_router import MetricsRouter
 from console.lag.models import GroupRow, HistoryFile, QueueRow, TopicQueueRow
-from console.lag.round_view import RowDict, TopicQueueKey
+from console.lag.round_series import TopicQueueKey
+from console.lag.round_view import RowDict
 from console.lag.row_store import RowStore
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])

@@ -8,10 +8,18 @@ import pytest
 
 from console.lag.broker_reads import BrokerAddress, BrokerAnswers, QueueOffsets, TopicFacts, topics_to_read
 from console.lag.group_rows import IN_FLIGHT_KEPT_MS, group_rows, trend
-from console.lag.queue_rows import queue_rows
-from console.lag.round_snapshot import clock_offset_ms, heads_of, snapshot_of
-from console.lag.round_view import Members, QueueKey, RoundView, RowDict, Silence, TopicQueueKey
-from console.lag.topic_rows import broker_row, topic_kind, topic_queue_rows, topic_rows
+from console.lag.queue_rows import queue_table
+from console.lag.round_series import (
+    QueueKey,
+    TopicQueueKey,
+    clock_offset_ms,
+    columns_of,
+    newest_writes_ms,
+    series_of,
+    snapshot_of,
+)
+from console.lag.round_view import Members, RoundView, RowDict, Silence
+from console.lag.topic_rows import broker_row, topic_kind, topic_queue_table, topic_rows
 from spark.lag.window import LagWindow
 
 A, B = BrokerAddress("broker-a", 0, "a:1", "C"), BrokerAddress("broker-b", 0, "b:1", "C")
@@ -36,15 +44,23 @@ def silent(address: BrokerAddress) -> BrokerAnswers:
 
 def view(answers: list[BrokerAnswers], window: LagWindow | None = None, now_ms: int = 60_000) -> RoundView:
     window = window or LagWindow(5_000)
-    heads = heads_of(answers, window)
-    window.append(snapshot_of(answers, heads, ts_ms=now_ms, number=1))
+    series = series_of(answers, window)
+    window.append(snapshot_of(answers, series, ts_ms=now_ms, number=1))
+    columns = columns_of(window, series)
     facts = {"orders": TopicFacts(1, 1, 6)}
-    return RoundView("local", now_ms, window, answers, topics={"broker-a": facts}, heads=heads)
+    return RoundView("local", now_ms, window, answers, series, columns, topics={"broker-a": facts})
+
+
+def queue_rows(one: RoundView) -> dict[QueueKey, RowDict]:
+    return queue_table(one).rows()
+
+
+def topics_of(one: RoundView) -> dict[str, RowDict]:
+    return topic_rows(one, topic_queue_table(one), queue_table(one))
 
 
 def groups_of(one: RoundView) -> dict[str, RowDict]:
-    queues = queue_rows(one)
-    return group_rows(one, queues, topic_rows(one, topic_queue_rows(one), queues))
+    return group_rows(one, queue_table(one), topics_of(one))
 
 
 def test_it_marks_every_group_partial_while_a_broker_was_never_heard_of() -> None:
@@ -129,7 +145,7 @@ def test_it_forgets_queues_of_a_topic_that_shrank_but_not_of_a_silent_broker() -
     }
     old = {TopicQueueKey("orders", "broker-a", 1): before, TopicQueueKey("orders", "broker-b", 0): before}
     one = replace(view([answer(), silent(B)]), previous_topic_queues=old)
-    assert sorted(topic_queue_rows(one)) == [
+    assert sorted(topic_queue_table(one).rows()) == [
         TopicQueueKey("orders", "broker-a", 0),
         TopicQueueKey("orders", "broker-b", 0),
     ]
@@ -177,12 +193,14 @@ def test_it_keeps_an_hour_of_minutes_with_gaps() -> None:
     ],
 )
 def test_it_notices_a_broker_whose_clock_is_off(last_write_ms: int, expected: int) -> None:
+    window = LagWindow(5_000)
+    view([answer(high=90)], window, now_ms=55_000)
     one = answer(high=100, last_write_ms=last_write_ms)
     one.read_max_ms = 100_000
-    before = {TopicQueueKey("orders", "broker-a", 0): 90}
-    assert clock_offset_ms(one, before, interval_ms=5_000, known_ms=7) == expected
-    unmoved = {TopicQueueKey("orders", "broker-a", 0): 100}
-    assert clock_offset_ms(one, unmoved, interval_ms=5_000, known_ms=7) == 7
+    ahead_ms = newest_writes_ms(series_of([one], window)).get("broker-a")
+    assert clock_offset_ms(ahead_ms, interval_ms=5_000, known_ms=7) == expected
+    unmoved = newest_writes_ms(series_of([answer(high=90, last_write_ms=last_write_ms)], window))
+    assert clock_offset_ms(unmoved.get("broker-a"), interval_ms=5_000, known_ms=7) == 7
 
 
 def test_it_reads_consumed_topics_always_and_the_others_by_turns() -> None:
@@ -209,15 +227,15 @@ def later(low: int, high: int, committed: int, before: RoundView, pulled: int | 
     answers = [answer(low=low, high=high, committed=committed)]
     if pulled is not None:
         answers[0].pulled["billing", "orders", 0] = pulled
-    queues = queue_rows(before)
-    groups = group_rows(before, queues, topic_rows(before, topic_queue_rows(before), queues))
-    heads = heads_of(answers, before.window)
+    queues, groups, window = queue_rows(before), groups_of(before), before.window
+    series = series_of(answers, window)
     now_ms = before.now_ms + 5_000
-    before.window.append(snapshot_of(answers, heads, ts_ms=now_ms, number=before.window.number + 1))
+    window.append(snapshot_of(answers, series, ts_ms=now_ms, number=window.number + 1))
     return replace(
         before,
         answers=answers,
-        heads=heads,
+        series=series,
+        columns=columns_of(window, series),
         now_ms=now_ms,
         previous_queues=queues,
         previous_groups=groups,
@@ -257,7 +275,7 @@ def test_it_says_when_retention_reaches_a_group_that_does_not_keep_pace() -> Non
         row["time_to_loss_ms"],
         "orders · broker-a · 0",
     )
-    topic = topic_rows(one, topic_queue_rows(one), queue_rows(one))["orders"]
+    topic = topics_of(one)["orders"]
     assert (topic["time_to_loss_ms"], topic["time_to_loss_group"]) == (row["time_to_loss_ms"], "billing")
 
 

@@ -1,0 +1,257 @@
+"""The plain twin of `console.lag.group_rows` and `console.lag.group_sums`: a group at a time."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from console.lag.group_rows import (
+    IN_FLIGHT_KEPT_MS,
+    NO_MEMBERS,
+    NO_TOPIC,
+    _dead_letters,
+    _filtered,
+    _subscribed,
+    _unknown_since,
+    trend,
+)
+from console.lag.group_sums import queue_name
+from console.lag.queue_rows import drain_columns
+from console.lag.round_series import QueueKey
+from console.lag.round_view import Members, RoundView, RowDict
+from console.mqadmin import dead_letter_topic, is_system_group, retry_topic
+from spark.lag.forecast import consumers_needed
+from spark.lag.skew import skew
+from spark.lag.status import GroupFigures, LagStatus, QueueFigures, attention, combine
+from tests.support.plain_queue_rows import commit_key, drain_of
+
+
+def group_rows(
+    view: RoundView, queues: Mapping[QueueKey, RowDict], topics: Mapping[str, RowDict]
+) -> dict[str, RowDict]:
+    """Return the row of every group that has offsets, a configuration or a connected client."""
+    by_group: dict[str, list[QueueKey]] = defaultdict(list)
+    for key in queues:
+        by_group[key.group].append(key)
+    names = {*by_group, *(name for table in view.groups.values() for name in table)}
+    names |= {name for name, members in view.members.items() if members.clients}
+    return {name: _row(view, name, sorted(by_group.get(name, ())), queues, topics) for name in sorted(names)}
+
+
+def _row(
+    view: RoundView,
+    group: str,
+    keys: Sequence[QueueKey],
+    queues: Mapping[QueueKey, RowDict],
+    topics: Mapping[str, RowDict],
+) -> RowDict:
+    own_retry = retry_topic(group)
+    main = [key for key in keys if key.topic != own_retry]
+    members = view.members.get(group, NO_MEMBERS)
+    previous = view.previous_groups.get(group)
+    figures = combine([_queue_figures(key, queues[key]) for key in main])
+    partial = figures.partial or bool(view.blind)
+    in_rate, out_rate = _rates(view, main)
+    status = _group_status(figures, members, out_rate)
+    rows = [queues[key] for key in main]
+    retry_rows = [(key, queues[key]) for key in keys if key.topic == own_retry]
+    lag_known = figures.lag is not None and not partial
+    return {
+        "status": status.value,
+        "partial": partial,
+        "model": members.model or (previous["model"] if previous else ""),
+        "consume_mode": members.consume_mode or (previous["consume_mode"] if previous else ""),
+        "clients": members.clients,
+        "offline_since_ms": members.offline_since_ms,
+        "topics": _topics(main, queues) or _subscribed(members),
+        "lag": figures.lag,
+        "lag_lower_bound": partial and figures.lag is not None,
+        "time_lag_ms": figures.time_lag_ms,
+        "time_lag_lower_bound": figures.time_lag_lower_bound or (partial and figures.time_lag_ms is not None),
+        "in_rate": in_rate,
+        "out_rate": out_rate,
+        **drain_columns(figures.drain),
+        **headline(main, rows, previous, view.now_ms),
+        "consumers_needed": None
+        if status is LagStatus.OK
+        else consumers_needed(members.clients, in_rate, out_rate, figures.lag, len(main)),
+        "dlq_count": _dead_letters(view, group, topics),
+        "dlq_in_rate": topics.get(dead_letter_topic(group), NO_TOPIC)["in_rate"],
+        "retry_lag": _retry_lag([row for _, row in retry_rows], main),
+        "retry_in_rate": topics.get(own_retry, NO_TOPIC)["in_rate"],
+        "retry_time_lag_ms": _largest(row["time_lag_ms"] for _, row in retry_rows),
+        "coverage_pct": view.window.coverage_pct(),
+        **_filtered(view, group, figures.lag),
+        **trend(previous, figures.lag if lag_known else None, view.now_ms),
+        "reason": _reason(view, figures, status, members, rows),
+        "unknown_since_ms": _unknown_since(view, partial, previous),
+        "since_ms": _since(status, figures, members, previous, view.now_ms),
+        "known_lag": figures.lag if lag_known else (previous["known_lag"] if previous else None),
+        "known_at_ms": view.now_ms if lag_known else (previous["known_at_ms"] if previous else None),
+        "is_system": is_system_group(group),
+        "attention": attention(status, lag=figures.lag),
+        "worst_queue": figures.worst_queue,
+        "read_at_ms": view.now_ms if not keys else max(queues[key]["read_at_ms"] for key in keys),
+    }
+
+
+def _queue_figures(key: QueueKey, row: RowDict) -> QueueFigures:
+    return QueueFigures(
+        name=queue_name(key),
+        status=LagStatus(row["status"]),
+        lag=row["lag"],
+        time_lag_ms=row["time_lag_ms"],
+        time_lag_lower_bound=row["time_lag_lower_bound"],
+        since_ms=row["since_ms"],
+        reason=row["reason"],
+        drain=drain_of(row),
+    )
+
+
+def headline(
+    keys: Sequence[QueueKey], rows: Sequence[RowDict], previous: RowDict | None, now_ms: int
+) -> RowDict:
+    """Return what a group's queues say together beyond lag and time lag."""
+    named = list(zip(keys, rows, strict=True))
+    timed = [row for row in rows if row["time_lag_ms"] is not None]
+    oldest = max(timed, key=lambda row: int(row["time_lag_ms"]), default=None)
+    spread = skew(
+        [row["lag"] for row in rows if row["lag"] is not None], [row["time_lag_ms"] for row in timed]
+    )
+    losing = [(key, row) for key, row in named if row["time_to_loss_ms"] is not None]
+    first = min(losing, key=lambda one: int(one[1]["time_to_loss_ms"]), default=None)
+    known = [row for row in rows if row["lag"]]
+    return {
+        **_in_flight(rows, previous, now_ms),
+        "speed": None if oldest is None else oldest["speed"],
+        "queueing_ms": _largest(row["queueing_ms"] for row in rows),
+        "stall_ms": _largest(_stalled_ms(row, now_ms) for row in known),
+        "lost": _sum_of(row["lost"] for row in rows),
+        "time_to_loss_ms": None if first is None else first[1]["time_to_loss_ms"],
+        "time_to_loss_never": bool(rows) and all(row["time_to_loss_never"] for row in rows),
+        "time_to_loss_lower_bound": first is not None and first[1]["time_to_loss_lower_bound"],
+        "time_to_loss_queue": "" if first is None else queue_name(first[0]),
+        "skew_gini": None if spread is None else round(spread.gini, 3),
+        "skew_max_over_mean": None if spread is None else round(spread.max_over_mean, 2),
+        "effective_queues": None if spread is None else round(spread.effective_queues, 1),
+    }
+
+
+def _in_flight(rows: Sequence[RowDict], previous: RowDict | None, now_ms: int) -> RowDict:
+    """Return messages in flight: of this round where every pulled offset was read, else the last known, with its
+    age, for a few minutes.
+    """
+    names = ("in_flight", "available")
+    read = [row for row in rows if row["lag"] is not None]
+    if read and all(row["in_flight"] is not None for row in read):
+        return {**{name: sum(row[name] for row in read) for name in names}, "in_flight_at_ms": now_ms}
+    if previous is not None and now_ms - (previous["in_flight_at_ms"] or 0) <= IN_FLIGHT_KEPT_MS:
+        return {name: previous[name] for name in (*names, "in_flight_at_ms")}
+    return {"in_flight": None, "available": None, "in_flight_at_ms": None}
+
+
+def _stalled_ms(row: RowDict, now_ms: int) -> int | None:
+    """Return how long a queue with messages has made no progress, null where no progress was ever seen or needed."""
+    if row["last_commit_ms"] is not None:
+        return now_ms - int(row["last_commit_ms"])
+    return now_ms - int(row["since_ms"]) if row["status"] in STANDING else None
+
+
+STANDING = frozenset({LagStatus.STALLED.value, LagStatus.STOPPED.value, LagStatus.OFFLINE.value})
+
+
+def _largest(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _sum_of(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _group_status(figures: GroupFigures, members: Members, out_rate: float | None) -> LagStatus:
+    """A group without clients is offline even while nothing waits. While messages wait, nobody was seen to
+    read and no sweep has told the members, it may be well or offline: that is unknown, and its lag is not.
+    """
+    if figures.status is not LagStatus.OK:
+        return figures.status
+    # A silent broker is the nearer reason: it is told by `partial` and must not be hidden by this one.
+    if members.clients is None and figures.lag and not out_rate and not figures.partial:
+        return LagStatus.UNKNOWN
+    return LagStatus.OFFLINE if members.clients == 0 else LagStatus.OK
+
+
+def _since(
+    status: LagStatus, figures: GroupFigures, members: Members, previous: RowDict | None, now_ms: int
+) -> int:
+    if previous is not None and previous["status"] == status.value:
+        kept: int = previous["since_ms"]
+        return kept
+    if status is LagStatus.OFFLINE and members.offline_since_ms is not None:
+        return members.offline_since_ms
+    return figures.since_ms or now_ms
+
+
+def _rates(view: RoundView, keys: Iterable[QueueKey]) -> tuple[float | None, float | None]:
+    """Return messages per second in and out over the queues that were read; null when none has a rate."""
+    produced, consumed = [], []
+    for key in keys:
+        series = commit_key(view, key)
+        if series is not None:
+            produced.append(view.window.produce_rate(series.head))
+            if view.window.state(series) is not None:
+                consumed.append(view.window.consume_rate(series))
+    return _sum_known(produced), _sum_known(consumed)
+
+
+def _sum_known(rates: Iterable[float | None]) -> float | None:
+    known = [rate for rate in rates if rate is not None]
+    return round(sum(known), 3) if known else None
+
+
+def _topics(keys: Sequence[QueueKey], queues: Mapping[QueueKey, RowDict]) -> list[RowDict]:
+    by_topic: dict[str, list[QueueKey]] = defaultdict(list)
+    for key in keys:
+        by_topic[key.topic].append(key)
+    found = []
+    for topic, own in by_topic.items():
+        figures = combine([_queue_figures(key, queues[key]) for key in own])
+        found.append(
+            {
+                "topic": topic,
+                "queues": len(own),
+                "lag": figures.lag,
+                "lag_lower_bound": figures.lag_lower_bound,
+                "time_lag_ms": figures.time_lag_ms,
+                "time_lag_lower_bound": figures.time_lag_lower_bound,
+                "status": figures.status.value,
+                "partial": figures.partial,
+            }
+        )
+    return sorted(found, key=lambda one: str(one["topic"]))
+
+
+def _retry_lag(rows: Sequence[RowDict], main: Sequence[QueueKey]) -> int | None:
+    lags = [row["lag"] for row in rows]
+    if any(lag is None for lag in lags):
+        return None
+    return sum(lags) if lags or main else None
+
+
+def _reason(
+    view: RoundView, figures: GroupFigures, status: LagStatus, members: Members, rows: Sequence[RowDict]
+) -> str:
+    """Return what is unknown and why, and what is wrong with the known part."""
+    known = figures.reason
+    if status is LagStatus.OFFLINE:
+        known = f"no client is connected, {figures.lag or 0} messages wait"
+    elif status is LagStatus.UNKNOWN and figures.status is LagStatus.OK:
+        known = "messages wait, nothing was read yet, and who is connected has not been told: well or offline"
+    elif members.model == "BROADCASTING" and figures.lag is None:
+        known = "broadcasting: each client keeps its own offsets, brokers do not know them"
+    if view.blind and not figures.partial:
+        names = ", ".join(sorted(view.blind))
+        return f"{names} has not answered since this console began to look; its share is unknown. {known}".strip()
+    if not figures.partial:
+        return known
+    unknown = [row for row in rows if row["status"] == LagStatus.UNKNOWN]
+    words = f"{len(unknown)} of {len(rows)} queues unknown: {unknown[0]['reason']}"
+    return f"{words}. {known}" if known and figures.status is not LagStatus.UNKNOWN else words

@@ -1,0 +1,203 @@
+"""The plain twin of `console.lag.queue_rows`: a queue at a time, one rule after the other, as lag.md has them."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from console.lag.broker_reads import BrokerAnswers, QueueOffsets
+from console.lag.queue_rows import NEVER_READ, ROUNDS_TO_TOMBSTONE, UNKNOWN_FIGURES, drain_columns, since
+from console.lag.round_series import QueueKey, RoundSeries, TopicQueueKey
+from console.lag.round_view import RoundView, RowDict
+from spark.lag.forecast import DRAINED, Drain, TimeToLoss, time_to_loss
+from spark.lag.snapshot import CommitKey, HeadKey
+from spark.lag.status import SKIP_MESSAGES, Judgement, LagStatus, judge
+from spark.lag.window import QueueState
+
+
+@lru_cache(maxsize=2)
+def heads_of(series: RoundSeries) -> dict[TopicQueueKey, HeadKey]:
+    """Return the series of every queue that was read."""
+    topics = series.topics
+    return {key: head for key, head in zip(topics.keys, topics.heads, strict=True) if head is not None}
+
+
+def commit_key(view: RoundView, key: QueueKey) -> CommitKey | None:
+    """Return the series of a queue of a group, None when this round did not read the queue."""
+    head = heads_of(view.series).get(TopicQueueKey(key.topic, key.broker_name, key.queue_id))
+    return None if head is None else CommitKey(key.group, *head)
+
+
+def queue_rows(view: RoundView) -> dict[QueueKey, RowDict]:
+    """Return the row of every queue of every group: read in this round, or known from before and now unknown."""
+    rows: dict[QueueKey, RowDict] = {}
+    for answer in view.answers:
+        if answer.answered:
+            rows.update(_read_rows(view, answer))
+    for key, previous in view.previous_queues.items():
+        if key not in rows:
+            row = _unknown_row(view, key, previous)
+            if row["missed_rounds"] < ROUNDS_TO_TOMBSTONE:
+                rows[key] = row
+    return rows
+
+
+def _read_rows(view: RoundView, answer: BrokerAnswers) -> Iterator[tuple[QueueKey, RowDict]]:
+    broker_name = answer.address.broker_name
+    for (topic, group), committed in answer.offsets.items():
+        if topic in answer.unread:
+            for queue_id in committed:
+                key = QueueKey(group, topic, broker_name, queue_id)
+                yield key, _unknown_row(view, key, view.previous_queues.get(key, NEVER_READ))
+        for queue in answer.stats.get(topic, ()):
+            key = QueueKey(group, topic, broker_name, queue.queue_id)
+            yield key, _row(view, key, queue, committed.get(queue.queue_id), answer.read_max_ms)
+
+
+def _row(
+    view: RoundView, key: QueueKey, queue: QueueOffsets, committed: int | None, read_at_ms: int
+) -> RowDict:
+    previous = view.previous_queues.get(key)
+    series = commit_key(view, key)
+    state = None if committed is None or series is None else view.window.state(series)
+    judgement = _never_committed(queue, view.now_ms) if state is None else _judge(view, state, previous)
+    figures = _untouched(queue, judgement) if state is None else _figures(view, state, judgement)
+    return {
+        "min_offset": queue.min_offset,
+        "max_offset": queue.max_offset,
+        "committed_offset": committed,
+        "pulled_offset": None if state is None else state.pulled,
+        **figures,
+        "lost": _lost(queue, committed, previous),
+        "status": judgement.status.value,
+        "since_ms": since(previous, judgement.status, judgement.since_ms),
+        "owner": view.owners.get(key, ""),
+        "last_commit_ms": _last_commit_ms(view, committed, previous),
+        "read_at_ms": read_at_ms,
+        "reason": judgement.reason,
+        "missed_rounds": 0,
+    }
+
+
+def _untouched(queue: QueueOffsets, judgement: Judgement) -> RowDict:
+    """Figures of a queue the group never committed on: nothing in an empty one, else unknown."""
+    is_empty = queue.max_offset == queue.min_offset
+    is_fine = judgement.status is LagStatus.OK
+    return {**UNKNOWN_FIGURES, "lag": 0 if is_empty else None, "time_lag_ms": 0 if is_fine else None}
+
+
+def _figures(view: RoundView, state: QueueState, judgement: Judgement) -> RowDict:
+    is_valid = state.committed <= state.max_offset
+    speed = _speed(view, state) if is_valid else None
+    loss = _time_to_loss(view, state, speed) if is_valid else TimeToLoss(None, False)
+    return {
+        "lag": state.lag if is_valid else None,
+        "in_flight": state.in_flight if is_valid else None,
+        "available": state.available if is_valid else None,
+        "time_lag_ms": state.time_lag_ms,
+        "time_lag_lower_bound": state.time_lag_lower_bound,
+        "queueing_ms": view.window.queueing_ms(state) if is_valid else None,
+        "speed": speed,
+        **drain_columns(judgement.drain),
+        "time_to_loss_ms": loss.ms,
+        "time_to_loss_never": loss.never,
+        "time_to_loss_lower_bound": loss.lower_bound,
+    }
+
+
+def drain_of(row: RowDict) -> Drain:
+    """Return a row's drain as a value."""
+    names = ("drain_ms", "drain_never", "drain_low_ms", "drain_high_ms", "drain_window_ms")
+    return Drain(*(row[name] for name in names))
+
+
+def _speed(view: RoundView, state: QueueState) -> float | None:
+    """Return the catch-up speed; a queue in which nothing waits keeps pace by definition."""
+    return 1.0 if state.lag == 0 else view.window.speed(state.key)
+
+
+def _time_to_loss(view: RoundView, state: QueueState, speed: float | None) -> TimeToLoss:
+    """Return when retention reaches the first unread message: never where nothing waits or the group keeps pace.
+
+    A queue whose first message is still there has seen no retention yet: then it is not before that.
+    """
+    if state.lag == 0 or (speed is not None and speed >= 1):
+        return TimeToLoss(None, True)
+    if state.committed < state.min_offset:
+        return TimeToLoss(0, False)
+    if state.time_lag_ms is None or state.time_lag_lower_bound:
+        return TimeToLoss(None, False)
+    oldest_ms, is_bound = view.window.age(state.key.head, state.min_offset)
+    bound = is_bound or state.min_offset == 0
+    return time_to_loss(oldest_ms - state.time_lag_ms, speed, lower_bound=bound)
+
+
+def _lost(queue: QueueOffsets, committed: int | None, previous: RowDict | None) -> int | None:
+    """Return how many messages retention took unread since this console watches: each is counted once."""
+    if committed is None:
+        return None
+    if previous is None or previous["committed_offset"] is None or previous["min_offset"] is None:
+        return max(0, queue.min_offset - committed)
+    if queue.min_offset < previous["min_offset"]:  # the topic was made again
+        return 0
+    unread_from = max(previous["committed_offset"], previous["min_offset"], committed)
+    gone: int = (previous["lost"] or 0) + max(0, queue.min_offset - unread_from)
+    return gone
+
+
+def _never_committed(queue: QueueOffsets, now_ms: int) -> Judgement:
+    """Never committed is not "all of it waits" and not zero; an empty queue is well either way."""
+    if queue.max_offset == queue.min_offset:
+        return Judgement(LagStatus.OK, now_ms)
+    held = queue.max_offset - queue.min_offset
+    return Judgement(
+        LagStatus.NEVER_COMMITTED, now_ms, f"no committed offset yet, the queue holds {held} messages"
+    )
+
+
+def _judge(view: RoundView, state: QueueState, previous: RowDict | None) -> Judgement:
+    before = None if previous is None else LagStatus(previous["status"])
+    if state.committed == state.max_offset and not _may_have_jumped(state, previous):
+        return Judgement(LagStatus.OK, view.now_ms, "", DRAINED)
+    members = view.members.get(state.key.group)
+    return judge(
+        view.window.history(state.key),
+        time_lag_ms=None if state.time_lag_lower_bound else state.time_lag_ms,
+        clients=None if members is None else members.clients,
+        previous=before,
+    )
+
+
+def _may_have_jumped(state: QueueState, previous: RowDict | None) -> bool:
+    if previous is None or previous["committed_offset"] is None:
+        return False
+    moved: int = state.committed - previous["committed_offset"]
+    return moved >= SKIP_MESSAGES or str(previous["status"]) == LagStatus.SKIPPED
+
+
+def _last_commit_ms(view: RoundView, committed: int | None, previous: RowDict | None) -> int | None:
+    """Return when the committed offset was last seen to move: now, or what the row said before."""
+    if previous is None or previous["committed_offset"] is None or committed is None:
+        return None
+    return view.now_ms if previous["committed_offset"] != committed else previous["last_commit_ms"]
+
+
+def _unknown_row(view: RoundView, key: QueueKey, previous: RowDict) -> RowDict:
+    """Keep the offsets as last read, with their age; what follows from them now is unknown."""
+    answer = next((one for one in view.answers if one.address.broker_name == key.broker_name), None)
+    missed = 0
+    if answer is None or not answer.answered:
+        reason = view.silence_words(key.broker_name)
+    elif key.topic in answer.unread:
+        reason = f"{key.broker_name} did not tell the offsets of {key.topic}: {answer.unread[key.topic]}"
+    else:
+        missed = previous["missed_rounds"] + 1
+        reason = f"{key.broker_name} no longer lists this queue for the group"
+    silence = view.silences.get(key.broker_name)
+    return {
+        **previous,
+        **UNKNOWN_FIGURES,
+        "status": LagStatus.UNKNOWN.value,
+        "since_ms": since(previous, LagStatus.UNKNOWN, view.now_ms if silence is None else silence.since_ms),
+        "owner": view.owners.get(key, ""),
+        "reason": reason,
+        "missed_rounds": missed,
+    }
