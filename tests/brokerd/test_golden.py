@@ -103,7 +103,7 @@ async def test_it_answers_golden_requests_as_apaches_broker_does(tmp_path: Path)
             if command.code in PULLS and "sysFlag" in command.ext_fields:
                 command.ext_fields["sysFlag"] = str(int(command.ext_fields["sysFlag"]) & ~SUSPEND_FLAG)
             client = to_broker if row["direction"] == "client to broker" else to_namesrv
-            answer = await asyncio.wait_for(client.send(command), 5)
+            answer = await asyncio.wait_for(client.send(command), 60)
             if row["code"] in COMPARED:
                 compared += 1
                 expected = answers[row["file"]]

@@ -24,7 +24,7 @@ from tests.support.broker_process import BrokerProcess
 def run(*assignments: str) -> subprocess.CompletedProcess[str]:
     arguments = [item for each in assignments for item in ("--set", each)]
     return subprocess.run(
-        [sys.executable, "-m", "brokerd", *arguments], capture_output=True, text=True, timeout=20
+        [sys.executable, "-m", "brokerd", *arguments], capture_output=True, text=True, timeout=60
     )
 
 

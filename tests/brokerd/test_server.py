@@ -71,7 +71,7 @@ async def test_it_closes_only_the_connection_with_a_malformed_frame(
         good, bad = await broker.client(), await broker.client()
         with caplog.at_level(logging.WARNING):
             bad.write(data)
-            await asyncio.wait_for(bad.is_closed.wait(), 5)
+            await asyncio.wait_for(bad.is_closed.wait(), 60)
         assert sum(says in record.getMessage() for record in caplog.records) == 1
         assert (await good.ask(RequestCode.GET_BROKER_CONFIG)).code == 0
 
@@ -80,7 +80,7 @@ async def test_it_answers_what_came_before_a_malformed_frame(tmp_path: Path) -> 
     async with running(tmp_path) as broker:
         reader, writer = await asyncio.open_connection(*broker.controller.address.split(":"))
         writer.write(frame(RequestCode.SEND_MESSAGE_V2, 1, send_fields("T"), b"kept") + b"\xff" * 8)
-        received = await asyncio.wait_for(reader.read(), 5)
+        received = await asyncio.wait_for(reader.read(), 60)
         assert b'"queueOffset":"0"' in received
         writer.close()
 
@@ -112,7 +112,7 @@ async def test_it_refuses_connections_beyond_its_limit(tmp_path: Path) -> None:
     async with running(tmp_path, serverMaxConnections="2") as broker:
         first, second = await broker.client(), await broker.client()
         third = await broker.client()
-        await asyncio.wait_for(third.is_closed.wait(), 5)
+        await asyncio.wait_for(third.is_closed.wait(), 60)
         for client in (first, second):
             assert (await client.ask(RequestCode.GET_BROKER_CONFIG)).code == 0
 
@@ -126,7 +126,7 @@ async def test_it_closes_idle_connections(tmp_path: Path) -> None:
         server.close_idle(connection.last_read_ms + 120_000)
         assert not client.is_closed.is_set()
         server.close_idle(connection.last_read_ms + 120_001)
-        await asyncio.wait_for(client.is_closed.wait(), 5)
+        await asyncio.wait_for(client.is_closed.wait(), 60)
 
 
 async def test_it_stops_reading_from_a_peer_that_does_not_read(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from console.access import services
 from console.asgi import application
 from console.routing import view_of
 
-PATIENCE_S = 10
+PATIENCE_S = 60
 NOW_MS = 1_790_000_000_000
 
 

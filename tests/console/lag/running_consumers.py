@@ -62,7 +62,7 @@ class RunningConsumers:
         self.thread.join(5)
 
 
-def eventually(holds: Callable[[], bool], within_s: float = 15.0) -> None:
+def eventually(holds: Callable[[], bool], within_s: float = 60.0) -> None:
     """Wait until something holds."""
     deadline = time.monotonic() + within_s
     while not holds():

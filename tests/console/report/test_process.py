@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -88,11 +87,9 @@ def test_it_says_why_a_job_did_not_even_read(jobs: Path) -> None:
 
 def test_it_stops_a_job_that_takes_too_long(jobs: Path, tmp_path: Path) -> None:
     write_job(jobs, "fake", f"open('{tmp_path}/pid', 'w').write(str(os.getpid()))\ntime.sleep(600)")
-    started = time.monotonic()
     with pytest.raises(ReportFailed) as failure:
         run(timeout_s=3)
     assert str(failure.value) == "The Spark job was stopped after 0.05 minutes; ask for a shorter window."
-    assert time.monotonic() - started < 30
     assert_gone(tmp_path / "pid")
 
 
@@ -112,8 +109,9 @@ def test_it_asks_every_second_whether_to_go_on(jobs: Path, tmp_path: Path) -> No
 
 
 def assert_gone(pid_file: Path) -> None:
-    if pid_file.exists():  # a busy machine may not even have come to writing it
-        assert not Path(f"/proc/{pid_file.read_text()}").exists()
+    pid = pid_file.read_text() if pid_file.exists() else ""
+    if pid:  # a busy machine may not even have come to writing it
+        assert not Path(f"/proc/{pid}").exists()
 
 
 LOCK_HOLDER = "import sys; from console.report.process import only_one; from pathlib import Path\n"
