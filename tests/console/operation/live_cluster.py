@@ -86,10 +86,13 @@ class LiveCluster:
         handle: Callable[[MessageRecord], bool] | None = None,
         **settings: object,
     ) -> Iterator[list[MessageRecord]]:
-        """A push consumer in a thread of its own; yields the list of messages it has been given."""
+        """A push consumer in a thread of its own; yields the list of messages it has been given.
+
+        ``handle`` may block: handlers run in threads, so the member goes on answering the brokers meanwhile.
+        """
         seen: list[MessageRecord] = []
 
-        async def handler(messages: Sequence[MessageRecord], context: object) -> ConsumeStatus:
+        def handler(messages: Sequence[MessageRecord], context: object) -> ConsumeStatus:
             seen.extend(messages)
             good = all(handle(message) for message in messages) if handle else True
             return ConsumeStatus.CONSUME_SUCCESS if good else ConsumeStatus.RECONSUME_LATER
