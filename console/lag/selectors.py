@@ -36,6 +36,18 @@ def rounds(cluster_name: str, *, limit: int = 120) -> Sequence[Round]:
     return list(Round.objects.filter(cluster=cluster_name).order_by("-number")[:limit])
 
 
+def unreachable_since(latest: Round | None) -> int | None:
+    """Return since when no round reached a name server or a broker, None when the last one, `latest`, did. Two
+    queries at most, none while the cluster answers; as far back as rounds are kept.
+    """
+    if latest is None or latest.brokers_answered or not (latest.error or latest.brokers_total):
+        return None
+    rounds = Round.objects.filter(cluster=latest.cluster)
+    good = rounds.filter(brokers_answered__gt=0).order_by("-number").values_list("number", flat=True).first()
+    after = rounds.filter(number__gt=-1 if good is None else good).order_by("number")
+    return after.values_list("started_at_ms", flat=True).first()
+
+
 def collect_interval_ms(cluster_name: str) -> int:
     """Return the collector's period, for charts and reports to state it."""
     found = Cluster.objects.filter(name=cluster_name).values_list("poll_interval_s", flat=True).first()

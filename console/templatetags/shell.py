@@ -82,7 +82,10 @@ class NavigationItem:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shell:
-    """Everything base.html needs beyond the page's own context. Times in epoch ms."""
+    """Everything base.html needs beyond the page's own context. Times in epoch ms.
+
+    `unreachable_since_ms` is null while the last round reached any broker of the cluster.
+    """
 
     now_ms: int
     clusters: Sequence[Cluster]
@@ -90,6 +93,7 @@ class Shell:
     round: Round | None
     read_at_ms: int | None
     is_partial: bool
+    unreachable_since_ms: int | None = None
 
 
 @register.simple_tag(takes_context=True)
@@ -125,7 +129,9 @@ def _shell(context: Mapping[str, Any]) -> Shell:
         ],
         round=latest,
         read_at_ms=latest.started_at_ms + latest.duration_ms if latest else None,
-        is_partial=latest is not None and latest.brokers_answered < latest.brokers_total,
+        is_partial=latest is not None
+        and (latest.brokers_answered < latest.brokers_total or bool(latest.error)),
+        unreachable_since_ms=lag_selectors.unreachable_since(latest),
     )
 
 

@@ -127,7 +127,7 @@
     const latest = rows.round;
     if (!latest) return;
     lastAt = latest.started_at_ms + (latest.duration_ms || 0);
-    partial = latest.brokers_answered < latest.brokers_total;
+    partial = latest.brokers_answered < latest.brokers_total || Boolean(latest.error);
     show();
   }
   setInterval(show, 1000);

@@ -271,6 +271,43 @@ def test_it_says_that_no_round_is_done_yet() -> None:
     assert "No figures yet" in signed_in().get("/c/fresh/").content.decode()
 
 
+UNREACHED = ("", "groups", "topics", "brokers", "dead-letters", "dead-letters?part=1")
+
+
+@pytest.mark.parametrize("page", UNREACHED)
+def test_a_cluster_that_nobody_reaches_is_unknown_not_empty(page: str) -> None:
+    sample_rows.cluster("far", namesrv_addrs="10.9.9.9:9876")
+    for number, answered in ((5, 1), (6, 0), (7, 0)):
+        Round.objects.create(
+            cluster="far",
+            number=number,
+            started_at_ms=sample_rows.NOW_MS + number * 5_000,
+            duration_ms=20,
+            brokers_answered=answered,
+            brokers_total=answered,
+            error="" if answered else "no name server answers: 10.9.9.9:9876 is not available",
+        )
+    client = signed_in()
+    text = client.get(f"/c/far/{page}").content.decode()
+    if "part" not in page:
+        assert "far has not been reached since" in text and "10.9.9.9:9876 is not available" in text
+        assert f'data-at="{sample_rows.NOW_MS + 30_000}"' in text  # since the first round that failed
+        assert "Live, partial" in text
+    for claim in (
+        "No message waits",
+        "0 messages",
+        "know no broker",
+        "No group has",
+        "hold no topic",
+        "0 s</span>",
+    ):
+        assert claim not in text
+    Round.objects.create(
+        cluster="far", number=8, started_at_ms=1, duration_ms=1, brokers_answered=1, brokers_total=1
+    )
+    assert "has not been reached" not in client.get(f"/c/far/{page}").content.decode()
+
+
 def test_it_finds_names_for_the_palette(admin: Client) -> None:
     items = admin.get("/c/local/jump?q=ORD").json()["items"]
     assert [(item["name"], item["url"]) for item in items] == [("orders", "/c/local/topics/orders")]
