@@ -54,6 +54,16 @@ def test_it_answers_at_the_deadline() -> None:
     assert (resumed, service.count) == ([100, 300], 0)
 
 
+def test_many_share_a_scan() -> None:
+    service, resumed = PullRequestHoldService(), Resumed()
+    for number in range(2_000):
+        service.hold("T", number % 50, resumed.pull(5, deadline_ms=1_000 + number))
+    for now_ms, due in ((1_000, 1), (1_050, 1), (1_099, 100), (1_150, 100), (1_200, 201), (1_300, 301)):
+        service.take_due(now_ms)
+        service.run_ready(now_ms)
+        assert (len(resumed), service.count) == (due, 2_000 - due), now_ms
+
+
 def test_it_forgets_pulls_of_closed_connections() -> None:
     service, resumed = PullRequestHoldService(), Resumed()
     channel = MemoryChannel()
