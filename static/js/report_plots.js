@@ -219,7 +219,7 @@
     },
   };
   for (const canvas of document.querySelectorAll("canvas[data-asked]")) {
-    const say = canvas.closest("[data-asking]").querySelector("[data-note]"), hide = () => canvas.closest("[data-asking]").querySelectorAll("[data-drawn]").forEach((part) => { part.hidden = true; });
+    const say = canvas.closest("[data-asking]").querySelector("[data-note]"), hide = () => new Plot(canvas, { draw: (g, w, h) => label(g, gettext("Nothing to draw"), w / 2, h / 2, { align: "center", fill: "fg-3" }) }); // the place stays: nothing below moves
     fetch(canvas.dataset.url).then(async (answer) => {
       if (!answer.ok) { say.textContent = Tide.text(gettext("not available: the server answered %(status)s"), { status: answer.status }); hide(); return; }
       const [words, drawn] = ASKED[canvas.dataset.asked](canvas, await answer.json());

@@ -135,6 +135,17 @@ def test_it_asks_few_questions_of_the_database(admin: Client, django_assert_max_
         page(admin)
 
 
+def test_the_index_asks_few_questions_of_the_database(
+    admin: Client, django_assert_max_num_queries: Any
+) -> None:
+    for number, job in enumerate(JOBS):
+        rows.run(f"report-{number}", job=job)
+    admin.get("/c/local/reports")  # schedules are made by now
+    with django_assert_max_num_queries(10):
+        text = admin.get("/c/local/reports").content.decode()
+    assert text.count("took 9 s") == len(JOBS)
+
+
 def test_it_runs_the_report(admin: Client, enqueued: list[str]) -> None:
     answer = admin.post(f"{PAGE}/run", {"start": "2024-10-04T07:30", "end": "2024-10-04T08:00"})
     assert (answer.status_code, answer["Location"]) == (302, PAGE)
