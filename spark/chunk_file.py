@@ -63,9 +63,17 @@ class ChunkFile:
         return [(one.group[1], one.rows) for one in self.row_groups if one.group[1]]
 
     def rows(
-        self, after: str, upto: str, from_ms: int, to_ms: int, columns: Sequence[str] | None = None
+        self,
+        after: str,
+        upto: str,
+        from_ms: int,
+        to_ms: int,
+        columns: Sequence[str] | None = None,
+        groups: Sequence[str] | None = None,
     ) -> pa.Table:
-        """Rows of the groups in (after, upto] that may hold samples of [from_ms, to_ms)."""
+        """Rows of the groups in (after, upto] that may hold samples of [from_ms, to_ms); of row groups with one of
+        `groups` only, where those are named.
+        """
         lowest_ms = from_ms - HOUR_MS  # a row spans an hour at most
         numbers = [
             one.number
@@ -74,6 +82,7 @@ class ChunkFile:
             and one.group[0] <= upto
             and one.t0_ms[1] >= lowest_ms
             and one.t0_ms[0] < to_ms
+            and (groups is None or any(one.group[0] <= group <= one.group[1] for group in groups))
         ]
         table = self._read(numbers, columns)
         group, t0_ms = table["group"], table["t0_ms"]

@@ -14,6 +14,7 @@ import fsspec
 import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from spark import grid
 from spark.chunk_file import LAST_NAME, ChunkFile, ChunkFileError
@@ -231,9 +232,15 @@ class HistoryReader:
         """The time lags of some rows of an hour's chunk, by the lookback: as many samples each as the hour has."""
         back_ms, from_ms = self._lookback(hour)
         older = []
+        groups = pc.unique(table["group"].take(rows))  # few: whole row groups without them are not read
+        is_near = pc.is_in(table["group"], groups).to_numpy()
+        places = (np.cumsum(is_near) - 1)[rows]
         for path in (*hour.older, *hour.files):
-            known = self._rows(path, after, upto, back_ms, from_ms, columns=AGE_COLUMNS)
-            own = known.filter(pa.array(np.isin(grid.series_numbers(known), rows)))
+            known = self._rows(
+                path, after, upto, back_ms, from_ms, columns=AGE_COLUMNS, groups=groups.to_pylist()
+            )
+            known = known.filter(pc.is_in(known["group"], groups))
+            own = known.filter(pa.array(np.isin(grid.series_numbers(known), places)))
             for name in UNREAD_FOR_AGES:
                 own = own.append_column(name, pa.nulls(own.num_rows, chunk.CHUNK_SCHEMA.field(name).type))
             older.append(chunk.decode_table(own).window(back_ms, from_ms))
@@ -352,12 +359,19 @@ class HistoryReader:
         return chunk.decode_table(table).window(from_ms, to_ms)
 
     def _rows(
-        self, path: str, after: str, upto: str, from_ms: int, to_ms: int, columns: Sequence[str] | None = None
+        self,
+        path: str,
+        after: str,
+        upto: str,
+        from_ms: int,
+        to_ms: int,
+        columns: Sequence[str] | None = None,
+        groups: Sequence[str] | None = None,
     ) -> pa.Table:
         file = self._file(path)
         if file is not None:
             try:
-                return file.rows(after, upto, from_ms, to_ms, columns)
+                return file.rows(after, upto, from_ms, to_ms, columns, groups)
             except UNREADABLE as error:
                 self._give_up(path, error)
         names = columns or chunk.CHUNK_SCHEMA.names
