@@ -34,6 +34,7 @@ from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Int64Array
 
 INT32_MAX = 2**31 - 1
 LISTS = ("dmax", "dmin", "lag", "in_flight")
+SERIES = SeriesKey._fields
 PREVIOUS = ("prev_t_ms", "prev_max", "prev_min", "prev_committed")
 
 CHUNK_SCHEMA = pa.schema(
@@ -298,8 +299,7 @@ def decode_table(table: pa.Table) -> Samples:
     t_ms = _decode_times(table, starts)
     max_offset = _undo_deltas(table, "dmax", _column(table, "max0"), starts)
     min_offset = _undo_deltas(table, "dmin", _column(table, "min0"), starts)
-    row_keys = _row_keys(table)
-    is_head = np.array([not key.group for key in row_keys], dtype=np.bool_)
+    is_head = pc.equal(table["group"], "").to_numpy()
     committed = max_offset - np.repeat(_column(table, "lag_base"), counts)
     _subtract_items(committed, table, "lag", starts)
     pulled = np.full(len(t_ms), UNKNOWN_OFFSET, dtype=np.int64)
@@ -307,28 +307,26 @@ def decode_table(table: pa.Table) -> Samples:
     if is_head.any():
         committed[np.repeat(is_head, counts)] = UNKNOWN_OFFSET
     columns = [t_ms, max_offset, min_offset, committed, pulled]
-    return _joined(table, row_keys, starts, columns)
+    return _joined(table, starts, columns)
 
 
-def _joined(
-    table: pa.Table, row_keys: list[SeriesKey], starts: Int64Array, columns: list[Int64Array]
-) -> Samples:
+def _joined(table: pa.Table, starts: Int64Array, columns: list[Int64Array]) -> Samples:
     """Join the rows of each series. Rows as files hold them need no sorting."""
-    is_new = np.ones(len(row_keys), dtype=np.bool_)
-    is_new[1:] = [one != before for one, before in zip(row_keys[1:], row_keys, strict=False)]
+    is_new = _begins_series(table)
+    first = np.flatnonzero(is_new).astype(np.int64)
+    names = (table[name].take(first).to_pylist() for name in SERIES)
+    run_keys = list(map(SeriesKey._make, zip(*names, strict=True)))
     t_ms = columns[0]
     later = t_ms[starts[1:-1]] > t_ms[starts[1:-1] - 1]
-    in_order = all(one <= after for one, after in zip(row_keys, row_keys[1:], strict=False))
+    in_order = all(one < after for one, after in zip(run_keys, run_keys[1:], strict=False))
     t_before, max_before, min_before, c_before = (_column(table, name) for name in PREVIOUS)
     row_previous = Previous(t_before, max_before, min_before, c_before)
     if in_order and np.all(is_new[1:] | later):
-        first = np.flatnonzero(is_new).astype(np.int64)
-        keys = [row_keys[row] for row in first.tolist()]
         bounds = np.append(starts[:-1][first], len(t_ms))
-        return samples_of(keys, bounds, columns, row_previous.take(first))
-    keys = list(dict.fromkeys(row_keys))
+        return samples_of(run_keys, bounds, columns, row_previous.take(first))
+    keys = list(dict.fromkeys(run_keys))
     index = {key: i for i, key in enumerate(keys)}
-    row_series = np.array([index[key] for key in row_keys], dtype=np.int64)
+    row_series = np.array([index[key] for key in run_keys], dtype=np.int64)[np.cumsum(is_new) - 1]
     previous = Previous.none(len(keys))
     earliest = np.full(len(keys), np.iinfo(np.int64).max)
     t0_ms = _column(table, "t0_ms")
@@ -350,9 +348,14 @@ def take_earlier(
     previous.committed[at] = theirs.committed[earlier]
 
 
-def _row_keys(table: pa.Table) -> list[SeriesKey]:
-    names = ("group", "topic", "broker_name", "queue_id", "incarnation")
-    return list(map(SeriesKey._make, zip(*(table[name].to_pylist() for name in names), strict=True)))
+def _begins_series(table: pa.Table) -> BoolArray:
+    """Return which rows are of another series than the row before them."""
+    begins = np.ones(table.num_rows, dtype=np.bool_)
+    begins[1:] = False
+    for name in SERIES:
+        column = table[name].combine_chunks()
+        begins[1:] |= pc.not_equal(column.slice(1), column.slice(0, table.num_rows - 1)).to_numpy(False)
+    return begins
 
 
 def _decode_times(table: pa.Table, starts: Int64Array) -> Int64Array:

@@ -296,7 +296,7 @@ def merge_files(inputs: Sequence[MergeInput], sink: IO[bytes] | str) -> Written:
     """
     cursors = [_Cursor(one.source) for one in inputs]
     groups = sorted({group for cursor in cursors for group in cursor.rows})
-    with ChunkWriter(sink) as writer:
+    with ChunkWriter(sink, whole_groups=True) as writer:
         batch: list[str] = []
         size = 0
         for group in [*groups, None]:

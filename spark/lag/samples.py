@@ -233,6 +233,12 @@ def join_in_time(
 
     Every sample's place follows from counts alone: nothing is sorted but the keys.
     """
+    if all(part.keys == parts[0].keys for part in parts):
+        side_by_side = _side_by_side(parts)
+        if side_by_side is not None:
+            own_keys = parts[0].keys
+            counts = sum((part.counts for part in parts), np.zeros(len(own_keys), dtype=np.int64))
+            return samples_of(own_keys, starts_of(counts), side_by_side, previous.take(rows[0]))
     order = sorted(range(len(keys)), key=keys.__getitem__)
     rank = np.empty(len(keys), dtype=np.int64)
     rank[order] = np.arange(len(keys))
@@ -251,6 +257,24 @@ def join_in_time(
     return samples_of(
         [keys[i] for i in order], starts, columns, previous.take(np.array(order, dtype=np.int64))
     )
+
+
+def _side_by_side(parts: Sequence[Samples]) -> list[Int64Array] | None:
+    """Return the columns of parts that hold the same series, in which every series has as many samples as the others:
+    whole rows are copied. None for other parts.
+    """
+    lengths = [part.counts[:1].tolist() for part in parts]
+    if not all(
+        length and bool((part.counts == length[0]).all()) for part, length in zip(parts, lengths, strict=True)
+    ):
+        return None
+    return [
+        np.concatenate(
+            [getattr(part, name).reshape(-1, length[0]) for part, length in zip(parts, lengths, strict=True)],
+            axis=1,
+        ).reshape(-1)
+        for name in SAMPLE_COLUMNS
+    ]
 
 
 def _order(placed: Int64Array, t_ms: Int64Array, count: int) -> Int64Array:
