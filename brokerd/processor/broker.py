@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -64,6 +65,10 @@ class Broker:
     ]  # remember settings an operator changed (25); OSError
 
     sender: MessageSender = field(init=False)
+    long_lookup: asyncio.Lock = field(
+        init=False, default_factory=asyncio.Lock
+    )  # one key at a time in a thread
+    long_lookups: int = field(init=False, default=0)  # those that wait for it, and the one that runs
 
     @property
     def address(self) -> str:

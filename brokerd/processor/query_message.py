@@ -5,7 +5,9 @@ Source: semantics §1.11, protocol §3.14 (`QueryMessageProcessor.java`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from brokerd.channel import Channel
 from brokerd.processor.broker import Broker, BrokerHandler
@@ -14,22 +16,57 @@ from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.connection import FRAME_BYTES_MAX
 from brokerd.remoting.errors import error_for
+from brokerd.store.errors import LookupTooLong
+from brokerd.store.results import QueryMessageResult
 
+VISITS_AT_ONCE = 5_000  # index entries looked at in the event loop: 3 ms
+LONG_LOOKUPS_MAX = 8  # of those that wait for the thread
 ANSWER_BYTES_MAX = FRAME_BYTES_MAX - 65_536  # the rest is for the header
 
 
-def query_message(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """The newest maxNum hits, in order of their offsets. Hash collisions are possible: the client checks keys."""
+def query_message(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    """The newest maxNum hits, in order of their offsets. Hash collisions are possible: the client checks keys.
+
+    A key that very many messages share is looked up in a thread, one at a time, and answered later.
+    """
     max_num = required_int(command, "maxNum")
     if is_true(command, "_UNIQUE_KEY_QUERY"):
         max_num = broker.config.broker.default_query_max_num
-    found = broker.store.query_by_key(
+    look_up = partial(
+        broker.store.query_by_key,
         required(command, "topic"),
         required(command, "key"),
         min(max(max_num, 1), broker.store_config.max_msgs_num_batch),
         required_int(command, "beginTimestamp"),
         required_int(command, "endTimestamp"),
     )
+    try:
+        return answer_of(broker, command, look_up(visits_max=VISITS_AT_ONCE))
+    except LookupTooLong:
+        if broker.long_lookups >= LONG_LOOKUPS_MAX:
+            raise error_for(
+                ResponseCode.SYSTEM_BUSY,
+                f"[OVERLOAD]system busy, {broker.long_lookups} lookups of keys with very many messages wait",
+            ) from None
+    broker.long_lookups += 1
+    broker.spawn(answer_later(broker, channel, command, look_up))
+    return None
+
+
+async def answer_later(
+    broker: Broker, channel: Channel, command: RemotingCommand, look_up: Callable[[], QueryMessageResult]
+) -> None:
+    try:
+        async with broker.long_lookup:
+            found = await asyncio.to_thread(look_up)
+    finally:
+        broker.long_lookups -= 1
+    channel.send(answer_of(broker, command, found))
+
+
+def answer_of(broker: Broker, command: RemotingCommand, found: QueryMessageResult) -> RemotingCommand:
     fields = {
         "indexLastUpdateTimestamp": str(found.index_last_update_timestamp_ms),
         "indexLastUpdatePhyoffset": str(found.index_last_update_physic_offset),

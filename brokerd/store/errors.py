@@ -5,6 +5,7 @@ StoreError
 │   ├── MessageIllegal        too long, or not allowed; do not retry
 │   ├── PropertiesSizeExceeded
 │   └── ServiceNotAvailable   disk full or store not writeable; the producer retries elsewhere
+├── LookupTooLong         more index entries on the way than the caller wants to look at
 ├── StoreLocked           another process works on this directory
 ├── StoreFilesInvalid     a file has a size or name the settings do not explain
 └── BadRecord             offset: where
@@ -37,6 +38,10 @@ class PropertiesSizeExceeded(PutRefused):
 
 class ServiceNotAvailable(PutRefused):
     status = PutMessageStatus.SERVICE_NOT_AVAILABLE
+
+
+class LookupTooLong(StoreError):
+    """A key has more entries on the way to the wanted ones than the caller wants to look at."""
 
 
 class StoreLocked(StoreError):

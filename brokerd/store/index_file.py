@@ -19,9 +19,11 @@ must compare topic and key of what it finds. Source: `store/.../index/IndexFile.
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from brokerd.store.errors import LookupTooLong
 from brokerd.store.mapped_file import MappedFile
 
 HEADER = struct.Struct(">qqqqii")
@@ -45,6 +47,15 @@ def slot_hash(java_hash: int) -> int:
     if java_hash < 0x80000000:
         return java_hash
     return (1 << 32) - java_hash & 0x7FFFFFFF
+
+
+class Visits:
+    """How many entries a lookup may still look at, over all files."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, left: int) -> None:
+        self.left = left
 
 
 class IndexFile:
@@ -143,8 +154,9 @@ class IndexFile:
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
         return bool(self.begin_timestamp_ms <= end_ms and self.end_timestamp_ms >= begin_ms)
 
-    def find(self, java_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Commit log offsets of entries with this hash and time, newest first."""
+    def find(self, java_hash: int, begin_ms: int, end_ms: int, visits: Visits | None = None) -> Iterator[int]:
+        """Commit log offsets of entries with this hash and time, newest first. Raises LookupTooLong."""
+        visits = visits or Visits(sys.maxsize)
         key_hash = slot_hash(java_hash)
         mapped = self.mapped_file.map
         number: int = SLOT.unpack_from(mapped, HEADER_BYTES + key_hash % self.hash_slot_num * SLOT_BYTES)[0]
@@ -152,6 +164,9 @@ class IndexFile:
         limit = self.count
         while 0 < number < limit:
             limit = number
+            visits.left -= 1
+            if visits.left < 0:
+                raise LookupTooLong("a key with very many messages")
             entry_hash, commit_log_offset, seconds, number = ENTRY.unpack_from(
                 mapped, self._entries_start + number * ENTRY_BYTES
             )

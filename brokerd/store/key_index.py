@@ -6,13 +6,14 @@ Source: `store/.../index/IndexService.java`, reference store-format §8.3 to §8
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from operator import mul
 from pathlib import Path
 
 from brokerd.store.consume_queue import ConsumeQueue
-from brokerd.store.index_file import SLOT_BYTES, IndexFile, index_file_bytes
+from brokerd.store.index_file import SLOT_BYTES, IndexFile, Visits, index_file_bytes
 from brokerd.store.java_hash import MASK, java_hash, java_hash_joined
 from brokerd.store.record import KEYS, TRANSACTION_MASK, TRANSACTION_ROLLBACK, UNIQ_KEY, find_property
 from brokerd.store.results import QueryMessageResult
@@ -184,17 +185,20 @@ class KeyIndex:
 
     # Reading
 
-    def query(self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int) -> QueryMessageResult:
+    def query(
+        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, visits_max: int = sys.maxsize
+    ) -> QueryMessageResult:
         """Commit log offsets of the newest `max_num` records with `key`, ascending as Java answers.
 
-        Hash collisions are included.
+        Hash collisions are included. Caller: any thread. Raises LookupTooLong.
         """
+        visits = Visits(visits_max)
         hashed = java_hash(f"{topic}#{key}".encode())
         max_num = min(max_num, self._max_msgs_num_batch)
         found: set[int] = set()  # a record that has a key twice is found once
-        for index_file in reversed(self.files):
+        for index_file in reversed(tuple(self.files)):
             if index_file.overlaps(begin_ms, end_ms):
-                for commit_log_offset in index_file.find(hashed, begin_ms, end_ms):
+                for commit_log_offset in index_file.find(hashed, begin_ms, end_ms, visits):
                     if len(found) >= max_num:
                         break
                     found.add(commit_log_offset)

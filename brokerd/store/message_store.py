@@ -5,7 +5,7 @@
     get_message ← commit log ←┘
 
 Source: `store/.../DefaultMessageStore.java`. Synchronous and single writer: every method belongs to the
-thread thread that puts, except `flush`, `flush_if_due` and `disk_used_ratio`, which other threads may call. Deleting
+thread that puts, except `flush`, `flush_if_due`, `disk_used_ratio` and `query_by_key`, which others may call. Deleting
 does not wait for a flush: a flush passes over files that went meanwhile.
 """
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import struct
+import sys
 import threading
 from collections.abc import Sequence
 
@@ -375,10 +376,13 @@ class MessageStore:
         return self._log.record_view(commit_log_offset)
 
     def query_by_key(
-        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int
+        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, visits_max: int = sys.maxsize
     ) -> QueryMessageResult:
-        """Find records by UNIQ_KEY or a word of KEYS. Only hashes: compare topic and key of what is found."""
-        return self._key_index.query(topic, key, max_num, begin_ms, end_ms)
+        """Find records by UNIQ_KEY or a word of KEYS. Only hashes: compare topic and key of what is found.
+
+        Raises LookupTooLong beyond `visits_max` index entries; any thread may then ask without that limit.
+        """
+        return self._key_index.query(topic, key, max_num, begin_ms, end_ms, visits_max)
 
     @property
     def commit_log_max_offset(self) -> int:

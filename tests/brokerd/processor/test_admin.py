@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
@@ -286,6 +287,38 @@ async def test_it_answers_with_the_newest_messages_that_fit_one_frame(
         query = {"topic": "T", "key": "k", "maxNum": "32", "beginTimestamp": "0", "endTimestamp": str(2**60)}
         answer = await client.ask(RequestCode.QUERY_MESSAGE, query)
         assert [record.body[:1] for record in decode_records(answer.body)] == [b"2", b"3"]
+
+
+async def test_it_looks_up_a_key_of_very_many_messages_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("brokerd.processor.query_message.VISITS_AT_ONCE", 3)
+    async with running(tmp_path) as broker:
+        client = await broker.client()
+        for i in range(5):
+            body = str(i).encode()
+            await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T", properties="KEYS\x01k\x02"), body)
+        query = {"topic": "T", "key": "k", "maxNum": "32", "beginTimestamp": "0", "endTimestamp": str(2**60)}
+        threads = set()
+        look_up = broker.broker.store.query_by_key
+
+        def noted(*arguments: object, **options: object) -> object:
+            threads.add(threading.current_thread())
+            return look_up(*arguments, **options)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(type(broker.broker.store), "query_by_key", lambda _, *a, **o: noted(*a, **o))
+        answers = await asyncio.gather(*(client.ask(RequestCode.QUERY_MESSAGE, query) for _ in range(8)))
+        assert [[record.body for record in decode_records(answer.body)] for answer in answers] == [
+            [b"0", b"1", b"2", b"3", b"4"]
+        ] * 8
+        assert len(threads - {threading.main_thread()}) >= 1
+        assert broker.broker.long_lookups == 0
+        broker.broker.long_lookups = 8
+        busy = await client.ask(RequestCode.QUERY_MESSAGE, query)
+        assert (busy.code, "[OVERLOAD]" in (busy.remark or "")) == (2, True)
+        broker.broker.long_lookups = 0
+        none = await client.ask(RequestCode.QUERY_MESSAGE, {**query, "endTimestamp": "5"})
+        assert none.code == 22
 
 
 @pytest.mark.parametrize("release", ["4.9.7", "5.3.3"])
