@@ -278,9 +278,11 @@ def optional_cell(row: object, name: str, now_ms: int) -> SafeString:
 
 
 def optional_duration_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """A duration that only some rows have: – without one."""
+    """A duration that only some rows have: – without one, unknown where a part of the row is unknown."""
     value = value_of(row, name)
-    return NOT_APPLICABLE if value is None else _figure(row, name, duration(value), value == 0)
+    if value is None:
+        return unknown(row) if value_of(row, "partial") else NOT_APPLICABLE
+    return _figure(row, name, duration(value), value == 0)
 
 
 def text_cell(row: object, name: str, now_ms: int) -> SafeString:

@@ -211,7 +211,7 @@
     },
     latency: (row, name) => (missing(row[name]) ? NA : latency(row[name])),
     optional: (row, name) => (missing(row[name]) ? NA : figure(row, name, count(row[name]), row[name] === 0)),
-    optional_duration: (row, name) => (missing(row[name]) ? NA : figure(row, name, duration(row[name]), row[name] === 0)),
+    optional_duration: (row, name) => (missing(row[name]) ? (row.partial ? unknown(row) : NA) : figure(row, name, duration(row[name]), row[name] === 0)),
     text: (row, name) => (missing(row[name]) || row[name] === "" ? NA : escape(row[name])),
     // what only our rounds can notice: not seen is not never
     seen: (row, name, now) => (missing(row[name]) ? `<span class="muted">${gettext("not seen")}</span>` : ticking(row[name], now)),

@@ -350,3 +350,12 @@ def test_it_carries_the_security_headers(admin: Client) -> None:
     assert " style=" not in text
     assert " onclick=" not in text
     assert "<style" not in text
+
+
+def test_where_groups_are_unknown_it_does_not_say_that_all_is_well(admin: Client) -> None:
+    GroupRow.objects.exclude(is_system=True).update(
+        status="UNKNOWN", time_lag_ms=None, time_to_loss_ms=None, lag=None, in_rate=None, out_rate=None
+    )
+    text = admin.get("/c/local/").content.decode()
+    assert "No known message waits; 4 groups are unknown." in text
+    assert "no group waits" not in text and ">No message waits." not in text and "none in sight" not in text
