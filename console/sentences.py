@@ -17,8 +17,11 @@ from django.utils.translation import get_language, gettext
 from console.kept_sentences import SENTENCES
 from console.language import figure_words, is_english
 
-PLACE = re.compile(r"%\((\w+)\)s|\(s\)|%%")
+PLACE = re.compile(r"%\((\w+)\)s|\(s\)|%%|\{([^{}|]*\|[^{}]*)\}")
+NAMES = re.compile(r"(\S+(?:, \S+)*) and (\S+)")
+HELD = r"(?:(?![.!?] [A-Z“]).)"  # what a place may hold: not the end of a sentence
 NEXT_SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-Z“])")
+GENERAL = frozenset({"%(sentence)s.", "%(names)s and %(last)s"})  # fit nearly every text: tried by hand
 CACHE_TEXTS = 8_192
 LENGTH_MAX = 2_000  # longer texts are not sentences of ours
 
@@ -26,16 +29,21 @@ LENGTH_MAX = 2_000  # longer texts are not sentences of ours
 @functools.cache
 def _patterns() -> list[tuple[re.Pattern[str], str]]:
     """Every listed sentence as a pattern: the one with most fixed text is tried first."""
-    by_fixed_text = sorted(SENTENCES, key=lambda each: -len(PLACE.sub("", each)))
+    by_fixed_text = sorted(SENTENCES - GENERAL, key=lambda each: -len(PLACE.sub("", each)))
     return [(re.compile(pattern_of(each), re.S), each) for each in by_fixed_text if PLACE.search(each)]
 
 
 def pattern_of(sentence: str) -> str:
-    """`%(n)s queue(s)` finds `1 queue` and `12 queues`; each place must hold something."""
+    """`%(n)s queue(s) {is|are} full` finds `1 queue is full` and `12 queues are full`; a place holds something."""
     parts, end = [], 0
     for found in PLACE.finditer(sentence):
         parts.append(re.escape(sentence[end : found.start()]))
-        parts.append({"(s)": "s?", "%%": "%"}.get(found[0], f"(?P<{found[1]}>.+?)"))
+        words = (
+            f"(?:{'|'.join(map(re.escape, found[2].split('|')))})"
+            if found[2]
+            else f"(?P<{found[1]}>{HELD}+?)"
+        )
+        parts.append({"(s)": "s?", "%%": "%"}.get(found[0], words))
         end = found.end()
     return "".join(parts) + re.escape(sentence[end:])
 
@@ -54,14 +62,20 @@ def _said(language: str, text: str) -> str:
         return whole
     parts = NEXT_SENTENCE.split(text)
     if len(parts) > 1:
-        return " ".join(_said(language, part) for part in parts)
+        return "".join(
+            f"{one} " if one.isascii() else one for one in (_said(language, part) for part in parts)
+        ).strip()
+    if text.endswith(".") and (whole := _sentence(language, text[:-1])) is not None:
+        return gettext("%(sentence)s.") % {"sentence": whole}
+    if names := NAMES.fullmatch(text):
+        return gettext("%(names)s and %(last)s") % {"names": names[1], "last": names[2]}
     return figure_words(text)
 
 
 def _sentence(language: str, text: str) -> str | None:
     """None for a text that is not one of the listed sentences."""
-    if text in SENTENCES:
-        return gettext(text)
+    if (plain := text.replace("%", "%%")) in SENTENCES:
+        return gettext(plain) % {}
     for pattern, sentence in _patterns():
         found = pattern.fullmatch(text)
         if found:

@@ -1,0 +1,12 @@
+"""The English of every sentence that code writes and pages translate: see `console.sentences`.
+
+A sentence stands here as code writes it, with a name for each place: `%(number)s`, `(s)` for a plural's s,
+`{is|are}` for either word, `%%` for a percent sign.
+`tests/console/test_translations.py` finds those that code no longer writes.
+"""
+
+from console.kept_sentences import broker_keys, brokers_and_messages, more, people
+
+SENTENCES = frozenset(
+    (*people.SENTENCES, *brokers_and_messages.SENTENCES, *broker_keys.SENTENCES, *more.SENTENCES)
+)

@@ -1,0 +1,38 @@
+"""Further reasons and refusals."""
+
+from django.utils.translation import gettext_noop as _
+
+SENTENCES = (
+    _("%(names)s and %(last)s"),
+    _("%(pace)s, %(arriving)s, it is level again in about %(time)s, once members are online."),
+    _("%(pace)s, %(arriving)s, it is level again in about %(time)s."),
+    _("%(pace)s, %(arriving)s, it would not become level again, once members are online."),
+    _("%(pace)s, %(arriving)s, it would not become level again."),
+    _("%(pace)s, that takes about %(time)s, once members are online."),
+    _("%(pace)s, that takes about %(time)s."),
+    _("%(sentence)s."),
+    _("%(what)s, which then go nowhere: there is no other broker"),
+    _("A whole number"),
+    _("are skipped"),
+    _("At %(rate)s messages a second, its best minute of the last hour"),
+    _("At its present rate of %(rate)s messages a second"),
+    _("counted as failed"),
+    _("Deleting is offered %(hours)s hours later"),
+    _("Nothing is sent"),
+    _("Put it in quarantine first: it is still open"),
+    _("Put it in quarantine first: it is still open on %(where)s"),
+    _("They %(deed)s."),
+    _("This will mark %(number)s dead letter(s) of %(group)s as handled"),
+    _("This will mark %(number)s dead letter(s) of %(group)s as handled, dead since %(time)s"),
+    _(
+        "This will send %(number)s dead letter(s) of %(group)s again, dead since %(time)s, %(where)s, "
+        "%(speed)s."
+    ),
+    _(
+        "This will send %(number)s dead letter(s) of %(group)s again, dead since %(time)s, %(where)s, "
+        "%(speed)s: %(takes)s."
+    ),
+    _("UTC"),
+    _("while %(rate)s a second come in"),
+    _("will be sent once more"),
+)
