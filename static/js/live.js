@@ -115,13 +115,17 @@
   const bar = document.getElementById("not-live");
   function tellLost() {
     if (!bar) return;
-    const since = paused || document.hidden ? 0 : silent || (lost && Tide.now() - lost > LOST_AFTER ? lost : 0);
-    if (bar.hidden === !since) return;
+    const now = Tide.now(), line = bar.querySelector("[data-not-live]");
+    const gone = lost && now - lost > LOST_AFTER ? lost : 0, old = lastAt && now - lastAt > STALE_AFTER ? lastAt : 0;
+    const [since, text] =
+      paused || document.hidden ? [0, ""]
+      : silent ? [silent, gettext("Not live since %(time)s: Redis, which carries live updates, does not answer the console. Figures stand still; a reload shows those of the last round.")]
+      : gone ? [gone, gettext("Not live since %(time)s, reconnecting. Figures stand still until then.")]
+      : old && isOpen() ? [old, gettext("No new round since %(time)s: the worker that reads the brokers, or Redis between it and this page, does not answer. Figures stand still; “manage.py doctor” says which.")]
+      : [0, ""];
+    const said = since ? Tide.text(text, { time: Tide.moment(since, now) }) : "";
     bar.hidden = !since;
-    if (!since) return;
-    bar.querySelector("[data-not-live]").textContent = silent
-      ? Tide.text(gettext("Not live since %(time)s: Redis, which carries live updates, does not answer the console. Figures stand still; a reload shows those of the last round."), { time: Tide.clock(since) })
-      : Tide.text(gettext("Not live since %(time)s, reconnecting. Figures stand still until then."), { time: Tide.clock(since) });
+    if (line.textContent !== said) line.textContent = said;
   }
   function round(rows) {
     const latest = rows.round;
