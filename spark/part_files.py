@@ -65,12 +65,12 @@ def publish_parts(
             files.rm(folder, recursive=True)
         files.makedirs(folder)
         output = files.unstrip_protocol(folder)
-        tasks = _dealt(items)
+        tasks = dealt(items)
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
                 for task in batch.column(0).to_pylist():
-                    yield from _write_task(tasks[task], output, rows_of)
+                    yield from write_task(tasks[task], output, rows_of)
 
         # a range has as many partitions as it is told, a number in each: no shuffle, one stage
         work = spark.range(0, len(tasks), 1, len(tasks))
@@ -80,7 +80,7 @@ def publish_parts(
     return result(spark, spec, started=started, rows=sum(count for count, _ in found), warnings=warnings)
 
 
-def _dealt(items: Sequence[WorkItem]) -> list[bytes]:
+def dealt(items: Sequence[WorkItem]) -> list[bytes]:
     """The items of each task, packed; dealt out one by one, so that a long period is everybody's work."""
     periods = sorted({(item.cluster, item.from_ms) for item in items})
     number = {period: place for place, period in enumerate(periods)}
@@ -93,7 +93,7 @@ def _dealt(items: Sequence[WorkItem]) -> list[bytes]:
     return [zlib.compress(msgspec.json.encode(parts[task::tasks]), 1) for task in range(tasks)]
 
 
-def _write_task(packed: bytes, output: str, rows_of: ItemRows) -> Iterator[pa.RecordBatch]:
+def write_task(packed: bytes, output: str, rows_of: ItemRows) -> Iterator[pa.RecordBatch]:
     """The executor's side: the files of some items."""
     for part in msgspec.json.decode(zlib.decompress(packed), type=list[Part]):
         warnings: list[str] = []

@@ -1,0 +1,117 @@
+"""What a task writes, without Spark: files whose names are in the order of their rows, however work is dealt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import fsspec
+import msgspec
+import pyarrow as pa
+import pytest
+
+from spark import lag_hour, part_files, work
+from spark.hour_tables import hour_rows, period_rows
+from spark.job import HOUR_MS, HourFiles, JobSpec
+from spark.part_files import ORDER, ItemRows
+from tests.spark.history_files import AS_OF, START, STEP, generated
+from tests.spark.hours import Hour, an_hour
+from tests.spark.work_of import rows_of, spec
+from tests.support.lag_reference import START_MS
+
+
+def written(
+    asked: JobSpec, period_ms: int, rows_of_item: ItemRows, folder: Path
+) -> list[tuple[int, str | None]]:
+    """Every task of the job, the last one first; (rows, warning) as the driver hears them."""
+    folder.mkdir()
+    tasks = part_files.dealt(work.work_items(asked, period_ms=period_ms))
+    answers = [
+        batch for task in tasks[::-1] for batch in part_files.write_task(task, str(folder), rows_of_item)
+    ]
+    return [(row["rows"], row["warning"]) for batch in answers for row in batch.to_pylist()]
+
+
+def two_hours(folder: Path, **changes: object) -> JobSpec:
+    first = an_hour(1)
+    hours: list[Hour] = [first, an_hour(2, START_MS + HOUR_MS, first)]
+    hours[1].read[7, 40:60] = False  # one group of four goes the plain way
+    paths = [hour.write(folder / f"{number}.parquet") for number, hour in enumerate(hours)]
+    asked = spec([], START_MS, 2, interval_ms=15_000)
+    files = [
+        HourFiles("local", START_MS + i * HOUR_MS, (path,), tuple(paths[:i])) for i, path in enumerate(paths)
+    ]
+    return msgspec.structs.replace(asked, hours=tuple(files[::-1]), **changes)
+
+
+def test_names_of_files_are_in_the_order_of_their_rows_however_work_is_dealt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = two_hours(tmp_path)
+    counts = written(asked, HOUR_MS, hour_rows, tmp_path / "whole")
+    rows = rows_of(tmp_path / "whole")
+    keys = [tuple(row[name] for name in ORDER) for row in rows]
+    assert keys == sorted(keys) and len(set(keys)) == len(keys) == sum(count for count, _ in counts) > 40
+    assert sorted(path.name for path in (tmp_path / "whole").iterdir()) == [
+        "part-00000-queue-000.parquet",
+        "part-00000-topic-000.parquet",
+        "part-00001-queue-000.parquet",
+        "part-00001-topic-000.parquet",
+    ]
+    ranges = [("", "group-0"), ("group-0", "group-2"), ("group-2", "\U0010ffff")]
+    monkeypatch.setattr(work, "_group_ranges", lambda hours: ranges)
+    monkeypatch.setattr(part_files, "TASKS_MAX", 4)
+    written(asked, HOUR_MS, hour_rows, tmp_path / "cut")
+    assert len(list((tmp_path / "cut").iterdir())) == 12
+    assert rows_of(tmp_path / "cut") == rows
+    written(asked, 24 * HOUR_MS, period_rows, tmp_path / "day")
+    assert [row["grain"] for row in rows_of(tmp_path / "day")] == sorted(
+        row["grain"] for row in rows_of(tmp_path / "day")
+    )
+
+
+def test_a_task_that_runs_twice_writes_the_same_files(tmp_path: Path) -> None:
+    asked = two_hours(tmp_path)
+    written(asked, HOUR_MS, hour_rows, tmp_path / "out")
+    first = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    (task, *_) = part_files.dealt(work.work_items(asked, period_ms=HOUR_MS))
+    list(part_files.write_task(task, str(tmp_path / "out"), hour_rows))
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == first
+
+
+def test_what_cannot_be_read_is_told_and_nothing_of_it_is_written(tmp_path: Path) -> None:
+    gone = str(tmp_path / "gone.parquet")
+    ((count, none), (zero, warning)) = written(spec([gone], 0, 1), HOUR_MS, hour_rows, tmp_path / "out")
+    assert (count, none, zero) == (0, None, 0)
+    assert warning is not None and warning.startswith(f"{gone}: FileNotFoundError")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_the_worst_of_an_hour_are_ranked_by_each_figure(tmp_path: Path) -> None:
+    made = generated()
+    files = [made.write_chunk(tmp_path), *made.write_log(tmp_path)]
+    written(spec(files, START, 2, as_of_ms=AS_OF, interval_ms=STEP), HOUR_MS, hour_rows, tmp_path / "out")
+    lag_hour.write_top(fsspec.filesystem("file"), str(tmp_path / "out"))
+    found = rows_of(tmp_path / "out" / "topn")
+    topics = [row for row in rows_of(tmp_path / "out") if row["grain"] == "topic" and row["kind"] == "GROUP"]
+    expected = set()
+    for hour_ms in {row["window_start_ms"] for row in topics}:
+        own = [row for row in topics if row["window_start_ms"] == hour_ms]
+        for word, (name, sign) in {
+            "time_lag": ("time_lag_max_ms", -1),
+            "burn": ("burn_rate", -1),
+            "time_to_loss": ("time_to_loss_ms", 1),
+        }.items():
+            bad = [row for row in own if row[name] is not None and (row[name] > 0 or sign > 0)]
+            bad.sort(key=lambda row: (sign * row[name], row["group"], row["topic"]))
+            expected |= {
+                (hour_ms, word, rank, row["group"], row["topic"], float(row[name]))
+                for rank, row in enumerate(bad, 1)
+            }
+    names = ("window_start_ms", "by", "rank", "group", "topic", "value")
+    assert {tuple(row[n] for n in names) for row in found if row["by"] != "growth"} == expected
+    assert {row["grain"] for row in found} == {"topn"} and len(expected) > 5
+    columns = pa.Table.from_pylist(found).column_names
+    assert columns == lag_hour.TOP_COLUMNS
+    assert found == sorted(
+        found, key=lambda row: [str(row["group"]), row["topic"], row["window_start_ms"], row["by"]]
+    )
