@@ -22,10 +22,11 @@ Sequence numbers of a subject only grow, but not by one: conflation skips some.
 """
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol
@@ -326,6 +327,8 @@ class Hub:
             try:
                 async with self._redis.pubsub() as pubsub:
                     await pubsub.subscribe(CHANNEL)
+                    while await pubsub.get_message(timeout=LISTEN_TIMEOUT_S) is None:
+                        pass  # until Redis confirms: what is published after the values we read then surely comes
                     self._listening.set()
                     self._tell_all(BACK)
                     self._without_base = set(self._mailboxes)
@@ -484,8 +487,20 @@ class LiveSocket(AsyncWebsocketConsumer):
             return
         await self.accept()
         self.tasks = [
-            asyncio.create_task(work) for work in (self._send_updates(), self._ping(), self._recheck())
+            asyncio.create_task(self._or_end(work))
+            for work in (self._send_updates(), self._ping(), self._recheck())
         ]
+
+    async def _or_end(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do a socket's work; when it fails, end the socket: one that nobody checks would show what its person may
+        see no more, one that nobody serves would look as if nothing happened. The browser connects again.
+        """
+        try:
+            await work
+        except Exception:
+            logger.exception("live socket ended user=%s", self.scope.get("user"))
+            with contextlib.suppress(RuntimeError, OSError):  # the browser left: that is what failed
+                await self.close(code=1011)
 
     async def disconnect(self, code: int) -> None:
         for subject in list(self.subscriptions):

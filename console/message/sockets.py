@@ -47,6 +47,7 @@ T = TypeVar("T")
 
 PAGE_MESSAGES = 50
 SEARCH_MS = 120_000  # of one streamed page; "Further" goes on
+STOPPED = "you stopped it"
 FRAME_EVERY_S = 0.25
 TAIL_EVERY_S = 1.0
 RECHECK_EVERY_S = 60.0  # a person who signed out or lost a grant sees nothing new after this
@@ -103,7 +104,7 @@ class MessageSocket(AsyncWebsocketConsumer):
             self.stopped.set()
             self.going_on.set()
             if self.search is not None:
-                self.search.stop("you stopped it")
+                self.search.stop(STOPPED)
         if "pause" in request:
             (self.going_on.clear if request["pause"] else self.going_on.set)()
 
@@ -148,6 +149,8 @@ class MessageSocket(AsyncWebsocketConsumer):
         search = self.search = await self._threaded(
             open_search, source, query, limit=PAGE_MESSAGES, time_ms=SEARCH_MS, cursor_text=cursor
         )
+        if self.stopped.is_set():  # asked for before there was a search to tell
+            search.stop(STOPPED)
         sent: set[Any] = set()
         checked_s = framed_s = time.monotonic()
         await self._send({"scan": scan_html(search, cluster)})

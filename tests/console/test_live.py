@@ -11,6 +11,7 @@ import redis
 import uvicorn
 import websockets.asyncio.client
 from asgiref.testing import ApplicationCommunicator
+from django.db import OperationalError
 
 from console import live
 from console.live import LiveSocket, Mailbox, Request, Update, View, merged, publish
@@ -345,6 +346,22 @@ async def test_it_closes_the_socket_of_a_session_that_ended(
         permits.session_ended = True
         closed = await socket.receive_output(timeout=PATIENCE_S)
         assert (closed["type"], closed["code"]) == ("websocket.close", 4401)
+
+
+async def test_it_closes_the_socket_whose_rights_can_not_be_checked_any_more(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A database that is away once must not leave a socket that nobody checks again."""
+    monkeypatch.setattr(live, "RECHECK_EVERY_S", 0.05)
+    permits = OpenPermits()
+    async with connected(permits) as socket:
+
+        async def away(scope: Mapping[str, Any]) -> bool:
+            raise OperationalError("the database is away")
+
+        monkeypatch.setattr(permits, "signed_in", away)
+        closed = await socket.receive_output(timeout=PATIENCE_S)
+        assert (closed["type"], closed["code"]) == ("websocket.close", 1011)
 
 
 async def test_it_pings(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

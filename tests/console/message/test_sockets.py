@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,6 +16,8 @@ from channels.routing import URLRouter
 from django.urls import path
 
 from console.live import View
+from console.message import sockets
+from console.message.search import Search
 from console.message.search_quota import quota
 from console.message.sockets import MessageSocket
 from tests.console.operation.live_cluster import LiveCluster
@@ -129,6 +132,27 @@ async def until_done(socket: Browser) -> AsyncIterator[dict[str, Any]]:
         yield frame
         if frame.get("done") or frame.get("refused"):
             return
+
+
+async def test_it_stops_when_asked_before_the_search_has_begun(
+    live: LiveCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asyncio.to_thread(live.create_topic, "orders", 1)
+    await asyncio.to_thread(live.send, "orders", 0, [b"x"] * 100)
+    told, open_search = threading.Event(), sockets.open_search
+
+    def slow_brokers(*args: Any, **kwargs: Any) -> Search:
+        assert told.wait(PATIENCE_S)
+        return open_search(*args, **kwargs)
+
+    monkeypatch.setattr(sockets, "open_search", slow_brokers)
+    async with opened(Visitor("orders"), topic="orders", find="nothing") as socket:
+        await socket.send('{"stop": true}')
+        await socket.send("not understood")
+        assert "refused" in await socket.receive()  # so the stop before it was taken
+        told.set()
+        found = [frame async for frame in until_done(socket)]
+    assert "you stopped it" in found[-1]["scan"]
 
 
 async def test_it_stops_when_asked(live: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
