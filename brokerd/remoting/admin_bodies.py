@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -11,6 +12,13 @@ from brokerd.remoting.json_body import JsonBody, queue_from, wire
 from brokerd.remoting.message_queue import MessageQueue
 
 TOPIC_GROUP_SEPARATOR = "@"
+# The body of 202 as brokers print it: queues as keys, members in alphabetical order, names of printable characters.
+_STATS_BEGIN = b'{"offsetTable":{'
+_STATS_ENTRY = re.compile(
+    rb'\{"brokerName":"([ !#-\[\]-~]*)","queueId":(\d{1,9}),"topic":"([ !#-\[\]-~]*)"\}:'
+    rb'\{"lastUpdateTimestamp":(-?\d{1,18}),"maxOffset":(-?\d{1,18}),"minOffset":(-?\d{1,18})\}(?:,(?=\{)|(?=\}))'
+)
+_STATS_END = re.compile(rb'\}(?:,"topicPutTps":(\d+(?:\.\d+)?))?\}')
 
 
 @dataclass(slots=True)
@@ -103,6 +111,21 @@ class TopicStatsTable(JsonBody):
 
     offset_table: dict[MessageQueue, TopicOffset] = field(default_factory=dict)
     topic_put_tps: float | None = None
+
+    @classmethod
+    def from_body(cls, body: bytes | memoryview) -> Self:
+        """Raises BodyError. What brokers print is cut by a pattern: a console reads tens of thousands at once."""
+        data, table = bytes(body), {}
+        position = len(_STATS_BEGIN) if data.startswith(_STATS_BEGIN) else 0
+        while position and (entry := _STATS_ENTRY.match(data, position)):
+            broker, queue_id, topic, written, high, low = entry.groups()
+            queue = MessageQueue(topic.decode(), broker.decode(), int(queue_id))
+            table[queue] = TopicOffset(int(low), int(high), int(written))
+            position = entry.end()
+        end = _STATS_END.fullmatch(data, position)
+        if end is None:
+            return cls.from_value(fastjson.loads(data))
+        return cls(table, None if end[1] is None else float(end[1]))
 
 
 @dataclass(slots=True)

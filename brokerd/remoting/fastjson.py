@@ -27,6 +27,10 @@ _SPACE = re.compile(r"[ \t\r\n]*")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
 _SINGLE_QUOTED = re.compile(r"'((?:[^'\\]|\\.)*)'")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # nothing can write such text again
+# Texts that hold nothing which could be taken for the beginning of a number key; those keys.
+_PLAIN_TEXTS = re.compile(rb"(?:[^\"'\\]++|\"[^\"\\{,]*+\")*+")
+_NUMBER_KEY = re.compile(rb"([{,])(\d+):")
+_LARGE_NUMBER = re.compile(rb"\d{19}")  # the parser in C makes a fraction of what does not fit into 64 bits
 _WORDS = {"true": True, "false": False, "null": None}
 _QUEUE_FIELDS = {"brokerName", "queueId", "topic"}
 
@@ -36,8 +40,23 @@ def loads(data: bytes | bytearray | memoryview) -> Any:
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
-        return _Parser(_decoded(data)).document()
+        value = _with_number_keys(bytes(data))
+        if value is None:
+            return _Parser(_decoded(data)).document()
     return _resolved(value, value) if b'"$ref"' in bytes(data) else value
+
+
+def _with_number_keys(data: bytes) -> Any:
+    """The body if number keys are all that is not JSON in it, as in tables of offsets, which are large: quoted and
+    parsed in C. None: it is something else.
+    """
+    if _PLAIN_TEXTS.fullmatch(data) is None or _LARGE_NUMBER.search(data) is not None:
+        return None
+    quoted, count = _NUMBER_KEY.subn(rb'\1"\2":', data)
+    try:
+        return orjson.loads(quoted) if count else None
+    except orjson.JSONDecodeError:
+        return None
 
 
 def _decoded(data: bytes | bytearray | memoryview) -> str:

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from brokerd.remoting import fastjson
 from brokerd.remoting.bodies import (
     AssignmentBody,
     BrokerData,
@@ -276,3 +277,31 @@ def test_it_raises_nothing_but_the_documented_error(data: st.DataObject) -> None
 def test_it_refuses_numbers_that_java_could_not_hold(number: bytes) -> None:
     with pytest.raises(BodyError, match=r"64 bits|infinite"):
         SubscriptionGroupConfig.from_body(b'{"groupName":"G","retryMaxTimes":' + number + b"}")
+
+
+ENTRY = b'{"brokerName":"b","queueId":%d,"topic":"T"}:{"lastUpdateTimestamp":3,"maxOffset":2,"minOffset":-1}'
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"offsetTable":{}}',
+        b'{"offsetTable":{},"topicPutTps":1.5}',
+        b'{"offsetTable":{%b}}' % (ENTRY % 0),
+        b'{"offsetTable":{%b,%b},"topicPutTps":0}' % (ENTRY % 0, ENTRY % 1),
+        b'{"offsetTable":{%b},"more":{"a":1}}' % (ENTRY % 0),  # as a later release may print it
+        b'{"offsetTable":{%b, %b}}' % (ENTRY % 0, ENTRY % 1),
+        b'{"topicPutTps":2.0,"offsetTable":{%b}}' % (ENTRY % 0),
+        b'{"offsetTable":{{"topic":"T","brokerName":"b","queueId":0}:{"maxOffset":2}}}',
+        '{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"主题"}:{"maxOffset":2}}}'.encode(),
+        b"{}",
+    ],
+)
+def test_topic_stats_are_cut_as_they_are_parsed(body: bytes) -> None:
+    assert TopicStatsTable.from_body(body) == TopicStatsTable.from_value(fastjson.loads(body))
+
+
+@pytest.mark.parametrize("tail", [b",}}", b"}", b"}}}", b"%b}}" % (ENTRY % 1), b'},"topicPutTps":}'])
+def test_topic_stats_that_are_no_body_are_refused(tail: bytes) -> None:
+    with pytest.raises(BodyError):
+        TopicStatsTable.from_body(b'{"offsetTable":{' + ENTRY % 0 + tail)

@@ -51,6 +51,30 @@ def test_it_writes_number_keys_bare() -> None:
     assert fastjson.dumps({0: "10.0.0.1:10911", 1: "b"}) == b'{0:"10.0.0.1:10911",1:"b"}'
 
 
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"offsetTable":{"T@g":{0:12,1:13},"U@g":{}},"dataVersion":{"counter":1}}',
+        b'{"t":{0:"a:1",1:{2:"b"}}, "u":[1,2]}',
+        b'{"t":{0:"x,1:y"},"u":1}',  # a text that looks like a key
+        b'{"t":{0:"{1:2}"}}',
+        rb'{"t":{0:"a\",5:b"}}',
+        b"{'a':1,2:3}",
+        b'{0:1,"r":{"$ref":"$.0"}}',
+        b'{{"brokerName":"b","queueId":0,"topic":"T"}:{0:1}}',
+        b"{0:99999999999999999999}",
+    ],
+)
+def test_it_reads_number_keys_in_bulk_as_one_by_one(data: bytes) -> None:
+    assert fastjson.loads(data) == fastjson._Parser(data.decode()).document()
+
+
+@pytest.mark.parametrize("data", [b"{0:1,}", b"{0:1 1:2}", b'{0:"\xff"}', b"{,0:1}"])
+def test_it_refuses_number_keys_that_are_no_body(data: bytes) -> None:
+    with pytest.raises(BodyError):
+        fastjson.loads(data)
+
+
 def test_it_sorts_names() -> None:
     assert fastjson.dumps({"b": 1, "a": {"d": 2, "c": 3}}) == b'{"a":{"c":3,"d":2},"b":1}'
 
