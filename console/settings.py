@@ -208,7 +208,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
             ],
-            "builtins": ["django.templatetags.i18n"],
+            "builtins": ["django.templatetags.i18n", "console.templatetags.words"],
         },
     }
 ]

@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 
 from console.cluster.list_query import PER_PAGE_CHOICES
 from console.figures import count
+from console.sentences import said
 from console.templatetags.figures import status_parts
 
 register = template.Library()
@@ -105,7 +106,7 @@ def filter_chip(context: Mapping[str, Any], name: str, value: str, label: str, n
         '<a class="chip" href="{}"{}>{} <b>{}</b></a>',
         link(context, **{name: None if is_current else value, "page": None}),
         SafeString(' aria-current="true"') if is_current else "",
-        label,
+        said(label),
         count(number),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django import template
@@ -23,11 +23,24 @@ from console.sentences import said
 from console.templatetags.figures import zone_of
 
 register = template.Library()
-register.filter("said", lambda text: "" if text is None else said(str(text)))
 
 DAY_MS = 86_400_000
 _TIME = r"(?:(\d{4}-\d\d-\d\d)[ T])?(\d\d:\d\d:\d\d)"
 TIMES = re.compile(rf"{_TIME}(?:(–| to ){_TIME})? UTC")
+
+
+@register.filter("said")
+def said_filter(text: Any) -> str:
+    """`{{ finding.title|said }}`: what code wrote in English, in the reader's language; markup stays as it is."""
+    if isinstance(text, SafeString):
+        return text
+    return "" if text is None else said(str(text))
+
+
+@register.filter
+def said_all(texts: Iterable[Any]) -> str:
+    """`{{ field.errors|said_all }}`: the same of several, as one line."""
+    return " ".join(said(str(text)) for text in texts)
 
 
 @register.simple_tag(takes_context=True)
