@@ -17,6 +17,7 @@ Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 
 SUB_BITS = 7
+DENSE_MAX = 1 << 24  # buckets of all rows: 128 MB
 EXACT = 2 << SUB_BITS  # 256: below it a value is its own bucket
 
 
@@ -63,6 +64,25 @@ def merged(buckets: Int64Array, counts: Int64Array) -> tuple[Int64Array, Int64Ar
         buckets, counts = buckets[order], counts[order]
     starts = np.flatnonzero(np.diff(buckets, prepend=buckets[:1] - 1))
     return buckets[starts], np.add.reduceat(counts, starts)
+
+
+def added(
+    rows: Int64Array, buckets: Int32Array, counts: Int64Array, row_count: int
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Histograms of `row_count` rows from counts in buckets, each of some row, in any order: (buckets, counts, starts),
+    those of row i at starts[i]..starts[i + 1].
+    """
+    width = int(buckets.max(initial=0)) + 1
+    keys = rows * width + buckets
+    if (
+        row_count * width <= DENSE_MAX
+    ):  # adding up into all buckets there are is faster than sorting those there are
+        sums = np.bincount(keys, counts, minlength=row_count * width)
+        found = np.flatnonzero(sums > 0)
+        weights = sums[found].astype(np.int64)  # sums of doubles are exact up to 2**53
+    else:
+        found, weights = merged(keys, counts)
+    return found % width, weights, np.searchsorted(found, np.arange(row_count + 1) * width)
 
 
 class Found(NamedTuple):

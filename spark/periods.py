@@ -45,10 +45,15 @@ def merge(hours: pa.Table, from_ms: int, to_ms: int, spec: JobSpec) -> pa.Table:
     """One row per grain and key from the rows of the hours of [from_ms, to_ms)."""
     if hours.num_rows == 0:
         return LAG_SCHEMA.empty_table()
-    hours = hours.sort_by([*((name, "ascending") for name in GROUP_BY), ("window_start_ms", "ascending")])
-    hours = hours.combine_chunks()
+    order = pc.sort_indices(hours, [(name, "ascending") for name in (*GROUP_BY, "window_start_ms")])
+    histograms = hours.select(
+        HISTOGRAM_COLUMNS
+    ).combine_chunks()  # most of the bytes: they stay where they are
+    hours = hours.drop_columns(list(HISTOGRAM_COLUMNS)).take(order).combine_chunks()
     row = _row_numbers(hours)
     count = int(row[-1]) + 1
+    row_as_given = np.empty_like(row)
+    row_as_given[order.to_numpy()] = row
     values = {
         "row": pa.array(row),
         "speed": _speed(hours),
@@ -74,7 +79,7 @@ def merge(hours: pa.Table, from_ms: int, to_ms: int, spec: JobSpec) -> pa.Table:
     columns: dict[str, Any] = {}
     for name, how, *_ in asked:
         columns[name] = merged[f"{name}_{how}"].combine_chunks()
-    columns |= _percentiles(hours, row, count, columns)
+    columns |= _percentiles(histograms, row_as_given, count, columns)
     columns |= _derived(columns, from_ms, to_ms, spec)
     columns["worst_queue"] = _worst_queues(hours, row)
     _without_queue_histograms(columns)
@@ -109,22 +114,18 @@ def _holes(hours: pa.Table, row: Int64Array, from_ms: int) -> Int64Array:
     return holes
 
 
-def _percentiles(hours: pa.Table, row: Int64Array, count: int, merged: dict[str, Any]) -> dict[str, Any]:
+def _percentiles(histograms: pa.Table, row: Int64Array, count: int, merged: dict[str, Any]) -> dict[str, Any]:
+    """Columns of the added histograms; `row`: which merged row each of them belongs to."""
     columns: dict[str, Any] = {}
-    width = 1 << 14
     for name, pattern, highest in (
         ("lag", "lag_p{}", merged["lag_max"]),
         ("time_lag", "time_lag_p{}_ms", merged["time_lag_max_ms"]),
         ("latency", "message_latency_p{}_ms", None),
     ):
-        lists, counts = hours[f"{name}_buckets"].combine_chunks(), hours[f"{name}_counts"].combine_chunks()
+        lists, counts = (histograms[f"{name}_{part}"].combine_chunks() for part in ("buckets", "counts"))
         lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-        items = lists.flatten().to_numpy(zero_copy_only=False).astype(np.int64)
-        keys, weights = histogram.merged(
-            np.repeat(row, lengths) * width + items, counts.flatten().to_numpy(zero_copy_only=False)
-        )
-        starts = np.searchsorted(keys, np.arange(count + 1) * width)
-        buckets = keys % width
+        items, weights = lists.flatten().to_numpy(), counts.flatten().to_numpy()
+        buckets, weights, starts = histogram.added(np.repeat(row, lengths), items, weights, count)
         for place, found in histogram.percentiles(buckets, weights, starts, PERCENTILES).items():
             values = found.values
             if highest is not None:

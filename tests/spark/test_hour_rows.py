@@ -165,3 +165,16 @@ def test_histograms_add_up_and_never_understate() -> None:
         assert exact <= one.values[0] <= exact * 1.008
     huge = np.array([2**40, 2**40], dtype=np.int64), np.array([2**50, 1], dtype=np.int64)
     assert [part.tolist() for part in histogram.merged(*huge)] == [[2**40], [2**50 + 1]]
+
+
+def test_histograms_add_up_the_same_with_and_without_sorting(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = np.random.default_rng(5)
+    rows, buckets = chance.integers(0, 9, 4_000), chance.integers(0, 300, 4_000).astype(np.int32)
+    rows[rows == 4] = 5  # a row of nothing
+    counts = chance.integers(1, 2**40, 4_000)
+    found = [part.tolist() for part in histogram.added(rows, buckets, counts, 9)]
+    assert found[2][4] == found[2][5] and sum(found[1]) == counts.sum()
+    monkeypatch.setattr(histogram, "DENSE_MAX", 0)
+    assert [part.tolist() for part in histogram.added(rows, buckets, counts, 9)] == found
+    nothing = np.empty(0, dtype=np.int64)
+    assert histogram.added(nothing, nothing.astype(np.int32), nothing, 2)[2].tolist() == [0, 0, 0]
