@@ -1,10 +1,10 @@
 """What was: a group's lag over time, and its committed offsets at a moment, from chunks and the open log."""
 
 import logging
+import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import fsspec
@@ -12,10 +12,11 @@ import numpy as np
 from django.db.models import QuerySet
 
 from console.lag import archive
+from console.lag.chart_rounds import Rounds, decimate, rounds_of, thinned
 from console.lag.history import HOUR_MS, State, file_location
 from console.lag.models import HistoryFile
 from console.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
-from spark.lag import chunk, inversion, rollup
+from spark.lag import chunk, rollup
 from spark.lag.samples import Samples
 from spark.lag.snapshot import Int64Array
 
@@ -26,6 +27,8 @@ DAY_MS = 24 * HOUR_MS
 WHOLE_MS = DAY_MS  # a window up to this long is read at once: 17,280 rounds of 5 s
 # of longer ones every ten minutes' peak and low are kept: 4,320 points for a month
 THIN_STEP_MS = 10 * 60_000
+DAYS_AT_ONCE = 5  # read together: each reads the hour before it too, 10 MB a day at 20 queues and 15 s
+DAYS_KEPT = 1_000  # a month of 30 groups
 LOOKBACK_MS = HOUR_MS  # so that ages at the left edge of a chart are known
 GAP_INTERVALS = rollup.GAP_INTERVALS  # a longer silence is drawn as a gap, never bridged
 ATTEMPTS = 3  # at finding a set of files that are all there and whole
@@ -92,27 +95,6 @@ def _exists(path: str) -> bool:
     return bool(filesystem.exists(name))
 
 
-@dataclass(frozen=True, slots=True)
-class _Rounds:
-    """A group's queues added up per round. `missing` counts queues not read, `bounded` ages that are lower
-    bounds; the age of the oldest message is certainly between `age_low_ms` and `age_high_ms`. `in_flight` is -1 where
-    it was not read of every queue.
-    """
-
-    t_ms: Int64Array
-    lag: Int64Array
-    age_ms: Int64Array
-    age_low_ms: Int64Array
-    age_high_ms: Int64Array
-    missing: Int64Array
-    bounded: Int64Array
-    in_flight: Int64Array
-
-    def select(self, at: Int64Array) -> "_Rounds":
-        """Return some of the rounds."""
-        return _Rounds(*(getattr(self, name)[at] for name in self.__slots__))
-
-
 SERIES = ("lag", "time_lag_ms", "time_lag_low_ms", "time_lag_high_ms", "in_flight")
 FLAGS = ("lower_bound", "time_lag_lower_bound")
 
@@ -139,7 +121,7 @@ def lag_series(
     points = max(4, min(points, POINTS_MAX))
     rounds = _all_rounds(cluster, group, topic, from_ms, to_ms, interval_ms)
     gap_ms = GAP_INTERVALS * interval_ms if to_ms - from_ms <= WHOLE_MS else 2 * THIN_STEP_MS
-    kept = decimate(rounds.t_ms, (rounds.lag, rounds.age_ms), from_ms, to_ms, points)
+    kept = decimate(rounds.t_ms, (rounds.lag, rounds.age_ms), from_ms, to_ms, points).tolist()
     names = ("times", *SERIES, *FLAGS)
     lists: dict[str, list[Any]] = {name: [] for name in names}
     before: int | None = None
@@ -169,38 +151,92 @@ def lag_series(
 
 def _all_rounds(
     cluster: str, group: str, topic: str | None, from_ms: int, to_ms: int, interval_ms: int
-) -> _Rounds:
-    """Return the rounds of a window, day by day where it is long, so that a month costs the memory of a day.
-
-    A day that is over and lies in chunks only never changes: its thinned rounds are remembered.
+) -> Rounds:
+    """Return the rounds of a window. A long one is read some days at a time, so that a month costs the memory of a few,
+    and thinned day by day; a day that is over and lies in chunks only never changes: it is remembered.
     """
     if to_ms - from_ms <= WHOLE_MS:
         return _load_rounds(cluster, group, topic, from_ms, to_ms, interval_ms)
-    parts = []
-    for day_ms in range(from_ms - from_ms % DAY_MS, to_ms, DAY_MS):
-        paths = tuple(history_paths(cluster, day_ms - LOOKBACK_MS, day_ms + DAY_MS))
-        if paths and day_ms + DAY_MS <= to_ms and all(path.endswith(".parquet") for path in paths):
-            day = _day_rounds(paths, cluster, group, topic, day_ms, interval_ms)
-        else:
-            end_ms = min(day_ms + DAY_MS, to_ms)
-            day = _thinned(_load_rounds(cluster, group, topic, day_ms, end_ms, interval_ms))
-        parts.append(day.select(np.flatnonzero((day.t_ms >= from_ms) & (day.t_ms < to_ms))))
-    return _Rounds(*(np.concatenate([getattr(part, name) for part in parts]) for name in _Rounds.__slots__))
+    first_ms = from_ms - from_ms % DAY_MS
+    days = range(first_ms, to_ms, DAY_MS)
+    marks = _marks(cluster, first_ms, to_ms)
+    keys = {day_ms: (cluster, group, topic, interval_ms, marks[day_ms]) for day_ms in days}
+    found: dict[int, Rounds] = {}
+    for day_ms, key in keys.items():
+        day = _days.get(key) if day_ms + DAY_MS <= to_ms else None
+        if day is not None:
+            found[day_ms] = day
+    missing = [day_ms for day_ms in days if day_ms not in found]
+    for run in _runs(missing):
+        end_ms = min(run[-1] + DAY_MS, to_ms)
+        rounds = _load_rounds(cluster, group, topic, run[0], end_ms, interval_ms)
+        for day_ms in run:
+            found[day_ms] = thinned(rounds.between(day_ms, day_ms + DAY_MS), THIN_STEP_MS)
+            if marks[day_ms] and day_ms + DAY_MS <= to_ms:
+                _days.put(keys[day_ms], found[day_ms])
+    return Rounds.joined([found[day_ms] for day_ms in days]).between(from_ms, to_ms)
 
 
-@lru_cache(maxsize=256)
-def _day_rounds(
-    paths: tuple[str, ...], cluster: str, group: str, topic: str | None, day_ms: int, interval_ms: int
-) -> _Rounds:
-    """Return a day that is over. `paths` are part of the key: a new generation of a file is another day."""
-    return _thinned(_load_rounds(cluster, group, topic, day_ms, day_ms + DAY_MS, interval_ms))
+def _runs(days: Sequence[int]) -> Iterator[list[int]]:
+    """Yield days that follow each other, `DAYS_AT_ONCE` at most."""
+    run: list[int] = []
+    for day_ms in days:
+        if run and (day_ms != run[-1] + DAY_MS or len(run) == DAYS_AT_ONCE):
+            yield run
+            run = []
+        run.append(day_ms)
+    if run:
+        yield run
+
+
+def _marks(cluster: str, first_ms: int, to_ms: int) -> dict[int, str]:
+    """Return for each day which files tell of it, "" while its log is not in a chunk: a new generation of a file is
+    another day.
+    """
+    rows = list(_live(cluster, first_ms - LOOKBACK_MS, to_ms).order_by("ts_lo_ms", "pk"))
+    marks = {}
+    for day_ms in range(first_ms, to_ms, DAY_MS):
+        from_ms = day_ms - LOOKBACK_MS
+        own = [row for row in rows if row.ts_lo_ms < day_ms + DAY_MS and row.ts_hi_ms > from_ms]
+        is_over = not any(row.kind == HistoryFile.Kind.WAL for row in own)
+        marks[day_ms] = "\n".join(row.path for row in own) if is_over else ""
+    return marks
+
+
+class DayCache:
+    """Thinned days of groups, the ones asked for last. A day of 144 steps is about 30 KB."""
+
+    def __init__(self, days: int) -> None:
+        self._kept: OrderedDict[Hashable, Rounds] = OrderedDict()
+        self._days = days
+        self._lock = threading.Lock()
+        self.hits = 0
+
+    def get(self, key: Hashable) -> Rounds | None:
+        """Return a day, or None."""
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+                self.hits += 1
+            return found
+
+    def put(self, key: Hashable, day: Rounds) -> None:
+        """Remember a day."""
+        with self._lock:
+            self._kept[key] = day
+            while len(self._kept) > self._days:
+                self._kept.popitem(last=False)
+
+
+_days = DayCache(DAYS_KEPT)
 
 
 def _load_rounds(
     cluster: str, group: str, topic: str | None, from_ms: int, to_ms: int, interval_ms: int
-) -> _Rounds:
+) -> Rounds:
     samples = load_main(cluster, group, from_ms - LOOKBACK_MS, to_ms, interval_ms=interval_ms, topic=topic)
-    return _rounds(samples, from_ms, interval_ms)
+    return rounds_of(samples, from_ms)
 
 
 def load_main(
@@ -213,18 +249,6 @@ def load_main(
     return samples.select(lambda key: not key.topic.startswith(RETRY_TOPIC_PREFIX))
 
 
-def _thinned(rounds: _Rounds) -> _Rounds:
-    """Keep the largest and the smallest of every ten minutes, and both sides of every gap."""
-    if len(rounds.t_ms) < 2:
-        return rounds
-    first, last = int(rounds.t_ms[0]), int(rounds.t_ms[-1]) + 1
-    steps = max(1, (last - first) // THIN_STEP_MS)
-    kept = set(decimate(rounds.t_ms, (rounds.lag, rounds.age_ms), first, last, 4 * steps))
-    gaps = np.flatnonzero(np.diff(rounds.t_ms) > THIN_STEP_MS)
-    kept.update(gaps.tolist(), (gaps + 1).tolist())
-    return rounds.select(np.array(sorted(kept), dtype=np.int64))
-
-
 def _add(lists: dict[str, list[Any]], values: list[Any]) -> None:
     for one, value in zip(lists.values(), values, strict=True):
         one.append(value)
@@ -232,59 +256,6 @@ def _add(lists: dict[str, list[Any]], values: list[Any]) -> None:
 
 def _has_gap(times: Int64Array, gap_ms: int) -> bool:
     return bool(len(times) > 1 and int(np.diff(times).max()) > gap_ms)
-
-
-def _rounds(samples: Samples, from_ms: int, interval_ms: int) -> _Rounds:
-    """Return the rounds from `from_ms` on; a queue counts as missing from its first sample to its
-    incarnation's end.
-    """
-    figures = rollup.figures(samples, interval_ms=interval_ms)
-    inside = np.flatnonzero(samples.t_ms >= from_ms)
-    times, round_of = np.unique(samples.t_ms[inside], return_inverse=True)
-    lag, age, low, high, read, bounded, flying, unread = (
-        np.zeros(len(times), dtype=np.int64) for _ in range(8)
-    )
-    effective = np.maximum(samples.committed, samples.min_offset)
-    waiting = inside[figures.lag[inside] > 0].astype(np.int64)
-    stored = inversion.store_times(samples, waiting, effective[waiting])
-    np.maximum.at(low, round_of[figures.lag[inside] > 0], samples.t_ms[waiting] - stored.until_ms)
-    np.maximum.at(high, round_of[figures.lag[inside] > 0], samples.t_ms[waiting] - stored.after_ms)
-    np.add.at(lag, round_of, figures.lag[inside])
-    np.maximum.at(age, round_of, figures.time_lag_ms[inside])
-    np.maximum.at(bounded, round_of, figures.censored[inside])
-    np.add.at(read, round_of, 1)
-    pulled = samples.pulled[inside]
-    in_flight = np.clip(pulled - effective[inside], 0, figures.lag[inside])
-    np.add.at(flying, round_of, np.where(pulled >= 0, in_flight, 0))
-    np.maximum.at(unread, round_of, pulled < 0)
-    begins = np.sort(samples.t_ms[samples.starts[:-1]]) if len(samples.keys) else times[:0]
-    begun = np.searchsorted(begins, times, side="right")
-    expected = begun - np.searchsorted(_incarnation_ends(samples), times, side="right")
-    flying[unread > 0] = -1
-    return _Rounds(times, lag, age, low, np.maximum(high, age), expected - read, bounded, flying)
-
-
-def _incarnation_ends(samples: Samples) -> Int64Array:
-    """Return when series ended because their topic was made again."""
-    pairs = zip(samples.keys, samples.keys[1:], samples.starts[1:-1].tolist(), strict=False)
-    ends = [int(samples.t_ms[start]) for one, following, start in pairs if one[:4] == following[:4]]
-    return np.array(sorted(ends), dtype=np.int64)
-
-
-def decimate(
-    times: Int64Array, series: Sequence[Int64Array], from_ms: int, to_ms: int, points: int
-) -> list[int]:
-    """Return which rounds to draw: all while they fit, else the smallest and the largest of each series and step."""
-    if len(times) <= points:
-        return list(range(len(times)))
-    steps = (times - from_ms) * (points // (2 * len(series))) // max(1, to_ms - from_ms)
-    kept: set[int] = {0, len(times) - 1}
-    bounds = np.flatnonzero(np.diff(steps)) + 1
-    for start, stop in zip([0, *bounds.tolist()], [*bounds.tolist(), len(times)], strict=True):
-        for values in series:
-            kept.add(start + int(values[start:stop].argmin()))
-            kept.add(start + int(values[start:stop].argmax()))
-    return sorted(kept)
 
 
 def offsets_at(

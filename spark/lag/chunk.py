@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark.lag import wal
-from spark.lag.chunk_rows import CHUNK_SCHEMA, LISTS, decode_table, encode_table, take_earlier
+from spark.lag.chunk_rows import CHUNK_SCHEMA, LISTS, decode_table, encode_table, rows_within, take_earlier
 from spark.lag.samples import (
     SAMPLE_COLUMNS,
     Previous,
@@ -340,7 +340,7 @@ def load_samples(
             table = read_chunk(path, group=group, columns=_NEEDED)
             if table.num_rows:
                 on_interval(int(table["interval_ms"][0].as_py()))
-            chunks.append(decode_table(table))
+            chunks.append(decode_table(rows_within(table, from_ms - lookback_ms, to_ms)))
     if snapshots:
         logged = from_snapshots(snapshots)
         chunks.append(logged if group is None else logged.select(lambda key: key.group == group))

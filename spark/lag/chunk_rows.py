@@ -374,6 +374,23 @@ def _decode_times(table: pa.Table, starts: Int64Array) -> Int64Array:
     return t_ms
 
 
+def rows_within(table: pa.Table, from_ms: int, to_ms: int) -> pa.Table:
+    """Return the rows that have samples in [from_ms, to_ms), or around all of it."""
+    t0_ms = _column(table, "t0_ms")
+    inside = (t0_ms < to_ms) & (t0_ms + _last_times(table) >= from_ms)
+    return table if inside.all() else table.filter(inside)
+
+
+def _last_times(table: pa.Table) -> Int64Array:
+    """Return the last dt_ms of each row."""
+    found = []
+    for piece in table["dt_ms"].chunks:
+        ends = [int(np.frombuffer(entry[-4:], dtype="<i4")[0]) for entry in piece.dictionary.to_pylist()]
+        found.append(np.array(ends, dtype=np.int64)[piece.indices.to_numpy()])
+    last: Int64Array = np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+    return last
+
+
 def _undo_deltas(table: pa.Table, name: str, first: Int64Array, starts: Int64Array) -> Int64Array:
     """Return the offsets: row by row the first one plus the changes so far."""
     counts = np.diff(starts)

@@ -111,6 +111,8 @@ class Samples:
     def select(self, wanted: Callable[[SeriesKey], bool]) -> "Samples":
         """Return only the series that `wanted` names."""
         rows = np.array([i for i, key in enumerate(self.keys) if wanted(key)], dtype=np.int64)
+        if len(rows) == len(self.keys):
+            return self
         mask = np.zeros(len(self.keys), dtype=np.bool_)
         mask[rows] = True
         kept = np.repeat(mask, self.counts)
