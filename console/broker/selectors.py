@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from django.db.models import Avg, BigIntegerField, Count, ExpressionWrapper, F, Max, Sum, Value
+from django.utils.translation import gettext
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.broker import runtime
@@ -343,7 +344,8 @@ def broker_topics(
         )
     )
     total = rows.values("topic").distinct().count()
-    return [{**one, "kind": kinds.get(one["topic"], "")} for one in found], total
+    why = gettext("it takes two readings of a queue to tell its rate")
+    return [{**one, "kind": kinds.get(one["topic"], ""), "reason": why} for one in found], total
 
 
 def broker_groups(
