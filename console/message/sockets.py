@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -25,9 +26,11 @@ from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.http import QueryDict
 from django.template.loader import render_to_string
+from django.utils import translation
 
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
+from console.language import of_scope
 from console.live import STALL_LIMIT_S, Permits
 from console.message.forms import LOOKUPS, BrowseForm
 from console.message.lanes import Hit
@@ -39,6 +42,7 @@ from console.message.services import BadCursor, page_of
 from console.message.streaming import threads
 from console.message.tail import Tail
 from console.mqadmin import MQBrokerError, MQClientError, RemotingError
+from console.sentences import said
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +113,8 @@ class MessageSocket(AsyncWebsocketConsumer):
             (self.going_on.clear if request["pause"] else self.going_on.set)()
 
     async def _serve(self) -> None:
-        """Refuse, or search, or follow; then close."""
+        """Refuse, or search, or follow; then close. In the language of the page it is on."""
+        translation.activate(of_scope(self.scope))  # of this task alone
         try:
             form = BrowseForm(QueryDict(self.scope["query_string"]))
             if not form.is_valid() or form.cleaned_data["read"] in LOOKUPS:
@@ -124,13 +129,13 @@ class MessageSocket(AsyncWebsocketConsumer):
                 else:
                     await self._find(form, cluster, source)
         except Refusals as refusal:
-            await self._send({"refused": str(refusal)})
+            await self._send({"refused": said(str(refusal))})
         except TimeoutError:
             logger.warning("browser does not read, closing user=%s", self.scope.get("user"))
             return
         except Exception:
             logger.exception("message socket failed query=%r", self.scope["query_string"][:300])
-            await self._send({"refused": "The search failed; the server's log says why."})
+            await self._send({"refused": said("The search failed; the server's log says why.")})
         with contextlib.suppress(RuntimeError):  # the browser may have left in between
             await self.close()
 
@@ -196,7 +201,8 @@ class MessageSocket(AsyncWebsocketConsumer):
     # --- Inside ---------------------------------------------------------------------------------------------
 
     async def _threaded(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.get_running_loop().run_in_executor(threads, lambda: call(*args, **kwargs))
+        run = contextvars.copy_context().run  # the language comes along
+        return await asyncio.get_running_loop().run_in_executor(threads, lambda: run(call, *args, **kwargs))
 
     async def _send(self, frame: Mapping[str, Any]) -> None:
         """A browser that takes no frame for STALL_LIMIT_S is gone: TimeoutError ends the work."""
