@@ -221,7 +221,11 @@ class Rows(Resource):
 
 
 class RowsCsv(Resource):
-    """The same rows by hour, all of them, as CSV; an unknown figure is an empty cell."""
+    """The same rows by hour, all of them, as CSV; an unknown figure is an empty cell.
+
+    Units are in the names: ``_ms``, ``_pct``, ``_rate`` (messages a second); lags and counts are messages. When a
+    window began is also there in ISO 8601 (``window_start_utc``), for spreadsheets.
+    """
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     filters_names = True

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spark.lag.forecast import BAND, BandRule, drain
+from spark.lag.forecast import drain
 from spark.lag.rollup import GAP_INTERVALS
+from spark.lag.snapshot import Int64Array
 from spark.lag.status import TIME_LAG_ALLOWED_MS, WINDOW_MS
 from spark.timeline import Run, Timeline, runs
 
@@ -38,26 +39,31 @@ def backlogs(line: Timeline, interval_ms: int) -> list[Run]:
     return [run for run in found if line.t_ms[run.last] - line.t_ms[run.first] >= SHORTEST_MS]
 
 
-def forecasts(line: Timeline, backlog: Run, interval_ms: int, *, band: BandRule = BAND) -> list[Forecast]:
+def forecasts(line: Timeline, backlog: Run, interval_ms: int) -> list[Forecast]:
     """What would have been said every five minutes of a backlog."""
     found = []
     next_ms = int(line.t_ms[backlog.first]) + SHORTEST_MS
     for at in range(backlog.first, backlog.last + 1):
         if line.t_ms[at] >= next_ms:
-            found.append(forecast_at(line, backlog, at, band))
+            found.append(forecast_at(line, backlog, at))
             next_ms = int(line.t_ms[at]) + STEP_MS
     return found
 
 
-def forecast_at(line: Timeline, backlog: Run, at: int, band: BandRule = BAND) -> Forecast:
+def forecast_at(line: Timeline, backlog: Run, at: int) -> Forecast:
     """What the live page would have said in round `at`: from the last ten minutes of this backlog."""
+    said = drain(*window_at(line, backlog, at))
     now_ms = int(line.t_ms[at])
-    first = max(backlog.first, int(np.searchsorted(line.t_ms, now_ms - WINDOW_MS)))
+    return Forecast(now_ms, said.ms, said.never, said.low_ms, said.high_ms, drained_after(line, backlog, at))
+
+
+def window_at(line: Timeline, backlog: Run, at: int) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """(times, max offsets, committed offsets) of a backlog's last ten minutes, counted from its first round there."""
+    first = max(backlog.first, int(np.searchsorted(line.t_ms, int(line.t_ms[at]) - WINDOW_MS)))
     window = slice(first, at + 1)
     arrived = np.cumsum(line.produced[window]) - line.produced[first]
     heads = arrived + int(line.lag[first])
-    said = drain(line.t_ms[window], heads, heads - line.lag[window], band=band)
-    return Forecast(now_ms, said.ms, said.never, said.low_ms, said.high_ms, drained_after(line, backlog, at))
+    return line.t_ms[window], heads, heads - line.lag[window]
 
 
 def drained_after(line: Timeline, backlog: Run, at: int) -> int | None:

@@ -108,9 +108,8 @@ def drain(t_ms: Int64Array, max_offset: Int64Array, committed: Int64Array, *, ba
     lag = max_offset - committed
     if lag[-1] <= 0:
         return DRAINED
-    peak = len(lag) - 1 - int(lag[::-1].argmax())
-    if t_ms[-1] - t_ms[peak] > EDGE_MS:  # how fast it shrinks, not how long it stood still before
-        t_ms, max_offset, committed, lag = t_ms[peak:], max_offset[peak:], committed[peak:], lag[peak:]
+    t_ms, max_offset, committed = since_largest(t_ms, max_offset, committed)
+    lag = max_offset - committed
     window_ms = int(t_ms[-1] - t_ms[0])
     found = trend(t_ms, lag)
     if found.span_ms == 0:
@@ -120,14 +119,24 @@ def drain(t_ms: Int64Array, max_offset: Int64Array, committed: Int64Array, *, ba
     ms = _limited(int(lag[-1]) * found.span_ms / (found.first - found.last))
     if ms is None:
         return Drain(None, True, window_ms=window_ms)
-    low_ms, high_ms = _band(t_ms, max_offset, committed, ms, band)
+    low_ms, high_ms = band_of(t_ms, max_offset, committed, ms, band)
     return Drain(ms, False, low_ms, high_ms, window_ms)
 
 
-def _band(
+def since_largest(
+    t_ms: Int64Array, max_offset: Int64Array, committed: Int64Array
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Return the window from where its lag was largest: how fast it shrinks, not how long it stood still before."""
+    peak = len(t_ms) - 1 - int((max_offset - committed)[::-1].argmax())
+    if t_ms[-1] - t_ms[peak] <= EDGE_MS:
+        return t_ms, max_offset, committed
+    return t_ms[peak:], max_offset[peak:], committed[peak:]
+
+
+def band_of(
     t_ms: Int64Array, max_offset: Int64Array, committed: Int64Array, ms: int, band: BandRule
 ) -> tuple[int | None, int | None]:
-    """Return (low, high); the middle figure always lies between them."""
+    """Return (low, high) of a forecast of `ms` from a window since its lag was largest; `ms` lies between them."""
     edges = np.searchsorted(t_ms, np.arange(t_ms[0], t_ms[-1] + 1, BAND_STEP_MS))
     edges = np.unique(np.minimum(edges, len(t_ms) - 1))
     spans = np.diff(t_ms[edges])

@@ -17,16 +17,17 @@ import itertools
 import json
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from spark.drain_replay import Forecast, backlogs, forecasts
+from spark.drain_replay import backlogs, forecasts, window_at
 from spark.job import HOUR_MS, HourFiles, JobSpec
-from spark.lag.forecast import BAND, BandRule
+from spark.lag.forecast import BAND, BandRule, band_of, since_largest
+from spark.lag.snapshot import Int64Array
 from spark.rounds import Matrix
 from spark.timeline import Run, Timeline, late_queue_lines
 from spark.work import HistoryReader, work_items
@@ -37,22 +38,31 @@ CHOSEN_ON = (("tide", 7), ("bursts", 8))
 MEASURED_ON = (("tide", 101), ("campaign", 102), ("noise", 103), ("bursts", 104))
 LOWS, ROOMS, SPREADS, GROWTHS = (10, 20), (0.3, 0.5, 0.75), (0, 1, 2), (0, 0.5)
 HOURS = 12
+FORECASTS_EACH = 12  # an hour of an episode
 
 
 @dataclass(frozen=True, slots=True)
-class Backlogs:
-    """The backlogs of one simulated part, with their lines."""
+class Said:
+    """One forecast with a number, of a backlog whose end was seen; `window` is what it was made from."""
+
+    ms: int
+    actual_ms: int
+    window: tuple[Int64Array, Int64Array, Int64Array]
+    straight_ms: float | None
+
+    def band(self, rule: BandRule) -> tuple[int | None, int | None]:
+        return band_of(*self.window, self.ms, rule)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The backlogs of one simulated traffic, each with its first forecasts."""
 
     name: str
-    interval_ms: int
-    found: Sequence[tuple[Timeline, Run]]
-
-    def replay(self, band: BandRule) -> Iterator[list[Forecast]]:
-        for line, backlog in self.found:
-            yield forecasts(line, backlog, self.interval_ms, band=band)
+    episodes: Sequence[Sequence[Said]]
 
 
-def simulated(shape: str, seed: int, folder: Path) -> Backlogs:
+def simulated(shape: str, seed: int, folder: Path) -> Part:
     size = Size(40, 20, brokers=4, seed=seed, shape=shape)
     rows = write_history(size, folder, HOURS)
     files = [str(folder / row.path) for row in rows]
@@ -75,8 +85,28 @@ def simulated(shape: str, seed: int, folder: Path) -> Backlogs:
         for blocks in HistoryReader(item).blocks():
             matrices = [Matrix.of(b.samples, b.figures, b.from_ms, b.to_ms, spec.interval_ms) for b in blocks]
             for line in late_queue_lines(matrices).values():
-                found += [(line, backlog) for backlog in backlogs(line, spec.interval_ms)]
-    return Backlogs(f"{shape}, seed {seed}", size.interval_ms, found)
+                found += [
+                    said_of(line, backlog, spec.interval_ms) for backlog in backlogs(line, spec.interval_ms)
+                ]
+    return Part(f"{shape}, seed {seed}", [said for said in found if said])
+
+
+def said_of(line: Timeline, backlog: Run, interval_ms: int) -> list[Said]:
+    """The first FORECASTS_EACH of a backlog's forecasts: one that lasts all day does not outweigh fifty others."""
+    found = []
+    for one in forecasts(line, backlog, interval_ms):
+        if not one.ms or one.low_ms is None or one.actual_ms is None:
+            continue
+        at = int(np.searchsorted(line.t_ms, one.at_ms))
+        fallen = int(line.lag[backlog.first] - line.lag[at])
+        straight = (
+            int(line.lag[at]) * (one.at_ms - int(line.t_ms[backlog.first])) / fallen if fallen > 0 else None
+        )
+        window = since_largest(*window_at(line, backlog, at))
+        found.append(Said(one.ms, one.actual_ms, window, straight))
+        if len(found) == FORECASTS_EACH:
+            break
+    return found
 
 
 @dataclass(slots=True)
@@ -91,19 +121,20 @@ class Score:
     widths: list[float] = field(default_factory=list)
     errors: list[float] = field(default_factory=list)
 
-    def add(self, made: Sequence[Forecast]) -> None:
-        judged = [one for one in made if one.ms and one.low_ms is not None and one.actual_ms is not None]
-        held = [is_covered(one) for one in judged]
-        self.episodes += bool(judged)
-        self.episodes_covered += bool(held and held[0])
-        self.forecasts += len(judged)
-        self.covered += sum(held)
-        for one in judged:
-            assert one.ms is not None and one.low_ms is not None and one.actual_ms is not None
-            self.open_ended += one.high_ms is None
-            if one.high_ms is not None:
-                self.widths.append(one.high_ms / max(1, one.low_ms))
+    def add(self, episode: Sequence[Said], rule: BandRule) -> None:
+        held = []
+        for one in episode:
+            low_ms, high_ms = one.band(rule)
+            assert low_ms is not None
+            held.append(low_ms <= one.actual_ms and (high_ms is None or one.actual_ms <= high_ms))
+            self.open_ended += high_ms is None
+            if high_ms is not None:
+                self.widths.append(high_ms / max(1, low_ms))
             self.errors.append(abs(one.ms - one.actual_ms) / max(1, one.actual_ms))
+        self.episodes += 1
+        self.episodes_covered += held[0]
+        self.forecasts += len(held)
+        self.covered += sum(held)
 
     @property
     def episodes_pct(self) -> float:
@@ -126,20 +157,15 @@ class Score:
         }
 
 
-def is_covered(one: Forecast) -> bool:
-    assert one.actual_ms is not None and one.low_ms is not None
-    return one.low_ms <= one.actual_ms and (one.high_ms is None or one.actual_ms <= one.high_ms)
-
-
-def score(parts: Sequence[Backlogs], band: BandRule) -> Score:
+def score(parts: Sequence[Part], rule: BandRule) -> Score:
     found = Score()
     for part in parts:
-        for made in part.replay(band):
-            found.add(made)
+        for episode in part.episodes:
+            found.add(episode, rule)
     return found
 
 
-def chosen(parts: Sequence[Backlogs]) -> tuple[BandRule, list[dict[str, Any]]]:
+def chosen(parts: Sequence[Part]) -> tuple[BandRule, list[dict[str, Any]]]:
     """The narrowest band of those that cover WANTED_PCT of episodes and of forecasts; the widest when none does. With
     what each of the tried ones gave.
     """
@@ -155,26 +181,17 @@ def chosen(parts: Sequence[Backlogs]) -> tuple[BandRule, list[dict[str, Any]]]:
     return best, [{**asdict(band), **each.told()} for band, each in tried]
 
 
-def straight_line(parts: Sequence[Backlogs], share: float) -> dict[str, Any]:
+def straight_line(parts: Sequence[Part], share: float) -> dict[str, Any]:
     """The naive band: `share` around what is left at the mean pace since the backlog began, at the first moment."""
-    episodes, covered = 0, 0
-    for part in parts:
-        for (line, backlog), made in zip(part.found, part.replay(BAND), strict=True):
-            one = next(
-                (one for one in made if one.ms and one.low_ms is not None and one.actual_ms is not None), None
-            )
-            if one is None or one.actual_ms is None:
-                continue
-            at = int(np.searchsorted(line.t_ms, one.at_ms))
-            fallen = int(line.lag[backlog.first] - line.lag[at])
-            episodes += 1
-            if fallen > 0:
-                said = int(line.lag[at]) * (one.at_ms - int(line.t_ms[backlog.first])) / fallen
-                covered += (1 - share) * said <= one.actual_ms <= (1 + share) * said
+    firsts = [episode[0] for part in parts for episode in part.episodes]
+    covered = sum(
+        one.straight_ms is not None and abs(one.straight_ms - one.actual_ms) <= share * one.straight_ms
+        for one in firsts
+    )
     return {
         "around": share,
-        "episodes": episodes,
-        "episodes_covered_pct": round(100 * covered / max(1, episodes), 1),
+        "episodes": len(firsts),
+        "episodes_covered_pct": round(100 * covered / max(1, len(firsts)), 1),
     }
 
 
