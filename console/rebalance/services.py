@@ -162,15 +162,14 @@ def rebalance_due(now_ms: int) -> int:
         if row.cluster not in addrs:
             row.delete()
             continue
-        claimed = ServerSideGroup.objects.filter(pk=row.pk, claimed_until_ms=row.claimed_until_ms).update(
-            claimed_until_ms=now_ms + CLAIM_MS
-        )
-        if claimed != 1:
+        free = ServerSideGroup.objects.filter(pk=row.pk, claimed_until_ms=row.claimed_until_ms)
+        if free.update(claimed_until_ms=now_ms + CLAIM_MS) != 1:
             continue
         try:
             rebalance(row, with_admin(addrs[row.cluster]), now_ms=now_ms)
         finally:
-            ServerSideGroup.objects.filter(pk=row.pk).update(claimed_until_ms=0)
+            ours = ServerSideGroup.objects.filter(pk=row.pk, claimed_until_ms=now_ms + CLAIM_MS)
+            ours.update(claimed_until_ms=0)  # a claim that ran out may be another worker's by now
         handled += 1
     return handled
 

@@ -215,3 +215,18 @@ def test_it_lists_findings_in_two_queries(
     assert [one.kind for one in found] == expected
     with django_assert_num_queries(2, using="metrics"):
         assert [one.kind for one in selectors.cluster_findings("local")] == expected
+
+
+def test_a_worker_that_was_too_slow_leaves_the_claim_of_the_next_one(
+    collected: CollectedCluster, person: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collected.make_topic("orders", 4)
+    switch(collected, person)
+    taken_over_ms = collected.now_ms + 2 * services.CLAIM_MS
+
+    def slow(row: ServerSideGroup, *args: Any, **kwargs: Any) -> None:
+        ServerSideGroup.objects.filter(pk=row.pk).update(claimed_until_ms=taken_over_ms)
+
+    monkeypatch.setattr(services, "rebalance", slow)
+    services.rebalance_due(collected.now_ms)
+    assert ServerSideGroup.objects.get().claimed_until_ms == taken_over_ms
