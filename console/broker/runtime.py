@@ -173,6 +173,8 @@ def _distribution(table: Table) -> tuple[str, str]:
 
 def _cache(table: Table) -> tuple[str, str]:
     word, tone = page_cache_state(table)
+    if number(table.get("sendThreadPoolQueueCapacity")) == 0:  # brokerd: one thread, and nothing is refused
+        return f"{word or 'unknown'}; one turn of its only thread, in the last 10 s", tone
     return f"{word or 'unknown'}; from {latency(CACHE_BUSY_MS)} on sends are refused (SYSTEM_BUSY)", tone
 
 

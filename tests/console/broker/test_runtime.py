@@ -57,6 +57,7 @@ def test_it_takes_no_zero_for_an_answer_where_nothing_is_measured() -> None:
         "",
         "this broker has no such queue",
     )
+    assert shown["pageCacheLockTimeMills"].says == "keeps up; one turn of its only thread, in the last 10 s"
     assert shown["EndTransactionQueueSize"].is_known  # that one has room for 100,000
 
 
