@@ -82,7 +82,7 @@
       Tide.sparklines(page);
       Tide.columns?.(page);
       Tide.live.attach(page);
-      const foot = page.querySelector(".card__foot > span, .empty h3");
+      const foot = page.querySelector(".card__foot > span, .empty :is(h2, h3)");
       if (foot) document.getElementById("announce").textContent = foot.textContent.trim();
     }
     box.addEventListener("input", () => { clearTimeout(timer); timer = setTimeout(search, TYPED_AFTER); });

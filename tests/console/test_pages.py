@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -68,3 +69,27 @@ def test_templates_keep_the_house_rules(template: Path) -> None:
     for reason, pattern in FORBIDDEN.items():
         assert [tag for tag in tags if pattern.search(tag)] == [], reason
     assert [tag for tag in tags if tag.startswith("<th") and tag[3] in " >" and "scope=" not in tag] == []
+
+
+OUTLINED = (
+    "",
+    "groups",
+    "topics",
+    "groups?q=zzz",
+    "brokers",
+    "brokers/broker-a/config",
+    "operations",
+    "dead-letters",
+)
+
+
+@pytest.mark.django_db(databases=["default", "metrics"])
+@pytest.mark.parametrize("page", OUTLINED)
+def test_headings_leave_no_level_out_and_ids_stand_once(page: str) -> None:
+    sample_rows.sample()
+    text = signed_in().get(f"/c/local/{page}").content.decode()
+    levels = [int(level) for level in re.findall(r"<h([1-6])[ >]", text)]
+    assert levels.count(1) == 1
+    assert [pair for pair in pairwise(levels) if pair[1] > pair[0] + 1] == []
+    ids = re.findall(r'\sid="([^"]+)"', text)
+    assert [one for one in ids if ids.count(one) > 1] == []
