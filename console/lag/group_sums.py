@@ -75,7 +75,7 @@ def group_sums(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
         lists = (
             values_of(np.where(is_unknown, NULL, runs.sum(lag))),
             values_of(runs.largest(time_lag)),
-            values_of(runs.largest(retry.columns["read_at_ms"])),
+            values_of(_read_at_ms(view, retry, runs)),
         )
         for start, *(retry_lag, age_ms, read_at_ms) in zip(runs.starts.tolist(), *lists, strict=True):
             sums = found[retry.keys[start].group]
@@ -116,7 +116,7 @@ def _main_sums(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
         "unknown_reason": ["" if at < 0 else columns["reason"][at] for at in unknown_at.tolist()],
         "queues": runs.counts.tolist(),
         "topics": _topics(table, runs),
-        "read_at_ms": values_of(runs.largest(columns["read_at_ms"])),
+        "read_at_ms": values_of(_read_at_ms(view, table, runs)),
     }
     rows = (dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True))
     return {keys[start].group: row for start, row in zip(runs.starts.tolist(), rows, strict=True)}
@@ -204,6 +204,11 @@ class _Combined:
             found[name] = value
         found["drain_ms"] = np.where(is_done, 0, found["drain_ms"])
         return {"drain_never": is_never.tolist(), **{name: values_of(value) for name, value in found.items()}}
+
+
+def _read_at_ms(view: RoundView, table: QueueTable, runs: Runs) -> Int64Array:
+    """When each group was read last: in this round, which is as old as its beginning, or longer ago."""
+    return np.where(runs.any(table.place >= 0), view.now_ms, runs.largest(table.columns["read_at_ms"]))
 
 
 def _rates(view: RoundView, table: QueueTable, runs: Runs) -> dict[str, list[Any]]:

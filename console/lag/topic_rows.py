@@ -121,7 +121,8 @@ def _stored(view: RoundView, table: TopicQueueTable) -> dict[str, RowDict]:
         "messages": runs.sum(columns["max_offset"] - columns["min_offset"]),
         "retained_ms": np.where(runs.any(is_bound), NULL, runs.largest(age_ms)),
         "last_write_ms": runs.largest(columns["last_write_ms"]),
-        "read_at_ms": runs.largest(columns["read_at_ms"]),
+        # in this round, which is as old as its beginning, or longer ago
+        "read_at_ms": np.where(runs.any(place >= 0), view.now_ms, runs.largest(columns["read_at_ms"])),
     }
     lists = zip(*(values_of(column) for column in sums.values()), strict=True)
     return {topic: dict(zip(sums, values, strict=True)) for topic, values in zip(topics, lists, strict=True)}

@@ -89,7 +89,9 @@ def _row(
         "is_system": is_system_group(group),
         "attention": attention(status, lag=figures.lag),
         "worst_queue": figures.worst_queue,
-        "read_at_ms": view.now_ms if not keys else max(queues[key]["read_at_ms"] for key in keys),
+        "read_at_ms": view.now_ms
+        if not keys or set(keys) & set(view.series.groups.keys)
+        else max(queues[key]["read_at_ms"] for key in keys),
     }
 
 

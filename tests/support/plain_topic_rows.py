@@ -104,8 +104,14 @@ def _row(
         "reason": "; ".join(view.silence_words(name) for name in silent or sorted(view.blind))
         if partial
         else "",
-        "read_at_ms": max((row["read_at_ms"] for row in rows), default=view.now_ms),
+        "read_at_ms": _read_at_ms(view, keys, rows),
     }
+
+
+def _read_at_ms(view: RoundView, keys: list[TopicQueueKey], rows: list[RowDict]) -> int:
+    if not rows or set(keys) & set(view.series.topics.keys):
+        return view.now_ms
+    return max(int(row["read_at_ms"]) for row in rows)
 
 
 def _worst_group(consumed: list[QueueKey], queues: Mapping[QueueKey, RowDict]) -> tuple[str, int | None]:

@@ -85,3 +85,17 @@ def test_it_keeps_rounds_out_of_the_consoles_database() -> None:
     assert router.allow_migrate("default", "lag", "historyfile")
     assert not router.allow_migrate("metrics", "auth", "user")
     assert not router.allow_migrate("metrics", "lag")
+
+
+def test_it_leaves_rows_their_age_that_were_not_read_with_the_others() -> None:
+    rows = store()
+    rows.replace({key(number): row(1, 10) for number in range(5)})
+    younger = {key(number): row(1, 20) for number in (0, 1, 2)}
+    rows.replace({**younger, key(3): row(1, 10), key(4): row(2, 20)})
+    assert stored() == {
+        ("a", 0): (1, 20),
+        ("a", 1): (1, 20),
+        ("a", 2): (1, 20),
+        ("a", 3): (1, 10),
+        ("a", 4): (2, 20),
+    }
