@@ -37,7 +37,8 @@ class ChunkFile:
     Raises ChunkFileError, pa.ArrowException or OSError, on opening as on reading.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, keeps: bool = False) -> None:
+        """`keeps`: the row groups whose columns were all asked for last stay in memory and answer what they can."""
         self.path = path
         self._file = fsspec.open(path, "rb").open()
         try:
@@ -49,10 +50,8 @@ class ChunkFile:
             self._file.close()
             raise
         self.row_groups = self._statistics()
-        # A day's file is asked for hour after hour, and holds those of a series side by side.
-        begins = [one.t0_ms for one in self.row_groups]
-        self._is_long = bool(begins) and max(begins)[1] - min(begins)[0] >= HOUR_MS
-        self._last: dict[tuple[str, ...], tuple[list[int], pa.Table]] = {}
+        self._keeps = keeps
+        self._kept: tuple[frozenset[int], pa.Table] | None = None
 
     def close(self) -> None:
         self._parquet.close()
@@ -111,14 +110,17 @@ class ChunkFile:
         schema = pa.schema([chunk.CHUNK_SCHEMA.field(name) for name in names])
         if not numbers:
             return schema.empty_table()
-        last = self._last.get(tuple(names))
-        if last is not None and last[0] == numbers:
-            return last[1]
+        if self._kept is not None and self._kept[0].issuperset(numbers):
+            return self._kept[1].select(names)
         read = self._parquet.read_row_groups(numbers, columns=names, use_threads=False)
         table = read.select(names).cast(schema)
-        if self._is_long:
-            self._last[tuple(names)] = numbers, table
+        if self._keeps and columns is None:
+            self._kept = frozenset(numbers), table
         return table
+
+    def forget(self) -> None:
+        """Give back the memory of what was kept."""
+        self._kept = None
 
     def _statistics(self) -> list[_RowGroup]:
         metadata = self._parquet.metadata

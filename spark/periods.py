@@ -46,9 +46,7 @@ def merge(hours: pa.Table, from_ms: int, to_ms: int, spec: JobSpec) -> pa.Table:
     if hours.num_rows == 0:
         return LAG_SCHEMA.empty_table()
     order = pc.sort_indices(hours, [(name, "ascending") for name in (*GROUP_BY, "window_start_ms")])
-    histograms = hours.select(
-        HISTOGRAM_COLUMNS
-    ).combine_chunks()  # most of the bytes: they stay where they are
+    histograms = hours.select(HISTOGRAM_COLUMNS)  # most of the bytes: they stay where they are
     hours = hours.drop_columns(list(HISTOGRAM_COLUMNS)).take(order).combine_chunks()
     row = _row_numbers(hours)
     count = int(row[-1]) + 1
@@ -122,9 +120,12 @@ def _percentiles(histograms: pa.Table, row: Int64Array, count: int, merged: dict
         ("time_lag", "time_lag_p{}_ms", merged["time_lag_max_ms"]),
         ("latency", "message_latency_p{}_ms", None),
     ):
-        lists, counts = (histograms[f"{name}_{part}"].combine_chunks() for part in ("buckets", "counts"))
-        lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-        items, weights = lists.flatten().to_numpy(), counts.flatten().to_numpy()
+        lists = histograms[f"{name}_buckets"]
+        lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy().astype(np.int64)
+        items, weights = (
+            np.concatenate([piece.flatten().to_numpy() for piece in histograms[f"{name}_{part}"].chunks])
+            for part in ("buckets", "counts")
+        )
         buckets, weights, starts = histogram.added(np.repeat(row, lengths), items, weights, count)
         for place, found in histogram.percentiles(buckets, weights, starts, PERCENTILES).items():
             values = found.values

@@ -6,6 +6,7 @@ item needs nothing of another: no shuffle, no join. A file that cannot be read i
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
@@ -143,6 +144,7 @@ class HistoryReader:
         self.warnings: list[str] = []
         self._logs: dict[str, Samples] = {}
         self._files: dict[str, ChunkFile | None] = {}
+        self._recent: deque[str] = deque()
 
     def blocks(self) -> Iterator[list[HourBlock]]:
         """Yield for range after range of groups the hours of the item."""
@@ -239,8 +241,9 @@ class HistoryReader:
             known = self._rows(
                 path, after, upto, back_ms, from_ms, columns=AGE_COLUMNS, groups=groups.to_pylist()
             )
-            known = known.filter(pc.is_in(known["group"], groups))
-            own = known.filter(pa.array(np.isin(grid.series_numbers(known), places)))
+            near = np.flatnonzero(pc.is_in(known["group"], groups).to_numpy())
+            numbers = grid.series_numbers(known.select(grid.KEYS).take(near))
+            own = known.take(near[np.isin(numbers, places)])
             for name in UNREAD_FOR_AGES:
                 own = own.append_column(name, pa.nulls(own.num_rows, chunk.CHUNK_SCHEMA.field(name).type))
             older.append(chunk.decode_table(own).window(back_ms, from_ms))
@@ -370,6 +373,8 @@ class HistoryReader:
     ) -> pa.Table:
         file = self._file(path)
         if file is not None:
+            if columns is None:
+                self._note(path)
             try:
                 return file.rows(after, upto, from_ms, to_ms, columns, groups)
             except UNREADABLE as error:
@@ -377,11 +382,21 @@ class HistoryReader:
         names = columns or chunk.CHUNK_SCHEMA.names
         return pa.schema([chunk.CHUNK_SCHEMA.field(name) for name in names]).empty_table()
 
+    def _note(self, path: str) -> None:
+        """An hour is looked at in turn, and is the past of the next ones: that many files stay in memory."""
+        if path in self._recent:
+            self._recent.remove(path)
+        self._recent.append(path)
+        if len(self._recent) > self.spec.lookback_ms // HOUR_MS + 1:
+            file = self._files.get(self._recent.popleft())
+            if file is not None:
+                file.forget()
+
     def _file(self, path: str) -> ChunkFile | None:
         """A chunk, opened once; None for one that cannot be read."""
         if path not in self._files:
             try:
-                self._files[path] = ChunkFile(path)
+                self._files[path] = ChunkFile(path, keeps=len(self.item.hours) > 1)
             except UNREADABLE as error:
                 self._give_up(path, error)
         return self._files.get(path)
