@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 
 from spark import histogram
-from spark.hour_tables import HourTables
+from spark.hour_tables import HourTables, period_rows
 from spark.job import HOUR_MS, HourFiles, JobSpec, Promise
 from spark.lag import chunk
 from spark.part_files import ORDER
+from spark.periods import merge
 from spark.work import HistoryReader, HourGrid, work_items
 from tests.spark.hours import STEP, WIDTH, Hour, an_hour
 from tests.support.lag_reference import SIZES, START_MS, write_history
@@ -189,23 +190,51 @@ def test_a_series_that_came_or_went_takes_the_plain_way(tmp_path: Path) -> None:
 def test_both_ways_read_the_hours_of_a_day_out_of_one_file(tmp_path: Path) -> None:
     first = an_hour(1)
     hour = an_hour(2, START_MS + HOUR_MS, first)
-    parts = [
-        chunk.decode_table(chunk.read_chunk(one.write(tmp_path / "part.parquet"))) for one in (first, hour)
-    ]
-    tables = [chunk.encode_table(part, interval_ms=STEP) for part in parts]
-    rows = pa.concat_tables(tables).unify_dictionaries()
-    order = np.arange(rows.num_rows).reshape(2, -1).T.reshape(-1)
-    day = str(tmp_path / "day.parquet")
-    chunk.write_chunk(rows.take(order), day)
+    files = [one.write(tmp_path / f"{number}.parquet") for number, one in enumerate((first, hour))]
+    day = a_day_of(files, tmp_path / "day.parquet")
     start_ms = START_MS + HOUR_MS
-    (reader,) = [HistoryReader(item) for item in work_items(spec([day]), period_ms=HOUR_MS)]
-    assert [len(list(parts)) for parts in reader.parts()] == [1]
     one_file = spec([day], from_ms=start_ms, to_ms=start_ms + HOUR_MS, as_of_ms=start_ms + HOUR_MS,
                     hours=(HourFiles("local", start_ms, (day,)),))  # fmt: skip
     found, seen = both_ways(one_file)
     assert seen == len(hour.keys)
-    files = [first.write(tmp_path / "a.parquet"), hour.write(tmp_path / "b.parquet")]
     assert found.equals(both_ways(spec(files))[0])
+
+
+def a_day_of(files: list[str], path: Path) -> str:
+    """The hours of each series side by side, as the nightly merge leaves them."""
+    rows = pa.concat_tables([chunk.read_chunk(file) for file in files]).unify_dictionaries()
+    order = np.arange(rows.num_rows).reshape(len(files), -1).T.reshape(-1)
+    chunk.write_chunk(rows.take(order), str(path))
+    return str(path)
+
+
+@pytest.mark.parametrize("in_one_file", [False, True])
+def test_a_day_adds_up_the_same_hours_by_both_ways(in_one_file: bool, tmp_path: Path) -> None:
+    hours = [an_hour(1)]
+    for number in (1, 2):
+        hours.append(an_hour(number + 1, START_MS + number * HOUR_MS, hours[-1]))
+    rewinds(hours[1])
+    unread_since_long_ago(hours[2])
+    paths = [one.write(tmp_path / f"{number}.parquet") for number, one in enumerate(hours)]
+    older = [() if in_one_file else tuple(paths[:number]) for number in range(3)]
+    if in_one_file:
+        paths = [a_day_of(paths, tmp_path / "day.parquet")] * 3
+    files = [
+        HourFiles("local", START_MS + number * HOUR_MS, (path,), older[number])
+        for number, path in enumerate(paths)
+    ]
+    day_ms = START_MS - START_MS % (24 * HOUR_MS)
+    window = {"from_ms": day_ms, "to_ms": day_ms + 24 * HOUR_MS, "as_of_ms": START_MS + 3 * HOUR_MS}
+    (item,) = work_items(spec([""], hours=tuple(files), **window), period_ms=24 * HOUR_MS)
+    reader = HistoryReader(item)
+    plain = HourTables(reader, queue_histograms=True)
+    tables = [table for blocks in reader.blocks() for block in blocks for table in plain.of(block)]
+    expected = merge(pa.concat_tables(tables), item.from_ms, item.to_ms, reader.spec)
+    warnings: list[str] = []
+    found = pa.concat_tables(period_rows(item, warnings)).sort_by([(name, "ascending") for name in ORDER])
+    assert warnings == [] and found.num_rows > 20
+    for name in expected.schema.names:
+        assert found[name].combine_chunks().equals(expected[name].combine_chunks()), name
 
 
 def test_both_ways_agree_on_the_reference_history(tmp_path: Path) -> None:
