@@ -93,17 +93,18 @@ def test_it_measures_rates_and_ages_between_rounds(orders: CollectedCluster) -> 
 
 
 def test_it_looks_up_the_age_of_a_message_older_than_its_history(orders: CollectedCluster) -> None:
+    slack_ms = 300_000  # between the cluster's clock and the broker's own, on however slow a machine
     orders.collect(step_ms=3_600_000)  # an hour after the messages came
     assert queue("billing").time_lag_lower_bound
-    assert (queue("billing").time_lag_ms or 0) >= 3_600_000 - 30_000
+    assert (queue("billing").time_lag_ms or 0) >= 3_600_000 - slack_ms
     orders.collect()
     row = queue("billing")
     assert not row.time_lag_lower_bound
-    assert 3_600_000 - 30_000 <= (row.time_lag_ms or 0) <= 3_600_000 + 30_000
+    assert 3_600_000 - slack_ms <= (row.time_lag_ms or 0) <= 3_600_000 + slack_ms
     orders.collect()
     retained = TopicRow.objects.get(topic="orders").retained_ms
     assert retained is not None
-    assert retained >= 3_600_000 - 30_000
+    assert retained >= 3_600_000 - slack_ms
 
 
 def test_it_does_not_call_never_committed_zero(orders: CollectedCluster) -> None:
