@@ -2,24 +2,46 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 from django.urls import path
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from api import pagination
+from api.permissions import view_scope
 from api.resource import Resource, existing_row
+from console.access.name_scope import EVERYTHING, NameScope
 from console.broker import runtime, selectors
 from console.broker.models import NameServerRow, RouteDifference
 from console.broker.selectors import BrokerView
 from console.cluster import selectors as cluster_selectors
 
 
+class OwnShareSerializer(serializers.Serializer[Any]):
+    """What of a broker belongs to the topics and groups that the caller has the right to VIEW."""
+
+    topics = serializers.IntegerField()
+    queues = serializers.IntegerField(help_text="of those topics")
+    in_rate = serializers.FloatField(allow_null=True, help_text="into those topics, messages per second")
+    in_rate_lower_bound = serializers.BooleanField()
+    groups = serializers.IntegerField()
+    lag = serializers.IntegerField(allow_null=True, help_text="of those groups on this broker, messages")
+    lag_lower_bound = serializers.BooleanField()
+    time_lag_ms = serializers.IntegerField(allow_null=True)
+    time_lag_lower_bound = serializers.BooleanField()
+
+
+WHOLE_TRAFFIC = ("in_rate", "out_rate", "queues")  # of a broker: not told to who may see some names only
+
+
 class BrokerSerializer(serializers.Serializer[Any]):
-    """A broker; null is unknown, never zero. ``answered`` false: silent ``since_ms``, because ``reason``."""
+    """A broker; null is unknown, never zero. ``answered`` false: silent ``since_ms``, because ``reason``. ``own`` is
+    null for a caller who may VIEW the whole cluster; for others the broker's whole traffic is null and ``own`` theirs.
+    """
 
     broker_name = serializers.CharField(source="row.broker_name")
     broker_id = serializers.IntegerField(source="row.broker_id")
@@ -47,6 +69,11 @@ class BrokerSerializer(serializers.Serializer[Any]):
     rpc_ms = serializers.IntegerField(source="row.rpc_ms", allow_null=True)
     capabilities = serializers.ListField(source="row.capabilities", child=serializers.CharField())
     read_at_ms = serializers.IntegerField(source="row.read_at_ms")
+    own = OwnShareSerializer(allow_null=True)
+
+    def to_representation(self, view: BrokerView) -> dict[str, Any]:
+        told = super().to_representation(view)
+        return told if view.own is None else {**told, **dict.fromkeys(WHOLE_TRAFFIC)}
 
     def get_page_cache(self, view: BrokerView) -> str:
         return view.page_cache[0]
@@ -69,11 +96,18 @@ class ProducerSerializer(serializers.Serializer[Any]):
 
 
 class BrokerDetailSerializer(BrokerSerializer):
-    """``replicas`` and ``producers`` null: this release does not tell, or no survey was done yet."""
+    """``replicas`` and ``producers`` null: this release does not tell, or no survey was done yet. Producers are those
+    of groups that the caller may VIEW.
+    """
 
     replicas = ReplicaSerializer(source="survey.replicas", many=True, allow_null=True, default=None)
-    producers = ProducerSerializer(source="survey.producers", many=True, allow_null=True, default=None)
+    producers = serializers.SerializerMethodField()
     surveyed_at_ms = serializers.IntegerField(source="survey.read_at_ms", allow_null=True, default=None)
+
+    @extend_schema_field(ProducerSerializer(many=True, allow_null=True))
+    def get_producers(self, view: BrokerView) -> Any:
+        found = selectors.producers(view, self.context["scope"])
+        return None if found is None else ProducerSerializer(found, many=True).data
 
 
 class RuntimeFigureSerializer(serializers.Serializer[Any]):
@@ -142,6 +176,7 @@ class RouteDifferenceSerializer(serializers.ModelSerializer[RouteDifference]):
 
 class Brokers(Resource):
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    filters_names = True
 
     @extend_schema(
         operation_id="brokers_list",
@@ -159,6 +194,7 @@ class Brokers(Resource):
         sort, descending = pagination.ordering(request, list(selectors.SORTS), "broker")
         page = selectors.broker_page(
             cluster,
+            scope=view_scope(request.user, cluster),
             query=pagination.text(request, "query"),
             state=pagination.choice(request, "state", ["", "silent", "drained"], ""),
             sort=sort,
@@ -170,10 +206,13 @@ class Brokers(Resource):
 
 class BrokerDetail(Resource):
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    filters_names = True
 
     @extend_schema(operation_id="brokers_get", tags=["brokers"], responses=BrokerDetailSerializer)
     def get(self, request: Request, cluster: str, broker: str) -> Response:
-        return Response(BrokerDetailSerializer(existing(cluster, broker)).data)
+        scope = view_scope(request.user, cluster)
+        view = existing(cluster, broker, scope)
+        return Response(BrokerDetailSerializer(view, context={"scope": scope}).data)
 
 
 class BrokerRuntime(Resource):
@@ -260,9 +299,9 @@ class RouteDifferences(Resource):
         return Response(pagination.page_body(request, page, lambda row: RouteDifferenceSerializer(row).data))
 
 
-def existing(cluster: str, broker: str) -> BrokerView:
+def existing(cluster: str, broker: str, scope: NameScope = EVERYTHING) -> BrokerView:
     """One broker; raises NotFound."""
-    return existing_row("broker", selectors.broker, cluster, broker)
+    return existing_row("broker", partial(selectors.broker, scope=scope), cluster, broker)
 
 
 urlpatterns = [

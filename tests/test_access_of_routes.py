@@ -124,8 +124,8 @@ REST = {
         get=(PERSON, ""), post=(WHOLE, "ADMIN"), body={"name": "new", "namesrv_addrs": "127.0.0.1:1"}
     ),
     "api-cluster": view(WHOLE),
-    "api-brokers": view(WHOLE),
-    "api-broker": view(WHOLE),
+    "api-brokers": view(SOME),
+    "api-broker": view(SOME),
     "api-broker-runtime": view(WHOLE),
     "api-broker-config": view(WHOLE),
     "api-config-differences": view(WHOLE),

@@ -376,6 +376,13 @@ def broker_consumers(cluster_name: str, name: str, scope: NameScope = EVERYTHING
     return found
 
 
+def producers(view: BrokerView, scope: NameScope = EVERYTHING) -> list[dict[str, Any]] | None:
+    """Connected producers of the scope's groups; null when the broker was never asked, or does not tell."""
+    if view.survey is None or view.survey.producers is None:
+        return None
+    return [one for one in view.survey.producers if scope.covers(one["group"])]
+
+
 # ---- name servers ----
 
 

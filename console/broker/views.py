@@ -128,7 +128,7 @@ def _tab_context(
         return {"topics": topics, "topic_count": topic_count, "groups": groups, "group_count": group_count}
     if tab == "connections":
         return {
-            "producers": _producers(view, scope),
+            "producers": selectors.producers(view, scope),
             "consumers": selectors.broker_consumers(here.name, view.name, scope),
         }
     return {"drain_job": _drain_job(here.name, view.name), "last_jobs": _last_jobs(here.name, view.name)}
@@ -144,13 +144,6 @@ def _health_context(
     is_part = "part" in request.GET
     chart = None if is_part else selectors.samples(here.name, now_ms - DAY_MS, now_ms, view.name)
     return {"findings": found, "chart": chart}
-
-
-def _producers(view: BrokerView, scope: NameScope) -> list[dict[str, Any]] | None:
-    """Connected producers of groups one may look at; null when the broker was never asked."""
-    if view.survey is None or view.survey.producers is None:
-        return None
-    return [one for one in view.survey.producers if scope.covers(one["group"])]
 
 
 def _config_context(request: HttpRequest, here: Cluster, view: BrokerView) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
+from console.access import services
 from console.broker.models import BrokerSurvey, NameServerRow, RouteDifference
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow
@@ -140,3 +141,20 @@ def test_it_checks_parameters_of_plans(rows: Cluster, admin: User, client_of: Cl
     assert (
         client.post(f"{LOCAL}/config-plans", wish, format="json").status_code == 503
     )  # nobody listens there
+
+
+def test_who_may_see_some_names_reads_their_share_of_a_broker(viewer: APIClient, client_of: Clients) -> None:
+    person = User.objects.create_user("shopkeeper")
+    services.grant(role="viewer", user=person, cluster_pattern="local", name_pattern="shop*")
+    client = client_of(person, "VIEW")
+    whole = viewer.get(f"{LOCAL}/brokers/broker-a").json()
+    assert (whole["in_rate"], whole["own"]) == (14.2, None)
+    mine = client.get(f"{LOCAL}/brokers/broker-a").json()
+    assert (mine["in_rate"], mine["out_rate"], mine["queues"], mine["disk_ratio"]) == (None, None, None, 0.61)
+    assert (mine["own"]["topics"], mine["own"]["lag"]) == (0, None)
+    assert [one["group"] for one in mine["producers"]] == ["shop"]
+    BrokerSurvey.objects.update(producers=[{"group": "other", "client_id": "c"}])
+    assert client.get(f"{LOCAL}/brokers/broker-a").json()["producers"] == []
+    assert [one["in_rate"] for one in client.get(f"{LOCAL}/brokers").json()["results"]] == [None, None]
+    for path in ("brokers/broker-a/config", "brokers/broker-a/runtime", "name-servers"):
+        problem(client.get(f"{LOCAL}/{path}"), 403, "not_permitted")
