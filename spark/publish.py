@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -28,12 +28,11 @@ def publish(
     order: Sequence[str],
     *,
     finish: Transform | None = None,
-    extras: Mapping[str, Transform] | None = None,
 ) -> JobResult:
     """Transform the items and write the rows as one Parquet file in `output`; the order is total, so the same rows
-    give the same bytes. `finish` makes the rows from those of all items. `extras` are small tables made from what was
-    written, each in a folder of its name. Only what could not be read is computed twice: keeping all rows for a second
-    look took longer than making them.
+    give the same bytes. `finish` makes the rows from those of all items. Only what could not be read is computed twice:
+    keeping all rows for a second look took longer than making them. For jobs with few rows; `spark.part_files` has
+    those with many.
     """
     started = time.monotonic()
     warnings: list[str] = []
@@ -50,8 +49,6 @@ def publish(
         figures = counted.filter(F.col("warning").isNull()).select(*report_columns(schema))
         write(figures, spec.output, order)
         rows = int(seen.get["all"]) - int(seen.get["warnings"])
-        for name, extra in (extras or {}).items():
-            write(extra(spark.read.parquet(spec.output)), f"{spec.output}/{name}", ())
         if seen.get["warnings"]:
             warnings = warnings_of(rolled)
         if finish is not None:
@@ -75,8 +72,8 @@ def spread(spark: SparkSession, items: Sequence[WorkItem]) -> DataFrame:
 
 
 def write(rows: DataFrame, output: str, order: Sequence[str]) -> None:
-    """One file, sorted by `order`, or by every column."""
-    by = [F.col(name) for name in (order or rows.columns)]
+    """One file, sorted by `order`."""
+    by = [F.col(name) for name in order]
     rows.repartition(1).sortWithinPartitions(*by).write.mode("overwrite").parquet(output)
 
 
