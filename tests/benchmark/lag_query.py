@@ -1,7 +1,8 @@
 """Questions to lag history: `python -m tests.benchmark.lag_query` prints JSON.
 
     G10  a group of 20 queues at full resolution from day files: 24 h and 30 days; a group of 200 queues, 24 h
-         (milliseconds, p50 and p99 over different groups; footers of the files known, as in a running console)
+         (milliseconds, p50 and p99 over different groups; footers of the files known, as in a running console);
+         and what a page asks for of the same group: a chart of 600 points, ages and bounds looked up
     G11  error of time lags made by inversion, in intervals, against messages whose store times are known
 
 The day is made by the product from `tests.support.lag_reference`, hour by hour; the 30 days are that day with
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import tempfile
 import time
@@ -56,7 +58,7 @@ def move_days(day: Path, count: int) -> list[str]:
     paths = [str(day)]
     for number in range(1, count):
         path = str(day.with_name(f"day-{number}.parquet"))
-        with chunk.ChunkWriter(path) as writer:
+        with chunk.ChunkWriter(path, whole_groups=True) as writer:
             for table in chunk.read_blocks(str(day)):
                 for name in ("t0_ms", "prev_t_ms"):
                     at = table.schema.get_field_index(name)
@@ -68,15 +70,23 @@ def move_days(day: Path, count: int) -> list[str]:
     return paths
 
 
-def milliseconds(work: Callable[[str], object], groups: Sequence[str]) -> dict[str, float]:
-    for group in groups[:3]:
+def milliseconds(
+    work: Callable[[str], object], groups: Sequence[str], *, warm_up: int = 3
+) -> dict[str, float]:
+    for group in groups[:warm_up]:
         work(group)
-    taken = []
+    taken, cpu = [], []
     for group in groups:
-        started = time.perf_counter()
+        started, started_cpu = time.perf_counter(), time.process_time()
         work(group)
+        cpu.append((time.process_time() - started_cpu) * 1000)
         taken.append((time.perf_counter() - started) * 1000)
-    return {"p50_ms": round(float(np.median(taken)), 1), "p99_ms": round(float(np.percentile(taken, 99)), 1)}
+    return {
+        "p50_ms": round(float(np.median(taken)), 1),
+        "p99_ms": round(float(np.percentile(taken, 99)), 1),
+        "cpu_p50_ms": round(float(np.median(cpu)), 1),
+        "cpu_p99_ms": round(float(np.percentile(cpu, 99)), 1),
+    }
 
 
 def queries(folder: Path, groups: int) -> dict[str, Any]:
@@ -102,6 +112,7 @@ def queries(folder: Path, groups: int) -> dict[str, Any]:
         return len(chunk.load_samples(paths, start_ms, end_ms, group=group).t_ms)
 
     found["G10_20_queues_30d"] = {**milliseconds(month, names[:20]), "goal_p99_ms": 100}
+    found |= charts(paths, names[20:40], start_ms)
     (folder / "wide").mkdir()
     wide = write_day(Size(20, 200), folder / "wide")
 
@@ -110,6 +121,33 @@ def queries(folder: Path, groups: int) -> dict[str, Any]:
 
     found["G10_200_queues_24h"] = {**milliseconds(many_queues, names[:1] * 20), "goal_p99_ms": 100}
     return found
+
+
+def charts(paths: Sequence[str], groups: Sequence[str], start_ms: int) -> dict[str, Any]:
+    """What the page of a group asks for, with the manifest in a database."""
+    from console.lag import past
+    from console.lag.models import HistoryFile
+
+    for number, path in enumerate(paths):
+        HistoryFile.objects.create(
+            path=Path(path).name,
+            kind=HistoryFile.Kind.CHUNK_DAY,
+            cluster="reference",
+            ts_lo_ms=start_ms + number * DAY_MS,
+            ts_hi_ms=start_ms + (number + 1) * DAY_MS,
+        )
+    end_ms = start_ms + len(paths) * DAY_MS
+
+    def chart(days: int) -> Callable[[str], object]:
+        return lambda group: past.lag_series(
+            "reference", group, end_ms - days * DAY_MS, end_ms, 600, interval_ms=STEP_MS
+        )
+
+    return {
+        "chart_24h": milliseconds(chart(1), groups),
+        "chart_30d_first_time": milliseconds(chart(30), groups[:8], warm_up=0),
+        "chart_30d_again": milliseconds(chart(30), groups[:8]),
+    }
 
 
 def time_ordered(day: Path, folder: Path) -> Callable[[str], int]:
@@ -169,6 +207,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=40)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        os.environ.update(
+            TIDEMARK_DATA=folder, HISTORY_URL=f"file://{folder}", DJANGO_SETTINGS_MODULE="console.settings"
+        )
+        import django
+        from django.core.management import call_command
+
+        django.setup()
+        call_command("migrate", verbosity=0)
         found = {**queries(Path(folder), arguments.groups), **accuracy(arguments.seeds)}
     json.dump(found, sys.stdout, indent=1)
     print()
