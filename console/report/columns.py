@@ -18,6 +18,14 @@ def _utc(at_ms: int) -> str:
     return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
+EPISODE_WORDS = {
+    "breach": "Late",
+    "stall": "A queue stood still",
+    "offline": "Nothing consumed",
+    "lost": "Lost to retention",
+}
+
+
 # Kinds of columns as plain text, for mails and downloads.
 TEXTS: dict[str, Callable[[Any], str]] = {
     "optional": figures.count,
@@ -27,6 +35,7 @@ TEXTS: dict[str, Callable[[Any], str]] = {
     "size": figures.size,
     "moment": _utc,
     "text": str,
+    "episode": lambda kind: EPISODE_WORDS.get(kind, kind),
 }
 OWN_COLUMNS = frozenset(("group", "topic", "broker_name", "window_start_ms", "kind"))
 NUMBERS = frozenset(("optional", "optional_duration", "rate", "percent", "size", "moment"))
@@ -150,7 +159,7 @@ EPISODES_VIEW = RowsView(
     "episode",
     "Episodes",
     (
-        Column("kind", "Kind", "text"),
+        Column("kind", "Kind", "episode"),
         Column("start_ms", "Began", "moment"),
         Column("duration_ms", "Lasted", "optional_duration"),
         Column("peak_time_lag_ms", "Peak time lag", "optional_duration"),
@@ -163,12 +172,6 @@ EPISODES_VIEW = RowsView(
     ),
     "start_ms",
 )
-EPISODE_WORDS = {
-    "breach": "Late",
-    "stall": "A queue stood still",
-    "offline": "Nothing consumed",
-    "lost": "Lost to retention",
-}
 VIEWS: dict[str, tuple[RowsView, ...]] = {
     "episodes": (),  # a page of its own
     "capacity": (CAPACITY,),

@@ -9,7 +9,6 @@ from django.conf import settings
 from django.db import models
 
 from console.lag.models import NAME_LENGTH_MAX
-from console.report.rules import PERIODS_MS
 
 
 class ReportRun(models.Model):
@@ -202,11 +201,6 @@ class LagRow(models.Model):
         ]
 
     @property
-    def is_partial(self) -> bool:
-        """Whether its window was not over when it was computed."""
-        return self.window_end_ms - self.window_start_ms < PERIODS_MS[self.job]
-
-    @property
     def is_censored(self) -> bool:
         """Whether some time lag is only a lower bound: the oldest message is older than the history."""
         return self.time_lag_censored > 0
@@ -251,11 +245,6 @@ class ReportRow(models.Model):
     def status(self) -> str:
         """Of an episode: the lag status whose shape and colour it has."""
         return EPISODE_STATUS.get(self.kind, "UNKNOWN")
-
-    @property
-    def is_partial(self) -> bool:
-        """Whether its window was not over when it was computed."""
-        return self.window_end_ms - self.window_start_ms < PERIODS_MS[self.job]
 
     def as_row(self) -> dict[str, Any]:
         """Every column, the report's own figures among them, JSON-ready."""

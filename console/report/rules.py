@@ -32,6 +32,13 @@ LAG_JOBS = ("lag_hour", "lag_day", "lag_week")
 STORE_JOBS = ("topic_traffic", "dead_letter")
 # What a row is about: an hour, a UTC day, a week from Monday. A run replaces whole periods.
 PERIODS_MS = {**dict.fromkeys(JOBS, DAY_MS), "lag_hour": HOUR_MS, "lag_week": 7 * DAY_MS}
+
+
+def is_so_far(job: str, start_ms: int, end_ms: int) -> bool:
+    """Whether the window of a row was not over when it was computed."""
+    return end_ms - start_ms < PERIODS_MS[job]
+
+
 HOURLY_JOBS = ("lag_hour", "episodes")
 DAILY_JOBS = ("lag_day", "capacity", "topic_traffic", "dead_letter", "forecast_scorecard")
 WEEKLY_JOBS = ("lag_week",)

@@ -14,7 +14,7 @@ from console.access.name_scope import EVERYTHING, NameScope
 from console.lag.models import GroupMembers, HistoryFile
 from console.lag.page import Page, cut
 from console.report.models import GroupSlo, LagRow, ReportRow, ReportRun
-from console.report.rules import PERIODS_MS
+from console.report.rules import is_so_far
 from console.spreadsheet import csv_line
 
 PER_PAGE_MAX = 500
@@ -229,7 +229,7 @@ def table_rows(
     if found.model is LagRow:
         begin, end, job = (COLUMNS.index(name) for name in ("window_start_ms", "window_end_ms", "job"))
         rows = found.order_by("window_start_ms", *KEY)[:most].values_list(*COLUMNS).iterator(chunk_size=2_000)
-        lines = ([*row, _iso(row[begin]), row[end] - row[begin] < PERIODS_MS[row[job]]] for row in rows)
+        lines = ([*row, _iso(row[begin]), is_so_far(row[job], row[begin], row[end])] for row in rows)
         return [*COLUMNS, *MADE_COLUMNS], lines
     others = cast("QuerySet[ReportRow]", found)
     figures_of = others.values_list("figures", flat=True).iterator(chunk_size=2_000)

@@ -84,7 +84,7 @@ class BandRule:
 
 
 # Chosen on some traffic and measured on other: `tests.benchmark.drain_bands`.
-BAND = BandRule(10, 0.5, 2, 0.5)
+BAND = BandRule(10, 0.75, 1, 0.5)
 BAND_WINDOW_MS = 10 * 60_000
 SCATTER_MAX = 4.0  # minutes further apart than that say no more
 UNKNOWN_DRAIN = Drain(None, False)

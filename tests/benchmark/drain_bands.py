@@ -35,7 +35,7 @@ from tests.support.lag_reference import START_MS, Size, write_history
 
 GOAL_PCT, WANTED_PCT = 80, 82  # wanted with room, for another traffic may cover less
 CHOSEN_ON = (("tide", 7), ("bursts", 8))
-MEASURED_ON = (("tide", 101), ("campaign", 102), ("noise", 103), ("bursts", 104))
+MEASURED_ON = (("tide", 201), ("campaign", 202), ("noise", 203), ("bursts", 204))
 LOWS, ROOMS, SPREADS, GROWTHS = (10, 20), (0.3, 0.5, 0.75), (0, 1, 2), (0, 0.5)
 HOURS = 12
 FORECASTS_EACH = 12  # an hour of an episode
