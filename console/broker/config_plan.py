@@ -15,11 +15,10 @@ from console.access.rules import WILDCARD
 from console.broker import by_hand, services
 from console.broker.config_keys import ConfigKey, Effect, config_key, problem_of
 from console.broker.models import BrokerSurvey
-from console.lag import services as lag_services
-from console.mqadmin import BlockingMQAdmin, BrokerUnavailable, MQAdmin, MQBrokerError, RemotingTimeout
+from console.mqadmin import BlockingMQAdmin, BrokerUnavailable, MQAdmin, MQBrokerError
 from console.operation.broker_queues import ask_each
 from console.operation.config_change import (
-    ConfigRefused,
+    ConfigPlan,
     ConfigRow,
     admin_of,
     broker_addrs,
@@ -27,17 +26,14 @@ from console.operation.config_change import (
     chosen_brokers,
     counted,
     nothing_changes,
-    result_rows,
 )
-from console.operation.errors import PlanRejected, VerificationFailed
+from console.operation.errors import PlanRejected
 from console.operation.kinds import Draft, PlanWarning
 from console.operation.models import Job, Plan
 from console.operation.runner import JobRun
 
 BROKER = "broker"
 READ_DEADLINE_MS = 5_000
-VERIFY_WITHIN_S, VERIFY_EVERY_S = 30.0, 0.5
-AWAY = (BrokerUnavailable, RemotingTimeout)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -48,7 +44,7 @@ class Wish:
     values: Mapping[str, str]
 
 
-class BrokerConfigPlan:
+class BrokerConfigPlan(ConfigPlan):
     """params: {key, value, brokers?} or, for an undo, {key, values: {broker name: value}}.
 
     The subject is one broker, or ``*`` with ``brokers`` (all of them without): that needs the right to configure the
@@ -56,7 +52,6 @@ class BrokerConfigPlan:
     """
 
     kind = "broker_config_change"
-    verb = "CONFIGURE"
 
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
         """Read the key on every broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
@@ -100,52 +95,29 @@ class BrokerConfigPlan:
                 sentences.append(f"{key} on {name} is {now!r} now, not {plan.before['values'][name]!r}")
         return sentences
 
-    def apply(self, run: JobRun) -> None:
-        """Write broker by broker (25). One that is away does not hold up the others; the job comes back for it."""
-        admin = admin_of(run.plan.cluster)
-        if "brokers" not in run.result:
-            run.result["brokers"] = result_rows(run.plan.diff)
-            run.progress |= {"done": 0, "total": len(run.result["brokers"])}
-            run.save()
-        away: Exception | None = None
-        for row in run.result["brokers"]:
-            if row["state"] != "waiting":
-                continue
-            run.beat()
-            try:
-                _write(admin, row)
-            except AWAY as error:
-                away, row["error"] = error, f"{row['broker_name']} is away: {error}"
-            except MQBrokerError as error:
-                row["state"], row["error"] = "failed", f"{row['broker_name']} refused: {error}"
-            row["at_ms"] = run.now_ms()
-            run.progress |= {"done": sum(each["state"] != "waiting" for each in run.result["brokers"])}
-            run.save()
-        if away is not None:
-            raise away
-        failed = [row["error"] for row in run.result["brokers"] if row["state"] == "failed"]
-        if failed:
-            raise ConfigRefused("; ".join(failed))
-        run.note(f"Written to {brokers_in_words([row['broker_name'] for row in run.result['brokers']])}")
+    def apply_row(self, run: JobRun, admin: BlockingMQAdmin, row: dict[str, Any]) -> None:
+        """Write the key (25) unless somebody else changed it meanwhile."""
+        (key, after), before = next(iter(row["after"].items())), _value(row["before"])
+        now = read_configs(admin, {row["broker_name"]: row["addr"]})[row["broker_name"]].get(key)
+        if now not in (before, after):
+            row["state"] = "failed"
+            row["error"] = f"{row['broker_name']} was changed by somebody else meanwhile: {key} is {now!r}"
+            return
+        if now != after:
+            admin.update_broker_config(row["addr"], {key: after})
+        row["state"], row["error"] = "applied", ""
 
-    def verify(self, run: JobRun) -> None:
-        """Read the key again (26) until every broker shows its target. Raises VerificationFailed."""
-        admin = admin_of(run.plan.cluster)
-        rows = [row for row in run.result["brokers"] if row["state"] in ("applied", "verified")]
-        waited_s = 0.0
-        while wrong := _unlike(run, admin, rows):
-            if waited_s >= VERIFY_WITHIN_S:
-                raise VerificationFailed("; ".join(wrong))
-            run.sleep(VERIFY_EVERY_S)
-            waited_s += VERIFY_EVERY_S
-        run.save()
-        self._look_again(run.plan.cluster)
-
-    def settle(self, run: JobRun) -> None:
-        """Cancelled before every broker was written: say how many were."""
-        rows = run.result.get("brokers", [])
-        run.result["written"] = sum(row["state"] in ("applied", "verified") for row in rows)
-        self._look_again(run.plan.cluster)
+    def unlike(self, run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[str]:
+        """Read the key again (26); sentences for the brokers that do not show their target yet."""
+        wrong = []
+        for row in rows:
+            key, after = next(iter(row["after"].items()))
+            now = read_configs(admin, {row["broker_name"]: row["addr"]})[row["broker_name"]].get(key)
+            if now == after:
+                row["state"], row["at_ms"] = "verified", run.now_ms()
+            else:
+                wrong.append(f"{row['broker_name']} shows {key}={now!r}, not {after!r}")
+        return wrong
 
     def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
         """The values recorded on each broker that was written."""
@@ -156,9 +128,10 @@ class BrokerConfigPlan:
         }
         return {"key": plan.before["key"], "values": values} if values else None
 
-    def _look_again(self, cluster: str) -> None:
+    def look_again(self, cluster: str) -> None:
+        """The survey too: it reads the configurations that the pages show."""
         services.request_survey(cluster)
-        lag_services.request_refresh(cluster)
+        super().look_again(cluster)
 
 
 def read_wish(params: Mapping[str, Any], subject: str, addrs: Mapping[str, str]) -> Wish:
@@ -279,33 +252,3 @@ def _difference_warning(wish: Wish, configs: Mapping[str, Mapping[str, str]]) ->
     odd = [f"{name} has {value or 'nothing'}" for name, value in sorted(after.items()) if value != usual]
     text = f"{counted(len(after) - len(odd), 'broker')} will have {usual or 'nothing'}; {', '.join(odd)}."
     return [PlanWarning("warn", "The brokers will not be alike", text)]
-
-
-def _write(admin: BlockingMQAdmin, row: dict[str, Any]) -> None:
-    """Raises BrokerUnavailable, RemotingTimeout, MQBrokerError."""
-    (key, after), before = next(iter(row["after"].items())), _value(row["before"])
-    now = read_configs(admin, {row["broker_name"]: row["addr"]})[row["broker_name"]].get(key)
-    if now == after:
-        row["state"], row["error"] = "applied", ""
-        return
-    if now != before:
-        row["state"] = "failed"
-        row["error"] = f"{row['broker_name']} was changed by somebody else meanwhile: {key} is {now!r}"
-        return
-    admin.update_broker_config(row["addr"], {key: after})
-    row["state"], row["error"] = "applied", ""
-
-
-def _unlike(run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Sentences for the brokers that do not show their target yet."""
-    run.beat()
-    wrong = []
-    for row in rows:
-        key, after = next(iter(row["after"].items()))
-        now = read_configs(admin, {row["broker_name"]: row["addr"]})[row["broker_name"]].get(key)
-        if now == after:
-            row["state"], row["at_ms"] = "verified", run.now_ms()
-        else:
-            wrong.append(f"{row['broker_name']} shows {key}={now!r}, not {after!r}")
-    run.progress |= {"verified": sum(row["state"] == "verified" for row in rows)}
-    return wrong

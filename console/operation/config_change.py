@@ -9,7 +9,7 @@ before nor the target was changed by somebody else and is not touched.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from console.cluster import selectors as cluster_selectors
@@ -174,9 +174,10 @@ def result_rows(diff: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def apply_rows(run: JobRun, admin: BlockingMQAdmin, *, clean_offset: bool = True) -> None:
-    """Write every row that waits. A broker that is away does not hold up the others; the job then comes back
-    for it. Raises what says that it is away, ConfigRefused when a broker refused or was changed meanwhile.
+def apply_rows(run: JobRun, apply_row: Callable[[dict[str, Any]], None]) -> None:
+    """Write every row that waits: ``apply_row`` sets its state. A broker that is away does not hold up the others;
+    the job then comes back for it. Raises what says that it is away, ConfigRefused when a broker refused or was
+    changed meanwhile.
     """
     away: Exception | None = None
     for row in run.result["brokers"]:
@@ -184,7 +185,7 @@ def apply_rows(run: JobRun, admin: BlockingMQAdmin, *, clean_offset: bool = True
             continue
         run.beat()
         try:
-            _apply_row(admin, row, clean_offset)
+            apply_row(row)
         except AWAY as error:
             away, row["error"] = error, f"{row['broker_name']} is away: {error}"
         except (MQBrokerError, MQClientError) as error:
@@ -199,7 +200,8 @@ def apply_rows(run: JobRun, admin: BlockingMQAdmin, *, clean_offset: bool = True
         raise ConfigRefused("; ".join(failed))
 
 
-def _apply_row(admin: BlockingMQAdmin, row: dict[str, Any], clean_offset: bool) -> None:
+def write_row(admin: BlockingMQAdmin, row: dict[str, Any], *, clean_offset: bool) -> None:
+    """Make one broker show its target, unless somebody else changed it meanwhile."""
     now = read_configs(admin, {row["broker_name"]: row["addr"]}, row["what"], row["name"])[row["broker_name"]]
     half_deleted = row["after"] is None and row["what"] == TOPIC and now == denied(TOPIC, row["before"])
     if now not in (row["before"], row["after"]) and not half_deleted:
@@ -256,13 +258,16 @@ def forget_routes(admin: BlockingMQAdmin, rows: Iterable[Mapping[str, Any]]) -> 
             admin.delete_topic_in_namesrv(topic)
 
 
-def watch_rows(run: JobRun, admin: BlockingMQAdmin) -> None:
-    """Read every broker and the route again until all show the target. Raises VerificationFailed."""
+def watch_rows(
+    run: JobRun, unlike: Callable[[JobRun, BlockingMQAdmin, Sequence[dict[str, Any]]], list[str]]
+) -> None:
+    """Ask again until ``unlike`` has nothing more to say. Raises VerificationFailed with what it says."""
+    admin = admin_of(run.plan.cluster)
     rows = [row for row in run.result["brokers"] if row["state"] in ("applied", "verified")]
-    waited_s, wrong = 0.0, [""]
+    waited_s = 0.0
     while True:
         run.beat()
-        wrong = [*_wrong_rows(run, admin, rows), *_wrong_routes(admin, rows)]
+        wrong = unlike(run, admin, rows)
         run.progress |= {"verified": sum(row["state"] == "verified" for row in rows)}
         if not wrong:
             run.save()
@@ -429,7 +434,9 @@ def brokers_in_words(names: Sequence[str]) -> str:
 
 
 class ConfigPlan:
-    """What every kind that changes configuration does the same way; a subclass computes the plan."""
+    """What every kind that changes configuration does the same way; a subclass computes the plan, and says how a row
+    is written and watched where that is not by the configuration of a topic or group.
+    """
 
     kind: str
     verb = "CONFIGURE"
@@ -446,12 +453,20 @@ class ConfigPlan:
             run.progress |= {"done": 0, "total": len(run.result["brokers"])}
             self.before_apply(run, admin)
             run.save()
-        apply_rows(run, admin, clean_offset=not run.plan.params.get("keep_offsets"))
+        apply_rows(run, lambda row: self.apply_row(run, admin, row))
         forget_routes(admin, run.result["brokers"])
         self.after_apply(run, admin)
         names = [row["broker_name"] for row in run.result["brokers"]]
         run.note(f"Written to {brokers_in_words(list(dict.fromkeys(names)))}")
-        lag_services.request_refresh(run.plan.cluster)
+        self.look_again(run.plan.cluster)
+
+    def apply_row(self, run: JobRun, admin: BlockingMQAdmin, row: dict[str, Any]) -> None:
+        """Write one row and set its state."""
+        write_row(admin, row, clean_offset=not run.plan.params.get("keep_offsets"))
+
+    def look_again(self, cluster: str) -> None:
+        """Let what the pages show be read again soon."""
+        lag_services.request_refresh(cluster)
 
     def before_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
         """Record what the undo will need and the brokers will forget."""
@@ -461,14 +476,18 @@ class ConfigPlan:
 
     def verify(self, run: JobRun) -> None:
         """Watch the brokers and the route until all show the target."""
-        watch_rows(run, admin_of(run.plan.cluster))
-        lag_services.request_refresh(run.plan.cluster)
+        watch_rows(run, self.unlike)
+        self.look_again(run.plan.cluster)
 
     def settle(self, run: JobRun) -> None:
         """Cancelled before every broker was written: say how many were."""
         rows = run.result.get("brokers", [])
         run.result["written"] = sum(row["state"] in ("applied", "verified") for row in rows)
-        lag_services.request_refresh(run.plan.cluster)
+        self.look_again(run.plan.cluster)
+
+    def unlike(self, run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[str]:
+        """A sentence for each broker, and each route, that does not show its target; sets the rows' states."""
+        return [*_wrong_rows(run, admin, rows), *_wrong_routes(admin, rows)]
 
     def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
         """The configurations recorded on each broker that was written."""
