@@ -26,6 +26,7 @@ if [ "$wish" = test ]; then
   needs javac -version && needs java_17 || wanted+=(openjdk-17-jdk-headless)
   needs mvn -version || wanted+=(maven)
   needs command -v initdb || needs ls /usr/lib/postgresql/*/bin/initdb || wanted+=(postgresql)
+  needs xgettext --version && needs msgfmt --version || wanted+=(gettext)
   needs command -v chromium || needs command -v google-chrome || wanted+=(chromium fonts-dejavu-core)
 else
   needs java_17 || wanted+=(openjdk-17-jre-headless)

@@ -4,6 +4,7 @@ from django.utils.translation import gettext_noop as _
 
 SENTENCES = (
     _("%(names)s and %(last)s"),
+    _("%(number)s searches run at the moment; try again in a minute."),
     _("%(pace)s, %(arriving)s, it is level again in about %(time)s, once members are online."),
     _("%(pace)s, %(arriving)s, it is level again in about %(time)s."),
     _("%(pace)s, %(arriving)s, it would not become level again, once members are online."),
@@ -21,6 +22,8 @@ SENTENCES = (
     _("Nothing is sent"),
     _("Put it in quarantine first: it is still open"),
     _("Put it in quarantine first: it is still open on %(where)s"),
+    _("The search failed; the server's log says why."),
+    _("There is no topic %(topic)s on %(cluster)s, or none that you may look at."),
     _("They %(deed)s."),
     _("This will mark %(number)s dead letter(s) of %(group)s as handled"),
     _("This will mark %(number)s dead letter(s) of %(group)s as handled, dead since %(time)s"),
@@ -35,4 +38,5 @@ SENTENCES = (
     _("UTC"),
     _("while %(rate)s a second come in"),
     _("will be sent once more"),
+    _("You run %(number)s searches, tails or exports already: stop one of them first."),
 )
