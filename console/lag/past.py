@@ -74,6 +74,18 @@ def load(cluster: str, group: str, from_ms: int, to_ms: int, *, interval_ms: int
     return _load(present, group, from_ms, to_ms)
 
 
+def lost_files(cluster: str, from_ms: int, to_ms: int) -> list[HistoryFile]:
+    """Return the files of a window that were set aside and made from nothing again: what they told is lost."""
+    rows = HistoryFile.objects.filter(
+        cluster=cluster, state=State.QUARANTINED, ts_lo_ms__lt=to_ms, ts_hi_ms__gt=from_ms
+    )
+    return [
+        row
+        for row in rows.order_by("ts_lo_ms", "pk")
+        if row.kind == HistoryFile.Kind.WAL or not _live(cluster, row.ts_lo_ms, row.ts_hi_ms).exists()
+    ]
+
+
 def _set_damaged_aside(cluster: str, from_ms: int, to_ms: int) -> bool:
     now_ms = time.time_ns() // 1_000_000
     found = [archive.quarantine_if_damaged(row, now_ms) for row in _live(cluster, from_ms, to_ms)]

@@ -86,10 +86,22 @@ def markers(
 
 
 def gaps(cluster_name: str, from_ms: int, to_ms: int) -> list[HistoryGap]:
-    """Return the times nobody looked or a broker was silent that touch [from_ms, to_ms), oldest first."""
+    """Return the times nobody looked, a broker was silent or whose file was set aside that touch [from_ms, to_ms),
+    oldest first.
+    """
     still = Q(to_ms__isnull=True) | Q(to_ms__gt=from_ms)
     found = HistoryGap.objects.filter(still, cluster=cluster_name, from_ms__lt=to_ms)
-    return list(found.order_by("-from_ms", "-pk")[:MARKERS_MAX])[::-1]
+    newest = list(found.order_by("-from_ms", "-pk")[:MARKERS_MAX])
+    aside = [
+        HistoryGap(
+            cluster=cluster_name,
+            from_ms=row.ts_lo_ms,
+            to_ms=row.ts_hi_ms,
+            reason=f"history file set aside: {row.reason}",
+        )
+        for row in past.lost_files(cluster_name, from_ms, to_ms)[:MARKERS_MAX]
+    ]
+    return sorted([*newest, *aside], key=lambda gap: gap.from_ms)
 
 
 def latency(

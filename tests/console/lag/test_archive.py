@@ -16,7 +16,7 @@ import pytest
 from pyarrow import parquet as pq
 from pytest_django import Settings
 
-from console.lag import archive, history, past, services
+from console.lag import archive, history, past, selectors, services
 from console.lag.history import HOUR_MS, HistoryLog
 from console.lag.models import HistoryFile
 from spark.lag import chunk
@@ -134,6 +134,7 @@ def test_it_names_a_truncated_file_and_goes_on(two_hours: list[int], cut: int) -
     location(row).write_bytes(data[:cut])
     assert seen() == two_hours  # the hour's log still exists: it is read again
     row.refresh_from_db()
+    assert selectors.gaps("local", START, START + DAY_MS) == []  # the log still tells of that hour
     assert row.state == "quarantined"
     assert row.path.startswith("quarantine/")
     assert row.reason
@@ -145,8 +146,7 @@ def test_it_names_a_truncated_file_and_goes_on(two_hours: list[int], cut: int) -
 
 
 def test_it_sets_a_file_of_another_version_aside_and_says_so(two_hours: list[int]) -> None:
-    for row in HistoryFile.objects.filter(kind="wal"):
-        location(row).unlink()
+    HistoryFile.objects.filter(kind="wal").update(state="deleted")
     row = HistoryFile.objects.filter(kind="chunk_hour").order_by("ts_lo_ms")[0]
     old = chunk.read_chunk(str(location(row))).drop_columns(["lag_base"])
     pq.write_table(old, location(row))
@@ -155,6 +155,9 @@ def test_it_sets_a_file_of_another_version_aside_and_says_so(two_hours: list[int
     assert seen() == two_hours[20:]
     row.refresh_from_db()
     assert row.reason == "another version of this program wrote it: it lacks the column lag_base"
+    (gap,) = selectors.gaps("local", START, START + DAY_MS)
+    assert (gap.from_ms, gap.to_ms) == (START, START + HOUR_MS)
+    assert gap.reason == f"history file set aside: {row.reason}"
     assert location(row).read_bytes() == data
 
 
