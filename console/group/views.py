@@ -211,6 +211,7 @@ def client(request: HttpRequest, cluster: str, group: str, client_id: str) -> Ht
         info = member.ask_member(here.name, group, client_id, with_stack=request.GET.get("stack") == "1")
     except (member.MemberSilent, BrokerUnavailable, RemotingTimeout, MQBrokerError) as trouble:
         problem = str(trouble)
+    properties = client_page.properties(info) if info is not None else []
     held = client_page.held_queues(client_id, info, known, selectors.group_queues(here.name, group))
     context = {
         "cluster": here,
@@ -223,7 +224,10 @@ def client(request: HttpRequest, cluster: str, group: str, client_id: str) -> Ht
         "sums": client_page.sums(held, info),
         "subscriptions": client_page.subscriptions(known),
         "differences": group_page.differing_clients(selectors.group_clients(here.name, group)),
-        "properties": client_page.properties(info) if info is not None else [],
+        "properties": properties,
+        # A client that reads without order has no use for locks, and says anything of them.
+        "in_order": info is not None and dict(info.properties).get("PROP_CONSUMEORDERLY") == "true",
+        "raw_count": sum(not label for label, _, _ in properties),
         "with_stack": request.GET.get("stack") == "1",
         "section": "groups",
         "now_ms": int(time.time() * 1000),
