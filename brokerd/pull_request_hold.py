@@ -39,7 +39,6 @@ class PullRequestHoldService:
         self._ready: list[HeldPull] = []
         self._next_deadline_ms = 0
         self.count = 0
-        self.filtered_entries = 0  # queue entries looked at for SQL92 filters in this turn of the event loop
 
     def hold(self, topic: str, queue_id: int, pull: HeldPull) -> bool:
         """Keep a pull until something arrives; False when too many wait already."""

@@ -65,6 +65,9 @@ class Broker:
     ]  # remember settings an operator changed (25); OSError
 
     sender: MessageSender = field(init=False)
+    filtered_entries: int = field(
+        init=False, default=0
+    )  # looked at for SQL92 filters in this turn of the loop
     long_lookup: asyncio.Lock = field(
         init=False, default_factory=asyncio.Lock
     )  # one key at a time in a thread

@@ -73,10 +73,10 @@ class HotPath:
 
     @property
     def is_turn_over(self) -> bool:
-        return self._hold.filtered_entries >= FILTERED_ENTRIES_A_TURN
+        return self._broker.filtered_entries >= FILTERED_ENTRIES_A_TURN
 
     def _pull(self, code: int, opaque: int, fields: PullFields, peer: Channel, now_ms: int) -> bytes | None:
-        if self._hold.filtered_entries >= FILTERED_ENTRIES_A_TURN:
+        if self._broker.filtered_entries >= FILTERED_ENTRIES_A_TURN:
             return None
         try:
             return pull_message(self._broker, peer, fields, code, opaque, now_ms) or b""
@@ -103,7 +103,7 @@ class HotPath:
 
     def after_read(self, peer: Channel, replies: list[bytes], now_ms: int) -> list[bytes]:
         """Make what the read stored visible and wake who waits for it; with SYNC_FLUSH hold the answers back."""
-        self._hold.filtered_entries = 0
+        self._broker.filtered_entries = 0
         if not self._store.dispatch_behind_bytes and not self._dispatched_early:
             if self._hold.has_ready:
                 self._hold.run_ready(now_ms)

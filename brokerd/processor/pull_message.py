@@ -283,7 +283,7 @@ def read(broker: Broker, pull: Pull) -> GetMessageResult:
     if took_ns > broker.stats.get_longest_ns:
         broker.stats.get_longest_ns = took_ns
     if properties_filter is not None:
-        broker.hold.filtered_entries += max(0, result.next_begin_offset - pull.offset)
+        broker.filtered_entries += max(0, result.next_begin_offset - pull.offset)
     broker.offsets.note_pull(header.consumer_group, header.topic, header.queue_id, result.next_begin_offset)
     return result
 
