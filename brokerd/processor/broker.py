@@ -60,17 +60,12 @@ class Broker:
     spawn: Callable[[Coroutine[Any, Any, None]], None]  # run in the background; errors are logged
     later: Callable[[int, Callable[[], None]], None]  # call after so many ms
     topic_route: Callable[[str], Awaitable[TopicRouteData | None]]  # as the name servers see it
-    save_properties: Callable[
-        [Mapping[str, str]], None
-    ]  # remember settings an operator changed (25); OSError
+    save_properties: Callable[[Mapping[str, str]], None]  # what an operator changed (25); raises OSError
 
     sender: MessageSender = field(init=False)
-    filtered_entries: int = field(
-        init=False, default=0
-    )  # looked at for SQL92 filters in this turn of the loop
-    long_lookup: asyncio.Lock = field(
-        init=False, default_factory=asyncio.Lock
-    )  # one key at a time in a thread
+    filtered_entries: int = field(init=False, default=0)  # queue entries looked at for SQL92 in this turn
+    # Keys of very many messages are looked up one at a time in a thread.
+    long_lookup: asyncio.Lock = field(init=False, default_factory=asyncio.Lock)
     long_lookups: int = field(init=False, default=0)  # those that wait for it, and the one that runs
 
     @property
