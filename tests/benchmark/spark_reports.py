@@ -96,8 +96,11 @@ def measure(asked: argparse.Namespace, files: list[str], scratch: Path) -> Itera
         with package_shipped(spark):
             if "hour" in asked.parts:
                 yield {"G1 hourly report": _hour(spark, files, size, scratch, asked)}
+                yield {"G1 naive": _naive(spark, size, asked.naive_groups, 1, scratch, HOUR_OF_REFERENCE)}
             if "day" in asked.parts:
-                yield {"G2 day report": _day(spark, files, size, scratch, asked)}
+                yield {"G2 day report": _day(spark, files, size, scratch)}
+                groups = max(1, asked.naive_groups // len(files))
+                yield {"G2 naive": _naive(spark, size, groups, len(files), scratch, HOUR_OF_REFERENCE * 24)}
             if "forecast" in asked.parts:
                 yield {"G13 forecasts": _forecast(spark, scratch)}
         spark.stop()
@@ -200,7 +203,6 @@ def _hour(
     }
     if samples < HOUR_OF_REFERENCE:
         found["extrapolated_s_for_48_M_samples"] = round(min(seconds[1:]) * HOUR_OF_REFERENCE / samples, 2)
-    found["naive"] = _naive(spark, size, asked.naive_groups, 1, scratch, HOUR_OF_REFERENCE)
     return found
 
 
@@ -246,9 +248,7 @@ def _time_ordered(size: Size, groups: int, hours: int, path: Path) -> str:
     return str(path)
 
 
-def _day(
-    spark: SparkSession, files: list[str], size: Size, scratch: Path, asked: argparse.Namespace
-) -> dict[str, Any]:
+def _day(spark: SparkSession, files: list[str], size: Size, scratch: Path) -> dict[str, Any]:
     spec = _spec("lag_day", files, size, scratch / "day")
     lag_day.run(spark, spec)
     seconds, cpu_s = _timed(lambda: lag_day.run(spark, spec))
@@ -265,7 +265,6 @@ def _day(
         "extrapolated_s_for_a_day_of_1.15_G_samples": round(seconds * whole / samples, 1),
         "columns": len(lag_hour.COLUMNS),
         "rss_peak_mb": _rss_mb(),
-        "naive": _naive(spark, size, max(1, asked.naive_groups // len(files)), len(files), scratch, whole),
     }
 
 
