@@ -25,8 +25,9 @@ from console.access.models import Verb
 from console.access.name_scope import EVERYTHING, NameScope
 from console.cluster import selectors as cluster_selectors
 from console.report import selectors, services
+from console.report.jobs import JOBS, LAG_JOBS
 from console.report.models import LagRow, ReportRun
-from console.report.rules import JOBS, LAG_JOBS, window, yesterday_to_now
+from console.report.rules import window, yesterday_to_now
 from console.streamed import in_thread
 
 WORST_FIRST = "-time_lag_max"

@@ -23,8 +23,8 @@ from api.resource import Resource, remote_addr
 from console.access.name_scope import EVERYTHING, NameScope
 from console.cluster import selectors as cluster_selectors
 from console.report import delivery, exports, schedules, selectors
+from console.report.jobs import JOBS, LAG_JOBS
 from console.report.models import LagRow, ReportRow, ReportSchedule
-from console.report.rules import JOBS, LAG_JOBS
 from console.streamed import in_thread
 
 TIME_MS_MAX = 2**53

@@ -12,8 +12,8 @@ from typing import Any
 
 from django.db.models import Max
 
+from console.report.jobs import DAY_MS, HOUR_MS
 from console.report.models import EPISODE_STATUS, LagRow, ReportRow
-from console.report.rules import DAY_MS, HOUR_MS
 
 QUEUES_SHOWN = 40  # of the queue heat map: those that were worst
 EPISODES_SHOWN = 50

@@ -18,8 +18,8 @@ from console.cluster.models import Cluster
 from console.lag.models import GroupRow, TopicRow
 from console.report import group_report, retention_room, schedules
 from console.report.forms import SloForm
+from console.report.jobs import DAY_MS, HOUR_MS
 from console.report.models import LagRow
-from console.report.rules import DAY_MS, HOUR_MS
 
 # Word in the address → (word on the page, days). Four whole weeks, so that weekdays weigh the same.
 SPANS = {"1d": ("24 h", 1), "": ("7 d", 7), "28d": ("28 d", 28)}

@@ -14,8 +14,8 @@ from django.db.models import F, QuerySet
 from django.template.loader import render_to_string
 
 from console.report.columns import EPISODES_VIEW, LAG_VIEWS, TEXTS, VIEWS, Column, RowsView
+from console.report.jobs import DAY_MS, HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS
 from console.report.models import LagRow, ReportRow
-from console.report.rules import DAY_MS, HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS
 from console.report.selectors import KEY
 
 ROWS_MAX = 2_000

@@ -16,8 +16,9 @@ from console.cluster.list_query import ListQuery
 from console.cluster.models import Cluster
 from console.report import run_panel, schedules, selectors
 from console.report.columns import VIEWS, WORDS, RowsView
+from console.report.jobs import JOBS
 from console.report.models import ReportRow
-from console.report.rules import JOBS, SPANS, span_start
+from console.report.rules import SPANS, span_start
 
 EPISODE_SORTS = {
     "start": "figures__start_ms",

@@ -9,6 +9,7 @@ from django.conf import settings
 from django.db import models
 
 from console.lag.models import NAME_LENGTH_MAX
+from console.report.jobs import is_so_far
 
 
 class ReportRun(models.Model):
@@ -201,6 +202,11 @@ class LagRow(models.Model):
         ]
 
     @property
+    def is_partial(self) -> bool:
+        """Whether its window was not over when it was computed."""
+        return is_so_far(self.job, self.window_start_ms, self.window_end_ms)
+
+    @property
     def is_censored(self) -> bool:
         """Whether some time lag is only a lower bound: the oldest message is older than the history."""
         return self.time_lag_censored > 0
@@ -245,6 +251,11 @@ class ReportRow(models.Model):
     def status(self) -> str:
         """Of an episode: the lag status whose shape and colour it has."""
         return EPISODE_STATUS.get(self.kind, "UNKNOWN")
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether its window was not over when it was computed."""
+        return is_so_far(self.job, self.window_start_ms, self.window_end_ms)
 
     def as_row(self) -> dict[str, Any]:
         """Every column, the report's own figures among them, JSON-ready."""

@@ -18,8 +18,8 @@ from console import figures
 from console.access.name_scope import EVERYTHING, NameScope
 from console.report import selectors
 from console.report.columns import EPISODE_WORDS, TEXTS, VIEWS, Column
+from console.report.jobs import JOBS, LAG_JOBS
 from console.report.models import LagRow, ReportRow, ReportRun
-from console.report.rules import JOBS, LAG_JOBS
 
 WORST_ROWS = 5
 FIGURES_A_LINE = 4

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-HOUR_MS = 3_600_000
-DAY_MS = 24 * HOUR_MS
+from console.report.jobs import DAY_MS, HOUR_MS
+
 # One run computes at most a month: longer questions are asked of the day reports.
 WINDOW_HOURS_MAX = 31 * 24
 # Whoever computes a run says so this often, and is taken for dead after the lease.
@@ -15,30 +15,6 @@ LEASE_MS = 30_000
 ATTEMPTS_MAX = 2
 # Folders of Parquet files kept per report; the rows of older runs stay in the database.
 OUTPUTS_KEPT = 20
-
-JOBS = {
-    "lag_hour": "Hourly lag",
-    "lag_day": "Daily lag",
-    "lag_week": "Weekly lag",
-    "episodes": "Episodes",
-    "capacity": "Capacity",
-    "topic_traffic": "Topic traffic",
-    "dead_letter": "Dead letters",
-    "forecast_scorecard": "Forecast scorecard",
-}
-# Reports whose rows are `LagRow`; those of the others are `ReportRow`.
-LAG_JOBS = ("lag_hour", "lag_day", "lag_week")
-# Reports made from the stores of brokers, not from lag history.
-STORE_JOBS = ("topic_traffic", "dead_letter")
-# What a row is about: an hour, a UTC day, a week from Monday. A run replaces whole periods.
-PERIODS_MS = {**dict.fromkeys(JOBS, DAY_MS), "lag_hour": HOUR_MS, "lag_week": 7 * DAY_MS}
-
-
-def is_so_far(job: str, start_ms: int, end_ms: int) -> bool:
-    """Whether the window of a row was not over when it was computed."""
-    return end_ms - start_ms < PERIODS_MS[job]
-
-
 HOURLY_JOBS = ("lag_hour", "episodes")
 DAILY_JOBS = ("lag_day", "capacity", "topic_traffic", "dead_letter", "forecast_scorecard")
 WEEKLY_JOBS = ("lag_week",)

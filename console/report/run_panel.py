@@ -12,8 +12,9 @@ from console.access.models import Verb
 from console.cluster.models import Cluster
 from console.report import exports, schedules, selectors, services
 from console.report.forms import RunForm, ScheduleForm, as_input
+from console.report.jobs import JOBS
 from console.report.models import ReportSchedule
-from console.report.rules import JOBS, yesterday_to_now
+from console.report.rules import yesterday_to_now
 
 RUNS_SHOWN = 10
 # A run changes no broker but takes every core of this machine for a while: more than looking.

@@ -14,7 +14,7 @@ from console.access.visitor import remote_addr
 from console.cluster.admission import admit
 from console.report import group_views, schedules, views
 from console.report.forms import ScheduleForm, SloForm
-from console.report.rules import JOBS
+from console.report.jobs import JOBS
 
 
 @require_POST

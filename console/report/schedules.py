@@ -12,14 +12,12 @@ from django.db import transaction
 from console.access import services as access_services
 from console.cluster import selectors as cluster_selectors
 from console.report import selectors, services
+from console.report.jobs import JOBS, PERIODS_MS, STORE_JOBS
 from console.report.models import GroupSlo, ReportSchedule
 from console.report.rules import (
     DEFAULT_SCHEDULES,
     GRACE_MS,
     HOURLY,
-    JOBS,
-    PERIODS_MS,
-    STORE_JOBS,
     ReportRejected,
     Window,
     last_due_ms,

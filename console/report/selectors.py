@@ -13,8 +13,8 @@ from django.db.models.expressions import OrderBy
 from console.access.name_scope import EVERYTHING, NameScope
 from console.lag.models import GroupMembers, HistoryFile
 from console.lag.page import Page, cut
+from console.report.jobs import is_so_far
 from console.report.models import GroupSlo, LagRow, ReportRow, ReportRun
-from console.report.rules import is_so_far
 from console.spreadsheet import csv_line
 
 PER_PAGE_MAX = 500

@@ -32,18 +32,14 @@ from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.lag.history import file_location
 from console.report import process, selectors
+from console.report.jobs import HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
 from console.report.models import OPEN_STATES, LagRow, ReportRow, ReportRun
 from console.report.process import JobResult, ReportFailed
 from console.report.rules import (
     ATTEMPTS_MAX,
-    HOUR_MS,
-    JOBS,
-    LAG_JOBS,
     LEASE_MS,
     LEASE_RENEWED_EVERY_MS,
     OUTPUTS_KEPT,
-    PERIODS_MS,
-    STORE_JOBS,
     ReportRejected,
     Window,
     period_start,

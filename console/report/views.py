@@ -19,8 +19,9 @@ from console.cluster.models import Cluster
 from console.report import exports, line_views, run_panel, selectors, services
 from console.report.columns import WORDS
 from console.report.forms import RunForm, ScheduleForm
+from console.report.jobs import JOBS, LAG_JOBS
 from console.report.models import LagRow, ReportRow
-from console.report.rules import JOBS, LAG_JOBS, SPANS, span_start
+from console.report.rules import SPANS, span_start
 from console.report.services import ReportAlreadyRunning
 from console.streamed import in_thread
 

@@ -11,7 +11,7 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from console.figures import MINUS, duration, moment, size
-from console.report.rules import DAY_MS, HOUR_MS, PERIODS_MS
+from console.report.jobs import DAY_MS, HOUR_MS, PERIODS_MS
 from console.templatetags import figures
 
 register = template.Library()

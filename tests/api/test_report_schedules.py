@@ -12,8 +12,8 @@ from rest_framework.test import APIClient
 
 from console.cluster.models import Cluster
 from console.report import notice
+from console.report.jobs import JOBS
 from console.report.models import ReportRow, ReportSchedule
-from console.report.rules import JOBS
 from tests.api.conftest import person
 from tests.console.report import rows as report_rows
 from tests.console.report.rows import DAY, NOW, TODAY

@@ -12,8 +12,8 @@ from django.test import Client
 
 from console.report import line_views, schedules
 from console.report.columns import VIEWS, WORDS
+from console.report.jobs import JOBS, LAG_JOBS
 from console.report.models import GroupSlo, ReportRow, ReportRun, ReportSchedule
-from console.report.rules import JOBS, LAG_JOBS
 from tests.console.report import rows
 from tests.console.report.rows import DAY, HOUR, NOW, TODAY
 from tests.support import sample_rows

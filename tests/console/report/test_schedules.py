@@ -9,8 +9,9 @@ from pytest_django import Settings
 from console.access.models import AuditEvent
 from console.cluster.models import Cluster
 from console.report import schedules, selectors, services
+from console.report.jobs import JOBS
 from console.report.models import GroupSlo, ReportRun, ReportSchedule
-from console.report.rules import DAILY, HOURLY, JOBS, WEEKLY, ReportRejected, last_due_ms
+from console.report.rules import DAILY, HOURLY, WEEKLY, ReportRejected, last_due_ms
 from tests.console.report.rows import DAY, HOUR, NOW, TODAY
 
 pytestmark = pytest.mark.django_db

@@ -9,8 +9,8 @@ from django.test import Client
 
 from console.access.models import AuditEvent
 from console.report import process, schedules, services, views
+from console.report.jobs import JOBS
 from console.report.models import ReportRun
-from console.report.rules import JOBS
 from tests.console.report import rows
 from tests.console.report.rows import DAY, HOUR, NOW, TODAY
 from tests.support import sample_rows

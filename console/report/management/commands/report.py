@@ -18,8 +18,9 @@ from django.core.management.base import BaseCommand, CommandError
 
 from console.operation.command_line import add_cluster, cluster_name
 from console.report import selectors, services
+from console.report.jobs import JOBS, LAG_JOBS
 from console.report.models import LagRow, ReportRun
-from console.report.rules import JOBS, LAG_JOBS, ReportRejected, Window, window, yesterday_to_now
+from console.report.rules import ReportRejected, Window, window, yesterday_to_now
 from console.report.services import ReportAlreadyRunning
 
 REFUSED, RUN_FAILED = 1, 4

@@ -1,0 +1,26 @@
+"""The reports there are, and the time that a row of each is about: what rules and models both know."""
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+
+JOBS = {
+    "lag_hour": "Hourly lag",
+    "lag_day": "Daily lag",
+    "lag_week": "Weekly lag",
+    "episodes": "Episodes",
+    "capacity": "Capacity",
+    "topic_traffic": "Topic traffic",
+    "dead_letter": "Dead letters",
+    "forecast_scorecard": "Forecast scorecard",
+}
+# Reports whose rows are `LagRow`; those of the others are `ReportRow`.
+LAG_JOBS = ("lag_hour", "lag_day", "lag_week")
+# Reports made from the stores of brokers, not from lag history.
+STORE_JOBS = ("topic_traffic", "dead_letter")
+# What a row is about: an hour, a UTC day, a week from Monday. A run replaces whole periods.
+PERIODS_MS = {**dict.fromkeys(JOBS, DAY_MS), "lag_hour": HOUR_MS, "lag_week": 7 * DAY_MS}
+
+
+def is_so_far(job: str, start_ms: int, end_ms: int) -> bool:
+    """Whether the window of a row was not over when it was computed."""
+    return end_ms - start_ms < PERIODS_MS[job]
