@@ -4,6 +4,8 @@ from django.utils.translation import gettext_noop as _
 
 SENTENCES = (
     _("%(names)s and %(last)s"),
+    _("%(number)s group(s) {is|are} online of %(total)s: %(names)s"),
+    _("%(number)s members online"),
     _("%(number)s searches run at the moment; try again in a minute."),
     _("%(pace)s, %(arriving)s, it is level again in about %(time)s, once members are online."),
     _("%(pace)s, %(arriving)s, it is level again in about %(time)s."),
@@ -12,6 +14,7 @@ SENTENCES = (
     _("%(pace)s, that takes about %(time)s, once members are online."),
     _("%(pace)s, that takes about %(time)s."),
     _("%(sentence)s."),
+    _("%(value)s over %(span)s"),
     _("%(what)s, which then go nowhere: there is no other broker"),
     _("A whole number"),
     _("are skipped"),
@@ -19,9 +22,15 @@ SENTENCES = (
     _("At its present rate of %(rate)s messages a second"),
     _("counted as failed"),
     _("Deleting is offered %(hours)s hours later"),
+    _("lite pulls"),
+    _("nobody"),
+    _("nobody (%(perm)s)"),
     _("Nothing is sent"),
     _("Put it in quarantine first: it is still open"),
     _("Put it in quarantine first: it is still open on %(where)s"),
+    _("stays as it is"),
+    _("The name servers do not answer: %(why)s"),
+    _("the name servers do not answer: %(why)s"),
     _("The search failed; the server's log says why."),
     _("There is no topic %(topic)s on %(cluster)s, or none that you may look at."),
     _("They %(deed)s."),
@@ -35,6 +44,7 @@ SENTENCES = (
         "This will send %(number)s dead letter(s) of %(group)s again, dead since %(time)s, %(where)s, "
         "%(speed)s: %(takes)s."
     ),
+    _("Timer messages not yet sorted in"),
     _("UTC"),
     _("while %(rate)s a second come in"),
     _("will be sent once more"),

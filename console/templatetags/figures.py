@@ -526,6 +526,7 @@ KINDS = {
     "group_force_delete": gettext_noop("Group deletion without quarantine"),
     "broker_config_change": gettext_noop("Broker configuration"),
     "broker_drain": gettext_noop("Broker drain"),
+    "message_send": gettext_noop("Message send"),
 }
 
 
