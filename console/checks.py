@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import redis
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register
@@ -60,6 +61,18 @@ def check_data_folder(**_: Any) -> Sequence[CheckMessage]:
                 id="tidemark.W003",
             )
         ]
+    return []
+
+
+@register(TAG)
+def check_history_url(**_: Any) -> Sequence[CheckMessage]:
+    """What HISTORY_URL names can be reached with what is installed: else the first hour file fails, an hour later."""
+    protocol = fsspec.utils.get_protocol(str(settings.HISTORY_URL))
+    try:
+        fsspec.get_filesystem_class(protocol)
+    except (ImportError, ValueError) as error:
+        hint = f"Install it beside the console and its workers, or name a folder (file:///...). {error}"
+        return [Error(f"HISTORY_URL: nothing here reads {protocol}://", hint=hint, id="tidemark.E012")]
     return []
 
 

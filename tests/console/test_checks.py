@@ -16,6 +16,7 @@ def test_it_finds_nothing_wrong_with_the_tests_own_settings() -> None:
     for check in (
         checks.check_plan_kinds,
         checks.check_data_folder,
+        checks.check_history_url,
         checks.check_secret_key,
         checks.check_origins,
     ):
@@ -25,6 +26,14 @@ def test_it_finds_nothing_wrong_with_the_tests_own_settings() -> None:
 def test_it_sees_a_missing_table_of_plan_kinds(settings: Settings) -> None:
     settings.PLAN_KINDS = "console.plans.NOTHING"
     assert ids(checks.check_plan_kinds()) == ["tidemark.E001"]
+
+
+@pytest.mark.parametrize("url", ["nothing-like-this://bucket/history", "s3x://bucket"])
+def test_it_sees_that_nothing_reaches_the_history(settings: Settings, url: str) -> None:
+    settings.HISTORY_URL = url
+    (found,) = checks.check_history_url()
+    protocol, _, _ = url.partition("://")
+    assert (found.id, found.msg) == ("tidemark.E012", f"HISTORY_URL: nothing here reads {protocol}://")
 
 
 def test_it_sees_a_key_others_can_read(settings: Settings, tmp_path: Path) -> None:
