@@ -26,6 +26,10 @@ class BrokerProcess:
             "brokerIP1": "127.0.0.1",
             "storePathRootDir": str(data),
             "mappedFileSizeCommitLog": 16 * 1024 * 1024,
+            # Nearly full disks are not what these tests are about: a broker refuses messages there.
+            "diskMaxUsedSpaceRatio": 100,
+            "diskSpaceCleanForciblyRatio": 100,
+            "diskSpaceWarningLevelRatio": 100,
             **settings,
         }
         self.process: subprocess.Popen[bytes] | None = None
