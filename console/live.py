@@ -2,7 +2,7 @@
 
 A subject is a small table ("c/local/groups": a row per group). `publish` changes rows of it, in one step at
 Redis: the next sequence number, the last value of each row (hash ``tidemark:live:last:<subject>``), the
-message on the channel ``tidemark:live``. Each web process holds one subscription (`Hub`) and for each browser
+message on the channel ``tidemark:live:rows``. Each web process holds one subscription (`Hub`) and for each browser
 one `Mailbox` with one slot per subject: what a slow browser has not fetched yet is merged, row by row, so it
 costs memory once and stalls nobody.
 
@@ -42,7 +42,7 @@ from redis.exceptions import RedisError
 
 logger = logging.getLogger(__name__)
 
-CHANNEL = "tidemark:live"
+CHANNEL = "tidemark:live:rows"
 LAST_PREFIX = "tidemark:live:last:"
 META_PREFIX = "tidemark:live:meta:"
 LAST_VALUE_LIFE_S = (
@@ -63,23 +63,38 @@ RECONNECT_S_MIN, RECONNECT_S_MAX = 0.1, 3.0
 AWAY: Mapping[str, Any] = {"redis": "away"}
 BACK: Mapping[str, Any] = {"redis": "back"}
 
+REMOVED = b"null"  # in the place of a row
+
 Row = Mapping[str, Any]
 
-# KEYS: hash of rows, hash of meta, channel. ARGV: at_ms, "f" or "d", subject, life in s, most rows, rows as
-# JSON, then key and JSON of each row ("" removes it). One script: no reader sees a number without its rows,
-# no message overtakes.
+# KEYS: hash of rows, hash of meta, channel. ARGV: at_ms, "f" or "d", subject, life in s, most rows, keys and lengths of
+# rows as JSON, then key and JSON of each row ("" removes it). One script: no reader sees a number without its rows,
+# no message overtakes. The rows travel once; a command takes as many as Lua's stack holds.
 PUBLISH_SCRIPT = """
 local seq = tonumber(redis.call('HGET', KEYS[2], 'seq') or ARGV[1]) + 1
 if ARGV[2] == 'f' or redis.call('HLEN', KEYS[1]) > tonumber(ARGV[5]) then redis.call('DEL', KEYS[1]) end
+local rows, fields = {}, {}
 for i = 7, #ARGV, 2 do
-  if ARGV[i + 1] == '' then redis.call('HDEL', KEYS[1], ARGV[i])
-  else redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
+  local row = ARGV[i + 1]
+  if row == '' then
+    redis.call('HDEL', KEYS[1], ARGV[i])
+    row = 'null'
+  else
+    fields[#fields + 1] = ARGV[i]
+    fields[#fields + 1] = row
+  end
+  rows[#rows + 1] = row
+  if #fields >= 2000 or (#fields > 0 and i + 2 > #ARGV) then
+    redis.call('HSET', KEYS[1], unpack(fields))
+    fields = {}
+  end
 end
 seq = string.format('%.0f', seq)
 redis.call('HSET', KEYS[2], 'seq', seq, 'at_ms', ARGV[1])
 redis.call('EXPIRE', KEYS[1], ARGV[4])
 redis.call('EXPIRE', KEYS[2], ARGV[4])
-redis.call('PUBLISH', KEYS[3], seq .. ' ' .. ARGV[1] .. ' ' .. ARGV[2] .. ' ' .. ARGV[3] .. '\\n' .. ARGV[6])
+local head = seq .. ' ' .. ARGV[1] .. ' ' .. ARGV[2] .. ' ' .. ARGV[3] .. '\\n' .. ARGV[6] .. '\\n'
+redis.call('PUBLISH', KEYS[3], head .. table.concat(rows))
 return seq
 """
 
@@ -106,10 +121,8 @@ def publish(
     encoded = {
         key: b"" if row is None else _encode(row) for key, row in rows.items() if row is not None or not full
     }
-    body = b"{%b}" % b",".join(
-        b"%b:%b" % (orjson.dumps(key), row if row else b"null") for key, row in encoded.items()
-    )
-    arguments: list[Any] = [now_ms, "f" if full else "d", subject, life_s, SUBJECT_ROWS_MAX, body]
+    lengths = orjson.dumps({key: len(row or REMOVED) for key, row in encoded.items()})
+    arguments: list[Any] = [now_ms, "f" if full else "d", subject, life_s, SUBJECT_ROWS_MAX, lengths]
     for key, row in encoded.items():
         arguments += [key, row]
     sequence = _publisher(settings.REDIS_URL)(
@@ -124,7 +137,7 @@ def _publisher(url: str) -> Script:
     return client.register_script(PUBLISH_SCRIPT)
 
 
-def _encode(row: Row) -> bytes:
+def _encode(row: Row | None) -> bytes:
     return orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS)
 
 
@@ -135,31 +148,38 @@ def _encode(row: Row) -> bytes:
 class Update:
     """What one browser is to be told about one subject. Shared between mailboxes, so never changed.
 
-    Either ``raw`` (rows as published, never decoded unless somebody must merge or filter) or ``decoded`` is
-    given.
+    ``pieces`` are the rows as JSON, as they were published: they are picked, merged and sent without being decoded,
+    unless somebody may not see all of them.
     """
 
     subject: str
     sequence: int
     at_ms: int
     full: bool
-    raw: bytes = b""
-    decoded: Mapping[str, Any] | None = None
+    pieces: Mapping[str, bytes]
     _text: str = field(default="", repr=False)
     _keyed: "dict[frozenset[str], Update]" = field(default_factory=dict, repr=False)
 
     @classmethod
+    def of(cls, subject: str, sequence: int, at_ms: int, full: bool, rows: Mapping[str, Any]) -> "Update":
+        """From rows that are not JSON yet; None removes one."""
+        return cls(subject, sequence, at_ms, full, {key: _encode(row) for key, row in rows.items()})
+
+    @classmethod
     def from_channel(cls, data: bytes) -> "Update":
-        """From a message of the channel: "seq at_ms f|d subject" on the first line, the rows after it."""
-        head, _, raw = data.partition(b"\n")
+        """From a message of the channel: "seq at_ms f|d subject", a line with keys and lengths, the rows."""
+        head, lengths, rows = data.split(b"\n", 2)
         sequence, at_ms, kind, subject = head.split(b" ", 3)
-        return cls(subject.decode(), int(sequence), int(at_ms), kind == b"f", raw)
+        pieces, start = {}, 0
+        for key, length in orjson.loads(lengths).items():
+            pieces[key] = rows[start : start + length]
+            start += length
+        return cls(subject.decode(), int(sequence), int(at_ms), kind == b"f", pieces)
 
     @property
     def rows(self) -> Mapping[str, Any]:
-        if self.decoded is None:
-            self.decoded = orjson.loads(self.raw)
-        return self.decoded
+        """The rows, decoded anew."""
+        return {key: orjson.loads(piece) for key, piece in self.pieces.items()}
 
     @property
     def text(self) -> str:
@@ -168,8 +188,8 @@ class Update:
             head = orjson.dumps(
                 {"subject": self.subject, "seq": self.sequence, "at_ms": self.at_ms, "full": self.full}
             )
-            raw = self.raw or orjson.dumps(self.decoded)
-            self._text = (head[:-1] + b',"rows":' + raw + b"}").decode()
+            rows = b",".join(b"%b:%b" % (orjson.dumps(key), piece) for key, piece in self.pieces.items())
+            self._text = (head[:-1] + b',"rows":{' + rows + b"}}").decode()
         return self._text
 
     def keyed(self, keys: frozenset[str]) -> "Update":
@@ -178,9 +198,8 @@ class Update:
         """
         known = self._keyed.get(keys)
         if known is None:
-            all_rows = self.rows
-            rows = {key: all_rows[key] for key in keys if key in all_rows}
-            known = Update(self.subject, self.sequence, self.at_ms, self.full, decoded=rows)
+            pieces = {key: piece for key in keys if (piece := self.pieces.get(key)) is not None}
+            known = Update(self.subject, self.sequence, self.at_ms, self.full, pieces)
             self._keyed[keys] = known
         return known
 
@@ -189,7 +208,7 @@ class Update:
         rows = {key: row for key, row in self.rows.items() if view.sees is None or view.sees(key, row)}
         if view.told is not None:
             rows = {key: row and view.told(row) for key, row in rows.items()}
-        return Update(self.subject, self.sequence, self.at_ms, self.full, decoded=rows)
+        return Update.of(self.subject, self.sequence, self.at_ms, self.full, rows)
 
 
 def merged(older: Update, newer: Update) -> Update:
@@ -198,10 +217,10 @@ def merged(older: Update, newer: Update) -> Update:
     """
     if newer.full:
         return newer
-    rows = {**older.rows, **newer.rows}
+    pieces = {**older.pieces, **newer.pieces}
     if older.full:
-        rows = {key: row for key, row in rows.items() if row is not None}
-    return Update(newer.subject, newer.sequence, newer.at_ms, older.full, decoded=rows)
+        pieces = {key: piece for key, piece in pieces.items() if piece != REMOVED}
+    return Update(newer.subject, newer.sequence, newer.at_ms, older.full, pieces)
 
 
 class Mailbox:
@@ -233,7 +252,7 @@ class Mailbox:
         keys = self.keys.get(update.subject)
         if keys is not None:
             update = update.keyed(keys)
-            if not update.full and not update.rows:
+            if not update.full and not update.pieces:
                 return
         waiting = self._slots.get(update.subject)
         if waiting is not None:
@@ -384,8 +403,7 @@ class Hub:
             if names is None
             else {key: row for key, row in zip(names, found, strict=False) if row is not None}
         )
-        raw = b",".join(b"%b:%b" % (orjson.dumps(key), row) for key, row in rows.items())
-        return Update(subject, int(sequence or 0), int(at_ms or 0), True, b"{%b}" % raw)
+        return Update(subject, int(sequence or 0), int(at_ms or 0), True, rows)
 
 
 _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, Hub] = WeakKeyDictionary()
@@ -544,7 +562,7 @@ class LiveSocket(AsyncWebsocketConsumer):
         if view is None or (view.sees is None and view.told is None):
             return update if view else None
         update = update.only(view)
-        return update if update.rows or update.full else None
+        return update if update.pieces or update.full else None
 
     async def _send_updates(self) -> None:
         while True:

@@ -44,7 +44,7 @@ class OpenPermits:
 
 
 def update(sequence: int, rows: Mapping[str, Any], *, full: bool = False) -> Update:
-    return Update("s", sequence, NOW_MS, full, decoded=rows)
+    return Update.of("s", sequence, NOW_MS, full, rows)
 
 
 # --- Values ---
@@ -66,14 +66,14 @@ def test_it_forgets_everything_before_a_base() -> None:
 
 
 def test_it_reads_its_own_channel_format() -> None:
-    read = Update.from_channel(b'7 1790000000000 d c/local/group/a b\n{"q":{"lag":3}}')
+    read = Update.from_channel(b'7 1790000000000 d c/local/group/a b\n{"q":9,"gone":4}\n{"lag":3}null')
     assert (read.subject, read.sequence, read.full) == ("c/local/group/a b", 7, False)
     assert json.loads(read.text) == {
         "subject": "c/local/group/a b",
         "seq": 7,
         "at_ms": 1790000000000,
         "full": False,
-        "rows": {"q": {"lag": 3}},
+        "rows": {"q": {"lag": 3}, "gone": None},
     }
 
 

@@ -75,7 +75,7 @@ def test_live_topics_name_no_group_of_others() -> None:
     }
     view = view_of(bob, "c/prod/topics")
     assert view is not None
-    told = live.Update("c/prod/topics", 1, NOW_MS, False, decoded=rows).only(view).rows
+    told = live.Update.of("c/prod/topics", 1, NOW_MS, False, rows).only(view).rows
     mine = {"worst_group": None, "time_to_loss_group": "orders-eu", "in_rate": 1.0}
     assert told == {"orders-in": mine, "orders-old": None}
 

@@ -15,6 +15,7 @@ import orjson
 import pytest
 from redis import Redis
 
+from console import live
 from console.access.services import record_audit
 from console.cluster.models import Cluster
 from console.lag import services, sweep
@@ -489,14 +490,14 @@ def test_it_publishes_only_what_changed(orders: CollectedCluster, redis_url: str
     orders.collect()
     orders.collect()
     with Redis.from_url(redis_url) as client, client.pubsub() as pubsub:
-        pubsub.subscribe("tidemark:live")
+        pubsub.subscribe(live.CHANNEL)
         orders.send("orders", 1, 1)
         orders.collect()
         told: dict[str, Any] = {}
         while (message := pubsub.get_message(timeout=0.2)) is not None:
             if message["type"] == "message":
-                head, _, body = message["data"].partition(b"\n")
-                told[head.split(b" ")[-1].decode()] = orjson.loads(body)
+                update = live.Update.from_channel(message["data"])
+                told[update.subject] = update.rows
         last = client.hget("tidemark:live:last:c/local/groups", "billing")
     assert set(told["c/local/groups"]) == {"billing"}
     assert told["c/local/groups"]["billing"]["lag"] == 4

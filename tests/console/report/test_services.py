@@ -11,6 +11,7 @@ from django.contrib.auth.models import User
 from pytest_django import Settings
 from redis import Redis
 
+from console import live
 from console.access.models import AuditEvent
 from console.access.rules import TokenPrincipal
 from console.access.services import create_token
@@ -208,14 +209,14 @@ def test_it_hands_on_the_next_waiting_run(
 
 def test_it_tells_the_browsers(cluster: Cluster, spark_job: FakeSpark, redis_url: str) -> None:
     with Redis.from_url(redis_url) as redis, redis.pubsub() as channel:
-        channel.subscribe("tidemark:live")
+        channel.subscribe(live.CHANNEL)
         run = computed(request())
         steps = []
         while (message := channel.get_message(timeout=0.5)) is not None:
             if message["type"] == "message":
-                head, _, body = message["data"].partition(b"\n")
-                assert head.endswith(b" d c/local/reports")
-                row = json.loads(body)["lag_hour"]
+                update = live.Update.from_channel(message["data"])
+                assert (update.subject, update.full) == ("c/local/reports", False)
+                row = update.rows["lag_hour"]
                 assert row["id"] == run.id
                 steps.append((row["state"], row["step"]))
         last = redis.hget("tidemark:live:last:c/local/reports", "lag_hour")
