@@ -74,7 +74,8 @@ class SeriesRows:
 
 def name_table(keys: Sequence[SeriesKey]) -> pa.Table:
     """Return the columns of a chunk that name its series."""
-    group, topic, broker_name, queue_id, incarnation = zip(*keys, strict=True) if keys else ((),) * 5
+    # not zip(*keys): that is an iterator a key, and the garbage collector looks at all of them
+    group, topic, broker_name, queue_id, incarnation = ([key[at] for key in keys] for at in range(5))
     groups, topics = pa.array(group, pa.string()), pa.array(topic, pa.string()).dictionary_encode()
     kinds = [
         pa.array(
