@@ -61,6 +61,12 @@ def _said(language: str, text: str) -> str:
     if whole is not None:
         return whole
     parts = NEXT_SENTENCE.split(text)
+    for most in range(len(parts) - 1, 1, -1):  # two sentences that are listed as one, before or after others
+        for first in range(len(parts) - most + 1):
+            whole = _sentence(language, " ".join(parts[first : first + most]))
+            if whole is not None:
+                rest = [" ".join(parts[:first]), " ".join(parts[first + most :])]
+                return whole.join(_said(language, one) if one else "" for one in rest)
     if len(parts) > 1:
         return "".join(
             f"{one} " if one.isascii() else one for one in (_said(language, part) for part in parts)

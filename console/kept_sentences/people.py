@@ -218,7 +218,6 @@ SENTENCES = (
     _("Name and password do not match."),
     _("Name server address"),
     _("Name the key."),
-    _("never"),
     _("never committed"),
     _("never committed: there is nothing to shift from"),
     _("Newest"),

@@ -173,7 +173,7 @@ def time_lag_cell(row: object, name: str, now_ms: int) -> SafeString:
 def drain_cell(row: object, name: str, now_ms: int) -> SafeString:
     """`never`, `14 m`, `< 5 s`; – where nobody drains it; unknown without a known lag."""
     if value_of(row, "drain_never"):
-        return format_html('<span class="t-warn">{}</span>', _("never"))
+        return format_html('<span class="t-warn">{}</span>', pgettext("drains", "never"))
     value, lag = value_of(row, name), value_of(row, "lag")
     if value is None:
         if lag is None:

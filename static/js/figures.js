@@ -184,7 +184,7 @@
     duration: (row, name) => (missing(row[name]) ? absent(row) : figure(row, name, duration(row[name]), row[name] === 0)),
     time_lag: (row, name) => (missing(row[name]) ? absent(row) : figure(row, name, duration(row[name]), row[name] === 0, TIME_TONES[row.status])),
     drain(row, name) {
-      if (row.drain_never) return `<span class="t-warn">${gettext("never")}</span>`;
+      if (row.drain_never) return `<span class="t-warn">${pgettext("drains", "never")}</span>`;
       const value = row[name];
       if (missing(value)) return missing(row.lag) ? absent(row) : row.lag === 0 ? zero(duration(0)) : NA;
       if (value === 0) return zero(duration(0));
