@@ -73,24 +73,22 @@ def store_times(samples: Samples, rows: Int64Array, offsets: Int64Array) -> Stor
     lowest = heads[starts[:-1]]
     spans = heads[starts[1:] - 1] - lowest + 2
     bases = np.concatenate([[0], np.cumsum(spans)[:-1]]) if len(spans) else spans
-    series_of_head = np.repeat(np.arange(len(spans), dtype=np.int64), np.diff(starts))
-    keys = heads - lowest[series_of_head] + bases[series_of_head]
-    series = samples.series[rows]
-    asked = np.maximum(offsets - lowest[series], -1) + bases[series]
-    at = np.searchsorted(keys, asked, side="right") - 1
-    first = starts[:-1][series]
-    censored = at < first
-    at = np.where(censored, first, at)
-    after, until = times[at], times[np.minimum(at + 1, len(times) - 1)]
-    gained = heads[np.minimum(at + 1, len(heads) - 1)] - heads[at]
-    share = (offsets + 0.5 - heads[at]) / np.maximum(gained, 1)
+    shift = bases - lowest
+    keys = heads + np.repeat(shift, np.diff(starts))
+    series = np.searchsorted(samples.starts, rows, side="right") - 1
+    censored = offsets < lowest[series]
+    # What is older than its history is looked up as its first offset, and marked.
+    known = np.where(censored, lowest[series], offsets)
+    at = np.searchsorted(keys, known + shift[series], side="right") - 1
+    following = np.minimum(at + 1, len(times) - 1)
+    after, until, head = times[at], times[following], heads[at]
+    share = (known + 0.5 - head) / np.maximum(heads[following] - head, 1)
     estimate = after + np.rint(share * (until - after)).astype(np.int64)
-    return StoreTimes(
-        np.where(censored, after, estimate),
-        np.where(censored, CENSORED, after),
-        np.where(censored, after, until),
-        censored,
-    )
+    if censored.any():
+        at = starts[:-1][series[censored]]
+        estimate[censored] = until[censored] = times[at]
+        after[censored] = CENSORED
+    return StoreTimes(estimate, after, until, censored)
 
 
 def _heads(samples: Samples) -> tuple[Int64Array, Int64Array, Int64Array]:
