@@ -102,8 +102,9 @@ def _by_queue_status(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Fi
             title = f"{_queue_names(rows)} {verb}"
         reasons = sorted({row.reason for row in rows if row.reason})
         waiting = sum(row.lag or 0 for row in rows)
+        bound = "At least " if any(row.lag is None for row in rows) else ""
         facts = (
-            [f"{_plural(waiting, 'message')} waiting there."]
+            [f"{bound}{_plural(waiting, 'message')} waiting there."]
             if waiting and status in ("STALLED", "STOPPED")
             else []
         )
@@ -133,7 +134,8 @@ def _unknown(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:
 
 def _offline(group: GroupRow) -> Iterable[Finding]:
     if group.clients == 0 and group.status != "NEVER_COMMITTED":
-        waiting = f"{_plural(group.lag, 'message')} wait. " if group.lag else ""
+        bound = "At least " if group.lag_lower_bound else ""
+        waiting = f"{bound}{_plural(group.lag, 'message')} wait. " if group.lag else ""
         text = (
             f"{waiting}Nobody reads for this group; what retention removes before it returns is lost to it."
         )

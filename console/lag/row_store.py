@@ -173,7 +173,12 @@ class RowStore(Generic[Key]):
 
 
 def _differs(before: RowDict | None, row: RowDict) -> bool:
-    """Whole dictionaries are compared: four times as fast as member by member, 60,000 times a round."""
+    """Whether two rows differ in more than their age. Whole dictionaries are compared, the new one with the old age:
+    four times as fast as member by member, 60,000 times a round.
+    """
     if before is None:
         return True
-    return before != row and before | {READ_AT: row[READ_AT]} != row
+    read_at_ms, row[READ_AT] = row[READ_AT], before[READ_AT]
+    found = before != row
+    row[READ_AT] = read_at_ms
+    return found

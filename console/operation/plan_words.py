@@ -91,17 +91,21 @@ def deed(plan: Plan) -> str:
     return words(plan) if words else "Apply the plan"
 
 
-def offset_sums(plan: Plan) -> dict[str, int | None]:
-    """Sums under the columns of an offset plan; a lag of a queue that was never committed is left out."""
+def offset_sums(plan: Plan) -> dict[str, Any]:
+    """Sums under the columns of an offset plan. Where the lag of some queue is not known, as that of one that was never
+    committed, the others' is the least it can be (`…_lower_bound`); None where no queue's is known.
+    """
     moving = [row for row in plan.diff if row.get("moves")]
-    lags = [row["lag_before"] for row in plan.diff if row.get("lag_before") is not None]
-    return {
+    found: dict[str, Any] = {
         "queues": len(plan.diff),
         "moving": len(moving),
         "delta": sum(row["delta"] or 0 for row in moving),
-        "lag_before": sum(lags) if lags else None,
-        "lag_after": sum(row["lag_after"] or 0 for row in plan.diff if row.get("lag_after") is not None),
     }
+    for name in ("lag_before", "lag_after"):
+        known = [row[name] for row in plan.diff if row.get(name) is not None]
+        found[name] = sum(known) if known else None
+        found[f"{name}_lower_bound"] = bool(known) and len(known) < len(plan.diff)
+    return found
 
 
 ROW_ORDER = ("failed", "waiting", "applied", "passed", "verified")

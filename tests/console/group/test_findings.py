@@ -125,3 +125,13 @@ def test_it_says_when_more_clients_help_and_when_not() -> None:
     pace, uneven = findings(slow, [queue(n) for n in range(4)], [])
     assert "it takes" not in pace.text
     assert uneven.text.startswith("The lag lies on about 1.2 of 4 queues, worst on orders · broker-a · 2.")
+
+
+def test_it_says_at_least_where_a_part_is_not_known() -> None:
+    offline = group(clients=0, status="OFFLINE", lag=1_200, lag_lower_bound=True)
+    (found,) = findings(offline, [queue(0)], [])
+    assert found.text.startswith("At least 1,200 messages wait. Nobody reads")
+    rows = [queue(0, status="STALLED", lag=7), queue(1, status="STALLED", lag=None)]
+    assert findings(group(status="STALLED"), rows, [])[0].text.startswith(
+        "At least 7 messages waiting there."
+    )
