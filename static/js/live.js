@@ -12,6 +12,7 @@
   const subjects = new Map(); // subject → {seq, handlers: [{handler, keys}]}; keys null: every row
   const indicator = document.querySelector("[data-do=live]");
   let socket = null, retry = RETRY_FIRST, timer = 0, paused = false, hidden = 0;
+  let unreached = 0; // since which round no broker has answered
   let lost = 0, silent = 0; // since when there is no socket, or a socket that nothing reaches
   let lastAt = Number(root.dataset.readAt || 0), partial = indicator?.classList.contains("live--partial") || false;
 
@@ -121,6 +122,7 @@
       paused || document.hidden ? [0, ""]
       : silent ? [silent, gettext("Not live since %(time)s: Redis, which carries live updates, does not answer the console. Figures stand still; a reload shows those of the last round.")]
       : gone ? [gone, gettext("Not live since %(time)s, reconnecting. Figures stand still until then.")]
+      : unreached && !document.querySelector("[data-unreachable]") ? [unreached, gettext("No broker of this cluster has answered since %(time)s. What is shown is what was known before; a reload says more.")]
       : old && isOpen() ? [old, gettext("No new round since %(time)s: the worker that reads the brokers, or Redis between it and this page, does not answer. Figures stand still; “manage.py doctor” says which.")]
       : [0, ""];
     const said = since ? Tide.text(text, { time: Tide.moment(since, now) }) : "";
@@ -132,6 +134,7 @@
     if (!latest) return;
     lastAt = latest.started_at_ms + (latest.duration_ms || 0);
     partial = latest.brokers_answered < latest.brokers_total || Boolean(latest.error);
+    unreached = latest.brokers_answered || !partial ? 0 : unreached || lastAt;
     show();
   }
   setInterval(show, 1000);
