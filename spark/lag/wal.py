@@ -42,6 +42,7 @@ import struct
 import zlib
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Generic, TypeVar
 
 import msgspec
@@ -313,7 +314,8 @@ def _learn_names(state: SegmentState, names: bytes) -> None:
     is_first = not state.heads.keys and not state.commits.keys
     found = msgspec.json.decode(_decompressed(names), type=_FrameNames)
     state.heads.add(found.new_heads)
-    if any(head >= len(state.heads.keys) for _, head in found.new_commits):
+    highest = max(found.new_commits, key=itemgetter(1), default=("", -1))
+    if highest[1] >= len(state.heads.keys):
         raise WalError("a frame refers to a queue that its segment does not name")
     state.commits.add([CommitKey(group, *state.heads.keys[head]) for group, head in found.new_commits])
     state.names = names if is_first else b""

@@ -161,6 +161,15 @@ def test_it_loads_a_window_from_any_mix_of_files(tmp_path: Path, cuts: list[int]
     assert as_dict(twice) == as_dict(from_snapshots(HISTORY))
 
 
+@pytest.mark.parametrize("cuts", [[], [2], [1, 2, 3]])
+def test_it_reads_one_group_or_the_heads_of_any_mix_of_files(tmp_path: Path, cuts: list[int]) -> None:
+    paths = write_files(tmp_path, HISTORY, cuts)
+    wanted = as_dict(from_snapshots(HISTORY))
+    for group in ("billing", "", "nobody"):
+        found = chunk.load_samples(paths, 3_600_000, 7_200_000, group=group)
+        assert as_dict(found) == {key: one for key, one in wanted.items() if key.group == group}
+
+
 def test_it_cuts_a_window_and_remembers_the_sample_before(tmp_path: Path) -> None:
     paths = write_files(tmp_path, HISTORY, [2])
     table = chunk.load_window(paths, 3_605_000, 3_615_000, group="billing")
