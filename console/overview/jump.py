@@ -7,6 +7,7 @@ from typing import Any
 
 from django.http import HttpRequest, JsonResponse
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 
 from console.access.name_scope import NameScope
@@ -16,6 +17,7 @@ from console.group import selectors as group_selectors
 from console.lag import selectors as lag_selectors
 from console.operation import operation_list
 from console.operation.models import Job
+from console.sentences import said
 from console.topic import selectors as topic_selectors
 
 QUERY_LENGTH_MAX = 255
@@ -40,16 +42,16 @@ def jump(request: HttpRequest, cluster: str) -> JsonResponse:
 def _items(here: Cluster, query: str, scope: NameScope) -> Iterator[Item]:
     if len(query) in MESSAGE_ID_LENGTHS and HEX.issuperset(query):
         url = f"{reverse('messages', args=[here.name])}?read=id&id={query}"
-        yield {"kind": "Message", "icon": "messages", "name": query, "url": url, "hint": "message id"}
+        yield {"kind": _("Message"), "icon": "messages", "name": query, "url": url, "hint": _("message id")}
     if query.lower().startswith(OPERATION_PREFIXES):
         yield from _operations(here, query, scope)
     groups = group_selectors.group_names(here.name, query=query, limit=ROWS, scope=scope)
-    yield from _names(here, "group", "Groups", "groups", groups)
+    yield from _names(here, "group", _("Groups"), "groups", groups)
     topics = topic_selectors.topic_names(here.name, query=query, limit=ROWS, scope=scope)
-    yield from _names(here, "topic", "Topics", "topics", topics)
+    yield from _names(here, "topic", _("Topics"), "topics", topics)
     rows = lag_selectors.broker_rows(here.name)
     found = sorted({row.broker_name for row in rows if query.lower() in row.broker_name.lower()})
-    yield from _names(here, "broker", "Brokers", "brokers", found[:ROWS])
+    yield from _names(here, "broker", _("Brokers"), "brokers", found[:ROWS])
 
 
 def _operations(here: Cluster, query: str, scope: NameScope) -> Iterator[Item]:
@@ -60,11 +62,12 @@ def _operations(here: Cluster, query: str, scope: NameScope) -> Iterator[Item]:
         if job is not None and not query.lower().startswith("op-"):
             name, page = str(job.pk), "job"
         url = reverse(page, args=[here.name, name])
-        hint = f"{plan.kind.replace('_', ' ')} of {plan.subject}"
-        yield {"kind": "Operations", "icon": "operations", "name": name, "url": url, "hint": hint}
+        kind = said(plan.kind.replace("_", " "))
+        hint = _("%(kind)s of %(subject)s") % {"kind": kind, "subject": plan.subject}
+        yield {"kind": _("Operations"), "icon": "operations", "name": name, "url": url, "hint": hint}
 
 
 def _names(here: Cluster, page: str, kind: str, icon: str, names: Sequence[str]) -> Iterator[Item]:
     for name in names:
         url: Any = reverse(page, args=[here.name, name])
-        yield {"kind": kind, "icon": icon, "name": name, "url": url, "hint": page}
+        yield {"kind": kind, "icon": icon, "name": name, "url": url, "hint": said(page)}
