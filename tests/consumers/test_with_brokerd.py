@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import time
 from collections import Counter, defaultdict
 
@@ -249,13 +250,13 @@ async def test_it_loses_nothing_when_the_broker_is_killed(brokerd):
     assert len(acknowledged) > 100
 
 
-async def test_it_stops_at_once(brokerd):
+async def test_it_stops_beside_pulls_that_are_held(brokerd):
     await create_topic(brokerd)
-    consumer = PushConsumer("billing", brokerd.namesrv, Seen(), {"orders": "*"}, config=FROM_FIRST)
+    patient = dataclasses.replace(FROM_FIRST, broker_suspend_max_ms=600_000, pull_timeout_ms=1_200_000)
+    consumer = PushConsumer("billing", brokerd.namesrv, Seen(), {"orders": "*"}, config=patient)
     await consumer.start()
     await wait_until(lambda: own(consumer) == 4)
-    started = time.monotonic()
-    await consumer.close()
-    assert time.monotonic() - started < 10, "its pulls are held for 15 s"
+    async with asyncio.timeout(60):
+        await consumer.close()
     async with MQAdmin(brokerd.namesrv) as admin:
         assert await admin.consumer_connection(brokerd.address, "billing") is None
