@@ -198,7 +198,7 @@ def _rewound(history: QueueHistory, moves: Int64Array) -> Judgement | None:
         return None
     at = int(falls[-1])
     target = int(history.committed[at + 1])
-    reason = f"went back from {before} to {target}"
+    reason = f"went back from {before} to {target}{_pending(history, at + 1)}"
     return Judgement(LagStatus.REWOUND, int(history.t_ms[at + 1]), reason, history.part(at + 1).drain())
 
 
@@ -211,8 +211,17 @@ def _skipped(history: QueueHistory, moves: Int64Array) -> Judgement | None:
         return None
     at = int(jumps[-1])
     skipped = int(history.committed[at] - history.committed[at - 1])
-    reason = f"jumped ahead by {skipped} messages"
+    reason = f"jumped ahead by {skipped} messages{_pending(history, at)}"
     return Judgement(LagStatus.SKIPPED, int(history.t_ms[at]), reason, history.part(at).drain())
+
+
+def _pending(history: QueueHistory, at: int) -> str:
+    """Return what to add of a committed offset that somebody set at one place of the window, while messages wait: that
+    it is where it was set is no progress of the group, whose clients may not have heard of it (lag.md 1.3).
+    """
+    is_still_there = bool((history.committed[at:] == history.committed[at]).all())
+    waits = history.committed[-1] < history.max_offset[-1]
+    return ", nothing was confirmed since" if is_still_there and waits else ""
 
 
 def forward_jumps(t_ms: Int64Array, committed: Int64Array) -> Int64Array:
@@ -339,21 +348,23 @@ def _drain(queues: Sequence[QueueFigures], partial: bool) -> Drain:
     return DRAINED if queues and not any(queue.lag for queue in queues) else UNKNOWN_DRAIN
 
 
+URGENCY = {
+    LagStatus.LOST: 7,
+    LagStatus.STALLED: 6,
+    LagStatus.STOPPED: 5,
+    LagStatus.FALLING_BEHIND: 2,
+    LagStatus.INVALID: 1,
+}
+
+
 def attention(status: LagStatus, *, lag: int | None) -> int:
     """Return how urgently a person should look, larger first (the mock's "Decided", 2).
 
     Lost, stalled, stopped, unknown without a bound, offline with backlog, falling behind, invalid; the rest
     is level, so that time lag orders it.
     """
-    urgency = {
-        LagStatus.LOST: 7,
-        LagStatus.STALLED: 6,
-        LagStatus.STOPPED: 5,
-        LagStatus.FALLING_BEHIND: 2,
-        LagStatus.INVALID: 1,
-    }
     if status is LagStatus.UNKNOWN:
         return 4 if lag is None else 0
     if status is LagStatus.OFFLINE:
         return 3 if lag else 0
-    return urgency.get(status, 0)
+    return URGENCY.get(status, 0)

@@ -123,7 +123,7 @@ def test_row_reset_backwards(orders: CollectedCluster) -> None:
     set_offset(orders, 2)
     orders.collect()
     assert (queue().status, queue().lag) == ("REWOUND", 8)
-    assert queue().reason == "went back from 7 to 2"
+    assert queue().reason == "went back from 7 to 2, nothing was confirmed since"
     assert (event("REWIND").from_offset, event("REWIND").to_offset, event("REWIND").cause) == (7, 2, "")
     assert group().out_rate == 0.0  # a rewind is not negative consumption
     assert queue().speed is None

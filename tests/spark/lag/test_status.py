@@ -230,3 +230,14 @@ def test_it_never_lets_a_queue_lower_what_is_known(queues: list[QueueFigures], m
     assert (after.lag or 0) >= (before.lag or 0)
     assert after.partial >= before.partial
     assert not (after.partial and after.lag is not None and not after.lag_lower_bound)
+
+
+@pytest.mark.parametrize(
+    ("committed", "reason"),
+    [
+        ([500, 500, 100, 100], "went back from 500 to 100, nothing was confirmed since"),
+        ([500, 500, 100, 150], "went back from 500 to 100"),
+    ],
+)
+def test_an_offset_that_was_set_is_no_progress(committed: list[int], reason: str) -> None:
+    assert judge(history(committed, 600), time_lag_ms=90_000, clients=1).reason == reason
