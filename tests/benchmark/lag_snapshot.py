@@ -4,8 +4,9 @@
     G14  what a look costs a real brokerd: its CPU, as a share of one core at a look every 5 s
 
 The simulated brokers share one process that makes its answers in Python: that is in the seconds and gaps of G5, not
-in its CPU. 20,000 group queues of the goal's 200,000 are what it surely answers in time; the goal's 2,000 requests for
-max offsets are all there. The naive way beside G5 asks for each group's statistics (208).
+in its CPU; what it takes itself stands beside it (`simulated_brokers_cpu_seconds`). 20,000 group queues of the goal's
+200,000 are what it surely answers in time; the goal's 2,000 requests for max offsets are all there. The naive way
+beside G5 asks for each group's statistics (208).
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ def full_cluster(brokers: int, topics: int, groups: int) -> dict[str, Any]:
         admin = with_admin(cluster.namesrv)
         addresses, _ = broker_reads.find_brokers(admin)
         known = {one.broker_name: () for one in addresses}
-        looks = [look(admin, addresses, number, known) for number in range(ROUNDS)][3:]
+        looks = [look(admin, addresses, number, known) for number in range(3)]
+        answering = cpu_of(cluster.pid)
+        looks = [look(admin, addresses, number, known) for number in range(3, ROUNDS)]
+        answering = (cpu_of(cluster.pid) - answering) / len(looks)
         found = [one for one in looks if one is not None]
         addr = addresses[0].addr
         started = time.perf_counter()
@@ -76,6 +80,7 @@ def full_cluster(brokers: int, topics: int, groups: int) -> dict[str, Any]:
         "G5_goal_seconds_p99": 0.5,
         "G5_cpu_seconds_p50": round(statistics.median(one[1] for one in found), 3),
         "G5_goal_cpu_seconds": 0.25,
+        "simulated_brokers_cpu_seconds": round(answering, 3),
         "G5_c_to_m_gap_ms_p99": round(float(np.percentile(gaps, 99)), 1),
         "G5_goal_gap_ms_p99": 100,
         "naive_208_for_each_group_seconds": round(naive_s, 1),

@@ -303,6 +303,12 @@ class SimulatedCluster:
         assert self._process is not None
         self._process.communicate(timeout=READY_WITHIN_S)  # the end of its input ends it
 
+    @property
+    def pid(self) -> int:
+        """The process that answers for all brokers."""
+        assert self._process is not None
+        return self._process.pid
+
     def silence(self, broker: int) -> None:
         """Let a broker take requests and answer none, as one that hangs does."""
         self._tell(f"silence {broker}")
