@@ -40,6 +40,8 @@ from django.conf import settings
 from redis.commands.core import Script
 from redis.exceptions import RedisError
 
+from console.live_request import Request
+
 logger = logging.getLogger(__name__)
 
 CHANNEL = "tidemark:live:rows"
@@ -51,10 +53,7 @@ LAST_VALUE_LIFE_S = (
 SUBJECT_ROWS_MAX = 50_000  # five times the topics of a large cluster; a subject that grows beyond starts anew
 PUBLISH_TIMEOUT_S = 5.0
 
-SUBJECT_LENGTH_MAX = 600  # "c/<63>/group/<255>", percent signs and all
 SUBJECTS_MAX = 50  # of one browser; a page names two or three
-KEYS_MAX = 2_000  # of one subscription; a page of a list names its 50 rows
-REQUEST_BYTES_MAX = 128 * 1024
 PING_EVERY_S = 20.0  # proxies close what is silent for 60 s
 RECHECK_EVERY_S = 60.0  # a person who signed out or lost a grant sees nothing new after this
 STALL_LIMIT_S = 20.0  # no progress in sending one message for so long: the browser is gone or does not read
@@ -443,48 +442,6 @@ class View:
 
     sees: Callable[[str, Any], bool] | None = None
     told: Callable[[Any], Any] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What a browser asks for: subjects with their keys (None: all rows), and subjects it leaves."""
-
-    join: Mapping[str, frozenset[str] | None]
-    leave: tuple[str, ...]
-
-    @classmethod
-    def from_text(cls, text: str | None) -> "Request":
-        """Raises ValueError for anything that is not a request."""
-        if text is None or len(text) > REQUEST_BYTES_MAX:
-            raise ValueError("a request is JSON text of at most 128 KiB")
-        message = orjson.loads(text)
-        if not isinstance(message, dict):
-            raise ValueError("a request is an object")
-        wanted, left = message.get("subscribe", []), message.get("unsubscribe", [])
-        if not isinstance(wanted, list) or not isinstance(left, list):
-            raise ValueError("subscribe and unsubscribe are lists")
-        return cls(dict(cls._wanted(item) for item in wanted), tuple(cls._subject(item) for item in left))
-
-    @classmethod
-    def _wanted(cls, item: Any) -> tuple[str, frozenset[str] | None]:
-        if not isinstance(item, dict):
-            raise ValueError("what to subscribe to is an object with a subject")
-        keys = item.get("keys")
-        if keys is None:
-            return cls._subject(item.get("subject")), None
-        if (
-            not isinstance(keys, list)
-            or len(keys) > KEYS_MAX
-            or not all(isinstance(key, str) for key in keys)
-        ):
-            raise ValueError(f"keys are at most {KEYS_MAX} texts")
-        return cls._subject(item.get("subject")), frozenset(keys)
-
-    @staticmethod
-    def _subject(subject: Any) -> str:
-        if not isinstance(subject, str) or not 0 < len(subject) <= SUBJECT_LENGTH_MAX or "\n" in subject:
-            raise ValueError("a subject is a short text")
-        return subject
 
 
 class LiveSocket(AsyncWebsocketConsumer):

@@ -14,7 +14,8 @@ from asgiref.testing import ApplicationCommunicator
 from django.db import OperationalError
 
 from console import live
-from console.live import LiveSocket, Mailbox, Request, Update, View, merged, publish
+from console.live import LiveSocket, Mailbox, Update, View, merged, publish
+from console.live_request import Request
 from tests.support.redis_process import RedisProcess
 
 # Channels looks after database connections with every message of a socket.
