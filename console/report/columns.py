@@ -116,7 +116,6 @@ TRAFFIC = (
     Column("peak_per_s", "Peak", "rate", "/s", note="the busiest minute"),
     Column("body_bytes_mean", "Body mean", "size", priority=2),
     Column("queues", "Queues", priority=2),
-    Column("tags", "Tags", priority=3),
     Column(
         "store_delay_p95_ms",
         "Store delay p95",
