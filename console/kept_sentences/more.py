@@ -26,6 +26,7 @@ SENTENCES = (
     _("broker"),
     _("change schedule"),
     _("change SLO"),
+    _("Computed %(time)s UTC by run %(run)s, code %(code)s."),
     _("counted as failed"),
     _("create token"),
     _("dead letter replay"),
@@ -48,6 +49,7 @@ SENTENCES = (
     _("remove cluster"),
     _("revoke token"),
     _("run report"),
+    _("Sampled every %(step)s, the largest gap is %(gap)s."),
     _("sends are refused until then, epoch ms; 0: never"),
     _("set body schema"),
     _("set password"),
@@ -60,6 +62,10 @@ SENTENCES = (
     _("The name servers do not answer: %(why)s"),
     _("the name servers do not answer: %(why)s"),
     _("The search failed; the server's log says why."),
+    _(
+        "The window was not over when this was computed: figures up to %(time)s UTC. Its next run "
+        "replaces them."
+    ),
     _("There is no topic %(topic)s on %(cluster)s, or none that you may look at."),
     _("They %(deed)s."),
     _("This will mark %(number)s dead letter(s) of %(group)s as handled"),

@@ -11,7 +11,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from console.figures import MINUS, duration, moment, size
+from console.language import figure_words
 from console.report.jobs import DAY_MS, HOUR_MS, PERIODS_MS
+from console.sentences import said as in_words
 from console.templatetags import figures
 
 register = template.Library()
@@ -71,7 +73,7 @@ def provenance(context: Mapping[str, Any], row: Any) -> SafeString:
             f"Sampled every {duration(row.interval_ms)}, the largest gap is {duration(row.max_gap_ms or 0)}."
         )
     text = "–" if row.coverage_pct is None else f"{row.coverage_pct:,.1f}"
-    return format_html('<span tabindex="0" data-tip="{}">{}</span>', " ".join(parts), text)
+    return format_html('<span tabindex="0" data-tip="{}">{}</span>', " ".join(map(in_words, parts)), text)
 
 
 @register.simple_tag(takes_context=True)
@@ -81,7 +83,7 @@ def row_window(context: Mapping[str, Any], row: Any) -> SafeString:
     start = dt.datetime.fromtimestamp(row.window_start_ms / 1000, dt.UTC)
     if length == HOUR_MS:
         local = _local(context, row.window_start_ms)
-        text = _minute(local, _local(context, _now_ms(context)))
+        text = figure_words(_minute(local, _local(context, _now_ms(context))))
         found = format_html('<time data-at="{}" data-as="hour">{}</time>', row.window_start_ms, text)
     elif length == DAY_MS:
         found = format_html(
@@ -98,9 +100,13 @@ def row_window(context: Mapping[str, Any], row: Any) -> SafeString:
 
 def _partial(context: Mapping[str, Any], row: Any) -> SafeString:
     end = moment(row.window_end_ms, dt.UTC, now_ms=_now_ms(context))
+    why = f"The window was not over when this was computed: figures up to {end} UTC. Its next run replaces them."
     return format_html(
-        '<span class="badge badge--unknown" tabindex="0" data-tip="{}">so far</span>',
-        f"The window was not over when this was computed: figures up to {end} UTC. Its next run replaces them.",
+        '<span class="badge badge--unknown" tabindex="0" data-tip="{}">{}</span>',
+        in_words(
+            f"The window was not over when this was computed: figures up to {end} UTC. Its next run replaces them."
+        ),
+        in_words("so far"),
     )
 
 
