@@ -103,9 +103,7 @@ def _partial(context: Mapping[str, Any], row: Any) -> SafeString:
     why = f"The window was not over when this was computed: figures up to {end} UTC. Its next run replaces them."
     return format_html(
         '<span class="badge badge--unknown" tabindex="0" data-tip="{}">{}</span>',
-        in_words(
-            f"The window was not over when this was computed: figures up to {end} UTC. Its next run replaces them."
-        ),
+        in_words(why),
         in_words("so far"),
     )
 
