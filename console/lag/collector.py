@@ -5,14 +5,12 @@ error is thrown away and the next round makes a new one. It is used by one threa
 cluster's lease.
 """
 
-import gc
 import logging
 import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -191,8 +189,7 @@ class Collector:
         self.gaps.away(last_ms, now_ms)
         self.gaps.unwritten(unwritten, last_ms, now_ms)
         self.gaps.silent(view.silences, self._last_read_ms(), now_ms)
-        with without_collections():
-            return self._save(view, round_row, started)
+        return self._save(view, round_row, started)
 
     def _write(self, snapshot: Snapshot) -> str:
         """Append a round to the log; return why it could not be. Live rows do not wait for a disk with room.
@@ -384,20 +381,6 @@ class Collector:
                 self.looked_up_ms[purpose, key] = view.now_ms
                 wanted.append(Lookup(key.broker_name, key.topic, key.queue_id, offset))
         return wanted
-
-
-@contextmanager
-def without_collections() -> Iterator[None]:
-    """Keep the garbage collector away: rows hold no cycles, and their number makes it look through the whole memory
-    again and again, a quarter of the time that a round of 60,000 rows takes.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def own_topics(addresses: Sequence[BrokerAddress]) -> frozenset[str]:

@@ -2,12 +2,14 @@
 collector for.
 """
 
+import gc
 import logging
 import os
 import threading
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from django.db.models import Q
@@ -119,6 +121,21 @@ def _is_due(lease: CollectorLease, interval_ms: int, now_ms: int) -> bool:
     return (waited or lease.refresh_requested) and lease.until_ms <= now_ms
 
 
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Keep the garbage collector away: rows hold no cycles, and their number makes it look through the whole memory
+    again and again, a quarter of the time that a round of 60,000 rows takes.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@_without_collections()
 def collect(cluster_name: str, *, now_ms: int) -> Round | None:
     """Run one round of a cluster if nobody else does and it is due. Returns the round, or None when there was
     nothing to do.
