@@ -105,7 +105,9 @@ def test_both_languages_have_the_same_places_and_markup(domain: str) -> None:
 
 def test_chinese_is_chinese() -> None:
     for english, chinese in entries(ROOT / LOCALE / "django.mo").items():
-        assert not ENGLISH.search(re.sub(r"<code>.*?</code>|<[^>]*>", "", chinese)), f"{english!r} is still {chinese!r}"
+        assert not ENGLISH.search(re.sub(r"<code>.*?</code>|<[^>]*>", "", chinese)), (
+            f"{english!r} is still {chinese!r}"
+        )
 
 
 def test_pages_and_scripts_say_the_same() -> None:
