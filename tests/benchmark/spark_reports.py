@@ -9,6 +9,7 @@
     forecast  G13: drain forecasts of a replayed day against what came
 
 CPU seconds (of this process and all below it) stand beside the clock's: on a busy machine only those can be compared.
+A task's are not told: its JVM is nobody's child when it ends.
 `--size full` is the reference size (48 M samples an hour), `quarter` fits in five minutes; `--history` keeps the data
 between calls. The naive way, in the same run: for hour and day the same samples as time-ordered rows, through Spark SQL
 window functions and percentiles (with `--naive-groups` groups, because it takes minutes or all of the memory for more;
@@ -294,10 +295,8 @@ def _task(files: list[str], size: Size, scratch: Path) -> dict[str, Any]:
         "samples": size.groups * size.queues * size.rounds,
         "load": os.getloadavg(),
         "naive_own_jvm_s": round(cold.wall_s, 2),
-        "naive_own_jvm_cpu_s": round(cold.cpu_s, 2),
         "starting_the_warm_server_s": round(warm[0].wall_s, 2),
         "warm_server_s": [round(one.wall_s, 2) for one in warm[1:]],
-        "warm_server_cpu_s": [round(one.cpu_s, 2) for one in warm[1:]],
     }
 
 
