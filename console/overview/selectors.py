@@ -69,10 +69,12 @@ def growing_groups(cluster_name: str, scope: NameScope = EVERYTHING) -> list[Top
 
 
 def losing_groups(cluster_name: str, scope: NameScope = EVERYTHING) -> list[TopGroup]:
-    """Those that lose messages now, then those that retention reaches first."""
+    """Those that lose messages now, then those that retention reaches first; last those it does not reach before
+    some time: where nothing was deleted yet that bound says little.
+    """
     rows = _groups(cluster_name, scope).filter(Q(status="LOST") | Q(time_to_loss_ms__isnull=False))
-    is_losing = Case(When(status="LOST", then=0), default=1)
-    first = rows.order_by(is_losing, F("time_to_loss_ms").asc(nulls_last=True), "group")
+    urgency = Case(When(status="LOST", then=0), When(time_to_loss_lower_bound=False, then=1), default=2)
+    first = rows.order_by(urgency, F("time_to_loss_ms").asc(nulls_last=True), "group")
     return [TopGroup(row) for row in first.only(*SHOWN)[:TOP_ROWS]]
 
 

@@ -178,7 +178,9 @@ def test_it_ranks_groups_by_what_hurts_first(admin: Client) -> None:
     GroupRow.objects.filter(group="billing").update(status="LOST")
     GroupRow.objects.filter(group="analytics").update(time_to_loss_ms=3_600_000)
     GroupRow.objects.filter(group="notifier").update(time_to_loss_ms=7_200_000)
-    assert [one.row.group for one in selectors.losing_groups("local")] == ["billing", "analytics", "notifier"]
+    GroupRow.objects.filter(group="fraud").update(time_to_loss_ms=26_000, time_to_loss_lower_bound=True)
+    ranked = [one.row.group for one in selectors.losing_groups("local")]
+    assert ranked == ["billing", "analytics", "notifier", "fraud"], "at least 26 s is no alarm"
     assert [one.row.group for one in selectors.slowest_groups("local")][0] == "analytics"
     assert [(one.row.group, one.growth) for one in selectors.growing_groups("local")] == [
         ("analytics", 183.0)
