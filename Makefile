@@ -8,7 +8,7 @@ ARGS ?=
 # A test that passes only the second time is listed as RERUN: a defect to mend, not a reason to throw a day's work away.
 PYTEST := $(PY) -m pytest -q --reruns 1 --reruns-delay 1 -rR
 
-.PHONY: help run test unit postgres peers e2e pages check bench format clean set-up-run set-up-test
+.PHONY: help run test unit postgres peers e2e pages check bench format messages clean set-up-run set-up-test
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[36m%-9s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,12 @@ bench: set-up-test ## Benchmarks, printed as JSON (by hand or nightly; never par
 format: set-up-test ## Rewrite the code in house format
 	.venv/bin/ruff format .
 	.venv/bin/ruff check --fix .
+
+messages: set-up-test ## Refresh and compile locale/*.po after texts changed; the tests name what has no translation
+	@for domain in django djangojs; do .venv/bin/django-admin makemessages -l zh_Hans -d $$domain --no-wrap --no-location \
+		--no-obsolete -i .venv -i tests --settings console.settings --pythonpath .; done
+	@for file in locale/*/LC_MESSAGES/*.po; do sed -i '/^"POT-Creation-Date\|^"Report-Msgid-Bugs-To/d' $$file; \
+		msgfmt -o $${file%.po}.mo $$file; done
 
 clean: ## Remove what runs left behind (var/ with all its data too)
 	rm -rf var .mypy_cache .ruff_cache .pytest_cache .import_linter_cache tests/peers/*/target tests/e2e/screenshots
