@@ -23,7 +23,7 @@ HELD = r"(?:(?![.!?] [A-Z“]).)"  # what a place may hold: not the end of a sen
 NEXT_SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-Z“])")
 GENERAL = frozenset({"%(sentence)s.", "%(names)s and %(last)s"})  # fit nearly every text: tried by hand
 CACHE_TEXTS = 8_192
-LENGTH_MAX = 1_000  # longer texts are not sentences of ours, and the search is quadratic in what somebody typed
+LENGTH_MAX = 1_000  # longer texts are not ours; the search is quadratic in what somebody typed
 
 
 @functools.cache
