@@ -107,6 +107,8 @@
     const reset = Object.assign(document.createElement("button"), { type: "button", textContent: gettext("As the width allows") });
     reset.addEventListener("click", () => { keep({ ...chosen(menu), on: [], off: [] }); fillMenu(menu); });
     list.append(document.createElement("hr"), reset);
+    /* Upwards, because the button stands below its list; under a short list there is no room above. */
+    menu.classList.toggle("pop--up", menu.getBoundingClientRect().top - list.offsetHeight > document.querySelector(".topbar").offsetHeight + 12);
   }
   function chosen(menu) {
     const table = tableOf(menu), none = { table: table.dataset.columns, of: table.tHead.rows[0].cells.length, on: [], off: [] };

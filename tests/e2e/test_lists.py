@@ -1,0 +1,54 @@
+"""Lists: a row opens in place without a mouse, and the columns one chose are there on another machine."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from tests.e2e.browser import PASSWORD
+from tests.e2e.test_newcomer import A_FEW_ROUNDS_MS, group_row
+from tests.support.product import Product
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+
+def test_a_row_opens_and_closes_by_keys(page: Page, product: Product) -> None:
+    page.goto(f"{product.url}/c/local/groups?sort=group&dir=asc")
+    expect(group_row(page, "analytics")).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    detail = page.locator("tr.detail:not([hidden])")
+    page.keyboard.press("j")
+    page.keyboard.press("o")
+    expect(detail.get_by_role("rowheader", name="broker-a · 0").first).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    page.keyboard.press("o")
+    expect(detail).to_have_count(0)
+    page.get_by_role("button", name="Queues of analytics").focus()
+    page.keyboard.press("Enter")
+    expect(detail).to_have_count(1)
+    expect(detail).to_contain_text("clicks", timeout=A_FEW_ROUNDS_MS)
+
+
+def status_head(page: Page) -> Locator:
+    return page.locator("table[data-columns=groups] > thead th").nth(1)
+
+
+def test_columns_are_kept_for_the_person(page: Page, product: Product, browser: Browser) -> None:
+    page.goto(f"{product.url}/c/local/groups")
+    expect(group_row(page, "analytics")).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    with page.expect_response("**/columns/groups"):
+        page.locator("[data-columns-menu] summary").click()
+        page.locator("[data-columns-menu]").get_by_label("Status").uncheck()
+    expect(status_head(page)).to_be_hidden()
+    elsewhere = browser.new_context(viewport={"width": 1440, "height": 900}).new_page()
+    elsewhere.goto(f"{product.url}/sign-in?next=/c/local/groups")
+    elsewhere.get_by_label("Name").fill("admin")
+    elsewhere.get_by_label("Password").fill(PASSWORD)
+    elsewhere.get_by_role("button", name="Sign in").click()
+    expect(group_row(elsewhere, "analytics")).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    expect(status_head(elsewhere)).to_be_hidden()
+    with elsewhere.expect_response("**/columns/groups"):
+        elsewhere.locator("[data-columns-menu] summary").click()
+        elsewhere.get_by_role("button", name="As the width allows").click()
+    expect(status_head(elsewhere)).to_be_visible()
+    elsewhere.context.close()
+    page.reload()
+    expect(status_head(page)).to_be_visible()
