@@ -90,35 +90,28 @@ def as_boolean(part: Operand) -> Operand:
 
 
 def any_of(parts: Sequence[Operand]) -> Operand:
-    evaluates = tuple(as_boolean(part).evaluate for part in parts)
-
-    def evaluate(properties: Properties) -> Value:
-        outcome: Value = False
-        for each in evaluates:
-            value = each(properties)
-            if value is True:
-                return True
-            if value is None:
-                outcome = None
-        return outcome
-
-    return joined(evaluate, "… OR …", *parts)
+    return _decided_by(True, parts, "… OR …")
 
 
 def all_of(parts: Sequence[Operand]) -> Operand:
+    return _decided_by(False, parts, "… AND …")
+
+
+def _decided_by(decisive: bool, parts: Sequence[Operand], shown: str) -> Operand:
+    """OR is TRUE as soon as one part is, AND is FALSE as soon as one is; else an unknown part makes it unknown."""
     evaluates = tuple(as_boolean(part).evaluate for part in parts)
 
     def evaluate(properties: Properties) -> Value:
-        outcome: Value = True
+        outcome: Value = not decisive
         for each in evaluates:
             value = each(properties)
-            if value is False:
-                return False
+            if value is decisive:
+                return decisive
             if value is None:
                 outcome = None
         return outcome
 
-    return joined(evaluate, "… AND …", *parts)
+    return joined(evaluate, shown, *parts)
 
 
 def negation(part: Operand) -> Operand:
