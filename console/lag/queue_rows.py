@@ -339,14 +339,14 @@ def drain_columns(found: Drain) -> RowDict:
 def _unknown_rows(view: RoundView) -> Iterator[tuple[QueueKey, RowDict]]:
     """Rows of queues that were not read, until their broker has left them out often enough."""
     for key in view.series.unread:
-        yield key, _unknown_row(view, key, view.previous_queues.get(key, NEVER_READ))
+        yield key, unknown_row(view, key, view.previous_queues.get(key, NEVER_READ))
     for key in view.previous_queues.keys() - {*view.series.groups.keys, *view.series.unread}:
-        row = _unknown_row(view, key, view.previous_queues[key])
+        row = unknown_row(view, key, view.previous_queues[key])
         if row["missed_rounds"] < ROUNDS_TO_TOMBSTONE:
             yield key, row
 
 
-def _unknown_row(view: RoundView, key: QueueKey, previous: RowDict) -> RowDict:
+def unknown_row(view: RoundView, key: QueueKey, previous: RowDict) -> RowDict:
     """Keep the offsets as last read, with their age; what follows from them now is unknown."""
     answer = next((one for one in view.answers if one.address.broker_name == key.broker_name), None)
     missed = 0

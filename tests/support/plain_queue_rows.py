@@ -4,7 +4,14 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from console.lag.broker_reads import BrokerAnswers, QueueOffsets
-from console.lag.queue_rows import NEVER_READ, ROUNDS_TO_TOMBSTONE, UNKNOWN_FIGURES, drain_columns, since
+from console.lag.queue_rows import (
+    NEVER_READ,
+    ROUNDS_TO_TOMBSTONE,
+    UNKNOWN_FIGURES,
+    drain_columns,
+    since,
+    unknown_row,
+)
 from console.lag.round_series import QueueKey, RoundSeries, TopicQueueKey
 from console.lag.round_view import RoundView, RowDict
 from spark.lag.forecast import DRAINED, Drain, TimeToLoss, time_to_loss
@@ -34,7 +41,7 @@ def queue_rows(view: RoundView) -> dict[QueueKey, RowDict]:
             rows.update(_read_rows(view, answer))
     for key, previous in view.previous_queues.items():
         if key not in rows:
-            row = _unknown_row(view, key, previous)
+            row = unknown_row(view, key, previous)
             if row["missed_rounds"] < ROUNDS_TO_TOMBSTONE:
                 rows[key] = row
     return rows
@@ -46,7 +53,7 @@ def _read_rows(view: RoundView, answer: BrokerAnswers) -> Iterator[tuple[QueueKe
         if topic in answer.unread:
             for queue_id in committed:
                 key = QueueKey(group, topic, broker_name, queue_id)
-                yield key, _unknown_row(view, key, view.previous_queues.get(key, NEVER_READ))
+                yield key, unknown_row(view, key, view.previous_queues.get(key, NEVER_READ))
         for queue in answer.stats.get(topic, ()):
             key = QueueKey(group, topic, broker_name, queue.queue_id)
             yield key, _row(view, key, queue, committed.get(queue.queue_id), answer.read_max_ms)
@@ -178,26 +185,3 @@ def _last_commit_ms(view: RoundView, committed: int | None, previous: RowDict | 
     if previous is None or previous["committed_offset"] is None or committed is None:
         return None
     return view.now_ms if previous["committed_offset"] != committed else previous["last_commit_ms"]
-
-
-def _unknown_row(view: RoundView, key: QueueKey, previous: RowDict) -> RowDict:
-    """Keep the offsets as last read, with their age; what follows from them now is unknown."""
-    answer = next((one for one in view.answers if one.address.broker_name == key.broker_name), None)
-    missed = 0
-    if answer is None or not answer.answered:
-        reason = view.silence_words(key.broker_name)
-    elif key.topic in answer.unread:
-        reason = f"{key.broker_name} did not tell the offsets of {key.topic}: {answer.unread[key.topic]}"
-    else:
-        missed = previous["missed_rounds"] + 1
-        reason = f"{key.broker_name} no longer lists this queue for the group"
-    silence = view.silences.get(key.broker_name)
-    return {
-        **previous,
-        **UNKNOWN_FIGURES,
-        "status": LagStatus.UNKNOWN.value,
-        "since_ms": since(previous, LagStatus.UNKNOWN, view.now_ms if silence is None else silence.since_ms),
-        "owner": view.owners.get(key, ""),
-        "reason": reason,
-        "missed_rounds": missed,
-    }
