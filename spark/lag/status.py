@@ -5,13 +5,13 @@ commit log to follow; LOST, SKIPPED, OFFLINE, NEVER_COMMITTED, INVALID and UNKNO
 27, 1.3).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
 
-from spark.lag.forecast import DRAINED, UNKNOWN_DRAIN, Direction, Drain, drain, slowest, trend
+from spark.lag.forecast import DRAINED, UNKNOWN_DRAIN, Direction, Drain, drain, trend
 from spark.lag.snapshot import BoolArray, Int64Array
 
 
@@ -267,85 +267,6 @@ def _from_last_zero(history: QueueHistory) -> slice:
 def worst(statuses: Iterable[LagStatus]) -> LagStatus:
     """Return the worst known status; UNKNOWN only when nothing else is known."""
     return max(statuses, key=SEVERITY.__getitem__, default=LagStatus.UNKNOWN)
-
-
-@dataclass(frozen=True, slots=True)
-class QueueFigures:
-    """What is known of one queue of a group now. `lag` null: unknown, or never committed."""
-
-    name: str  # "topic · broker · 3", to name the worst one
-    status: LagStatus
-    lag: int | None
-    time_lag_ms: int | None
-    time_lag_lower_bound: bool
-    since_ms: int
-    reason: str = ""
-    drain: Drain = UNKNOWN_DRAIN
-
-
-@dataclass(frozen=True, slots=True)
-class GroupFigures:
-    """Sums and worst cases. unknown + 5 is "at least 5": `lag` 5 with `lag_lower_bound`, never 5 and never
-    nothing.
-    """
-
-    status: LagStatus
-    partial: bool
-    lag: int | None
-    lag_lower_bound: bool
-    time_lag_ms: int | None
-    time_lag_lower_bound: bool
-    since_ms: int
-    worst_queue: str
-    reason: str
-    drain: Drain = UNKNOWN_DRAIN
-
-
-def combine(queues: Sequence[QueueFigures]) -> GroupFigures:
-    """Add up the queues of a group (or of one of its topics); unknown propagates (lag.md 1.2).
-
-    A queue the group never committed on has no lag and says nothing about a group that commits on others.
-    """
-    if not queues:
-        return GroupFigures(LagStatus.NEVER_COMMITTED, False, None, False, None, False, 0, "", "")
-    known = [queue for queue in queues if queue.status is not LagStatus.UNKNOWN]
-    partial = len(known) < len(queues)
-    if not known:
-        first = min(queues, key=lambda one: one.since_ms)
-        return GroupFigures(
-            LagStatus.UNKNOWN, True, None, False, None, False, first.since_ms, first.name, first.reason
-        )
-    committed = [queue for queue in known if queue.status is not LagStatus.NEVER_COMMITTED]
-    status = worst(queue.status for queue in committed or known)
-    lags = [queue.lag for queue in known if queue.lag is not None]
-    timed = [queue for queue in known if queue.time_lag_ms is not None]
-    oldest = max(timed, key=lambda one: one.time_lag_ms or 0, default=None)
-    culprits = [queue for queue in known if queue.status is status]
-    culprit = max(culprits, key=lambda one: (one.time_lag_ms or 0, one.lag or 0))
-    return GroupFigures(
-        status=status,
-        partial=partial,
-        lag=sum(lags) if lags else None,
-        lag_lower_bound=partial and bool(lags),
-        time_lag_ms=None if oldest is None else oldest.time_lag_ms,
-        time_lag_lower_bound=partial or (oldest is not None and oldest.time_lag_lower_bound),
-        since_ms=min(queue.since_ms for queue in culprits),
-        worst_queue=culprit.name if oldest is None or status is not LagStatus.OK else oldest.name,
-        reason=f"{culprit.name}: {culprit.reason}" if culprit.reason else "",
-        drain=_drain(committed, partial),
-    )
-
-
-def _drain(queues: Sequence[QueueFigures], partial: bool) -> Drain:
-    """Return when the last backlog of a group is gone. Queues that are OK have an ordinary handful waiting, no
-    backlog; while some queue is unknown only "never" is certain.
-    """
-    judged = [queue.drain for queue in queues if queue.status is not LagStatus.OK]
-    if partial and not any(one.never for one in judged):
-        return UNKNOWN_DRAIN
-    if judged:
-        return slowest(judged)
-    return DRAINED if queues and not any(queue.lag for queue in queues) else UNKNOWN_DRAIN
 
 
 URGENCY = {

@@ -19,8 +19,8 @@ from console.lag.round_series import QueueKey
 from console.lag.round_view import Members, RoundView, RowDict
 from console.mqadmin import dead_letter_topic, is_system_group, retry_topic
 from spark.lag.forecast import consumers_needed
-from spark.lag.skew import skew
-from spark.lag.status import GroupFigures, LagStatus, QueueFigures, attention, combine
+from spark.lag.status import LagStatus, attention
+from tests.support.plain_group_figures import GroupFigures, QueueFigures, combine, skew
 from tests.support.plain_queue_rows import commit_key, drain_of
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.lag.skew import skew
+from tests.support.plain_group_figures import skew
 
 
 def test_it_is_nothing_when_nothing_waits() -> None:

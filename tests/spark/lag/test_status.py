@@ -10,14 +10,13 @@ from spark.lag.status import (
     WORST_FIRST,
     Judgement,
     LagStatus,
-    QueueFigures,
     QueueHistory,
     attention,
-    combine,
     forward_jumps,
     judge,
     worst,
 )
+from tests.support.plain_group_figures import QueueFigures, combine
 
 OK, UNKNOWN, LOST = LagStatus.OK, LagStatus.UNKNOWN, LagStatus.LOST
 
