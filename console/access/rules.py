@@ -90,6 +90,13 @@ def may(principal: Any, verb: str, cluster: str, name: str = WILDCARD) -> bool:
     return any(allowance.covers(verb, cluster, name) for allowance in allowances_of(principal))
 
 
+def may_see_activity(principal: Any, cluster: str = "") -> bool:
+    """Whether who did what may be read: of one cluster by those who see all of it, of everything, sign-ins and tokens
+    too, by those who see every cluster.
+    """
+    return may(principal, Verb.VIEW, cluster or WILDCARD)
+
+
 def may_see_cluster(principal: Any, cluster: str) -> bool:
     """Whether anything at all of the cluster is visible: decides what the cluster switcher lists."""
     if isinstance(principal, TokenPrincipal):

@@ -20,7 +20,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.access import rules, selectors, services
 from console.access.errors import LinkInvalid, TooManyAttempts, WrongCredentials
 from console.access.forms import ActivityForm, ColumnsForm, NewPasswordForm, SignInForm
-from console.access.models import AuditEvent, Verb
+from console.access.models import AuditEvent
 from console.access.visitor import remote_addr
 from console.spreadsheet import csv_line
 from console.streamed import in_thread
@@ -114,10 +114,12 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 @require_safe
 def activity(request: HttpRequest) -> HttpResponseBase:
     """Who did what, from where, before and after; `?format=csv` for a file."""
-    if not rules.may(request.user, Verb.VIEW, "*"):
-        raise PermissionDenied("The activity of all clusters is for people who may see every cluster.")
     form = ActivityForm(request.GET)
     wanted = form.cleaned_data if form.is_valid() else {}
+    if not rules.may_see_activity(request.user, wanted.get("cluster", "")):
+        raise PermissionDenied(
+            "The activity of all clusters is for people who may see every cluster; name a cluster of which you see all."
+        )
     events = selectors.audit_events(
         cluster=wanted.get("cluster", ""),
         subject=wanted.get("subject", ""),

@@ -318,7 +318,9 @@ SENTENCES = (
     _("Taken up again (attempt %(number)s)"),
     _("tells clients to keep a key on its queue"),
     _("That is no time such as 2026-03-12T08:00."),
-    _("The activity of all clusters is for people who may see every cluster."),
+    _(
+        "The activity of all clusters is for people who may see every cluster; name a cluster of which you see all."
+    ),
     _("the attribute message.type of RocketMQ 5"),
     _("The end must lie after the start."),
     _("the first message stored at or after it"),

@@ -164,7 +164,7 @@ def can_open(context: Mapping[str, Any], name: str) -> bool:
 def may_open(user: Any, name: str, cluster: Cluster | None) -> bool:
     """Whether a page of the navigation would let this person in."""
     if name == "activity":
-        return rules.may(user, Verb.VIEW, rules.WILDCARD)
+        return rules.may_see_activity(user)
     return name not in OF_THE_WHOLE_CLUSTER or cluster is None or rules.may(user, Verb.VIEW, cluster.name)
 
 

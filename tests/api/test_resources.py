@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 from console.access.models import ApiToken
 from console.cluster.models import Cluster
 from console.lag.models import GroupRow
-from tests.api.conftest import problem
+from tests.api.conftest import person, problem
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 Clients = Callable[..., APIClient]
@@ -121,4 +121,5 @@ def test_it_reads_the_audit_with_a_cursor(
         {event["id"] for event in second["results"]}
     )
     problem(client_of(carol).get("/api/v1/audit"), 403, "not_permitted")
+    assert client_of(person("dora", "viewer", "*")).get("/api/v1/audit").status_code == 200
     problem(client_of(carol).get("/api/v1/audit?cluster=secret"), 404, "not_found")

@@ -149,7 +149,12 @@ def test_it_shows_activity_to_those_who_see_everything() -> None:
     assert "INC-1" in text
     narrowed = client.get("/activity?actor=other").content.decode()
     assert "billing" not in narrowed
-    assert signed_in("some", verbs=("VIEW",), cluster="prod").get("/activity").status_code == 403
+    some = signed_in("some", verbs=("VIEW",), cluster="prod")
+    assert some.get("/activity").status_code == 403
+    assert some.get("/activity?cluster=other").status_code == 403
+    own = some.get("/activity?cluster=prod").content.decode()
+    assert "billing" in own
+    assert "sign in" not in own
 
 
 def test_it_gives_activity_as_csv_that_no_spreadsheet_runs() -> None:
