@@ -18,6 +18,7 @@ from brokerd.remoting.bodies import (
     SubscriptionGroupConfig,
     TopicConfig,
     TopicRouteData,
+    TopicStatsTable,
 )
 from brokerd.remoting.codes import ResponseCode
 from brokerd.remoting.errors import BodyError, MQBrokerError, RemotingError
@@ -69,6 +70,7 @@ __all__ = [
     "SysFlag",
     "TopicConfig",
     "TopicRouteData",
+    "TopicStatsTable",
     "assign_server_side",
     "close_admins",
     "create_unique_key",
@@ -176,6 +178,7 @@ class BlockingMQAdmin:
     topic_consumed_by = _BlockingCall(MQAdmin.topic_consumed_by)
     create_subscription_group = _BlockingCall(MQAdmin.create_subscription_group)
     delete_subscription_group = _BlockingCall(MQAdmin.delete_subscription_group)
+    group_forbidden = _BlockingCall(MQAdmin.group_forbidden)
     consume_stats = _BlockingCall(MQAdmin.consume_stats)
     consumer_connection = _BlockingCall(MQAdmin.consumer_connection)
     producer_connection = _BlockingCall(MQAdmin.producer_connection)
@@ -198,6 +201,7 @@ class BlockingMQAdmin:
     capabilities = _BlockingCall(MQAdmin.capabilities)
     put_assignment = _BlockingCall(MQAdmin.put_assignment)
     set_message_request_mode = _BlockingCall(MQAdmin.set_message_request_mode)
+    message_request_modes = _BlockingCall(MQAdmin.message_request_modes)
 
     def run(self, work: Callable[[MQAdmin], Awaitable[T]]) -> T:
         """Run any work that needs the MQAdmin itself, in the loop's thread, and wait for it."""

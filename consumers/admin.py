@@ -25,7 +25,9 @@ from brokerd.remoting.bodies import (
     ConsumeStats,
     ConsumeStatsList,
     GetConsumerStatusBody,
+    GroupForbidden,
     GroupList,
+    MessageRequestModeWrapper,
     ProducerConnection,
     ResetOffsetBody,
     SetMessageRequestModeRequestBody,
@@ -218,6 +220,17 @@ class MQAdmin(BrokerAdmin):
         """DELETE_SUBSCRIPTIONGROUP (207); with `clean_offset` its committed offsets go too."""
         fields = {"groupName": group, "cleanOffset": "true" if clean_offset else "false"}
         await self._ask(addr, RequestCode.DELETE_SUBSCRIPTIONGROUP, fields)
+
+    async def group_forbidden(
+        self, addr: str, group: str, topic: str, *, readable: bool | None = None
+    ) -> GroupForbidden:
+        """Whether the group may read the topic on this broker; with `readable` allow or forbid it first. Code 3 before
+        5.0. Java forgets all topics of a group when one is allowed again. UPDATE_AND_GET_GROUP_FORBIDDEN (353)."""
+        fields = {"group": group, "topic": topic}
+        if readable is not None:
+            fields["readable"] = str(readable).lower()
+        body = await self._ask_body(addr, RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN, fields)
+        return GroupForbidden.from_body(body)
 
     async def consume_stats(self, addr: str, group: str, topic: str | None = None) -> ConsumeStats:
         """Offsets of the group on this broker. An unstored offset reads 0 here: `all_consumer_offsets` tells
@@ -490,6 +503,14 @@ class MQAdmin(BrokerAdmin):
         """Whether server-side assignment makes members PULL or POP. SET_MESSAGE_REQUEST_MODE (401)."""
         body = SetMessageRequestModeRequestBody(topic, group, mode, pop_share_queue_num)
         await self._ask(addr, RequestCode.SET_MESSAGE_REQUEST_MODE, body=body.to_body())
+
+    async def message_request_modes(
+        self, addr: str
+    ) -> dict[str, dict[str, SetMessageRequestModeRequestBody]]:
+        """What was set by 401: topic → group → mode; who is not in it has the broker's default. Code 3 before 5.0.
+        GET_ALL_MESSAGE_REQUEST_MODE (402)."""
+        body = await self._ask_body(addr, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
+        return MessageRequestModeWrapper.from_body(body).message_request_mode_map
 
     # inside
 

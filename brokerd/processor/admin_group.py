@@ -12,6 +12,7 @@ from brokerd.processor.ext_fields import is_true, optional, required
 from brokerd.remoting.bodies import (
     Connection,
     ConsumerConnection,
+    GroupForbidden,
     GroupList,
     ProducerConnection,
     QuerySubscriptionResponseBody,
@@ -22,6 +23,7 @@ from brokerd.remoting.bodies import (
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
+from brokerd.remoting.message import validate_group, validate_topic
 
 RETRY_TIMES_MAX = 100_000
 
@@ -86,6 +88,25 @@ def get_group(broker: Broker, channel: Channel, command: RemotingCommand, now_ms
     if config is None:
         raise error_for(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"No group in this broker. group: {group}")
     return command.response(ResponseCode.SUCCESS, body=config.to_body())
+
+
+def update_forbidden(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """UPDATE_AND_GET_GROUP_FORBIDDEN (353): without ``readable`` it only tells. As in Java neither group nor topic need
+    exist; names nobody can have are refused here. Java forgets every topic of a group when one is allowed again, and
+    saves that only with the next change: here the others stay, and it is saved.
+    """
+    group, topic = required(command, "group"), required(command, "topic")
+    try:
+        validate_group(group)
+        validate_topic(topic)
+    except ValueError as error:
+        raise error_for(ResponseCode.INVALID_PARAMETER, str(error)) from error
+    if command.ext_fields.get("readable"):
+        broker.groups.set_readable(group, topic, is_true(command, "readable"), now_ms)
+    body = GroupForbidden(topic, group, readable=not broker.groups.is_read_forbidden(group, topic))
+    return command.response(ResponseCode.SUCCESS, "", body=body.to_body())
 
 
 def get_consumer_connection(
@@ -174,6 +195,7 @@ HANDLERS: dict[int, BrokerHandler] = {
     RequestCode.DELETE_SUBSCRIPTIONGROUP: delete_group,
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: get_all_groups,
     RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: get_group,
+    RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: update_forbidden,
     RequestCode.GET_CONSUMER_CONNECTION_LIST: get_consumer_connection,
     RequestCode.GET_PRODUCER_CONNECTION_LIST: get_producer_connection,
     RequestCode.QUERY_TOPIC_CONSUME_BY_WHO: query_topic_consume_by_who,

@@ -6,6 +6,7 @@ answers with slices of the mapped log, joined once (hot-path rules 16 and 22).
 
 from __future__ import annotations
 
+import enum
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +25,7 @@ from brokerd.pull_request_hold import HeldPull
 from brokerd.remoting.bodies import SubscriptionData, SubscriptionGroupConfig
 from brokerd.remoting.codes import MQ_VERSION, Permission, RequestCode, ResponseCode
 from brokerd.remoting.command import PREFIX, RemotingCommand
-from brokerd.remoting.errors import MQBrokerError, error_for
+from brokerd.remoting.errors import MQBrokerError, NoPermission, error_for
 from brokerd.remoting.headers import PullMessageRequestHeader
 from brokerd.remoting.message import tags_code
 from brokerd.remoting.send_header import PullFields
@@ -83,6 +84,24 @@ REPLY_TEMPLATE = (
 )
 
 
+class ForbiddenType(enum.IntEnum):
+    """Why a pull is refused with NO_PERMISSION, beside the remark."""
+
+    BROKER = 1
+    GROUP = 2
+    TOPIC = 3
+    BROADCASTING_DISABLED = 4
+    SUBSCRIPTION = 5
+
+
+class PullForbidden(NoPermission):
+    """`forbidden_type` is answered in the header."""
+
+    def __init__(self, forbidden_type: ForbiddenType, remark: str) -> None:
+        super().__init__(ResponseCode.NO_PERMISSION, remark)
+        self.forbidden_type = forbidden_type
+
+
 def refuse(code: ResponseCode, remark: str) -> MQBrokerError:
     return error_for(code, remark)
 
@@ -100,8 +119,7 @@ def pull_message(
     try:
         pull = checked(broker, channel, header, code, opaque, now_ms)
     except MQBrokerError as error:
-        # The client reads a pull response's header whatever the code: extFields must be there, if empty.
-        return RemotingCommand(error.code, "JAVA", opaque=opaque, flag=1, remark=error.remark).encode()
+        return refusal(error, opaque)
     if header.sys_flag & COMMIT_OFFSET_FLAG:
         commit_piggyback(broker, header, now_ms)
     target = take_reset_on_pull(
@@ -120,6 +138,14 @@ def pull_message(
     return respond(broker, pull, result, status_code)
 
 
+def refusal(error: MQBrokerError, opaque: int) -> bytes:
+    """The client reads a pull response's header whatever the code: extFields must be there, if empty."""
+    response = RemotingCommand(error.code, "JAVA", opaque=opaque, flag=1, remark=error.remark)
+    if isinstance(error, PullForbidden):
+        response.ext_fields = {"forbiddenType": str(int(error.forbidden_type))}
+    return response.encode()
+
+
 def checked(
     broker: Broker,
     channel: Channel,
@@ -131,10 +157,12 @@ def checked(
     """The checks of semantics §2.2, in order. Raises MQBrokerError."""
     settings = broker.config.broker
     if not settings.broker_permission & Permission.READ:
-        raise refuse(ResponseCode.NO_PERMISSION, f"the broker[{broker.address}] pulling message is forbidden")
+        raise PullForbidden(
+            ForbiddenType.BROKER, f"the broker[{broker.address}] pulling message is forbidden"
+        )
     if code == RequestCode.LITE_PULL_MESSAGE and not settings.lite_pull_message_enable:
-        raise refuse(
-            ResponseCode.NO_PERMISSION, f"the broker[{broker.address}] for lite pull consumer is forbidden"
+        raise PullForbidden(
+            ForbiddenType.BROKER, f"the broker[{broker.address}] for lite pull consumer is forbidden"
         )
     group_config = broker.groups.find_or_create(header.consumer_group, now_ms)
     if group_config is None:
@@ -142,15 +170,14 @@ def checked(
             ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
             f"subscription group [{header.consumer_group}] does not exist, {FAQ.strip()}",
         )
-    if not group_config.consume_enable:
-        raise refuse(ResponseCode.NO_PERMISSION, f"subscription group no permission, {header.consumer_group}")
+    check_enabled(group_config)
     topic = broker.topics.get(header.topic)
     if topic is None:
         raise refuse(
             ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist, apply first please! {FAQ}"
         )
     if not topic.perm & Permission.READ:
-        raise refuse(ResponseCode.NO_PERMISSION, f"the topic[{header.topic}] pulling message is forbidden")
+        raise PullForbidden(ForbiddenType.TOPIC, f"the topic[{header.topic}] pulling message is forbidden")
     if not 0 <= header.queue_id < topic.read_queue_nums:
         raise refuse(
             ResponseCode.INVALID_PARAMETER,
@@ -168,6 +195,22 @@ def checked(
     )
 
 
+def check_enabled(group_config: SubscriptionGroupConfig) -> None:
+    """Raises PullForbidden while the whole group may not consume."""
+    if not group_config.consume_enable:
+        raise PullForbidden(
+            ForbiddenType.GROUP, f"subscription group no permission, {group_config.group_name}"
+        )
+
+
+def check_readable(broker: Broker, group: str, topic: str) -> None:
+    """Raises PullForbidden while the group may not read this topic (353)."""
+    if broker.groups.is_read_forbidden(group, topic):
+        raise PullForbidden(
+            ForbiddenType.SUBSCRIPTION, f"the consumer group[{group}] is forbidden for topic[{topic}]"
+        )
+
+
 def subscription_filter(
     broker: Broker, header: PullHeader, group_config: SubscriptionGroupConfig
 ) -> PullFilter:
@@ -179,7 +222,7 @@ def subscription_filter(
     info = broker.consumers.get(header.consumer_group)
     if info is None:
         raise refuse(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist{FAQ}")
-    subscription = subscription_of(info, header, group_config)
+    subscription = subscription_of(broker, info, header, group_config)
     if subscription.expression_type not in TAG_TYPES:
         return filter_of_heartbeat(broker, subscription)
     if subscription.sub_string == SUBSCRIBE_ALL or not subscription.code_set:
@@ -236,13 +279,14 @@ def nudge(broker: Broker, channel: Channel, group: str, now_ms: int) -> None:
 
 
 def subscription_of(
-    info: ConsumerGroupInfo, header: PullHeader, group_config: SubscriptionGroupConfig
+    broker: Broker, info: ConsumerGroupInfo, header: PullHeader, group_config: SubscriptionGroupConfig
 ) -> SubscriptionData:
     if info.message_model == BROADCASTING and not group_config.consume_broadcast_enable:
-        raise refuse(
-            ResponseCode.NO_PERMISSION,
+        raise PullForbidden(
+            ForbiddenType.BROADCASTING_DISABLED,
             f"the consumer group[{header.consumer_group}] can not consume by broadcast way",
         )
+    check_readable(broker, header.consumer_group, header.topic)
     subscription = info.subscriptions.get(header.topic)
     if subscription is None:
         raise refuse(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist{FAQ}")
@@ -323,9 +367,15 @@ def keep(broker: Broker, channel: Channel, pull: Pull, deadline_ms: int) -> bool
 def resume(broker: Broker, channel: Channel, pull: Pull, deadline_ms: int, now_ms: int) -> None:
     """Run a held pull again and answer it, whatever there is now. Offsets are not committed a second time.
 
-    What arrived may not match a SQL92 filter: the pull then goes on waiting behind it, as in Java.
+    What arrived may not match a SQL92 filter: the pull then goes on waiting behind it, as in Java. A group that was
+    stopped meanwhile gets none of it.
     """
     header = pull.header
+    try:
+        check_allowed_still(broker, header)
+    except PullForbidden as error:
+        channel.write(refusal(error, pull.opaque))
+        return
     target = take_reset_on_pull(
         broker, channel, header.consumer_group, header.topic, header.queue_id, header.queue_offset
     )
@@ -343,6 +393,15 @@ def resume(broker: Broker, channel: Channel, pull: Pull, deadline_ms: int, now_m
         if keep(broker, channel, pull, deadline_ms):
             return
     channel.write(respond(broker, pull, result, code_of(result.status, header.queue_offset)))
+
+
+def check_allowed_still(broker: Broker, header: PullHeader) -> None:
+    """What may have been forbidden while a pull was held. Raises PullForbidden."""
+    group_config = broker.groups.get(header.consumer_group)
+    if group_config is not None:
+        check_enabled(group_config)
+    if not header.sys_flag & SUBSCRIPTION_FLAG:
+        check_readable(broker, header.consumer_group, header.topic)
 
 
 def respond(broker: Broker, pull: Pull, result: GetMessageResult, code: ResponseCode) -> bytes:

@@ -90,6 +90,15 @@ class SubscriptionGroupWrapper(JsonBody):
 
 
 @dataclass(slots=True)
+class GroupForbidden(JsonBody):
+    """353 (5.x): whether the group may read the topic here."""
+
+    topic: str = ""
+    group: str = ""
+    readable: bool = True
+
+
+@dataclass(slots=True)
 class SubscriptionGroupList(JsonBody):
     """225."""
 
@@ -268,6 +277,30 @@ class GroupList(JsonBody):
     """300."""
 
     group_list: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class DelayOffsetWrapper(JsonBody):
+    """45 and config/delayOffset.json: delay level (from 1) → offset of the next message to deliver. A level that never
+    delivered anything may be missing (4.x): that is not "nothing waits".
+    """
+
+    offset_table: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class TimerMetric(JsonBody):
+    """How many messages of one topic wait in the timer wheel, and when that changed last (ms)."""
+
+    count: int = 0
+    time_stamp: int = 0
+
+
+@dataclass(slots=True)
+class TimerMetricsWrapper(JsonBody):
+    """61 (5.x): by real topic; RocketMQ's own topics are among them."""
+
+    timing_count: dict[str, TimerMetric] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -25,7 +25,13 @@ from brokerd.remoting.admin_bodies import (
     DataVersion as DataVersion,
 )
 from brokerd.remoting.admin_bodies import (
+    DelayOffsetWrapper as DelayOffsetWrapper,
+)
+from brokerd.remoting.admin_bodies import (
     GetConsumerStatusBody as GetConsumerStatusBody,
+)
+from brokerd.remoting.admin_bodies import (
+    GroupForbidden as GroupForbidden,
 )
 from brokerd.remoting.admin_bodies import (
     GroupList as GroupList,
@@ -74,6 +80,12 @@ from brokerd.remoting.admin_bodies import (
 )
 from brokerd.remoting.admin_bodies import (
     SubscriptionGroupWrapper as SubscriptionGroupWrapper,
+)
+from brokerd.remoting.admin_bodies import (
+    TimerMetric as TimerMetric,
+)
+from brokerd.remoting.admin_bodies import (
+    TimerMetricsWrapper as TimerMetricsWrapper,
 )
 from brokerd.remoting.admin_bodies import (
     TopicConfig as TopicConfig,
@@ -131,6 +143,9 @@ from brokerd.remoting.client_bodies import (
 )
 from brokerd.remoting.client_bodies import (
     MessageQueueAssignment as MessageQueueAssignment,
+)
+from brokerd.remoting.client_bodies import (
+    MessageRequestModeWrapper as MessageRequestModeWrapper,
 )
 from brokerd.remoting.client_bodies import (
     ProducerConnection as ProducerConnection,

@@ -252,6 +252,15 @@ class SetMessageRequestModeRequestBody(JsonBody):
 
 
 @dataclass(slots=True)
+class MessageRequestModeWrapper(JsonBody):
+    """402 and config/messageRequestMode.json: topic → group → mode."""
+
+    message_request_mode_map: dict[str, dict[str, SetMessageRequestModeRequestBody]] = field(
+        default_factory=dict
+    )
+
+
+@dataclass(slots=True)
 class AssignmentBody(JsonBody):
     """TIDEMARK_PUT_ASSIGNMENT (75001): {client id: its queues}, numbered by who computed it."""
 

@@ -153,3 +153,24 @@ async def test_it_assigns_queues_from_outside(brokerd, admin):
 
 def owned(consumer: PushConsumer) -> list[int]:
     return [queue.queue_id for queue in consumer.table if queue.topic == "orders"]
+
+
+async def test_it_forbids_a_group_to_read_a_topic(brokerd, admin):
+    async def table() -> dict[str, dict[str, int]]:
+        return (await admin.all_subscription_groups(brokerd.address)).forbidden_table
+
+    asked = await admin.group_forbidden(brokerd.address, "readers", "orders")
+    assert (asked.group, asked.topic, asked.readable, await table()) == ("readers", "orders", True, {})
+    forbidden = await admin.group_forbidden(brokerd.address, "readers", "orders", readable=False)
+    assert (forbidden.readable, await table()) == (False, {"readers": {"orders": 4}})
+    assert (await admin.group_forbidden(brokerd.address, "readers", "orders", readable=True)).readable
+    assert await table() == {}
+
+
+async def test_it_reads_request_modes_back(brokerd, admin):
+    config = SubscriptionGroupConfig(group_name="readers")
+    await admin.create_subscription_group(brokerd.address, config)
+    assert await admin.message_request_modes(brokerd.address) == {}
+    await admin.set_message_request_mode(brokerd.address, "orders", "readers", "PULL", 3)
+    mode = (await admin.message_request_modes(brokerd.address))["orders"]["readers"]
+    assert (mode.mode, mode.pop_share_queue_num, mode.topic) == ("PULL", 3, "orders")
