@@ -12,16 +12,15 @@ import logging
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from celery import current_app
 from django.conf import settings
 from django.db import DatabaseError, IntegrityError, transaction
-from django.db.models import F, Model
+from django.db.models import F
 from kombu import Connection
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
@@ -35,6 +34,7 @@ from console.report import process, selectors
 from console.report.jobs import HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
 from console.report.models import OPEN_STATES, LagRow, ReportRow, ReportRun
 from console.report.process import JobResult, ReportFailed
+from console.report.row_insert import insert_lag_rows, insert_report_rows
 from console.report.rules import (
     ATTEMPTS_MAX,
     LEASE_MS,
@@ -45,7 +45,6 @@ from console.report.rules import (
     period_start,
 )
 from console.report.rules import window as whole_window
-from spark.lag.status import WORST_FIRST
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +53,6 @@ RUN_REPORT_TASK = "console.report.tasks.run_report"  # by name: tasks import ser
 # kombu tries three times, two seconds apart, before it says that Redis is away: too long for a button.
 ONE_TRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
 RUN_TIMEOUT_S = 20 * 60
-ROWS_PER_INSERT = 1_000
 STEP_LENGTH_MAX = 200
 WAITING, RUNNING = ReportRun.State.QUEUED, ReportRun.State.RUNNING
 
@@ -291,7 +289,8 @@ def job_spec(run: ReportRun, *, now_ms: int) -> dict[str, Any]:
         "as_of_ms": now_ms,
         "hours": [] if is_of_stores else _hours(run, now_ms),
         "stores": _stores(run) if is_of_stores else [],
-        "output": str(output_folder(run.job) / run.id),
+        # An attempt that lost its lease may still be writing when the next one begins.
+        "output": str(output_folder(run.job) / run.id / f"attempt-{run.attempts}"),
         "slo_ms": settings.LAG_SLO_MS,
         "slo_target": settings.LAG_SLO_TARGET,
         "slos": selectors.slos(run.cluster),
@@ -348,7 +347,7 @@ def computed_periods(run: ReportRun, spec: dict[str, Any]) -> list[int]:
 def _replace_rows(run: ReportRun, result: JobResult, periods: Sequence[int], generated_at_ms: int) -> int:
     """Put the run's rows in the place of what was computed for its periods before; in the caller's transaction."""
     stamp = {
-        "run": run,
+        "run_id": run.id,
         "job": run.job,
         "generated_at_ms": generated_at_ms,
         "code_version": settings.CODE_VERSION,
@@ -359,55 +358,15 @@ def _replace_rows(run: ReportRun, result: JobResult, periods: Sequence[int], gen
         return 0
     folder = Path(result.output)
     if run.job not in LAG_JOBS:
-        return _insert(folder, lambda row: report_row(row, stamp))
-    count = _insert(folder, lambda row: lag_row(row, stamp))
+        return insert_report_rows(folder, stamp)
+    count = insert_lag_rows(folder, stamp)
     for extra in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("_")):
-        _insert(extra, lambda row: report_row(row, stamp))
+        insert_report_rows(extra, stamp)
     return count
-
-
-def _insert(folder: Path, make: Callable[[dict[str, Any]], Model]) -> int:
-    """The rows of a folder's Parquet files, a thousand at a time."""
-    count = 0
-    for path in sorted(folder.glob("*.parquet")):
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(ROWS_PER_INSERT):
-                rows = [make(row) for row in batch.to_pylist()]
-                type(rows[0])._default_manager.bulk_create(rows)
-                count += len(rows)
-    return count
-
-
-ONLY_IN_FILES = ("_buckets", "_counts")
-SHARED_COLUMNS = frozenset(field.attname for field in ReportRow._meta.concrete_fields) - {"figures"}
-
-
-def lag_row(row: dict[str, Any], stamp: dict[str, Any]) -> LagRow:
-    """A row of a lag job; its histograms stay in the Parquet file, for days and weeks to add up."""
-    values = {
-        name: value
-        for name, value in row.items()
-        if name not in stamp and name != "job_id" and not name.endswith(ONLY_IN_FILES)
-    }
-    spent = values.pop("status_ms", None) or ()
-    named = zip(WORST_FIRST, spent, strict=bool(spent))
-    values["status_ms"] = {status.value: ms for status, ms in named if ms}
-    return LagRow(**stamp, **values)
-
-
-def report_row(row: dict[str, Any], stamp: dict[str, Any]) -> ReportRow:
-    """A row of any other job: shared columns as columns, the known figures as JSON."""
-    own = {
-        name: value
-        for name, value in row.items()
-        if name not in stamp and name != "job_id" and value is not None
-    }
-    shared = {name: own.pop(name) for name in SHARED_COLUMNS & own.keys()}
-    return ReportRow(**stamp, **shared, figures=own)
 
 
 def output_folder(job: str) -> Path:
-    """Where the Parquet files of a report's runs lie, a folder per run."""
+    """Where the Parquet files of a report's runs lie, a folder per run and in it one per attempt."""
     return Path(settings.REPORTS_DIR) / job
 
 

@@ -21,6 +21,7 @@ from console.report import process, services
 from console.report.models import LagRow, ReportRun
 from console.report.rules import LEASE_MS, ReportRejected, Window
 from console.report.services import ReportAlreadyRunning
+from spark.lag.status import WORST_FIRST
 from tests.console.report import rows
 from tests.console.report.conftest import FakeSpark
 from tests.console.report.rows import HOUR, NOW, TODAY, figures
@@ -123,7 +124,23 @@ def test_it_computes_and_puts_the_rows_in_place(cluster: Cluster, spark_job: Fak
         ("other", "report-0", "billing", 4),
     ]
     assert run.started_at_ms == NOW and run.finished_at_ms is not None and run.finished_at_ms >= NOW
-    assert run.output == f"{spark_job.folder}/reports/lag_hour/{run.id}"
+    assert run.output == f"{spark_job.folder}/reports/lag_hour/{run.id}/attempt-1"
+
+
+def test_it_keeps_every_kind_of_value(cluster: Cluster, spark_job: FakeSpark) -> None:
+    spent = [0] * len(WORST_FIRST)
+    spent[0], spent[-1] = 60_000, 3_540_000
+    odd = 'a, "quoted" \\ name'
+    spark_job.computes(
+        figures(topic="a", worst_queue="", drain_never=True, lag_max=2**60, status_ms=spent, lag_counts=[1]),
+        figures(topic="b", worst_queue=odd, drain_never=None, in_rate=0.1, status_ms=None, lag_counts=[2]),
+    )
+    computed(request())
+    first, second = LagRow.objects.order_by("topic")
+    assert (first.worst_queue, first.drain_never, first.lag_max) == ("", True, 2**60)
+    assert first.status_ms == {WORST_FIRST[0].value: 60_000, WORST_FIRST[-1].value: 3_540_000}
+    assert (second.worst_queue, second.drain_never, second.in_rate) == (odd, None, 0.1)
+    assert (second.status_ms, second.counted_ms, second.lag_first) == ({}, 0, None)  # as the model says
 
 
 def test_it_gives_spark_the_hours_with_history_and_their_files(
@@ -160,7 +177,7 @@ def test_it_fails_honestly_on_a_result_that_does_not_fit(
     spark_job.computes({"colour": "red"})
     run = computed(request())
     assert (run.state, run.error) == ("FAILED", "An error of the console itself; the worker's log has it.")
-    assert "unexpected keyword arguments" in caplog.text
+    assert "columns that its table lacks: colour" in caplog.text
     spark_job.does("os.makedirs(spec['output']); open(spec['output'] + '/a.parquet', 'w').write('none')\n"
                     "print('RESULT ' + json.dumps({'job_id': 'x', 'output': spec['output'], 'rows': 1, 'hours': 1, "
                    "'elapsed_ms': 1, 'spark_version': '4', 'warnings': []}))")  # fmt: skip
@@ -253,6 +270,7 @@ def test_it_takes_up_a_run_whose_worker_died(
     assert enqueued == [run.id]
     run = computed(run)
     assert (run.state, run.attempts) == ("SUCCEEDED", 2)
+    assert run.output.endswith(f"/{run.id}/attempt-2")  # the first one may still be writing
 
 
 def test_it_gives_up_after_the_second_worker(cluster: Cluster, enqueued: list[str]) -> None:

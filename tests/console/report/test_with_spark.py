@@ -75,7 +75,7 @@ def test_it_turns_history_into_rows_and_parquet(
         "quiet": 5_000,
     }
     paths = list(Path(run.output).glob("*.parquet"))
-    assert paths[0].parent.parent.parent.name == "reports"
+    assert paths[0].parent.parent.parent.parent.name == "reports"
     assert sum(pq.read_metadata(path).num_rows for path in paths) == len(expected)
     summary = selectors.summary(selectors.rows("local"))
     assert (summary["from_ms"], summary["to_ms"]) == (START, AS_OF)
