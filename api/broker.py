@@ -16,6 +16,7 @@ from api.permissions import view_scope
 from api.resource import Resource, existing_row
 from console.access.name_scope import EVERYTHING, NameScope
 from console.broker import runtime, selectors
+from console.broker.held_back import HeldBack
 from console.broker.models import NameServerRow, RouteDifference
 from console.broker.selectors import BrokerView
 from console.cluster import selectors as cluster_selectors
@@ -35,7 +36,12 @@ class OwnShareSerializer(serializers.Serializer[Any]):
     time_lag_lower_bound = serializers.BooleanField()
 
 
-WHOLE_TRAFFIC = ("in_rate", "out_rate", "queues")  # of a broker: not told to who may see some names only
+WHOLE_TRAFFIC = (
+    "in_rate",
+    "out_rate",
+    "queues",
+    "held_back",
+)  # of a broker: not told to who may see some names only
 
 
 class BrokerSerializer(serializers.Serializer[Any]):
@@ -73,7 +79,7 @@ class BrokerSerializer(serializers.Serializer[Any]):
 
     def to_representation(self, view: BrokerView) -> dict[str, Any]:
         told = super().to_representation(view)
-        return told if view.own is None else {**told, **dict.fromkeys(WHOLE_TRAFFIC)}
+        return told if view.own is None else {**told, **dict.fromkeys(told.keys() & set(WHOLE_TRAFFIC))}
 
     def get_page_cache(self, view: BrokerView) -> str:
         return view.page_cache[0]
@@ -95,10 +101,45 @@ class ProducerSerializer(serializers.Serializer[Any]):
     seen_ms = serializers.IntegerField()
 
 
+class DelayLevelSerializer(serializers.Serializer[Any]):
+    level = serializers.IntegerField()
+    delay_ms = serializers.IntegerField(allow_null=True, help_text="by the broker's configuration")
+    waiting = serializers.IntegerField()
+    late_ms = serializers.IntegerField(
+        allow_null=True, help_text="even its newest message was due so long ago: nobody delivers it"
+    )
+
+
+class HeldBackSerializer(serializers.Serializer[Any]):
+    """Messages that are stored and not in their topics yet, so in no lag; as of ``read_at_ms``, null is unknown because
+    of the reason beside it.
+    """
+
+    read_at_ms = serializers.IntegerField(allow_null=True)
+    delayed = serializers.IntegerField(
+        allow_null=True, help_text="of all delay levels; retries of consumers too"
+    )
+    delayed_reason = serializers.CharField(allow_blank=True)
+    levels = DelayLevelSerializer(many=True, help_text="those with messages")
+    timed = serializers.IntegerField(allow_null=True, help_text="in the timer wheel of 5.x, for a set time")
+    timed_reason = serializers.CharField(allow_blank=True)
+    timed_topics = serializers.SerializerMethodField(help_text="topic → messages of timed")
+    half = serializers.IntegerField(
+        allow_null=True, help_text="of transactions that have not ended, at most: progress is noted at checks"
+    )
+    half_reason = serializers.CharField(allow_blank=True)
+
+    @extend_schema_field(serializers.DictField(child=serializers.IntegerField()))
+    def get_timed_topics(self, held: HeldBack) -> dict[str, int]:
+        return dict(held.timed_topics)
+
+
 class BrokerDetailSerializer(BrokerSerializer):
     """``replicas`` and ``producers`` null: this release does not tell, or no survey was done yet. Producers are those
-    of groups that the caller may VIEW.
+    of groups that the caller may VIEW. ``held_back`` null: the caller may VIEW some names only.
     """
+
+    held_back = HeldBackSerializer(allow_null=True)
 
     replicas = ReplicaSerializer(source="survey.replicas", many=True, allow_null=True, default=None)
     producers = serializers.SerializerMethodField()

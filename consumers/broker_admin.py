@@ -10,10 +10,12 @@ from collections.abc import Iterable, Mapping
 
 from brokerd.remoting.bodies import (
     ClusterInfo,
+    DelayOffsetWrapper,
     HARuntimeInfo,
     KVTable,
     ProducerInfo,
     ProducerTableInfo,
+    TimerMetricsWrapper,
     TopicList,
     TopicRouteData,
 )
@@ -53,6 +55,17 @@ class BrokerAdmin:
     async def ha_status(self, addr: str) -> HARuntimeInfo:
         """How far the slaves of a master are; code 3 before 5.0. GET_BROKER_HA_STATUS (907)."""
         return HARuntimeInfo.from_body(await self._ask_body(addr, RequestCode.GET_BROKER_HA_STATUS))
+
+    async def delay_offsets(self, addr: str) -> dict[int, int]:
+        """How far each delay level has delivered: level → offset in SCHEDULE_TOPIC_XXXX. A level may be missing that
+        never delivered. GET_ALL_DELAY_OFFSET (45)."""
+        body = await self._ask_body(addr, RequestCode.GET_ALL_DELAY_OFFSET)
+        return DelayOffsetWrapper.from_body(body).offset_table
+
+    async def timer_counts(self, addr: str) -> dict[str, int]:
+        """Messages in the timer wheel by the topic they are for; code 3 before 5.0. GET_TIMER_METRICS (61)."""
+        body = await self._ask_body(addr, RequestCode.GET_TIMER_METRICS)
+        return {topic: one.count for topic, one in TimerMetricsWrapper.from_body(body).timing_count.items()}
 
     # One name server
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from console.broker import disk, runtime
 from console.broker.config_keys import config_key
+from console.broker.held_back import TIMER_LATE_S
 from console.broker.models import NameServerRow
 from console.broker.selectors import BrokerView, ConfigTable
-from console.figures import duration, latency, percent, size
+from console.figures import count, duration, latency, percent, size
 
 SOON_MS, VERY_SOON_MS = 12 * 3_600_000, 3 * 3_600_000  # a disk that is full within a shift, or within hours
 SLOW_PUT_MS = 50  # slowest 1 %; healthy disks need a few
@@ -33,7 +34,7 @@ def findings(view: BrokerView, servers: Sequence[NameServerRow] = ()) -> list[Fi
     """Everything that deserves a sentence; [] for a broker that is well."""
     found = [*_silence(view), *_disk(view), *_routes(view, servers)]
     if view.row.answered:
-        found += [*_writing(view), *_slaves(view)]
+        found += [*_writing(view), *_held_back(view), *_slaves(view)]
     found = [dataclasses.replace(one, broker_name=view.name) for one in found]
     return sorted(found, key=lambda one: SEVERITY.index(one.status))
 
@@ -147,6 +148,21 @@ def _writing(view: BrokerView) -> Iterable[Finding]:
     if behind >= BEHIND_BYTES:
         text = f"{size(behind)} are stored and can not be read yet: the index is behind the log."
         yield Finding("FALLING_BEHIND", "Consumers see messages late", text, tab="runtime")
+
+
+def _held_back(view: BrokerView) -> Iterable[Finding]:
+    """Messages that should be in their topics by now. They are in no lag: nothing else shows them."""
+    held = view.held_back
+    for one in held.late:
+        text = (
+            f"{count(one.waiting)} messages wait in it; even the newest was due {duration(one.late_ms or 0)} ago. "
+            "Their consumers see nothing, and no lag shows it."
+        )
+        yield Finding("STALLED", f"Delay level {one.level} is not delivered", text, tab="health")
+    if held.timer_late_s is not None and held.timer_late_s >= TIMER_LATE_S:
+        text = "Messages for a set time reach their topics so much later than they should; no lag shows it."
+        title = f"The timer is {duration(held.timer_late_s * 1000)} late"
+        yield Finding("FALLING_BEHIND", title, text, tab="runtime")
 
 
 def _slaves(view: BrokerView) -> Iterable[Finding]:

@@ -17,7 +17,9 @@ class BrokerSurvey(RowModel):
     `config` is what GET_BROKER_CONFIG (26) answered, values of secret keys replaced by `config_keys.SET`; null with
     `config_reason` while it was never read. `runtime` is the last answer to 28, with its age in `runtime_at_ms`: a
     silent broker keeps it. `producers` is a list of {"group", "client_id", "address", "language", "version",
-    "seen_ms"}; `replicas` of {"addr", "behind_bytes", "in_sync", "bytes_per_s"}.
+    "seen_ms"}; `replicas` of {"addr", "behind_bytes", "in_sync", "bytes_per_s"}. As of `held_back_at_ms`:
+    `delayed` is a list of {"level", "waiting", "newest_ms"} of the levels with messages, `timed` {topic: messages in
+    the timer wheel}, `half` how many half messages there are at most (see `held_back`).
     """
 
     cluster = models.CharField(max_length=64)
@@ -34,6 +36,13 @@ class BrokerSurvey(RowModel):
     producers_reason = models.TextField(default="", blank=True)
     replicas = models.JSONField(null=True, default=None)
     replicas_reason = models.TextField(default="", blank=True)
+    delayed = models.JSONField(null=True, default=None)
+    delayed_reason = models.TextField(default="", blank=True)
+    timed = models.JSONField(null=True, default=None)
+    timed_reason = models.TextField(default="", blank=True)
+    half = models.BigIntegerField(null=True)
+    half_reason = models.TextField(default="", blank=True)
+    held_back_at_ms = models.BigIntegerField(null=True)
     filling = models.CharField(max_length=16, default="UNKNOWN")  # disk.Filling
     full_in_ms = models.BigIntegerField(null=True)
     full_words = models.TextField(default="", blank=True)  # how it was computed, or why it is unknown
@@ -59,6 +68,9 @@ class BrokerSample(models.Model):
     log_min_offset = models.BigIntegerField(null=True)  # bytes of the commit log: oldest still there
     log_max_offset = models.BigIntegerField(null=True)  # ... and written so far
     put_p99_ms = models.FloatField(null=True)
+    delayed = models.BigIntegerField(null=True)  # messages held back: of delay levels,
+    timed = models.BigIntegerField(null=True)  # ... for a set time,
+    half = models.BigIntegerField(null=True)  # ... and half messages, at most
 
     class Meta:
         constraints = [

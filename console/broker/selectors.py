@@ -13,6 +13,7 @@ from django.utils.translation import gettext
 from console.access.name_scope import EVERYTHING, NameScope
 from console.broker import runtime
 from console.broker.config_keys import ConfigKey, config_key
+from console.broker.held_back import HeldBack, held_back
 from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, RouteDifference, Survey
 from console.broker.own_share import OwnShare, own_shares
 from console.lag.models import BrokerRow, ClientRow, QueueRow, TopicQueueRow, TopicRow
@@ -94,6 +95,11 @@ class BrokerView:
         busy = runtime.number((self.config or {}).get("osPageCacheBusyTimeOutMills"))
         found = runtime.page_cache_state(self.row.runtime, round(busy) if busy else runtime.CACHE_BUSY_MS)
         return found if self.row.answered else ("", "")
+
+    @property
+    def held_back(self) -> HeldBack:
+        """Messages that no consumer can see yet: delayed, for a set time, half."""
+        return held_back(self.survey, self.figures)
 
     @property
     def config(self) -> Mapping[str, str] | None:
@@ -413,7 +419,8 @@ def route_differences(
 
 
 def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") -> dict[str, list[Any]]:
-    """Traffic (and of one broker disk and storing time) as lists over time, null where nothing was sampled.
+    """Traffic and messages held back (and of one broker disk and storing time) as lists over time, null where nothing
+    was sampled.
 
     Each point is the mean of its step; over several brokers rates are summed, and null where any of them was not
     sampled: a partial sum would look like a drop. A broker counts from its first sample to its last, one that is
@@ -424,7 +431,7 @@ def samples(cluster_name: str, from_ms: int, to_ms: int, broker_name: str = "") 
     silent = BrokerRow.objects.filter(cluster=cluster_name, answered=False)
     if broker_name:
         rows, silent = rows.filter(broker_name=broker_name), silent.filter(broker_name=broker_name)
-    columns = ("in_rate", "out_rate", "disk_ratio", "put_p99_ms")
+    columns = ("in_rate", "out_rate", "disk_ratio", "put_p99_ms", "delayed", "timed", "half")
     step = ExpressionWrapper(F("at_ms") / Value(step_ms), output_field=BigIntegerField())
     means = (
         rows.annotate(step=step).values("broker_name", "step").annotate(**{one: Avg(one) for one in columns})

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from django.db import transaction
 
-from console.broker import disk, runtime, selectors, survey
+from console.broker import disk, held_back, runtime, selectors, survey
 from console.broker.config_keys import without_secrets
+from console.broker.held_back import HeldBack
 from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, RouteDifference, Survey
 from console.broker.survey import BrokerAnswer, BrokerPlace, NameServerAnswer, RouteComparison
 from console.cluster import selectors as cluster_selectors
@@ -65,8 +66,8 @@ def survey_cluster(cluster_name: str, *, now_ms: int) -> Survey | None:
     suspects = list(RouteDifference.objects.filter(cluster=cluster_name).values_list("topic", flat=True))
     compared = survey.compare_routes(admin, servers, suspects, before.route_cursor)
     with transaction.atomic(using=METRICS):
-        _save_brokers(cluster_name, answers, rows, now_ms)
-        _save_samples(cluster_name, list(rows.values()), now_ms)
+        held = _save_brokers(cluster_name, answers, rows, now_ms)
+        _save_samples(cluster_name, list(rows.values()), held, now_ms)
         _save_name_servers(cluster_name, servers, now_ms)
         _save_differences(cluster_name, servers, compared, now_ms)
         Survey.objects.filter(cluster=cluster_name).update(
@@ -100,11 +101,13 @@ def _save_brokers(
     answers: Sequence[BrokerAnswer],
     rows: Mapping[tuple[str, int], BrokerRow],
     now_ms: int,
-) -> None:
+) -> dict[str, HeldBack]:
+    """Save every answer; return what each master holds back."""
     known = {
         (one.broker_name, one.broker_id): one for one in BrokerSurvey.objects.filter(cluster=cluster_name)
     }
     logs, queues = _logs(cluster_name, now_ms), selectors.queue_counts(cluster_name)
+    held: dict[str, HeldBack] = {}
     for answer in answers:
         key = answer.place.broker_name, answer.place.broker_id
         found = known.pop(key, None) or BrokerSurvey(
@@ -115,9 +118,11 @@ def _save_brokers(
         if row is not None:
             found.queues = queues.get(row.broker_name, 0)
             _judge_disk(found, row, logs.get(row.broker_name, []), now_ms)
+            held[row.broker_name] = held_back.held_back(found, row.runtime)
         found.save()
     gone = [one.pk for one in known.values() if now_ms - one.read_at_ms > FORGET_MS]
     BrokerSurvey.objects.filter(pk__in=gone).delete()
+    return held
 
 
 def _take_over(found: BrokerSurvey, answer: BrokerAnswer, row: BrokerRow | None, now_ms: int) -> None:
@@ -128,6 +133,10 @@ def _take_over(found: BrokerSurvey, answer: BrokerAnswer, row: BrokerRow | None,
     if answer.config is not None:
         found.config, found.config_at_ms = without_secrets(answer.config), now_ms
     found.producers, found.replicas = answer.producers, answer.replicas
+    if row is not None:
+        found.delayed, found.half, found.timed = answer.delayed, answer.half, answer.timed
+        found.delayed_reason, found.half_reason = answer.delayed_reason, answer.half_reason
+        found.timed_reason, found.held_back_at_ms = answer.timed_reason, now_ms
     figures, at_ms = (
         (row.runtime, row.read_at_ms) if row is not None and row.answered else (answer.runtime, now_ms)
     )
@@ -168,7 +177,9 @@ def _judge_disk(found: BrokerSurvey, row: BrokerRow, log: list[disk.LogSample], 
     found.full_words, found.write_bytes_per_s = judged.words, judged.write_bytes_per_s
 
 
-def _save_samples(cluster_name: str, rows: Sequence[BrokerRow], now_ms: int) -> None:
+def _save_samples(
+    cluster_name: str, rows: Sequence[BrokerRow], held: Mapping[str, HeldBack], now_ms: int
+) -> None:
     """One sample of each broker that answers; the silence of the others is a gap in every chart. A broker that has just
     started has no rate yet: what it counts in its first seconds is everything its clients had kept for it.
     """
@@ -184,6 +195,9 @@ def _save_samples(cluster_name: str, rows: Sequence[BrokerRow], now_ms: int) -> 
                 log_min_offset=runtime.size_bytes(row.runtime.get("commitLogMinOffset")),
                 log_max_offset=runtime.size_bytes(row.runtime.get("commitLogMaxOffset")),
                 put_p99_ms=runtime.put_p99_ms(row.runtime)[0],
+                delayed=held[row.broker_name].delayed,
+                timed=held[row.broker_name].timed,
+                half=held[row.broker_name].half,
             )
             for row in rows
             if row.answered

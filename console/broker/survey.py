@@ -2,7 +2,8 @@
 
 Per minute and cluster: each name server its brokers (106), topics (206), configuration (319) and some routes
 (105, pipelined, only where there are several name servers to compare); each broker its configuration (26),
-producers (328) and slaves (907); each slave its figures (28). What fails stays unknown with its reason.
+producers (328), slaves (907) and the messages it holds back (45, 14, 61 and 202 of two topics); each slave its
+figures (28). What fails stays unknown with its reason.
 """
 
 from __future__ import annotations
@@ -14,10 +15,18 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
-from console.broker import routes
+from console.broker import held_back, routes
+from console.broker.held_back import HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_GROUP
 from console.lag.broker_reads import READ_ERRORS, describe
 from console.lag.sweep import version_name
-from console.mqadmin import BlockingMQAdmin, MQAdmin, MQBrokerError, ResponseCode, TopicRouteData
+from console.mqadmin import (
+    BlockingMQAdmin,
+    MQAdmin,
+    MQBrokerError,
+    ResponseCode,
+    TopicRouteData,
+    TopicStatsTable,
+)
 
 DEADLINE_MS = 8_000  # a silent name server or broker costs a survey this much; it runs beside the rounds
 ROUTES_PER_SURVEY = 500  # topics compared each minute: 10,000 take twenty minutes, at 8 requests a second
@@ -60,6 +69,12 @@ class BrokerAnswer:
     producers_reason: str = ""
     replicas: list[dict[str, Any]] | None = None
     replicas_reason: str = ""
+    delayed: list[dict[str, Any]] | None = None
+    delayed_reason: str = ""
+    half: int | None = None
+    half_reason: str = ""
+    timed: dict[str, int] | None = None
+    timed_reason: str = ""
 
 
 def ask_name_servers(admin: BlockingMQAdmin, addrs: Sequence[str]) -> list[NameServerAnswer]:
@@ -113,7 +128,7 @@ def ask_brokers(
 
 def _unanswered(answer: BrokerAnswer, why: str) -> None:
     """A deadline or a broken connection: what has no value yet has this reason."""
-    for name in ("config", "runtime", "producers", "replicas"):
+    for name in ("config", "runtime", "producers", "replicas", "delayed", "half", "timed"):
         if getattr(answer, name) is None and not getattr(answer, f"{name}_reason"):
             setattr(answer, f"{name}_reason", why)
 
@@ -149,6 +164,33 @@ async def _ask_broker(answer: BrokerAnswer, is_master: bool, admin: MQAdmin) -> 
             }
             for one in status.ha_connection_info
         ]
+    await _ask_held_back(answer, admin)
+
+
+async def _ask_held_back(answer: BrokerAnswer, admin: MQAdmin) -> None:
+    """Messages of delay levels, half messages and timer messages; progress before ends, so that no count is negative
+    by a race.
+    """
+    addr = answer.place.addr
+    progress, answer.delayed_reason = await _read(answer, admin.delay_offsets(addr))
+    ended, answer.half_reason = await _read(
+        answer, admin.query_consumer_offset(addr, TRANSACTION_GROUP, HALF_TOPIC, 0)
+    )
+    answer.rpcs += 2
+    stats = await admin.topic_stats_many(addr, (SCHEDULE_TOPIC, HALF_TOPIC))
+    if progress is not None:
+        answer.delayed, answer.delayed_reason = _outcome(
+            stats[SCHEDULE_TOPIC], lambda table: held_back.levels(table, progress)
+        )
+    if not answer.half_reason:
+        answer.half, answer.half_reason = _outcome(
+            stats[HALF_TOPIC], lambda table: held_back.half_messages(table, ended)
+        )
+    answer.timed, answer.timed_reason = await _read(answer, admin.timer_counts(addr))
+
+
+def _outcome(answer: TopicStatsTable | Exception, count: Callable[[TopicStatsTable], Any]) -> tuple[Any, str]:
+    return (None, describe(answer)) if isinstance(answer, Exception) else (count(answer), "")
 
 
 async def _read(answer: BrokerAnswer, call: Awaitable[Any]) -> tuple[Any, str]:

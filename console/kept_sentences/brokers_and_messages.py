@@ -37,6 +37,10 @@ SENTENCES = (
     _("%(names)s: clients go by whom they ask."),
     _("%(number)s can not be read"),
     _("%(number)s client(s) without a queue"),
+    _(
+        "%(number)s messages wait in it; even the newest was due %(time)s ago. Their consumers see nothing, and no "
+        "lag shows it."
+    ),
     _("%(number)s dead letter(s)"),
     _("%(number)s group(s) of %(topic)s will receive it"),
     _("%(number)s group(s) will receive the copies"),
@@ -126,6 +130,7 @@ SENTENCES = (
     _("Dead letters are written as before"),
     _("Dead letters from the brokers' store files: how many, why, how old."),
     _("dead-letter replay"),
+    _("Delay level %(level)s is not delivered"),
     _("Descriptor set"),
     _("Drained at some name servers only"),
     _("Drained in"),
@@ -171,6 +176,7 @@ SENTENCES = (
     _("Lost to retention"),
     _("marked as handled, not sent"),
     _("master, %(number)s slave(s)"),
+    _("Messages for a set time reach their topics so much later than they should; no lag shows it."),
     _("Messages late"),
     _("messages wait, nothing was read yet, and who is connected has not been told: well or offline"),
     _("missed: nothing was running then"),
@@ -294,6 +300,7 @@ SENTENCES = (
     _("The same per UTC day, from merged distributions."),
     _("The same per week from Monday."),
     _("The slowest 1 %% of the last minute's writes took %(time)s or more."),
+    _("The timer is %(time)s late"),
     _("The time lag rises from round to round; the slowest queue sets it."),
     _("The window lies in the future: nothing has been measured yet."),
     _("There are more clients than queues, or the last rebalance left them out. They only wait."),

@@ -94,6 +94,30 @@ def test_it_lists_brokers(viewer: APIClient) -> None:
     problem(viewer.get(f"{LOCAL}/brokers?ordering=colour"), 400, "invalid")
 
 
+def test_it_tells_what_a_broker_holds_back(viewer: APIClient) -> None:
+    before = viewer.get(f"{LOCAL}/brokers/broker-a").json()["held_back"]
+    assert (before["delayed"], before["half_reason"]) == (None, "the first survey is not done yet")
+    BrokerSurvey.objects.filter(broker_name="broker-a").update(
+        delayed=[{"level": 2, "waiting": 5, "newest_ms": AT}],
+        delayed_reason="",
+        half=6,
+        timed={"orders": 4, "rmq_sys_x": 3},
+        held_back_at_ms=AT,
+        config={"messageDelayLevel": "1s 5s"},
+    )
+    assert viewer.get(f"{LOCAL}/brokers/broker-a").json()["held_back"] == {
+        "read_at_ms": AT,
+        "delayed": 5,
+        "delayed_reason": "",
+        "levels": [{"level": 2, "delay_ms": 5_000, "waiting": 5, "late_ms": None}],
+        "timed": 4,
+        "timed_reason": "",
+        "timed_topics": {"orders": 4},
+        "half": 6,
+        "half_reason": "",
+    }
+
+
 def test_it_tells_one_broker(viewer: APIClient) -> None:
     body = viewer.get(f"{LOCAL}/brokers/broker-a").json()
     assert (body["producers"][0]["group"], body["replicas"], body["surveyed_at_ms"]) == ("shop", None, AT)

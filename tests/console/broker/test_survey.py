@@ -25,7 +25,8 @@ def test_it_keeps_what_brokers_and_the_name_server_say(pair: Pair) -> None:
     with pair.producing("orders"):
         wait_for(lambda: "shop" in pair.admin.producers(pair.a.address), "its heartbeat", within_s=60)
         done = pair.survey()
-    assert done.rpcs == 3 + 2 + 2 * 3  # name server 106, 319, 206 and two routes; brokers 26, 328, 907
+    # Name server 106, 319, 206 and two routes; brokers 26, 328, 907, 45, 14, two topics (202) and 61.
+    assert done.rpcs == 3 + 2 + 2 * 8
     for name in ("broker-a", "broker-b"):
         row = BrokerSurvey.objects.get(cluster=NAME, broker_name=name)
         assert row.config is not None and row.config["brokerName"] == name

@@ -285,3 +285,21 @@ def test_it_makes_a_drain_plan(operator: Client, pair: Pair) -> None:
     plan = Plan.objects.get()
     assert operator.post(f"/c/{NAME}/plans/{plan.id}/apply", {"confirm_text": "broker"}).status_code == 422
     assert not hasattr(Plan.objects.get(), "job")
+
+
+def test_it_shows_what_a_broker_holds_back_and_admits_what_it_does_not_know(admin: Client) -> None:
+    level = {"level": 18, "waiting": 1_234, "newest_ms": sample_rows.NOW_MS}
+    told = survey(
+        "broker-a", delayed=[level], half=6, timed={"orders": 4}, held_back_at_ms=sample_rows.NOW_MS
+    )
+    page = text_of(admin, "/c/local/brokers/broker-a")
+    card = page.split("Held back")[1].split("</section>")[0]
+    assert "1,234" in card and "level 18" in card and "≤ 6" in card
+    assert 'href="/c/local/topics/orders">orders</a> 4' in card
+    some = signed_in("some", verbs=("VIEW",), names="billing")
+    assert "Held back" not in text_of(some, "/c/local/brokers/broker-a")
+    BrokerSurvey.objects.filter(pk=told.pk).update(
+        delayed=None, delayed_reason="no answer", half=None, half_reason="no answer", timed=None
+    )
+    unknown = text_of(admin, "/c/local/brokers/broker-a").split("Held back")[1].split("</section>")[0]
+    assert unknown.count(">unknown<") == 3 and unknown.count('data-why="no answer"') == 2
