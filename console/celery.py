@@ -38,6 +38,7 @@ FIXED_BEAT: dict[str, tuple[float | crontab, int]] = {
     "console.broker.tasks.survey_due": (10.0, 10),
     "console.lag.tasks.collect_due": (1.0, 2),
     "console.lag.tasks.compact_history": (300.0, 240),
+    "console.group.tasks.survey_refusals": (30.0, 25),
     "console.operation.tasks.recover_jobs": (10.0, 10),
     "console.deadletter.tasks.survey": (60.0, 50),
     "console.deadletter.tasks.prune_ledger": (crontab(hour="3", minute="20"), 3600),

@@ -42,6 +42,7 @@ from brokerd.remoting.message import (
 )
 from consumers.admin import MQAdmin
 from consumers.errors import BrokerUnavailable, MQClientError, RemotingTimeout
+from consumers.group_refusals import GroupRefusals, read_forbidden
 from consumers.pull_result import PullResult, PullStatus
 from consumers.send_result import SendResult
 
@@ -53,6 +54,7 @@ __all__ = [
     "BodyError",
     "BrokerUnavailable",
     "ConsumerConnection",
+    "GroupRefusals",
     "MQAdmin",
     "MQBrokerError",
     "MQClientError",
@@ -79,6 +81,7 @@ __all__ = [
     "decode_offset_message_id",
     "is_system_group",
     "is_system_topic",
+    "read_forbidden",
     "retry_topic",
     "split_addrs",
     "validate_group",
@@ -178,6 +181,7 @@ class BlockingMQAdmin:
     topic_consumed_by = _BlockingCall(MQAdmin.topic_consumed_by)
     create_subscription_group = _BlockingCall(MQAdmin.create_subscription_group)
     delete_subscription_group = _BlockingCall(MQAdmin.delete_subscription_group)
+    group_refusals = _BlockingCall(MQAdmin.group_refusals)
     group_forbidden = _BlockingCall(MQAdmin.group_forbidden)
     consume_stats = _BlockingCall(MQAdmin.consume_stats)
     consumer_connection = _BlockingCall(MQAdmin.consumer_connection)

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from brokerd.remoting import fastjson
 from brokerd.remoting.bodies import (
     AssignmentBody,
     ClusterInfo,
@@ -50,6 +51,7 @@ from consumers.capability import parse_capabilities
 from consumers.clock import system_clock
 from consumers.config import INVOKE_TIMEOUT_MS, RemotingClientConfig
 from consumers.errors import MQClientError
+from consumers.group_refusals import GroupRefusals, group_refusals
 from consumers.pull_result import PullResult, pull_request, pull_result
 from consumers.remoting_client import PIPELINE_WINDOW, RemotingClient
 from consumers.route import NameServers
@@ -220,6 +222,12 @@ class MQAdmin(BrokerAdmin):
         """DELETE_SUBSCRIPTIONGROUP (207); with `clean_offset` its committed offsets go too."""
         fields = {"groupName": group, "cleanOffset": "true" if clean_offset else "false"}
         await self._ask(addr, RequestCode.DELETE_SUBSCRIPTIONGROUP, fields)
+
+    async def group_refusals(self, addr: str) -> GroupRefusals:
+        """What this broker refuses which groups, out of its table of all groups, whose settings are not built: of
+        10,000 groups they are most of the cost. GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201)."""
+        body = await self._ask_body(addr, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        return group_refusals(fastjson.loads(body))
 
     async def group_forbidden(
         self, addr: str, group: str, topic: str, *, readable: bool | None = None

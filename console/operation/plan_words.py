@@ -8,9 +8,32 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from django.urls import reverse
+from django.utils.translation import gettext_noop
 
 from console.operation.models import Plan
 
+KIND_WORDS: Mapping[str, str] = {  # every kind as people say it
+    "offset_change": gettext_noop("Offset change"),
+    "dead_letter_replay": gettext_noop("Dead-letter replay"),
+    "dlq_readable": gettext_noop("Readable dead letters"),
+    "topic_create": gettext_noop("New topic"),
+    "topic_change": gettext_noop("Topic change"),
+    "topic_quarantine": gettext_noop("Topic quarantine"),
+    "topic_release": gettext_noop("Topic release"),
+    "topic_delete": gettext_noop("Topic deletion"),
+    "topic_force_delete": gettext_noop("Topic deletion without quarantine"),
+    "group_create": gettext_noop("New group"),
+    "group_change": gettext_noop("Group change"),
+    "group_quarantine": gettext_noop("Group quarantine"),
+    "group_release": gettext_noop("Group release"),
+    "group_delete": gettext_noop("Group deletion"),
+    "group_force_delete": gettext_noop("Group deletion without quarantine"),
+    "group_pause": gettext_noop("Pause of a group"),
+    "group_resume": gettext_noop("Resumption of a group"),
+    "broker_config_change": gettext_noop("Broker configuration"),
+    "broker_drain": gettext_noop("Broker drain"),
+    "message_send": gettext_noop("Message send"),
+}
 CONFIG_DEEDS: Mapping[
     str, str
 ] = {  # kinds that change configuration broker by broker → label of their button
@@ -26,6 +49,8 @@ CONFIG_DEEDS: Mapping[
     "group_release": "Release it",
     "group_delete": "Delete the group",
     "group_force_delete": "Delete the group without quarantine",
+    "group_pause": "Pause reading",
+    "group_resume": "Resume reading",
     "broker_config_change": "Change the key",
     "dlq_readable": "Allow reading it",
 }
@@ -127,6 +152,8 @@ INSTEAD: Mapping[str, tuple[str, str, bool]] = {
     "topic_change": ("topic-change", "Change something else", True),
     "group_create": ("group-create", "Fill in the form again", False),
     "group_change": ("group-settings", "Change something else", True),
+    "group_pause": ("group-settings", "Stop the whole group (consumeEnable)", True),
+    "group_resume": ("group-pause", "Choose other topics or brokers", True),
 }
 
 
@@ -145,6 +172,6 @@ def instead(plan: Plan) -> dict[str, str] | None:
 def is_harmless(plan: Plan) -> bool:
     """Whether a plan takes nothing away: its button is no danger."""
     return (
-        plan.kind in ("topic_create", "topic_release", "group_create", "group_release")
+        plan.kind in ("topic_create", "topic_release", "group_create", "group_release", "group_resume")
         and "exact" not in plan.params
     )

@@ -23,6 +23,7 @@ from django.utils.translation import gettext_noop, pgettext
 from console import figures as english
 from console.figures import SECOND_MS, clock, compact, count, percent, rate, size, zone_offset
 from console.language import figure_words
+from console.operation.plan_words import KIND_WORDS
 from console.sentences import said
 
 register = template.Library()
@@ -508,32 +509,10 @@ def time_left(left: int, per_second: int) -> str:
     return duration(left / per_second * 1000)
 
 
-KINDS = {
-    "offset_change": gettext_noop("Offset change"),
-    "dead_letter_replay": gettext_noop("Dead-letter replay"),
-    "dlq_readable": gettext_noop("Readable dead letters"),
-    "topic_create": gettext_noop("New topic"),
-    "topic_change": gettext_noop("Topic change"),
-    "topic_quarantine": gettext_noop("Topic quarantine"),
-    "topic_release": gettext_noop("Topic release"),
-    "topic_delete": gettext_noop("Topic deletion"),
-    "topic_force_delete": gettext_noop("Topic deletion without quarantine"),
-    "group_create": gettext_noop("New group"),
-    "group_change": gettext_noop("Group change"),
-    "group_quarantine": gettext_noop("Group quarantine"),
-    "group_release": gettext_noop("Group release"),
-    "group_delete": gettext_noop("Group deletion"),
-    "group_force_delete": gettext_noop("Group deletion without quarantine"),
-    "broker_config_change": gettext_noop("Broker configuration"),
-    "broker_drain": gettext_noop("Broker drain"),
-    "message_send": gettext_noop("Message send"),
-}
-
-
 @register.filter
 def kind_words(kind: str) -> str:
     """A plan's kind as people say it."""
-    return _(KINDS[kind]) if kind in KINDS else kind.replace("_", " ").capitalize()
+    return _(KIND_WORDS[kind]) if kind in KIND_WORDS else kind.replace("_", " ").capitalize()
 
 
 @register.filter

@@ -1,0 +1,199 @@
+"""Which topics a group may read on which broker, asked of the brokers now (353), and what else a pause must know."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from console.group import selectors
+from console.lag.models import GroupRow, TopicRow
+from console.mqadmin import (
+    BlockingMQAdmin,
+    BrokerUnavailable,
+    ConsumerConnection,
+    MQAdmin,
+    MQBrokerError,
+    ResponseCode,
+    read_forbidden,
+    retry_topic,
+)
+from console.operation.broker_queues import ask_each
+
+HOUR_MS = 3_600_000
+RESERVED_KEY = "fileReservedTime"  # hours after which a broker may delete a file
+HELD_TYPE = "CONSUME_PASSIVELY"  # push members: their pulls are looked up by their heartbeat's subscription
+MEMBER_TYPES = {"CONSUME_ACTIVELY": "pull", "CONSUME_POP": "POP"}  # others are not asked for the permission
+Place = tuple[str, str]  # topic, broker name
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Members:
+    """Who is online. `not_held`: how they read ("pull", "POP") where the permission is not asked for."""
+
+    client_ids: tuple[str, ...]
+    topics: frozenset[str]
+    not_held: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PauseFacts:
+    """`forbidden`: broker → topics the group may not read there. `unable`: brokers without 353. `reserved_hours`: how
+    long they keep files, absent where it could not be read. `has_group`: whether any broker has its settings.
+    """
+
+    members: Members
+    forbidden: Mapping[str, frozenset[str]]
+    unable: tuple[str, ...]
+    reserved_hours: Mapping[str, int]
+    has_group: bool
+    row: GroupRow | None
+    read_at_ms: int
+
+    def topics(self, group: str) -> list[str]:
+        """Everything the group is known to read, its retry topic last."""
+        known = {one["topic"] for one in (self.row.topics if self.row else ())} | self.members.topics
+        known = known.union(*self.forbidden.values()) - {retry_topic(group)}
+        return [*sorted(known), retry_topic(group)]
+
+
+def read_pause_facts(
+    admin: BlockingMQAdmin, cluster: str, addrs: Mapping[str, str], group: str, now_ms: int
+) -> PauseFacts:
+    """Ask every broker. Raises BrokerUnavailable or MQBrokerError: nothing is paused half blind."""
+
+    async def ask(client: MQAdmin, asked: tuple[str, str]) -> Any:
+        what, addr = asked
+        if what == "members":
+            return await client.consumer_connection(addr, group)
+        if what == "groups":
+            return await client.all_subscription_groups(addr)
+        if what == "config":
+            return await client.broker_config(addr)
+        return await is_able(client, addr, group)
+
+    questions = ("members", "groups", "config", "able")
+    answers: dict[tuple[str, str], Any] = ask_each(
+        admin, {(what, name): (what, addr) for what in questions for name, addr in addrs.items()}, ask
+    )
+    for (what, name), answer in sorted(answers.items()):
+        if what == "config" and isinstance(answer, MQBrokerError):
+            continue  # an access list may forbid to read it
+        if isinstance(answer, MQBrokerError):
+            raise answer
+        if isinstance(answer, Exception):
+            raise BrokerUnavailable(
+                addrs[name], f"{name} did not answer, so its part is unknown: {answer}"
+            ) from answer
+    return PauseFacts(
+        members=_members([answers["members", name] for name in addrs]),
+        forbidden={
+            name: read_forbidden(answers["groups", name].forbidden_table).get(group, frozenset())
+            for name in addrs
+        },
+        unable=tuple(name for name in addrs if not answers["able", name]),
+        reserved_hours={
+            name: int(hours)
+            for name in addrs
+            if not isinstance(answers["config", name], Exception)
+            and (hours := answers["config", name].get(RESERVED_KEY, "")).isdigit()
+        },
+        has_group=any(group in answers["groups", name].subscription_group_table for name in addrs),
+        row=selectors.group(cluster, group),
+        read_at_ms=now_ms,
+    )
+
+
+async def is_able(client: MQAdmin, addr: str, group: str) -> bool:
+    """Whether the broker knows such a permission at all; asking changes nothing there."""
+    try:
+        await client.group_forbidden(addr, group, retry_topic(group))
+    except MQBrokerError as error:
+        if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            return False
+        raise
+    return True
+
+
+def _members(connections: Iterable[ConsumerConnection | None]) -> Members:
+    online = [one for one in connections if one is not None]
+    return Members(
+        client_ids=tuple(sorted({client.client_id for one in online for client in one.connection_set})),
+        topics=frozenset(topic for one in online for topic in one.subscription_table),
+        not_held=tuple(
+            sorted(
+                {words for one in online if (words := MEMBER_TYPES.get(one.consume_type or "")) is not None}
+            )
+        ),
+    )
+
+
+def read_places(
+    admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str, places: Sequence[Place]
+) -> dict[Place, bool]:
+    """Whether the group may read each topic on each broker, asked now. Raises BrokerUnavailable, MQBrokerError."""
+
+    async def ask(client: MQAdmin, place: Place) -> bool:
+        topic, broker_name = place
+        return (await client.group_forbidden(addrs[broker_name], group, topic)).readable
+
+    found: dict[Place, bool] = {}
+    for place, answer in ask_each(admin, {place: place for place in places}, ask).items():
+        if isinstance(answer, MQBrokerError):
+            raise answer
+        if isinstance(answer, Exception):
+            raise BrokerUnavailable(
+                addrs[place[1]], f"{place[1]} did not answer, so its part is unknown: {answer}"
+            ) from answer
+        found[place] = answer
+    return found
+
+
+# --- What follows from a pause ------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Arriving:
+    """Messages a minute over some topics; `is_lower_bound` where some topic's rate is unknown, None where all are."""
+
+    per_minute: float | None
+    is_lower_bound: bool
+
+
+def arriving(cluster: str, topics: Sequence[str]) -> Arriving:
+    """What is written to these topics on all brokers, as of the last round."""
+    rates = dict(TopicRow.objects.filter(cluster=cluster, topic__in=topics).values_list("topic", "in_rate"))
+    known = [rate for rate in rates.values() if rate is not None]
+    if not known:
+        return Arriving(None, False)
+    return Arriving(sum(known) * 60, len(known) < len(topics))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Waiting:
+    """Messages of some topics that wait for the group, and how long the oldest has waited; None: unknown."""
+
+    messages: int | None
+    is_lower_bound: bool
+    oldest_ms: int | None
+
+
+def waiting(row: GroupRow | None, topics: Sequence[str]) -> Waiting:
+    """As of the last round. The retry topic is not part of a group's topics there."""
+    parts = [one for one in (row.topics if row else ()) if one["topic"] in topics]
+    known = [one["lag"] for one in parts if one["lag"] is not None]
+    ages = [one["time_lag_ms"] for one in parts if one.get("time_lag_ms") is not None]
+    return Waiting(
+        messages=sum(known) if known else None,
+        is_lower_bound=len(known) < len(parts) or any(one.get("lag_lower_bound") for one in parts),
+        oldest_ms=max(ages, default=None),
+    )
+
+
+def kept_for_ms(facts: PauseFacts, brokers: Sequence[str], waits: Waiting) -> int | None:
+    """Until retention by time may remove the oldest message the group has not read; None: unknown."""
+    hours = [facts.reserved_hours.get(name) for name in brokers]
+    if not hours or None in hours or waits.oldest_ms is None:
+        return None
+    shortest = min(each for each in hours if each is not None)
+    return max(0, shortest * HOUR_MS - waits.oldest_ms)

@@ -1,0 +1,144 @@
+"""Who is paused: as the brokers said last, with since when and by whom where this console did it. Asks no broker."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from console.group.models import BrokerRefusals
+from console.operation.models import Job
+
+STALE_MS = 120_000  # four looks: what is older says nothing about now
+JOBS_READ_MAX = 200  # of one group, newest first
+READING = "reading"  # ``what`` of a plan's row: whether a group may read a topic on a broker
+WHOLE_GROUP = ""  # instead of a topic: the group may not consume at all
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pause:
+    """A topic that a group may not read (`WHOLE_GROUP`: anything), on `brokers`. `since_ms` null: it was so when this
+    console looked first. `by` and `plan_id` are "" for what others did."""
+
+    topic: str
+    brokers: tuple[str, ...]
+    since_ms: int | None
+    by: str
+    plan_id: str
+    read_at_ms: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unknown:
+    """A broker of which is not known now whether it lets the group read. `read_at_ms` null: never asked yet."""
+
+    broker_name: str
+    reason: str
+    read_at_ms: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupPauses:
+    """What is known of one group. `unable`: brokers whose release cannot pause a topic."""
+
+    paused: Sequence[Pause] = ()
+    unknown: Sequence[Unknown] = ()
+    unable: Sequence[str] = ()
+
+    @property
+    def topics(self) -> list[str]:
+        """The topics that are paused on some broker, without the whole group."""
+        return [pause.topic for pause in self.paused if pause.topic != WHOLE_GROUP]
+
+    @property
+    def whole_group(self) -> Pause | None:
+        """Set where the group may not consume at all."""
+        return next((pause for pause in self.paused if pause.topic == WHOLE_GROUP), None)
+
+    def holds(self, topic: str, broker_name: str) -> bool:
+        """Whether this broker was seen to give the group nothing of the topic."""
+        return any(
+            pause.topic in (topic, WHOLE_GROUP) and broker_name in pause.brokers for pause in self.paused
+        )
+
+
+def pauses_of(cluster: str, group: str, now_ms: int) -> GroupPauses:
+    """Two queries; one where nothing is paused."""
+    rows = list(BrokerRefusals.objects.filter(cluster=cluster).order_by("broker_name"))
+    held: dict[str, dict[str, int]] = {}  # topic → broker → first seen
+    read_at_ms: dict[str, int] = {}
+    for row in rows:
+        if row.read_at_ms is None:
+            continue
+        read_at_ms[row.broker_name] = row.read_at_ms
+        if group in row.groups:
+            held.setdefault(WHOLE_GROUP, {})[row.broker_name] = row.groups[group]
+        for topic, first_ms in (row.topics or {}).get(group, {}).items():
+            held.setdefault(topic, {})[row.broker_name] = first_ms
+    began = _began_here(cluster, group) if held else {}
+    return GroupPauses(
+        paused=[
+            _pause(topic, brokers, began, read_at_ms)
+            for topic, brokers in sorted(
+                held.items(), key=lambda one: (one[0] != WHOLE_GROUP, one[0].startswith("%"), one[0])
+            )
+        ],
+        unknown=[
+            Unknown(row.broker_name, row.reason, row.read_at_ms)
+            for row in rows
+            if row.read_at_ms is None or row.read_at_ms < now_ms - STALE_MS
+        ],
+        unable=[row.broker_name for row in rows if row.read_at_ms is not None and row.topics is None],
+    )
+
+
+def paused_groups(cluster: str) -> dict[str, list[str]]:
+    """Group → its paused topics, `WHOLE_GROUP` first where it may not consume at all. One query."""
+    found: dict[str, set[str]] = {}
+    for row in BrokerRefusals.objects.filter(cluster=cluster, read_at_ms__isnull=False):
+        for group in row.groups:
+            found.setdefault(group, set()).add(WHOLE_GROUP)
+        for group, topics in (row.topics or {}).items():
+            found.setdefault(group, set()).update(topics)
+    return {group: sorted(topics) for group, topics in found.items()}
+
+
+def _pause(
+    topic: str,
+    brokers: Mapping[str, int],
+    began: Mapping[tuple[str, str], tuple[int, str, str]],
+    read_at_ms: Mapping[str, int],
+) -> Pause:
+    """As old as its oldest broker. What this console did is known to the moment, by its job, unless it was seen to
+    begin much later: then somebody else ended that and began anew."""
+    here = [
+        began[topic, name]
+        for name, first_ms in brokers.items()
+        if (topic, name) in began and first_ms <= began[topic, name][0] + STALE_MS
+    ]
+    since_ms, by, plan_id = min(here) if here else (min(brokers.values()) or None, "", "")
+    return Pause(
+        topic=topic,
+        brokers=tuple(brokers),
+        since_ms=since_ms,
+        by=by,
+        plan_id=plan_id,
+        read_at_ms=min(read_at_ms[name] for name in brokers),
+    )
+
+
+def _began_here(cluster: str, group: str) -> dict[tuple[str, str], tuple[int, str, str]]:
+    """(topic, broker) → (since, by whom, plan) of what this console's jobs closed and did not open again."""
+    jobs = Job.objects.filter(cluster=cluster, subject=group, kind__startswith="group_")
+    began: dict[tuple[str, str], tuple[int, str, str]] = {}
+    for job in reversed(jobs.order_by("-created_at", "-id")[:JOBS_READ_MAX]):
+        for row in job.result.get("brokers", []):
+            if row["state"] not in ("applied", "verified") or row["what"] not in (READING, "group"):
+                continue
+            is_reading = row["what"] == READING
+            key = (row["name"] if is_reading else WHOLE_GROUP, row["broker_name"])
+            after = row["after"] or {}
+            if after.get("readable" if is_reading else "consumeEnable", True):
+                began.pop(key, None)
+            else:
+                began.setdefault(key, (int(row["at_ms"] or 0), job.created_by, job.plan_id))
+    return began

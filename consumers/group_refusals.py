@@ -1,0 +1,42 @@
+"""What a broker refuses consumer groups, as its table of groups (201) says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from brokerd.remoting.errors import BodyError
+
+READ_BIT = 1 << 2  # of a value of forbiddenTable: PermName.INDEX_PERM_READ
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRefusals:
+    """`topics`: group → topics it may not read (353), None where the release does not know such a thing (4.x).
+    `groups`: those that may not consume at all (consumeEnable false).
+    """
+
+    topics: Mapping[str, frozenset[str]] | None
+    groups: frozenset[str]
+
+
+def group_refusals(table: Any) -> GroupRefusals:
+    """Out of the parsed body of 201. Raises BodyError."""
+    try:
+        forbidden, configs = table.get("forbiddenTable"), table.get("subscriptionGroupTable") or {}
+        return GroupRefusals(
+            topics=None if forbidden is None else read_forbidden(forbidden),
+            groups=frozenset(name for name, one in configs.items() if one.get("consumeEnable") is False),
+        )
+    except (AttributeError, TypeError, ValueError) as error:
+        raise BodyError(f"SubscriptionGroupWrapper: {error}") from error
+
+
+def read_forbidden(table: Mapping[str, Mapping[str, int]]) -> dict[str, frozenset[str]]:
+    """forbiddenTable as group → topics that may not be read. Java takes a negative value for none."""
+    found = {
+        group: frozenset(topic for topic, bits in topics.items() if int(bits) > 0 and int(bits) & READ_BIT)
+        for group, topics in table.items()
+    }
+    return {group: topics for group, topics in found.items() if topics}
