@@ -38,8 +38,13 @@ def period_rows(item: WorkItem, warnings: list[str]) -> Iterator[pa.Table]:
     reader = HistoryReader(item)
     hours = HourTables(reader, queue_histograms=True)
     for parts in reader.parts():
-        found = [table for part in parts for table in hours.of(part)]
-        found += hours.rest(at_least=TOPICS_KEPT)
+        found: list[pa.Table] = []
+        is_mixed = False
+        for part in parts:
+            found += hours.of(part)
+            is_mixed |= isinstance(part, HourBlock)
+        # A group-topic with a plain hour must not wait with its other hours: they are one row of the period.
+        found += hours.rest(at_least=0 if is_mixed else TOPICS_KEPT)
         if found:
             yield merge(pa.concat_tables(found), item.from_ms, item.to_ms, reader.spec)
     found = hours.rest()

@@ -16,7 +16,7 @@ from spark.job import HOUR_MS, HourFiles, JobSpec, Promise
 from spark.lag import chunk
 from spark.part_files import ORDER
 from spark.periods import merge
-from spark.work import HistoryReader, HourGrid, work_items
+from spark.work import HistoryReader, HourBlock, HourGrid, work_items
 from tests.spark.hours import STEP, WIDTH, Hour, an_hour
 from tests.support.lag_reference import SIZES, START_MS, write_history
 
@@ -235,6 +235,28 @@ def test_a_day_adds_up_the_same_hours_by_both_ways(in_one_file: bool, tmp_path: 
     assert warnings == [] and found.num_rows > 20
     for name in expected.schema.names:
         assert found[name].combine_chunks().equals(expected[name].combine_chunks()), name
+
+
+def test_a_day_has_one_row_of_each_key_when_a_broker_was_silent_in_one_of_its_hours(tmp_path: Path) -> None:
+    """The silent hour goes the plain way, the other one as a grid: both are hours of the same group-topics."""
+    files = [str(tmp_path / row.path) for row in write_history(SIZES["small"], tmp_path, 2)]
+    hours = tuple(
+        HourFiles("local", START_MS + number * HOUR_MS, (path,), tuple(files[:number]))
+        for number, path in enumerate(files)
+    )
+    day_ms = START_MS - START_MS % (24 * HOUR_MS)
+    window = {"from_ms": day_ms, "to_ms": day_ms + 24 * HOUR_MS, "as_of_ms": START_MS + 2 * HOUR_MS}
+    asked = spec(files, hours=hours, interval_ms=SIZES["small"].interval_ms, **window)
+    (item,) = work_items(asked, period_ms=24 * HOUR_MS)
+    parts = [type(part) for each in HistoryReader(item).parts() for part in each]
+    assert {HourBlock, HourGrid} == set(parts)
+    keys = [
+        tuple(row[name] for name in ("grain", "group", "topic", "broker_name", "queue_id"))
+        for table in period_rows(item, [])
+        for row in table.to_pylist()
+    ]
+    assert len(keys) == len(set(keys))
+    assert sum(grain == "topic" for grain, *_ in keys) == SIZES["small"].groups
 
 
 def test_both_ways_agree_on_the_reference_history(tmp_path: Path) -> None:
