@@ -1,7 +1,8 @@
-"""The process of a job, from its inside: spec on standard input, what it says on standard output, how it ends.
+"""The process of a job, from its inside: a spec on standard input, what it says on standard output, how it ends.
 
-It says `STEP text` while it works, then `RESULT {json}`, or `ERROR text` and exit code 1; whatever else stands on its
-output is Spark's own talk. It never outlives the process that asked for the report.
+It says `STEP text` while it works, then `RESULT {json}` or `ERROR text`; whatever else stands on its output is Spark's
+own talk. Run by hand (`python -m spark.<job> < spec.json`) it exits with code 1 after an error and never outlives the
+process that started it. The console has `spark.job_server`, which runs one job after another.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 
 import msgspec
 from pyspark.errors import PySparkException
@@ -18,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from spark.java import JavaMissing
 from spark.job import JobResult, JobSpec, JobSpecError
-from spark.session import SparkAway, build_session, package_shipped
+from spark.session import SparkAway, build_session, is_alive, package_shipped
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 ERROR_LENGTH_MAX = 500
@@ -26,33 +28,75 @@ ERROR_LENGTH_MAX = 500
 Run = Callable[[SparkSession, JobSpec], JobResult]
 
 
+class KeptSession:
+    """The session of the jobs of this process: built when the first one asks, again when the next one asks for another
+    place or Spark has gone away meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._session: SparkSession | None = None
+        self._where: tuple[str, str, bool] | None = None
+        self._shipped = ExitStack()
+
+    def of(self, spec: JobSpec) -> SparkSession:
+        """Raises what `build_session` does."""
+        where = spec.remote, spec.master, spec.reuse
+        if self._session is not None and (where != self._where or not is_alive(self._session)):
+            self.stop()
+        if self._session is None:
+            self._session = build_session(
+                f"tidemark {spec.job} {spec.job_id}",
+                remote=spec.remote,
+                master=spec.master,
+                reuse=spec.reuse,
+            )
+            self._where = where
+            self._shipped.enter_context(package_shipped(self._session))
+        return self._session
+
+    def stop(self) -> None:
+        """End it, and a JVM of our own with it."""
+        self._shipped.close()
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+
+
 def main(text: str, run: Run) -> int:
     """Run the spec of standard input; the exit code."""
     die_with_parent()
+    session = KeptSession()
+    is_done = run_spec(text, lambda spec: run, session)
+    session.stop()
+    return 0 if is_done else 1
+
+
+def run_spec(text: str, run_of: Callable[[JobSpec], Run], session: KeptSession) -> bool:
+    """Run a spec by what `run_of` gives for it, and say the result or the error; whether it is a result."""
     try:
         spec = JobSpec.from_json(text)
         sys.stderr.write(f"job spec {msgspec.structs.replace(spec, hours=()).to_json()}\n")
-        spark = build_session(
-            f"tidemark {spec.job} {spec.job_id}", remote=spec.remote, master=spec.master, reuse=spec.reuse
-        )
+        run = run_of(spec)
+        spark = session.of(spec)
     except (JobSpecError, JavaMissing, SparkAway) as error:
         return _fail(str(error))
     except PySparkException as error:
         return _fail(f"Spark does not start: {error}")
     try:
-        with package_shipped(spark):
-            result = run(spark, spec)
+        result = run(spark, spec)
     except PySparkException as error:
         return _fail(f"Spark could not compute the report: {error}")
-    finally:
-        spark.stop()
-    sys.stdout.write(f"RESULT {result.to_json()}\n")
-    return 0
+    _say("RESULT", result.to_json())
+    return True
 
 
 def say(step: str) -> None:
     """Tell the reader of the report what is being done."""
-    sys.stdout.write(f"STEP {step}\n")
+    _say("STEP", step)
+
+
+def _say(kind: str, text: str) -> None:
+    sys.stdout.write(f"{kind} {text}\n")
     sys.stdout.flush()
 
 
@@ -64,10 +108,10 @@ def die_with_parent() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _fail(text: str) -> int:
+def _fail(text: str) -> bool:
     """Say the cause in one line: of a failed executor the last line of its Python traceback, else the first line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["unknown error"]
     raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Invalid)\b", line)]
     cause = raised[-1] if raised and "Traceback" in text else lines[0]
-    sys.stdout.write(f"ERROR {cause[:ERROR_LENGTH_MAX]}\n")
-    return 1
+    _say("ERROR", cause[:ERROR_LENGTH_MAX])
+    return False

@@ -20,9 +20,11 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
 
 from spark.java import JavaMissing, java_problem
 
@@ -97,6 +99,22 @@ def build_session(app_name: str, *, remote: str = "", master: str = "", reuse: b
     if master.startswith("spark://"):
         _require_executor(session, master)
     return session
+
+
+def is_alive(session: SparkSession) -> bool:
+    """Whether a session that was used before can still be. Of Spark Connect it only looks whether anybody listens: the
+    client itself would try for minutes.
+    """
+    if not is_remote():
+        context: Any = session.sparkContext
+        return context._gateway.proc.poll() is None and not context._jsc.sc().isStopped()
+    client: Any = session.client
+    host, _, port = client._builder.endpoint.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), MASTER_ANSWERS_WITHIN_S).close()
+    except OSError:
+        return False
+    return True
 
 
 def require_answer(url: str, *, within_s: float = MASTER_ANSWERS_WITHIN_S) -> None:

@@ -1,11 +1,14 @@
-"""The process of a Spark job, seen from the console: started, followed line by line, ended in time.
+"""The process of Spark jobs, seen from the console: started, followed line by line, kept for the next job or ended.
 
-The job says `STEP text` while it works and ends with `RESULT {json}` or `ERROR text`; everything else on its output is
-Spark's own talk and is kept only to explain a failure.
+It says `TAKEN` to a spec, `STEP text` while it works, and in the end `RESULT {json}` or `ERROR text`; everything else
+on its output is Spark's own talk and is kept only to explain a failure. After a result it may stay for a while (see
+`spark.job_server`): the next report then needs no new JVM. One that failed, took too long or is not wanted any more is
+killed.
 """
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import functools
 import queue
@@ -15,7 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -54,6 +57,7 @@ class Said:
 
     result: JobResult | None = None
     error: str = ""
+    is_taken: bool = False
     talk: deque[str] = field(default_factory=lambda: deque(maxlen=LINES_KEPT))
 
     def take(self, line: str) -> str:
@@ -61,13 +65,20 @@ class Said:
         kind, _, text = line.rstrip("\n").partition(" ")
         if kind == "STEP":
             return text
-        if kind == "RESULT":
+        if kind == "TAKEN":
+            self.is_taken = True
+        elif kind == "RESULT":
             self.result = _result(text)
         elif kind == "ERROR":
             self.error = text[:ERROR_LENGTH_MAX]
         else:
             self.talk.append(line)
         return ""
+
+    @property
+    def is_all(self) -> bool:
+        """Whether the job has said how it ended."""
+        return self.result is not None or self.error != ""
 
     @property
     def cause(self) -> str:
@@ -93,63 +104,138 @@ def only_one(folder: Path) -> Iterator[bool]:
         yield True
 
 
+class JobProcess:
+    """A process that takes specs. Its output is read by a thread of its own, from its start to its end."""
+
+    def __init__(self, idle_s: float) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "spark.job_server", f"{idle_s:g}"],
+            cwd=settings.BASE_DIR,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+        )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._stdin = self._process.stdin
+        self._waiting: queue.Queue[str | None] = queue.Queue(LINES_WAITING_MAX)
+        threading.Thread(target=_read, args=(self._process.stdout, self._waiting), daemon=True).start()
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def lines(self, spec: str) -> Iterator[str]:
+        """Hand it a spec. Its lines as they come, and an empty one for every second without; ends with its output."""
+        threading.Thread(target=_write, args=(self._stdin, spec), daemon=True).start()
+        while True:
+            try:
+                line = self._waiting.get(timeout=BEAT_S)
+            except queue.Empty:
+                line = ""
+            if line is None:
+                return
+            yield line
+
+    def code(self) -> int:
+        """Its exit code. Raises ReportFailed when it closed its output and does not end."""
+        try:
+            return self._process.wait(END_WITHIN_S)
+        except subprocess.TimeoutExpired as error:
+            raise ReportFailed("The Spark job closed its output and did not end; run it again.") from error
+
+    def end(self) -> None:
+        """Let it end by itself for a moment, so that Spark removes its temporary files."""
+        with suppress(OSError):
+            self._stdin.close()
+        try:
+            self._process.wait(END_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
+    def kill(self) -> None:
+        """End it now."""
+        self._process.kill()
+        self._process.wait()
+        with suppress(OSError):
+            self._stdin.close()
+
+
+class _Kept:
+    """The process that waits for the next job of this one, if any. One job at a time runs on a machine, but the
+    threads of a worker take turns.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._process: JobProcess | None = None
+
+    def take(self) -> JobProcess | None:
+        """It is the caller's now; None when there is none that still runs."""
+        with self._lock:
+            found, self._process = self._process, None
+        return found if found is not None and found.is_running else None
+
+    def put(self, process: JobProcess) -> None:
+        with self._lock:
+            before, self._process = self._process, process
+        if before is not None:
+            before.end()
+
+    def end(self) -> None:
+        found = self.take()
+        if found is not None:
+            found.end()
+
+
+_kept = _Kept()
+end_kept = _kept.end
+atexit.register(end_kept)
+
+
 def run_job(
-    job: str, spec: str, *, on_step: Callable[[str], None], on_beat: Callable[[], None], timeout_s: float
+    spec: str, *, on_step: Callable[[str], None], on_beat: Callable[[], None], timeout_s: float
 ) -> JobResult:
-    """Run `python -m spark.<job>` to its end. Raises ReportFailed.
+    """Have a spec run to its end, by the process that the last one left or a new one. Raises ReportFailed.
 
     `on_beat` is called about once a second; whatever it raises ends the job and goes to the caller.
     """
     deadline = time.monotonic() + timeout_s
-    said = Said()
-    process = subprocess.Popen(
-        [sys.executable, "-m", f"spark.{job}"],
-        cwd=settings.BASE_DIR,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    )
-    try:
-        for line in _lines(process, spec):
+    idle_s = settings.SPARK_IDLE_S if not settings.SPARK_MASTER.startswith("spark://") else 0.0
+
+    def follow(process: JobProcess) -> Said:
+        said = Said()
+        for line in process.lines(spec):
             step = said.take(line)
             if step:
                 on_step(step)
             on_beat()
+            if said.is_all:
+                break
             if time.monotonic() > deadline:
                 raise ReportFailed(
                     f"The Spark job was stopped after {timeout_s / 60:g} minutes; ask for a shorter window."
                 )
-        code = process.wait(END_WITHIN_S)
-    except subprocess.TimeoutExpired as error:
-        raise ReportFailed("The Spark job closed its output and did not end; run it again.") from error
-    finally:
-        if process.poll() is None:
+        return said
+
+    process = _kept.take()
+    try:
+        said = follow(process) if process is not None else Said()
+        if process is None or not (said.is_taken or said.is_all):
+            process = JobProcess(idle_s)  # the one before had waited long enough just now
+            said = follow(process)
+        if said.result is None:
+            raise ReportFailed(said.error or f"The Spark job ended with code {process.code()}: {said.cause}")
+    except BaseException:
+        if process is not None:
             process.kill()
-            process.wait()
-    if said.result is None or code != 0:
-        raise ReportFailed(said.error or f"The Spark job ended with code {code}: {said.cause}")
+        raise
+    if idle_s:
+        _kept.put(process)
+    else:
+        process.end()
     return said.result
-
-
-def _lines(process: subprocess.Popen[str], spec: str) -> Iterator[str]:
-    """The job's lines as they come, and an empty one for every second without; ends with its output."""
-    assert process.stdin is not None and process.stdout is not None
-    waiting: queue.Queue[str | None] = queue.Queue(LINES_WAITING_MAX)
-    for work in (
-        threading.Thread(target=_read, args=(process.stdout, waiting), daemon=True),
-        threading.Thread(target=_write, args=(process.stdin, spec), daemon=True),
-    ):
-        work.start()
-    while True:
-        try:
-            line = waiting.get(timeout=BEAT_S)
-        except queue.Empty:
-            line = ""
-        if line is None:
-            return
-        yield line
 
 
 def _read(output: IO[str], waiting: queue.Queue[str | None]) -> None:
@@ -161,9 +247,9 @@ def _read(output: IO[str], waiting: queue.Queue[str | None]) -> None:
 
 def _write(stdin: IO[str], spec: str) -> None:
     try:
-        with stdin:
-            stdin.write(spec)
-    except BrokenPipeError:
+        stdin.write(spec + "\n")
+        stdin.flush()
+    except (OSError, ValueError):  # broken, or closed already
         return  # the job ended before it read; what it said instead tells why
 
 

@@ -208,7 +208,6 @@ class _Attempt:
             spec = job_spec(run, now_ms=self._started_ms)
             self._write(spec=spec)
             result = process.run_job(
-                run.job,
                 json.dumps(spec, sort_keys=True),
                 on_step=self.show,
                 on_beat=self.renew,

@@ -7,11 +7,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from spark.session import session_settings
 
 PATIENCE_S = 20
+SPEC_WITHOUT_HOURS = (
+    '{"job":"lag_hour","job_id":"r","from_ms":0,"to_ms":3600000,"hours":[],"output":"/nowhere","as_of_ms":0}'
+)
 
 
 def lag_hour(spec: str, **environ: str) -> subprocess.CompletedProcess[str]:
@@ -28,11 +34,32 @@ def test_it_refuses_a_bad_spec_in_one_line() -> None:
 
 
 def test_it_says_what_to_install_without_java(tmp_path: Path) -> None:
-    spec = '{"job":"lag_hour","job_id":"r","from_ms":0,"to_ms":3600000,"hours":[],"output":"/nowhere","as_of_ms":0}'
-    done = lag_hour(spec, JAVA_HOME=str(tmp_path))
+    done = lag_hour(SPEC_WITHOUT_HOURS, JAVA_HOME=str(tmp_path))
     assert done.returncode == 1
     assert done.stdout.startswith("ERROR Spark reports need Java, and ")
     assert "apt-get install openjdk-17-jre-headless" in done.stdout
+
+
+@pytest.fixture
+def server() -> Iterator[subprocess.Popen[str]]:
+    command = [sys.executable, "-m", "spark.job_server", "60"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+def test_the_server_ends_when_nobody_can_ask_it_any_more(server: subprocess.Popen[str]) -> None:
+    said, _ = server.communicate("", timeout=60)
+    assert (said, server.returncode) == ("", 0)
+
+
+def test_the_server_ends_after_a_job_that_failed(server: subprocess.Popen[str]) -> None:
+    assert server.stdin is not None and server.stdout is not None
+    server.stdin.write(SPEC_WITHOUT_HOURS.replace("lag_hour", "os") + "\n")
+    server.stdin.flush()  # and stays open: somebody waits for the answer
+    said = server.stdout.read()
+    assert said.startswith("TAKEN\nERROR there is no job 'os'; there are: capacity, dead_letter, ")
+    assert server.wait(60) == 1
 
 
 PARENT = """

@@ -52,7 +52,7 @@ class FakeSpark:
         )
 
     def does(self, code: str) -> None:
-        write_job(self.folder, "lag_hour", code)
+        write_job(self.folder, code)
 
 
 @pytest.fixture
@@ -60,6 +60,7 @@ def spark_job(tmp_path: Path, settings: Settings) -> FakeSpark:
     settings.BASE_DIR = tmp_path
     settings.DATA_DIR = tmp_path
     settings.REPORTS_DIR = tmp_path / "reports"
+    settings.SPARK_IDLE_S = 0.0
     job = FakeSpark(tmp_path)
     job.computes(figures())
     return job

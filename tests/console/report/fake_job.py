@@ -1,18 +1,18 @@
-"""Jobs without Spark: a folder from which `python -m spark.<job>` runs what a test says."""
+"""Jobs without Spark: a folder from which `python -m spark.job_server` runs what a test says."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-PREAMBLE = "import json, os, sys, time\nspec = json.loads(sys.stdin.read())\n"
+PREAMBLE = "import json, os, sys, time\nspec = json.loads(sys.stdin.readline())\nprint('TAKEN', flush=True)\n"
 ANSWER = """
 print("RESULT " + json.dumps({"job_id": spec["job_id"], "output": spec["output"], "rows": %d, "hours": 1,
-    "elapsed_ms": 5, "spark_version": "4.3.0", "warnings": %r}))
+    "elapsed_ms": 5, "spark_version": "4.3.0", "warnings": %r}), flush=True)
 """
 
 
-def write_job(folder: Path, name: str, code: str, *, preamble: str = PREAMBLE) -> None:
-    """Give the folder a job of that name. `settings.BASE_DIR` must be the folder."""
+def write_job(folder: Path, code: str, *, preamble: str = PREAMBLE, name: str = "job_server") -> None:
+    """What runs in the place of the jobs' process. `settings.BASE_DIR` must be the folder."""
     package = folder / "spark"
     package.mkdir(exist_ok=True)
     (package / "__init__.py").touch()

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import subprocess
 import sys
+import textwrap
+import time
+from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import PropertyMock, patch
 
 import pytest
 from pytest_django import Settings
 
 from console.report import process
-from console.report.process import JobResult, ReportFailed
+from console.report.process import JobProcess, JobResult, ReportFailed
 from tests.console.report.fake_job import answer, write_job
 
 SPEC = '{"job_id": "report-1", "output": "/out"}'
@@ -36,25 +43,24 @@ class Follower:
 @pytest.fixture
 def jobs(tmp_path: Path, settings: Settings) -> Path:
     settings.BASE_DIR = tmp_path
+    settings.SPARK_IDLE_S = 0.0
     return tmp_path
 
 
 def run(follower: Follower | None = None, *, timeout_s: float = 60, spec: str = SPEC) -> JobResult:
     follower = follower or Follower()
-    return process.run_job("fake", spec, on_step=follower.step, on_beat=follower.beat, timeout_s=timeout_s)
+    return process.run_job(spec, on_step=follower.step, on_beat=follower.beat, timeout_s=timeout_s)
 
 
 def test_it_follows_steps_and_takes_the_result(jobs: Path) -> None:
-    write_job(
-        jobs, "fake", "print('STEP computing')\nprint('WARN of Spark itself')\n" + answer(3, ("a: torn",))
-    )
+    write_job(jobs, "print('STEP computing')\nprint('WARN of Spark itself')\n" + answer(3, ("a: torn",)))
     follower = Follower()
     assert run(follower) == JobResult("report-1", "/out", 3, 1, 5, "4.3.0", ["a: torn"])
     assert follower.steps == ["computing"]
 
 
 def test_it_passes_a_spec_larger_than_a_pipe(jobs: Path) -> None:
-    write_job(jobs, "fake", "print('noise ' * 50_000)\nprint('STEP', len(spec['pad']))\n" + answer(0))
+    write_job(jobs, "print('noise ' * 50_000)\nprint('STEP', len(spec['pad']))\n" + answer(0))
     follower = Follower()
     run(follower, spec='{"job_id": "r", "output": "o", "pad": "%s"}' % ("x" * 2_000_000))
     assert follower.steps == ["2000000"]
@@ -68,25 +74,24 @@ def test_it_passes_a_spec_larger_than_a_pipe(jobs: Path) -> None:
         ("os._exit(9)", "The Spark job ended with code 9: it said nothing"),
         ("1 / 0", "The Spark job ended with code 1: ZeroDivisionError: division by zero"),
         ("os.kill(os.getpid(), 9)", "The Spark job ended with code -9: it said nothing"),
-        (answer(1) + "sys.stdout.flush()\nos._exit(3)", "The Spark job ended with code 3: it said nothing"),
         ("print('RESULT {')", "The Spark job's answer is not understood: Input data was truncated."),
     ],
 )
 def test_it_says_why_a_job_failed(jobs: Path, code: str, reason: str) -> None:
-    write_job(jobs, "fake", code)
+    write_job(jobs, code)
     with pytest.raises(ReportFailed) as failure:
         run()
     assert str(failure.value) == reason
 
 
 def test_it_says_why_a_job_did_not_even_read(jobs: Path) -> None:
-    write_job(jobs, "fake", "print('ERROR nothing works here'); sys.exit(1)", preamble="import sys\n")
+    write_job(jobs, "print('ERROR nothing works here'); sys.exit(1)", preamble="import sys\n")
     with pytest.raises(ReportFailed, match="nothing works here"):
         run(spec="x" * 2_000_000)
 
 
 def test_it_stops_a_job_that_takes_too_long(jobs: Path, tmp_path: Path) -> None:
-    write_job(jobs, "fake", f"open('{tmp_path}/pid', 'w').write(str(os.getpid()))\ntime.sleep(600)")
+    write_job(jobs, f"open('{tmp_path}/pid', 'w').write(str(os.getpid()))\ntime.sleep(600)")
     with pytest.raises(ReportFailed) as failure:
         run(timeout_s=3)
     assert str(failure.value) == "The Spark job was stopped after 0.05 minutes; ask for a shorter window."
@@ -94,13 +99,13 @@ def test_it_stops_a_job_that_takes_too_long(jobs: Path, tmp_path: Path) -> None:
 
 
 def test_it_stops_a_job_that_talks_and_never_ends(jobs: Path) -> None:
-    write_job(jobs, "fake", "while True: print('Error: still trying'); time.sleep(0.01)")
+    write_job(jobs, "while True: print('Error: still trying'); time.sleep(0.01)")
     with pytest.raises(ReportFailed, match="stopped after"):
         run(timeout_s=2)
 
 
 def test_it_asks_every_second_whether_to_go_on(jobs: Path, tmp_path: Path) -> None:
-    write_job(jobs, "fake", f"open('{tmp_path}/pid', 'w').write(str(os.getpid()))\ntime.sleep(600)")
+    write_job(jobs, f"open('{tmp_path}/pid', 'w').write(str(os.getpid()))\ntime.sleep(600)")
     follower = Follower(leave_after=3)
     with pytest.raises(RuntimeError, match="no longer wanted"):
         run(follower)
@@ -112,6 +117,72 @@ def assert_gone(pid_file: Path) -> None:
     pid = pid_file.read_text() if pid_file.exists() else ""
     if pid:  # a busy machine may not even have come to writing it
         assert not Path(f"/proc/{pid}").exists()
+
+
+SERVER = """
+import json, os, sys
+for line in sys.stdin:
+    spec = json.loads(line)
+    print("TAKEN\\nSTEP", os.getpid(), flush=True)
+    if spec["job_id"] == "bad":
+        print("ERROR", "of this one", flush=True)
+"""
+
+
+@pytest.fixture
+def server(jobs: Path, settings: Settings) -> Iterator[Path]:
+    """A process that stays for the next job."""
+    settings.SPARK_IDLE_S = 60.0
+    body = textwrap.indent("else:" + textwrap.indent(answer(1), "    "), "    ")
+    write_job(jobs, SERVER + body, preamble="")
+    yield jobs
+    process.end_kept()
+
+
+def pid_of(job_id: str = "good") -> int:
+    """The process that the job ran in."""
+    follower = Follower()
+    run(follower, spec=json.dumps({"job_id": job_id, "output": "/out"}))
+    return int(follower.steps[0])
+
+
+def test_it_keeps_a_process_for_the_next_job(server: Path) -> None:
+    first = pid_of()
+    assert pid_of() == first
+    process.end_kept()
+    assert not Path(f"/proc/{first}").exists()
+    assert pid_of() != first
+
+
+def test_it_starts_anew_after_a_failure_and_in_the_place_of_one_that_ended(server: Path) -> None:
+    first = pid_of()
+    with pytest.raises(ReportFailed, match="^of this one$"):
+        pid_of("bad")
+    second = pid_of()
+    assert second != first and not Path(f"/proc/{first}").exists()
+    os.kill(second, signal.SIGKILL)
+    while process._kept._process is not None and process._kept._process.is_running:
+        time.sleep(0.01)
+    assert pid_of() not in (first, second)
+
+
+def test_it_starts_anew_when_the_kept_one_ends_as_the_spec_comes(server: Path) -> None:
+    first = pid_of()
+    kept = process._kept.take()
+    assert kept is not None
+    kept.end()
+    process._kept._process = kept
+    kept_runs = PropertyMock(return_value=True)  # it still seemed to run when it was looked at
+    with patch.object(JobProcess, "is_running", kept_runs):
+        assert pid_of() != first
+    assert kept_runs.called
+
+
+def test_it_keeps_none_that_holds_executors_of_a_cluster(server: Path, settings: Settings) -> None:
+    settings.SPARK_MASTER = "spark://127.0.0.1:7077"
+    first = pid_of()
+    assert not Path(f"/proc/{first}").exists()
+    assert process._kept.take() is None
 
 
 LOCK_HOLDER = "import sys; from console.report.process import only_one; from pathlib import Path\n"
@@ -135,10 +206,10 @@ def test_it_lets_one_spark_run_at_a_time_and_a_dead_one_does_not_count(tmp_path:
 
 
 def test_it_asks_for_java_in_a_process_of_its_own(jobs: Path) -> None:
-    write_job(jobs, "java", "sys.stdout.write('no Java here')", preamble="import sys\n")
+    write_job(jobs, "sys.stdout.write('no Java here')", preamble="import sys\n", name="java")
     process._java_problem_of.cache_clear()
     assert process.java_problem() == "no Java here"
     process._java_problem_of.cache_clear()
-    write_job(jobs, "java", "", preamble="")
+    write_job(jobs, "", preamble="", name="java")
     assert process.java_problem() is None
     process._java_problem_of.cache_clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,7 +11,7 @@ from pytest_django import Settings
 
 from console.cluster.models import Cluster
 from console.lag.models import HistoryFile
-from console.report import selectors, services
+from console.report import process, selectors, services
 from console.report.models import GroupSlo, LagRow, ReportRun
 from console.report.rules import Window
 from spark.lag import wal
@@ -22,6 +23,12 @@ pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.django_db(databases=["default", "metrics"]),
 ]
+
+
+@pytest.fixture(autouse=True)
+def no_process_stays() -> Iterator[None]:
+    yield
+    process.end_kept()
 
 
 @pytest.fixture
@@ -51,7 +58,9 @@ def manifest(path: str, kind: str, start_ms: int, length_ms: int) -> None:
 def test_it_turns_history_into_rows_and_parquet(
     history: list[lag_oracle.Sample], tmp_path: Path, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a warm server asked for that cannot come up (its note has no place): the run starts its own Spark."""
+    """With a warm server asked for that cannot come up (its note has no place): the run starts its own Spark, which
+    stays for the next report.
+    """
     (tmp_path / "blocked").write_text("a file where a folder is needed")
     settings.SPARK_LOCAL_CONNECT_REUSE = True
     monkeypatch.setenv("SPARK_LOCAL_CONNECT_DISCOVERY", str(tmp_path / "blocked" / "note.json"))
@@ -79,3 +88,10 @@ def test_it_turns_history_into_rows_and_parquet(
     assert sum(pq.read_metadata(path).num_rows for path in paths) == len(expected)
     summary = selectors.summary(selectors.rows("local"))
     assert (summary["from_ms"], summary["to_ms"]) == (START, AS_OF)
+    kept = process._kept._process
+    asked = services.request_run(job="lag_day", cluster="local", window=window, actor=None, now_ms=AS_OF)
+    services.run_report(asked.id, now_ms=AS_OF)
+    assert selectors.run(asked.id).state == ReportRun.State.SUCCEEDED
+    assert kept is not None and process._kept._process is kept
+    days = LagRow.objects.filter(job="lag_day")
+    assert {row.group for row in days} == {"analytics", "billing", "quiet"}

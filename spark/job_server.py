@@ -1,0 +1,90 @@
+"""Runs one job after another: `python -m spark.job_server IDLE_S`, a spec per line of standard input.
+
+What takes seconds before a job begins (imports, a JVM, its Python workers) is there for the next one. Of each spec it
+says `TAKEN` and then what `spark.job_process` says. It ends when it had nothing to do for IDLE_S seconds (0: after its
+first job), after a job that failed or left it too large, and at once when its input does: nobody wants a report then.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import queue
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import cast
+
+from spark.job import JobSpec, JobSpecError
+from spark.job_process import KeptSession, Run, run_spec
+
+JOBS = (
+    "capacity", "dead_letter", "episodes", "forecast_scorecard", "lag_day", "lag_hour", "lag_week", "topic_traffic",
+)  # fmt: skip
+END = ""
+FIRST_WITHIN_S = 60.0
+MEMORY_MAX_MB = 2_500  # of this process and all below it, between two jobs
+
+
+def run_of(spec: JobSpec) -> Run:
+    """What runs the spec's job. Raises JobSpecError for a job that there is not."""
+    if spec.job not in JOBS:
+        raise JobSpecError(f"there is no job {spec.job!r}; there are: {', '.join(JOBS)}")
+    return cast(Run, importlib.import_module(f"spark.{spec.job}").run)
+
+
+def main(idle_s: float) -> int:
+    """Run specs until it is time to end; the exit code is 1 after a job that failed."""
+    specs: queue.SimpleQueue[str] = queue.SimpleQueue()
+    at_work = threading.Lock()
+    threading.Thread(target=_read, args=(specs, at_work), daemon=True).start()
+    session = KeptSession()
+    is_done, wait_s = True, max(idle_s, FIRST_WITHIN_S)
+    while is_done:
+        try:
+            text = specs.get(timeout=wait_s)
+        except queue.Empty:
+            break
+        if text == END:
+            break
+        with at_work:
+            sys.stdout.write("TAKEN\n")
+            sys.stdout.flush()
+            is_done = run_spec(text, run_of, session)
+        wait_s = idle_s
+        if not idle_s or _memory_mb() > MEMORY_MAX_MB:
+            break
+    session.stop()
+    return 0 if is_done else 1
+
+
+def _read(specs: queue.SimpleQueue[str], at_work: threading.Lock) -> None:
+    """Hand over what comes in. After the end of the input nobody waits for the job that is at work: a run whose worker
+    was killed is taken up again elsewhere. The JVM ends with this process.
+    """
+    for line in sys.stdin:
+        specs.put(line)
+    specs.put(END)
+    if at_work.locked():
+        os._exit(1)
+
+
+def _memory_mb() -> int:
+    """What this process and all below it have in memory; 0 where /proc does not tell."""
+    parents: dict[int, int] = {}
+    pages: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError):
+            parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            pages[int(folder.name)] = int((folder / "statm").read_text().split()[1])
+    family = {os.getpid()}
+    while True:
+        grown = family | {pid for pid, parent in parents.items() if parent in family}
+        if grown == family:
+            return sum(pages.get(pid, 0) for pid in family) * os.sysconf("SC_PAGE_SIZE") >> 20
+        family = grown
+
+
+if __name__ == "__main__":
+    sys.exit(main(float(sys.argv[1])))
