@@ -78,7 +78,13 @@ SENTENCES = (
         "This will send %(number)s dead letter(s) of %(group)s again, dead since %(time)s, %(where)s, "
         "%(speed)s: %(takes)s."
     ),
+    _("offline"),
+    _("queue stuck"),
+    _("reset"),
+    _("slow"),
+    _("surge"),
     _("Timer messages not yet sorted in"),
+    _("unclear"),
     _("UTC"),
     _("while %(rate)s a second come in"),
     _("will be sent once more"),

@@ -62,7 +62,7 @@ class Column:
 
     @property
     def css(self) -> str:
-        words = ["num"] if self.is_number else []
+        words = ["num"] if self.is_number and self.kind != "moment" else []
         return " ".join([*words, *([f"p{self.priority}"] if self.priority > 1 else [])])
 
 
@@ -189,11 +189,11 @@ VIEWS: dict[str, tuple[RowsView, ...]] = {
 }
 WORDS = {
     "lag_hour": "Lag of every group, topic and queue per UTC hour.",
-    "lag_day": "The same per UTC day, from merged distributions.",
-    "lag_week": "The same per week from Monday.",
+    "lag_day": "Lag of every group, topic and queue per UTC day.",
+    "lag_week": "Lag of every group, topic and queue per week, Monday to Monday UTC.",
     "episodes": "When a group was late, stood still or lost messages, why, and how it ended.",
     "capacity": "What each group can do, what is asked of it, and how much room retention leaves.",
-    "topic_traffic": "What came into each topic, message by message, from the brokers' store files.",
-    "dead_letter": "Dead letters from the brokers' store files: how many, why, how old.",
+    "topic_traffic": "What came into each topic, message by message, from the brokers’ store files.",
+    "dead_letter": "Dead letters from the brokers’ store files: how many, why, how old.",
     "forecast_scorecard": "How good our drain forecasts were.",
 }

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django import template
+from django.utils.dates import WEEKDAYS_ABBR
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -78,7 +79,9 @@ def provenance(context: Mapping[str, Any], row: Any) -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def row_window(context: Mapping[str, Any], row: Any) -> SafeString:
-    """`{% row_window row %}`: the hour, UTC day or week that a row is about, and whether that is not over in it."""
+    """`{% row_window row %}`: the hour, UTC day or week that a row is about, and whether that is not over in it. The
+    head of the column says that days and weeks are of UTC.
+    """
     length = PERIODS_MS[row.job]
     start = dt.datetime.fromtimestamp(row.window_start_ms / 1000, dt.UTC)
     if length == HOUR_MS:
@@ -87,13 +90,13 @@ def row_window(context: Mapping[str, Any], row: Any) -> SafeString:
         found = format_html('<time data-at="{}" data-as="hour">{}</time>', row.window_start_ms, text)
     elif length == DAY_MS:
         found = format_html(
-            '<time data-at="{}" data-as="day">{} UTC</time>',
+            '<time data-at="{}" data-as="day">{}</time>',
             row.window_start_ms,
-            f"{start:%a} {start.day} {start:%b}",
+            f"{WEEKDAYS_ABBR[start.weekday()]} {figure_words(f'{start.day} {start:%b}')}",
         )
     else:
         last = start + dt.timedelta(days=6)
-        text = f"{start.day} {start:%b} – {last.day} {last:%b} UTC"
+        text = figure_words(f"{start.day} {start:%b} – {last.day} {last:%b}")
         found = format_html('<time data-at="{}" data-as="week">{}</time>', row.window_start_ms, text)
     return format_html("{} {}", found, _partial(context, row)) if row.is_partial else found
 

@@ -9,14 +9,14 @@
   const repaint = () => { colours = {}; plots.forEach((plot) => plot.paint()); };
 
   const DAY = 86400000, MINUTE = 60000;
-  const TIME_STEPS = [1 / 4, 1, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880].map((m) => m * MINUTE);
+  const TIME_STEPS = [1 / 4, 1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 4320, 10080].map((m) => m * MINUTE);
   const NICE_MS = [100, 200, 500, 1e3, 2e3, 5e3, 1e4, 2e4, 3e4, 6e4, 12e4, 3e5, 6e5, 12e5, 18e5, 36e5, 72e5, 144e5, 216e5, 432e5, 864e5, 1728e5, 4320e5];
   function ticks(max, kind, most) {
     let step = kind === "duration" ? NICE_MS.find((ms) => max / ms <= most) : undefined;
     if (!step) {
       const power = 10 ** Math.floor(Math.log10(max / most));
       step = [1, 2, 2.5, 5, 10].map((k) => k * power).find((s) => max / s <= most);
-      if (kind === "count") step = Math.max(1, step);
+      if (kind === "count") step = step === 2.5 ? 5 : Math.max(1, step); // no half messages
     }
     const out = [];
     for (let v = 0; v <= max * 1.0001; v += step) out.push(v);
@@ -121,7 +121,7 @@
   }
   function timeAxis(g, box, t0, t1, named) {
     const zone = -new Date(t1).getTimezoneOffset() * MINUTE;
-    const step = TIME_STEPS.find((s) => (t1 - t0) / s <= box.w / 84) || 7 * DAY;
+    const step = TIME_STEPS.find((s) => (t1 - t0) / s <= box.w / 84) || 14 * DAY;
     for (let t = Math.ceil((t0 + zone) / step) * step - zone; t <= t1; t += step) {
       const x = box.x + ((t - t0) / (t1 - t0)) * box.w;
       rule(g, x, box.y, x, box.y + box.h, "chart-grid");

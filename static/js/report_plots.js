@@ -34,7 +34,7 @@
           });
         });
         const apart = Math.max(1, Math.ceil((g.measureText(columns[0]).width + 12) / (cw * every))) * every;
-        columns.forEach((name, c) => { if (c >= first && (c - first) % apart === 0) label(g, name, box.x + (c + 0.5) * cw, box.y + box.h + 13, { align: "center" }); });
+        columns.forEach((name, c) => { const middle = box.x + (c + 0.5) * cw; if (c >= first && (c - first) % apart === 0 && middle + g.measureText(name).width / 2 <= w) label(g, name, middle, box.y + box.h + 13, { align: "center" }); });
         if (at !== null) {
           const [r, c] = at2(at);
           g.strokeStyle = colour("chart-cross"); g.lineWidth = 2; g.setLineDash([]);
