@@ -295,32 +295,36 @@ def decode_table(table: pa.Table) -> Samples:
     """Return the samples of chunk rows in any order; rows of the same series are joined."""
     if table.num_rows == 0:
         return empty_samples()
-    counts = table["n"].to_numpy().astype(np.int64)
+    return _joined(table, starts_of(whole_column(table, "n")), decode_columns(table))
+
+
+def decode_columns(table: pa.Table) -> list[Int64Array]:
+    """Return the samples of chunk rows, row by row, in the order of `SAMPLE_COLUMNS`."""
+    counts = whole_column(table, "n")
     starts = starts_of(counts)
-    t_ms = _decode_times(table, starts)
-    max_offset = _undo_deltas(table, "dmax", _column(table, "max0"), starts)
-    min_offset = _undo_deltas(table, "dmin", _column(table, "min0"), starts)
+    t_ms = decode_times(table)
+    max_offset = _undo_deltas(table, "dmax", whole_column(table, "max0"), starts)
+    min_offset = _undo_deltas(table, "dmin", whole_column(table, "min0"), starts)
     is_head = pc.equal(table["group"], "").to_numpy()
-    committed = max_offset - np.repeat(_column(table, "lag_base"), counts)
+    committed = max_offset - np.repeat(whole_column(table, "lag_base"), counts)
     _subtract_items(committed, table, "lag", starts)
     pulled = np.full(len(t_ms), UNKNOWN_OFFSET, dtype=np.int64)
     _decode_pulled(pulled, committed, table, starts)
     if is_head.any():
         committed[np.repeat(is_head, counts)] = UNKNOWN_OFFSET
-    columns = [t_ms, max_offset, min_offset, committed, pulled]
-    return _joined(table, starts, columns)
+    return [t_ms, max_offset, min_offset, committed, pulled]
 
 
 def _joined(table: pa.Table, starts: Int64Array, columns: list[Int64Array]) -> Samples:
     """Join the rows of each series. Rows as files hold them need no sorting."""
-    is_new = _begins_series(table)
+    is_new = begins_series(table)
     first = np.flatnonzero(is_new).astype(np.int64)
     names = (table[name].take(first).to_pylist() for name in SERIES)
     run_keys = list(map(SeriesKey._make, zip(*names, strict=True)))
     t_ms = columns[0]
     later = t_ms[starts[1:-1]] > t_ms[starts[1:-1] - 1]
     in_order = all(one < after for one, after in zip(run_keys, run_keys[1:], strict=False))
-    t_before, max_before, min_before, c_before = (_column(table, name) for name in PREVIOUS)
+    t_before, max_before, min_before, c_before = (whole_column(table, name) for name in PREVIOUS)
     row_previous = Previous(t_before, max_before, min_before, c_before)
     if in_order and np.all(is_new[1:] | later):
         bounds = np.append(starts[:-1][first], len(t_ms))
@@ -330,7 +334,7 @@ def _joined(table: pa.Table, starts: Int64Array, columns: list[Int64Array]) -> S
     row_series = np.array([index[key] for key in run_keys], dtype=np.int64)[np.cumsum(is_new) - 1]
     previous = Previous.none(len(keys))
     earliest = np.full(len(keys), np.iinfo(np.int64).max)
-    t0_ms = _column(table, "t0_ms")
+    t0_ms = whole_column(table, "t0_ms")
     by_time = np.argsort(-t0_ms, kind="stable")  # the earliest row of a series is assigned last
     take_earlier(previous, earliest, row_series[by_time], t0_ms[by_time], row_previous.take(by_time))
     return assemble(keys, np.repeat(row_series, np.diff(starts)), columns, previous)
@@ -349,7 +353,7 @@ def take_earlier(
     previous.committed[at] = theirs.committed[earlier]
 
 
-def _begins_series(table: pa.Table) -> BoolArray:
+def begins_series(table: pa.Table) -> BoolArray:
     """Return which rows are of another series than the row before them."""
     begins = np.ones(table.num_rows, dtype=np.bool_)
     begins[1:] = False
@@ -359,7 +363,8 @@ def _begins_series(table: pa.Table) -> BoolArray:
     return begins
 
 
-def _decode_times(table: pa.Table, starts: Int64Array) -> Int64Array:
+def decode_times(table: pa.Table) -> Int64Array:
+    """Return the times of the samples of chunk rows, row by row."""
     column = table["dt_ms"]
     parts = []
     for piece in column.chunks:
@@ -370,14 +375,14 @@ def _decode_times(table: pa.Table, starts: Int64Array) -> Int64Array:
             parts.append(np.broadcast_to(entries[0], (len(indices), len(entries[0]))).reshape(-1))
         else:
             parts += [entries[index] for index in indices.tolist()]
-    t_ms = np.repeat(_column(table, "t0_ms"), np.diff(starts))
+    t_ms = np.repeat(whole_column(table, "t0_ms"), whole_column(table, "n"))
     t_ms += np.concatenate(parts)
     return t_ms
 
 
 def rows_within(table: pa.Table, from_ms: int, to_ms: int) -> pa.Table:
     """Return the rows that have samples in [from_ms, to_ms), or around all of it."""
-    t0_ms = _column(table, "t0_ms")
+    t0_ms = whole_column(table, "t0_ms")
     inside = (t0_ms < to_ms) & (t0_ms + _last_times(table) >= from_ms)
     return table if inside.all() else table.filter(inside)
 
@@ -431,9 +436,14 @@ def _items(table: pa.Table, name: str, counts: Int64Array) -> tuple[Int64Array, 
         nothing = np.empty(0, dtype=np.int64)
         return nothing, nothing, nothing
     rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)).astype(np.int64)
+    return rows, counts[rows], list_items(column).astype(np.int64)
+
+
+def list_items(column: pa.ChunkedArray) -> npt.NDArray[np.int32]:
+    """Return the items of all lists of a column, one after the other."""
     flat = [piece.flatten().to_numpy(zero_copy_only=False) for piece in column.chunks if len(piece)]
-    items = (flat[0] if len(flat) == 1 else np.concatenate(flat)).astype(np.int64)
-    return rows, counts[rows], items
+    items: npt.NDArray[np.int32] = flat[0] if len(flat) == 1 else np.concatenate(flat)
+    return items
 
 
 def _places(rows: Int64Array, starts: Int64Array, length: int) -> BoolArray | slice:
@@ -447,7 +457,8 @@ def _places(rows: Int64Array, starts: Int64Array, length: int) -> BoolArray | sl
     return places
 
 
-def _column(table: pa.Table, name: str) -> Int64Array:
+def whole_column(table: pa.Table, name: str) -> Int64Array:
+    """Return a column of numbers, `UNKNOWN_OFFSET` for null."""
     column = table[name]
     filled = column.fill_null(UNKNOWN_OFFSET) if column.null_count else column
     values: Int64Array = filled.to_numpy().astype(np.int64)

@@ -1,0 +1,156 @@
+"""Rows of files that follow each other, decoded straight to where they stand in the whole.
+
+A month of one group is thirty day files, and mostly every queue was read in every round of every day. Then all
+samples of one figure are a matrix, a row a series, and a file fills some of its columns: nothing is decoded into a
+place of its own and copied, and what all series have in common, their times, is decoded once.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark.lag.chunk_rows import (
+    PREVIOUS,
+    SERIES,
+    begins_series,
+    decode_columns,
+    decode_table,
+    decode_times,
+    list_items,
+    whole_column,
+)
+from spark.lag.samples import SAMPLE_COLUMNS, Previous, Samples, SeriesKey, samples_of
+from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Int64Array
+
+
+@dataclass(frozen=True, slots=True)
+class RegularRows:
+    """Rows of a chunk in which every series has the same rounds: `rows_each` rows side by
+    side."""
+
+    table: pa.Table
+    keys: list[SeriesKey]
+    rows_each: int
+    counts: Int64Array  # samples of each of a series' rows
+    t_ms: Int64Array  # of the rounds
+
+    def column(self, name: str) -> Int64Array:
+        """Return a column of numbers as series x rows."""
+        return whole_column(self.table, name).reshape(len(self.keys), self.rows_each)
+
+
+def regular_rows(table: pa.Table) -> RegularRows | None:
+    """Return rows of files as they mostly are, or None: a series came or went, or was not read in some round."""
+    first = np.flatnonzero(begins_series(table)).astype(np.int64)
+    series, rows_each = len(first), table.num_rows // len(first)
+    if not np.array_equal(first, np.arange(series) * rows_each) or series * rows_each != table.num_rows:
+        return None
+    times = table["dt_ms"].unify_dictionaries().combine_chunks().indices.to_numpy()
+    for numbers in (whole_column(table, "n"), whole_column(table, "t0_ms"), times):
+        by_series = numbers.reshape(series, rows_each)
+        if not bool((by_series == by_series[0]).all()):
+            return None
+    t_ms = decode_times(table.slice(0, rows_each))
+    if not bool((t_ms[1:] > t_ms[:-1]).all()):
+        return None
+    names = (table[name].take(first).to_pylist() for name in SERIES)
+    keys = list(map(SeriesKey._make, zip(*names, strict=True)))
+    if not all(one < after for one, after in zip(keys, keys[1:], strict=False)):
+        return None
+    return RegularRows(table, keys, rows_each, whole_column(table, "n")[:rows_each], t_ms)
+
+
+def decode_in_order(tables: Iterable[pa.Table], each: Callable[..., Iterable[Any]] = map) -> list[Samples]:
+    """Return the samples of chunk tables; those of tables which follow each other in time and tell of the same series
+    are one part. `each` is a `map`, for whoever has threads.
+    """
+    found: list[Samples | list[RegularRows]] = []
+    for table in tables:
+        if table.num_rows == 0:
+            continue
+        rows = regular_rows(table)
+        if rows is None:
+            found.append(decode_table(table))
+        elif found and isinstance(found[-1], list) and _follows(found[-1][-1], rows):
+            found[-1].append(rows)
+        else:
+            found.append([rows])
+    return [_joined(one, each) if isinstance(one, list) else one for one in found]
+
+
+def _joined(parts: Sequence[RegularRows], each: Callable[..., Iterable[Any]]) -> Samples:
+    keys = parts[0].keys
+    rounds = sum(len(part.t_ms) for part in parts)
+    columns = [np.empty((len(keys), rounds), dtype=np.int64) for _ in SAMPLE_COLUMNS]
+    is_head = np.array([not key.group for key in keys])
+    ends = np.cumsum([len(part.t_ms) for part in parts]).tolist()
+
+    def fill(part: RegularRows, end: int) -> None:
+        _decode(part, is_head, [column[:, end - len(part.t_ms) : end] for column in columns])
+
+    list(each(fill, parts, ends))
+    previous = Previous(*(parts[0].column(name)[:, 0] for name in PREVIOUS))
+    starts = np.arange(len(keys) + 1, dtype=np.int64) * rounds
+    return samples_of(keys, starts, [column.reshape(-1) for column in columns], previous)
+
+
+def _follows(before: RegularRows, after: RegularRows) -> bool:
+    return bool(before.t_ms[-1] < after.t_ms[0]) and after.keys == before.keys
+
+
+def _decode(rows: RegularRows, is_head: BoolArray, columns: Sequence[Int64Array]) -> None:
+    """Write the samples into their places, one array a figure, series x rounds."""
+    if not bool((rows.counts == rows.counts[0]).all()):
+        for column, values in zip(columns, decode_columns(rows.table), strict=True):
+            column[:] = values.reshape(column.shape)
+        return
+    shape = (len(rows.keys), rows.rows_each, int(rows.counts[0]))
+    columns[0][:] = rows.t_ms
+    views = (column.reshape(shape, copy=False) for column in columns[1:])  # what they get stands in the whole
+    max_offset, min_offset, committed, pulled = views
+    for name, first, offsets in (("dmax", "max0", max_offset), ("dmin", "min0", min_offset)):
+        _undo_deltas(rows, name, rows.column(first), offsets)
+    valid, items = _items(rows, "lag")
+    base = rows.column("lag_base")
+    if items is None:
+        np.subtract(max_offset, base[:, :, None], out=committed)
+    elif valid.all():
+        np.subtract(max_offset, items.reshape(shape), out=committed)
+    else:
+        committed[valid] = max_offset[valid] - items
+        committed[~valid] = max_offset[~valid] - base[~valid][:, None]
+    pulled[:] = UNKNOWN_OFFSET
+    valid, items = _items(rows, "in_flight")
+    if items is not None:
+        pulled[valid] = np.where(items >= 0, committed[valid] + items, UNKNOWN_OFFSET)
+    if is_head.any():
+        committed[is_head] = UNKNOWN_OFFSET
+
+
+def _undo_deltas(rows: RegularRows, name: str, first: Int64Array, offsets: Int64Array) -> None:
+    valid, items = _items(rows, name)
+    if items is None:
+        offsets[:] = first[:, :, None]
+        return
+    if valid.all():
+        np.cumsum(items.reshape(offsets.shape), axis=2, dtype=np.int64, out=offsets)
+        offsets += first[:, :, None]
+        return
+    moving = np.cumsum(items, axis=1, dtype=np.int64)
+    moving += first[valid][:, None]
+    offsets[valid] = moving
+    offsets[~valid] = first[~valid][:, None]
+
+
+def _items(rows: RegularRows, name: str) -> tuple[BoolArray, npt.NDArray[np.int32] | None]:
+    """Return (series x rows: whose list is not null, the items of those row by row, None: nobody's)."""
+    column = rows.table[name]
+    valid = pc.is_valid(column).to_numpy().reshape(len(rows.keys), rows.rows_each)
+    if column.null_count == len(column):
+        return valid, None
+    return valid, list_items(column).reshape(-1, int(rows.counts[0]))

@@ -1,0 +1,111 @@
+"""Files that follow each other are decoded in one go, and tell the same as one by one."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spark.lag import chunk
+from spark.lag.chunk_join import decode_in_order, regular_rows
+from spark.lag.samples import Samples
+from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
+from tests.spark.lag.test_chunk import as_dict, previous_of
+
+QUEUES = [HeadKey("orders", "broker-a", number) for number in range(3)]
+COMMITS = [CommitKey("billing", *head) for head in QUEUES]
+INTERVAL_MS = 5_000
+
+numbers = st.integers(-1, 3)
+rounds = st.tuples(*[st.tuples(numbers, numbers, numbers, numbers) for _ in QUEUES])
+files = st.lists(st.lists(rounds, min_size=1, max_size=4), min_size=1, max_size=5)
+
+
+def tables_of(
+    moves: Sequence[Sequence[Sequence[Sequence[int]]]], *, hours_each: int = 1
+) -> tuple[list[pa.Table], list[Snapshot]]:
+    """Make one chunk table of each list of rounds; a table holds them in so many rows a series."""
+    high, low, done = (np.full(len(QUEUES), start, dtype=np.int64) for start in (100, 10, 90))
+    tables: list[pa.Table] = []
+    every: list[Snapshot] = []
+    at_ms = 0
+    for file in moves:
+        hours = []
+        for _ in range(hours_each):
+            own = []
+            for move in file:
+                grown, cut, consumed, pulled = np.array(move, dtype=np.int64).T
+                high, low, done = high + grown, low + np.maximum(cut, 0), done + consumed
+                in_flight = np.where(pulled < 0, -1, done + pulled)
+                own.append(
+                    Snapshot(at_ms, len(every), (), QUEUES, high, low, COMMITS, done.copy(), in_flight)
+                )
+                at_ms += INTERVAL_MS
+            hours.append(chunk.compact(own, interval_ms=INTERVAL_MS, previous=every[-1] if every else None))
+            every += own
+        whole = pa.concat_tables(hours).sort_by(
+            [(name, "ascending") for name in ("group", "topic", "broker_name", "queue_id", "t0_ms")]
+        )
+        tables.append(whole.unify_dictionaries())
+    return tables, every
+
+
+def same(found: Samples, wanted: Samples) -> bool:
+    return as_dict(found) == as_dict(wanted) and previous_of(found) == previous_of(wanted)
+
+
+@given(moves=files, hours_each=st.integers(1, 2))
+@settings(max_examples=150, deadline=None)
+def test_it_decodes_files_as_if_one_by_one(
+    moves: Sequence[Sequence[Sequence[Sequence[int]]]], hours_each: int
+) -> None:
+    tables, every = tables_of(moves, hours_each=hours_each)
+    found = decode_in_order(tables)
+    assert len(found) == 1
+    assert same(found[0], chunk.merge([chunk.decode_table(table) for table in tables]))
+    assert as_dict(found[0]) == as_dict(chunk.decode_table(chunk.compact(every, interval_ms=INTERVAL_MS)))
+
+
+def test_it_decodes_hours_of_unlike_length() -> None:
+    moves = [[((1, 0, 1, -1),) * 3] * 4, [((0, 0, 0, -1),) * 3] * 2, [((2, 1, 1, 2),) * 3] * 3]
+    tables, every = tables_of(moves)
+    day = pa.concat_tables(tables).sort_by(
+        [(name, "ascending") for name in ("group", "topic", "broker_name", "queue_id", "t0_ms")]
+    )
+    (found,) = decode_in_order([day.unify_dictionaries()])
+    assert as_dict(found) == as_dict(chunk.decode_table(chunk.compact(every, interval_ms=INTERVAL_MS)))
+
+
+def overlapping(tables: list[pa.Table]) -> list[pa.Table]:
+    return [tables[0], tables[0], tables[1]]
+
+
+def backwards(tables: list[pa.Table]) -> list[pa.Table]:
+    return [tables[1], tables[0]]
+
+
+def without_a_queue(tables: list[pa.Table]) -> list[pa.Table]:
+    return [tables[0], tables[1].filter(pa.compute.not_equal(tables[1]["queue_id"], 1))]
+
+
+def of_unlike_rounds(tables: list[pa.Table]) -> list[pa.Table]:
+    return [pa.concat_tables([tables[0].slice(0, 3), tables[1].slice(3)]).unify_dictionaries(), tables[1]]
+
+
+@pytest.mark.parametrize("arrange", [overlapping, backwards, without_a_queue, of_unlike_rounds])
+def test_it_leaves_what_does_not_follow_to_be_merged(
+    arrange: Callable[[list[pa.Table]], list[pa.Table]],
+) -> None:
+    tables, _ = tables_of([[((1, 0, 1, -1),) * 3] * 4, [((2, 0, 1, 1),) * 3] * 4])
+    arranged = arrange(tables)
+    found = decode_in_order(arranged)
+    assert len(found) > 1
+    assert same(chunk.merge(found), chunk.merge([chunk.decode_table(table) for table in arranged]))
+
+
+def test_it_sees_a_series_that_was_not_read_in_some_round() -> None:
+    tables, _ = tables_of([[((1, 0, 1, -1),) * 3] * 4])
+    assert regular_rows(tables[0]) is not None
+    assert regular_rows(pa.concat_tables([tables[0], tables[0].slice(0, 1)]).unify_dictionaries()) is None
