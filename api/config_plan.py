@@ -19,6 +19,7 @@ from api.permissions import require
 from api.resource import Resource, idempotency_key, remote_addr
 from console.broker.config_keys import KEY_LENGTH_MAX, VALUE_LENGTH_MAX
 from console.cluster import selectors as cluster_selectors
+from console.group.pause_plans import TOPICS_MAX
 from console.group.settings_config import RETRY_QUEUES_MAX, RETRY_TIMES_MAX, TIMEOUT_MINUTES_MAX
 from console.operation import selectors, services
 from console.topic.topic_config import MESSAGE_TYPES, PERMISSIONS, QUEUES_MAX
@@ -72,6 +73,17 @@ class GroupDeleteParamsSerializer(serializers.Serializer[Any]):
     )
 
 
+class GroupReadingParamsSerializer(BrokersSerializer):
+    """RocketMQ pauses a group on a topic, not one queue; its %RETRY% topic is one of them."""
+
+    topics = serializers.ListField(
+        child=serializers.CharField(max_length=NAME_LENGTH_MAX),
+        required=False,
+        max_length=TOPICS_MAX,
+        help_text="only these; without it all that the group reads, or all that are paused",
+    )
+
+
 class BrokerConfigParamsSerializer(BrokersSerializer):
     """One value for the chosen brokers, or ``values`` with one for each."""
 
@@ -117,6 +129,8 @@ PARAMS: dict[str, tuple[str, type[serializers.Serializer[Any]]]] = {
     "group_release": ("group", NothingSerializer),
     "group_delete": ("group", GroupDeleteParamsSerializer),
     "group_force_delete": ("group", GroupDeleteParamsSerializer),
+    "group_pause": ("group", GroupReadingParamsSerializer),
+    "group_resume": ("group", GroupReadingParamsSerializer),
     "broker_config_change": ("broker, or * for several", BrokerConfigParamsSerializer),
     "broker_drain": ("broker", BrokerDrainParamsSerializer),
 }

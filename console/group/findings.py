@@ -8,8 +8,12 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from console.figures import duration, percent
+from console.group.pauses import WHOLE_GROUP, GroupPauses
 from console.lag.models import ClientRow, GroupRow, QueueRow
 
+NOT_PAUSED = GroupPauses()
+STANDING = frozenset({"STALLED", "STOPPED"})  # as a paused queue looks from outside
+FINISHING_MS = 300_000  # members handle what they held when the pause began, and commit it, for so long
 NAMED_MAX = 3  # queues or clients that are named; the others are counted
 SLOWER_SHARE = 0.95  # out below this share of in is worth a word
 SEVERITY = (
@@ -49,13 +53,52 @@ class Finding:
         return self.head_place.replace(":", "-")
 
 
-def findings(group: GroupRow, queues: Sequence[QueueRow], clients: Sequence[ClientRow]) -> list[Finding]:
-    """Everything that deserves a sentence; [] for a group that is well."""
-    found = [*_by_queue_status(queues, group), *_unknown(queues, group), *_offline(group), *_pace(group)]
-    found += [*_retention(group), *_skew(queues, group)]
+def findings(
+    group: GroupRow,
+    queues: Sequence[QueueRow],
+    clients: Sequence[ClientRow],
+    pauses: GroupPauses = NOT_PAUSED,
+) -> list[Finding]:
+    """Everything that deserves a sentence; [] for a group that is well. A queue that stands because its group is paused
+    there is not said to stand by itself."""
+    held = [row for row in queues if pauses.holds(row.topic, row.broker_name)]
+    standing = [row for row in queues if row not in held or row.status not in STANDING]
+    found = [*_paused(held, pauses), *_by_queue_status(standing, group), *_unknown(queues, group)]
+    found += [*_offline(group), *_retention(group)]
+    if not held:
+        found += [*_pace(group), *_skew(queues, group)]
     found += [*_subscriptions(clients), *_ownership(queues, clients), *_failures(group)]
     order = {status: place for place, status in enumerate(SEVERITY)}
     return sorted(found, key=lambda finding: order.get(finding.status, len(order)))
+
+
+def _paused(held: Sequence[QueueRow], pauses: GroupPauses) -> Iterable[Finding]:
+    """What is paused and how much waits there; and where offsets move all the same."""
+    for pause in pauses.paused:
+        rows = [
+            row
+            for row in held
+            if pause.topic in (row.topic, WHOLE_GROUP) and row.broker_name in pause.brokers
+        ]
+        bound = "At least " if any(row.lag is None for row in rows) else ""
+        waiting = sum(row.lag or 0 for row in rows)
+        who = f"By {pause.by}." if pause.by else "Not by this console."
+        text = f"{who} {bound}{_plural(waiting, 'message')} waiting there until it is resumed."
+        title = f"Paused on {pause.topic}" if pause.topic else "The whole group is stopped"
+        yield Finding("STOPPED", title, text, pause.since_ms)
+        moved = [
+            row
+            for row in rows
+            if (row.last_commit_ms or 0) > (pause.since_ms or row.read_at_ms) + FINISHING_MS
+        ]
+        if moved:
+            text = (
+                "Their offsets moved since. Members that pull by themselves, or bring their filter with each pull, are "
+                "not asked for this permission: consumeEnable = false, in the group's settings, stops all."
+            )
+            is_one = len(moved) == 1
+            title = f"{_queue_names(moved)} {'is' if is_one else 'are'} read though paused"
+            yield Finding("INVALID", title, text, None, "queues")
 
 
 def _queue_names(rows: Sequence[QueueRow]) -> str:

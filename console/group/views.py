@@ -16,7 +16,7 @@ from console.access.models import Verb
 from console.access.visitor import remote_addr
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.list_query import ListQuery
-from console.group import client_page, group_page, member, selectors
+from console.group import client_page, group_page, member, pauses, selectors
 from console.group.findings import findings, subscription_words
 from console.group.forms import TARGETS, OffsetChangeForm, queue_value
 from console.lag import selectors as lag_selectors
@@ -115,6 +115,7 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponse:
         "chips": [(code, page.counts_by_status.get(code, 0)) for code in CHIPS],
         "count_all": sum(n for code, n in page.counts_by_status.items() if code != selectors.PARTIAL),
         "silent": lag_selectors.silent_brokers(here.name),
+        "paused": pauses.paused_groups(here.name),
         "live_sort": LIVE_SORT_FIELDS.get(query.sort, ""),
         "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name),
         "columns": access_selectors.column_choice(request.user, "groups"),
@@ -136,7 +137,14 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     row = _known(here.name, group)
     queues, clients = selectors.group_queues(here.name, group), selectors.group_clients(here.name, group)
     now_ms = int(time.time() * 1000)
-    found = {"cluster": here, "row": row, "findings": findings(row, queues, clients), "now_ms": now_ms}
+    paused = pauses.pauses_of(here.name, group, now_ms)
+    found = {
+        "cluster": here,
+        "row": row,
+        "findings": findings(row, queues, clients, paused),
+        "pauses": paused,
+        "now_ms": now_ms,
+    }
     if request.GET.get("part") == "findings":
         return render(request, "group/_findings.html", found)
     query = ListQuery.of(

@@ -9,6 +9,8 @@ from typing import Any
 
 FLAGS = frozenset({"keep_offsets", "with_topics"})  # options of the commands that take no value
 
+REPEATED = {"brokers": "--broker", "topics": "--topic"}  # lists: an option for each of their names
+
 
 def made_by(cluster: str, kind: str, subject: str, params: Mapping[str, Any]) -> dict[str, str]:
     """Path and body of the request (quoted for a shell), and `manage.py topics …` or `manage.py groups …`."""
@@ -27,8 +29,8 @@ def command_line(cluster: str, kind: str, subject: str, params: Mapping[str, Any
     if deed.startswith("force_"):
         words.append("--force")
     for name, value in params.items():
-        if name == "brokers":
-            words += [word for broker in value for word in ("--broker", broker)]
+        if name in REPEATED:
+            words += [word for one in value for word in (REPEATED[name], one)]
         elif name in FLAGS:
             words += [f"--{name.replace('_', '-')}"] if value else []
         else:

@@ -18,10 +18,11 @@ class ConfigCommand(ChangeCommand):
 
     what: ClassVar[str]  # topic | group
     quarantine_words: ClassVar[str]  # what nobody may do in quarantine
+    also: ClassVar[tuple[str, ...]] = ()  # deeds of this object alone
     delete_options: ClassVar[Mapping[str, str]] = {}  # parameter of the deletion → what it does
 
     def __init_subclass__(cls) -> None:
-        cls.kinds = tuple(f"{cls.what}_{deed}" for deed in DEEDS)
+        cls.kinds = tuple(f"{cls.what}_{deed}" for deed in (*DEEDS, *cls.also))
         cls.confirms = f"the {cls.what}'s name, where the plan asks for it"
 
     def add_listing(self, listing: CommandParser) -> None:
@@ -31,6 +32,9 @@ class ConfigCommand(ChangeCommand):
     def add_settings(self, planning: CommandParser) -> None:
         """The options of ``create`` and ``change``, one per parameter of the plan."""
         raise NotImplementedError
+
+    def add_deeds(self, actions: Any) -> None:
+        """The deeds named in ``also``."""
 
     def settings(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """What was given of them, as parameters of the plan."""
@@ -45,46 +49,49 @@ class ConfigCommand(ChangeCommand):
             ("create", f"plan a new {self.what}"),
             ("change", "plan a change; changes nothing"),
         ):
-            planning = self._add_deed(actions, deed, words)
+            planning = self.add_deed(actions, deed, words)
             self.add_settings(planning)
             planning.add_argument(
                 "--broker", dest="brokers", action="append", help="may be repeated; all without it"
             )
-        self._add_deed(actions, "quarantine", f"plan that {self.quarantine_words}")
-        self._add_deed(actions, "release", "plan to end the quarantine")
-        deleting = self._add_deed(actions, "delete", "plan to delete it; only from quarantine")
+        self.add_deed(actions, "quarantine", f"plan that {self.quarantine_words}")
+        self.add_deed(actions, "release", "plan to end the quarantine")
+        deleting = self.add_deed(actions, "delete", "plan to delete it; only from quarantine")
         deleting.add_argument("--force", action="store_true", help="without quarantine")
         for name, words in self.delete_options.items():
             deleting.add_argument(f"--{name.replace('_', '-')}", action="store_true", help=words)
+        self.add_deeds(actions)
         self.add_change_actions(actions)
 
-    def _add_deed(self, actions: Any, deed: str, words: str) -> CommandParser:
+    def add_deed(self, actions: Any, deed: str, words: str) -> CommandParser:
+        """An action on one object."""
         parser: CommandParser = actions.add_parser(deed, help=words)
         parser.add_argument("name", metavar=self.what)
         add_cluster(parser)
         return parser
 
     def _create(self, **options: Any) -> None:
-        self._plan("create", self._wished(options), options)
+        self.plan("create", self._wished(options), options)
 
     def _change(self, **options: Any) -> None:
-        self._plan("change", self._wished(options), options)
+        self.plan("change", self._wished(options), options)
 
     def _quarantine(self, **options: Any) -> None:
-        self._plan("quarantine", {}, options)
+        self.plan("quarantine", {}, options)
 
     def _release(self, **options: Any) -> None:
-        self._plan("release", {}, options)
+        self.plan("release", {}, options)
 
     def _delete(self, **options: Any) -> None:
         params = {name: True for name in self.delete_options if options[name]}
-        self._plan("force_delete" if options["force"] else "delete", params, options)
+        self.plan("force_delete" if options["force"] else "delete", params, options)
 
     def _wished(self, options: Mapping[str, Any]) -> dict[str, Any]:
         brokers = options["brokers"]
         return self.settings(options) | ({"brokers": brokers} if brokers else {})
 
-    def _plan(self, deed: str, params: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    def plan(self, deed: str, params: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+        """Make the plan of a deed and print it."""
         cluster = cluster_name(options["cluster"])
         plan = services.create_plan(f"{self.what}_{deed}", cluster, options["name"], params, None)
         self.print_plan(plan, options["format"])

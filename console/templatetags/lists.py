@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import template
@@ -10,6 +10,7 @@ from django.urls import reverse
 from django.utils.html import escape, format_html
 from django.utils.http import urlencode
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
 
 from console.cluster.list_query import PER_PAGE_CHOICES
 from console.figures import count
@@ -123,6 +124,18 @@ def toggle(context: Mapping[str, Any], key: str, value: str, default: str = "") 
     query.setlist(key, [one for one in values if one != value] if value in values else [*values, value])
     text = query.urlencode()
     return SafeString(escape(f"{request.path}?{text}" if text else request.path))
+
+
+@register.simple_tag
+def paused_tag(paused: Mapping[str, Sequence[str]], group: str) -> SafeString | str:
+    """ "Paused" beside the name of a group that may not read some topics, which it names; "" for all others."""
+    topics = paused.get(group)
+    if topics is None:
+        return ""
+    # The empty name stands for the whole group (`console.group.pauses.WHOLE_GROUP`).
+    where = _("The whole group may not consume.") if "" in topics else ", ".join(topics)
+    tag = ' <span class="tag tag--warn" tabindex="0" data-tip="{}">{}</span>'
+    return format_html(tag, where, _("Paused"))
 
 
 @register.simple_tag

@@ -11,7 +11,7 @@ from rest_framework.test import APIClient
 
 from api.config_plan import KINDS
 from console.access import services as access_services
-from console.lag.models import TopicRow
+from console.lag.models import GroupRow, TopicRow
 from console.mqadmin import close_admins
 from console.operation import services
 from console.plans import PLAN_KINDS
@@ -163,3 +163,31 @@ def test_it_tells_what_the_tabs_of_a_topic_show(live: LiveCluster, client: APICl
     assert (found["by"], found["plan_id"]) == ("erin", plan["id"])
     assert found["former"][live.broker_name]["perm"] == 6
     assert found["deletable_at_ms"] - found["since_ms"] == 24 * 3_600_000
+
+
+def test_it_pauses_a_group_and_tells_so(live: LiveCluster, client: APIClient) -> None:
+    live.create_group("billing")
+    live.create_topic("orders", queues=1)
+    GroupRow.objects.create(cluster="test", group="billing", status="OK", read_at_ms=1)
+    made = ask(client, "group_pause", "billing", {"topics": ["orders"]}).json()
+    assert [(row["name"], row["changes"]) for row in made["diff"]] == [
+        ("orders", [{"key": "readable", "before": True, "after": False}])
+    ]
+    assert made["equivalent"]["made_by"]["command"] == (
+        "manage.py groups pause billing --topic orders --cluster test"
+    )
+    applied = client.post(f"/api/v1/plans/{made['id']}/apply", {}, format="json")
+    assert applied.status_code == 202
+    services.run_job(applied.json()["id"], "worker-1")
+    found = client.get("/api/v1/clusters/test/groups/billing/pauses").json()
+    assert found["unknown"] == found["unable"] == []
+    (pause,) = found["paused"]
+    assert (pause["topic"], pause["brokers"], pause["by"], pause["plan_id"]) == (
+        "orders",
+        [live.broker_name],
+        "erin",
+        made["id"],
+    )
+    assert client.get("/api/v1/clusters/test/groups/billing-2/pauses").status_code == 404
+    refused = ask(client, "group_resume", "billing", {"topics": "orders"})
+    problem(refused, 400, "invalid")

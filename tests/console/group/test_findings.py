@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.group.findings import findings, subscription_words
+from console.group.pauses import GroupPauses, Pause
 from console.lag.models import ClientRow, GroupRow, QueueRow
 
 
@@ -15,6 +16,7 @@ def group(**fields: Any) -> GroupRow:
 def queue(queue_id: int, **fields: Any) -> QueueRow:
     return QueueRow(
         **{
+            "group": "g",
             "topic": "orders",
             "broker_name": "broker-a",
             "queue_id": queue_id,
@@ -135,3 +137,30 @@ def test_it_says_at_least_where_a_part_is_not_known() -> None:
     assert findings(group(status="STALLED"), rows, [])[0].text.startswith(
         "At least 7 messages waiting there."
     )
+
+
+def test_it_says_paused_and_not_stalled() -> None:
+    pauses = GroupPauses([Pause("orders", ("broker-a",), 1_000, "maria", "op-1", 2_000)])
+    rows = [
+        queue(0, status="STALLED", lag=7),
+        queue(1, status="STALLED", topic="refunds"),
+        queue(2, lag=None),
+    ]
+    found = findings(group(status="FALLING_BEHIND", in_rate=9.0, out_rate=1.0), rows, [], pauses)
+    assert [(each.status, each.title) for each in found] == [
+        ("STALLED", "broker-a · 1 is stalled"),
+        ("STOPPED", "Paused on orders"),
+    ]
+    assert found[1].text == "By maria. At least 7 messages waiting there until it is resumed."
+    assert found[1].since_ms == 1_000
+
+
+def test_it_says_that_a_paused_topic_is_read_all_the_same() -> None:
+    pauses = GroupPauses([Pause("", ("broker-a",), 1_000, "", "", 2_000)])
+    finishing, moving = queue(0, last_commit_ms=200_000), queue(1, last_commit_ms=400_000)
+    found = findings(group(), [finishing, moving], [], pauses)
+    assert [each.title for each in found] == [
+        "The whole group is stopped",
+        "broker-a · 1 is read though paused",
+    ]
+    assert found[0].text == "Not by this console. 10 messages waiting there until it is resumed."

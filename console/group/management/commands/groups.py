@@ -1,4 +1,4 @@
-"""`groups`: list groups; plan, apply and undo their creation, change of settings, quarantine and deletion."""
+"""`groups`: list groups; plan, apply and undo their creation, change of settings, pause, quarantine and deletion."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,12 @@ from console.operation.config_change import GROUP
 from console.operation.config_command import ConfigCommand
 
 
+def _places(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: options[name] for name in ("topics", "brokers") if options[name]}
+
+
 class Command(ConfigCommand):
+    also = ("pause", "resume")
     help = "List consumer groups; plan, apply and undo changes of their settings."
     what = GROUP
     quarantine_words = "its members may not consume; its offsets stay"
@@ -38,6 +43,25 @@ class Command(ConfigCommand):
             planning.add_argument(
                 f"--{name.replace('_', '-')}", help=MEANING[name].replace("%", "%%"), **kind
             )
+
+    def add_deeds(self, actions: Any) -> None:
+        for deed, words in (
+            ("pause", "plan that its members are given nothing of some topics"),
+            ("resume", "plan that they are given it again"),
+        ):
+            planning = self.add_deed(actions, deed, words)
+            planning.add_argument(
+                "--topic", dest="topics", action="append", help="may be repeated; all without it"
+            )
+            planning.add_argument(
+                "--broker", dest="brokers", action="append", help="may be repeated; all without it"
+            )
+
+    def _pause(self, **options: Any) -> None:
+        self.plan("pause", _places(options), options)
+
+    def _resume(self, **options: Any) -> None:
+        self.plan("resume", _places(options), options)
 
     def settings(self, options: Mapping[str, Any]) -> dict[str, Any]:
         given = {}

@@ -1,0 +1,32 @@
+"""What is chosen to be paused or resumed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django import forms
+
+from console.operation.config_forms import ConfigForm
+
+
+class PauseForm(ConfigForm):
+    """Topics and brokers; all of either are said by naming none, so that the plan means those that come too."""
+
+    topics = forms.MultipleChoiceField(label="Topics", required=False)
+
+    def __init__(self, topics: Sequence[str], brokers: Sequence[str], *args: Any, **kwargs: Any) -> None:
+        super().__init__(brokers, *args, **kwargs)
+        self.topic_names = list(topics)
+        self.fields["topics"].choices = [(name, name) for name in topics]  # type: ignore[attr-defined]
+
+    def clean_topics(self) -> list[str]:
+        chosen: list[str] = self.cleaned_data["topics"]
+        if not chosen:
+            raise forms.ValidationError("Choose at least one topic.")
+        return chosen
+
+    def settings(self) -> dict[str, Any]:
+        """The chosen topics where they are not all."""
+        chosen = self.cleaned_data["topics"]
+        return {} if set(chosen) == set(self.topic_names) else {"topics": chosen}
