@@ -14,10 +14,11 @@ from rest_framework.response import Response
 
 from api import pagination
 from api.permissions import view_scope
+from api.queue import GroupQueueSerializer
 from api.resource import Resource, existing_row
 from console.cluster import selectors as cluster_selectors
 from console.group import member, selectors
-from console.lag.models import ClientRow, GroupRow, QueueRow
+from console.lag.models import ClientRow, GroupRow
 
 HOUR_MS = 3_600_000
 FLOW_POINTS_MAX = 1_000
@@ -29,14 +30,6 @@ class GroupSerializer(serializers.ModelSerializer[GroupRow]):
     class Meta:
         model = GroupRow
         exclude = ("id", "cluster", "trend_minute")
-
-
-class GroupQueueSerializer(serializers.ModelSerializer[QueueRow]):
-    """``committed_offset`` null: never committed."""
-
-    class Meta:
-        model = QueueRow
-        exclude = ("id", "cluster", "group")
 
 
 class GroupClientSerializer(serializers.ModelSerializer[ClientRow]):

@@ -13,9 +13,10 @@ from rest_framework.response import Response
 
 from api import pagination
 from api.permissions import view_scope
+from api.queue import TopicQueueSerializer
 from api.resource import Resource, existing_row
 from console.cluster import selectors as cluster_selectors
-from console.lag.models import TopicQueueRow, TopicRow
+from console.lag.models import TopicRow
 from console.operation.config_change import GROUP, TOPIC
 from console.operation.config_table import read_table
 from console.operation.quarantine import quarantine_of
@@ -31,12 +32,6 @@ class TopicSerializer(serializers.ModelSerializer[TopicRow]):
     class Meta:
         model = TopicRow
         exclude = ("id", "cluster", "trend_minute")
-
-
-class TopicQueueSerializer(serializers.ModelSerializer[TopicQueueRow]):
-    class Meta:
-        model = TopicQueueRow
-        exclude = ("id", "cluster", "topic")
 
 
 class TopicGroupSerializer(serializers.Serializer[Any]):

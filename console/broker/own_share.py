@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-
-from django.db.models import Count, Max, Sum
+from functools import cache
 
 from console.access.name_scope import NameScope
-from console.lag.models import QueueRow, TopicQueueRow
+from console.lag import queues
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,36 +40,40 @@ class OwnShare:
 
 def own_shares(cluster_name: str, scope: NameScope) -> Mapping[str, OwnShare]:
     """Broker name → share; a broker without any queue of the scope has an empty one. Two queries."""
-    topics = scope.filter(TopicQueueRow.objects.filter(cluster=cluster_name), "topic")
-    written = topics.values("broker_name").annotate(
-        topics=Count("topic", distinct=True),
-        queues=Count("pk"),
-        known=Count("in_rate"),
-        in_rate=Sum("in_rate"),
-    )
-    groups = scope.filter(QueueRow.objects.filter(cluster=cluster_name), "group")
-    read = groups.values("broker_name").annotate(
-        groups=Count("group", distinct=True),
-        read_queues=Count("pk"),
-        known=Count("lag"),
-        timed=Count("time_lag_ms"),
-        lag=Sum("lag"),
-        time_lag_ms=Max("time_lag_ms"),
-    )
     parts: dict[str, dict[str, object]] = defaultdict(dict)
-    for row in written.order_by():
-        parts[row["broker_name"]] |= {
-            "topics": row["topics"],
-            "queues": row["queues"],
-            "in_rate": row["in_rate"],
-            "in_rate_lower_bound": 0 < row["known"] < row["queues"],
+    for broker_name, own in _topics(cluster_name, scope).items():
+        rates = [rate for _, rate in own if rate is not None]
+        parts[broker_name] |= {
+            "topics": len({topic for topic, _ in own}),
+            "queues": len(own),
+            "in_rate": sum(rates) if rates else None,
+            "in_rate_lower_bound": 0 < len(rates) < len(own),
         }
-    for one in read.order_by():
-        parts[one["broker_name"]] |= {
-            "groups": one["groups"],
-            "lag": one["lag"],
-            "lag_lower_bound": 0 < one["known"] < one["read_queues"],
-            "time_lag_ms": one["time_lag_ms"],
-            "time_lag_lower_bound": 0 < one["timed"] < one["read_queues"],
+    sums: dict[str, queues.Behind] = defaultdict(queues.Behind)
+    groups: dict[str, set[str]] = defaultdict(set)
+    covers = cache(scope.covers)
+    for broker_name, group, lag, time_lag_ms in queues.every(
+        cluster_name, "broker_name", "group", "lag", "time_lag_ms"
+    ):
+        if covers(group):
+            sums[broker_name].add(lag, time_lag_ms)
+            groups[broker_name].add(group)
+    for broker_name, one in sums.items():
+        parts[broker_name] |= {
+            "groups": len(groups[broker_name]),
+            "lag": one.lag,
+            "lag_lower_bound": one.lag_lower_bound,
+            "time_lag_ms": one.time_lag_ms,
+            "time_lag_lower_bound": one.time_lag_lower_bound,
         }
     return defaultdict(OwnShare, {name: OwnShare(**values) for name, values in parts.items()})  # type: ignore[arg-type]
+
+
+def _topics(cluster_name: str, scope: NameScope) -> Mapping[str, list[tuple[str, float | None]]]:
+    """Broker name → (topic, rate) of each of its queues that belong to the scope."""
+    found: dict[str, list[tuple[str, float | None]]] = defaultdict(list)
+    covers = cache(scope.covers)
+    for broker_name, topic, rate in queues.every_topic_queue(cluster_name, "broker_name", "topic", "in_rate"):
+        if covers(topic):
+            found[broker_name].append((topic, rate))
+    return found

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from django.db.models import Avg, BigIntegerField, Count, ExpressionWrapper, F, Max, Sum, Value
+from django.db.models import Avg, BigIntegerField, ExpressionWrapper, F, Value
 from django.utils.translation import gettext
 
 from console.access.name_scope import EVERYTHING, NameScope
@@ -16,8 +16,10 @@ from console.broker.config_keys import ConfigKey, config_key
 from console.broker.held_back import HeldBack, held_back
 from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, RouteDifference, Survey
 from console.broker.own_share import OwnShare, own_shares
-from console.lag.models import BrokerRow, ClientRow, QueueRow, TopicQueueRow, TopicRow
+from console.lag import queues
+from console.lag.models import BrokerRow, ClientRow, TopicRow
 from console.lag.page import Page, cut
+from console.lag.queue_row import TopicQueueRow
 
 TOPICS_SHOWN, CLIENTS_SHOWN = 50, 200  # of one broker's page; the rest is counted
 CHART_POINTS = 288  # five minutes each over a day
@@ -178,8 +180,7 @@ def broker_views(cluster_name: str, scope: NameScope = EVERYTHING) -> list[Broke
 
 def queue_counts(cluster_name: str) -> dict[str, int]:
     """How many queues of all topics each broker has."""
-    rows = TopicQueueRow.objects.filter(cluster=cluster_name).values_list("broker_name")
-    return dict(rows.annotate(count=Count("pk")).order_by())
+    return Counter(name for (name,) in queues.every_topic_queue(cluster_name, "broker_name"))
 
 
 def _view(row: BrokerRow, surveys: Sequence[BrokerSurvey], servers: Sequence[NameServerRow]) -> BrokerView:
@@ -335,38 +336,55 @@ def _line(key: str, surveys: Sequence[BrokerSurvey]) -> ConfigLine:
 def broker_topics(
     cluster_name: str, name: str, scope: NameScope = EVERYTHING
 ) -> tuple[list[dict[str, Any]], int]:
-    """Topics with queues on the broker, busiest first, at most `TOPICS_SHOWN`, and their count. Three queries."""
-    rows = scope.filter(TopicQueueRow.objects.filter(cluster=cluster_name, broker_name=name), "topic")
-    sums = rows.values("topic").annotate(
-        queues=Count("pk"),
-        in_rate=Sum("in_rate"),
-        messages=Sum("max_offset") - Sum("min_offset"),
-        last_write_ms=Max("last_write_ms"),
+    """Topics with queues on the broker, busiest first, at most `TOPICS_SHOWN`, and their count. Two queries."""
+    rows_of: dict[str, list[TopicQueueRow]] = defaultdict(list)
+    for row in queues.topic_queues_on_broker(cluster_name, name):
+        if scope.covers(row.topic):
+            rows_of[row.topic].append(row)
+    sums = [_topic_sums(topic, rows) for topic, rows in rows_of.items()]
+    sums.sort(
+        key=lambda one: (one["in_rate"] is None, -(one["in_rate"] or 0), -one["messages"], one["topic"])
     )
-    found = list(sums.order_by("-in_rate", "-messages", "topic")[:TOPICS_SHOWN])
+    found = sums[:TOPICS_SHOWN]
     kinds = dict(
         TopicRow.objects.filter(cluster=cluster_name, topic__in=[one["topic"] for one in found]).values_list(
             "topic", "kind"
         )
     )
-    total = rows.values("topic").distinct().count()
     why = gettext("it takes two readings of a queue to tell its rate")
-    return [{**one, "kind": kinds.get(one["topic"], ""), "reason": why} for one in found], total
+    return [{**one, "kind": kinds.get(one["topic"], ""), "reason": why} for one in found], len(sums)
+
+
+def _topic_sums(topic: str, rows: Sequence[TopicQueueRow]) -> dict[str, Any]:
+    rates = [row.in_rate for row in rows if row.in_rate is not None]
+    return {
+        "topic": topic,
+        "queues": len(rows),
+        "in_rate": sum(rates) if rates else None,
+        "messages": sum(row.max_offset - row.min_offset for row in rows),
+        "last_write_ms": max(
+            (row.last_write_ms for row in rows if row.last_write_ms is not None), default=None
+        ),
+    }
 
 
 def broker_groups(
     cluster_name: str, name: str, scope: NameScope = EVERYTHING
 ) -> tuple[list[dict[str, Any]], int]:
-    """Groups with queues on the broker, largest time lag there first, and how many there are. Two queries."""
-    rows = scope.filter(QueueRow.objects.filter(cluster=cluster_name, broker_name=name), "group")
-    sums = rows.values("group").annotate(
-        queues=Count("pk"), known=Count("lag"), lag=Sum("lag"), time_lag_ms=Max("time_lag_ms")
-    )
+    """Groups with queues on the broker, largest time lag there first, and how many there are. One query."""
+    rows = (row for row in queues.on_broker(cluster_name, name) if scope.covers(row.group))
+    sums = queues.behind(rows, lambda row: row.group)
     found = [
-        {**one, "lag_lower_bound": one["known"] < one["queues"] and one["lag"] is not None}
-        for one in sums.order_by("-time_lag_ms", "-lag", "group")[:TOPICS_SHOWN]
+        {
+            "group": group,
+            "queues": one.queues,
+            "lag": one.lag,
+            "lag_lower_bound": one.lag_lower_bound,
+            "time_lag_ms": one.time_lag_ms,
+        }
+        for group, one in sorted(sums.items(), key=lambda item: (*queues.worst_first(item[1]), item[0]))
     ]
-    return found, rows.values("group").distinct().count()
+    return found[:TOPICS_SHOWN], len(found)
 
 
 def broker_consumers(cluster_name: str, name: str, scope: NameScope = EVERYTHING) -> list[dict[str, Any]]:

@@ -7,11 +7,12 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from django.db.models import Count, Max, Min, Sum
+from django.db.models import Count, Max, Min
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.deadletter.models import DeadLetterSurvey, LedgerState, ReplayLedger
-from console.lag.models import ClientRow, GroupRow, TopicQueueRow, TopicRow
+from console.lag import queues
+from console.lag.models import ClientRow, GroupRow, TopicRow
 from console.lag.page import Page, cut
 from console.mqadmin import DLQ_TOPIC_PREFIX, MessageQueue, dead_letter_topic
 from console.operation.models import Job, JobState
@@ -224,27 +225,22 @@ def survey_candidates(cluster: str, *, before_ms: int, limit: int) -> list[tuple
     survey or newest replay is from after it or before ``before_ms``; longest not looked at first."""
     topics = TopicRow.objects.filter(cluster=cluster, kind=DLQ_KIND).exclude(messages=0)
     readable = {name for name, perm in topics.values_list("topic", "perm") if perm & PERM_READ}
-    sums = (
-        TopicQueueRow.objects.filter(cluster=cluster, topic__startswith=DLQ_TOPIC_PREFIX)
-        .values("topic")
-        .annotate(begin=Sum("min_offset"), end=Sum("max_offset"))
-        .order_by("topic")
-    )
+    ends: dict[str, tuple[int, int]] = {}
+    for row in queues.topic_queues(cluster, readable):
+        begin, end = ends.get(row.topic, (0, 0))
+        ends[row.topic] = begin + row.min_offset, end + row.max_offset
     surveys = {row.group: row for row in DeadLetterSurvey.objects.filter(cluster=cluster)}
     replays = _last_replays(cluster)
     found: list[tuple[int, str, int, int]] = []
-    for each in sums:
-        group = each["topic"].removeprefix(DLQ_TOPIC_PREFIX)
+    for topic, (begin, end) in ends.items():
+        group = topic.removeprefix(DLQ_TOPIC_PREFIX)
         survey = surveys.get(group)
-        if each["topic"] not in readable or each["end"] == each["begin"]:
+        if end == begin:
             continue
         at_ms = survey.read_at_ms if survey is not None else 0
-        is_same = survey is not None and (survey.begin_offset, survey.end_offset) == (
-            each["begin"],
-            each["end"],
-        )
+        is_same = survey is not None and (survey.begin_offset, survey.end_offset) == (begin, end)
         if not is_same or at_ms < before_ms or replays.get(group, (0,))[0] > at_ms:
-            found.append((at_ms, group, each["begin"], each["end"]))
+            found.append((at_ms, group, begin, end))
     return [(group, begin, end) for _, group, begin, end in sorted(found)[:limit]]
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from django.utils.translation import gettext
 
 from console.group.member import RunningInfo
-from console.lag.models import ClientRow, QueueRow
+from console.lag.models import ClientRow
+from console.lag.queue_row import QueueRow
 from console.mqadmin import RETRY_TOPIC_PREFIX
 
 

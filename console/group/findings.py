@@ -9,7 +9,8 @@ from typing import Any
 
 from console.figures import duration, percent
 from console.group.pauses import WHOLE_GROUP, GroupPauses
-from console.lag.models import ClientRow, GroupRow, QueueRow
+from console.lag.models import ClientRow, GroupRow
+from console.lag.queue_row import QueueRow
 
 NOT_PAUSED = GroupPauses()
 STANDING = frozenset({"STALLED", "STOPPED"})  # as a paused queue looks from outside

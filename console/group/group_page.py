@@ -10,8 +10,9 @@ from typing import Any
 
 from console.cluster.list_query import ListQuery
 from console.group.findings import SEVERITY
-from console.lag.models import ClientRow, GroupRow, QueueRow
+from console.lag.models import ClientRow, GroupRow
 from console.lag.page import Page, cut
+from console.lag.queue_row import QueueRow
 from console.mqadmin import RETRY_TOPIC_PREFIX
 from console.operation import selectors as operation_selectors
 

@@ -4,14 +4,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from django.db.models import Count, F, Q, QuerySet
+from django.db.models import Count, Q, QuerySet
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.group import flow
-from console.lag import past
+from console.lag import past, queues
 from console.lag import selectors as lag_selectors
-from console.lag.models import ClientRow, GroupRow, QueueRow
+from console.lag.models import ClientRow, GroupRow
 from console.lag.page import Page, count_if, cut, ordered
+from console.lag.queue_row import QueueRow
 from console.mqadmin import RETRY_TOPIC_PREFIX
 from spark.lag.samples import Samples
 
@@ -141,26 +142,21 @@ def group(cluster_name: str, name: str) -> GroupRow | None:
 
 def group_queues(cluster_name: str, name: str, *, topic: str | None = None) -> Sequence[QueueRow]:
     """Return the group's queues in (topic, broker, queue) order, its `%RETRY%` topic included."""
-    rows = QueueRow.objects.filter(cluster=cluster_name, group=name)
-    if topic is not None:
-        rows = rows.filter(topic=topic)
-    return list(rows.order_by("topic", "broker_name", "queue_id"))
+    return [row for row in queues.of_groups(cluster_name, [name]) if topic is None or row.topic == topic]
 
 
 def worst_queues(cluster_name: str, name: str, *, limit: int) -> tuple[list[QueueRow], bool]:
-    """Return the first queues of a group, largest time lag first, and whether there are more. One query of at most
-    `limit` + 1 rows; unknown ones come last.
+    """Return the first queues of a group, largest time lag first, and whether there are more. One query;
+    unknown ones come last.
     """
-    rows = QueueRow.objects.filter(cluster=cluster_name, group=name)
-    worst_first = (F("time_lag_ms").desc(nulls_last=True), F("lag").desc(nulls_last=True))
-    found = list(rows.order_by(*worst_first, "topic", "broker_name", "queue_id")[: limit + 1])
+    found = sorted(queues.of_groups(cluster_name, [name]), key=queues.worst_first)
     return found[:limit], len(found) > limit
 
 
 def groups_on_topics(cluster_name: str, topics: Sequence[str], *, limit: int = 200) -> list[str]:
     """Return names of groups that have committed on some of these topics: those one can stand like."""
-    rows = QueueRow.objects.filter(cluster=cluster_name, topic__in=topics, committed_offset__isnull=False)
-    return list(rows.order_by("group").values_list("group", flat=True).distinct()[:limit])
+    rows = queues.of_topics(cluster_name, topics)
+    return sorted({row.group for row in rows if row.committed_offset is not None})[:limit]
 
 
 def group_clients(cluster_name: str, name: str) -> Sequence[ClientRow]:

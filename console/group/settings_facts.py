@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from console.group import selectors
-from console.lag.models import GroupRow, QueueRow
+from console.lag.models import GroupRow
 from console.mqadmin import (
     BlockingMQAdmin,
     BrokerUnavailable,
@@ -75,7 +75,7 @@ def read_group_facts(
                 one.max_offset - one.min_offset for table in tables for one in table.offset_table.values()
             )
     connections = [answers["members", name] for name in addrs if answers["members", name] is not None]
-    commits = QueueRow.objects.filter(cluster=cluster, group=group, last_commit_ms__isnull=False)
+    commits = [row.last_commit_ms for row in selectors.group_queues(cluster, group)]
     return GroupFacts(
         members=tuple(sorted({one.client_id for each in connections for one in each.connection_set})),
         offsets={
@@ -93,7 +93,7 @@ def read_group_facts(
             and answers["config", name].get(AUTO_CREATE) == "true"
         ),
         row=selectors.group(cluster, group),
-        last_commit_ms=commits.order_by("-last_commit_ms").values_list("last_commit_ms", flat=True).first(),
+        last_commit_ms=max((at_ms for at_ms in commits if at_ms is not None), default=None),
         read_at_ms=now_ms,
     )
 

@@ -21,7 +21,8 @@ from console.group.findings import findings, subscription_words
 from console.group.forms import TARGETS, OffsetChangeForm, queue_value
 from console.lag import selectors as lag_selectors
 from console.lag import services as lag_services
-from console.lag.models import ClientRow, GroupRow, QueueRow
+from console.lag.models import ClientRow, GroupRow
+from console.lag.queue_row import QueueRow
 from console.mqadmin import (
     RETRY_TOPIC_PREFIX,
     BrokerUnavailable,

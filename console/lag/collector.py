@@ -10,7 +10,7 @@ import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -21,7 +21,8 @@ from console.lag import archive, broker_reads, chronicle, group_rows, queue_rows
 from console.lag.broker_reads import BrokerAddress, BrokerAnswers, Lookup, Question, TopicFacts
 from console.lag.database_router import METRICS
 from console.lag.history import HOUR_MS, HistoryLog, Kind, State, file_location
-from console.lag.models import BrokerRow, GroupRow, HistoryFile, QueueRow, Round, TopicQueueRow, TopicRow
+from console.lag.keyed_columns import KeyedColumns
+from console.lag.models import BrokerRow, GroupRow, HistoryFile, Round, TopicRow
 from console.lag.queue_rows import QueueTable
 from console.lag.round_series import (
     QueueKey,
@@ -35,7 +36,8 @@ from console.lag.round_series import (
     snapshot_of,
 )
 from console.lag.round_view import Members, RoundView, RowDict, SampledFilter, Silence
-from console.lag.row_store import Changes, RowStore
+from console.lag.row_store import READ_AT, Changes, RowStore
+from console.lag.sheets import QUEUES, TOPIC_QUEUES, SheetStore
 from console.mqadmin import BlockingMQAdmin
 from spark.lag import chunk
 from spark.lag.snapshot import Snapshot
@@ -59,13 +61,35 @@ UNLISTED = "no name server lists it."
 IN_BREACH = {LagStatus.STALLED, LagStatus.STOPPED, LagStatus.FALLING_BEHIND, LagStatus.REWOUND}
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class QueueChanges:
+    """The queues of the round before and of this one: rows are made of them only for those who are told."""
+
+    before: KeyedColumns[QueueKey]
+    after: KeyedColumns[QueueKey]
+
+    def news_of(self, groups: Set[str], anew: Set[str]) -> dict[QueueKey, RowDict | None]:
+        """Return the rows of `groups` whose content is new, of those in `anew` every row, and None for what is gone."""
+        if not groups:
+            return {}
+        wanted = [at for at, key in enumerate(self.after.keys) if key.group in groups]
+        places = np.array(wanted, dtype=np.int64)
+        is_anew = np.array([self.after.keys[at].group in anew for at in wanted], dtype=np.bool_)
+        changed = self.after.changed(self.before, places[~is_anew], but=READ_AT)
+        gone = self.before.keys_without(self.after.keys)
+        return {
+            **self.after.rows(np.concatenate([places[is_anew], changed])),
+            **{key: None for key in gone if key.group in groups},
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class RoundChanges:
     """What one round changed, for the live pages."""
 
     round: Round
     groups: Changes[str]
-    queues: Changes[QueueKey]
+    queues: QueueChanges
     topics: Changes[str]
     brokers: Changes[tuple[str, int]]
 
@@ -96,11 +120,9 @@ class Collector:
         self.window = LagWindow(interval_ms)
         self.log = HistoryLog(cluster)
         self.groups: RowStore[str] = RowStore(GroupRow, cluster, ("group",), str)
-        self.queues: RowStore[QueueKey] = RowStore(QueueRow, cluster, QueueKey._fields, QueueKey)
+        self.queues = SheetStore(QUEUES, cluster)
         self.topics: RowStore[str] = RowStore(TopicRow, cluster, ("topic",), str)
-        self.topic_queues: RowStore[TopicQueueKey] = RowStore(
-            TopicQueueRow, cluster, TopicQueueKey._fields, TopicQueueKey
-        )
+        self.topic_queues = SheetStore(TOPIC_QUEUES, cluster)
         self.brokers: RowStore[tuple[str, int]] = RowStore(
             BrokerRow, cluster, ("broker_name", "broker_id"), lambda name, broker_id: (name, broker_id)
         )
@@ -214,23 +236,29 @@ class Collector:
         topics = topic_rows.topic_rows(view, topic_table, table)
         groups = group_rows.group_rows(view, table, topics)
         brokers = self._broker_rows(view)
-        queues = table.rows()
-        chronicle.record(view, self.queues.rows, table.remarkable_rows(queues))
+        self._record(view, table)
         self.lookups = self._wanted_lookups(view, table)
         with transaction.atomic(using=METRICS):
             changes = RoundChanges(
                 round=round_row,
                 groups=self.groups.replace(groups),
-                queues=self.queues.replace(queues),
+                queues=QueueChanges(view.previous_queues, table),
                 topics=self.topics.replace(topics),
                 brokers=self.brokers.replace(brokers),
             )
-            self.topic_queues.replace(topic_table.rows())
+            self.queues.replace(table)
+            self.topic_queues.replace(topic_table)
             round_row.duration_ms = round((time.monotonic() - started) * 1000)
             Round.objects.filter(cluster=self.cluster, number__gte=round_row.number).delete()
             round_row.save()
             Round.objects.filter(cluster=self.cluster, number__lte=round_row.number - ROUNDS_KEPT).delete()
         return changes
+
+    def _record(self, view: RoundView, table: QueueTable) -> None:
+        """Write down what happened to queues of which something may have."""
+        after = table.rows(np.flatnonzero(table.remarkable))
+        was = self.queues.rows.places_of([*after])
+        chronicle.record(view, self.queues.rows.rows(was[was >= 0]), after)
 
     def _addresses(
         self, admin: BlockingMQAdmin, number: int, now_ms: int
@@ -273,7 +301,7 @@ class Collector:
     ) -> RoundView:
         silences = self._silences(answers, now_ms)
         # Rows of a broker that answered once stay until it does again, so whoever has rows is not blind.
-        heard_of = {key.broker_name for key in self.topic_queues.rows} | self.topic_tables.keys()
+        heard_of = {key.broker_name for key in self.topic_queues.rows.keys} | self.topic_tables.keys()
         return RoundView(
             cluster=self.cluster,
             now_ms=now_ms,

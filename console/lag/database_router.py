@@ -10,9 +10,9 @@ METRICS = "metrics"
 METRICS_MODELS = frozenset(
     {
         "grouprow",
-        "queuerow",
+        "queuesheet",
         "topicrow",
-        "topicqueuerow",
+        "topicqueuesheet",
         "brokerrow",
         "clientrow",
         "groupmembers",
@@ -22,6 +22,7 @@ METRICS_MODELS = frozenset(
         "groupfiltersample",
     }
 )
+FORMER_MODELS = frozenset({"queuerow", "topicqueuerow"})  # which migrations still make and drop there
 METRICS_APPS = frozenset({"broker"})  # whose models are all of this sort
 
 
@@ -49,4 +50,4 @@ class MetricsRouter:
 
 
 def _is_metrics(app_label: str, model_name: str | None) -> bool:
-    return app_label in METRICS_APPS or (app_label == "lag" and model_name in METRICS_MODELS)
+    return app_label in METRICS_APPS or (app_label == "lag" and model_name in METRICS_MODELS | FORMER_MODELS)

@@ -6,13 +6,14 @@ groups a sweep, each every five minutes, a few hundred entries each; the console
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
 from console.cluster.models import Cluster
+from console.lag import queues
 from console.lag.broker_reads import describe
-from console.lag.models import BrokerRow, ClientRow, GroupFilterSample, QueueRow
+from console.lag.models import BrokerRow, ClientRow, GroupFilterSample
 from console.lag.round_view import SampledFilter
 from console.mqadmin import MQAdmin, retry_topic, with_admin
 from spark.lag.filter_ratio import FilterSample, strata
@@ -104,11 +105,12 @@ def _pulls(cluster_name: str, group: str, filters: Mapping[str, Filter]) -> list
     addresses = dict(
         BrokerRow.objects.filter(cluster=cluster_name, answered=True).values_list("broker_name", "addr")
     )
-    rows: Sequence[QueueRow] = list(
-        QueueRow.objects.filter(
-            cluster=cluster_name, group=group, topic__in=list(filters), lag__gt=0, broker_name__in=addresses
-        ).order_by("-lag")[:QUEUES_PER_GROUP]
-    )
+    waiting = [
+        row
+        for row in queues.of_groups(cluster_name, [group])
+        if row.lag and row.topic in filters and row.broker_name in addresses
+    ]
+    rows = sorted(waiting, key=lambda row: -(row.lag or 0))[:QUEUES_PER_GROUP]
     total = sum(row.lag or 0 for row in rows)
     pulls = []
     for row in rows:

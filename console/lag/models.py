@@ -123,52 +123,22 @@ class GroupRow(RowModel):
         indexes = [models.Index(fields=["cluster", "is_system", "-attention"], name="group_row_attention")]
 
 
-class QueueRow(RowModel):
-    """One queue as one group consumes it. `committed_offset` null means never committed; see `status`,
-    `reason`.
-    """
+class SheetModel(models.Model):
+    """A sheet: the queues of some groups, or of some topics, as one value; `console.lag.sheets` reads and writes it."""
 
     cluster = models.CharField(max_length=64)
-    group = models.CharField(max_length=NAME_LENGTH_MAX)
-    topic = models.CharField(max_length=NAME_LENGTH_MAX)
-    broker_name = models.CharField(max_length=NAME_LENGTH_MAX)
-    queue_id = models.IntegerField()
-    min_offset = models.BigIntegerField(null=True)
-    max_offset = models.BigIntegerField(null=True)
-    committed_offset = models.BigIntegerField(null=True)
-    pulled_offset = models.BigIntegerField(null=True)
-    lag = models.BigIntegerField(null=True)
-    in_flight = models.BigIntegerField(null=True)
-    available = models.BigIntegerField(null=True)
-    time_lag_ms = models.BigIntegerField(null=True)
-    time_lag_lower_bound = models.BooleanField(default=False)
-    queueing_ms = models.BigIntegerField(
-        null=True, help_text="wait of the oldest message that nobody has pulled"
-    )
-    speed = models.FloatField(null=True, help_text="seconds of messages read in a second, over 2 min")
-    drain_ms = models.BigIntegerField(null=True)
-    drain_never = models.BooleanField(default=False)
-    drain_low_ms = models.BigIntegerField(null=True)
-    drain_high_ms = models.BigIntegerField(null=True)
-    drain_window_ms = models.BigIntegerField(null=True)
-    lost = models.BigIntegerField(null=True, help_text="deleted unread since this console watches the queue")
-    time_to_loss_ms = models.BigIntegerField(null=True)
-    time_to_loss_never = models.BooleanField(default=False)
-    time_to_loss_lower_bound = models.BooleanField(default=False)
-    status = models.CharField(max_length=16)
-    since_ms = models.BigIntegerField(default=0)
-    owner = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
-    last_commit_ms = models.BigIntegerField(null=True)  # when the committed offset was last seen to move
-    read_at_ms = models.BigIntegerField(default=0)
-    reason = models.TextField(default="", blank=True)
-    missed_rounds = models.IntegerField(default=0)  # rounds since its broker, which answers, last listed it
+    number = models.IntegerField()
+    data = models.BinaryField()
 
     class Meta:
-        constraints = [
-            models.UniqueConstraint(
-                fields=["cluster", "group", "topic", "broker_name", "queue_id"], name="queue_row_key"
-            )
-        ]
+        abstract = True
+
+
+class QueueSheet(SheetModel):
+    """Queues as groups consume them: `queue_row.QueueRow`."""
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["cluster", "number"], name="queue_sheet_key")]
 
 
 class TopicRow(RowModel):
@@ -189,6 +159,7 @@ class TopicRow(RowModel):
     out_rate = models.FloatField(null=True)  # of all groups together
     messages = models.BigIntegerField(null=True)
     messages_lower_bound = models.BooleanField(default=False)
+    readers = models.IntegerField(null=True, help_text="consumer groups that have offsets on it")
     worst_group = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
     worst_time_lag_ms = models.BigIntegerField(null=True)
     retained_ms = models.BigIntegerField(null=True)  # age of the oldest message still readable
@@ -205,25 +176,11 @@ class TopicRow(RowModel):
         constraints = [models.UniqueConstraint(fields=["cluster", "topic"], name="topic_row_key")]
 
 
-class TopicQueueRow(RowModel):
-    """One queue of a topic, whoever consumes it."""
-
-    cluster = models.CharField(max_length=64)
-    topic = models.CharField(max_length=NAME_LENGTH_MAX)
-    broker_name = models.CharField(max_length=NAME_LENGTH_MAX)
-    queue_id = models.IntegerField()
-    min_offset = models.BigIntegerField()
-    max_offset = models.BigIntegerField()
-    last_write_ms = models.BigIntegerField(null=True)
-    in_rate = models.FloatField(null=True)
-    read_at_ms = models.BigIntegerField(default=0)
+class TopicQueueSheet(SheetModel):
+    """Queues of topics, whoever consumes them: `queue_row.TopicQueueRow`."""
 
     class Meta:
-        constraints = [
-            models.UniqueConstraint(
-                fields=["cluster", "topic", "broker_name", "queue_id"], name="topic_queue_row_key"
-            )
-        ]
+        constraints = [models.UniqueConstraint(fields=["cluster", "number"], name="topic_queue_sheet_key")]
 
 
 class BrokerRow(RowModel):

@@ -3,15 +3,14 @@
 A round's queues are worked out together, as columns (`QueueTable`); rows are made of them at the end.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from operator import itemgetter
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from console.lag.columns import NULL, fractions, numbers, texts, values_of
+from console.lag.columns import NULL, texts
+from console.lag.keyed_columns import Column, KeyedColumns
+from console.lag.queue_row import QueueRow, kinds_of
 from console.lag.round_series import QueueKey, commit_key
 from console.lag.round_view import RoundView, RowDict
 from spark.lag import round_arrays
@@ -52,26 +51,18 @@ UNKNOWN_FIGURES: RowDict = {
     "time_to_loss_lower_bound": False,
 }
 DRAIN_NUMBERS = ("drain_ms", "drain_low_ms", "drain_high_ms", "drain_window_ms")
-WORDS = frozenset({"status", "owner", "reason"})
-FLAGS = frozenset({"time_lag_lower_bound", "drain_never", "time_to_loss_never", "time_to_loss_lower_bound"})
-COLUMNS = (
-    "min_offset", "max_offset", "committed_offset", "pulled_offset", *UNKNOWN_FIGURES, "lost", "status", "since_ms",
-    "owner", "last_commit_ms", "read_at_ms", "reason", "missed_rounds",
-)  # fmt: skip
-Column = npt.NDArray[Any]
+KINDS = {name: kind for name, kind in kinds_of(QueueRow).items() if name not in QueueKey._fields}
 
 
-@dataclass(slots=True, eq=False)
-class QueueTable:
-    """Every queue of every group, in the order of `keys`, which is sorted; a column for each of `COLUMNS`.
+@dataclass(eq=False)
+class QueueTable(KeyedColumns[QueueKey]):
+    """Every queue of every group, in the order of `keys`, which is sorted; a column for each of `KINDS`.
 
-    Whole numbers have `NULL` for unknown, `speed` NaN. `place` is a queue's place among the topics' queues of the
-    round, `commit` its column among the window's committed offsets, both -1 where it was not read or not committed.
-    `remarkable`: of which something may have happened that is worth an event.
+    `place` is a queue's place among the topics' queues of the round, `commit` its column among the window's committed
+    offsets, both -1 where it was not read or not committed. `remarkable`: of which something may have happened that is
+    worth an event.
     """
 
-    keys: Sequence[QueueKey]
-    columns: Mapping[str, Column]
     place: Int64Array
     commit: Int64Array
     remarkable: BoolArray
@@ -87,45 +78,26 @@ class QueueTable:
             self.remarkable[places],
         )
 
-    def rows(self) -> dict[QueueKey, RowDict]:
-        """Return a row for each queue."""
-        lists = [values_of(self.columns[name]) for name in COLUMNS]
-        rows = (dict(zip(COLUMNS, values, strict=True)) for values in zip(*lists, strict=True))
-        return dict(zip(self.keys, rows, strict=True))
-
-    def remarkable_rows(self, rows: Mapping[QueueKey, RowDict]) -> dict[QueueKey, RowDict]:
-        """Return of `rows` those that may be worth an event."""
-        return {key: rows[key] for at in np.flatnonzero(self.remarkable).tolist() if (key := self.keys[at])}
-
 
 def queue_table(view: RoundView) -> QueueTable:
     """Return every queue of every group: read in this round, or known from before and now unknown."""
-    series = view.series
+    series, previous = view.series, view.previous_queues
     read = _Read(view).columns()
-    unknown = dict(_unknown_rows(view))
-    keys = series.groups.keys
-    nothing = np.full(len(unknown), -1, dtype=np.int64)
+    unknown = KeyedColumns.of_rows(KINDS, dict(_unknown_rows(view)))
+    keys = [*series.groups.keys, *unknown.keys]
+    if not unknown.keys:
+        keys = previous.keys if keys == previous.keys else keys  # the next round compares them at no cost
+        columns = {name: read[name] for name in KINDS}
+        return QueueTable(keys, columns, series.groups.place, read["commit"], read["remarkable"])
+    nothing = np.full(len(unknown.keys), -1, dtype=np.int64)
     table = QueueTable(
-        [*keys, *unknown],
-        {name: np.concatenate([read[name], _column(name, unknown.values())]) for name in COLUMNS},
+        keys,
+        {name: np.concatenate([read[name], unknown.columns[name]]) for name in KINDS},
         np.concatenate([series.groups.place, nothing]),
         np.concatenate([read["commit"], nothing]),
-        np.concatenate([read["remarkable"], np.zeros(len(unknown), dtype=np.bool_)]),
+        np.concatenate([read["remarkable"], np.zeros(len(nothing), dtype=np.bool_)]),
     )
-    if not unknown:
-        return table
-    return table.part(np.array(sorted(range(len(table.keys)), key=table.keys.__getitem__), dtype=np.int64))
-
-
-def _column(name: str, rows: Iterable[RowDict]) -> Column:
-    values = [row[name] for row in rows]
-    if name in WORDS:
-        return texts(values)
-    if name in FLAGS:
-        return np.array(values, dtype=np.bool_)
-    if name == "speed":
-        return fractions(values)
-    return numbers(values)
+    return table.part(np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64))
 
 
 class _Read:
@@ -140,12 +112,13 @@ class _Read:
         self.read_ms = topics.read_ms[place]
         self.committed, self.has = groups.committed, groups.committed != UNKNOWN_OFFSET
         self.pulled = groups.pulled
-        before = [view.previous_queues.get(key, NEVER_READ) for key in self.keys]
+        was = view.previous_queues.places_of(self.keys)
         names = ("min_offset", "committed_offset", "lost", "status", "since_ms", "last_commit_ms")
-        columns = list(zip(*map(itemgetter(*names), before), strict=True)) or [()] * len(names)
         self.before = {
-            name: texts(column) if name == "status" else numbers(column)
-            for name, column in zip(names, columns, strict=True)
+            name: view.previous_queues.taken(
+                name, was, NULL if NEVER_READ[name] is None else NEVER_READ[name]
+            )
+            for name in names
         }
         self.valid = self.has & (self.committed <= self.high)
         self.first = np.maximum(self.committed, self.low)
@@ -338,10 +311,15 @@ def drain_columns(found: Drain) -> RowDict:
 
 def _unknown_rows(view: RoundView) -> Iterator[tuple[QueueKey, RowDict]]:
     """Rows of queues that were not read, until their broker has left them out often enough."""
-    for key in view.series.unread:
-        yield key, unknown_row(view, key, view.previous_queues.get(key, NEVER_READ))
-    for key in view.previous_queues.keys() - {*view.series.groups.keys, *view.series.unread}:
-        row = unknown_row(view, key, view.previous_queues[key])
+    series, previous = view.series, view.previous_queues
+    read = {*series.groups.keys, *series.unread} if series.unread else series.groups.keys
+    wanted = [*series.unread, *previous.keys_without(read)]
+    places = previous.places_of(wanted)
+    before = previous.rows(places[places >= 0])
+    for key in series.unread:
+        yield key, unknown_row(view, key, before.get(key, NEVER_READ))
+    for key in wanted[len(series.unread) :]:
+        row = unknown_row(view, key, before[key])
         if row["missed_rounds"] < ROUNDS_TO_TOMBSTONE:
             yield key, row
 

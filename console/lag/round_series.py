@@ -18,7 +18,7 @@ CLOCK_TOLERANCE_MS = 1_000  # below this a broker's clock counts as ours (lag.md
 
 
 class QueueKey(NamedTuple):
-    """The key of a `QueueRow` inside its cluster."""
+    """The key of a `queue_row.QueueRow` inside its cluster."""
 
     group: str
     topic: str
@@ -27,7 +27,7 @@ class QueueKey(NamedTuple):
 
 
 class TopicQueueKey(NamedTuple):
-    """The key of a `TopicQueueRow` inside its cluster."""
+    """The key of a `queue_row.TopicQueueRow` inside its cluster."""
 
     topic: str
     broker_name: str
@@ -41,7 +41,7 @@ class TopicQueues:
     is the max offset as it was read the time before, `UNKNOWN_OFFSET` at the first. `brokers`: where each one's are.
     """
 
-    keys: Sequence[TopicQueueKey]
+    keys: list[TopicQueueKey]
     heads: Sequence[HeadKey | None]
     min_offset: Int64Array
     max_offset: Int64Array
@@ -57,7 +57,7 @@ class GroupQueues:
     are `UNKNOWN_OFFSET` where nothing was committed, or the pulled one was not read.
     """
 
-    keys: Sequence[QueueKey]
+    keys: list[QueueKey]
     place: Int64Array
     committed: Int64Array
     pulled: Int64Array
@@ -128,7 +128,7 @@ def series_of(answers: Sequence[BrokerAnswers], window: LagWindow) -> RoundSerie
     rows.sort()
     keys, place_of, committed_of, pulled_of = zip(*rows, strict=True) if rows else ((), (), (), ())
     groups = GroupQueues(
-        keys,
+        list(keys),
         np.array(place_of, dtype=np.int64),
         np.array(committed_of, dtype=np.int64),
         np.array(pulled_of, dtype=np.int64),

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from console.lag.broker_reads import BrokerAnswers, TopicFacts
+from console.lag.keyed_columns import KeyedColumns
 from console.lag.round_series import QueueKey, RoundColumns, RoundSeries, TopicQueueKey
 from spark.lag.filter_ratio import FilterSample
 from spark.lag.window import LagWindow
@@ -62,10 +63,10 @@ class RoundView:
     members: Mapping[str, Members] = field(default_factory=dict)
     owners: Mapping[QueueKey, str] = field(default_factory=dict)
     filters: Mapping[str, SampledFilter] = field(default_factory=dict)
-    previous_queues: Mapping[QueueKey, RowDict] = field(default_factory=dict)
+    previous_queues: KeyedColumns[QueueKey] = field(default_factory=KeyedColumns.nothing)
     previous_groups: Mapping[str, RowDict] = field(default_factory=dict)
     previous_topics: Mapping[str, RowDict] = field(default_factory=dict)
-    previous_topic_queues: Mapping[TopicQueueKey, RowDict] = field(default_factory=dict)
+    previous_topic_queues: KeyedColumns[TopicQueueKey] = field(default_factory=KeyedColumns.nothing)
     own_topics: frozenset[str] = frozenset()  # brokers make topics of their own and their cluster's name
 
     def silence_words(self, broker_name: str) -> str:

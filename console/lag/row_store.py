@@ -63,7 +63,7 @@ class RowStore(Generic[Key]):
     def replace(self, rows: Mapping[Key, RowDict]) -> Changes[Key]:
         """Make the database hold exactly these rows. Returns what is news.
 
-        Rows that differ only in their age are updated together, by a statement for each time they were read.
+        Rows that differ only in their age are updated together, by a statement for each time they were read before.
         """
         changed = {key: row for key, row in rows.items() if _differs(self.rows.get(key), row)}
         removed = frozenset(self.rows.keys() - rows.keys())
@@ -74,24 +74,18 @@ class RowStore(Generic[Key]):
         return Changes(changed, removed)
 
     def _age(self, rows: Mapping[Key, RowDict], changed: Mapping[Key, RowDict]) -> dict[Key, RowDict]:
-        """Make unchanged rows as young as most of those are that were read with them (at the same time, from the same
-        broker). Returns the rows for which that is wrong: such as those that were not read this time.
+        """Make unchanged rows as young as most of those are that were read at the same time. Returns the rows for which
+        that is wrong: such as those that were not read this time.
         """
-        place = self.key_fields.index("broker_name") if "broker_name" in self.key_fields else None
-        alike: dict[tuple[str, int], dict[int, list[Key]]] = {}
+        alike: dict[int, dict[int, list[Key]]] = {}
         for key, row in rows.items():
             if key not in changed:
-                broker_name = key[place] if place is not None and isinstance(key, tuple) else ""
-                moves = alike.setdefault((broker_name, self.rows[key][READ_AT]), {})
-                moves.setdefault(row[READ_AT], []).append(key)
+                alike.setdefault(self.rows[key][READ_AT], {}).setdefault(row[READ_AT], []).append(key)
         exceptions: dict[Key, RowDict] = {}
-        for (broker_name, before), moves in alike.items():
+        for before, moves in alike.items():
             usual = max(moves, key=lambda now: len(moves[now]))
             if usual != before:
-                together = self._objects().filter(read_at_ms=before)
-                if place is not None:
-                    together = together.filter(broker_name=broker_name)
-                together.update(read_at_ms=usual)
+                self._objects().filter(read_at_ms=before).update(read_at_ms=usual)
             exceptions.update((key, rows[key]) for now, keys in moves.items() if now != usual for key in keys)
         return exceptions
 

@@ -28,9 +28,9 @@ from console.lag.models import (
     GroupMembers,
     GroupRow,
     GroupWatch,
-    QueueRow,
+    QueueSheet,
     Round,
-    TopicQueueRow,
+    TopicQueueSheet,
     TopicRow,
 )
 from console.lag.round_series import QueueKey
@@ -49,9 +49,9 @@ GROUPS_TOLD_MAX = 200
 TOLD_LIFE_ROUNDS = 3  # the last value of a group's page is worth nothing once it is not kept up
 ROW_MODELS = (
     GroupRow,
-    QueueRow,
+    QueueSheet,
     TopicRow,
-    TopicQueueRow,
+    TopicQueueSheet,
     BrokerRow,
     ClientRow,
     GroupMembers,
@@ -289,13 +289,8 @@ def _group_subjects(
     for name in told:
         if name in first or name in changes.groups.changed:
             found[name]["summary"] = {"group": name, **collector.groups.rows[name]}
-    news = collector.queues.rows if first else changes.queues.changed
-    for key, row in news.items():
-        if key.group in first or (key.group in told and key in changes.queues.changed):
-            found[key.group][_queue_name(key)] = {**key._asdict(), **row}
-    for key in changes.queues.removed:
-        if key.group in found:
-            found[key.group][_queue_name(key)] = None
+    for key, row in changes.queues.news_of(told | gone, first).items():
+        found[key.group][_queue_name(key)] = None if row is None else {**key._asdict(), **row}
     collector.told_groups = frozenset(told)
     return {name: (rows, name in first) for name, rows in found.items() if rows}
 

@@ -1,24 +1,21 @@
 """The rows of topics, their queues, and brokers. Pure."""
 
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from console.lag.broker_reads import BrokerAnswers, TopicFacts
-from console.lag.columns import NULL, fractions, numbers, rounded, runs_by, values_of
+from console.lag.columns import NULL, rounded, runs_by, values_of
 from console.lag.group_rows import trend
+from console.lag.keyed_columns import Column, KeyedColumns
 from console.lag.queue_rows import QueueTable
 from console.lag.round_series import TopicQueueKey
 from console.lag.round_view import RoundView, RowDict
 from console.mqadmin import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic
 from spark.lag import round_arrays
 from spark.lag.snapshot import Int64Array
-
-COLUMNS = ("min_offset", "max_offset", "last_write_ms", "in_rate", "read_at_ms")
 
 
 def topic_kind(topic: str, own_names: Collection[str] = ()) -> str:
@@ -30,57 +27,50 @@ def topic_kind(topic: str, own_names: Collection[str] = ()) -> str:
     return "SYSTEM" if is_system_topic(topic) or topic in own_names else "NORMAL"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TopicQueueTable:
-    """Every queue that exists as far as known, a column for each of `COLUMNS`.
+@dataclass(eq=False)
+class TopicQueueTable(KeyedColumns[TopicQueueKey]):
+    """Every queue that exists as far as known, a column for each figure of `TopicQueueRow`.
 
     `place` is its place among the queues of the round, -1 of one that was not read: its numbers and their age are those
     of the round before.
     """
 
-    keys: Sequence[TopicQueueKey]
-    columns: Mapping[str, npt.NDArray[Any]]
     place: Int64Array
-
-    def rows(self) -> dict[TopicQueueKey, RowDict]:
-        """Return a row for each queue."""
-        lists = [values_of(self.columns[name]) for name in COLUMNS]
-        rows = (dict(zip(COLUMNS, values, strict=True)) for values in zip(*lists, strict=True))
-        return dict(zip(self.keys, rows, strict=True))
 
 
 def topic_queue_table(view: RoundView) -> TopicQueueTable:
     """Return the queues of all topics."""
-    topics, heads = view.series.topics, view.columns.heads
+    topics, heads, previous = view.series.topics, view.columns.heads, view.previous_topic_queues
     rates = np.full(len(heads), np.nan)
     rates[heads >= 0] = round_arrays.produce_rates(view.window, heads[heads >= 0])
-    read: dict[str, npt.NDArray[Any]] = {
+    read: dict[str, Column] = {
         "min_offset": topics.min_offset,
         "max_offset": topics.max_offset,
         "last_write_ms": np.where(topics.last_write_ms == 0, NULL, topics.last_write_ms),
         "in_rate": rounded(rates),
         "read_at_ms": topics.read_ms,
     }
+    place = np.arange(len(heads), dtype=np.int64)
     kept = _unread(view)
-    unread: dict[str, npt.NDArray[Any]] = {
-        name: numbers(row[name] for row in kept.values()) for name in COLUMNS if name != "in_rate"
-    }
-    unread["in_rate"] = fractions(row["in_rate"] for row in kept.values())
+    if not kept:
+        keys = previous.keys if topics.keys == previous.keys else topics.keys
+        return TopicQueueTable(keys, read, place)  # the next round compares the keys at no cost
+    at = previous.places_of(kept)
     return TopicQueueTable(
         [*topics.keys, *kept],
-        {name: np.concatenate([read[name], unread[name]]) for name in COLUMNS},
-        np.append(np.arange(len(heads), dtype=np.int64), np.full(len(kept), -1, dtype=np.int64)),
+        {name: np.concatenate([read[name], previous.columns[name][at]]) for name in read},
+        np.append(place, np.full(len(kept), -1, dtype=np.int64)),
     )
 
 
-def _unread(view: RoundView) -> dict[TopicQueueKey, RowDict]:
-    """Return the rows of queues that were not read in this round and that no newer table of topics denies."""
-    kept = {}
-    for key in view.previous_topic_queues.keys() - set(view.series.topics.keys):
+def _unread(view: RoundView) -> list[TopicQueueKey]:
+    """Return the queues that were not read in this round and that no newer table of topics denies."""
+    kept = []
+    for key in view.previous_topic_queues.keys_without(view.series.topics.keys):
         table = view.topics.get(key.broker_name)
         gone = table is not None and (key.topic not in table or key.queue_id >= _queues(table[key.topic]))
         if not gone:
-            kept[key] = view.previous_topic_queues[key]
+            kept.append(key)
     return kept
 
 
@@ -139,11 +129,13 @@ def _consumed(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
     commit = table.commit[order]
     rates[commit >= 0] = round_arrays.consume_rates(view.window, commit[commit >= 0])
     out_rates = values_of(runs.total(rates))
+    readers = Counter(topic for _, topic in {key[:2] for key in table.keys})
     found = {}
     for run, topic in enumerate(topics):
         worst_at, losing_at = worst[run], losing[run]
         found[topic] = {
             "out_rate": out_rates[run],
+            "readers": readers[topic],
             "worst_group": "" if worst_at < 0 else table.keys[places[worst_at]].group,
             "worst_time_lag_ms": None if worst_at < 0 else int(time_lag[worst_at]),
             "time_to_loss_ms": None if losing_at < 0 else int(loss[losing_at]),
@@ -155,6 +147,7 @@ def _consumed(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
 NOT_STORED: RowDict = dict.fromkeys(("in_rate", "messages", "retained_ms", "last_write_ms", "read_at_ms"))
 NOT_CONSUMED: RowDict = {
     "out_rate": None,
+    "readers": 0,
     "worst_group": "",
     "worst_time_lag_ms": None,
     "time_to_loss_ms": None,

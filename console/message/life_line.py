@@ -14,7 +14,9 @@ from typing import Any
 
 from console.access.name_scope import NameScope
 from console.cluster.models import Cluster
-from console.lag.models import ClientRow, GroupRow, QueueRow, TopicRow
+from console.lag import queues
+from console.lag.models import ClientRow, GroupRow, TopicRow
+from console.lag.queue_row import QueueRow
 from console.message.lanes import Hit
 from console.message.trace import TRACE_TOPIC, Consumed, Trace, read_trace
 from console.mqadmin import (
@@ -145,10 +147,11 @@ def life_line(cluster: Cluster, hit: Hit, scope: NameScope, *, now_ms: int) -> L
 def _queue_rows(cluster: str, hit: Hit, scope: NameScope) -> list[QueueRow]:
     """The groups that read the message's queue and that the visitor may see, by name."""
     record = hit.record
-    rows = QueueRow.objects.filter(
-        cluster=cluster, topic=record.topic, broker_name=hit.broker_name, queue_id=record.queue_id
-    )
-    return list(scope.filter(rows, "group").order_by("group"))
+    return [
+        row
+        for row in queues.of_topics(cluster, [record.topic])
+        if (row.broker_name, row.queue_id) == (hit.broker_name, record.queue_id) and scope.covers(row.group)
+    ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -167,9 +170,6 @@ class _Facts:
         known = GroupRow.objects.filter(cluster=cluster, group__in=groups)
         states = list(known.values_list("group", "model", "clients"))
         clients = ClientRow.objects.filter(cluster=cluster, group__in=groups)
-        retries = QueueRow.objects.filter(
-            cluster=cluster, group__in=groups, topic__in=[retry_topic(group) for group in groups]
-        ).exclude(committed_offset=None)
         return cls(
             {group: model for group, model, _ in states},
             frozenset(group for group, _, online in states if online == 0),
@@ -179,11 +179,9 @@ class _Facts:
                 if topic in subscription
             },
             {
-                (group, broker_name, queue_id): committed
-                for group, broker_name, queue_id, committed in retries.values_list(
-                    "group", "broker_name", "queue_id", "committed_offset"
-                )
-                if committed is not None
+                (row.group, row.broker_name, row.queue_id): row.committed_offset
+                for row in queues.of_groups(cluster, groups)
+                if row.committed_offset is not None and row.topic == retry_topic(row.group)
             },
         )
 

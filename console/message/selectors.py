@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
 from typing import Any
 
-from django.db.models import Count
-
 from console.access.name_scope import NameScope
-from console.lag.models import BrokerRow, TopicQueueRow, TopicRow
+from console.lag import queues
+from console.lag.models import BrokerRow, TopicRow
 
 TOPICS_SUGGESTED = 500
 
@@ -26,13 +25,11 @@ def topic_facts(cluster: str, topic: str) -> TopicRow | None:
 
 def queues_by_broker(cluster: str, topic: str) -> list[dict[str, Any]]:
     """{broker_name, queues, silent} of each broker of the topic: the chips of the search."""
-    rows: list[Mapping[str, Any]] = list(
-        TopicQueueRow.objects.filter(cluster=cluster, topic=topic)
-        .values("broker_name")
-        .annotate(queues=Count("id"))
-        .order_by("broker_name")
-    )
+    counts = Counter(row.broker_name for row in queues.topic_queues(cluster, [topic]))
     silent = set(
         BrokerRow.objects.filter(cluster=cluster, answered=False).values_list("broker_name", flat=True)
     )
-    return [{**row, "silent": row["broker_name"] in silent} for row in rows]
+    return [
+        {"broker_name": name, "queues": count, "silent": name in silent}
+        for name, count in sorted(counts.items())
+    ]

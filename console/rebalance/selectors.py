@@ -1,9 +1,11 @@
 """Who reads what, as clients said at the last sweep, and which groups the console divides."""
 
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 
 from console.access.name_scope import EVERYTHING, NameScope
-from console.lag.models import ClientRow, QueueRow
+from console.lag import queues
+from console.lag.models import ClientRow
 from console.mqadmin import MessageQueue, retry_topic
 from console.rebalance import rules
 from console.rebalance.models import ServerSideGroup
@@ -37,9 +39,8 @@ def findings(cluster_name: str, group: str) -> list[Finding]:
     """Return what is wrong with a group's ownership now: queue without owner, two owners, idle client. Two
     queries.
     """
-    rows = QueueRow.objects.filter(cluster=cluster_name, group=group).exclude(topic=retry_topic(group))
-    queues = [MessageQueue(*one) for one in rows.values_list("topic", "broker_name", "queue_id")]
-    return rules.findings(group, queues, client_views(cluster_name, group))
+    held = _queues_of(cluster_name, [group])[group]
+    return rules.findings(group, held, client_views(cluster_name, group))
 
 
 def cluster_findings(cluster_name: str, scope: NameScope = EVERYTHING) -> list[Finding]:
@@ -48,9 +49,14 @@ def cluster_findings(cluster_name: str, scope: NameScope = EVERYTHING) -> list[F
     rows_of_clients = scope.filter(ClientRow.objects.filter(cluster=cluster_name), "group")
     for row in rows_of_clients.order_by("group", "client_id"):
         clients[row.group].append(client_view(row))
-    queues: dict[str, list[MessageQueue]] = defaultdict(list)
-    rows = QueueRow.objects.filter(cluster=cluster_name, group__in=list(clients))
-    for group, topic, broker_name, queue_id in rows.values_list("group", "topic", "broker_name", "queue_id"):
-        if topic != retry_topic(group):
-            queues[group].append(MessageQueue(topic, broker_name, queue_id))
-    return [found for group in clients for found in rules.findings(group, queues[group], clients[group])]
+    held = _queues_of(cluster_name, list(clients))
+    return [found for group in clients for found in rules.findings(group, held[group], clients[group])]
+
+
+def _queues_of(cluster_name: str, groups: Sequence[str]) -> Mapping[str, list[MessageQueue]]:
+    """Return the queues of groups, their retry topics left out."""
+    found: dict[str, list[MessageQueue]] = defaultdict(list)
+    for row in queues.of_groups(cluster_name, groups):
+        if row.topic != retry_topic(row.group):
+            found[row.group].append(MessageQueue(row.topic, row.broker_name, row.queue_id))
+    return found

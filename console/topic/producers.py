@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from console.cluster.models import Cluster
-from console.lag.models import TopicQueueRow
+from console.lag.queue_row import TopicQueueRow
 from console.mqadmin import BrokerUnavailable, MQBrokerError, MQClientError, RemotingTimeout, with_admin
 from console.operation.broker_queues import ask_each, masters
 

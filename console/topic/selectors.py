@@ -4,11 +4,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db.models import Count, F, Max, OuterRef, Q, Subquery, Sum
+from django.db.models import Count, Q
 
 from console.access.name_scope import EVERYTHING, NameScope
-from console.lag.models import GroupRow, QueueRow, TopicQueueRow, TopicRow
+from console.lag import queues
+from console.lag.models import GroupRow, TopicRow
 from console.lag.page import Page, count_if, cut, ordered
+from console.lag.queue_row import TopicQueueRow
 
 KINDS = ("NORMAL", "RETRY", "DLQ", "SYSTEM")
 NO_READER = "NO_READER"  # a filter of its own: topics of people that no consumer group reads
@@ -77,8 +79,7 @@ def topic_page(
     everything = scope.filter(rows, "topic")
     all_total = everything.count()
     matching = everything.filter(topic__icontains=query) if query else everything
-    read = QueueRow.objects.filter(cluster=cluster_name).values("topic")
-    unread = Q(kind="NORMAL") & ~Q(topic__in=read)
+    unread = Q(kind="NORMAL", readers=0)
     sums = matching.values("kind").annotate(count=Count("pk"), unread=count_if(unread)).order_by()
     found = list(sums)
     counts = {row["kind"]: row["count"] for row in found}
@@ -124,38 +125,27 @@ def without_hidden_groups(row: Mapping[str, Any], scope: NameScope) -> dict[str,
 
 def topic_queues(cluster_name: str, name: str) -> Sequence[TopicQueueRow]:
     """Return the topic's queues by broker and queue id."""
-    rows = TopicQueueRow.objects.filter(cluster=cluster_name, topic=name)
-    return list(rows.order_by("broker_name", "queue_id"))
+    return queues.topic_queues(cluster_name, [name])
 
 
 def topic_groups(cluster_name: str, name: str) -> Sequence[TopicGroup]:
     """Return the groups that consume the topic, largest time lag first. Two queries."""
-    sums = list(
-        QueueRow.objects.filter(cluster=cluster_name, topic=name)
-        .values("group")
-        .annotate(
-            queues=Count("pk"),
-            lag=Sum("lag"),
-            time_lag_ms=Max("time_lag_ms"),
-            unknown=Count("pk", filter=Q(status="UNKNOWN")),
-        )
-        .order_by("group")
-    )
-    names = [row["group"] for row in sums]
-    groups = {row.group: row for row in GroupRow.objects.filter(cluster=cluster_name, group__in=names)}
+    rows = queues.of_topics(cluster_name, [name])
+    sums = queues.behind(rows, lambda row: row.group)
+    unknown = {row.group for row in rows if row.status == "UNKNOWN"}
+    groups = GroupRow.objects.filter(cluster=cluster_name, group__in=list(sums))
     found = [
         TopicGroup(
-            group=row["group"],
-            status=groups[row["group"]].status,
-            partial=groups[row["group"]].partial,
-            clients=groups[row["group"]].clients,
-            queues=row["queues"],
-            lag=row["lag"],
-            lag_lower_bound=row["unknown"] > 0 and row["lag"] is not None,
-            time_lag_ms=row["time_lag_ms"],
+            group=row.group,
+            status=row.status,
+            partial=row.partial,
+            clients=row.clients,
+            queues=sums[row.group].queues,
+            lag=sums[row.group].lag,
+            lag_lower_bound=row.group in unknown and sums[row.group].lag is not None,
+            time_lag_ms=sums[row.group].time_lag_ms,
         )
-        for row in sums
-        if row["group"] in groups
+        for row in groups
     ]
     return sorted(found, key=lambda one: (-(one.time_lag_ms or -1), -(one.lag or -1), one.group))
 
@@ -163,30 +153,26 @@ def topic_groups(cluster_name: str, name: str) -> Sequence[TopicGroup]:
 def topic_readers(
     cluster_name: str, name: str, *, limit: int, scope: NameScope = EVERYTHING
 ) -> tuple[list[Reader], bool]:
-    """Return the first groups that consume the topic, largest time lag first, and whether there are more. One query of
-    at most `limit` + 1 rows; only groups of the scope.
+    """Return the first groups that consume the topic, largest time lag first, and whether there are more. Two queries;
+    only groups of the scope.
     """
-    queues = scope.filter(QueueRow.objects.filter(cluster=cluster_name, topic=name), "group")
-    status = GroupRow.objects.filter(cluster=cluster_name, group=OuterRef("group")).values("status")[:1]
-    sums = queues.values("group").annotate(
-        status=Subquery(status),
-        queues=Count("pk"),
-        known=Count("lag"),
-        lag=Sum("lag"),
-        time_lag_ms=Max("time_lag_ms"),
-    )
-    worst_first = (F("time_lag_ms").desc(nulls_last=True), F("lag").desc(nulls_last=True), "group")
+    rows = (row for row in queues.of_topics(cluster_name, [name]) if scope.covers(row.group))
+    sums = queues.behind(rows, lambda row: row.group)
+    worst_first = sorted(sums, key=lambda group: (*queues.worst_first(sums[group]), group))
+    first = worst_first[:limit]
+    known = GroupRow.objects.filter(cluster=cluster_name, group__in=first).values_list("group", "status")
+    status = dict(known)
     found = [
         Reader(
-            group=row["group"],
-            status=row["status"] or "UNKNOWN",
-            lag=row["lag"],
-            lag_lower_bound=0 < row["known"] < row["queues"],
-            time_lag_ms=row["time_lag_ms"],
+            group=group,
+            status=status.get(group, "UNKNOWN"),
+            lag=sums[group].lag,
+            lag_lower_bound=sums[group].lag_lower_bound,
+            time_lag_ms=sums[group].time_lag_ms,
         )
-        for row in sums.order_by(*worst_first)[: limit + 1]
+        for group in first
     ]
-    return found[:limit], len(found) > limit
+    return found, len(worst_first) > limit
 
 
 def topic_names(

@@ -19,7 +19,8 @@ from console.cluster.list_query import ListQuery
 from console.cluster.models import Cluster
 from console.figures import percent
 from console.lag import selectors as lag_selectors
-from console.lag.models import TopicQueueRow, TopicRow
+from console.lag.models import TopicRow
+from console.lag.queue_row import TopicQueueRow
 from console.operation.config_change import TOPIC
 from console.operation.config_table import read_table
 from console.topic import selectors

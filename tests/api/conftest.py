@@ -12,7 +12,9 @@ from rest_framework.test import APIClient
 
 from console.access import services as access_services
 from console.cluster.models import Cluster
-from console.lag.models import BrokerRow, ClientRow, GroupRow, QueueRow, TopicQueueRow, TopicRow
+from console.lag.models import BrokerRow, ClientRow, GroupRow, TopicRow
+from console.lag.queue_row import QueueRow, TopicQueueRow
+from tests.support import sample_queues
 
 AT = 1_760_000_000_000
 
@@ -44,26 +46,23 @@ def rows(db: None) -> Cluster:
             retained_ms=60_000,
             read_at_ms=AT,
         )
-        TopicQueueRow.objects.create(
-            cluster="local",
-            topic=topic,
-            broker_name="broker-a",
-            queue_id=0,
-            min_offset=0,
-            max_offset=messages,
-            in_rate=0.5,
-            read_at_ms=AT,
+        sample_queues.save(
+            "local",
+            TopicQueueRow(
+                topic=topic,
+                broker_name="broker-a",
+                queue_id=0,
+                min_offset=0,
+                max_offset=messages,
+                in_rate=0.5,
+                read_at_ms=AT,
+            ),
         )
     for group, lag in (("billing", 7), ("audit", None)):
         GroupRow.objects.create(cluster="local", group=group, status="OK", lag=lag, read_at_ms=AT)
-    QueueRow.objects.create(
-        cluster="local",
-        group="billing",
-        topic="orders",
-        broker_name="broker-a",
-        queue_id=0,
-        lag=7,
-        status="OK",
+    sample_queues.save(
+        "local",
+        QueueRow(group="billing", topic="orders", broker_name="broker-a", queue_id=0, lag=7, status="OK"),
     )
     ClientRow.objects.create(cluster="local", group="billing", client_id="10.0.0.9@1", read_at_ms=AT)
     return cluster

@@ -16,13 +16,14 @@ from console.cluster import services as cluster_services
 from console.cluster.errors import NameServerUnreachable
 from console.deadletter import selectors as letter_selectors
 from console.deadletter import services as letter_services
-from console.lag.models import BrokerRow, ClientRow, GroupRow, QueueRow, TopicRow
+from console.lag.models import BrokerRow, ClientRow, GroupRow, TopicRow
 from console.message import services as message_services
 from console.mqadmin import MessageQueue
 from console.templatetags.figures import count_cell
 from consumers.remoting_client import RemotingClient
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.peers.apache_world import NAME, ApacheWorld
+from tests.support import sample_queues
 from tests.support.ports import free_port
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
@@ -68,7 +69,7 @@ def test_it_collects_rows_over_both_brokers(world: ApacheWorld) -> None:
     assert (group.lag, group.partial, group.lag_lower_bound, group.is_system) == (16, False, False, False)
     queues = {
         (row.broker_name, row.queue_id): (row.committed_offset, row.max_offset, row.lag)
-        for row in QueueRow.objects.filter(cluster=NAME, group="collectors")
+        for row in sample_queues.find(NAME, group="collectors")
     }
     assert queues == {
         ("broker-a", 0): (4, 10, 6),
@@ -121,7 +122,7 @@ def test_it_knows_who_is_connected(world: ApacheWorld) -> None:
         world.collect()
         group = GroupRow.objects.get(cluster=NAME, group="connecters")
         assert (group.clients, group.lag, group.status, group.model) == (1, 0, "OK", "CLUSTERING")
-        owners = QueueRow.objects.filter(cluster=NAME, group="connecters", topic="connected")
+        owners = sample_queues.find(NAME, group="connecters", topic="connected")
         assert {row.owner for row in owners} == {client.client_id}
         assert {row.in_flight for row in owners} == {0}
 
@@ -269,7 +270,7 @@ def test_it_shows_what_it_can_not_know_while_a_broker_is_gone(world: ApacheWorld
     assert group.reason.startswith("2 of 4 queues unknown: ") and "broker-b" in group.reason
     assert group.known_lag == 24
     assert "≥" in count_cell(group, "lag", world.now_ms)
-    unknown = QueueRow.objects.filter(cluster=NAME, group="halvers", broker_name="broker-b")
+    unknown = sample_queues.find(NAME, group="halvers", broker_name="broker-b")
     assert {(row.status, row.lag) for row in unknown} == {("UNKNOWN", None)}
     row = BrokerRow.objects.get(cluster=NAME, broker_name="broker-b")
     assert (row.answered, row.since_ms) == (False, world.now_ms) and row.reason

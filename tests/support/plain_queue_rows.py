@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from console.lag.broker_reads import BrokerAnswers, QueueOffsets
+from console.lag.keyed_columns import KeyedColumns
 from console.lag.queue_rows import (
     NEVER_READ,
     ROUNDS_TO_TOMBSTONE,
@@ -33,13 +34,23 @@ def commit_key(view: RoundView, key: QueueKey) -> CommitKey | None:
     return None if head is None else CommitKey(key.group, *head)
 
 
+def previous_rows(view: RoundView) -> dict[QueueKey, RowDict]:
+    """Return the rows of the round before."""
+    return _rows_of(view.previous_queues)
+
+
+@lru_cache(maxsize=2)
+def _rows_of(columns: KeyedColumns[QueueKey]) -> dict[QueueKey, RowDict]:
+    return columns.rows()
+
+
 def queue_rows(view: RoundView) -> dict[QueueKey, RowDict]:
     """Return the row of every queue of every group: read in this round, or known from before and now unknown."""
     rows: dict[QueueKey, RowDict] = {}
     for answer in view.answers:
         if answer.answered:
             rows.update(_read_rows(view, answer))
-    for key, previous in view.previous_queues.items():
+    for key, previous in previous_rows(view).items():
         if key not in rows:
             row = unknown_row(view, key, previous)
             if row["missed_rounds"] < ROUNDS_TO_TOMBSTONE:
@@ -53,7 +64,7 @@ def _read_rows(view: RoundView, answer: BrokerAnswers) -> Iterator[tuple[QueueKe
         if topic in answer.unread:
             for queue_id in committed:
                 key = QueueKey(group, topic, broker_name, queue_id)
-                yield key, unknown_row(view, key, view.previous_queues.get(key, NEVER_READ))
+                yield key, unknown_row(view, key, previous_rows(view).get(key, NEVER_READ))
         for queue in answer.stats.get(topic, ()):
             key = QueueKey(group, topic, broker_name, queue.queue_id)
             yield key, _row(view, key, queue, committed.get(queue.queue_id), answer.read_max_ms)
@@ -62,7 +73,7 @@ def _read_rows(view: RoundView, answer: BrokerAnswers) -> Iterator[tuple[QueueKe
 def _row(
     view: RoundView, key: QueueKey, queue: QueueOffsets, committed: int | None, read_at_ms: int
 ) -> RowDict:
-    previous = view.previous_queues.get(key)
+    previous = previous_rows(view).get(key)
     series = commit_key(view, key)
     state = None if committed is None or series is None else view.window.state(series)
     judgement = _never_committed(queue, view.now_ms) if state is None else _judge(view, state, previous)

@@ -31,7 +31,7 @@ def topic_queue_rows(view: RoundView) -> dict[TopicQueueKey, RowDict]:
                     "in_rate": None if rate is None else round(rate, 3),
                     "read_at_ms": answer.read_max_ms,
                 }
-    for key, previous in view.previous_topic_queues.items():
+    for key, previous in view.previous_topic_queues.rows().items():
         table = view.topics.get(key.broker_name)
         gone = table is not None and (key.topic not in table or key.queue_id >= _queues(table[key.topic]))
         if key not in rows and not gone:
@@ -91,6 +91,7 @@ def _row(
         "brokers": sorted({*facts, *(key.broker_name for key in keys)}),
         "in_rate": None if in_rate is None else round(in_rate, 3),
         "out_rate": _out_rate(view, consumed),
+        "readers": len({key.group for key in consumed}),
         "messages": sum(row["max_offset"] - row["min_offset"] for row in rows) if rows else None,
         "messages_lower_bound": partial,
         "worst_group": worst_group,

@@ -7,7 +7,9 @@ from __future__ import annotations
 from typing import Any
 
 from console.cluster.models import Cluster
-from console.lag.models import BrokerRow, ClientRow, GroupRow, QueueRow, Round, TopicQueueRow, TopicRow
+from console.lag.models import BrokerRow, ClientRow, GroupRow, Round, TopicRow
+from console.lag.queue_row import QueueRow, TopicQueueRow
+from tests.support import sample_queues
 
 NOW_MS = 1_773_288_374_000  # 2026-03-12 04:06:14 UTC
 CLUSTER = "local"
@@ -51,9 +53,8 @@ def group_row(group: str, **fields: Any) -> GroupRow:
     return GroupRow.objects.create(**{**values, **fields})
 
 
-def queue_row(group: str, queue_id: int, **fields: Any) -> QueueRow:
+def queue_row(group: str, queue_id: int, *, cluster: str = CLUSTER, **fields: Any) -> QueueRow:
     values: dict[str, Any] = {
-        "cluster": CLUSTER,
         "group": group,
         "topic": "orders",
         "broker_name": "broker-a",
@@ -68,7 +69,9 @@ def queue_row(group: str, queue_id: int, **fields: Any) -> QueueRow:
         "last_commit_ms": NOW_MS - 4_500,
         "read_at_ms": NOW_MS - 2_000,
     }
-    return QueueRow.objects.create(**{**values, **fields})
+    row = QueueRow(**{**values, **fields})
+    sample_queues.save(cluster, row)
+    return row
 
 
 def topic_row(topic: str, **fields: Any) -> TopicRow:
@@ -82,6 +85,7 @@ def topic_row(topic: str, **fields: Any) -> TopicRow:
         "brokers": ["broker-a"],
         "in_rate": 14.2,
         "out_rate": 28.4,
+        "readers": 2,
         "messages": 3_800,
         "worst_group": "analytics",
         "worst_time_lag_ms": 4_320_000,
@@ -157,20 +161,20 @@ def _brokers() -> None:
 def _topics() -> None:
     topic_row("orders")
     topic_row("%DLQ%notifier", kind="DLQ", messages=312, in_rate=0.0, worst_group="", worst_time_lag_ms=None)
-    TopicQueueRow.objects.bulk_create(
-        TopicQueueRow(
-            cluster=CLUSTER,
-            topic="orders",
-            broker_name="broker-a",
-            queue_id=queue_id,
-            min_offset=100,
-            max_offset=2_000,
-            last_write_ms=NOW_MS - 100,
-            in_rate=rate,
-            read_at_ms=NOW_MS - 2_000,
+    for queue_id, rate in ((0, 13.2), (1, 1.0)):
+        sample_queues.save(
+            CLUSTER,
+            TopicQueueRow(
+                topic="orders",
+                broker_name="broker-a",
+                queue_id=queue_id,
+                min_offset=100,
+                max_offset=2_000,
+                last_write_ms=NOW_MS - 100,
+                in_rate=rate,
+                read_at_ms=NOW_MS - 2_000,
+            ),
         )
-        for queue_id, rate in ((0, 13.2), (1, 1.0))
-    )
 
 
 def _groups() -> None:

@@ -15,13 +15,14 @@ from django.test.utils import CaptureQueriesContext
 
 from console.deadletter import exports, selectors, services, survey
 from console.deadletter.models import DeadLetterSurvey, ReplayLedger
-from console.lag.models import TopicQueueRow, TopicRow
+from console.lag.models import TopicRow
+from console.lag.queue_row import TopicQueueRow
 from console.mqadmin import Message
 from console.operation import services as operation_services
 from console.operation.models import Job
 from tests.console.deadletter.letters import DLQ, GROUP, TOPIC, group_with_topics, write_letters
 from tests.console.operation.live_cluster import LiveCluster
-from tests.support import sample_rows
+from tests.support import sample_queues, sample_rows
 from tests.support.people import signed_in
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -30,9 +31,12 @@ HOUR_MS = 3_600_000
 
 def as_a_round_saw_it(live: LiveCluster, letters: int) -> None:
     TopicRow.objects.create(cluster=live.name, topic=DLQ, kind="DLQ", messages=letters, perm=6)
-    TopicQueueRow.objects.create(
-        cluster=live.name, topic=DLQ, broker_name="b", queue_id=0, min_offset=0, max_offset=letters
-    )
+    letters_are(live, letters)
+
+
+def letters_are(live: LiveCluster, end: int) -> None:
+    queue = TopicQueueRow(topic=DLQ, broker_name="b", queue_id=0, min_offset=0, max_offset=end)
+    sample_queues.save(live.name, queue)
 
 
 def replay(live: LiveCluster, **params: object) -> Job:
@@ -76,7 +80,7 @@ def test_it_knows_causes_ages_and_expiry_without_asking_a_broker(live: LiveClust
     assert row.oldest_ms is not None and before_ms <= row.oldest_ms <= now_ms
     assert row.expires_ms == row.oldest_ms + 72 * HOUR_MS, "fileReservedTime of the broker"
     assert survey.survey_cluster(live.name, now_ms=now_ms + 60_000) == 0, "nothing moved"
-    TopicQueueRow.objects.update(max_offset=6)
+    letters_are(live, 6)
     assert survey.survey_cluster(live.name, now_ms=now_ms + 120_000) == 1
 
 

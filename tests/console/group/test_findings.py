@@ -6,7 +6,8 @@ from typing import Any
 
 from console.group.findings import findings, subscription_words
 from console.group.pauses import GroupPauses, Pause
-from console.lag.models import ClientRow, GroupRow, QueueRow
+from console.lag.models import ClientRow, GroupRow
+from console.lag.queue_row import QueueRow
 
 
 def group(**fields: Any) -> GroupRow:

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from console.group import selectors
-from console.lag.models import ClientRow, GroupRow, QueueRow
+from console.lag.models import ClientRow, GroupRow
+from console.lag.queue_row import QueueRow
+from tests.support import sample_queues
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 
@@ -88,9 +90,8 @@ def test_it_asks_the_database_three_times(django_assert_num_queries: Any) -> Non
 def test_it_lists_the_parts_of_a_group(django_assert_num_queries: Any) -> None:
     make("billing", topics=[{"topic": "orders", "lag": 3}])
     for queue_id in (1, 0):
-        QueueRow.objects.create(
-            cluster="local", group="billing", topic="orders", broker_name="a", queue_id=queue_id, status="OK"
-        )
+        row = QueueRow(group="billing", topic="orders", broker_name="a", queue_id=queue_id, status="OK")
+        sample_queues.save("local", row)
     ClientRow.objects.create(cluster="local", group="billing", client_id="x")
     with django_assert_num_queries(3, using="metrics"):
         assert [row.queue_id for row in selectors.group_queues("local", "billing")] == [0, 1]

@@ -16,10 +16,10 @@ from console.group import member as member_asked
 from console.group.forms import queue_value
 from console.group.group_page import owned_words
 from console.group.member import RunningInfo
-from console.lag.models import ClientRow, GroupRow, GroupWatch, HistoryGap, QueueRow
+from console.lag.models import ClientRow, GroupRow, GroupWatch, HistoryGap
 from console.operation import services
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
-from tests.support import sample_rows
+from tests.support import sample_queues, sample_rows
 from tests.support.people import signed_in
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -109,16 +109,13 @@ def test_it_gives_the_findings_alone(admin: Client) -> None:
 
 
 def test_it_says_when_nothing_is_wrong(admin: Client) -> None:
-    QueueRow.objects.filter(group="billing").update(owner="10.0.0.1@7")
+    sample_queues.change({"group": "billing"}, owner="10.0.0.1@7")
     assert "Nothing is wrong." in admin.get("/c/local/groups/billing").content.decode()
 
 
 def test_it_names_the_retry_topic_only_where_there_is_one(admin: Client) -> None:
     assert "its retry topic included" not in admin.get("/c/local/groups/billing").content.decode()
-    one = QueueRow.objects.filter(group="billing").first()
-    assert one is not None
-    one.pk, one.topic = None, "%RETRY%billing"
-    one.save()
+    sample_rows.queue_row("billing", 0, topic="%RETRY%billing")
     assert "its retry topic included" in admin.get("/c/local/groups/billing").content.decode()
 
 
@@ -142,8 +139,7 @@ def test_it_keeps_a_group_watched(admin: Client) -> None:
 
 
 def chosen(group: str, *queue_ids: int) -> list[str]:
-    rows = QueueRow.objects.filter(group=group, queue_id__in=queue_ids).order_by("queue_id")
-    return [queue_value(row) for row in rows]
+    return [queue_value(row) for row in sample_queues.find(group=group) if row.queue_id in queue_ids]
 
 
 @pytest.fixture
@@ -383,7 +379,7 @@ def test_it_says_that_a_member_does_not_answer(admin: Client) -> None:
 
 
 def test_a_member_that_is_silent_shows_what_the_last_sweep_and_round_knew(admin: Client) -> None:
-    QueueRow.objects.filter(group="billing", queue_id=0).update(time_lag_ms=90_000, lag=77)
+    sample_queues.change({"group": "billing", "queue_id": 0}, time_lag_ms=90_000, lag=77)
     text = admin.get("/c/local/groups/billing/clients/10.0.0.1@7").content.decode()
     assert "Python V5_3_3 at 10.0.0.1:5000" in text
     assert "as it said at the last sweep" in text and "1 m 30 s" in text and "77" in text
@@ -415,9 +411,7 @@ def test_the_page_of_a_member_joins_its_words_with_the_last_round(
         False,
     )
     monkeypatch.setattr(member_asked, "ask_member", lambda *args, **wishes: info)
-    QueueRow.objects.filter(group="billing", queue_id=1).update(
-        lag=None, status="UNKNOWN", owner="10.0.0.2@8"
-    )
+    sample_queues.change({"group": "billing", "queue_id": 1}, lag=None, status="UNKNOWN", owner="10.0.0.2@8")
     text = admin.get("/c/local/groups/billing/clients/10.0.0.1@7?stack=1").content.decode()
     assert '<span class="atleast"' in text  # queue 9 is in no round, and queue 1 was not read
     assert "two owners" in text and "10.0.0.2@8 said that it holds this queue" in text
@@ -426,7 +420,7 @@ def test_the_page_of_a_member_joins_its_words_with_the_last_round(
 
 
 def test_it_leads_from_a_stalled_queue_to_its_message_and_its_client(admin: Client) -> None:
-    QueueRow.objects.filter(group="billing", queue_id=1).update(status="STALLED", time_lag_ms=90_000)
+    sample_queues.change({"group": "billing", "queue_id": 1}, status="STALLED", time_lag_ms=90_000)
     text = admin.get("/c/local/groups/billing?part=findings").content.decode()
     assert 'href="/c/local/messages/broker-a-1-1995?topic=orders&amp;at=broker-a%3A1%3A1995"' in text
     assert "/c/local/groups/billing/clients/10.0.0.1@7?stack=1" in text.replace("%40", "@")
@@ -453,7 +447,7 @@ def test_it_shows_a_group_whose_history_has_gaps(admin: Client) -> None:
 
 
 def test_a_row_opens_to_its_worst_queues_with_one_query(admin: Client) -> None:
-    QueueRow.objects.filter(group="billing", queue_id=1).update(time_lag_ms=4_320_000)
+    sample_queues.change({"group": "billing", "queue_id": 1}, time_lag_ms=4_320_000)
     with CaptureQueriesContext(connections["metrics"]) as seen:
         text = admin.get("/c/local/groups/billing?part=row").content.decode()
     assert len(seen) == 1

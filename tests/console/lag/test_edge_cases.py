@@ -17,17 +17,20 @@ import pytest
 
 from console.cluster.models import Cluster
 from console.lag import filter_sampling, selectors, services, sweep
-from console.lag.models import ClientRow, CollectorLease, GroupRow, LagEvent, QueueRow, TopicQueueRow
+from console.lag.models import ClientRow, CollectorLease, GroupRow, LagEvent
+from console.lag.queue_row import QueueRow
 from console.mqadmin import Message, TopicConfig, close_admins, with_admin
 from tests.console.lag.conftest import CollectedCluster
 from tests.console.lag.running_consumers import RunningConsumers, eventually
+from tests.support import sample_queues
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 
 
 def queue(group: str = "billing", queue_id: int = 0, topic: str = "orders") -> QueueRow:
-    return QueueRow.objects.get(group=group, topic=topic, queue_id=queue_id)
+    (row,) = sample_queues.find(group=group, topic=topic, queue_id=queue_id)
+    return row
 
 
 def group(name: str = "billing") -> GroupRow:
@@ -185,13 +188,13 @@ def test_row_queues_expand_and_shrink(orders: CollectedCluster) -> None:
     )
     services.request_refresh("local")
     orders.collect(step_ms=1_000)
-    assert TopicQueueRow.objects.filter(topic="orders").count() == 3  # max(read, write)
+    assert len(sample_queues.find_topic_queues(topic="orders")) == 3  # max(read, write)
     orders.admin.create_topic(
         address, TopicConfig(topic_name="orders", read_queue_nums=1, write_queue_nums=3)
     )
     services.request_refresh("local")
     orders.collect(step_ms=1_000)
-    assert TopicQueueRow.objects.filter(topic="orders").count() == 3
+    assert len(sample_queues.find_topic_queues(topic="orders")) == 3
     assert group().lag == 3
 
 
@@ -211,7 +214,7 @@ def test_row_group_removed_from_the_offset_table(orders: CollectedCluster) -> No
     assert (queue().status, queue().lag, group().lag) == ("UNKNOWN", None, None)
     orders.collect()
     orders.collect()
-    assert not QueueRow.objects.filter(group="billing").exists()
+    assert sample_queues.find(group="billing") == []
     history = selectors.lag_history("local", "billing", orders.now_ms - 60_000, orders.now_ms + 1)
     assert history["lag"] == [3]  # what was, stays
 

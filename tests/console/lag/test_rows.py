@@ -8,6 +8,8 @@ import pytest
 
 from console.lag.broker_reads import BrokerAddress, BrokerAnswers, QueueOffsets, TopicFacts, topics_to_read
 from console.lag.group_rows import IN_FLIGHT_KEPT_MS, group_rows, trend
+from console.lag.keyed_columns import KeyedColumns
+from console.lag.queue_row import TopicQueueRow, kinds_of
 from console.lag.queue_rows import queue_table
 from console.lag.round_series import (
     QueueKey,
@@ -144,7 +146,8 @@ def test_it_forgets_queues_of_a_topic_that_shrank_but_not_of_a_silent_broker() -
         "read_at_ms": 1,
     }
     old = {TopicQueueKey("orders", "broker-a", 1): before, TopicQueueKey("orders", "broker-b", 0): before}
-    one = replace(view([answer(), silent(B)]), previous_topic_queues=old)
+    kinds = {name: kinds_of(TopicQueueRow)[name] for name in before}
+    one = replace(view([answer(), silent(B)]), previous_topic_queues=KeyedColumns.of_rows(kinds, old))
     assert sorted(topic_queue_table(one).rows()) == [
         TopicQueueKey("orders", "broker-a", 0),
         TopicQueueKey("orders", "broker-b", 0),
@@ -227,7 +230,7 @@ def later(low: int, high: int, committed: int, before: RoundView, pulled: int | 
     answers = [answer(low=low, high=high, committed=committed)]
     if pulled is not None:
         answers[0].pulled["billing", "orders", 0] = pulled
-    queues, groups, window = queue_rows(before), groups_of(before), before.window
+    queues, groups, window = queue_table(before), groups_of(before), before.window
     series = series_of(answers, window)
     now_ms = before.now_ms + 5_000
     window.append(snapshot_of(answers, series, ts_ms=now_ms, number=window.number + 1))

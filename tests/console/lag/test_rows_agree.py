@@ -10,7 +10,9 @@ import pytest
 
 from console.lag.broker_reads import BrokerAddress, BrokerAnswers, QueueOffsets, TopicFacts
 from console.lag.group_rows import group_rows
-from console.lag.queue_rows import queue_table
+from console.lag.keyed_columns import KeyedColumns
+from console.lag.queue_row import TopicQueueRow, kinds_of
+from console.lag.queue_rows import KINDS, queue_table
 from console.lag.round_series import columns_of, learn_store_times, series_of, snapshot_of
 from console.lag.round_view import Members, RoundView, SampledFilter, Silence
 from console.lag.topic_rows import topic_queue_table, topic_rows
@@ -128,7 +130,8 @@ class World:
         }
         owners = {key: "client@1" for key in series.groups.keys if dice.random() < 0.5}
         silences = {name: Silence(since, "connection refused") for name, since in self.silent_since.items()}
-        heard_of = {key.broker_name for key in self.rows.get("previous_topic_queues", {})}
+        known = self.rows.get("previous_topic_queues")
+        heard_of = {key.broker_name for key in known.keys} if known else set()
         return RoundView(
             "local",
             self.now_ms,
@@ -157,6 +160,14 @@ def both(view: RoundView) -> list[tuple[Mapping[Any, Any], Mapping[Any, Any]]]:
     plain_topics = plain_topic_rows.topic_rows(view, topic_queues, queues)
     plain = queues, topic_queues, plain_topics, plain_group_rows.group_rows(view, queues, plain_topics)
     return list(zip(ours, plain, strict=True))
+
+
+def as_columns(kinds: Mapping[str, type], rows: Mapping[Any, Any]) -> KeyedColumns[Any]:
+    """Rows as the next round knows them; nothing is lost on the way."""
+    names = next(iter(rows.values())).keys()
+    columns: KeyedColumns[Any] = KeyedColumns.of_rows({name: kinds[name] for name in names}, rows)
+    assert columns.rows() == rows
+    return columns
 
 
 def differences(ours: Mapping[Any, Any], plain: Mapping[Any, Any]) -> Sequence[str]:
@@ -193,8 +204,8 @@ def test_columns_say_what_plain_rows_say(seed: int) -> None:
         queues, topic_queues, topics, groups = (plain for _, plain in pairs)
         statuses |= {row["status"] for row in queues.values()}
         world.rows = {
-            "previous_queues": queues,
-            "previous_topic_queues": topic_queues,
+            "previous_queues": as_columns(KINDS, queues),
+            "previous_topic_queues": as_columns(kinds_of(TopicQueueRow), topic_queues),
             "previous_topics": topics,
             "previous_groups": groups,
         }

@@ -28,22 +28,23 @@ from console.lag.models import (
     HistoryFile,
     HistoryGap,
     LagEvent,
-    QueueRow,
     Round,
-    TopicQueueRow,
     TopicRow,
 )
+from console.lag.queue_row import QueueRow
 from console.mqadmin import close_admins
 from spark.lag import wal
 from tests.console.lag.conftest import CollectedCluster
 from tests.console.lag.running_consumers import RunningConsumers, eventually
+from tests.support import sample_queues
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 
 
 def queue(group: str, queue_id: int = 0, broker_name: str = "broker-a") -> QueueRow:
-    return QueueRow.objects.get(group=group, topic="orders", broker_name=broker_name, queue_id=queue_id)
+    (row,) = sample_queues.find(group=group, topic="orders", broker_name=broker_name, queue_id=queue_id)
+    return row
 
 
 def group(name: str = "billing") -> GroupRow:
@@ -75,7 +76,7 @@ def test_it_writes_rows_that_say_what_the_broker_holds(orders: CollectedCluster)
     assert (billing.retry_lag, billing.dlq_count, billing.trend, billing.known_lag) == (0, 0, [3], 3)
     topic = TopicRow.objects.get(topic="orders")
     assert (topic.kind, topic.read_queues, topic.messages, topic.worst_group) == ("NORMAL", 2, 14, "billing")
-    assert TopicQueueRow.objects.get(topic="orders", queue_id=1).max_offset == 4
+    assert [row.max_offset for row in sample_queues.find_topic_queues(topic="orders", queue_id=1)] == [4]
     broker = BrokerRow.objects.get()
     assert (broker.answered, broker.addr, broker.version) == (True, orders.broker.address, "V5_3_3")
     assert "assignment" in broker.capabilities
@@ -229,7 +230,7 @@ def test_it_buries_a_group_three_rounds_after_its_broker_left_it_out(orders: Col
     assert "no longer lists" in queue("billing").reason
     orders.collect()
     orders.collect()
-    assert not QueueRow.objects.filter(group="billing").exists()
+    assert sample_queues.find(group="billing") == []
     for _ in range(4):  # until the table of groups is read again
         orders.collect()
     assert not GroupRow.objects.filter(group="billing").exists()

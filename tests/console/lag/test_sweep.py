@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from console.lag import sweep
-from console.lag.models import ClientRow, CollectorLease, GroupMembers, GroupRow, QueueRow
+from console.lag.models import ClientRow, CollectorLease, GroupMembers, GroupRow
 from tests.console.lag.conftest import CollectedCluster
 from tests.console.lag.running_consumers import RunningConsumers, eventually
+from tests.support import sample_queues
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 
@@ -38,12 +39,9 @@ def test_it_says_who_holds_which_queue(collected: CollectedCluster, running: Run
     assert (members.clients, members.model, members.consume_mode) == (1, "CLUSTERING", "CONCURRENTLY")
     assert (members.topics, members.offline_since_ms) == (["orders"], None)
     eventually(
-        lambda: bool(
-            collected.collect() and QueueRow.objects.filter(topic="orders").exclude(owner="").exists()
-        )
+        lambda: bool(collected.collect() and any(row.owner for row in sample_queues.find(topic="orders")))
     )
-    # type: ignore[union-attr]
-    assert QueueRow.objects.filter(topic="orders").first().owner == consumer.client.client_id
+    assert sample_queues.find(topic="orders")[0].owner == consumer.client.client_id
     assert (
         GroupRow.objects.get(group="billing").clients,
         GroupRow.objects.get(group="billing").consume_mode,

@@ -17,9 +17,10 @@ from console.broker.own_share import own_shares
 from console.cluster import services as cluster_services
 from console.cluster.errors import NameServerUnreachable
 from console.cluster.models import Cluster
-from console.lag.models import BrokerRow, ClientRow, GroupRow, Round, TopicQueueRow, TopicRow
+from console.lag.models import BrokerRow, ClientRow, GroupRow, Round, TopicRow
+from console.lag.queue_row import TopicQueueRow
 from console.overview import selectors
-from tests.support import sample_rows
+from tests.support import sample_queues, sample_rows
 from tests.support.people import signed_in
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -64,14 +65,11 @@ def world_of_teams() -> None:
     sample_rows.topic_row("%DLQ%pay-books", kind="DLQ", messages=3)
     sample_rows.group_row("pay-books", out_rate=2.5, lag=40, time_lag_ms=90_000, in_rate=4.5)
     sample_rows.queue_row("pay-books", 0, topic="pay-in", lag=40, time_lag_ms=90_000)
-    TopicQueueRow.objects.create(
-        cluster="local",
-        topic="pay-in",
-        broker_name="broker-a",
-        queue_id=0,
-        min_offset=0,
-        max_offset=50,
-        in_rate=4.5,
+    sample_queues.save(
+        "local",
+        TopicQueueRow(
+            topic="pay-in", broker_name="broker-a", queue_id=0, min_offset=0, max_offset=50, in_rate=4.5
+        ),
     )
     for group, client_id in (("pay-books", "10.9.9.9@1"), ("analytics", "10.8.8.8@1")):
         ClientRow.objects.create(
@@ -137,8 +135,9 @@ def test_it_sums_over_their_own_names_and_says_so() -> None:
 
 def test_sums_over_own_names_are_lower_bounds_when_a_part_is_unknown() -> None:
     world_of_teams()
-    TopicQueueRow.objects.create(
-        cluster="local", topic="pay-in", broker_name="broker-a", queue_id=1, min_offset=0, max_offset=50
+    sample_queues.save(
+        "local",
+        TopicQueueRow(topic="pay-in", broker_name="broker-a", queue_id=1, min_offset=0, max_offset=50),
     )
     sample_rows.queue_row("pay-books", 1, topic="pay-in", lag=None, time_lag_ms=None, status="UNKNOWN")
     scope = NameScope(("pay-*",))

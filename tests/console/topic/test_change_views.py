@@ -10,10 +10,12 @@ from django.test import Client
 from django.urls import reverse
 from pytest_django import Settings
 
-from console.lag.models import BrokerRow, TopicQueueRow, TopicRow
+from console.lag.models import BrokerRow, TopicRow
+from console.lag.queue_row import TopicQueueRow
 from console.operation import services
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster
+from tests.support import sample_queues
 from tests.support.people import signed_in
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -161,15 +163,10 @@ def test_it_releases_with_one_click(live: LiveCluster, browser: Client, maria: U
 
 def test_it_shows_each_tab(live: LiveCluster, browser: Client, maria: User) -> None:
     live.send("orders", 0, [b"m"] * 3)
-    TopicQueueRow.objects.create(
-        cluster=live.name,
-        topic="orders",
-        broker_name=live.broker_name,
-        queue_id=0,
-        min_offset=0,
-        max_offset=3,
-        in_rate=1.0,
+    queue = TopicQueueRow(
+        topic="orders", broker_name=live.broker_name, queue_id=0, min_offset=0, max_offset=3, in_rate=1.0
     )
+    sample_queues.save(live.name, queue)
     services.create_plan("topic_quarantine", live.name, "orders", {}, maria)
     assert "No group reads this topic" in page(browser, "topics/orders?tab=groups")
     text = page(browser, "topics/orders?tab=config")

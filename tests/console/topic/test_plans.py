@@ -9,11 +9,13 @@ from django.contrib.auth.models import User
 from pytest_django import Settings
 
 from console.access.models import AuditEvent
-from console.lag.models import CollectorLease, GroupRow, QueueRow, TopicRow
+from console.lag.models import CollectorLease, GroupRow, TopicRow
+from console.lag.queue_row import QueueRow
 from console.mqadmin import MQBrokerError
 from console.operation import errors, selectors, services
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster, wait_for
+from tests.support import sample_queues
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 HOUR_MS = 3_600_000
@@ -165,8 +167,7 @@ def test_it_says_who_feels_it(live: LiveCluster, maria: User) -> None:
     TopicRow.objects.create(cluster=live.name, topic="orders", kind="NORMAL", read_at_ms=1_000)
     GroupRow.objects.create(cluster=live.name, group="billing", status="OK", clients=1)
     for queue_id, lag in ((0, 7), (1, None)):
-        QueueRow.objects.create(
-            cluster=live.name,
+        row = QueueRow(
             group="billing",
             topic="orders",
             broker_name=live.broker_name,
@@ -174,6 +175,7 @@ def test_it_says_who_feels_it(live: LiveCluster, maria: User) -> None:
             lag=lag,
             status="OK" if lag is not None else "UNKNOWN",
         )
+        sample_queues.save(live.name, row)
     with live.member("billing", "orders"):
         wait_for(lambda: live.admin.consumer_connection(live.addr, "billing") is not None, within_s=30)
         plan = plan_of(live, maria, "quarantine")

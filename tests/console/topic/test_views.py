@@ -9,9 +9,8 @@ from django.db import connections
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from console.lag.models import QueueRow
 from console.topic.topic_config import permission_word
-from tests.support import sample_rows
+from tests.support import sample_queues, sample_rows
 from tests.support.people import signed_in
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -155,18 +154,18 @@ def queries(client: Client, address: str) -> tuple[str, int]:
     return str(answer.content.decode()), len(seen)
 
 
-def test_a_row_opens_to_its_groups_with_one_query(admin: Client) -> None:
-    QueueRow.objects.filter(group="analytics").update(time_lag_ms=4_320_000, lag=7)
-    QueueRow.objects.filter(group="billing", queue_id=1).update(lag=None, status="UNKNOWN")
+def test_a_row_opens_to_its_groups_with_two_queries(admin: Client) -> None:
+    sample_queues.change({"group": "analytics"}, time_lag_ms=4_320_000, lag=7)
+    sample_queues.change({"group": "billing", "queue_id": 1}, lag=None, status="UNKNOWN")
     text, asked = queries(admin, "/c/local/topics/orders?part=row")
-    assert asked == 1
+    assert asked == 2
     assert text.index("analytics") < text.index("billing")
     assert "1 h 12 m" in text and ">14<" in text
     assert '<span class="atleast"' in text  # a queue of billing is unknown
     for number in range(20):
         sample_rows.queue_row(f"more-{number:02}", 0)
     text, asked = queries(admin, "/c/local/topics/orders?part=row")
-    assert (asked, text.count("<tr>")) == (1, 11)
+    assert (asked, text.count("<tr>")) == (2, 11)
     assert "All groups" in text
 
 
@@ -180,7 +179,7 @@ def test_a_row_opens_to_groups_that_one_may_look_at() -> None:
 
 def test_topics_that_nobody_reads_are_counted_and_listed(admin: Client) -> None:
     for name in ("lonely", "left-alone"):
-        sample_rows.topic_row(name, worst_group="", worst_time_lag_ms=None)
+        sample_rows.topic_row(name, readers=0, worst_group="", worst_time_lag_ms=None)
     text = admin.get("/c/local/topics").content.decode()
     assert "No reader <b>2</b>" in text
     text = admin.get("/c/local/topics?reader=none").content.decode()

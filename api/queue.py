@@ -1,0 +1,48 @@
+"""How queues look in REST: a field for each of the last round's, so that a figure is added in one place."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from types import NoneType
+from typing import Any, ClassVar, get_args
+
+from rest_framework import serializers
+
+from console.lag.queue_row import QueueRow, TopicQueueRow, kinds_of
+
+FIELDS: dict[type, type[serializers.Field[Any, Any, Any, Any]]] = {
+    int: serializers.IntegerField,
+    float: serializers.FloatField,
+    bool: serializers.BooleanField,
+    str: serializers.CharField,
+}
+
+
+class _RowSerializer(serializers.Serializer[Any]):
+    """Fields of `row` but `named`, which the address already says."""
+
+    row: ClassVar[type[QueueRow] | type[TopicQueueRow]]
+    named: ClassVar[str]
+
+    def get_fields(self) -> dict[str, Any]:
+        """Null is unknown, where the row says that a field may be."""
+        kinds = kinds_of(self.row)
+        return {
+            one.name: FIELDS[kinds[one.name]](
+                allow_null=NoneType in get_args(one.type), help_text=one.metadata.get("help_text")
+            )
+            for one in fields(self.row)
+            if one.name != self.named
+        }
+
+
+class GroupQueueSerializer(_RowSerializer):
+    """``committed_offset`` null: never committed."""
+
+    row = QueueRow
+    named = "group"
+
+
+class TopicQueueSerializer(_RowSerializer):
+    row = TopicQueueRow
+    named = "topic"
