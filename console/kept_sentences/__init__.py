@@ -5,8 +5,14 @@ A sentence stands here as code writes it, with a name for each place: `%(number)
 `tests/console/test_translations.py` finds those that code no longer writes.
 """
 
-from console.kept_sentences import broker_keys, brokers_and_messages, more, people
+from console.kept_sentences import broker_keys, brokers_and_messages, more, pauses, people
 
 SENTENCES = frozenset(
-    (*people.SENTENCES, *brokers_and_messages.SENTENCES, *broker_keys.SENTENCES, *more.SENTENCES)
+    (
+        *people.SENTENCES,
+        *brokers_and_messages.SENTENCES,
+        *broker_keys.SENTENCES,
+        *more.SENTENCES,
+        *pauses.SENTENCES,
+    )
 )
