@@ -3,6 +3,8 @@
 from django.utils.translation import gettext_noop as _
 
 SENTENCES = (
+    _("%(address)s did not answer request %(code)s within %(number)s ms"),
+    _("%(address)s is not available: %(why)s"),
     _("%(names)s and %(last)s"),
     _("%(number)s group(s) {is|are} online of %(total)s: %(names)s"),
     _("%(number)s members online"),
@@ -78,6 +80,9 @@ SENTENCES = (
         "This will send %(number)s dead letter(s) of %(group)s again, dead since %(time)s, %(where)s, "
         "%(speed)s: %(takes)s."
     ),
+    _("it closed the connection"),
+    _("it was silent for %(time)s while requests waited"),
+    _("no connection within %(number)s ms"),
     _("offline"),
     _("queue stuck"),
     _("reset"),

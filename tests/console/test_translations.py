@@ -24,6 +24,8 @@ from console.sentences import PLACE
 ROOT = Path(__file__).parent.parent.parent
 LOCALE = Path("locale/zh_Hans/LC_MESSAGES")
 DOMAINS = ("django", "djangojs")
+# Outside console/: errors of the client runtime that are reasons of unknown figures, causes of episodes.
+ALSO_SHOWN = ("consumers/errors.py", "consumers/remoting_client.py", "spark/episodes.py")
 NAMED = re.compile(r"%\((\w+)\)s")
 MARKUP = re.compile(r"</?[a-z]+")
 ENGLISH = re.compile(r"[a-z]{2,} [a-z]{2,} [a-z]{2,}")  # three words in a row are no name
@@ -120,8 +122,8 @@ def test_pages_and_scripts_say_the_same() -> None:
 
 
 def texts_of_code() -> Iterator[str]:
-    """Every text of the console's code, a place where something is put in as \0."""
-    for path in (ROOT / "console").rglob("*.py"):
+    """Every text of the console's code and of what it shows from elsewhere, a place where something is put in as \0."""
+    for path in (*(ROOT / "console").rglob("*.py"), *(ROOT / name for name in ALSO_SHOWN)):
         if "kept_sentences" in path.parts or "migrations" in path.parts:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
