@@ -67,6 +67,9 @@ SECTIONS = {
 }
 
 
+STALE_ROUNDS = 3  # as many intervals without a round: `static/js/live.js` says the same of an open page
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class NavigationItem:
     """One entry of the sidebar; `key` follows `g` on the keyboard."""
@@ -84,7 +87,8 @@ class NavigationItem:
 class Shell:
     """Everything base.html needs beyond the page's own context. Times in epoch ms.
 
-    `unreachable_since_ms` is null while the last round reached any broker of the cluster.
+    `is_stale`: no round for longer than STALE_ROUNDS intervals. `unreachable_since_ms` is null while the last round
+    reached any broker of the cluster.
     """
 
     now_ms: int
@@ -92,6 +96,7 @@ class Shell:
     navigation: Sequence[Sequence[NavigationItem]]
     round: Round | None
     read_at_ms: int | None
+    is_stale: bool
     is_partial: bool
     unreachable_since_ms: int | None = None
 
@@ -108,6 +113,7 @@ def shell_facts(context: Mapping[str, Any]) -> Shell:
 
 def _shell(context: Mapping[str, Any]) -> Shell:
     request, cluster = context["request"], context.get("cluster")
+    now_ms = int(context.get("now_ms") or time.time() * 1000)
     latest = lag_selectors.last_round(cluster.name) if cluster else None
     jobs = _open_operations(request.user, cluster) if cluster else 0
     visible = list(cluster_selectors.clusters_for(request.user)) if request.user.is_authenticated else []
@@ -118,7 +124,7 @@ def _shell(context: Mapping[str, Any]) -> Shell:
     name = match.url_name if match else ""
     current = context.get("section") or SECTIONS.get(name, name)
     return Shell(
-        now_ms=int(context.get("now_ms") or time.time() * 1000),
+        now_ms=now_ms,
         clusters=visible,
         navigation=[
             items
@@ -129,6 +135,10 @@ def _shell(context: Mapping[str, Any]) -> Shell:
         ],
         round=latest,
         read_at_ms=latest.started_at_ms + latest.duration_ms if latest else None,
+        is_stale=cluster is not None
+        and latest is not None
+        and now_ms - latest.started_at_ms - latest.duration_ms
+        > STALE_ROUNDS * 1000 * cluster.poll_interval_s,
         is_partial=latest is not None
         and (latest.brokers_answered < latest.brokers_total or bool(latest.error)),
         unreachable_since_ms=lag_selectors.unreachable_since(latest),

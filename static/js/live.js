@@ -8,12 +8,14 @@
   const INTERVAL = Number(root.dataset.interval || 5) * 1000;
   const STALE_AFTER = 3 * INTERVAL, HIDDEN_CLOSES_AFTER = 60000;
   const RETRY_FIRST = 500, RETRY_LAST = 15000, LOST_AFTER = 3000;
+  const PROBE_EVERY = 10000, PROBE_WAITS = 4000;
 
   const subjects = new Map(); // subject → {seq, handlers: [{handler, keys}]}; keys null: every row
   const indicator = document.querySelector("[data-do=live]");
   let socket = null, retry = RETRY_FIRST, timer = 0, paused = false, hidden = 0;
   let unreached = 0; // since which round no broker has answered
   let lost = 0, silent = 0; // since when there is no socket, or a socket that nothing reaches
+  let mute = 0, probed = 0; // since when the console itself says nothing; when it was asked last
   let lastAt = Number(root.dataset.readAt || 0), partial = indicator?.classList.contains("live--partial") || false;
 
   /* ---- subjects ---- */
@@ -76,7 +78,7 @@
     clearTimeout(timer);
     if (paused || socket || !subjects.size) return;
     socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws/live`);
-    socket.addEventListener("open", () => { retry = RETRY_FIRST; lost = silent = 0; ask(...subjects.keys()); show(); });
+    socket.addEventListener("open", () => { retry = RETRY_FIRST; lost = silent = mute = 0; ask(...subjects.keys()); show(); });
     socket.addEventListener("message", receive);
     socket.addEventListener("close", () => {
       socket = null;
@@ -112,6 +114,15 @@
     state = next;
     tellLost();
   }
+  /* Nothing comes and the socket seems open: a console that hangs, or a network that swallows, never closes it. */
+  async function probe() {
+    if (Tide.now() - probed < PROBE_EVERY) return;
+    probed = Tide.now();
+    const isThere = await fetch("/healthz", { cache: "no-store", signal: AbortSignal.timeout(PROBE_WAITS) }).then((answer) => answer.ok, () => false);
+    mute = isThere ? 0 : mute || lastAt;
+    if (mute) socket?.close(); // its end makes a new one
+    show();
+  }
   /* What stands still and since when; it lies over the page's foot, so nothing moves. */
   const bar = document.getElementById("not-live");
   function tellLost() {
@@ -121,10 +132,12 @@
     const [since, text] =
       paused || document.hidden ? [0, ""]
       : silent ? [silent, gettext("Not live since %(time)s: Redis, which carries live updates, does not answer the console. Figures stand still; a reload shows those of the last round.")]
+      : mute ? [mute, gettext("The console has not answered this page since %(time)s; reconnecting. Figures stand still until then. If it stays so: does it run, and is it reached from here?")]
       : gone ? [gone, gettext("Not live since %(time)s, reconnecting. Figures stand still until then.")]
       : unreached && !document.querySelector("[data-unreachable]") ? [unreached, gettext("No broker of this cluster has answered since %(time)s. What is shown is what was known before; a reload says more.")]
       : old && isOpen() ? [old, gettext("No new round since %(time)s: the worker that reads the brokers, or Redis between it and this page, does not answer. Figures stand still; “manage.py doctor” says which.")]
       : [0, ""];
+    if (old && isOpen() && !paused && !document.hidden) probe();
     const said = since ? Tide.text(text, { time: Tide.moment(since, now) }) : "";
     bar.hidden = !since;
     if (line.textContent !== said) line.textContent = said;

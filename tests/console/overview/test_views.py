@@ -235,6 +235,16 @@ def test_it_knows_how_the_collector_does(admin: Client) -> None:
     assert "(p99 900 ms of 3)" in text
 
 
+def test_a_page_made_while_no_round_comes_does_not_call_itself_live(admin: Client) -> None:
+    """At 5 s a round: 9 s old is live, 40 s are eight rounds that did not come."""
+    now_ms = int(time.time() * 1000)
+    for old_ms, is_stale in ((9_000, False), (40_000, True)):
+        Round.objects.filter(cluster="local").update(started_at_ms=now_ms - old_ms, duration_ms=0)
+        text = admin.get("/c/local/").content.decode()
+        assert ("live--stale" in text) is is_stale
+        assert text.count(">Stale<") == (2 if is_stale else 0)  # the indicator, the collector
+
+
 def test_it_draws_no_chart_before_there_is_history(admin: Client) -> None:
     assert "broker-chart" not in admin.get("/c/local/").content.decode()
     now_ms = time.time_ns() // 1_000_000
@@ -293,7 +303,7 @@ def test_a_cluster_that_nobody_reaches_is_unknown_not_empty(page: str) -> None:
     if "part" not in page:
         assert "far has not been reached since" in text and "10.9.9.9:9876 is not available" in text
         assert f'data-at="{sample_rows.NOW_MS + 30_000}"' in text  # since the first round that failed
-        assert "Live, partial" in text
+        assert "live--partial" in text
     for claim in (
         "No message waits",
         "0 messages",
