@@ -9,8 +9,10 @@ import fcntl
 import logging
 import os
 import posixpath
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import fsspec
@@ -29,6 +31,7 @@ Kind, State = HistoryFile.Kind, HistoryFile.State
 # what a damaged file is made from again
 SOURCES: dict[str, str] = {Kind.CHUNK_DAY: Kind.CHUNK_HOUR, Kind.CHUNK_HOUR: Kind.WAL}
 REASON_LENGTH_MAX = 500
+AHEAD_SUFFIX = ".ahead"
 
 
 class HistoryMoved(Exception):
@@ -79,6 +82,15 @@ def quarantine(row: HistoryFile, problem: str, now_ms: int) -> None:
     logger.error("history file set aside cluster=%s path=%s reason=%s", row.cluster, row.path, problem)
 
 
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """The beginning of a segment that has not begun: durable, under a name that nobody reads."""
+
+    start_ms: int
+    path: Path
+    state: wal.SegmentState
+
+
 class HistoryLog:
     """One cluster's log as one process sees it. Caller: whoever holds the cluster's lease."""
 
@@ -87,6 +99,9 @@ class HistoryLog:
         self.folder = wal_folder(cluster)
         self.start_ms = -1
         self.state = wal.SegmentState()
+        self._last: Snapshot | None = None
+        self._ahead: _Ahead | None = None
+        self._unlisted_ms = -1  # the segment that has no row yet
 
     def catch_up(self, since_ms: int) -> list[Snapshot]:
         """Return the rounds this process has not seen, from `since_ms` at first, then what others appended.
@@ -99,12 +114,15 @@ class HistoryLog:
         snapshots: list[Snapshot] = []
         is_first = self.start_ms < 0
         with self._locked():
+            if is_first:
+                self._settle_ahead()
             starts = sorted(int(path.stem) for path in self.folder.glob("*.wal"))
             unseen = [start_ms for start_ms in starts if start_ms > self.start_ms]
             for start_ms in starts:
                 if start_ms >= self.start_ms and (not is_first or start_ms + wal.SEGMENT_MS > since_ms):
                     snapshots += self._read(start_ms)
         self._register_unknown([start_ms for start_ms in unseen if self._path(start_ms).exists()])
+        self._last = snapshots[-1] if snapshots else self._last
         return snapshots
 
     def append(self, snapshot: Snapshot) -> None:
@@ -116,25 +134,79 @@ class HistoryLog:
         start_ms = snapshot.ts_ms - snapshot.ts_ms % wal.SEGMENT_MS
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._locked():
-            is_new = start_ms != self.start_ms
-            if is_new:
-                self._begin(start_ms)
+            header = self._begin(start_ms) if start_ms != self.start_ms else b""
             expected = self.state.position
-            frame = wal.encode_frame(self.state, snapshot)
-            if is_new:
-                frame = wal.encode_header(self.cluster, start_ms) + frame
-                expected = 0
-                self.state.position = len(frame)
+            frame = header + wal.encode_frame(self.state, snapshot)
+            self.state.position = expected + len(frame)
             _append_durably(self._path(start_ms), expected, frame)
-        if is_new:
+        self._last = snapshot
+        if header:
             _fsync_folder(self.folder)
             self._register(start_ms)
 
-    def _begin(self, start_ms: int) -> None:
+    def prepare(self, next_ms: int) -> None:
+        """Do what may be done after a round, while nobody waits. Whoever calls this calls it after every round.
+
+        A segment that was begun ahead gets its row. Where the round expected at `next_ms` begins a segment, its
+        beginning is written now: it names every series, which takes as long as ten rounds. Without it, or when the
+        round comes at another time, the round names them.
+        """
+        if self._unlisted_ms >= 0:
+            self._register(self._unlisted_ms)
+            self._unlisted_ms = -1
+        start_ms = next_ms - next_ms % wal.SEGMENT_MS
+        if (
+            self._last is None
+            or start_ms <= self.start_ms
+            or (self._ahead and self._ahead.start_ms == start_ms)
+        ):
+            return
+        self._forget_ahead()
+        state = self.state.successor()
+        data = wal.encode_beginning(state, self.cluster, start_ms, self._last)
+        path = self.folder / f"{start_ms}-{os.getpid()}-{secrets.token_hex(4)}{AHEAD_SUFFIX}"
+        self._ahead = _Ahead(start_ms, path, state)
+        try:
+            _append_durably(path, 0, data)
+            _fsync_folder(self.folder)
+        except OSError as error:
+            logger.warning(
+                "log not written ahead cluster=%s path=%s reason=%s", self.cluster, path.name, error
+            )
+            self._forget_ahead()
+
+    def _begin(self, start_ms: int) -> bytes:
+        """Take over what was written ahead; without it return the header to be written before the first frame."""
         path = self._path(start_ms)
         if path.exists() and path.stat().st_size:
             raise HistoryMoved(f"{path.name} exists and this process did not write it")
+        if self._ahead is not None and self._ahead.start_ms == start_ms:
+            ahead, self._ahead = self._ahead, None
+            with suppress(FileNotFoundError):  # another process took it for a leftover
+                ahead.path.rename(path)  # should a crash undo this, `_settle_ahead` does it again
+                self.start_ms, self.state, self._unlisted_ms = start_ms, ahead.state, start_ms
+                return b""
+        self._forget_ahead()
         self.start_ms, self.state = start_ms, self.state.successor()
+        return wal.encode_header(self.cluster, start_ms)
+
+    def _forget_ahead(self) -> None:
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.path.unlink(missing_ok=True)
+
+    def _settle_ahead(self) -> None:
+        """Take care of what processes before this one wrote ahead: a beginning that no round followed is of no use; one
+        that has rounds was in use when the machine stopped, before its new name was on the disk.
+        """
+        for path in self.folder.glob(f"*{AHEAD_SUFFIX}"):
+            start_ms = int(path.stem.partition("-")[0])
+            with suppress(wal.WalError):
+                is_used = bool(wal.read_segment(path.read_bytes()).snapshots)
+                if is_used and not self._path(start_ms).exists():
+                    path.rename(self._path(start_ms))
+                    continue
+            path.unlink(missing_ok=True)
 
     def _read(self, start_ms: int) -> list[Snapshot]:
         """Read a segment from where this process left it, and cut a torn tail."""

@@ -8,6 +8,7 @@ import os
 import threading
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -33,6 +34,7 @@ from console.lag.models import (
     TopicQueueSheet,
     TopicRow,
 )
+from console.lag.popped import popped_of
 from console.lag.round_series import QueueKey
 from console.lag.round_view import Members
 from console.mqadmin import with_admin
@@ -168,6 +170,8 @@ def collect(cluster_name: str, *, now_ms: int) -> Round | None:
     if collector.is_worn:
         collectors.drop(cluster_name)
     _publish(collector, changes, knowledge.watched, now_ms)
+    with collector.lock:
+        collector.log.prepare(changes.round.started_at_ms + interval_ms)
     return changes.round
 
 
@@ -206,6 +210,15 @@ def _give_back(cluster_name: str, number: int) -> None:
 
 
 def _knowledge(cluster_name: str, now_ms: int) -> Knowledge:
+    told: dict[str, list[tuple[list[dict[str, Any]] | None, int]]] = defaultdict(list)
+    owners: dict[QueueKey, str] = {}
+    clients = ClientRow.objects.filter(cluster=cluster_name)
+    for group, client_id, queues, read_at_ms in clients.values_list(
+        "group", "client_id", "queues", "read_at_ms"
+    ):
+        told[group].append((queues, read_at_ms))
+        for queue in queues or ():
+            owners[QueueKey(group, queue["topic"], queue["broker_name"], queue["queue_id"])] = client_id
     members = {
         row.group: Members(
             row.clients if now_ms - row.read_at_ms <= MEMBERS_VALID_MS else None,
@@ -213,15 +226,9 @@ def _knowledge(cluster_name: str, now_ms: int) -> Knowledge:
             row.consume_mode,
             tuple(row.topics),
             row.offline_since_ms,
+            popped_of(told[row.group]),
         )
         for row in GroupMembers.objects.filter(cluster=cluster_name)
-    }
-    owners = {
-        QueueKey(group, queue["topic"], queue["broker_name"], queue["queue_id"]): client_id
-        for group, client_id, queues in ClientRow.objects.filter(
-            cluster=cluster_name, queues__isnull=False
-        ).values_list("group", "client_id", "queues")
-        for queue in queues or ()
     }
     watched = GroupWatch.objects.filter(cluster=cluster_name, until_ms__gt=now_ms)
     names = tuple(watched.order_by("group").values_list("group", flat=True))

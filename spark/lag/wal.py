@@ -28,8 +28,10 @@ Then the body has for heads and again for commits:
     deltas   of max and of min (of committed and of pulled) of the changed ones: u8 number of byte-planes, 0 to 8, then
              so many x (number of changed) bytes of zigzag(delta), all lowest bytes first
 
-A series is known by its order of appearance in its segment, so a segment can be read alone and the first
-frame of each is a keyframe. Byte-planes put what small deltas have in common side by side, and planes of zeros only
+A series is known by its order of appearance in its segment, so a segment can be read alone. Naming all of them takes
+as long as ten rounds: a segment may begin with a frame that is no round (magic LKEY, from version 3 on), the names and
+numbers of a round of the segment before. It is written ahead, while nobody waits; without it the first round names
+them. Byte-planes put what small deltas have in common side by side, and planes of zeros only
 are left out; zstd then makes less than a byte of a series. Mostly the next segment begins with the same names: they
 are compressed once and read once.
 
@@ -41,7 +43,7 @@ too and `damaged` says so.
 import struct
 import zlib
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Generic, TypeVar
 
@@ -61,7 +63,9 @@ assert SEGMENT_HEADER.size == 20
 assert FRAME_HEADER.size == 24
 SEGMENT_MAGIC = b"TMLAGWAL"
 FRAME_MAGIC = b"LFRM"
-VERSION = 2
+KEY_MAGIC = b"LKEY"
+VERSION = 3
+OLDEST_VERSION = 2  # knows no frame of names
 HEADER_BYTES_MAX = SEGMENT_HEADER.size + 2**16 + CRC.size
 PART_BYTES_MAX = 256 * 1024 * 1024  # 1,000,000 series at 200 bytes of names or 34 of numbers, with room
 ZSTD_LEVEL = 1
@@ -178,8 +182,21 @@ def encode_header(cluster: str, started_at_ms: int) -> bytes:
     return head + CRC.pack(zlib.crc32(head))
 
 
+def encode_beginning(state: SegmentState, cluster: str, started_at_ms: int, snapshot: Snapshot) -> bytes:
+    """Return the first bytes of a segment that names the series of an earlier round, and move the state behind them:
+    the round itself is not in the segment.
+    """
+    header = encode_header(cluster, started_at_ms)
+    state.position = len(header)
+    return header + _encode(KEY_MAGIC, state, replace(snapshot, brokers=()))
+
+
 def encode_frame(state: SegmentState, snapshot: Snapshot) -> bytes:
     """Return the frame that follows `state` and move the state behind it. The caller appends and fsyncs."""
+    return _encode(FRAME_MAGIC, state, snapshot)
+
+
+def _encode(magic: bytes, state: SegmentState, snapshot: Snapshot) -> bytes:
     names = _new_names(state, snapshot)
     head = msgspec.json.encode(_FrameHead(snapshot.number, list(snapshot.brokers)))
     numbers = b"".join(
@@ -191,7 +208,7 @@ def encode_frame(state: SegmentState, snapshot: Snapshot) -> bytes:
     payload = names + _compressed(LENGTH.pack(len(head)) + head + numbers)
     checked = FRAME_CHECKED.pack(len(payload), len(names), snapshot.ts_ms)
     crc = zlib.crc32(payload, zlib.crc32(checked))
-    frame = FRAME_HEADER.pack(FRAME_MAGIC, len(payload), len(names), crc, snapshot.ts_ms) + payload
+    frame = FRAME_HEADER.pack(magic, len(payload), len(names), crc, snapshot.ts_ms) + payload
     state.position += len(frame)
     return frame
 
@@ -265,8 +282,8 @@ def decode_header(data: bytes) -> tuple[str, int, int]:
     end = SEGMENT_HEADER.size + name_length
     if magic != SEGMENT_MAGIC:
         raise WalError(f"not a lag history segment: starts with {data[:8]!r}")
-    if version != VERSION:
-        raise WalError(f"segment of version {version}, this program reads {VERSION}")
+    if not OLDEST_VERSION <= version <= VERSION:
+        raise WalError(f"segment of version {version}, this program reads {OLDEST_VERSION} to {VERSION}")
     if len(data) < end + CRC.size:
         raise CutHeader(f"segment of {len(data)} bytes has no whole header")
     if CRC.unpack_from(data, end)[0] != zlib.crc32(data[:end]):
@@ -282,25 +299,27 @@ def read_frames(data: bytes, state: SegmentState, base: int = 0) -> list[Snapsho
     """
     snapshots: list[Snapshot] = []
     while (found := _whole_frame(data, state.position - base)) is not None:
-        ts_ms, names, body, size = found
+        magic, ts_ms, names, body, size = found
         _learn_names(state, names)
-        snapshots.append(_decode_body(state, ts_ms, _decompressed(body)))
+        snapshot = _decode_body(state, ts_ms, _decompressed(body))
+        if magic == FRAME_MAGIC:
+            snapshots.append(snapshot)
         state.position += size
     return snapshots
 
 
-def _whole_frame(data: bytes, position: int) -> tuple[int, bytes, bytes, int] | None:
-    """Return (ts_ms, names, body, size) of the frame at `position`, or None when it is torn, damaged or absent."""
+def _whole_frame(data: bytes, position: int) -> tuple[bytes, int, bytes, bytes, int] | None:
+    """Return (magic, ts_ms, names, body, size) of the frame at `position`; None: it is torn, damaged or absent."""
     if position + FRAME_HEADER.size > len(data):
         return None
     magic, payload_bytes, names_bytes, crc, ts_ms = FRAME_HEADER.unpack_from(data, position)
     start = position + FRAME_HEADER.size
-    if magic != FRAME_MAGIC or start + payload_bytes > len(data):
+    if magic not in (FRAME_MAGIC, KEY_MAGIC) or start + payload_bytes > len(data):
         return None
     payload = data[start : start + payload_bytes]
     if zlib.crc32(payload, zlib.crc32(FRAME_CHECKED.pack(payload_bytes, names_bytes, ts_ms))) != crc:
         return None
-    return ts_ms, payload[:names_bytes], payload[names_bytes:], FRAME_HEADER.size + payload_bytes
+    return magic, ts_ms, payload[:names_bytes], payload[names_bytes:], FRAME_HEADER.size + payload_bytes
 
 
 def _learn_names(state: SegmentState, names: bytes) -> None:

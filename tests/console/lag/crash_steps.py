@@ -60,6 +60,7 @@ def append(snapshots: list[Snapshot]) -> None:
     log = HistoryLog("local")
     log.catch_up(0)
     for one in snapshots:
+        log.prepare(one.ts_ms)
         log.append(one)
 
 
@@ -99,6 +100,7 @@ def kill_at(step: int) -> None:
     )
     wrapped(os, "fsync")
     wrapped(os, "fdatasync")
+    wrapped(Path, "rename")
     wrapped(pq.ParquetWriter, "write_table")
     wrapped(pq.ParquetWriter, "close")
     wrapped(models.Model, "save")

@@ -95,10 +95,97 @@ def test_it_sets_a_log_of_another_version_aside_and_says_so() -> None:
     assert log.catch_up(START) == []
     log.append(snapshot(START + 20_000, {HEAD: (0, 7)}, {COMMIT: 6}, number=99))
     aside = HistoryFile.objects.get(state="quarantined")
-    assert aside.reason == "segment of version 1, this program reads 2"
+    assert aside.reason == "segment of version 1, this program reads 2 to 3"
     assert Path(history.file_location(aside.path, aside.kind)).read_bytes() == data
     assert committed(START + 20_000)[QUEUE].offset == 6
     assert [row.state for row in HistoryFile.objects.order_by("pk")] == ["quarantined", "live"]
+
+
+def ahead_files() -> list[Path]:
+    return sorted(history.wal_folder("local").glob("*.ahead"))
+
+
+def test_it_writes_the_beginning_of_a_segment_ahead() -> None:
+    log = HistoryLog("local")
+    first, second = hour_of_rounds(count=2), hour_of_rounds(START + wal.SEGMENT_MS, 2)
+    for one in first:
+        log.append(one)
+        log.prepare(one.ts_ms + 5_000)
+    assert ahead_files() == []  # the next round is of the same segment
+    log.prepare(second[0].ts_ms)
+    log.prepare(second[0].ts_ms)
+    (ahead,) = ahead_files()
+    size = ahead.stat().st_size
+    assert HistoryFile.objects.count() == 1
+    for one in second:
+        log.append(one)
+        log.prepare(one.ts_ms + 5_000)
+    assert ahead_files() == []
+    path = history.wal_folder("local") / f"{START + wal.SEGMENT_MS}.wal"
+    data = path.read_bytes()
+    assert wal.read_segment(data).state.position == len(data)
+    assert len(data) - size < size  # its rounds name nothing
+    assert HistoryFile.objects.count() == 2
+    samples = past.load("local", "billing", START, START + HOUR_MS, interval_ms=5_000)
+    assert samples.t_ms.tolist() == [one.ts_ms for one in [*first, *second]]
+    assert samples.max_offset.tolist() == [0, 5, 0, 5]
+
+
+def test_a_round_at_another_time_than_expected_begins_its_segment_itself() -> None:
+    log = HistoryLog("local")
+    first = hour_of_rounds(count=1)
+    log.append(first[0])
+    log.prepare(START + wal.SEGMENT_MS)
+    late = hour_of_rounds(START + 3 * wal.SEGMENT_MS, 1)
+    log.append(late[0])
+    assert ahead_files() == []
+    log.prepare(START + 4 * wal.SEGMENT_MS)
+    other = HistoryLog("local")
+    assert len(other.catch_up(0)) == 2  # and took what lay there for a leftover
+    assert ahead_files() == []
+    log.append(hour_of_rounds(START + 4 * wal.SEGMENT_MS, 1)[0])
+    assert [one.ts_ms for one in other.catch_up(0)] == [START + 4 * wal.SEGMENT_MS]
+
+
+def test_a_segment_in_use_keeps_its_rounds_when_a_crash_undoes_its_name() -> None:
+    log = HistoryLog("local")
+    log.append(hour_of_rounds(count=1)[0])
+    second = START + wal.SEGMENT_MS
+    log.prepare(second)
+    (ahead,) = ahead_files()
+    begun = ahead.read_bytes()
+    log.append(hour_of_rounds(second, 1)[0])
+    path = history.wal_folder("local") / f"{second}.wal"
+    whole = path.read_bytes()
+    path.rename(ahead)
+    assert [one.ts_ms for one in HistoryLog("local").catch_up(0)] == [START, second]
+    assert (path.read_bytes(), ahead_files()) == (whole, [])
+    assert HistoryFile.objects.filter(path=f"wal/local/{second}.wal").exists()
+    for torn in (
+        begun,
+        begun[:-1],
+        begun[:20],
+        b"",
+        whole,
+    ):  # no round in it, or the segment is there already
+        ahead.write_bytes(torn)
+        assert [one.ts_ms for one in HistoryLog("local").catch_up(0)] == [START, second]
+        assert (path.read_bytes(), ahead_files()) == (whole, [])
+
+
+def test_a_full_disk_ahead_of_a_segment_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = HistoryLog("local")
+    log.append(hour_of_rounds(count=1)[0])
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(history.os, "fdatasync", full)
+        log.prepare(START + wal.SEGMENT_MS)
+    assert ahead_files() == []
+    log.append(hour_of_rounds(START + wal.SEGMENT_MS, 1)[0])
+    assert len(HistoryLog("local").catch_up(0)) == 2
 
 
 def test_it_makes_an_hour_file_and_reads_the_same_from_it() -> None:

@@ -71,7 +71,7 @@ IMAGE, ENDS = segment_bytes(SNAPSHOTS)
 def test_it_writes_the_documented_segment_header() -> None:
     header = wal.encode_header("local", 1_700_000_000_000)
     assert header[:-4].hex() == (
-        b"TMLAGWAL".hex() + "0200" + "0500" + (1_700_000_000_000).to_bytes(8, "little").hex() + b"local".hex()
+        b"TMLAGWAL".hex() + "0300" + "0500" + (1_700_000_000_000).to_bytes(8, "little").hex() + b"local".hex()
     )
     assert header[-4:] == zlib.crc32(header[:-4]).to_bytes(4, "little")
     assert wal.decode_header(header) == ("local", 1_700_000_000_000, 29)
@@ -149,6 +149,64 @@ def test_the_next_segment_takes_its_names_over() -> None:
     assert [one.commits() for one in again.snapshots] == [second.commits(), more.commits()]
     alone = wal.read_segment(data[1])
     assert [one.heads() for one in alone.snapshots] == [second.heads(), more.heads()]
+
+
+def begun_ahead() -> tuple[bytes, list[int]]:
+    """Return a segment that begins with the names of the segment before, and where its beginning and frames end."""
+    before = wal.SegmentState()
+    wal.encode_frame(before, SNAPSHOTS[0])
+    state = before.successor()
+    data = wal.encode_beginning(state, "local", 1_700_000_300_000, SNAPSHOTS[0])
+    ends = [len(data)]
+    for snapshot in SNAPSHOTS:
+        data += wal.encode_frame(state, snapshot)
+        ends.append(len(data))
+    assert state.position == len(data)
+    return data, ends
+
+
+AHEAD, AHEAD_ENDS = begun_ahead()
+
+
+def test_a_segment_may_begin_with_names_that_are_no_round() -> None:
+    alone = wal.read_segment(AHEAD)
+    assert [one.number for one in alone.snapshots] == [1, 2, 3]
+    assert [one.heads() for one in alone.snapshots] == [one.heads() for one in SNAPSHOTS]
+    assert [one.commits() for one in alone.snapshots] == [one.commits() for one in SNAPSHOTS]
+    assert alone.snapshots[0].brokers == SNAPSHOTS[0].brokers
+    before = wal.read_segment(IMAGE[: ENDS[0]])
+    after = wal.read_segment(AHEAD, before.state)
+    assert after.snapshots[0].head_keys is before.snapshots[0].head_keys
+    assert [one.commits() for one in after.snapshots] == [one.commits() for one in SNAPSHOTS]
+    assert AHEAD_ENDS[1] - AHEAD_ENDS[0] < ENDS[0] - 29  # the round itself names nothing
+
+
+@pytest.mark.parametrize("cut", range(29, len(AHEAD) + 1))
+def test_it_goes_on_behind_names_cut_anywhere(cut: int) -> None:
+    segment = wal.read_segment(AHEAD[:cut])
+    whole = sum(end <= cut for end in AHEAD_ENDS)
+    assert [s.number for s in segment.snapshots] == [1, 2, 3][: max(0, whole - 1)]
+    assert segment.state.position == [29, *AHEAD_ENDS][whole]
+    assert not segment.damaged
+    data = AHEAD[: segment.state.position] + wal.encode_frame(segment.state, SNAPSHOTS[2])
+    found = wal.read_segment(data)
+    assert found.snapshots[-1].commits() == SNAPSHOTS[2].commits()
+    assert found.snapshots[-1].heads() == SNAPSHOTS[2].heads()
+
+
+@pytest.mark.parametrize("position", range(29, AHEAD_ENDS[0]))
+def test_it_reads_nothing_behind_damaged_names(position: int) -> None:
+    damaged = bytearray(AHEAD)
+    damaged[position] ^= 0x10
+    segment = wal.read_segment(bytes(damaged))
+    assert (segment.snapshots, segment.damaged) == ([], True)
+
+
+def test_it_reads_a_segment_of_the_version_before() -> None:
+    old = bytearray(IMAGE)
+    old[8] = 2
+    old[25:29] = zlib.crc32(bytes(old[:25])).to_bytes(4, "little")
+    assert [one.number for one in wal.read_segment(bytes(old)).snapshots] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("data", [b"", b"PAR1" + bytes(60), IMAGE[:8] + b"\x01" + IMAGE[9:]])
