@@ -57,6 +57,8 @@ PULLED_PARTS = (
     20  # of the groups nobody looks at, so many parts take turns in having their pulled offsets read
 )
 SMALL_CLUSTER_GROUPS = 16  # so few groups cost a broker nothing: their pulled offsets are read in every round
+# a lag that is known in full is known as of this round: no news, as when it was read
+GROUP_AGES = (READ_AT, "known_at_ms")
 UNLISTED = "no name server lists it."
 IN_BREACH = {LagStatus.STALLED, LagStatus.STOPPED, LagStatus.FALLING_BEHIND, LagStatus.REWOUND}
 
@@ -119,7 +121,7 @@ class Collector:
         self.lock = threading.Lock()
         self.window = LagWindow(interval_ms)
         self.log = HistoryLog(cluster)
-        self.groups: RowStore[str] = RowStore(GroupRow, cluster, ("group",), str)
+        self.groups: RowStore[str] = RowStore(GroupRow, cluster, ("group",), str, GROUP_AGES)
         self.queues = SheetStore(QUEUES, cluster)
         self.topics: RowStore[str] = RowStore(TopicRow, cluster, ("topic",), str)
         self.topic_queues = SheetStore(TOPIC_QUEUES, cluster)

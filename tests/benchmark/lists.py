@@ -2,9 +2,11 @@
 
     python -m tests.benchmark.lists [--brokers 8] [--topics 10000] [--groups 10000] [--rounds 6] [--profile FILE]
 
-Prints JSON. `round`: one collection round with every row new, by its parts, in s; `rows_write_s` and
-`publish_s` are what "one round's update of all rows" costs, beside `naive`: the same rows through model objects
-and `bulk_create(update_conflicts=True)`, and one publication for each row. `lists`: whole pages as Django
+Prints JSON. `round`: collection rounds by their parts, in s; every queue has another age and most topics other
+figures. `rows_write_s` (rows of groups, topics and brokers, and the sheets of queues) is what "one round's update of
+all rows" costs as it comes; `update_all_s` the same where every figure of every row differs, in one transaction with
+its commit, beside `naive`: the rows through model objects and `bulk_create(update_conflicts=True)`, and one
+publication for each row. `lists`: whole pages as Django
 answers them, middleware and templates included, over every order, first, middle and last page, and a search
 typed letter by letter, beside `naive`: all rows of the list read and sorted in Python. `one_silent`: the same
 with one broker of the cluster that takes requests and never answers.
@@ -67,6 +69,7 @@ def instrument() -> Clock:
     from console.lag import broker_reads, collector, group_rows, queue_rows, services, topic_rows
     from console.lag.history import HistoryLog
     from console.lag.row_store import RowStore
+    from console.lag.sheets import SheetStore
 
     clock = Clock()
     for owner, name, label in (
@@ -80,6 +83,7 @@ def instrument() -> Clock:
         (topic_rows, "topic_rows", "make_topic_rows_s"),
         (group_rows, "group_rows", "make_group_rows_s"),
         (RowStore, "replace", "rows_write_s"),
+        (SheetStore, "replace", "rows_write_s"),
         (services, "_knowledge", "knowledge_s"),
         (services, "_publish", "publish_s"),
         (live, "publish", "publish_redis_s"),
@@ -208,6 +212,61 @@ def _naive_groups(_: str) -> None:
     sorted(rows, key=lambda row: (row.lag is None, -(row.lag or 0), row.group))[:50]
 
 
+def update_all(times: int = 3) -> list[dict[str, float]]:
+    """Replace all rows and sheets by such that differ in every number, as a round does."""
+    from django.db import transaction
+
+    from console.lag import services
+    from console.lag.database_router import METRICS
+
+    collector = services.collectors.get("big", INTERVAL_MS, time.time_ns() // 1_000_000)
+    found = []
+    for _ in range(times):
+        groups, topics = (
+            {key: _other(row) for key, row in one.rows.items()}
+            for one in (collector.groups, collector.topics)
+        )
+        queues, topic_queues = (
+            _other_columns(one.rows) for one in (collector.queues, collector.topic_queues)
+        )
+        started = time.perf_counter()
+        parts = {}
+        with transaction.atomic(using=METRICS):
+            for name, store, rows in (
+                ("groups_s", collector.groups, groups),
+                ("topics_s", collector.topics, topics),
+                ("queues_s", collector.queues, queues),
+                ("topic_queues_s", collector.topic_queues, topic_queues),
+            ):
+                began = time.perf_counter()
+                store.replace(rows)  # type: ignore[attr-defined]
+                parts[name] = round(time.perf_counter() - began, 3)
+        found.append({"update_all_s": round(time.perf_counter() - started, 3), **parts})
+    return found
+
+
+def _other(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with other numbers, an hour of a trend and other figures of its topics."""
+    changed = {name: value + 1 if type(value) in (int, float) else value for name, value in row.items()}
+    if "topics" in row:
+        changed["topics"] = [{**one, "lag": (one["lag"] or 0) + 1} for one in row["topics"]]
+    newest = int(row["trend"][-1] or 0) if row["trend"] else 0
+    return changed | {"trend": [newest + at for at in range(1, 61)]}
+
+
+def _other_columns(rows: Any) -> Any:
+    from console.lag.columns import NULL
+    from console.lag.keyed_columns import KeyedColumns
+
+    return KeyedColumns(
+        rows.keys,
+        {
+            name: column + (column != NULL) if column.dtype.kind in "if" else column
+            for name, column in rows.columns.items()
+        },
+    )
+
+
 def naive_update() -> dict[str, float]:
     """All rows of groups and topics once more, through model objects, and one publication for each."""
     from django.db import transaction
@@ -253,6 +312,7 @@ def main() -> None:
         first, *rest = rounds(clock, options.rounds, options.profile)
         result: dict[str, Any] = {"sizes": sizes, "first_round": first, "round": rest}
         result["lists"] = lists(client, simulated.layout)
+        result["update_all"] = update_all()
         result["naive"] = naive_update()
         clock.take()
         simulated.silence(3)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.db import connections
+from django.test.utils import CaptureQueriesContext
 
 from console.lag.database_router import MetricsRouter
 from console.lag.models import GroupMembers, GroupRow, HistoryFile, QueueSheet
 from console.lag.round_view import RowDict
-from console.lag.row_store import RowStore
+from console.lag.row_store import AGED_AT_ONCE_MAX, RowStore
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 
@@ -82,3 +84,53 @@ def test_it_leaves_rows_their_age_that_were_not_read_with_the_others() -> None:
     younger = {name: row(1, 20) for name in "abc"}
     rows.replace({**younger, "d": row(1, 10), "e": row(2, 20)})
     assert stored() == {"a": (1, 20), "b": (1, 20), "c": (1, 20), "d": (1, 10), "e": (2, 20)}
+
+
+def test_it_writes_only_columns_that_changed() -> None:
+    rows = store()
+    rows.replace({"a": row(1, 10), "b": row(1, 10)})
+    with CaptureQueriesContext(connections["metrics"]) as asked:
+        rows.replace({"a": row(2, 20), "b": row(1, 20)})
+    written = " ".join(one["sql"] for one in asked.captured_queries)
+    assert "clients" in written and "read_at_ms" in written
+    assert "topics" not in written and "model" not in written
+    assert stored() == {"a": (2, 20), "b": (1, 20)}
+
+
+def test_a_row_keeps_its_age_that_changed_otherwise_while_the_rest_grew_younger() -> None:
+    rows = store()
+    rows.replace({name: row(1, 10) for name in "abc"})
+    rows.replace({"a": row(1, 20), "b": row(1, 20), "c": row(2, 10)})
+    assert stored() == {"a": (1, 20), "b": (1, 20), "c": (2, 10)}
+
+
+def test_rows_that_differ_in_two_ages_are_no_news() -> None:
+    rows = RowStore(GroupMembers, "local", ("group",), str, ("read_at_ms", "offline_since_ms"))
+    rows.replace({"a": row(1, 10), "b": row(1, 10) | {"offline_since_ms": 7}, "c": row(1, 10)})
+    young = row(1, 20) | {"offline_since_ms": 20}
+    changes = rows.replace({"a": young, "b": young, "c": row(1, 10)})
+    assert (dict(changes.changed), changes.removed) == ({}, frozenset())
+    found = GroupMembers.objects.order_by("group").values_list("group", "read_at_ms", "offline_since_ms")
+    assert list(found) == [("a", 20, 20), ("b", 20, 20), ("c", 10, None)]
+
+
+def test_many_ages_take_few_statements(django_assert_max_num_queries: Any) -> None:
+    rows = store()
+    rows.replace({f"group-{number}": row(1, number) for number in range(60)})
+    with django_assert_max_num_queries(AGED_AT_ONCE_MAX + 1, using="metrics"):
+        changes = rows.replace({f"group-{number}": row(1, 100 + number) for number in range(60)})
+    assert not changes.changed
+    assert stored() == {f"group-{number}": (1, 100 + number) for number in range(60)}
+
+
+def test_it_writes_columns_of_an_index_too() -> None:
+    rows: RowStore[str] = RowStore(GroupRow, "local", ("group",), str)
+    for name in ("calm", "urgent"):
+        GroupRow.objects.create(cluster="local", group=name, status="OK", trend=[1, None])
+    rows.load()
+    one, other = rows.rows["calm"], rows.rows["urgent"]
+    rows.replace(
+        {"calm": one | {"lag": 4, "trend": [1, None, 4]}, "urgent": other | {"attention": 50, "lag": 9}}
+    )
+    found = GroupRow.objects.order_by("group").values_list("group", "lag", "attention", "trend")
+    assert list(found) == [("calm", 4, 0, [1, None, 4]), ("urgent", 9, 50, [1, None])]
