@@ -272,10 +272,19 @@ def subscription_words(subscription: dict[str, Any]) -> str:
 def _ownership(queues: Sequence[QueueRow], clients: Sequence[ClientRow]) -> Iterable[Finding]:
     if not clients or any(client.queues is None for client in clients):
         return  # a client that did not answer may own what looks free
+    popped = {
+        (one["topic"], one["broker_name"])
+        for client in clients
+        for one in client.queues or ()
+        if "popped" in one
+    }
     free = [
         row
         for row in queues
-        if not row.owner and row.status != "UNKNOWN" and not row.topic.startswith("%RETRY%")
+        if not row.owner
+        and row.status != "UNKNOWN"
+        and not row.topic.startswith("%RETRY%")
+        and (row.topic, row.broker_name) not in popped  # members that pop share all of them
     ]
     if free:
         text = "No client of the group says that it holds them: their messages wait until the next rebalance."

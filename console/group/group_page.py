@@ -79,17 +79,25 @@ def queue_page(queues: Sequence[QueueRow], query: ListQuery) -> Page[QueueRow]:
 
 
 def owned_words(client: ClientRow) -> list[str] | None:
-    """`clicks: broker-a · 0, 1, 2` per topic and broker; [] for none, None when the client did not say."""
+    """`clicks: broker-a · 0, 1, 2` per topic and broker, `clicks: broker-a · POP, 30` where it pops and holds 30
+    messages; [] for none, None when the client did not say.
+    """
     if client.queues is None:
         return None
     ids: dict[tuple[str, str], list[int]] = {}
+    popped = []
     for queue in client.queues:
-        if not queue["topic"].startswith(RETRY_TOPIC_PREFIX):
+        if queue["topic"].startswith(RETRY_TOPIC_PREFIX):
+            continue
+        if "popped" in queue:
+            popped.append(f"{queue['topic']}: {queue['broker_name']} · POP, {queue['popped']:,}")
+        else:
             ids.setdefault((queue["topic"], queue["broker_name"]), []).append(queue["queue_id"])
-    return [
+    owned = [
         f"{topic}: {broker} · {', '.join(map(str, sorted(found)))}"
         for (topic, broker), found in sorted(ids.items())
     ]
+    return owned + popped
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

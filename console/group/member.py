@@ -4,6 +4,7 @@ broker)."""
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 from console.cluster import selectors as cluster_selectors
@@ -58,7 +59,10 @@ def running_info(admin: BlockingMQAdmin, group: str, client_id: str, *, with_sta
     stack = info.jstack
     return RunningInfo(
         properties=sorted(info.properties.items()),
-        queues=[_queue(queue, held) for queue, held in sorted(info.mq_table.items())],
+        queues=[
+            *(_queue(queue, held) for queue, held in sorted(info.mq_table.items())),
+            *(_popped(queue, told or {}) for queue, told in sorted(info.mq_pop_table.items())),
+        ],
         topics=[
             {
                 "topic": topic,
@@ -74,6 +78,19 @@ def running_info(admin: BlockingMQAdmin, group: str, client_id: str, *, with_sta
         stack=None if stack is None else stack[:STACK_CHARS_MAX],
         is_stack_cut=stack is not None and len(stack) > STACK_CHARS_MAX,
     )
+
+
+def _popped(queue: Any, told: Mapping[str, Any]) -> dict[str, Any]:
+    """What a member pops from has no place of its own: how many messages it took and did not acknowledge."""
+    return {
+        **dict.fromkeys(("commit_offset", "cached_from", "cached_to", "locked", "last_consume_ms")),
+        "topic": queue.topic,
+        "broker_name": queue.broker_name,
+        "queue_id": queue.queue_id,
+        "cached": int(told.get("waitAckCount") or 0),
+        "dropped": bool(told.get("droped")),
+        "last_pull_ms": told.get("lastPopTimestamp") or None,
+    }
 
 
 def _queue(queue: Any, held: Any) -> dict[str, Any]:

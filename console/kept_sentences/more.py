@@ -96,4 +96,11 @@ SENTENCES = (
     _("with a delivery time of their own"),
     _("writes since the start"),
     _("You run %(number)s searches, tails or exports already: stop one of them first."),
+    _(
+        "POP: members have taken %(number)s messages and not acknowledged them; who does not tell may have more"
+    ),
+    _(
+        "POP: members have taken an unknown number of messages and not acknowledged them; who does not tell may have "
+        "more"
+    ),
 )

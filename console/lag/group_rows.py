@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from console.lag.group_sums import NO_QUEUES, SUMMED, group_sums
+from console.lag.popped import POP_MODE, pop_figures
 from console.lag.queue_rows import QueueTable
 from console.lag.round_view import Members, RoundView, RowDict
 from console.mqadmin import dead_letter_topic, is_system_group, retry_topic
@@ -35,7 +36,7 @@ def _row(view: RoundView, group: str, sums: RowDict, topics: Mapping[str, RowDic
     in_rate, out_rate = sums["in_rate"], sums["out_rate"]
     status = _group_status(sums, members)
     lag_known = lag is not None and not partial
-    return {
+    row: RowDict = {
         **{name: sums[name] for name in SUMMED},
         **_in_flight(sums, previous, view.now_ms),
         "status": status.value,
@@ -52,7 +53,7 @@ def _row(view: RoundView, group: str, sums: RowDict, topics: Mapping[str, RowDic
         else consumers_needed(members.clients, in_rate, out_rate, lag, sums["queues"]),
         "dlq_count": _dead_letters(view, group, topics),
         "dlq_in_rate": topics.get(dead_letter_topic(group), NO_TOPIC)["in_rate"],
-        "retry_in_rate": topics.get(retry_topic(group), NO_TOPIC)["in_rate"],
+        "retry_in_rate": _retry_in_rate(group, sums, topics),
         **_filtered(view, group, lag),
         **trend(previous, lag if lag_known else None, view.now_ms),
         "reason": _reason(view, sums, status, members),
@@ -64,6 +65,14 @@ def _row(view: RoundView, group: str, sums: RowDict, topics: Mapping[str, RowDic
         "attention": attention(status, lag=lag),
         "read_at_ms": view.now_ms if sums["read_at_ms"] is None else sums["read_at_ms"],
     }
+    return row | pop_figures(row, members.popped) if row["consume_mode"] == POP_MODE else row
+
+
+def _retry_in_rate(group: str, sums: RowDict, topics: Mapping[str, RowDict]) -> float | None:
+    names = {retry_topic(group), *sums["retry_topics"]}
+    rates = [topics.get(name, NO_TOPIC)["in_rate"] for name in names]
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known else None
 
 
 def _in_flight(sums: RowDict, previous: RowDict | None, now_ms: int) -> RowDict:

@@ -14,7 +14,7 @@ from console.lag.columns import NULL, Runs, each, values_of
 from console.lag.queue_rows import DRAIN_NUMBERS, QueueTable
 from console.lag.round_series import QueueKey
 from console.lag.round_view import RoundView, RowDict
-from console.mqadmin import retry_topic
+from console.mqadmin import RETRY_TOPIC_PREFIX
 from spark.lag import round_arrays
 from spark.lag.skew import skews
 from spark.lag.snapshot import BoolArray, Int64Array
@@ -49,6 +49,7 @@ NO_QUEUES: RowDict = {
     "in_flight": None,
     "available": None,
     "topics": [],
+    "retry_topics": [],
     "read_at_ms": None,
 }
 
@@ -59,9 +60,10 @@ def queue_name(key: QueueKey) -> str:
 
 
 def group_sums(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
-    """Return what there is to say of every group with a queue; its retry topic stands apart, in columns `retry_…`."""
-    retry_of = {group: retry_topic(group) for group in {key.group for key in table.keys}}
-    is_main = np.array([key.topic != retry_of[key.group] for key in table.keys], dtype=np.bool_)
+    """Return what there is to say of every group with a queue; its retry topics stand apart, in columns `retry_…`: POP
+    groups have one for each topic (`%RETRY%group_topic`).
+    """
+    is_main = np.array([not key.topic.startswith(RETRY_TOPIC_PREFIX) for key in table.keys], dtype=np.bool_)
     found = {key.group: dict(NO_QUEUES) for key in table.keys}
     main = table.part(is_main)
     if main.keys:
@@ -77,10 +79,19 @@ def group_sums(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
             values_of(runs.largest(time_lag)),
             values_of(_read_at_ms(view, retry, runs)),
         )
+        topics: dict[str, set[str]] = {}
+        for key in retry.keys:
+            topics.setdefault(key.group, set()).add(key.topic)
         for start, *(retry_lag, age_ms, read_at_ms) in zip(runs.starts.tolist(), *lists, strict=True):
-            sums = found[retry.keys[start].group]
+            group = retry.keys[start].group
+            sums = found[group]
             newest_ms = max(read_at_ms, sums["read_at_ms"] or read_at_ms)
-            sums.update(retry_lag=retry_lag, retry_time_lag_ms=age_ms, read_at_ms=newest_ms)
+            sums.update(
+                retry_lag=retry_lag,
+                retry_time_lag_ms=age_ms,
+                read_at_ms=newest_ms,
+                retry_topics=sorted(topics[group]),
+            )
     return found
 
 

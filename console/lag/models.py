@@ -227,7 +227,8 @@ class GroupMembers(models.Model):
 class ClientRow(RowModel):
     """One member of a group as it described itself at the last sweep (about every 30 s).
 
-    `queues` is a list of {"topic", "broker_name", "queue_id"} or null when the client did not answer;
+    `queues` is a list of {"topic", "broker_name", "queue_id"} or null when the client did not answer; what it pops from
+    has "popped" too: messages it took from there and has not acknowledged, of any queue where the id is -1;
     `subscription` is {topic: {"expression", "type"}}.
     """
 

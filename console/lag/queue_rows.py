@@ -10,6 +10,7 @@ import numpy as np
 
 from console.lag.columns import NULL, texts
 from console.lag.keyed_columns import Column, KeyedColumns
+from console.lag.popped import POP_MODE
 from console.lag.queue_row import QueueRow, kinds_of
 from console.lag.round_series import QueueKey, commit_key
 from console.lag.round_view import RoundView, RowDict
@@ -17,7 +18,7 @@ from spark.lag import round_arrays
 from spark.lag.forecast import Drain
 from spark.lag.round_arrays import Progress
 from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Int64Array
-from spark.lag.status import SKIP_MESSAGES, Judgement, LagStatus, judge
+from spark.lag.status import POP_QUIET_MS, QUIET_MS, SKIP_MESSAGES, Judgement, LagStatus, judge
 
 ROUNDS_TO_TOMBSTONE = 3  # a queue its answering broker left out so often is gone; one reply may be incomplete
 NEVER_READ: RowDict = {
@@ -295,6 +296,9 @@ class _Read:
             time_lag_ms=time_lag_ms,
             clients=None if members is None else members.clients,
             previous=LagStatus(word) if word else None,
+            patience_ms=POP_QUIET_MS
+            if members is not None and members.consume_mode == POP_MODE
+            else QUIET_MS,
         )
 
 

@@ -24,6 +24,17 @@ class Silence(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Popped:
+    """Messages by topic that a group's members said they hold, at the sweep of `at_ms` or later. `is_whole`: there are
+    members and every one told it.
+    """
+
+    by_topic: Mapping[str, int] = field(default_factory=dict)
+    at_ms: int | None = None
+    is_whole: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Members:
     """A group's connected clients at the last sweep; `clients` null while no sweep has answered."""
 
@@ -32,6 +43,7 @@ class Members:
     consume_mode: str = ""
     topics: Sequence[str] = ()
     offline_since_ms: int | None = None
+    popped: Popped = Popped()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from console.lag import chronicle
 from console.lag.broker_reads import describe
 from console.lag.database_router import METRICS
 from console.lag.models import BrokerRow, ClientRow, CollectorLease, GroupMembers, GroupRow, GroupWatch
+from console.lag.popped import POP_MODE, popped_entries
 from console.mqadmin import (
     BlockingMQAdmin,
     ConsumerConnection,
@@ -186,12 +187,15 @@ def ask_clients(
 
 async def _ask_client(admin: MQAdmin, *, addr: str, group: str, client_id: str) -> ClientFound:
     info = await admin.consumer_running_info(addr, group, client_id)
-    queues = sorted({*info.mq_table, *info.mq_pop_table})
     started = info.properties.get("PROP_CONSUMER_START_TIMESTAMP", "")
     orderly = info.properties.get("PROP_CONSUMEORDERLY")
     return ClientFound(
         queues=[
-            {"topic": one.topic, "broker_name": one.broker_name, "queue_id": one.queue_id} for one in queues
+            *(
+                {"topic": one.topic, "broker_name": one.broker_name, "queue_id": one.queue_id}
+                for one in sorted(info.mq_table)
+            ),
+            *popped_entries(info.mq_pop_table),
         ],
         subscription={
             one.topic: {"expression": one.sub_string, "type": one.expression_type}
@@ -286,8 +290,9 @@ def _members_row(
         one.is_orderly for (owner, _), one in said.items() if owner == group and one.is_orderly is not None
     ]
     mode = before.consume_mode if before is not None else ""
-    if found.consume_type == "CONSUME_POP":
-        mode = "POP"
+    pops = any("popped" in one for row in rows for one in row.queues or ())
+    if pops or found.consume_type == "CONSUME_POP":  # Java members say PUSH and pop all the same
+        mode = POP_MODE
     elif orderly:
         mode = "ORDERLY" if all(orderly) else "CONCURRENTLY"
     offline_since_ms = None

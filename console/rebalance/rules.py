@@ -12,6 +12,7 @@ from console.mqadmin import STRATEGIES, MessageQueue, TopicRouteData, assign_ser
 SERVER_STRATEGIES = ("AVG", "AVG_BY_CIRCLE")
 ASSIGNMENT_CAPABILITY = "assignment"
 PERM_READ = 4
+POPS_ANY_QUEUE = -1  # the queue id by which a member that pops names all of a topic's queues on a broker
 
 Assignment = Mapping[str, Sequence[MessageQueue]]
 
@@ -101,15 +102,24 @@ def is_followed(topic: str, assignment: Assignment, clients: Sequence[ClientView
 def findings(group: str, queues: Iterable[MessageQueue], clients: Sequence[ClientView]) -> list[Finding]:
     """Return what is wrong with a group's ownership, queues first. `queues` are those the group should read.
 
-    A member that did not answer may hold any queue: then "no owner" and "idle" cannot be said and are not.
+    A member that did not answer may hold any queue: then "no owner" and "idle" cannot be said and are not. Members
+    that pop share a topic's queues on a broker: nobody owns one, and none is left out.
     """
     owners: dict[MessageQueue, list[str]] = defaultdict(list)
+    popped: set[tuple[str, str]] = set()
     for client in clients:
         for queue in client.queues or ():
-            owners[queue].append(client.client_id)
+            if queue.queue_id == POPS_ANY_QUEUE:
+                popped.add((queue.topic, queue.broker_name))
+            else:
+                owners[queue].append(client.client_id)
     found = [_two_owners(group, queue, ids) for queue, ids in sorted(owners.items()) if len(ids) > 1]
     if clients and all(client.queues is not None for client in clients):
-        found += [_no_owner(group, queue) for queue in sorted(set(queues)) if queue not in owners]
+        found += [
+            _no_owner(group, queue)
+            for queue in sorted(set(queues))
+            if queue not in owners and (queue.topic, queue.broker_name) not in popped
+        ]
         found += [_idle(group, client.client_id) for client in clients if not client.queues]
     return found + _inconsistent(group, clients)
 

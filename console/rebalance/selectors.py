@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from console.access.name_scope import EVERYTHING, NameScope
 from console.lag import queues
 from console.lag.models import ClientRow
-from console.mqadmin import MessageQueue, retry_topic
+from console.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
 from console.rebalance import rules
 from console.rebalance.models import ServerSideGroup
 from console.rebalance.rules import ClientView, Finding
@@ -57,6 +57,6 @@ def _queues_of(cluster_name: str, groups: Sequence[str]) -> Mapping[str, list[Me
     """Return the queues of groups, their retry topics left out."""
     found: dict[str, list[MessageQueue]] = defaultdict(list)
     for row in queues.of_groups(cluster_name, groups):
-        if row.topic != retry_topic(row.group):
+        if not row.topic.startswith(RETRY_TOPIC_PREFIX):
             found[row.group].append(MessageQueue(row.topic, row.broker_name, row.queue_id))
     return found

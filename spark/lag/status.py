@@ -54,6 +54,9 @@ WINDOW_MS = 10 * 60_000  # Burrow watches 10 commits; 10 minutes hold 10 rounds 
 # a healthy push consumer commits every 5 s, or with its next pull, up to 30 s later
 TIME_LAG_ALLOWED_MS = 30_000
 QUIET_MS = 60_000  # no progress for so long, with messages waiting, is not a slow commit any more
+# A POP group's offset moves when messages are taken: its members may be busy with what they hold for as long as the
+# longest invisible time a client may ask for (5 min), and take the next ones a minute later.
+POP_QUIET_MS = 6 * 60_000
 RHYTHM_FACTOR = 3  # a consumer that commits every 5 minutes is quiet after 15
 BACKLOG_GRACE_MS = 60_000  # a backlog younger than this is an ordinary burst
 # a concurrent consumer may commit 2,000 at once (consumeConcurrentlyMaxSpan); a skip is larger
@@ -104,12 +107,18 @@ NO_END = Drain(None, True)
 
 
 def judge(
-    history: QueueHistory, *, time_lag_ms: int | None, clients: int | None, previous: LagStatus | None = None
+    history: QueueHistory,
+    *,
+    time_lag_ms: int | None,
+    clients: int | None,
+    previous: LagStatus | None = None,
+    patience_ms: int = QUIET_MS,
 ) -> Judgement:
     """Judge one queue that has a committed offset and was read in the last round.
 
     `time_lag_ms` is null when it is only known to be large; `clients` is the group's number of members, null
-    when unknown; `previous` is the status of the round before, which a backlog without a clear trend keeps.
+    when unknown; `previous` is the status of the round before, which a backlog without a clear trend keeps;
+    `patience_ms` is how long no progress says nothing (`POP_QUIET_MS` for POP).
     The rules, first match wins:
 
     1. Committed offset beyond max: INVALID.
@@ -140,11 +149,15 @@ def judge(
     if clients == 0:
         reason = f"no client is connected, {lag} messages wait"
         return Judgement(LagStatus.OFFLINE, _last_progress(history), reason, NO_END)
-    return _judge_backlog(history, lag, time_lag_ms, previous)
+    return _judge_backlog(history, lag, time_lag_ms, previous, patience_ms)
 
 
 def _judge_backlog(
-    history: QueueHistory, lag: int, time_lag_ms: int | None, previous: LagStatus | None
+    history: QueueHistory,
+    lag: int,
+    time_lag_ms: int | None,
+    previous: LagStatus | None,
+    patience_ms: int,
 ) -> Judgement:
     """Rules 5 to 8, for a queue with messages waiting and perhaps somebody there to read them."""
     now_ms = int(history.t_ms[-1])
@@ -154,7 +167,7 @@ def _judge_backlog(
     moved = np.flatnonzero(moves) + 1
     last_move_ms = int(history.t_ms[moved[-1]]) if len(moved) else began_ms
     quiet_ms = now_ms - max(began_ms, last_move_ms)
-    if quiet_ms > QUIET_MS:
+    if quiet_ms > patience_ms:
         advances = np.flatnonzero(moves > 0) + 1
         if quiet_ms > RHYTHM_FACTOR * _longest_pause(history.t_ms[advances]):
             word = LagStatus.STOPPED if len(advances) else LagStatus.STALLED

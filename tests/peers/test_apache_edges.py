@@ -1,14 +1,21 @@
-"""States of lag.md 1.3 that only Apache RocketMQ can be brought into: timer wheel, half messages."""
+"""States of lag.md 1.3 that only Apache RocketMQ can be brought into: timer wheel, half messages, POP."""
 
 from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
 from console.broker import selectors as broker_selectors
 from console.broker import services as broker_services
 from console.broker.held_back import HeldBack
+from console.lag.models import ClientRow, GroupRow
+from console.mqadmin import BlockingMQAdmin, MQAdmin
+from console.rebalance import selectors as rebalance_selectors
 from tests.console.operation.live_cluster import wait_for
 from tests.peers.apache_world import NAME, ApacheWorld
+from tests.support import java_peer
+from tests.support.java_peer import JavaPeer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
 
@@ -40,3 +47,43 @@ def test_messages_that_are_held_back_are_counted_by_what_they_wait_for(world: Ap
     assert world.admin.max_offset(addr, "later", 0) == 0  # none of them is in its topic, so in any lag
     other = held_by(world, "broker-b")
     assert (other.delayed, other.timed, other.half) == (0, 0, 0)
+
+
+def make_pop(admin: BlockingMQAdmin, addrs: Iterable[str], topic: str, group: str) -> None:
+    """Let the brokers tell members of the group that ask them to pop."""
+
+    def ask(addr: str) -> Callable[[MQAdmin], Awaitable[None]]:
+        return lambda one: one.set_message_request_mode(addr, topic, group, "POP")
+
+    outcomes = admin.gather({addr: ask(addr) for addr in addrs}, deadline_ms=10_000)
+    assert not any(outcomes.values()), outcomes
+
+
+def test_what_a_java_member_popped_and_holds_is_in_the_lag(world: ApacheWorld) -> None:
+    """Its committed offsets are at the end, none of 60 messages is handled, and a dashboard would say zero."""
+    world.create_topic("popped")
+    world.create_group("poppers")
+    make_pop(world.admin, world.cluster.addrs.values(), "popped", "poppers")
+    arguments = ["--namesrv", world.cluster.namesrv, "--topic", "popped", "--group", "poppers"]
+    slow = ["--broker-assigns", "true", "--threads", "1", "--work", "120000", "--seconds", "240"]
+    peer = JavaPeer(java_peer.build("5.3.3"), ["consume", *arguments, *slow])
+    try:
+        wait_for(lambda: any(line[0] == "READY" for line in peer.lines), "the Java member", within_s=60)
+        world.send("popped", ("broker-a", 0), 30)
+        world.send("popped", ("broker-b", 1), 30)
+        taken = {("broker-a", 0): 30, ("broker-b", 1): 30}
+        wait_for(lambda: taken.items() <= world.committed("poppers", "popped").items(), within_s=90)
+        world.collect()
+        world.sweep()
+        world.collect()
+        row = GroupRow.objects.get(group="poppers")
+        assert (row.consume_mode, row.clients, row.available, row.in_flight) == ("POP", 1, 0, 60)
+        assert (row.lag, row.lag_lower_bound, row.time_lag_lower_bound) == (60, True, True)
+        assert "60 messages and not acknowledged" in row.reason
+        (client,) = ClientRow.objects.filter(group="poppers")
+        popped = {one["broker_name"]: one["popped"] for one in client.queues or () if "popped" in one}
+        assert popped == {"broker-a": 30, "broker-b": 30}
+        # Nobody owns a queue that is popped, and that is as it should be.
+        assert rebalance_selectors.findings(NAME, "poppers") == []
+    finally:
+        peer.stop()

@@ -17,7 +17,7 @@ from console.lag.group_sums import queue_name
 from console.lag.queue_rows import drain_columns
 from console.lag.round_series import QueueKey
 from console.lag.round_view import Members, RoundView, RowDict
-from console.mqadmin import dead_letter_topic, is_system_group, retry_topic
+from console.mqadmin import dead_letter_topic, is_system_group
 from spark.lag.forecast import consumers_needed
 from spark.lag.status import LagStatus, attention
 from tests.support.plain_group_figures import GroupFigures, QueueFigures, combine, skew
@@ -43,8 +43,7 @@ def _row(
     queues: Mapping[QueueKey, RowDict],
     topics: Mapping[str, RowDict],
 ) -> RowDict:
-    own_retry = retry_topic(group)
-    main = [key for key in keys if key.topic != own_retry]
+    main = [key for key in keys if not key.topic.startswith("%RETRY%")]
     members = view.members.get(group, NO_MEMBERS)
     previous = view.previous_groups.get(group)
     figures = combine([_queue_figures(key, queues[key]) for key in main])
@@ -52,7 +51,7 @@ def _row(
     in_rate, out_rate = _rates(view, main)
     status = _group_status(figures, members, out_rate)
     rows = [queues[key] for key in main]
-    retry_rows = [(key, queues[key]) for key in keys if key.topic == own_retry]
+    retry_rows = [(key, queues[key]) for key in keys if key.topic.startswith("%RETRY%")]
     lag_known = figures.lag is not None and not partial
     return {
         "status": status.value,
@@ -76,7 +75,7 @@ def _row(
         "dlq_count": _dead_letters(view, group, topics),
         "dlq_in_rate": topics.get(dead_letter_topic(group), NO_TOPIC)["in_rate"],
         "retry_lag": _retry_lag([row for _, row in retry_rows], main),
-        "retry_in_rate": topics.get(own_retry, NO_TOPIC)["in_rate"],
+        "retry_in_rate": topics.get(f"%RETRY%{group}", NO_TOPIC)["in_rate"],
         "retry_time_lag_ms": _largest(row["time_lag_ms"] for _, row in retry_rows),
         "coverage_pct": view.window.coverage_pct(),
         **_filtered(view, group, figures.lag),

@@ -68,6 +68,13 @@ def test_it_finds_an_idle_client() -> None:
     assert kinds([client("x", *Q), client("y")]) == [(FindingKind.IDLE_CLIENT, None, ("y",))]
 
 
+def test_it_finds_no_owner_missing_where_members_pop() -> None:
+    """They share every queue of the topic on a broker, which they name by the queue id -1."""
+    popped = MessageQueue("orders", "broker-a", -1)
+    assert kinds([client("x", popped), client("y", popped)]) == []
+    assert len(kinds([client("x", MessageQueue("orders", "broker-b", -1))])) == 4
+
+
 def test_it_concludes_nothing_from_a_client_that_did_not_answer() -> None:
     assert kinds([client("x", Q[0]), ClientView("y", None, PLAIN), client("z")]) == []
     assert kinds([]) == []

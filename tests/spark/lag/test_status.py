@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from spark.lag.forecast import Drain
 from spark.lag.status import (
+    POP_QUIET_MS,
     WORST_FIRST,
     Judgement,
     LagStatus,
@@ -240,3 +241,11 @@ def test_it_never_lets_a_queue_lower_what_is_known(queues: list[QueueFigures], m
 )
 def test_an_offset_that_was_set_is_no_progress(committed: list[int], reason: str) -> None:
     assert judge(history(committed, 600), time_lag_ms=90_000, clients=1).reason == reason
+
+
+@pytest.mark.parametrize(("minutes", "status"), [(5, LagStatus.FALLING_BEHIND), (7, LagStatus.STALLED)])
+def test_a_pop_group_that_is_busy_with_what_it_took_does_not_stand(minutes: int, status: LagStatus) -> None:
+    rounds = minutes * 2 + 1
+    past = history([10] * rounds, [40 + 10 * number for number in range(rounds)])
+    found = judge(past, time_lag_ms=minutes * 60_000, clients=1, patience_ms=POP_QUIET_MS)
+    assert found.status is status

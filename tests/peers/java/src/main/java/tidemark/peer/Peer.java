@@ -139,7 +139,10 @@ public final class Peer {
         return message;
     }
 
-    /** Until --expect different keys were consumed, or --seconds passed. --fail-key: that key fails each time. --quiet true: no M lines. */
+    /**
+     * Until --expect different keys were consumed, or --seconds passed. --fail-key: that key fails each time. --quiet true: no M lines.
+     * --broker-assigns true (5.x): asks the broker what to read, which is how a group set to POP comes to pop.
+     */
     private void consume() throws Exception {
         DefaultMQPushConsumer consumer = new DefaultMQPushConsumer(option("group", "peer"));
         consumer.setNamesrvAddr(option("namesrv", ""));
@@ -150,6 +153,10 @@ public final class Peer {
         consumer.setConsumeThreadMax(number("threads", 8));
         consumer.setConsumeMessageBatchMaxSize(number("batch", 1));
         consumer.setPullInterval(number("pull-interval", 0));
+        if (option("broker-assigns", "false").equals("true")) {
+            // By its name: 4.9 has no such setting, and this source is compiled against it too.
+            consumer.getClass().getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
+        }
         if (number("max-reconsume", -1) >= 0) consumer.setMaxReconsumeTimes(number("max-reconsume", -1));
         if (option("sql", "").isEmpty()) consumer.subscribe(option("topic", "T"), option("filter", "*"));
         else consumer.subscribe(option("topic", "T"), MessageSelector.bySql(option("sql", "")));
