@@ -94,6 +94,9 @@ def apply_rows(run: JobRun, admin: BlockingMQAdmin, group: str) -> None:
             _apply_chunk(run, admin, addrs, group, how, chunk)
             run.progress["done"] = sum(row["state"] != "waiting" for row in rows)
             run.save()
+    run.progress["done"] = sum(
+        row["state"] != "waiting" for row in rows
+    )  # also where nothing was left to change
     observe(
         rows, _committed(admin, addrs, group), online=bool(run.plan.before.get("online")), now_ms=run.now_ms()
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -170,3 +171,21 @@ def test_it_leaves_a_queue_that_went_past_its_target_by_itself() -> None:
     assert (row["state"], row["reported"]) == ("passed", 63)
     (row,) = offset_apply.result_rows(plan, state(q0=55))
     assert (row["state"], row["before"]) == ("waiting", 55)
+
+
+def test_queues_that_need_no_move_count_as_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a job whose queues all went past their targets says that it was applied to fewer than none."""
+    plan = [row.as_row() for row in changes(state(q0=50), target="offset", offset=60)]
+    rows = offset_apply.result_rows(plan, state(q0=63))
+    run = SimpleNamespace(
+        result={"queues": rows},
+        progress={"done": 0, "total": 1},
+        job=SimpleNamespace(attempts=1),
+        plan=SimpleNamespace(before={}),
+        now_ms=lambda: 0,
+        save=lambda: None,
+    )
+    monkeypatch.setattr(offset_apply, "masters", lambda admin: {})
+    monkeypatch.setattr(offset_apply, "_committed", lambda admin, addrs, group: {})
+    offset_apply.apply_rows(run, None, "billing")  # type: ignore[arg-type]
+    assert run.progress == {"done": 1, "total": 1}
