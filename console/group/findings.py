@@ -75,31 +75,37 @@ def findings(
 
 def _paused(held: Sequence[QueueRow], pauses: GroupPauses) -> Iterable[Finding]:
     """What is paused and how much waits there; and where offsets move all the same."""
-    for pause in pauses.paused:
-        rows = [
-            row
-            for row in held
-            if pause.topic in (row.topic, WHOLE_GROUP) and row.broker_name in pause.brokers
-        ]
-        bound = "At least " if any(row.lag is None for row in rows) else ""
-        waiting = sum(row.lag or 0 for row in rows)
-        who = f"By {pause.by}." if pause.by else "Not by this console."
-        text = f"{who} {bound}{_plural(waiting, 'message')} waiting there until it is resumed."
-        title = f"Paused on {pause.topic}" if pause.topic else "The whole group is stopped"
-        yield Finding("STOPPED", title, text, pause.since_ms)
-        moved = [
-            row
-            for row in rows
-            if (row.last_commit_ms or 0) > (pause.since_ms or row.read_at_ms) + FINISHING_MS
-        ]
-        if moved:
-            text = (
-                "Their offsets moved since. Members that pull by themselves, or bring their filter with each pull, are "
-                "not asked for this permission: consumeEnable = false, in the group's settings, stops all."
-            )
-            is_one = len(moved) == 1
-            title = f"{_queue_names(moved)} {'is' if is_one else 'are'} read though paused"
-            yield Finding("INVALID", title, text, None, "queues")
+    if not pauses.paused:
+        return
+    bound = "At least " if any(row.lag is None for row in held) else ""
+    waiting = sum(row.lag or 0 for row in held)
+    people = ", ".join(sorted({pause.by for pause in pauses.paused if pause.by}))
+    who = f"By {people}." if people else "Not by this console."
+    title = "The whole group is stopped"
+    if pauses.whole_group is None:
+        more = len(pauses.topics) - NAMED_MAX
+        names = ", ".join(pauses.topics[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+        title = f"Paused on {names}"
+    since_ms = min((pause.since_ms for pause in pauses.paused if pause.since_ms), default=None)
+    text = f"{bound}{_plural(waiting, 'message')} waiting there until it is resumed. {who}"
+    yield Finding("STOPPED", title, text, since_ms)
+    moved = [row for row in held if _moves_though_paused(row, pauses)]
+    if moved:
+        text = (
+            "Their offsets moved since. Members that pull by themselves, or bring their filter with each pull, are "
+            "not asked for this permission: consumeEnable = false, in the group's settings, stops all."
+        )
+        title = f"{_queue_names(moved)} {'is' if len(moved) == 1 else 'are'} read though paused"
+        yield Finding("INVALID", title, text, None, "queues")
+
+
+def _moves_though_paused(row: QueueRow, pauses: GroupPauses) -> bool:
+    began = [
+        pause.since_ms or pause.read_at_ms
+        for pause in pauses.paused
+        if pause.topic in (row.topic, WHOLE_GROUP) and row.broker_name in pause.brokers
+    ]
+    return row.last_commit_ms is not None and row.last_commit_ms > min(began) + FINISHING_MS
 
 
 def _queue_names(rows: Sequence[QueueRow]) -> str:

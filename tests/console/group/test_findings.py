@@ -152,7 +152,7 @@ def test_it_says_paused_and_not_stalled() -> None:
         ("STALLED", "broker-a · 1 is stalled"),
         ("STOPPED", "Paused on orders"),
     ]
-    assert found[1].text == "By maria. At least 7 messages waiting there until it is resumed."
+    assert found[1].text == "At least 7 messages waiting there until it is resumed. By maria."
     assert found[1].since_ms == 1_000
 
 
@@ -164,4 +164,4 @@ def test_it_says_that_a_paused_topic_is_read_all_the_same() -> None:
         "The whole group is stopped",
         "broker-a · 1 is read though paused",
     ]
-    assert found[0].text == "Not by this console. 10 messages waiting there until it is resumed."
+    assert found[0].text == "10 messages waiting there until it is resumed. Not by this console."
