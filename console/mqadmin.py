@@ -15,10 +15,13 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 from brokerd.remoting.allocate import STRATEGIES, assign_server_side
 from brokerd.remoting.bodies import (
     ConsumerConnection,
+    ConsumerOffsetWrapper,
     SubscriptionGroupConfig,
     TopicConfig,
     TopicRouteData,
     TopicStatsTable,
+    consumers_in,
+    queue_ranges,
 )
 from brokerd.remoting.codes import ResponseCode
 from brokerd.remoting.errors import BodyError, MQBrokerError, RemotingError
@@ -54,6 +57,7 @@ __all__ = [
     "BodyError",
     "BrokerUnavailable",
     "ConsumerConnection",
+    "ConsumerOffsetWrapper",
     "GroupRefusals",
     "MQAdmin",
     "MQBrokerError",
@@ -75,12 +79,14 @@ __all__ = [
     "TopicStatsTable",
     "assign_server_side",
     "close_admins",
+    "consumers_in",
     "create_unique_key",
     "dead_letter_topic",
     "decode_batch",
     "decode_offset_message_id",
     "is_system_group",
     "is_system_topic",
+    "queue_ranges",
     "read_forbidden",
     "retry_topic",
     "split_addrs",

@@ -131,9 +131,11 @@ class MQAdmin(BrokerAdmin):
 
     async def all_consumer_offsets(self, addr: str) -> ConsumerOffsetWrapper:
         """Every committed offset. GET_ALL_CONSUMER_OFFSET (43)."""
-        return ConsumerOffsetWrapper.from_body(
-            await self._ask_body(addr, RequestCode.GET_ALL_CONSUMER_OFFSET)
-        )
+        return ConsumerOffsetWrapper.from_body(await self.all_consumer_offsets_body(addr))
+
+    async def all_consumer_offsets_body(self, addr: str) -> bytes:
+        """The same as the broker sent it, for whoever has no time to read it now: a `ConsumerOffsetWrapper`."""
+        return await self._ask_body(addr, RequestCode.GET_ALL_CONSUMER_OFFSET)
 
     async def broker_consume_stats(self, addr: str) -> ConsumeStatsList:
         """Offsets and lag of all concurrent groups. GET_BROKER_CONSUME_STATS (317)."""
@@ -155,12 +157,17 @@ class MQAdmin(BrokerAdmin):
     ) -> dict[str, TopicStatsTable | Exception]:
         """`topic_stats` of many topics, pipelined on one connection; each topic has its table or its
         error."""
+        bodies = await self.topic_stats_bodies(addr, topics)
+        return {name: _topic_stats_outcome(body) for name, body in bodies.items()}
+
+    async def topic_stats_bodies(self, addr: str, topics: Iterable[str]) -> dict[str, bytes | Exception]:
+        """The same as the broker sent them, for whoever has no time to read them now: `TopicStatsTable`s."""
         names = list(topics)
         requests = [
             RemotingCommand.request(RequestCode.GET_TOPIC_STATS_INFO, {"topic": name}) for name in names
         ]
         answers = await self._remoting.invoke_many(addr, requests, self.timeout_ms)
-        return {name: _topic_stats_outcome(answer) for name, answer in zip(names, answers, strict=True)}
+        return {name: _body_outcome(answer) for name, answer in zip(names, answers, strict=True)}
 
     async def topic_config(self, addr: str, topic: str) -> TopicConfig:
         """GET_TOPIC_CONFIG (351), or from GET_ALL_TOPIC_CONFIG where 351 is unknown (4.x). Raises
@@ -550,12 +557,21 @@ def changed_attributes(former: Mapping[str, str], wanted: Mapping[str, str]) -> 
     return ",".join([*added, *(f"-{key}" for key in former if key not in wanted)])
 
 
-def _topic_stats_outcome(answer: RemotingCommand | MQClientError) -> TopicStatsTable | Exception:
+def _body_outcome(answer: RemotingCommand | MQClientError) -> bytes | Exception:
     if isinstance(answer, MQClientError):
         return answer
     try:
-        return TopicStatsTable.from_body(checked(answer).body)
-    except (MQBrokerError, RemotingError) as error:
+        return checked(answer).body
+    except MQBrokerError as error:
+        return error
+
+
+def _topic_stats_outcome(body: bytes | Exception) -> TopicStatsTable | Exception:
+    if isinstance(body, Exception):
+        return body
+    try:
+        return TopicStatsTable.from_body(body)
+    except RemotingError as error:
         return error
 
 

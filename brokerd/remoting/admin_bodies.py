@@ -19,6 +19,15 @@ _STATS_ENTRY = re.compile(
     rb'\{"lastUpdateTimestamp":(-?\d{1,18}),"maxOffset":(-?\d{1,18}),"minOffset":(-?\d{1,18})\}(?:,(?=\{)|(?=\}))'
 )
 _STATS_END = re.compile(rb'\}(?:,"topicPutTps":(\d+(?:\.\d+)?))?\}')
+_STATS_ENTRY_BYTES = len(
+    b'{"brokerName":"","queueId":,"topic":""}:{"lastUpdateTimestamp":,"maxOffset":,"minOffset":}'
+)
+# The body of 43 as brokers print it: `topic@group` as text, queues as bare numbers.
+_OFFSETS_BEGIN = b'"offsetTable":{'
+_OFFSETS_ENTRY = re.compile(
+    rb'"([ !#-\[\]-~]*+)":\{((?:\d{1,9}+:-?\d{1,18}+(?:,(?=\d)|(?=\})))*+)\}(?:,(?=")|(?=\}))'
+)
+_CONSUMER = re.compile(rb'"([^"\\@]++)@([^"\\]++)":')
 
 
 @dataclass(slots=True)
@@ -46,10 +55,11 @@ class TopicConfig(JsonBody):
 
 @dataclass(slots=True)
 class TopicConfigSerializeWrapper(JsonBody):
-    """21 and config/topics.json."""
+    """21 and config/topics.json. `topic_queue_mapping_detail_map` (5.x): static topics, how their queues are mapped."""
 
     topic_config_table: dict[str, TopicConfig] = field(default_factory=dict)
     data_version: DataVersion = field(default_factory=DataVersion)
+    topic_queue_mapping_detail_map: dict[str, Any] | None = None
 
 
 @dataclass(slots=True)
@@ -137,6 +147,25 @@ class TopicStatsTable(JsonBody):
         return cls(table, None if end[1] is None else float(end[1]))
 
 
+def queue_ranges(body: bytes) -> list[tuple[int, int, int, int]]:
+    """(queue id, min offset, max offset, last write) of each queue of a 202, by queue id; a console reads tens of
+    thousands at once. Raises BodyError.
+    """
+    found = _STATS_ENTRY.findall(body) if body.startswith(_STATS_BEGIN) else []
+    if found:
+        brokers, queue_ids, topics, written, high, low = zip(*found, strict=True)
+        texts = sum(sum(map(len, column)) for column in (brokers, queue_ids, topics, written, high, low))
+        end = len(_STATS_BEGIN) + len(found) * (_STATS_ENTRY_BYTES + 1) - 1 + texts
+        if _STATS_END.fullmatch(body, end):  # nothing lies between the entries
+            return sorted(
+                zip(map(int, queue_ids), map(int, low), map(int, high), map(int, written), strict=True)
+            )
+    return sorted(
+        (queue.queue_id, one.min_offset, one.max_offset, one.last_update_timestamp)
+        for queue, one in TopicStatsTable.from_body(body).offset_table.items()
+    )
+
+
 @dataclass(slots=True)
 class OffsetWrapper(JsonBody):
     """Where a group stands in a queue. `last_timestamp`: store time (ms) of the message before consumer_offset."""
@@ -173,6 +202,25 @@ class ConsumerOffsetWrapper(JsonBody):
     offset_table: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
 
     @classmethod
+    def from_body(cls, body: bytes | memoryview) -> Self:
+        """Raises BodyError. What brokers print is cut by a pattern: it is all offsets of all groups."""
+        data = bytes(body)
+        begin = position = data.find(_OFFSETS_BEGIN) + len(_OFFSETS_BEGIN)
+        table = {}
+        while begin >= len(_OFFSETS_BEGIN) and (entry := _OFFSETS_ENTRY.match(data, position)):
+            key, offsets = entry.groups()
+            position = entry.end()
+            topic, separator, group = key.decode().partition(TOPIC_GROUP_SEPARATOR)
+            if separator:  # a third part, of releases that keep offsets per client, stays with the group
+                numbers = list(map(int, offsets.replace(b":", b",").split(b","))) if offsets else []
+                table[(topic, group)] = dict(zip(numbers[::2], numbers[1::2], strict=True))
+        if position > begin and data[position : position + 1] == b"}":
+            rest = fastjson.loads(data[:begin] + data[position:])
+            if isinstance(rest, dict) and rest.get("offsetTable") == {}:
+                return cls(cls.from_value(rest).data_version, table)
+        return cls.from_value(fastjson.loads(data))
+
+    @classmethod
     def from_value(cls, value: Any) -> Self:
         """Raises BodyError."""
         if not isinstance(value, dict):
@@ -197,6 +245,19 @@ class ConsumerOffsetWrapper(JsonBody):
             for (topic, group), q in self.offset_table.items()
         }
         return {"offsetTable": table, "dataVersion": self.data_version.to_value()}
+
+
+def consumers_in(body: bytes) -> tuple[frozenset[str], frozenset[str]]:
+    """(topics, groups) that a 43 names, found without reading its offsets. Raises BodyError."""
+    if b"\\" in body:  # names may be written in more than one way
+        table = ConsumerOffsetWrapper.from_body(body).offset_table
+        return frozenset(topic for topic, _ in table), frozenset(group for _, group in table)
+    found = _CONSUMER.findall(body)
+    try:
+        topics = frozenset(topic.decode() for topic in {topic for topic, _ in found})
+        return topics, frozenset(group.decode() for group in {group for _, group in found})
+    except UnicodeDecodeError as error:
+        raise BodyError(f"body is not UTF-8: {error.object[:40]!r}") from None
 
 
 @dataclass(slots=True)

@@ -102,6 +102,12 @@ from brokerd.remoting.admin_bodies import (
 from brokerd.remoting.admin_bodies import (
     TopicStatsTable as TopicStatsTable,
 )
+from brokerd.remoting.admin_bodies import (
+    consumers_in as consumers_in,
+)
+from brokerd.remoting.admin_bodies import (
+    queue_ranges as queue_ranges,
+)
 from brokerd.remoting.client_bodies import (
     AssignmentBody as AssignmentBody,
 )

@@ -6,7 +6,9 @@ its addresses and serves until its standard input ends. A line "silence 3" or "s
 swallow its requests, or answer again. `SimulatedCluster` runs it for tests and benchmarks.
 
 Everything follows from the layout and a broker's round, which begins when the broker is asked for all
-committed offsets (43): the same questions get the same answers, and every round's answers differ.
+committed offsets (43): the same questions get the same answers, and every round's answers differ. All queues of a
+topic on a broker stand alike. The large answers are made once and only their numbers filled in, so that whoever
+measures the asking does not measure this.
 """
 
 from __future__ import annotations
@@ -52,6 +54,7 @@ BROKERS_PER_TOPIC = 2  # so that a silent broker leaves a part of a sum known
 BASE_OFFSET = 1_000_000
 SPEEDS = 17  # topic i takes i % SPEEDS messages a round in each queue, so one of 17 is idle
 READY_WITHIN_S = 60
+BLANK = 7_777_777_777_777_777_777  # stands where a number of an answer is filled in
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class Layout:
     brokers: int
     topics: int
     groups: int
+    queues: int = 1  # of a topic on each of its brokers
 
     @staticmethod
     def topic(number: int) -> str:
@@ -109,7 +113,13 @@ class Broker:
         self.round_number = 0
         self.is_silent = False
         self.topic_numbers = {layout.topic(topic): topic for topic in layout.topics_on(number)}
-        self.group_numbers = {layout.group(group): group for group in layout.groups_on(number)}
+        # in the order of what consumes what, as Java prints its tables
+        by_key = sorted(
+            layout.groups_on(number),
+            key=lambda group: f"{layout.topic(group % layout.topics)}@{layout.group(group)}",
+        )
+        self.group_numbers = {layout.group(group): group for group in by_key}
+        self.stats_forms: dict[int, bytes] = {}
         self.handlers: Mapping[int, Callable[[Mapping[str, str]], bytes | None]] = {
             RequestCode.GET_ALL_CONSUMER_OFFSET: self.all_consumer_offsets,
             RequestCode.GET_TOPIC_STATS_INFO: self.topic_stats,
@@ -126,21 +136,32 @@ class Broker:
 
     def all_consumer_offsets(self, _: Mapping[str, str]) -> bytes:
         self.round_number += 1
+        committed = (
+            self.layout.committed(group, self.round_number)
+            for group in self.group_numbers.values()
+            for _ in range(self.layout.queues)
+        )
+        return self.offsets_form % tuple(committed)
+
+    @cached_property
+    def offsets_form(self) -> bytes:
+        queues = dict.fromkeys(range(self.layout.queues), BLANK)
         table = {
-            (self.layout.topic(group % self.layout.topics), name): {
-                0: self.layout.committed(group, self.round_number)
-            }
+            (self.layout.topic(group % self.layout.topics), name): queues
             for name, group in self.group_numbers.items()
         }
-        return ConsumerOffsetWrapper(offset_table=table).to_body()
+        return form_of(ConsumerOffsetWrapper(offset_table=table).to_body())
 
     def topic_stats(self, fields: Mapping[str, str]) -> bytes | None:
         topic = self.topic_numbers.get(fields["topic"])
         if topic is None:
             return None
-        queue = MessageQueue(fields["topic"], self.name, 0)
-        offset = TopicOffset(BASE_OFFSET - 1_000, self.layout.max_offset(topic, self.round_number), 1)
-        return TopicStatsTable({queue: offset}).to_body()
+        if topic not in self.stats_forms:
+            offset = TopicOffset(BASE_OFFSET - 1_000, BLANK, 1)
+            queues = (MessageQueue(fields["topic"], self.name, queue) for queue in range(self.layout.queues))
+            self.stats_forms[topic] = form_of(TopicStatsTable(dict.fromkeys(queues, offset)).to_body())
+        high = self.layout.max_offset(topic, self.round_number)
+        return self.stats_forms[topic] % ((high,) * self.layout.queues)
 
     def runtime_info(self, _: Mapping[str, str]) -> bytes:
         rate = f"{100 + self.number}.0"
@@ -154,7 +175,8 @@ class Broker:
 
     @cached_property
     def topic_table(self) -> bytes:
-        configs = {name: TopicConfig(name, 1, 1) for name in self.topic_numbers}
+        queues = self.layout.queues
+        configs = {name: TopicConfig(name, queues, queues) for name in self.topic_numbers}
         return TopicConfigSerializeWrapper(configs).to_body()
 
     @cached_property
@@ -169,7 +191,10 @@ class Broker:
         topic = group % self.layout.topics
         committed = self.layout.committed(group, self.round_number)
         wrapper = OffsetWrapper(self.layout.max_offset(topic, self.round_number), committed, committed, 1)
-        return ConsumeStats({MessageQueue(self.layout.topic(topic), self.name, 0): wrapper}).to_body()
+        queues = (
+            MessageQueue(self.layout.topic(topic), self.name, queue) for queue in range(self.layout.queues)
+        )
+        return ConsumeStats(dict.fromkeys(queues, wrapper)).to_body()
 
     def consumer_connection(self, fields: Mapping[str, str]) -> bytes | None:
         group = self.group_numbers.get(fields["consumerGroup"])
@@ -202,6 +227,11 @@ class Broker:
         return command.response(ResponseCode.SUCCESS, body=body)
 
 
+def form_of(body: bytes) -> bytes:
+    """Return a body whose blanks are to be filled in with `%`."""
+    return body.replace(b"%", b"%%").replace(str(BLANK).encode(), b"%d")
+
+
 class NameServer:
     """What the simulated name server answers: all brokers, all topics, a route."""
 
@@ -231,7 +261,10 @@ class NameServer:
         brokers = self.layout.brokers_of(int(number))
         route = TopicRouteData(
             [self._data(broker) for broker in brokers],
-            [QueueData(self.layout.broker(broker), 1, 1, 6) for broker in brokers],
+            [
+                QueueData(self.layout.broker(broker), self.layout.queues, self.layout.queues, 6)
+                for broker in brokers
+            ],
         )
         return command.response(ResponseCode.SUCCESS, body=route.to_body())
 
@@ -274,8 +307,10 @@ async def serve(layout: Layout) -> None:
 class SimulatedCluster:
     """The simulation as a process of its own; use it in a `with`."""
 
-    def __init__(self, *, brokers: int = 8, topics: int = 10_000, groups: int = 10_000) -> None:
-        self.layout = Layout(brokers, topics, groups)
+    def __init__(
+        self, *, brokers: int = 8, topics: int = 10_000, groups: int = 10_000, queues: int = 1
+    ) -> None:
+        self.layout = Layout(brokers, topics, groups, queues)
         self.namesrv = ""
         self.brokers: list[str] = []
         self._process: subprocess.Popen[str] | None = None
@@ -285,6 +320,7 @@ class SimulatedCluster:
             ("brokers", self.layout.brokers),
             ("topics", self.layout.topics),
             ("groups", self.layout.groups),
+            ("queues", self.layout.queues),
         )
         options = [item for name, number in sizes for item in (f"--{name}", str(number))]
         self._process = subprocess.Popen(
@@ -330,7 +366,7 @@ class SimulatedCluster:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="serve a simulated cluster until standard input ends")
-    for name, number in (("brokers", 8), ("topics", 10_000), ("groups", 10_000)):
+    for name, number in (("brokers", 8), ("topics", 10_000), ("groups", 10_000), ("queues", 1)):
         parser.add_argument(f"--{name}", type=int, default=number)
     asyncio.run(serve(Layout(**vars(parser.parse_args()))))
 

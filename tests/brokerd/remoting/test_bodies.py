@@ -33,6 +33,8 @@ from brokerd.remoting.bodies import (
     TopicOffset,
     TopicRouteData,
     TopicStatsTable,
+    consumers_in,
+    queue_ranges,
 )
 from brokerd.remoting.errors import BodyError
 from brokerd.remoting.json_body import JsonBody
@@ -298,10 +300,59 @@ ENTRY = b'{"brokerName":"b","queueId":%d,"topic":"T"}:{"lastUpdateTimestamp":3,"
     ],
 )
 def test_topic_stats_are_cut_as_they_are_parsed(body: bytes) -> None:
-    assert TopicStatsTable.from_body(body) == TopicStatsTable.from_value(fastjson.loads(body))
+    parsed = TopicStatsTable.from_value(fastjson.loads(body))
+    assert TopicStatsTable.from_body(body) == parsed
+    assert queue_ranges(body) == sorted(
+        (queue.queue_id, one.min_offset, one.max_offset, one.last_update_timestamp)
+        for queue, one in parsed.offset_table.items()
+    )
 
 
 @pytest.mark.parametrize("tail", [b",}}", b"}", b"}}}", b"%b}}" % (ENTRY % 1), b'},"topicPutTps":}'])
 def test_topic_stats_that_are_no_body_are_refused(tail: bytes) -> None:
     with pytest.raises(BodyError):
         TopicStatsTable.from_body(b'{"offsetTable":{' + ENTRY % 0 + tail)
+    with pytest.raises(BodyError):
+        queue_ranges(b'{"offsetTable":{' + ENTRY % 0 + tail)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"offsetTable":{}}',
+        b'{"offsetTable":{"T@G":{0:5,1:7},"%RETRY%G@G":{0:1}}}',
+        b'{"dataVersion":{"counter":3,"timestamp":7},"offsetTable":{"T@G":{0:5},"U@G":{}}}',
+        b'{"offsetTable":{"T@G":{0:5}},"dataVersion":{"counter":3}}',
+        b'{"offsetTable":{"T@G@c1":{0:5},"nothing":{0:1}},"groupTopicMap":{"a":["b"]}}',
+        b'{"offsetTable":{"T@G":{0:5},"T@G":{0:6}}}',
+        b'{"offsetTable":{"T@G":{"0":5},"U@G":{1:-1}}}',
+        b'{"offsetTable":{"T@G":{0:5}, "U@G":{1:6}}}',
+        b'{"offsetTable":{"T@G":{0:5},"U@\\u0047":{1:6}}}',
+        b'{"offsetTable":{"T@G":{0:9223372036854775807}}}',
+        b'{"more":{"offsetTable":{"T@G":{0:5}}},"offsetTable":{"U@G":{0:6}}}',
+        '{"offsetTable":{"主题@G":{0:5}}}'.encode(),
+        b"{}",
+    ],
+)
+def test_consumer_offsets_are_cut_as_they_are_parsed(body: bytes) -> None:
+    parsed = ConsumerOffsetWrapper.from_value(fastjson.loads(body))
+    assert ConsumerOffsetWrapper.from_body(body) == parsed
+    topics, groups = consumers_in(body)
+    assert topics >= {topic for topic, _ in parsed.offset_table}
+    assert groups >= {group for _, group in parsed.offset_table}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"offsetTable":{"T@G":{0:5}',
+        b'{"offsetTable":{"T@G":{0:5}}}}',
+        b'{"offsetTable":{"T@G":{0:5},}}',
+        b'{"offsetTable":{"T@G":{0:5,}}}',
+        b'{"offsetTable":{"T@G":{0:5:1,2}}}',
+        b'{"offsetTable":{"T@G":{0:5}"U@G":{0:5}}}',
+    ],
+)
+def test_consumer_offsets_that_are_no_body_are_refused(body: bytes) -> None:
+    with pytest.raises(BodyError):
+        ConsumerOffsetWrapper.from_body(body)
