@@ -1,25 +1,33 @@
 """What one collection round asks the brokers, and their answers as plain values.
 
-Per broker, all at once under one deadline: the committed offsets of every group (43) first, then min and max
-offsets of the topics (202, pipelined), so that a race never makes a lag negative; then figures of the broker
-itself (28) and, now and then, its tables of topics (21) and groups (201). What was answered before the
-deadline counts, the rest is unread with its reason.
+Per broker, all under one deadline: the committed offsets of every group (43) first, then min and max offsets of the
+topics (202, pipelined), so that a race never makes a lag negative; then figures of the broker itself (28) and, now and
+then, its tables of topics (21) and groups (201). What was answered before the deadline counts, the rest is unread with
+its reason.
+
+What lies between c and m of a broker makes its lags too large: the large answers are kept as they came and read when
+all brokers have answered, and the brokers are asked one after the other while they answer quickly.
 """
 
 import asyncio
 import time
 import zlib
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from console.mqadmin import (
     BlockingMQAdmin,
+    ConsumerOffsetWrapper,
     MQAdmin,
     MQBrokerError,
     MQClientError,
+    RemotingError,
     ResponseCode,
+    consumers_in,
     is_system_topic,
+    queue_ranges,
 )
 
 QUIET_TOPICS_MAX = 200  # so many topics that nobody consumes are read in every round, of more only a part
@@ -31,7 +39,11 @@ GROUP_READS_MAX = 64  # groups whose pulled offsets (208) are read in one round
 # brokers' figures are not to come late by the whole deadline in every round because the eighth hangs.
 SILENT_PATIENCE_S = 1.0
 
-READ_ERRORS = (MQClientError, MQBrokerError, OSError, ValueError)
+# Brokers are asked for their offsets one after the other; the next one waits no longer than this,
+TURN_MAX_S = 0.05
+TURNS_MAX_S = 0.4  # ... and the last one of many is asked so long after the first
+
+READ_ERRORS = (MQClientError, MQBrokerError, RemotingError, OSError, ValueError)
 
 
 class BrokerAddress(NamedTuple):
@@ -82,8 +94,9 @@ class BrokerAnswers:
     address: BrokerAddress
     answered: bool = False
     error: str = ""
-    read_committed_ms: int = 0
-    read_max_ms: int = 0
+    read_committed_ms: int = 0  # when the question went out
+    read_max_ms: int = 0  # ... that for the first topic
+    max_answered_ms: int = 0  # when the last topic had answered
     rpc_ms: int = 0
     rpcs: int = 0
     offsets: Mapping[tuple[str, str], Mapping[int, int]] = field(default_factory=dict)
@@ -95,6 +108,16 @@ class BrokerAnswers:
     pulled: dict[tuple[str, str, int], int] = field(default_factory=dict)  # (group, topic, queue id)
     stored_ms: dict[Lookup, int] = field(default_factory=dict)  # by the broker's clock
     capabilities: frozenset[str] | None = None
+
+
+@dataclass(slots=True)
+class _Told:
+    """What a broker answered, as it came."""
+
+    offsets: bytes = b""
+    topics: frozenset[str] = frozenset()  # that have committed offsets, and whose
+    groups: frozenset[str] = frozenset()
+    stats: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,76 +150,130 @@ def find_brokers(admin: BlockingMQAdmin) -> tuple[list[BrokerAddress], int]:
 def read_brokers(
     admin: BlockingMQAdmin, brokers: Sequence[BrokerAddress], question: Question, *, deadline_ms: int
 ) -> list[BrokerAnswers]:
-    """Ask every broker at once; return within `deadline_ms` with what came, in the order of `brokers`."""
+    """Ask every broker; return what came within `deadline_ms`, in the order of `brokers`."""
     answers = [BrokerAnswers(broker) for broker in brokers]
+    told = [_Told() for _ in brokers]
+    turns = _Turns(len(brokers))
     calls: dict[int, Callable[[MQAdmin], Awaitable[None]]] = {
-        place: _reader(answer, question) for place, answer in enumerate(answers)
+        place: _reader(place, answer, told[place], question, turns) for place, answer in enumerate(answers)
     }
     outcomes = admin.gather(calls, deadline_ms=deadline_ms)
     for place, answer in enumerate(answers):
         outcome = outcomes[place]
         if isinstance(outcome, Exception) and not answer.error:
             answer.error = describe(outcome)
+        _decode(answer, told[place])
     return answers
 
 
-def _reader(answer: BrokerAnswers, question: Question) -> Callable[[MQAdmin], Awaitable[None]]:
+class _Turns:
+    """Lets brokers be asked one after the other: each begins when the one before has told its offsets, or when that
+    takes longer than its part of `TURNS_MAX_S`, so that slow brokers answer side by side.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._over = [asyncio.Event() for _ in range(count)]
+        self._step_s = min(TURN_MAX_S, TURNS_MAX_S / max(1, count))
+
+    async def wait(self, place: int, started_s: float) -> None:
+        """Return when it is this broker's turn; the round began at `started_s` of the loop's clock."""
+        if place:
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(started_s + place * self._step_s):
+                    await self._over[place - 1].wait()
+
+    def end(self, place: int) -> None:
+        """The broker has told its offsets, or will not."""
+        self._over[place].set()
+
+
+def _reader(
+    place: int, answer: BrokerAnswers, told: _Told, question: Question, turns: _Turns
+) -> Callable[[MQAdmin], Awaitable[None]]:
     async def read(admin: MQAdmin) -> None:
         known_reason = question.silent.get(answer.address.broker_name)
         try:
+            await turns.wait(place, asyncio.get_running_loop().time())
             async with asyncio.timeout(None if known_reason is None else SILENT_PATIENCE_S) as patience:
-                await _read_broker(admin, answer, question, patience)
+                consumed = await _ask_offsets(admin, answer, told, question, patience)
+                turns.end(place)
+                await _ask_the_rest(admin, answer, told, question, consumed)
         except TimeoutError:
             if not patience.expired():
                 raise
             answer.error = known_reason or "no answer in time"
+        finally:
+            turns.end(place)
 
     return read
 
 
-async def _read_broker(
-    admin: MQAdmin, answer: BrokerAnswers, question: Question, patience: asyncio.Timeout
-) -> None:
-    """Fill in `answer`, most important first: a deadline cuts the end off. A broker that says anything has all
-    the time of the round (`patience` ends).
+async def _ask_offsets(
+    admin: MQAdmin, answer: BrokerAnswers, told: _Told, question: Question, patience: asyncio.Timeout
+) -> frozenset[str]:
+    """Ask for c, then for m; return the topics with committed offsets. A broker that says anything has all the time of
+    the round (`patience` ends).
     """
     addr = answer.address.addr
     started = time.monotonic()
     answer.read_committed_ms = _now_ms()
     answer.rpcs += 1
-    answer.offsets = (await admin.all_consumer_offsets(addr)).offset_table
+    told.offsets = await admin.all_consumer_offsets_body(addr)
     answer.rpc_ms = round((time.monotonic() - started) * 1000)
     patience.reschedule(None)
-    consumed = {topic for topic, _ in answer.offsets}
+    told.topics, told.groups = consumers_in(told.offsets)
     known = question.known_topics.get(answer.address.broker_name)
     answer.read_max_ms = _now_ms()
-    await _read_stats(admin, answer, topics_to_read(consumed, known or (), question.number))
-    if answer.unread and not answer.stats:
+    await _ask_stats(admin, answer, told, topics_to_read(told.topics, known or (), question.number))
+    answer.max_answered_ms = _now_ms()
+    return told.topics
+
+
+async def _ask_the_rest(
+    admin: MQAdmin, answer: BrokerAnswers, told: _Told, question: Question, consumed: frozenset[str]
+) -> None:
+    """Ask for what nobody's lag depends on, most important first: a deadline cuts the end off."""
+    if answer.unread and not told.stats:
         answer.error = next(iter(answer.unread.values()))
         return
-    answer.answered = known is not None or bool(answer.stats)
+    known = question.known_topics.get(answer.address.broker_name)
+    answer.answered = known is not None or bool(told.stats)
     if question.tables or known is None:
         await _read_tables(admin, answer)
         # What the table names for the first time; of a broker that nobody consumes from, everything.
-        new = set(topics_to_read(consumed, answer.topics or (), question.number)) - answer.stats.keys()
-        await _read_stats(admin, answer, sorted(new - set(known or ())))
+        new = set(topics_to_read(consumed, answer.topics or (), question.number)) - told.stats.keys()
+        await _ask_stats(admin, answer, told, sorted(new - set(known or ())))
     answer.answered = True
-    await _read_extras(admin, answer, question)
+    await _read_extras(admin, answer, told, question)
 
 
-async def _read_stats(admin: MQAdmin, answer: BrokerAnswers, wanted: Sequence[str]) -> None:
-    addr = answer.address.addr
+async def _ask_stats(admin: MQAdmin, answer: BrokerAnswers, told: _Told, wanted: Sequence[str]) -> None:
     answer.rpcs += len(wanted)
-    for topic, stats in (await admin.topic_stats_many(addr, wanted)).items():
-        if isinstance(stats, MQBrokerError) and stats.code == ResponseCode.TOPIC_NOT_EXIST:
+    for topic, body in (await admin.topic_stats_bodies(answer.address.addr, wanted)).items():
+        if isinstance(body, MQBrokerError) and body.code == ResponseCode.TOPIC_NOT_EXIST:
             continue  # deleted; its committed offsets outlive it on some versions
-        if isinstance(stats, Exception):
-            answer.unread[topic] = describe(stats)
+        if isinstance(body, Exception):
+            answer.unread[topic] = describe(body)
         else:
-            answer.stats[topic] = sorted(
-                QueueOffsets(queue.queue_id, one.min_offset, one.max_offset, one.last_update_timestamp)
-                for queue, one in stats.offset_table.items()
-            )
+            told.stats[topic] = body
+
+
+def _decode(answer: BrokerAnswers, told: _Told) -> None:
+    """Read what a broker told. Offsets that cannot be read are as good as no answer."""
+    if not told.offsets:
+        return
+    try:
+        answer.offsets = ConsumerOffsetWrapper.from_body(told.offsets).offset_table
+    except READ_ERRORS as error:
+        answer.answered, answer.error = False, describe(error)
+        return
+    for topic, body in told.stats.items():
+        try:
+            answer.stats[topic] = list(map(QueueOffsets._make, queue_ranges(body)))
+        except READ_ERRORS as error:
+            answer.unread[topic] = describe(error)
+    if told.stats and not answer.stats:
+        answer.answered, answer.error = False, next(iter(answer.unread.values()))
 
 
 async def _read_tables(admin: MQAdmin, answer: BrokerAnswers) -> None:
@@ -212,14 +289,14 @@ async def _read_tables(admin: MQAdmin, answer: BrokerAnswers) -> None:
     answer.capabilities = await admin.capabilities(addr)
 
 
-async def _read_extras(admin: MQAdmin, answer: BrokerAnswers, question: Question) -> None:
+async def _read_extras(admin: MQAdmin, answer: BrokerAnswers, told: _Told, question: Question) -> None:
     """Figures nobody's lag depends on: a failure here leaves them unknown and the round whole."""
     addr = answer.address.addr
     answer.rpcs += 1
     try:
         answer.runtime = await admin.runtime_info(addr)
         for group in question.pulled_groups[:GROUP_READS_MAX]:
-            if not any(owner == group for _, owner in answer.offsets):
+            if group not in told.groups:
                 continue
             answer.rpcs += 1
             table = (await admin.consume_stats(addr, group)).offset_table
