@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from django.db.models import Avg, BigIntegerField, ExpressionWrapper, F, Value
@@ -19,7 +20,6 @@ from console.broker.own_share import OwnShare, own_shares
 from console.lag import queues
 from console.lag.models import BrokerRow, ClientRow, TopicRow
 from console.lag.page import Page, cut
-from console.lag.queue_row import TopicQueueRow
 
 TOPICS_SHOWN, CLIENTS_SHOWN = 50, 200  # of one broker's page; the rest is counted
 CHART_POINTS = 288  # five minutes each over a day
@@ -337,10 +337,12 @@ def broker_topics(
     cluster_name: str, name: str, scope: NameScope = EVERYTHING
 ) -> tuple[list[dict[str, Any]], int]:
     """Topics with queues on the broker, busiest first, at most `TOPICS_SHOWN`, and their count. Two queries."""
-    rows_of: dict[str, list[TopicQueueRow]] = defaultdict(list)
-    for row in queues.topic_queues_on_broker(cluster_name, name):
-        if scope.covers(row.topic):
-            rows_of[row.topic].append(row)
+    covers = cache(scope.covers)
+    fields = ("topic", "in_rate", "min_offset", "max_offset", "last_write_ms")
+    rows_of: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+    for topic, *figures in queues.topic_queues_on_broker(cluster_name, name, *fields):
+        if covers(topic):
+            rows_of[topic].append(tuple(figures))
     sums = [_topic_sums(topic, rows) for topic, rows in rows_of.items()]
     sums.sort(
         key=lambda one: (one["in_rate"] is None, -(one["in_rate"] or 0), -one["messages"], one["topic"])
@@ -355,16 +357,16 @@ def broker_topics(
     return [{**one, "kind": kinds.get(one["topic"], ""), "reason": why} for one in found], len(sums)
 
 
-def _topic_sums(topic: str, rows: Sequence[TopicQueueRow]) -> dict[str, Any]:
-    rates = [row.in_rate for row in rows if row.in_rate is not None]
+def _topic_sums(topic: str, rows: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
+    """Sum up (rate, min, max, time of the last write) of a topic's queues."""
+    rates = [rate for rate, *_ in rows if rate is not None]
+    writes = [write_ms for *_, write_ms in rows if write_ms is not None]
     return {
         "topic": topic,
         "queues": len(rows),
         "in_rate": sum(rates) if rates else None,
-        "messages": sum(row.max_offset - row.min_offset for row in rows),
-        "last_write_ms": max(
-            (row.last_write_ms for row in rows if row.last_write_ms is not None), default=None
-        ),
+        "messages": sum(high - low for _, low, high, _ in rows),
+        "last_write_ms": max(writes, default=None),
     }
 
 
@@ -372,8 +374,11 @@ def broker_groups(
     cluster_name: str, name: str, scope: NameScope = EVERYTHING
 ) -> tuple[list[dict[str, Any]], int]:
     """Groups with queues on the broker, largest time lag there first, and how many there are. One query."""
-    rows = (row for row in queues.on_broker(cluster_name, name) if scope.covers(row.group))
-    sums = queues.behind(rows, lambda row: row.group)
+    covers = cache(scope.covers)
+    sums: dict[str, queues.Behind] = defaultdict(queues.Behind)
+    for group, lag, time_lag_ms in queues.on_broker(cluster_name, name, "group", "lag", "time_lag_ms"):
+        if covers(group):
+            sums[group].add(lag, time_lag_ms)
     found = [
         {
             "group": group,

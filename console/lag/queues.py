@@ -24,9 +24,10 @@ def of_topics(cluster_name: str, topics: Collection[str]) -> list[QueueRow]:
     return sheets.read_rows(QUEUES, cluster_name, "topic", topics)
 
 
-def on_broker(cluster_name: str, broker_name: str) -> list[QueueRow]:
-    """Return the queues of a broker as every group consumes them, by group. Reads every sheet."""
-    return sheets.read_rows(QUEUES, cluster_name, "broker_name", [broker_name])
+def on_broker(cluster_name: str, broker_name: str, *names: str) -> Iterable[tuple[Any, ...]]:
+    """Return some fields of each queue of a broker as every group consumes it, in no order. Reads every sheet."""
+    found = sheets.read_columns(QUEUES, cluster_name, names, where="broker_name", values=[broker_name])
+    return _tuples(found, names)
 
 
 def topic_queues(cluster_name: str, topics: Collection[str]) -> list[TopicQueueRow]:
@@ -34,9 +35,10 @@ def topic_queues(cluster_name: str, topics: Collection[str]) -> list[TopicQueueR
     return sheets.read_rows(TOPIC_QUEUES, cluster_name, "topic", topics)
 
 
-def topic_queues_on_broker(cluster_name: str, broker_name: str) -> list[TopicQueueRow]:
-    """Return the queues of all topics on a broker, by topic. Reads every sheet."""
-    return sheets.read_rows(TOPIC_QUEUES, cluster_name, "broker_name", [broker_name])
+def topic_queues_on_broker(cluster_name: str, broker_name: str, *names: str) -> Iterable[tuple[Any, ...]]:
+    """Return some fields of each queue of each topic on a broker, in no order. Reads every sheet."""
+    found = sheets.read_columns(TOPIC_QUEUES, cluster_name, names, where="broker_name", values=[broker_name])
+    return _tuples(found, names)
 
 
 def every(cluster_name: str, *names: str) -> Iterable[tuple[Any, ...]]:

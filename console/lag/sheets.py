@@ -3,9 +3,10 @@ as one value of the database.
 
 Nobody lists all queues of a cluster; pages want those of a group, a topic or a broker. So a cluster has at most
 `SHEETS` sheets of either sort, a round writes some dozens of values instead of a row for each of 40,000 queues, and the
-page of a group decodes one of them. A sheet is an Arrow IPC stream with LZ4 buffers: the key's fields first, then the
-fields of `queue_row`; unknown is what it is in `columns` (`NULL`, NaN). A column that a sheet of an older version
-lacks is unknown, one that nobody knows any more is left out: sheets need no migration when a figure is added.
+page of a group decodes one of them. A sheet is an Arrow IPC stream of one record batch with LZ4 buffers: the key's
+fields first, then the others of `queue_row`; unknown is what it is in `columns` (`NULL`, NaN). A column that a sheet of
+an older version lacks is unknown, one that nobody knows any more is left out: sheets need no migration when a figure is
+added.
 """
 
 import zlib
@@ -84,14 +85,14 @@ class SheetStore(Generic[Key, Row]):
             *(pa.array(column[layout.order]) for column in rows.columns.values()),
         ]
         assert [*self.kind.key._fields, *rows.columns] == list(self.kind.kinds), "a column for every field"
-        table = pa.Table.from_arrays(arrays, schema=_schema(self.kind.kinds))
+        batch = pa.RecordBatch.from_arrays(arrays, schema=_schema(self.kind.kinds))
         options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
         model = self.kind.model
         sheets = [
             model(
                 cluster=self.cluster,
                 number=number,
-                data=_encoded(table.slice(start, end - start), options),
+                data=_encoded(batch.slice(start, end - start), options),
             )
             for number, start, end in layout.sheets
         ]
@@ -142,10 +143,10 @@ def _schema(kinds: Mapping[str, type]) -> pa.Schema:
     return pa.schema([pa.field(name, ARROW_TYPES[kind]) for name, kind in kinds.items()])
 
 
-def _encoded(table: pa.Table, options: pa.ipc.IpcWriteOptions) -> bytes:
+def _encoded(batch: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -> bytes:
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
-        writer.write_table(table)
+    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
+        writer.write_batch(batch)
     found: bytes = sink.getvalue().to_pybytes()
     return found
 
@@ -166,20 +167,26 @@ def read_columns(
     if where == kind.key._fields[0]:
         sheets = sheets.filter(number__in={sheet_number(value) for value in values})
     kinds, missing = kind.kinds, kind.missing
+    place = list(kinds).index(where) if where else 0  # the key's fields are first on every sheet
     wanted = pa.array(sorted(values), type=pa.string())
     found: list[dict[str, Column]] = []
     for data in sheets.order_by("number").values_list("data", flat=True):
+        buffer = pa.py_buffer(data)
         chosen = None
         if where:
-            chosen = pc.is_in(_decoded(data, [where])[where], value_set=wanted)
-            if not pc.any(chosen).as_py():
+            chosen = pc.is_in(_decoded(buffer, [place]).column(0), value_set=wanted)
+            if not chosen.true_count:
                 continue
-        table = _decoded(data, names)
-        table = table if chosen is None else table.filter(chosen)
-        known = set(table.column_names)
+        with pa.ipc.open_stream(buffer) as sheet:
+            places = [at for at, name in enumerate(sheet.schema.names) if name in names]
+        batch = _decoded(buffer, places)
+        batch = batch if chosen is None else batch.filter(chosen)
+        known = dict(zip(batch.schema.names, batch.columns, strict=True))
         found.append(
             {
-                name: table[name].to_numpy() if name in known else np.full(len(table), missing[name])
+                name: known[name].to_numpy(zero_copy_only=False)
+                if name in known
+                else np.full(len(batch), missing[name])
                 for name in names
             }
         )
@@ -198,11 +205,8 @@ def read_rows(kind: SheetKind[Key, Row], cluster: str, where: str, values: Colle
     return sorted(rows, key=lambda row: tuple(getattr(row, name) for name in fields))
 
 
-def _decoded(data: bytes | memoryview, names: Collection[str]) -> pa.Table:
-    """Return those columns that the sheet has."""
-    buffer = pa.py_buffer(data)
-    with pa.ipc.open_stream(buffer) as sheet:
-        places = [place for place, name in enumerate(sheet.schema.names) if name in names]
+def _decoded(sheet: pa.Buffer, places: Sequence[int]) -> pa.RecordBatch:
+    """Return the columns at these places."""
     options = pa.ipc.IpcReadOptions(included_fields=places, use_threads=False)
-    with pa.ipc.open_stream(buffer, options=options) as sheet:
-        return sheet.read_all()
+    with pa.ipc.open_stream(sheet, options=options) as stream:
+        return stream.read_next_batch()

@@ -62,12 +62,12 @@ def test_it_finds_queues_by_group_topic_and_broker(django_assert_num_queries: An
         one = queues.of_groups("local", ["group-003"])
         some = queues.of_groups("local", ["group-017", "group-003", "nobody"])
         of_topic = queues.of_topics("local", ["topic-3", "topic-4"])
-        on_broker = queues.on_broker("local", "b")
+        on_broker = list(queues.on_broker("local", "b", "group", "lag"))
         names = [group for (group,) in queues.every("local", "group")]
     assert [(found.group, found.topic, found.broker_name) for found in one] == [("group-003", "topic-3", "b")]
     assert [found.group for found in some] == ["group-003", "group-017"]
     assert [found.group for found in of_topic] == [one for at, one in enumerate(GROUPS) if at % 7 in (3, 4)]
-    assert [found.group for found in on_broker] == GROUPS[1::2]
+    assert sorted(on_broker) == [(name, None) for name in GROUPS[1::2]]
     assert sorted(names) == GROUPS
     assert QueueSheet.objects.filter(cluster="local").count() <= sheets.SHEETS
     assert queues.of_topics("nowhere", ["topic-3"]) == []
