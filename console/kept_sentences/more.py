@@ -111,4 +111,42 @@ SENTENCES = (
         "POP: members have taken an unknown number of messages and not acknowledged them; who does not tell may have "
         "more"
     ),
+    _("Its clock is %(time)s ahead of ours"),
+    _("Its clock is %(time)s behind ours"),
+    _(
+        "Seen by the store times of messages that have just come in; ages shown here are corrected by it. Retention, "
+        "delays and timestamps of producers are not: let NTP set the clocks of brokers and of this machine."
+    ),
+    _("compaction keeps the newest message of each key: there are at most as many messages as offsets"),
+    _("its queues are kept in batches: there are at most as many messages to read as offsets"),
+    _("a static topic: its offsets leave gaps where a queue moved, so there are at most as many messages"),
+    _("a light queue over other topics' messages: there are at most as many messages as offsets"),
+    _(
+        "%(topic)s: compaction keeps the newest message of each key: there are at most as many messages as offsets"
+    ),
+    _("%(topic)s: its queues are kept in batches: there are at most as many messages to read as offsets"),
+    _(
+        "%(topic)s: a static topic: its offsets leave gaps where a queue moved, so there are at most as many messages"
+    ),
+    _("%(topic)s: a light queue over other topics' messages: there are at most as many messages as offsets"),
+    # What moved between a plan and its button (409).
+    _("%(queue)s is gone"),
+    _("%(queue)s moved from %(before)s to %(after)s"),
+    _("%(queue)s moved from %(before)s to %(after)s, backwards"),
+    _("%(queue)s moved from %(before)s to %(after)s, more than the group's own speed explains"),
+    _("%(queue)s no longer holds the target %(offset)s: it starts at %(low)s"),
+    _("and %(number)s more queues"),
+    _("queue %(queue)s is gone"),
+    _("queue %(queue)s ends at %(now)s instead of %(before)s"),
+    _("%(number)s letters of queue %(queue)s have expired"),
+    _("%(address)s does not answer any more: %(why)s"),
+    _("%(address)s answers now, and was silent when the plan was made"),
+    _("%(address)s offers %(broker)s to producers now"),
+    _("%(address)s no longer offers %(broker)s to producers now"),
+    _("without %(broker)s nobody could write to %(topics)s any more"),
+    _("%(queue)s can not be written any more"),
+    _("%(broker)s has no master any more"),
+    _("%(key)s on %(broker)s is %(now)s now, not %(before)s"),
+    _("%(topic)s on %(broker)s may be read again since the plan was made"),
+    _("%(topic)s on %(broker)s is paused since the plan was made"),
 )
