@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from spark.java import JavaMissing
 from spark.job import JobResult, JobSpec, JobSpecError
-from spark.session import SparkAway, build_session, is_alive, package_shipped
+from spark.session import SparkAway, build_session, end, is_alive, package_shipped
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 ERROR_LENGTH_MAX = 500
@@ -29,37 +29,44 @@ Run = Callable[[SparkSession, JobSpec], JobResult]
 
 
 class KeptSession:
-    """The session of the jobs of this process: built when the first one asks, again when the next one asks for another
-    place or Spark has gone away meanwhile.
-    """
+    """The session of the jobs of this process, built when the first one asks."""
 
     def __init__(self) -> None:
         self._session: SparkSession | None = None
         self._where: tuple[str, str, bool] | None = None
         self._shipped = ExitStack()
 
+    def fits(self, text: str) -> bool:
+        """Whether the job of a spec can run here: not when it asks for another place, or Spark has gone away since the
+        last one. Only a new process can build another session.
+        """
+        if self._session is None:
+            return True
+        try:
+            return _where(JobSpec.from_json(text)) == self._where and is_alive(self._session)
+        except JobSpecError:
+            return True
+
     def of(self, spec: JobSpec) -> SparkSession:
         """Raises what `build_session` does."""
-        where = spec.remote, spec.master, spec.reuse
-        if self._session is not None and (where != self._where or not is_alive(self._session)):
-            self.stop()
         if self._session is None:
+            self._where = _where(spec)
+            remote, master, reuse = self._where
             self._session = build_session(
-                f"tidemark {spec.job} {spec.job_id}",
-                remote=spec.remote,
-                master=spec.master,
-                reuse=spec.reuse,
+                f"tidemark {spec.job} {spec.job_id}", remote=remote, master=master, reuse=reuse
             )
-            self._where = where
             self._shipped.enter_context(package_shipped(self._session))
         return self._session
 
     def stop(self) -> None:
         """End it, and a JVM of our own with it."""
         self._shipped.close()
-        if self._session is not None:
-            self._session.stop()
-            self._session = None
+        if self._session is not None and is_alive(self._session):
+            end(self._session)
+
+
+def _where(spec: JobSpec) -> tuple[str, str, bool]:
+    return spec.remote, spec.master, spec.reuse
 
 
 def main(text: str, run: Run) -> int:

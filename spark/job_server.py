@@ -1,8 +1,9 @@
 """Runs one job after another: `python -m spark.job_server IDLE_S`, a spec per line of standard input.
 
-What takes seconds before a job begins (imports, a JVM, its Python workers) is there for the next one. Of each spec it
-says `TAKEN` and then what `spark.job_process` says. It ends when it had nothing to do for IDLE_S seconds (0: after its
-first job), after a job that failed or left it too large, and at once when its input does: nobody wants a report then.
+What takes seconds before a job begins (imports, a JVM, its Python workers) is there for the next one. To a spec that it
+can run it says `TAKEN`, and then what `spark.job_process` says. It ends when it had nothing to do for IDLE_S seconds
+(0: after its first job), after a job that failed or left it too large, and at once when its input does: nobody wants a
+report then.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def main(idle_s: float) -> int:
             text = specs.get(timeout=wait_s)
         except queue.Empty:
             break
-        if text == END:
+        if text == END or not session.fits(text):
             break
         with at_work:
             sys.stdout.write("TAKEN\n")

@@ -12,19 +12,20 @@ import getpass
 import os
 import re
 import socket
+import subprocess
 import sys
 import tempfile
 import time
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.utils import is_remote
 
 from spark.java import JavaMissing, java_problem
 
@@ -56,6 +57,7 @@ WARM_SETTINGS = {
 }
 MASTER_ANSWERS_WITHIN_S = 5.0
 EXECUTOR_WITHIN_S = 60.0
+JVM_ENDS_WITHIN_S = 5.0
 DEFAULT_PORTS = {"spark": 7077, "sc": 15002}
 
 
@@ -105,9 +107,12 @@ def is_alive(session: SparkSession) -> bool:
     """Whether a session that was used before can still be. Of Spark Connect it only looks whether anybody listens: the
     client itself would try for minutes.
     """
-    if not is_remote():
+    if not _is_remote(session):
         context: Any = session.sparkContext
-        return context._gateway.proc.poll() is None and not context._jsc.sc().isStopped()
+        try:
+            return context._gateway.proc.poll() is None and not context._jsc.sc().isStopped()
+        except (Py4JError, OSError):
+            return False
     client: Any = session.client
     host, _, port = client._builder.endpoint.rpartition(":")
     try:
@@ -115,6 +120,21 @@ def is_alive(session: SparkSession) -> bool:
     except OSError:
         return False
     return True
+
+
+def _is_remote(session: SparkSession) -> bool:
+    """Whether it is one of Spark Connect, without importing that: pyspark's own word for it is about the process."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
+
+
+def end(session: SparkSession) -> None:
+    """Stop it, and wait for a JVM of our own to remove its temporary files: it may be killed with us."""
+    own = None if _is_remote(session) else cast(Any, session.sparkContext)._gateway.proc
+    session.stop()
+    if own is not None:
+        with suppress(OSError, subprocess.TimeoutExpired):
+            own.stdin.close()  # which it takes as the end
+            own.wait(JVM_ENDS_WITHIN_S)
 
 
 def require_answer(url: str, *, within_s: float = MASTER_ANSWERS_WITHIN_S) -> None:

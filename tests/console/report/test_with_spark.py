@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,6 +53,16 @@ def history(tmp_path: Path, settings: Settings) -> list[lag_oracle.Sample]:
     return made.samples
 
 
+def children(pid: int) -> list[int]:
+    """The processes that it started and that still run."""
+    names = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [int(name) for name in names if Path(f"/proc/{name}/cmdline").read_bytes()]
+
+
+def command_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
+
+
 def manifest(path: str, kind: str, start_ms: int, length_ms: int) -> None:
     HistoryFile.objects.create(
         path=path, kind=kind, cluster="local", ts_lo_ms=start_ms, ts_hi_ms=start_ms + length_ms
@@ -93,5 +107,12 @@ def test_it_turns_history_into_rows_and_parquet(
     services.run_report(asked.id, now_ms=AS_OF)
     assert selectors.run(asked.id).state == ReportRun.State.SUCCEEDED
     assert kept is not None and process._kept._process is kept
+    (java,) = (pid for pid in children(kept._process.pid) if "org.apache.spark" in command_of(pid))
+    os.kill(java, signal.SIGKILL)
+    while java in children(kept._process.pid):
+        time.sleep(0.01)
+    # it gives the next report to a new process
+    said = list(kept.lines(json.dumps(selectors.run(asked.id).spec)))
+    assert (kept.code(), "TAKEN\n" in said) == (0, False), "".join(said)
     days = LagRow.objects.filter(job="lag_day")
     assert {row.group for row in days} == {"analytics", "billing", "quiet"}
