@@ -5,7 +5,7 @@ A sentence stands here as code writes it, with a name for each place: `%(number)
 `tests/console/test_translations.py` finds those that code no longer writes.
 """
 
-from console.kept_sentences import broker_keys, brokers_and_messages, more, pauses, people
+from console.kept_sentences import broker_keys, brokers_and_messages, modes, more, pauses, people, short_words
 
 SENTENCES = frozenset(
     (
@@ -14,5 +14,7 @@ SENTENCES = frozenset(
         *broker_keys.SENTENCES,
         *more.SENTENCES,
         *pauses.SENTENCES,
+        *modes.SENTENCES,
+        *short_words.SENTENCES,
     )
 )

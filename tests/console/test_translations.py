@@ -25,7 +25,13 @@ ROOT = Path(__file__).parent.parent.parent
 LOCALE = Path("locale/zh_Hans/LC_MESSAGES")
 DOMAINS = ("django", "djangojs")
 # Outside console/: errors of the client runtime that are reasons of unknown figures, causes of episodes.
-ALSO_SHOWN = ("consumers/errors.py", "consumers/remoting_client.py", "spark/episodes.py", "spark/part_files.py")
+ALSO_SHOWN = (
+    "consumers/errors.py",
+    "consumers/remoting_client.py",
+    "spark/episodes.py",
+    "spark/part_files.py",
+    "spark/lag/status.py",
+)
 NAMED = re.compile(r"%\((\w+)\)s")
 MARKUP = re.compile(r"</?[a-z]+")
 ENGLISH = re.compile(r"[a-z]{2,} [a-z]{2,} [a-z]{2,}")  # three words in a row are no name
