@@ -19,6 +19,8 @@ from api.permissions import require
 from api.resource import Resource, idempotency_key, remote_addr
 from console.broker.config_keys import KEY_LENGTH_MAX, VALUE_LENGTH_MAX
 from console.cluster import selectors as cluster_selectors
+from console.group.mode_facts import MODES
+from console.group.mode_plans import SHARE_MAX
 from console.group.pause_plans import TOPICS_MAX
 from console.group.settings_config import RETRY_QUEUES_MAX, RETRY_TIMES_MAX, TIMEOUT_MINUTES_MAX
 from console.operation import selectors, services
@@ -84,6 +86,19 @@ class GroupReadingParamsSerializer(BrokersSerializer):
     )
 
 
+class GroupModeParamsSerializer(BrokersSerializer):
+    """Counts for members that let the broker divide the queues (clientRebalance false)."""
+
+    topic = serializers.CharField(max_length=NAME_LENGTH_MAX)
+    mode = serializers.ChoiceField(choices=MODES)
+    pop_share_queues = serializers.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=SHARE_MAX,
+        help_text="POP: over how many further members a queue is shared; 0: over all",
+    )
+
+
 class BrokerConfigParamsSerializer(BrokersSerializer):
     """One value for the chosen brokers, or ``values`` with one for each."""
 
@@ -131,6 +146,7 @@ PARAMS: dict[str, tuple[str, type[serializers.Serializer[Any]]]] = {
     "group_force_delete": ("group", GroupDeleteParamsSerializer),
     "group_pause": ("group", GroupReadingParamsSerializer),
     "group_resume": ("group", GroupReadingParamsSerializer),
+    "group_mode": ("group", GroupModeParamsSerializer),
     "broker_config_change": ("broker, or * for several", BrokerConfigParamsSerializer),
     "broker_drain": ("broker", BrokerDrainParamsSerializer),
 }

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from console.broker.plans import BrokerConfigPlan, BrokerDrainPlan
 from console.deadletter.message_events import replays_of
 from console.deadletter.plans import DlqReadablePlan, ReplayPlan
-from console.group import pause_plans, settings_plans
+from console.group import mode_plans, pause_plans, settings_plans
 from console.group.plans import OffsetChangePlan
 from console.message.plans import MessageSendPlan, copies_of
 from console.operation.kinds import PlanKind
@@ -33,6 +33,7 @@ KINDS: tuple[PlanKind, ...] = (
     settings_plans.GroupForceDeletePlan(),
     pause_plans.GroupPausePlan(),
     pause_plans.GroupResumePlan(),
+    mode_plans.GroupModePlan(),
     BrokerConfigPlan(),
     BrokerDrainPlan(),
     MessageSendPlan(),

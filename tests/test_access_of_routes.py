@@ -99,6 +99,7 @@ PAGES = {
     "group-release": change("CONFIGURE"),
     "group-pause": form("CONFIGURE", reader=(NAMED, "VIEW"), deed="pause"),
     "group-resume": change("CONFIGURE"),
+    "group-mode": form("CONFIGURE", reader=(NAMED, "VIEW")),
     "messages": view(SOME),
     "message-export": view(WHOLE),
     "message-send": form("SEND", WHOLE, reader=(WHOLE, "VIEW"), topic="orders", encoding="text", body="x"),

@@ -4,7 +4,7 @@ stands beside `groups/`.
 
 from django.urls import path
 
-from console.group import pause_views, settings_views
+from console.group import mode_views, pause_views, settings_views
 
 urlpatterns = [
     path("new-group", settings_views.create, name="group-create"),
@@ -12,5 +12,6 @@ urlpatterns = [
     path("groups/<str:group>/delete", settings_views.delete, name="group-delete"),
     path("groups/<str:group>/pause", pause_views.pause, name="group-pause"),
     path("groups/<str:group>/resume", pause_views.resume, name="group-resume"),
+    path("groups/<str:group>/mode", mode_views.mode, name="group-mode"),
     path("groups/<str:group>/release", settings_views.release, name="group-release"),
 ]

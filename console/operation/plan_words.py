@@ -30,6 +30,7 @@ KIND_WORDS: Mapping[str, str] = {  # every kind as people say it
     "group_force_delete": gettext_noop("Group deletion without quarantine"),
     "group_pause": gettext_noop("Pause of a group"),
     "group_resume": gettext_noop("Resumption of a group"),
+    "group_mode": gettext_noop("Consume mode of a group"),
     "broker_config_change": gettext_noop("Broker configuration"),
     "broker_drain": gettext_noop("Broker drain"),
     "message_send": gettext_noop("Message send"),
@@ -51,6 +52,7 @@ CONFIG_DEEDS: Mapping[
     "group_force_delete": "Delete the group without quarantine",
     "group_pause": "Pause reading",
     "group_resume": "Resume reading",
+    "group_mode": "Set the consume mode",
     "broker_config_change": "Change the key",
     "dlq_readable": "Allow reading it",
 }
@@ -154,6 +156,7 @@ INSTEAD: Mapping[str, tuple[str, str, bool]] = {
     "group_change": ("group-settings", "Change something else", True),
     "group_pause": ("group-settings", "Stop the whole group (consumeEnable)", True),
     "group_resume": ("group-pause", "Choose other topics or brokers", True),
+    "group_mode": ("group-mode", "Choose another topic or mode", True),
 }
 
 

@@ -8,6 +8,7 @@ from django.core.management.base import CommandParser
 
 from console.figures import duration
 from console.group import selectors
+from console.group.mode_facts import MODES
 from console.group.settings_config import FIELDS, MEANING
 from console.operation.command_line import cluster_name
 from console.operation.config_change import GROUP
@@ -19,7 +20,7 @@ def _places(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Command(ConfigCommand):
-    also = ("pause", "resume")
+    also = ("pause", "resume", "mode")
     help = "List consumer groups; plan, apply and undo changes of their settings."
     what = GROUP
     quarantine_words = "its members may not consume; its offsets stay"
@@ -56,6 +57,22 @@ class Command(ConfigCommand):
             planning.add_argument(
                 "--broker", dest="brokers", action="append", help="may be repeated; all without it"
             )
+
+        moding = self.add_deed(actions, "mode", "plan whether members pull a topic or pop it")
+        moding.add_argument("--topic", required=True)
+        moding.add_argument("--mode", required=True, choices=MODES)
+        moding.add_argument(
+            "--pop-share-queues",
+            type=int,
+            help="POP: over how many further members a queue is shared; 0: all",
+        )
+        moding.add_argument(
+            "--broker", dest="brokers", action="append", help="may be repeated; all without it"
+        )
+
+    def _mode(self, **options: Any) -> None:
+        names = ("topic", "mode", "pop_share_queues", "brokers")
+        self.plan("mode", {name: options[name] for name in names if options[name] is not None}, options)
 
     def _pause(self, **options: Any) -> None:
         self.plan("pause", _places(options), options)

@@ -1,0 +1,142 @@
+"""How members of a group get a topic's messages, by each broker's word (402), and what a change of that must know."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from console.mqadmin import (
+    BlockingMQAdmin,
+    BrokerUnavailable,
+    ConsumerConnection,
+    MQAdmin,
+    MQBrokerError,
+    ResponseCode,
+)
+from console.operation.broker_queues import ask_each
+
+PULL, POP = "PULL", "POP"
+MODES = (PULL, POP)
+MEMBERS_ASKED_MAX = 16  # each is a question relayed by its broker
+ASK_MEMBERS_MS = 8_000  # one that hangs does not hold up the plan: how it rebalances is then unknown
+POP_CAPABILITY = "pop"  # what a broker of ours would list once it serves it
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ModeSetting:
+    """`share`: POP: over how many further members a queue is shared, 0: all. `is_set` false: the broker's default."""
+
+    mode: str
+    share: int
+    is_set: bool
+
+    def value(self) -> dict[str, Any]:
+        """As a plan's row shows it, under the wire's names."""
+        return {"mode": self.mode, "popShareQueueNum": self.share}
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BrokerModes:
+    """One broker's word. `set_by`: (topic, group) → setting. `is_able` false: its release knows no modes (before 5.0).
+    `no_pop`: why it would not serve POP, "" when it does."""
+
+    is_able: bool
+    set_by: Mapping[tuple[str, str], ModeSetting]
+    default: ModeSetting
+    no_pop: str
+
+    def of(self, topic: str, group: str) -> ModeSetting:
+        """What counts for a group on a topic."""
+        return self.set_by.get((topic, group), self.default)
+
+
+async def ask_modes(client: MQAdmin, addr: str) -> BrokerModes:
+    """Three questions to one broker; its own configuration may be forbidden by an access list."""
+    default, no_pop = ModeSetting(PULL, 0, is_set=False), ""
+    try:
+        config = await client.broker_config(addr)
+    except MQBrokerError:
+        config = {}
+    if config.get("defaultMessageRequestMode") == POP:
+        share = config.get("defaultPopShareQueueNum", "0")
+        default = ModeSetting(POP, int(share) if share.lstrip("-").isdigit() else 0, is_set=False)
+    capabilities = await client.capabilities(addr)
+    if capabilities and POP_CAPABILITY not in capabilities:
+        no_pop = "it serves no POP yet, and members set to it would get nothing"
+    elif config.get("timerWheelEnable") == "false":
+        no_pop = "it answers no POP while its timerWheelEnable is false"
+    try:
+        table = await client.message_request_modes(addr)
+    except MQBrokerError as error:
+        if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+            raise
+        return BrokerModes(False, {}, default, no_pop)
+    found = {
+        (topic, group): ModeSetting(one.mode, one.pop_share_queue_num, is_set=True)
+        for topic, groups in table.items()
+        for group, one in groups.items()
+    }
+    return BrokerModes(True, found, default, no_pop)
+
+
+def read_modes(admin: BlockingMQAdmin, addrs: Mapping[str, str]) -> dict[str, BrokerModes]:
+    """Every broker's word. Raises BrokerUnavailable, MQBrokerError."""
+    found = {}
+    for name, answer in ask_each(admin, addrs, ask_modes).items():
+        if isinstance(answer, MQBrokerError):
+            raise answer
+        if isinstance(answer, Exception):
+            raise BrokerUnavailable(
+                addrs[name], f"{name} did not answer, so its part is unknown: {answer}"
+            ) from answer
+        found[name] = answer
+    return found
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Followers:
+    """Members by whether they let the broker divide the queues: only those follow the mode. `unknown`: not asked, or
+    silent."""
+
+    follow: Sequence[str] = ()
+    ignore: Sequence[str] = ()
+    unknown: Sequence[str] = ()
+
+    @property
+    def online(self) -> int:
+        """All of them."""
+        return len(self.follow) + len(self.ignore) + len(self.unknown)
+
+
+def ask_followers(admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str) -> Followers:
+    """Ask members for their clientRebalance (307; Java's since 5.0, which others do not have). Raises as read_modes."""
+    where: dict[str, str] = {}
+    online = ask_each(admin, addrs, lambda client, addr: client.consumer_connection(addr, group))
+    for name, answer in online.items():
+        if isinstance(answer, ConsumerConnection):
+            for one in answer.connection_set:
+                where.setdefault(one.client_id, addrs[name])
+        elif isinstance(answer, Exception):
+            raise BrokerUnavailable(
+                addrs[name], f"{name} did not answer, so its members are unknown: {answer}"
+            ) from answer
+    asked = sorted(where)[:MEMBERS_ASKED_MAX]
+    answers = admin.gather(
+        {client_id: partial(_client_rebalance, where[client_id], group, client_id) for client_id in asked},
+        ASK_MEMBERS_MS,
+    )
+    return Followers(
+        follow=[one for one, answer in answers.items() if answer == "false"],
+        ignore=[
+            one for one, answer in answers.items() if answer != "false" and not isinstance(answer, Exception)
+        ],
+        unknown=[one for one in sorted(where) if isinstance(answers.get(one, ValueError()), Exception)],
+    )
+
+
+async def _client_rebalance(addr: str, group: str, client_id: str, client: MQAdmin) -> str:
+    """ "true", "false", or "" for a client that has no such setting."""
+    info = await client.consumer_running_info(addr, group, client_id)
+    return info.properties.get("clientRebalance", "")
