@@ -64,6 +64,10 @@ class LagHistorySerializer(serializers.Serializer[Any]):
     time_lag_lower_bound = serializers.ListField(child=serializers.BooleanField())
     markers = LagEventSerializer(many=True)
     gaps = HistoryGapSerializer(many=True)
+    clients_min = serializers.IntegerField(
+        allow_null=True, help_text="as far as changes were seen; null: unknown"
+    )
+    clients_max = serializers.IntegerField(allow_null=True)
 
 
 class LatencyBucketSerializer(serializers.Serializer[Any]):
@@ -173,6 +177,7 @@ class LagHistory(GroupPast):
         points = pagination.integer(request, "points", 600, low=4, high=POINTS_MAX)
         assert points is not None
         found = selectors.lag_history(cluster, group, from_ms, to_ms, points, topic)
+        found |= selectors.clients_between(cluster, group, from_ms, to_ms)
         return Response(LagHistorySerializer(found).data)
 
 

@@ -5,9 +5,11 @@ An event is seen from two rows of the same queue; what a change of ours explains
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+
+from django.db.models import QuerySet
 
 from console.access.models import AuditEvent
 from console.lag.models import GroupMembers, HistoryGap, LagEvent
@@ -127,11 +129,19 @@ def cause_of(cluster: str, group: str, now_ms: int) -> str:
 
 
 def record_members(cluster: str, before: Mapping[str, GroupMembers], after: Sequence[GroupMembers]) -> None:
-    """Write down whose number of clients changed; unknown is no change."""
+    """Write down whose number of clients changed; unknown is no change, what comes after it is compared with what was
+    known before.
+    """
+    forgotten = [row.group for row in after if row.group in before and before[row.group].clients is None]
+    last = {
+        event.group: event.messages
+        for event in _member_events(cluster).filter(group__in=forgotten).order_by("at_ms", "pk")
+    }
     events = []
     for row in after:
         previous = before.get(row.group)
         was = None if previous is None else previous.clients
+        was = last.get(row.group) if was is None else was
         if was is not None and row.clients is not None and was != row.clients:
             events.append(
                 LagEvent(
@@ -139,11 +149,43 @@ def record_members(cluster: str, before: Mapping[str, GroupMembers], after: Sequ
                     kind=LagEvent.Kind.MEMBERS,
                     group=row.group,
                     at_ms=row.read_at_ms,
+                    from_offset=was,
+                    to_offset=row.clients,
                     messages=row.clients,
                     cause=f"{was} → {row.clients} clients",
                 )
             )
     LagEvent.objects.bulk_create(events[:EVENTS_PER_ROUND_MAX])
+
+
+def client_counts(
+    cluster: str, from_ms: int, to_ms: int, groups: Collection[str] | None = None
+) -> dict[str, list[tuple[int, int]]]:
+    """Return of each group [(since when, how many clients)] in [from_ms, to_ms), the first one as of `from_ms`.
+
+    Only changes are written down: before the first one there were as many as it began with, and where there was none,
+    as many as now. A group of which nobody knows how many it has is left out.
+    """
+    known = GroupMembers.objects.filter(cluster=cluster)
+    changes = _member_events(cluster).order_by("at_ms", "pk")
+    if groups is not None:
+        known, changes = known.filter(group__in=groups), changes.filter(group__in=groups)
+    found: dict[str, list[tuple[int, int]]] = {}
+    for group, at_ms, was, count in changes.values_list("group", "at_ms", "from_offset", "messages"):
+        if at_ms <= from_ms:
+            found[group] = [(from_ms, count)]
+        elif group not in found:
+            found[group] = [(from_ms, count if was is None else was)]
+        if from_ms < at_ms < to_ms:
+            found[group].append((at_ms, count))
+    for group, clients in known.values_list("group", "clients"):
+        if clients is not None:
+            found.setdefault(group, [(from_ms, clients)])
+    return found
+
+
+def _member_events(cluster: str) -> "QuerySet[LagEvent]":
+    return LagEvent.objects.filter(cluster=cluster, kind=LagEvent.Kind.MEMBERS)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import Q
 
 from console.cluster.models import Cluster
-from console.lag import measures, past
+from console.lag import chronicle, measures, past
 from console.lag.models import BrokerRow, HistoryGap, LagEvent, Round
 from console.lag.past import OffsetThen
 from console.mqadmin import MessageQueue
@@ -73,6 +73,13 @@ def lag_history(
         "markers": markers(cluster_name, group, from_ms, to_ms, topic),
         "gaps": gaps(cluster_name, from_ms, to_ms),
     }
+
+
+def clients_between(cluster_name: str, group: str, from_ms: int, to_ms: int) -> dict[str, int | None]:
+    """Return how many clients a group had at least and at most, as far as changes were seen; None: nobody knows."""
+    counts = chronicle.client_counts(cluster_name, from_ms, to_ms, [group]).get(group, [])
+    numbers = [clients for _, clients in counts]
+    return {"clients_min": min(numbers, default=None), "clients_max": max(numbers, default=None)}
 
 
 def markers(

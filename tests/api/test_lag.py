@@ -44,6 +44,15 @@ def test_it_shows_markers(rows: Cluster, reader: APIClient) -> None:
     assert (marker["kind"], marker["cause"], marker["at_ms"]) == ("REWIND", "plan 7", 1_700_000_000_005)
 
 
+def test_it_says_how_many_clients_there_were(rows: Cluster, reader: APIClient) -> None:
+    for at_ms, was, now in ((1_699_999_999_000, 9, 3), (1_700_000_000_005, 3, 5), (1_700_003_600_000, 5, 0)):
+        LagEvent.objects.create(
+            cluster="local", group="billing", kind="MEMBERS", at_ms=at_ms, from_offset=was, messages=now
+        )
+    found = reader.get(f"{BASE}/lag?{WINDOW}").json()
+    assert (found["clients_min"], found["clients_max"]) == (3, 5)
+
+
 @pytest.mark.parametrize(
     ("query", "field"),
     [
