@@ -73,6 +73,11 @@ class BrokerSerializer(serializers.Serializer[Any]):
     )
     listed_at = serializers.ListField(child=serializers.CharField(), help_text="name servers that list it")
     rpc_ms = serializers.IntegerField(source="row.rpc_ms", allow_null=True)
+    clock_offset_ms = serializers.IntegerField(
+        source="row.clock_offset_ms",
+        allow_null=True,
+        help_text="its clock minus ours; 0: within a second; null: no message told it yet",
+    )
     capabilities = serializers.ListField(source="row.capabilities", child=serializers.CharField())
     read_at_ms = serializers.IntegerField(source="row.read_at_ms")
     own = OwnShareSerializer(allow_null=True)

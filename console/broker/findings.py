@@ -15,7 +15,7 @@ from console.figures import count, duration, latency, percent, size
 SOON_MS, VERY_SOON_MS = 12 * 3_600_000, 3 * 3_600_000  # a disk that is full within a shift, or within hours
 SLOW_PUT_MS = 50  # slowest 1 %; healthy disks need a few
 BEHIND_BYTES = 16_000_000  # of the index: stored messages that nobody can read yet
-SEVERITY = ("LOST", "STALLED", "STOPPED", "FALLING_BEHIND", "UNKNOWN", "OFFLINE")
+SEVERITY = ("LOST", "STALLED", "STOPPED", "FALLING_BEHIND", "INVALID", "UNKNOWN", "OFFLINE")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ def findings(view: BrokerView, servers: Sequence[NameServerRow] = ()) -> list[Fi
     """Everything that deserves a sentence; [] for a broker that is well."""
     found = [*_silence(view), *_disk(view), *_routes(view, servers)]
     if view.row.answered:
-        found += [*_writing(view), *_held_back(view), *_slaves(view)]
+        found += [*_writing(view), *_held_back(view), *_clock(view), *_slaves(view)]
     found = [dataclasses.replace(one, broker_name=view.name) for one in found]
     return sorted(found, key=lambda one: SEVERITY.index(one.status))
 
@@ -163,6 +163,20 @@ def _held_back(view: BrokerView) -> Iterable[Finding]:
         text = "Messages for a set time reach their topics so much later than they should; no lag shows it."
         title = f"The timer is {duration(held.timer_late_s * 1000)} late"
         yield Finding("FALLING_BEHIND", title, text, tab="runtime")
+
+
+def _clock(view: BrokerView) -> Iterable[Finding]:
+    """Store times are by its clock. Ages are corrected by the difference; what only the broker judges is not."""
+    off_ms = view.row.clock_offset_ms
+    if off_ms:
+        apart = duration(abs(off_ms))
+        title = f"Its clock is {apart} ahead of ours" if off_ms > 0 else f"Its clock is {apart} behind ours"
+        text = (
+            "Seen by the store times of messages that have just come in; ages shown here are corrected by it. "
+            "Retention, delays and timestamps of producers are not: let NTP set the clocks of brokers and of this "
+            "machine."
+        )
+        yield Finding("INVALID", title, text, tab="health")
 
 
 def _slaves(view: BrokerView) -> Iterable[Finding]:

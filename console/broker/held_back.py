@@ -95,12 +95,17 @@ class HeldBack:
         return [one for one in self.levels if one.late_ms is not None]
 
 
-def held_back(survey: BrokerSurvey | None, figures: Mapping[str, str]) -> HeldBack:
-    """Return what one broker holds back by its survey's row (null before the first) and its runtime table (28)."""
+def held_back(
+    survey: BrokerSurvey | None, figures: Mapping[str, str], clock_offset_ms: int | None = None
+) -> HeldBack:
+    """Return what one broker holds back by its survey's row (null before the first) and its runtime table (28); its
+    clock is `clock_offset_ms` before ours.
+    """
     if survey is None or survey.held_back_at_ms is None:
         return HeldBack(None, None, NOT_YET, (), None, NOT_YET, (), None, None, NOT_YET)
     delays = delays_ms(survey.config)
-    known = [_level(one, delays, survey.held_back_at_ms) for one in survey.delayed or ()]
+    its_now_ms = survey.held_back_at_ms + (clock_offset_ms or 0)
+    known = [_level(one, delays, its_now_ms) for one in survey.delayed or ()]
     timed, timed_reason = timed_messages(survey, figures)
     return HeldBack(
         read_at_ms=survey.held_back_at_ms,

@@ -101,7 +101,7 @@ class BrokerView:
     @property
     def held_back(self) -> HeldBack:
         """Messages that no consumer can see yet: delayed, for a set time, half."""
-        return held_back(self.survey, self.figures)
+        return held_back(self.survey, self.figures, self.row.clock_offset_ms)
 
     @property
     def config(self) -> Mapping[str, str] | None:

@@ -118,7 +118,7 @@ def _save_brokers(
         if row is not None:
             found.queues = queues.get(row.broker_name, 0)
             _judge_disk(found, row, logs.get(row.broker_name, []), now_ms)
-            held[row.broker_name] = held_back.held_back(found, row.runtime)
+            held[row.broker_name] = held_back.held_back(found, row.runtime, row.clock_offset_ms)
         found.save()
     gone = [one.pk for one in known.values() if now_ms - one.read_at_ms > FORGET_MS]
     BrokerSurvey.objects.filter(pk__in=gone).delete()

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from console.lag.offset_kind import offset_kind
 from console.mqadmin import (
     BlockingMQAdmin,
     ConsumerOffsetWrapper,
@@ -67,11 +68,12 @@ class QueueOffsets(NamedTuple):
 
 
 class TopicFacts(NamedTuple):
-    """A topic's configuration on one broker."""
+    """A topic's configuration on one broker; `offset_kind` is "" where an offset stands for a message."""
 
     read_queues: int
     write_queues: int
     perm: int
+    offset_kind: str = ""
 
 
 class Lookup(NamedTuple):
@@ -280,10 +282,16 @@ async def _read_tables(admin: MQAdmin, answer: BrokerAnswers) -> None:
     """Topics and groups of the broker (21, 201), and which extensions of ours it has."""
     addr = answer.address.addr
     answer.rpcs += 3
-    configs = (await admin.all_topic_config(addr)).topic_config_table
+    table = await admin.all_topic_config(addr)
+    mapped = table.topic_queue_mapping_detail_map or {}
     answer.topics = {
-        name: TopicFacts(config.read_queue_nums, config.write_queue_nums, int(config.perm))
-        for name, config in configs.items()
+        name: TopicFacts(
+            config.read_queue_nums,
+            config.write_queue_nums,
+            int(config.perm),
+            offset_kind(name, config.attributes, is_static=name in mapped),
+        )
+        for name, config in table.topic_config_table.items()
     }
     answer.groups = frozenset((await admin.all_subscription_groups(addr)).subscription_group_table)
     answer.capabilities = await admin.capabilities(addr)

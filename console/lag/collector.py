@@ -130,6 +130,7 @@ class Collector:
         )
         self.topic_tables: dict[str, Mapping[str, TopicFacts]] = {}
         self.group_tables: dict[str, frozenset[str]] = {}
+        self.offset_kinds: dict[str, str] = {}
         self.clock_offsets_ms: dict[str, int] = {}
         self.registered: list[BrokerAddress] = []
         self.lookups: list[Lookup] = []
@@ -282,6 +283,7 @@ class Collector:
         return addresses, error, rpcs
 
     def _remember(self, answers: Sequence[BrokerAnswers], series: RoundSeries) -> None:
+        """Keep what is not told in every round: tables of topics and groups, and what messages say of clocks."""
         ahead_ms = newest_writes_ms(series)
         for answer in answers:
             name = answer.address.broker_name
@@ -289,10 +291,16 @@ class Collector:
                 self.topic_tables[name] = answer.topics
             if answer.groups is not None:
                 self.group_tables[name] = answer.groups
-            known_ms = self.clock_offsets_ms.get(name, 0)
-            self.clock_offsets_ms[name] = clock_offset_ms(
-                ahead_ms.get(name), interval_ms=self.interval_ms, known_ms=known_ms
-            )
+            if name in ahead_ms:  # else its clock is what it was
+                self.clock_offsets_ms[name] = clock_offset_ms(ahead_ms[name], interval_ms=self.interval_ms)
+
+        if any(answer.topics is not None for answer in answers):
+            self.offset_kinds = {
+                topic: one.offset_kind
+                for table in self.topic_tables.values()
+                for topic, one in table.items()
+                if one.offset_kind
+            }
 
     def _view(
         self,
@@ -318,6 +326,7 @@ class Collector:
             members=knowledge.members,
             owners=knowledge.owners,
             filters=knowledge.filters,
+            offset_kinds=self.offset_kinds,
             own_topics=own_topics([answer.address for answer in answers]),
             previous_queues=self.queues.rows,
             previous_groups=self.groups.rows,
@@ -355,7 +364,8 @@ class Collector:
         rows = {}
         for answer in view.answers:
             key = answer.address.broker_name, answer.address.broker_id
-            row = topic_rows.broker_row(answer, self.brokers.rows.get(key), view.now_ms)
+            skew_ms = self.clock_offsets_ms.get(answer.address.broker_name)
+            row = topic_rows.broker_row(answer, self.brokers.rows.get(key), view.now_ms, skew_ms)
             if answer.address.broker_name not in registered:
                 row["reason"] = f"{UNLISTED} {row['reason']}".strip()
             rows[key] = row

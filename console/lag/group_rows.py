@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from console.lag.group_sums import NO_QUEUES, SUMMED, group_sums
+from console.lag.offset_kind import REASONS
 from console.lag.popped import POP_MODE, pop_figures
 from console.lag.queue_rows import QueueTable
 from console.lag.round_view import Members, RoundView, RowDict
@@ -47,6 +48,7 @@ def _row(view: RoundView, group: str, sums: RowDict, topics: Mapping[str, RowDic
         "offline_since_ms": members.offline_since_ms,
         "topics": sums["topics"] or _subscribed(members),
         "lag_lower_bound": partial and lag is not None,
+        "offset_is_not_count": sums["offset_is_not_count"],
         "time_lag_lower_bound": sums["time_lag_lower_bound"] or (partial and time_lag_ms is not None),
         "consumers_needed": None
         if status is LagStatus.OK
@@ -56,7 +58,7 @@ def _row(view: RoundView, group: str, sums: RowDict, topics: Mapping[str, RowDic
         "retry_in_rate": _retry_in_rate(group, sums, topics),
         **_filtered(view, group, lag),
         **trend(previous, lag if lag_known else None, view.now_ms),
-        "reason": _reason(view, sums, status, members),
+        "reason": joined(_reason(view, sums, status, members), _no_count(view, sums)),
         "unknown_since_ms": _unknown_since(view, partial, previous),
         "since_ms": _since(status, sums, members, previous, view.now_ms),
         "known_lag": lag if lag_known else (previous["known_lag"] if previous else None),
@@ -133,6 +135,7 @@ def _subscribed(members: Members) -> list[RowDict]:
             "queues": 0,
             "lag": None,
             "lag_lower_bound": False,
+            "offset_is_not_count": False,
             "time_lag_ms": None,
             "time_lag_lower_bound": False,
             "status": LagStatus.NEVER_COMMITTED.value,
@@ -169,6 +172,21 @@ def _reason(view: RoundView, sums: RowDict, status: LagStatus, members: Members)
         return known
     words = f"{sums['unknown']} of {sums['queues']} queues unknown: {sums['unknown_reason']}"
     return f"{words}. {known}" if known and sums["status"] is not LagStatus.UNKNOWN else words
+
+
+def _no_count(view: RoundView, sums: RowDict) -> str:
+    """Return why the lag is no count of messages, of the first such topic; "" when it is."""
+    if not sums["offset_is_not_count"]:
+        return ""
+    topics = (one["topic"] for one in sums["topics"])
+    return next(
+        (f"{topic}: {REASONS[kind]}" for topic in topics if (kind := view.offset_kinds.get(topic))), ""
+    )
+
+
+def joined(*sentences: str) -> str:
+    """Return reasons one after another."""
+    return ". ".join(one for one in sentences if one)
 
 
 def _unknown_since(view: RoundView, partial: bool, previous: RowDict | None) -> int | None:

@@ -48,6 +48,7 @@ NO_QUEUES: RowDict = {
     "queues": 0,
     "in_flight": None,
     "available": None,
+    "offset_is_not_count": False,
     "topics": [],
     "retry_topics": [],
     "read_at_ms": None,
@@ -126,6 +127,7 @@ def _main_sums(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
         "unknown": runs.count(~sums.known).tolist(),
         "unknown_reason": ["" if at < 0 else columns["reason"][at] for at in unknown_at.tolist()],
         "queues": runs.counts.tolist(),
+        "offset_is_not_count": runs.any(columns["offset_is_not_count"]).tolist(),
         "topics": _topics(table, runs),
         "read_at_ms": values_of(_read_at_ms(view, table, runs)),
     }
@@ -254,6 +256,7 @@ def _topics(table: QueueTable, groups: Runs) -> list[list[RowDict]]:
                 "queues": int(runs.counts[place]),
                 "lag": lag,
                 "lag_lower_bound": is_partial and lag is not None,
+                "offset_is_not_count": bool(table.columns["offset_is_not_count"][start]),
                 "time_lag_ms": sums["time_lag_ms"][place],
                 "time_lag_lower_bound": sums["time_lag_lower_bound"][place],
                 "status": sums["status"][place].value,

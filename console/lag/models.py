@@ -44,6 +44,9 @@ class GroupRow(RowModel):
     group = models.CharField(max_length=NAME_LENGTH_MAX)
     status = models.CharField(max_length=16)
     partial = models.BooleanField(default=False)
+    offset_is_not_count = models.BooleanField(
+        default=False, help_text="lag counts offsets of which some are no messages: it is an upper bound"
+    )
     model = models.CharField(
         max_length=16, default="", blank=True
     )  # CLUSTERING, BROADCASTING, "" while never seen online
@@ -159,6 +162,10 @@ class TopicRow(RowModel):
     out_rate = models.FloatField(null=True)  # of all groups together
     messages = models.BigIntegerField(null=True)
     messages_lower_bound = models.BooleanField(default=False)
+    offset_is_not_count = models.BooleanField(
+        default=False, help_text="there are at most as many messages as offsets, because of offset_kind"
+    )
+    offset_kind = models.CharField(max_length=16, default="", blank=True)  # COMPACTION, BATCH, STATIC, LIGHT
     readers = models.IntegerField(null=True, help_text="consumer groups that have offsets on it")
     worst_group = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
     worst_time_lag_ms = models.BigIntegerField(null=True)
@@ -198,6 +205,10 @@ class BrokerRow(RowModel):
     since_ms = models.BigIntegerField(default=0)
     reason = models.TextField(default="", blank=True)
     rpc_ms = models.IntegerField(null=True)
+    clock_offset_ms = models.BigIntegerField(
+        null=True,
+        help_text="its clock minus ours by its store times; 0: within a second; null: nothing arrived yet",
+    )
     capabilities = models.JSONField(default=list)  # extensions of brokerd; empty for Apache RocketMQ
     runtime = models.JSONField(default=dict)
     read_at_ms = models.BigIntegerField(default=0)

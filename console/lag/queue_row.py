@@ -30,6 +30,7 @@ class QueueRow:
     committed_offset: int | None = None
     pulled_offset: int | None = None
     lag: int | None = None
+    offset_is_not_count: bool = _says("there are at most as many messages as the lag says", False)
     in_flight: int | None = None
     available: int | None = None
     time_lag_ms: int | None = None

@@ -32,6 +32,7 @@ NEVER_READ: RowDict = {
     "read_at_ms": 0,
     "missed_rounds": 0,
     "lost": 0,
+    "offset_is_not_count": False,
 }
 # What is unknown of a queue that was not read.
 UNKNOWN_FIGURES: RowDict = {
@@ -175,12 +176,19 @@ class _Read:
             ),
             "read_at_ms": self.read_ms,
             "missed_rounds": np.zeros(self.count, dtype=np.int64),
+            "offset_is_not_count": self._is_not_count(),
             "commit": self.commit,
             "remarkable": (knows_moves & (self.committed < committed_before))
             | (lost > np.maximum(self.before["lost"], 0))
             | (judged["status"] == LagStatus.SKIPPED.value)
             | (self.high < self.view.series.topics.before[self.view.series.groups.place]),
         }
+
+    def _is_not_count(self) -> BoolArray:
+        kinds = self.view.offset_kinds
+        if not kinds:
+            return np.zeros(self.count, dtype=np.bool_)
+        return np.array([key.topic in kinds for key in self.keys], dtype=np.bool_)
 
     def _time_lags(self) -> tuple[Int64Array, BoolArray]:
         """An empty queue of a group that never committed has none either way."""
@@ -348,6 +356,7 @@ def unknown_row(view: RoundView, key: QueueKey, previous: RowDict) -> RowDict:
         "owner": view.owners.get(key, ""),
         "reason": reason,
         "missed_rounds": missed,
+        "offset_is_not_count": key.topic in view.offset_kinds,
     }
 
 

@@ -205,14 +205,12 @@ def commit_key(series: RoundSeries, at: int) -> CommitKey:
     return CommitKey(series.groups.keys[at].group, *head)
 
 
-def clock_offset_ms(ahead_ms: int | None, *, interval_ms: int, known_ms: int) -> int:
+def clock_offset_ms(ahead_ms: int, *, interval_ms: int) -> int:
     """Return broker clock - our clock, as far as its store times betray it.
 
     `ahead_ms` is the store time of the newest message that came since the round before minus the time it was read: by
-    a good clock it lies between the two rounds. `known_ms` stays when nothing arrived (None).
+    a good clock it lies between the two rounds.
     """
-    if ahead_ms is None:
-        return known_ms
     in_time = -(interval_ms + CLOCK_TOLERANCE_MS) <= ahead_ms <= CLOCK_TOLERANCE_MS
     return 0 if in_time else ahead_ms
 

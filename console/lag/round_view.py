@@ -79,6 +79,7 @@ class RoundView:
     previous_groups: Mapping[str, RowDict] = field(default_factory=dict)
     previous_topics: Mapping[str, RowDict] = field(default_factory=dict)
     previous_topic_queues: KeyedColumns[TopicQueueKey] = field(default_factory=KeyedColumns.nothing)
+    offset_kinds: Mapping[str, str] = field(default_factory=dict)  # of topics whose offsets are no count
     own_topics: frozenset[str] = frozenset()  # brokers make topics of their own and their cluster's name
 
     def silence_words(self, broker_name: str) -> str:

@@ -10,6 +10,7 @@ from console.lag.broker_reads import BrokerAnswers, TopicFacts
 from console.lag.columns import NULL, rounded, runs_by, values_of
 from console.lag.group_rows import trend
 from console.lag.keyed_columns import Column, KeyedColumns
+from console.lag.offset_kind import REASONS
 from console.lag.queue_rows import QueueTable
 from console.lag.round_series import TopicQueueKey
 from console.lag.round_view import RoundView, RowDict
@@ -166,8 +167,12 @@ def _row(
     stored = stored or {**NOT_STORED, "read_at_ms": view.now_ms}
     silent = sorted(view.silences.keys() & brokers) if view.silences else []
     partial = bool(silent) or bool(view.blind)
+    kind = view.offset_kinds.get(topic, "")
+    reasons = [view.silence_words(name) for name in silent or sorted(view.blind)] if partial else []
     return {
         "kind": topic_kind(topic, view.own_topics),
+        "offset_kind": kind,
+        "offset_is_not_count": bool(kind),
         "read_queues": sum(one.read_queues for one in facts.values()),
         "write_queues": sum(one.write_queues for one in facts.values()),
         "perm": next((one.perm for one in facts.values()), 0),
@@ -177,14 +182,16 @@ def _row(
         "messages_lower_bound": partial,
         **trend(view.previous_topics.get(topic), stored["in_rate"], view.now_ms),
         "partial": partial,
-        "reason": "; ".join(view.silence_words(name) for name in silent or sorted(view.blind))
-        if partial
-        else "",
+        "reason": "; ".join([*reasons, *([REASONS[kind]] if kind else [])]),
     }
 
 
-def broker_row(answer: BrokerAnswers, previous: RowDict | None, now_ms: int) -> RowDict:
-    """Return a broker's row; what it did not tell this time is unknown, not what it was."""
+def broker_row(
+    answer: BrokerAnswers, previous: RowDict | None, now_ms: int, clock_offset_ms: int | None = None
+) -> RowDict:
+    """Return a broker's row; what it did not tell this time is unknown, not what it was. `clock_offset_ms` null: its
+    messages told nothing of its clock since this process began; then the row before is right.
+    """
     runtime = dict(answer.runtime or {})
     same = previous is not None and previous["answered"] == answer.answered
     kept_capabilities = previous["capabilities"] if previous is not None else []
@@ -198,6 +205,9 @@ def broker_row(answer: BrokerAnswers, previous: RowDict | None, now_ms: int) -> 
         "since_ms": previous["since_ms"] if same and previous is not None else now_ms,
         "reason": answer.error,
         "rpc_ms": answer.rpc_ms if answer.answered else None,
+        "clock_offset_ms": previous["clock_offset_ms"]
+        if clock_offset_ms is None and previous is not None
+        else clock_offset_ms,
         "capabilities": kept_capabilities if answer.capabilities is None else sorted(answer.capabilities),
         "runtime": runtime,
         "read_at_ms": now_ms if answer.answered else (previous["read_at_ms"] if previous else 0),

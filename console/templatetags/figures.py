@@ -122,6 +122,18 @@ def at_least(row: object) -> SafeString:
     return format_html('<span class="atleast" {}>≥</span>', _why(row))
 
 
+# made of offsets: where those are not a count of messages, there are at most as many
+COUNTED = frozenset({"lag", "available", "in_flight", "messages"})
+
+
+def bound_of(row: object, name: str) -> SafeString | str:
+    """The sign before a figure that is a bound: ≥, ≤, or ≈ where something is missing and something too much."""
+    is_low = bool(value_of(row, f"{name.removesuffix('_ms')}_lower_bound"))
+    if name in COUNTED and value_of(row, "offset_is_not_count"):
+        return format_html('<span class="atleast" {}>{}</span>', _why(row), "≈" if is_low else "≤")
+    return at_least(row) if is_low else ""
+
+
 NOT_APPLICABLE = mark_safe('<span class="na">–</span>')  # noqa: S308 - a literal
 
 
@@ -130,7 +142,7 @@ def _zero(text: str) -> SafeString:
 
 
 def _figure(row: object, name: str, text: str, is_zero: bool, tone: str = "") -> SafeString:
-    bound = at_least(row) if value_of(row, f"{name.removesuffix('_ms')}_lower_bound") else ""
+    bound = bound_of(row, name)
     if is_zero and not bound:
         return _zero(text)
     return (

@@ -157,6 +157,13 @@
     return `<span class="unknown" ${why(row)}${last}>${gettext("unknown")}</span>`;
   }
   const atLeast = (row) => `<span class="atleast" ${why(row)}>≥</span>`;
+  /* made of offsets: where those are not a count of messages, there are at most as many */
+  const COUNTED = new Set(["lag", "available", "in_flight", "messages"]);
+  function boundOf(row, name) {
+    const isLow = row[name.replace(/_ms$/, "") + "_lower_bound"];
+    if (row.offset_is_not_count && COUNTED.has(name)) return `<span class="atleast" ${why(row)}>${isLow ? "≈" : "≤"}</span>`;
+    return isLow ? atLeast(row) : "";
+  }
   const NA = '<span class="na">–</span>';
   const zero = (text) => `<span class="zero">${text}</span>`;
   const missing = (value) => value === null || value === undefined;
@@ -164,7 +171,7 @@
   const ticking = (ms, now) => `<time data-at="${ms}" data-as="age">${age(now - ms)}</time>`;
 
   function figure(row, name, text, isZero, tone) {
-    const bound = row[name.replace(/_ms$/, "") + "_lower_bound"] ? atLeast(row) : "";
+    const bound = boundOf(row, name);
     if (isZero && !bound) return zero(text);
     return bound + (tone ? `<span class="${tone}">${text}</span>` : text);
   }

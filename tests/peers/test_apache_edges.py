@@ -1,4 +1,5 @@
-"""States of lag.md 1.3 that only Apache RocketMQ can be brought into: timer wheel, half messages, POP."""
+"""States of lag.md 1.3 that only Apache RocketMQ can be brought into: timer wheel, half messages, POP,
+topics whose offsets are not a count of messages."""
 
 from __future__ import annotations
 
@@ -9,12 +10,14 @@ import pytest
 from console.broker import selectors as broker_selectors
 from console.broker import services as broker_services
 from console.broker.held_back import HeldBack
-from console.lag.models import ClientRow, GroupRow
-from console.mqadmin import BlockingMQAdmin, MQAdmin
+from console.lag import services as lag_services
+from console.lag.models import ClientRow, GroupRow, TopicRow
+from console.mqadmin import BlockingMQAdmin, MQAdmin, TopicConfig
 from console.rebalance import selectors as rebalance_selectors
+from console.templatetags.figures import count_cell
 from tests.console.operation.live_cluster import wait_for
 from tests.peers.apache_world import NAME, ApacheWorld
-from tests.support import java_peer
+from tests.support import java_peer, sample_queues
 from tests.support.java_peer import JavaPeer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
@@ -87,3 +90,33 @@ def test_what_a_java_member_popped_and_holds_is_in_the_lag(world: ApacheWorld) -
         assert rebalance_selectors.findings(NAME, "poppers") == []
     finally:
         peer.stop()
+
+
+@pytest.mark.parametrize(
+    ("topic", "attributes", "kind", "words"),
+    [
+        ("compacted", {"cleanup.policy": "COMPACTION"}, "COMPACTION", "keeps the newest message of each key"),
+        ("batched", {"queue.type": "BatchCQ"}, "BATCH", "kept in batches"),
+    ],
+)
+def test_lag_is_an_upper_bound_where_offsets_are_no_count(
+    world: ApacheWorld, topic: str, attributes: dict[str, str], kind: str, words: str
+) -> None:
+    addr = world.cluster.addrs["broker-a"]
+    world.admin.create_topic(addr, TopicConfig(topic, 1, 1, 6, attributes=attributes))
+    world.create_group(f"of-{topic}")
+    wait_for(lambda: world.routed(topic) == {"broker-a"}, within_s=60)
+    for number in range(9):
+        world.send(topic, ("broker-a", 0), 1, KEYS=f"k{number % 3}")
+    world.commit(f"of-{topic}", topic, {("broker-a", 0): 2})
+    lag_services.request_refresh(NAME)
+    world.collect()
+    row = TopicRow.objects.get(topic=topic)
+    assert (row.offset_kind, row.offset_is_not_count) == (kind, True)
+    group = GroupRow.objects.get(group=f"of-{topic}")
+    assert (group.lag, group.offset_is_not_count, group.topics[0]["offset_is_not_count"]) == (7, True, True)
+    assert words in group.reason and words in row.reason
+    assert "≤" in count_cell(group, "lag", world.now_ms) and "≤" not in count_cell(group, "clients", 0)
+    (queue,) = sample_queues.find(NAME, group=f"of-{topic}", topic=topic)
+    assert (queue.lag, queue.offset_is_not_count) == (7, True)
+    assert not TopicRow.objects.get(topic="broker-a").offset_is_not_count

@@ -14,6 +14,7 @@ from console.lag.group_rows import (
     trend,
 )
 from console.lag.group_sums import queue_name
+from console.lag.offset_kind import REASONS
 from console.lag.queue_rows import drain_columns
 from console.lag.round_series import QueueKey
 from console.lag.round_view import Members, RoundView, RowDict
@@ -63,6 +64,7 @@ def _row(
         "topics": _topics(main, queues) or _subscribed(members),
         "lag": figures.lag,
         "lag_lower_bound": partial and figures.lag is not None,
+        "offset_is_not_count": any(key.topic in view.offset_kinds for key in main),
         "time_lag_ms": figures.time_lag_ms,
         "time_lag_lower_bound": figures.time_lag_lower_bound or (partial and figures.time_lag_ms is not None),
         "in_rate": in_rate,
@@ -80,7 +82,7 @@ def _row(
         "coverage_pct": view.window.coverage_pct(),
         **_filtered(view, group, figures.lag),
         **trend(previous, figures.lag if lag_known else None, view.now_ms),
-        "reason": _reason(view, figures, status, members, rows),
+        "reason": _with_offset_kind(view, main, _reason(view, figures, status, members, rows)),
         "unknown_since_ms": _unknown_since(view, partial, previous),
         "since_ms": _since(status, figures, members, previous, view.now_ms),
         "known_lag": figures.lag if lag_known else (previous["known_lag"] if previous else None),
@@ -208,6 +210,14 @@ def _sum_known(rates: Iterable[float | None]) -> float | None:
     return round(sum(known), 3) if known else None
 
 
+def _with_offset_kind(view: RoundView, main: Sequence[QueueKey], reason: str) -> str:
+    for key in main:
+        if key.topic in view.offset_kinds:
+            words = f"{key.topic}: {REASONS[view.offset_kinds[key.topic]]}"
+            return f"{reason}. {words}" if reason else words
+    return reason
+
+
 def _topics(keys: Sequence[QueueKey], queues: Mapping[QueueKey, RowDict]) -> list[RowDict]:
     by_topic: dict[str, list[QueueKey]] = defaultdict(list)
     for key in keys:
@@ -221,6 +231,7 @@ def _topics(keys: Sequence[QueueKey], queues: Mapping[QueueKey, RowDict]) -> lis
                 "queues": len(own),
                 "lag": figures.lag,
                 "lag_lower_bound": figures.lag_lower_bound,
+                "offset_is_not_count": queues[own[0]]["offset_is_not_count"],
                 "time_lag_ms": figures.time_lag_ms,
                 "time_lag_lower_bound": figures.time_lag_lower_bound,
                 "status": figures.status.value,

@@ -92,6 +92,7 @@ def _row(
         "read_at_ms": read_at_ms,
         "reason": judgement.reason,
         "missed_rounds": 0,
+        "offset_is_not_count": key.topic in view.offset_kinds,
     }
 
 

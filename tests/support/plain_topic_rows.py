@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from console.lag.broker_reads import TopicFacts
 from console.lag.group_rows import trend
+from console.lag.offset_kind import REASONS
 from console.lag.round_series import QueueKey, TopicQueueKey
 from console.lag.round_view import RoundView, RowDict
 from console.lag.topic_rows import topic_kind
@@ -94,6 +95,8 @@ def _row(
         "readers": len({key.group for key in consumed}),
         "messages": sum(row["max_offset"] - row["min_offset"] for row in rows) if rows else None,
         "messages_lower_bound": partial,
+        "offset_kind": view.offset_kinds.get(topic, ""),
+        "offset_is_not_count": topic in view.offset_kinds,
         "worst_group": worst_group,
         "worst_time_lag_ms": worst_ms,
         "time_to_loss_ms": loss_ms,
@@ -102,9 +105,10 @@ def _row(
         "last_write_ms": max((row["last_write_ms"] for row in rows if row["last_write_ms"]), default=None),
         **trend(previous, in_rate, view.now_ms),
         "partial": partial,
-        "reason": "; ".join(view.silence_words(name) for name in silent or sorted(view.blind))
-        if partial
-        else "",
+        "reason": "; ".join(
+            [view.silence_words(name) for name in (silent or sorted(view.blind) if partial else ())]
+            + [REASONS[view.offset_kinds[one]] for one in [topic] if one in view.offset_kinds]
+        ),
         "read_at_ms": _read_at_ms(view, keys, rows),
     }
 

@@ -111,3 +111,21 @@ def test_what_was_not_told_is_unknown_with_its_reason() -> None:
     assert (before.delayed, before.timed, before.half) == (None, None, None)
     assert before.delayed_reason == before.half_reason == "the first survey is not done yet"
     assert held_back.delays_ms({"messageDelayLevel": "1s 2m nonsense 3h"}) == [1_000, 120_000, 3 * HOUR_MS]
+
+
+@pytest.mark.parametrize(
+    ("offset_ms", "title"),
+    [
+        (-70_000, "Its clock is 1 m 10 s behind ours"),
+        (3_000, "Its clock is 3 s ahead of ours"),
+        (0, ""),
+        (None, ""),
+    ],
+)
+def test_a_clock_that_is_off_is_a_finding_and_makes_no_level_late(offset_ms: int | None, title: str) -> None:
+    newest_ms = AT_MS - 5_000 + (offset_ms or 0)
+    told = [{"level": 1, "waiting": 3, "newest_ms": newest_ms}]
+    row = BrokerRow(broker_name="b", answered=True, clock_offset_ms=offset_ms)
+    view = selectors.BrokerView(row, surveyed(delayed=told, half=0, timed={}), [], [], [], [])
+    assert [one.title for one in findings.findings(view)] == ([title] if title else [])
+    assert view.held_back.late == []

@@ -147,6 +147,7 @@ class World:
             owners=owners,
             filters={"billing": SampledFilter(FilterSample(30, 100, 8), self.now_ms - 1_000)},
             own_topics=frozenset({"C"}),
+            offset_kinds={"payments": "COMPACTION"} if dice.random() < 0.5 else {},
             **self.rows,
         )
 
