@@ -486,6 +486,23 @@ def test_it_registers_each_log_segment(orders: CollectedCluster) -> None:
     ] * 2
 
 
+def test_a_round_names_no_series_where_a_segment_begins(
+    orders: CollectedCluster, local_history: Path
+) -> None:
+    boundary_ms = orders.now_ms // wal.SEGMENT_MS * wal.SEGMENT_MS
+    orders.now_ms = boundary_ms - 10_000
+    orders.collect()
+    folder = local_history / "wal" / "local"
+    assert [path.stem.partition("-")[0] for path in folder.glob("*.ahead")] == [str(boundary_ms)]
+    orders.collect()
+    assert list(folder.glob("*.ahead")) == []
+    data = (folder / f"{boundary_ms}.wal").read_bytes()
+    assert data[wal.decode_header(data)[2] :].startswith(wal.KEY_MAGIC)
+    assert [one.number for one in wal.read_segment(data).snapshots] == [2]
+    rows = HistoryFile.objects.order_by("ts_lo_ms")
+    assert [row.ts_lo_ms for row in rows] == [boundary_ms - wal.SEGMENT_MS, boundary_ms]
+
+
 def test_it_publishes_only_what_changed(orders: CollectedCluster, redis_url: str) -> None:
     orders.now_ms -= orders.now_ms % 60_000  # with a new minute every group's trend changes
     orders.collect()
