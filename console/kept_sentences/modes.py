@@ -47,5 +47,8 @@ SENTENCES = (
     ),
     _("they divide the queues themselves, or know no POP: %(names)s"),
     _("they let the broker divide the queues: %(names)s"),
-    _("This will set how members of %(group)s get messages of %(topic)s: %(modes)s."),
+    _("This will set how members of %(group)s get messages of %(topic)s: %(mode)s at %(brokers)s."),
+    _(
+        "This will set how members of %(group)s get messages of %(topic)s: POP, shared by %(share)s at %(brokers)s."
+    ),
 )

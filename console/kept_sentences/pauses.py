@@ -29,6 +29,7 @@ SENTENCES = (
         "Brokers ask for this permission only when push members pull. consumeEnable = false, in the group's settings, "
         "stops all."
     ),
+    _("brokers"),
     _("By %(person)s."),
     _("changed since by somebody else"),
     _("Choose at least one topic."),
