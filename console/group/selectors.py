@@ -7,7 +7,7 @@ from typing import Any
 from django.db.models import Count, Q, QuerySet
 
 from console.access.name_scope import EVERYTHING, NameScope
-from console.group import flow
+from console.group import flow, pauses
 from console.lag import past, queues
 from console.lag import selectors as lag_selectors
 from console.lag.models import ClientRow, GroupRow
@@ -41,8 +41,8 @@ SORTS: dict[str, tuple[str, ...]] = {
     "retry": ("retry_lag",),
 }
 
-FILTERS: dict[str, dict[str, Q]] = {
-    # parameter → value → condition; beside the status, which is a filter of its own
+FILTERS: dict[str, dict[str, Q | None]] = {
+    # parameter → value → condition (None: depends on the cluster); beside the status, which is a filter of its own
     "members": {"online": Q(clients__gt=0), "offline": Q(clients=0)},
     "model": {
         "clustering": Q(model="CLUSTERING"),
@@ -51,14 +51,18 @@ FILTERS: dict[str, dict[str, Q]] = {
         "pop": Q(consume_mode="POP"),
     },
     "dead_letters": {"growing": Q(dlq_in_rate__gt=0), "some": Q(dlq_count__gt=0)},
+    "reading": {"paused": None},
 }
+Conditions = Mapping[str, Mapping[str, Q]]
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPage(Page[GroupRow]):
-    """`counts_by_filter` counts what each value of each filter would show of all that match the query."""
+    """`counts_by_filter` counts what each value of each filter would show of all that match the query; `paused` is
+    `pauses.paused_groups`."""
 
     counts_by_filter: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    paused: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def group_page(
@@ -78,8 +82,10 @@ def group_page(
 
     `status` is a LagStatus code or `PARTIAL`; `filters` are values of `FILTERS`, all of which must hold; an
     unknown `sort` falls back to attention. Unknown figures sort last in both directions. Three queries, four for
-    somebody who may see only the names of `scope`.
+    somebody who may see only the names of `scope`, and one of who is paused.
     """
+    paused = pauses.paused_groups(cluster_name)
+    conditions = _conditions(paused)
     rows = GroupRow.objects.filter(cluster=cluster_name)
     everything = scope.filter(rows, "group")
     totals = everything.aggregate(everything=Count("pk"), system=count_if(Q(is_system=True)))
@@ -87,8 +93,8 @@ def group_page(
     matching = shown.filter(group__icontains=query) if query else shown
     chosen = Q()
     for name, value in (filters or {}).items():
-        chosen &= FILTERS[name][value]
-    counts, counts_by_filter = _counts(matching, chosen)
+        chosen &= conditions[name][value]
+    counts, counts_by_filter = _counts(matching, chosen, conditions)
     matching = matching.filter(chosen)
     total = sum(count for code, count in counts.items() if code != PARTIAL)
     if status == PARTIAL:
@@ -112,14 +118,28 @@ def group_page(
         not_shown=not_shown,
     )
     return GroupPage(
-        **{each.name: getattr(found, each.name) for each in fields(found)}, counts_by_filter=counts_by_filter
+        **{each.name: getattr(found, each.name) for each in fields(found)},
+        counts_by_filter=counts_by_filter,
+        paused=paused,
     )
 
 
-def _counts(rows: QuerySet[GroupRow], chosen: Q) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+def _conditions(paused: Mapping[str, Sequence[str]]) -> Conditions:
+    """`FILTERS` for one cluster: who is paused stands in another database than the rows."""
+    is_paused = Q(group__in=sorted(paused))
+    return {
+        name: {value: is_paused if q is None else q for value, q in values.items()}
+        for name, values in FILTERS.items()
+    }
+
+
+def _counts(
+    rows: QuerySet[GroupRow], chosen: Q, conditions: Conditions
+) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
     """Rows by status among those that are chosen, and by each filter among all; one query."""
-    conditions = {f"{name}_{value}": q for name, values in FILTERS.items() for value, q in values.items()}
-    columns = {key: count_if(q) for key, q in conditions.items()}
+    columns = {
+        f"{name}_{value}": count_if(q) for name, values in conditions.items() for value, q in values.items()
+    }
     by_status: dict[str, int] = {}
     by_filter = {name: dict.fromkeys(values, 0) for name, values in FILTERS.items()}
     counted: Iterable[dict[str, Any]] = (

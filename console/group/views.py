@@ -69,6 +69,7 @@ FILTER_WORDS = {
     ("model", "pop"): "POP",
     ("dead_letters", "growing"): "Dead letters growing",
     ("dead_letters", "some"): "With dead letters",
+    ("reading", "paused"): "Paused",
 }
 ASCENDING = ("group", "status", "model")
 LIVE_SORT_FIELDS = {
@@ -116,7 +117,7 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponse:
         "chips": [(code, page.counts_by_status.get(code, 0)) for code in CHIPS],
         "count_all": sum(n for code, n in page.counts_by_status.items() if code != selectors.PARTIAL),
         "silent": lag_selectors.silent_brokers(here.name),
-        "paused": pauses.paused_groups(here.name),
+        "paused": page.paused,
         "live_sort": LIVE_SORT_FIELDS.get(query.sort, ""),
         "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name),
         "columns": access_selectors.column_choice(request.user, "groups"),

@@ -49,6 +49,7 @@ SENTENCES = (
     _("Nothing would change: %(group)s may read this already."),
     _("Nothing would change: this is paused for %(group)s already."),
     _("Pause reading"),
+    _("Paused"),
     _("Paused on %(topic)s"),
     _("reading"),
     _("Resume reading"),

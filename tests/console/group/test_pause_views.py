@@ -136,6 +136,11 @@ def test_it_asks_for_pauses_once_per_list(live: LiveCluster, browser: Client) ->
     with CaptureQueriesContext(connection) as queries:
         text_of(browser, "/c/test/groups")
     assert sum("group_brokerrefusals" in one["sql"] for one in queries) == 1
+    text = text_of(browser, "/c/test/groups?reading=paused")
+    assert ">billing</a>" in text and ">g7</a>" not in text
+    out = StringIO()
+    call_command("groups", "list", "--reading", "paused", stdout=out)
+    assert out.getvalue().startswith("billing ") and out.getvalue().endswith("1 of 1 groups\n")
 
 
 def test_it_pauses_from_a_terminal(live: LiveCluster, browser: Client) -> None:

@@ -126,6 +126,7 @@ def test_it_filters_by_members_model_and_dead_letters() -> None:
         "members": {"online": 2, "offline": 1},
         "model": {"clustering": 2, "broadcasting": 1, "orderly": 1, "pop": 1},
         "dead_letters": {"growing": 1, "some": 2},
+        "reading": {"paused": 0},
     }
     assert selectors.group_page("local", filters={"members": "offline"}, status="LOST").rows == []
 
