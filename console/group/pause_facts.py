@@ -22,8 +22,10 @@ from console.operation.broker_queues import ask_each
 
 HOUR_MS = 3_600_000
 RESERVED_KEY = "fileReservedTime"  # hours after which a broker may delete a file
-HELD_TYPE = "CONSUME_PASSIVELY"  # push members: their pulls are looked up by their heartbeat's subscription
-MEMBER_TYPES = {"CONSUME_ACTIVELY": "pull", "CONSUME_POP": "POP"}  # others are not asked for the permission
+# Brokers ask for the permission where a pull is looked up by its member's heartbeat: not for these,
+MEMBER_TYPES = {"CONSUME_ACTIVELY": "pull", "CONSUME_POP": "POP"}
+# ... and not where a pull brings its filter along, as those of `consumers.PushConsumer` do that is no list of tags.
+BRINGS_FILTER = ("PYTHON", "SQL92")
 Place = tuple[str, str]  # topic, broker name
 
 
@@ -86,7 +88,7 @@ def read_pause_facts(
                 addrs[name], f"{name} did not answer, so its part is unknown: {answer}"
             ) from answer
     return PauseFacts(
-        members=_members([answers["members", name] for name in addrs]),
+        members=members_of([answers["members", name] for name in addrs]),
         forbidden={
             name: read_forbidden(answers["groups", name].forbidden_table).get(group, frozenset())
             for name in addrs
@@ -115,17 +117,24 @@ async def is_able(client: MQAdmin, addr: str, group: str) -> bool:
     return True
 
 
-def _members(connections: Iterable[ConsumerConnection | None]) -> Members:
+def members_of(connections: Iterable[ConsumerConnection | None]) -> Members:
+    """Members of all brokers' answers; None: nobody is online there."""
     online = [one for one in connections if one is not None]
     return Members(
         client_ids=tuple(sorted({client.client_id for one in online for client in one.connection_set})),
         topics=frozenset(topic for one in online for topic in one.subscription_table),
-        not_held=tuple(
-            sorted(
-                {words for one in online if (words := MEMBER_TYPES.get(one.consume_type or "")) is not None}
-            )
-        ),
+        not_held=tuple(sorted({words for one in online for words in _not_held(one)})),
     )
+
+
+def _not_held(connection: ConsumerConnection) -> Iterable[str]:
+    words = MEMBER_TYPES.get(connection.consume_type)
+    if words is not None:
+        yield words
+    language, filter_type = BRINGS_FILTER
+    types = {one.expression_type for one in connection.subscription_table.values()}
+    if filter_type in types and any(one.language == language for one in connection.connection_set):
+        yield f"Python {filter_type}"
 
 
 def read_places(
@@ -182,11 +191,12 @@ def waiting(row: GroupRow | None, topics: Sequence[str]) -> Waiting:
     """As of the last round. The retry topic is not part of a group's topics there."""
     parts = [one for one in (row.topics if row else ()) if one["topic"] in topics]
     known = [one["lag"] for one in parts if one["lag"] is not None]
-    ages = [one["time_lag_ms"] for one in parts if one.get("time_lag_ms") is not None]
+    ages = [one["time_lag_ms"] for one in parts if one["lag"] != 0]
     return Waiting(
         messages=sum(known) if known else None,
         is_lower_bound=len(known) < len(parts) or any(one.get("lag_lower_bound") for one in parts),
-        oldest_ms=max(ages, default=None),
+        # The oldest of those that are known may be young beside one that is not.
+        oldest_ms=None if None in ages or not parts else max(ages, default=0),
     )
 
 

@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
+from brokerd.remoting.bodies import Connection, ConsumerConnection, SubscriptionData
 from brokerd.remoting.errors import error_for
 from console.access import services as access_services
 from console.cluster.models import Cluster
 from console.group import refusals
 from console.group.models import BrokerRefusals
+from console.group.pause_facts import Waiting, members_of, waiting
 from console.group.pauses import WHOLE_GROUP, paused_groups, pauses_of
 from console.lag.models import GroupRow, TopicRow
 from console.mqadmin import MQAdmin, MQBrokerError
@@ -41,7 +43,7 @@ def shop(live: LiveCluster) -> LiveCluster:
     live.create_group("billing")
     topics = [
         {"topic": "orders", "queues": 1, "lag": 90, "lag_lower_bound": False, "time_lag_ms": 3_600_000},
-        {"topic": "refunds", "queues": 1, "lag": None, "lag_lower_bound": False, "time_lag_ms": None},
+        {"topic": "refunds", "queues": 1, "lag": 0, "lag_lower_bound": False, "time_lag_ms": None},
     ]
     GroupRow.objects.create(
         cluster=live.name, group="billing", status="OK", clients=0, lag=90, topics=topics, read_at_ms=1_000
@@ -107,7 +109,7 @@ def test_it_pauses_all_topics_and_undoes_it(shop: LiveCluster, maria: User) -> N
     figures = {row["name"]: (row["value"], row.get("is_lower_bound", False)) for row in plan.before["impact"]}
     assert figures == {
         "Members online": (0, False),
-        "Waiting there": (90, True),
+        "Waiting there": (90, False),
         "Arriving": (1_200, True),
         "Kept unread, hours": (71, False),
     }
@@ -143,6 +145,38 @@ def test_it_says_on_the_undo_what_others_changed_since(shop: LiveCluster, maria:
         undo.blocked == "Nothing would change: this is paused for billing already."
         or "may read" in undo.blocked
     )
+
+
+def test_it_does_not_call_unknown_waits_young() -> None:
+    def wait_of(*parts: tuple[int | None, int | None]) -> Waiting:
+        names = [f"t{number}" for number in range(len(parts))]
+        topics = [
+            {"topic": name, "lag": lag, "time_lag_ms": age}
+            for name, (lag, age) in zip(names, parts, strict=True)
+        ]
+        return waiting(GroupRow(group="g", topics=topics), names)
+
+    assert wait_of((5, 9_000), (0, None)) == Waiting(5, False, 9_000)
+    assert wait_of((5, 9_000), (None, None)) == Waiting(5, True, None)
+    assert wait_of((5, 9_000), (3, None)) == Waiting(8, False, None)
+    assert wait_of((0, None)) == Waiting(0, False, 0), "the next message is the oldest"
+    assert wait_of((None, None)) == Waiting(None, True, None)
+    assert waiting(None, ["orders"]) == Waiting(None, False, None)
+
+
+def test_it_names_members_that_are_not_asked_for_the_permission() -> None:
+    def online(consume_type: str, language: str, expression_type: str = "TAG") -> ConsumerConnection:
+        return ConsumerConnection(
+            connection_set=[Connection(client_id="c1", language=language)],
+            subscription_table={"orders": SubscriptionData("orders", expression_type=expression_type)},
+            consume_type=consume_type,
+        )
+
+    push = online("CONSUME_PASSIVELY", "JAVA", "SQL92")
+    assert members_of([None, push]).not_held == ()
+    everybody = [push, online("CONSUME_ACTIVELY", "JAVA"), online("CONSUME_POP", "GO")]
+    assert members_of(everybody).not_held == ("POP", "pull")
+    assert members_of([online("CONSUME_PASSIVELY", "PYTHON", "SQL92")]).not_held == ("Python SQL92",)
 
 
 def test_it_refuses_to_apply_what_moved_since(shop: LiveCluster, maria: User) -> None:
