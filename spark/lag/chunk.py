@@ -23,7 +23,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from os import SEEK_END
 from pathlib import PurePosixPath
@@ -47,7 +47,8 @@ from spark.lag.samples import (
     from_snapshots,
     join_in_time,
 )
-from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
+from spark.lag.snapshot import Snapshot, no_offsets
+from spark.lag.wal_group import GroupReader
 
 __all__ = [
     "CHUNK_SCHEMA",
@@ -359,57 +360,26 @@ def _side_by_side(files: int) -> Iterator[Callable[..., Iterator[Any]]]:
 
 
 def _read_logs(paths: Iterable[str], group: str | None) -> Samples:
-    """Return what log segments tell, in time order; with `group` of its queues only."""
+    """Return what log segments tell, in time order; with `group` of its queues only ("": of heads)."""
     snapshots: list[Snapshot] = []
     names: wal.SegmentState | None = None  # segment after segment mostly names the same series
-    own = None if group is None else _OfGroup(group)
+    own = GroupReader(group) if group else None
     for path in paths:
         data = _read_bytes(path)
-        if len(data) >= wal.SEGMENT_HEADER.size:
+        if len(data) < wal.SEGMENT_HEADER.size:
+            continue
+        if own is not None:
+            snapshots += own.read(data)
+        else:
             segment = wal.read_segment(data, names)
             names = segment.state
-            snapshots += map(own.cut, segment.snapshots) if own else segment.snapshots
+            snapshots += segment.snapshots if group is None else map(_heads_only, segment.snapshots)
     logged = from_snapshots(snapshots)
     return logged if group is None else logged.select(lambda key: key.group == group)
 
 
-class _OfGroup:
-    """Cuts rounds down to a group's queues ("": to heads). Of 240,000 series one group's are transposed in a thousandth
-    of the time; which those are is looked up once while rounds have the same keys.
-    """
-
-    def __init__(self, group: str) -> None:
-        self._group = group
-        self._keys: tuple[object, object] = (None, None)
-        self._heads = self._commits = np.empty(0, dtype=np.int64)
-        self._head_keys: list[HeadKey] = []
-        self._commit_keys: list[CommitKey] = []
-
-    def cut(self, one: Snapshot) -> Snapshot:
-        """Return the round with nothing but the group's queues."""
-        if one.head_keys is not self._keys[0] or one.commit_keys is not self._keys[1]:
-            self._look_up(one)
-        return Snapshot(
-            one.ts_ms,
-            one.number,
-            one.brokers,
-            self._head_keys,
-            one.max_offset[self._heads],
-            one.min_offset[self._heads],
-            self._commit_keys,
-            one.committed[self._commits],
-            one.pulled[self._commits],
-        )
-
-    def _look_up(self, one: Snapshot) -> None:
-        self._keys = one.head_keys, one.commit_keys
-        group = self._group
-        commits = [at for at, key in enumerate(one.commit_keys) if key.group == group] if group else []
-        self._commit_keys = [one.commit_keys[at] for at in commits]
-        wanted = {key.head for key in self._commit_keys}
-        heads = [at for at, key in enumerate(one.head_keys) if not group or key in wanted]
-        self._head_keys = [one.head_keys[at] for at in heads]
-        self._heads, self._commits = np.array(heads, dtype=np.int64), np.array(commits, dtype=np.int64)
+def _heads_only(one: Snapshot) -> Snapshot:
+    return replace(one, commit_keys=(), committed=no_offsets(), pulled=no_offsets())
 
 
 def merge(parts: Sequence[Samples]) -> Samples:

@@ -18,8 +18,8 @@ Frame header, then the payload:
 
 `crc32` covers payload bytes, names bytes, ts_ms and the payload. The payload is two zstd-1 frames:
 
-    names    `_FrameNames` in JSON, the series that appear for the first time in this segment; names bytes 0: none
-    body     u32 length, `_FrameHead` in JSON: round number, brokers
+    names    `FrameNames` in JSON, the series that appear for the first time in this segment; names bytes 0: none
+    body     u32 length, `FrameHead` in JSON: round number, brokers
 
 Then the body has for heads and again for commits:
 
@@ -45,10 +45,11 @@ import zlib
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import zstandard
 
 from spark.lag.snapshot import BoolArray, BrokerRead, CommitKey, HeadKey, Int64Array, Snapshot
@@ -79,14 +80,14 @@ class CutHeader(WalError):
     """The header is not all there: a crash cut it when the segment began, nothing of it is lost."""
 
 
-class _FrameHead(msgspec.Struct):
+class FrameHead(msgspec.Struct):
     """What every frame says in words."""
 
     number: int
     brokers: list[BrokerRead]
 
 
-class _FrameNames(msgspec.Struct):
+class FrameNames(msgspec.Struct):
     """Names of series."""
 
     new_heads: list[HeadKey]
@@ -198,7 +199,7 @@ def encode_frame(state: SegmentState, snapshot: Snapshot) -> bytes:
 
 def _encode(magic: bytes, state: SegmentState, snapshot: Snapshot) -> bytes:
     names = _new_names(state, snapshot)
-    head = msgspec.json.encode(_FrameHead(snapshot.number, list(snapshot.brokers)))
+    head = msgspec.json.encode(FrameHead(snapshot.number, list(snapshot.brokers)))
     numbers = b"".join(
         [
             *_encode_numbers(state.heads, snapshot.head_keys, snapshot.max_offset, snapshot.min_offset),
@@ -219,7 +220,8 @@ def _compressed(data: bytes) -> bytes:
     return zstandard.ZstdCompressor(level=ZSTD_LEVEL).compress(data)
 
 
-def _decompressed(data: bytes) -> bytes:
+def decompressed(data: bytes) -> bytes:
+    """Return a part of a frame as it was before. Raises WalError."""
     size = zstandard.get_frame_parameters(data).content_size
     if size > PART_BYTES_MAX:
         raise WalError(f"part of a frame of {size} bytes, limit {PART_BYTES_MAX}")
@@ -254,7 +256,7 @@ def _new_names(state: SegmentState, snapshot: Snapshot) -> bytes:
     if not new_heads and not new_commits:
         return b""
     placed = [(key.group, state.heads.index[key.head]) for key in new_commits]
-    names = _compressed(msgspec.json.encode(_FrameNames(new_heads, placed)))
+    names = _compressed(msgspec.json.encode(FrameNames(new_heads, placed)))
     is_first = len(new_heads) == len(state.heads.keys) and len(new_commits) == len(state.commits.keys)
     state.names = names if is_first else b""
     return names
@@ -298,18 +300,27 @@ def read_frames(data: bytes, state: SegmentState, base: int = 0) -> list[Snapsho
     appended.
     """
     snapshots: list[Snapshot] = []
-    while (found := _whole_frame(data, state.position - base)) is not None:
-        magic, ts_ms, names, body, size = found
-        _learn_names(state, names)
-        snapshot = _decode_body(state, ts_ms, _decompressed(body))
-        if magic == FRAME_MAGIC:
+    while (frame := whole_frame(data, state.position - base)) is not None:
+        _learn_names(state, frame.names)
+        snapshot = _decode_body(state, frame.ts_ms, decompressed(frame.body))
+        if frame.magic == FRAME_MAGIC:
             snapshots.append(snapshot)
-        state.position += size
+        state.position += frame.size
     return snapshots
 
 
-def _whole_frame(data: bytes, position: int) -> tuple[bytes, int, bytes, bytes, int] | None:
-    """Return (magic, ts_ms, names, body, size) of the frame at `position`; None: it is torn, damaged or absent."""
+class Frame(NamedTuple):
+    """A whole frame as it lies in a segment: its two parts are still compressed, `size` is that of all of it."""
+
+    magic: bytes
+    ts_ms: int
+    names: bytes
+    body: bytes
+    size: int
+
+
+def whole_frame(data: bytes, position: int) -> Frame | None:
+    """Return the frame at `position`; None: it is torn, damaged or absent."""
     if position + FRAME_HEADER.size > len(data):
         return None
     magic, payload_bytes, names_bytes, crc, ts_ms = FRAME_HEADER.unpack_from(data, position)
@@ -319,7 +330,9 @@ def _whole_frame(data: bytes, position: int) -> tuple[bytes, int, bytes, bytes, 
     payload = data[start : start + payload_bytes]
     if zlib.crc32(payload, zlib.crc32(FRAME_CHECKED.pack(payload_bytes, names_bytes, ts_ms))) != crc:
         return None
-    return magic, ts_ms, payload[:names_bytes], payload[names_bytes:], FRAME_HEADER.size + payload_bytes
+    return Frame(
+        magic, ts_ms, payload[:names_bytes], payload[names_bytes:], FRAME_HEADER.size + payload_bytes
+    )
 
 
 def _learn_names(state: SegmentState, names: bytes) -> None:
@@ -331,7 +344,7 @@ def _learn_names(state: SegmentState, names: bytes) -> None:
         state.adopt(older)
         return
     is_first = not state.heads.keys and not state.commits.keys
-    found = msgspec.json.decode(_decompressed(names), type=_FrameNames)
+    found = msgspec.json.decode(decompressed(names), type=FrameNames)
     state.heads.add(found.new_heads)
     highest = max(found.new_commits, key=itemgetter(1), default=("", -1))
     if highest[1] >= len(state.heads.keys):
@@ -342,9 +355,7 @@ def _learn_names(state: SegmentState, names: bytes) -> None:
 
 def _decode_body(state: SegmentState, ts_ms: int, body: bytes) -> Snapshot:
     """Return the snapshot of a checked body."""
-    (length,) = LENGTH.unpack_from(body)
-    position = LENGTH.size + length
-    head = msgspec.json.decode(body[LENGTH.size : position], type=_FrameHead)
+    head, position = frame_head(body)
     head_keys, max_offset, min_offset, position = _decode_numbers(state.heads, body, position)
     commit_keys, committed, pulled, position = _decode_numbers(state.commits, body, position)
     if position != len(body):
@@ -352,6 +363,13 @@ def _decode_body(state: SegmentState, ts_ms: int, body: bytes) -> Snapshot:
     return Snapshot(
         ts_ms, head.number, head.brokers, head_keys, max_offset, min_offset, commit_keys, committed, pulled
     )
+
+
+def frame_head(body: bytes) -> tuple[FrameHead, int]:
+    """Return what a frame says in words, and where its numbers begin."""
+    (length,) = LENGTH.unpack_from(body)
+    position = LENGTH.size + length
+    return msgspec.json.decode(body[LENGTH.size : position], type=FrameHead), position
 
 
 def _encode_numbers(
@@ -423,7 +441,12 @@ def _decode_deltas(body: bytes, position: int, count: int) -> tuple[Int64Array, 
         start = position + 1 + plane * count
         own = np.frombuffer(body, dtype=np.uint8, count=count, offset=start)
         zigzag |= own.astype(np.uint64) << np.uint64(8 * plane)
+    return undo_zigzag(zigzag), end
+
+
+def undo_zigzag(zigzag: npt.NDArray[np.uint64]) -> Int64Array:
+    """Return the numbers that zigzag codes stand for."""
     half = (zigzag >> np.uint64(1)).astype(np.int64)
     sign = -(zigzag & np.uint64(1)).astype(np.int64)
     decoded: Int64Array = half ^ sign
-    return decoded, end
+    return decoded
