@@ -65,7 +65,7 @@ def findings(
     held = [row for row in queues if pauses.holds(row.topic, row.broker_name)]
     standing = [row for row in queues if row not in held or row.status not in STANDING]
     found = [*_paused(held, pauses), *_by_queue_status(standing, group), *_unknown(queues, group)]
-    found += [*_offline(group), *_retention(group)]
+    found += [*_resets(standing), *_offline(group), *_retention(group)]
     if not held:
         found += [*_pace(group), *_skew(queues, group)]
     found += [*_subscriptions(clients), *_ownership(queues, clients), *_failures(group)]
@@ -173,6 +173,20 @@ def _by_queue_status(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Fi
             "queues" if status in ("STALLED", "INVALID") else "",
             head if status in ("STALLED", "STOPPED") else None,
         )
+
+
+def _resets(queues: Sequence[QueueRow]) -> Iterable[Finding]:
+    """Offsets that are targets: somebody set them, and members have not confirmed anything since."""
+    told = ("REWOUND", "SKIPPED", "UNKNOWN")  # which say it themselves, or say nothing
+    rows = [row for row in queues if row.reset_pending and row.lag and row.status not in told]
+    if rows:
+        waiting = sum(row.lag or 0 for row in rows)
+        text = (
+            f"{_plural(waiting, 'message')} waiting there. The offset is where somebody set it, which is no progress: "
+            "members that are online take it with their next pull, others when they return."
+        )
+        since = min((row.reset_at_ms for row in rows if row.reset_at_ms), default=None)
+        yield Finding("REWOUND", f"A reset is pending on {_queue_names(rows)}", text, since, "queues")
 
 
 def _unknown(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:

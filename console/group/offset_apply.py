@@ -13,6 +13,7 @@ from typing import Any
 
 from console.group.offset_change import RESET_BY_TIME, RESET_PER_QUEUE, UPDATE_PER_QUEUE
 from console.group.offset_state import GroupState
+from console.lag.reset import note_moves
 from console.mqadmin import BlockingMQAdmin, BrokerUnavailable, MQAdmin, MQBrokerError, RemotingTimeout
 from console.operation.broker_queues import ask_each, masters
 from console.operation.errors import VerificationFailed
@@ -135,6 +136,8 @@ def _apply_chunk(
     answers = admin.gather({key: _timed(call) for key, call in calls.items()}, CALL_DEADLINE_MS)
     for row in chunk:
         _take(row, answers[of_row[key_of(row)]])
+    moved = [(*key_of(row), row["before"], row["target"]) for row in chunk if row["state"] == "applied"]
+    note_moves(run.plan.cluster, group, moved, now_ms=run.now_ms())
     silent = [
         answer for answer in answers.values() if isinstance(answer, BrokerUnavailable | RemotingTimeout)
     ]

@@ -149,4 +149,9 @@ SENTENCES = (
     _("%(key)s on %(broker)s is %(now)s now, not %(before)s"),
     _("%(topic)s on %(broker)s may be read again since the plan was made"),
     _("%(topic)s on %(broker)s is paused since the plan was made"),
+    _("A reset is pending on %(queues)s"),
+    _(
+        "%(number)s message(s) waiting there. The offset is where somebody set it, which is no progress: members that "
+        "are online take it with their next pull, others when they return."
+    ),
 )

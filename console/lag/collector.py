@@ -17,7 +17,7 @@ from itertools import chain
 import numpy as np
 from django.db import transaction
 
-from console.lag import archive, broker_reads, chronicle, group_rows, queue_rows, topic_rows
+from console.lag import archive, broker_reads, chronicle, group_rows, queue_rows, reset, topic_rows
 from console.lag.broker_reads import BrokerAddress, BrokerAnswers, Lookup, Question, TopicFacts
 from console.lag.database_router import METRICS
 from console.lag.history import HOUR_MS, HistoryLog, Kind, State, file_location
@@ -30,6 +30,7 @@ from console.lag.round_series import (
     TopicQueueKey,
     clock_offset_ms,
     columns_of,
+    commit_key,
     learn_store_times,
     newest_writes_ms,
     series_of,
@@ -106,6 +107,7 @@ class Knowledge:
     owners: Mapping[QueueKey, str] = field(default_factory=dict)
     watched: Sequence[str] = ()
     filters: Mapping[str, SampledFilter] = field(default_factory=dict)
+    moves: Mapping[QueueKey, reset.Move] = field(default_factory=dict)
 
 
 class ClockWentBack(Exception):
@@ -312,6 +314,9 @@ class Collector:
         silences = self._silences(answers, now_ms)
         # Rows of a broker that answered once stay until it does again, so whoever has rows is not blind.
         heard_of = {key.broker_name for key in self.topic_queues.rows.keys} | self.topic_tables.keys()
+        found = reset.set_here(knowledge.moves, series, self.queues.rows, now_ms)
+        for at, messages in found.rises.items():
+            self.window.note_jump(commit_key(series, at), messages)
         return RoundView(
             cluster=self.cluster,
             now_ms=now_ms,
@@ -326,6 +331,7 @@ class Collector:
             members=knowledge.members,
             owners=knowledge.owners,
             filters=knowledge.filters,
+            set_here=found.marks,
             offset_kinds=self.offset_kinds,
             own_topics=own_topics([answer.address for answer in answers]),
             previous_queues=self.queues.rows,

@@ -317,6 +317,21 @@ class GroupFilterSample(models.Model):
         constraints = [models.UniqueConstraint(fields=["cluster", "group"], name="group_filter_sample_key")]
 
 
+class OffsetMove(models.Model):
+    """Committed offsets that a change of ours set (database `default`): `queues` is a list of [topic, broker name,
+    queue id, before, target], before null where nothing was committed. Kept for `reset.KEPT_MS`: rounds tell by it what
+    is no progress.
+    """
+
+    cluster = models.CharField(max_length=64)
+    group = models.CharField(max_length=NAME_LENGTH_MAX)
+    at_ms = models.BigIntegerField()
+    queues = models.JSONField(default=list)
+
+    class Meta:
+        indexes = [models.Index(fields=["cluster", "at_ms"], name="offset_move_recent")]
+
+
 class LagEvent(models.Model):
     """Something that happened to a committed offset or a queue, seen between two rounds (database `default`).
 

@@ -50,6 +50,10 @@ class QueueRow:
     since_ms: int = 0
     owner: str = ""
     last_commit_ms: int | None = _says("when the committed offset was last seen to move")
+    reset_pending: bool = _says(
+        "somebody set the committed offset, and no member has committed since: a target, no progress", False
+    )
+    reset_at_ms: int | None = _says("when it was last seen to be set, by this console or somebody else")
     read_at_ms: int = 0
     reason: str = ""
     missed_rounds: int = _says("rounds since its broker, which answers, last listed it", 0)

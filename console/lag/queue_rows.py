@@ -33,6 +33,8 @@ NEVER_READ: RowDict = {
     "missed_rounds": 0,
     "lost": 0,
     "offset_is_not_count": False,
+    "reset_pending": False,
+    "reset_at_ms": None,
 }
 # What is unknown of a queue that was not read.
 UNKNOWN_FIGURES: RowDict = {
@@ -115,7 +117,10 @@ class _Read:
         self.committed, self.has = groups.committed, groups.committed != UNKNOWN_OFFSET
         self.pulled = groups.pulled
         was = view.previous_queues.places_of(self.keys)
-        names = ("min_offset", "committed_offset", "lost", "status", "since_ms", "last_commit_ms")
+        names = (
+            *("min_offset", "committed_offset", "lost", "status", "since_ms", "last_commit_ms"),
+            *("reset_pending", "reset_at_ms"),
+        )
         self.before = {
             name: view.previous_queues.taken(
                 name, was, NULL if NEVER_READ[name] is None else NEVER_READ[name]
@@ -177,11 +182,26 @@ class _Read:
             "read_at_ms": self.read_ms,
             "missed_rounds": np.zeros(self.count, dtype=np.int64),
             "offset_is_not_count": self._is_not_count(),
+            **self._resets(moved, knows_moves, judged["status"]),
             "commit": self.commit,
             "remarkable": (knows_moves & (self.committed < committed_before))
             | (lost > np.maximum(self.before["lost"], 0))
             | (judged["status"] == LagStatus.SKIPPED.value)
             | (self.high < self.view.series.topics.before[self.view.series.groups.place]),
+        }
+
+    def _resets(self, moved: BoolArray, knows_moves: BoolArray, status: Column) -> dict[str, Column]:
+        """Which offsets were set and not committed since: by us, back, or ahead by as much as a skip."""
+        jumped = (status == LagStatus.SKIPPED.value) & (self.before["status"] != LagStatus.SKIPPED.value)
+        went_back = self.committed < self.before["committed_offset"]
+        was_pending = (
+            self.before["reset_pending"] == np.True_
+        )  # a round of an older version knew no such thing
+        set_now = knows_moves & moved & (went_back | jumped)
+        set_now |= self.has & self.view.set_here & (moved | ~was_pending)
+        return {
+            "reset_pending": set_now | (self.has & was_pending & ~moved),
+            "reset_at_ms": np.where(set_now, self.view.now_ms, self.before["reset_at_ms"]),
         }
 
     def _is_not_count(self) -> BoolArray:

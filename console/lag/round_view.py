@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from console.lag.broker_reads import BrokerAnswers, TopicFacts
 from console.lag.keyed_columns import KeyedColumns
 from console.lag.round_series import QueueKey, RoundColumns, RoundSeries, TopicQueueKey
 from spark.lag.filter_ratio import FilterSample
+from spark.lag.snapshot import BoolArray
 from spark.lag.window import LagWindow
 
 RowDict = dict[str, Any]
@@ -79,6 +82,9 @@ class RoundView:
     previous_groups: Mapping[str, RowDict] = field(default_factory=dict)
     previous_topics: Mapping[str, RowDict] = field(default_factory=dict)
     previous_topic_queues: KeyedColumns[TopicQueueKey] = field(default_factory=KeyedColumns.nothing)
+    set_here: BoolArray | np.bool_ = (
+        np.False_
+    )  # which of the groups' queues stand where a change of ours put them
     offset_kinds: Mapping[str, str] = field(default_factory=dict)  # of topics whose offsets are no count
     own_topics: frozenset[str] = frozenset()  # brokers make topics of their own and their cluster's name
 

@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 from console import live
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
-from console.lag import archive, filter_sampling
+from console.lag import archive, filter_sampling, reset
 from console.lag.collector import ClockWentBack, Collector, Knowledge, RoundChanges
 from console.lag.models import (
     BrokerRow,
@@ -29,6 +29,7 @@ from console.lag.models import (
     GroupMembers,
     GroupRow,
     GroupWatch,
+    OffsetMove,
     QueueSheet,
     Round,
     TopicQueueSheet,
@@ -59,6 +60,7 @@ ROW_MODELS = (
     GroupMembers,
     GroupWatch,
     GroupFilterSample,
+    OffsetMove,
     Round,
 )
 
@@ -232,7 +234,8 @@ def _knowledge(cluster_name: str, now_ms: int) -> Knowledge:
     }
     watched = GroupWatch.objects.filter(cluster=cluster_name, until_ms__gt=now_ms)
     names = tuple(watched.order_by("group").values_list("group", flat=True))
-    return Knowledge(members, owners, names, filter_sampling.samples(cluster_name, now_ms))
+    filters = filter_sampling.samples(cluster_name, now_ms)
+    return Knowledge(members, owners, names, filters, reset.recent_moves(cluster_name, now_ms=now_ms))
 
 
 def _publish(collector: Collector, changes: RoundChanges, watched: Sequence[str], now_ms: int) -> None:

@@ -256,8 +256,14 @@ def ago_cell(row: object, name: str, now_ms: int) -> SafeString:
 
 
 def seen_cell(row: object, name: str, now_ms: int) -> SafeString:
-    """An age of what only this console's rounds can notice: what they did not see may well have been."""
+    """An age of what only this console's rounds can notice: what they did not see may well have been. An offset that
+    somebody set, and no member confirmed, moved by no commit.
+    """
     value = value_of(row, name)
+    if value_of(row, "reset_pending"):
+        why = _("Somebody set this offset and no member has committed since: it is a target, no progress.")
+        words = _("reset pending")
+        return format_html('<span class="tag tag--warn" tabindex="0" data-why="{}">{}</span>', why, words)
     return (
         format_html('<span class="muted">{}</span>', _("not seen"))
         if value is None

@@ -150,7 +150,11 @@ def produce_rates(window: LagWindow, heads: Int64Array) -> FloatArray:
 def consume_rates(window: LagWindow, commits: Int64Array) -> FloatArray:
     """Return `LagWindow.consume_rate` of columns of `commits`, NaN where unknown."""
     found = window.rates(window.commits)[commits]
-    for at in np.flatnonzero(found * RATE_MS >= SKIP_MESSAGES * 1000 / 2).tolist():
+    suspect = found * RATE_MS >= SKIP_MESSAGES * 1000 / 2
+    told = window.told_jumps()
+    if len(told):
+        suspect |= np.isin(commits, told)
+    for at in np.flatnonzero(suspect).tolist():
         rate = window.consume_rate(window.commits.keys[commits[at]])
         found[at] = np.nan if rate is None else rate
     return found

@@ -153,6 +153,8 @@ class LagWindow:
         self.newest_commits = no_offsets()
         self._coarse: dict[HeadKey, _CoarseHeads] = {}
         self._known: dict[HeadKey, list[KnownTime]] = {}
+        # of committed offsets that somebody is known to have set ahead: in which round, by how many messages
+        self._told_jumps: dict[CommitKey, tuple[int, int]] = {}
         self._rates: dict[str, npt.NDArray[np.float64]] = {}  # of the newest round, made when first asked for
         self._newest: dict[tuple[str, str, int], int] = {}  # incarnation of each queue
         # per column of `commits`: when the committed offset last went back, or ahead by as much as a skip
@@ -330,17 +332,37 @@ class LagWindow:
         """Return messages per second that arrived in the last minute; null with fewer than two readings."""
         return self._rate(self.heads, head)
 
+    def note_jump(self, key: CommitKey, messages: int) -> None:
+        """Take note that a committed offset was set ahead in the newest round: that is no consumption, however few."""
+        self._told_jumps = {
+            one: told for one, told in self._told_jumps.items() if told[0] > self.ts_ms - WINDOW_MS
+        }
+        self._told_jumps[key] = (self.ts_ms, messages)
+
+    def told_jumps(self) -> Int64Array:
+        """Return the columns of `commits` of which a jump was noted that the rates of now would count."""
+        recent = [key for key, told in self._told_jumps.items() if self._is_in_rates(told[0])]
+        return np.array([self.commits.index[key] for key in recent], dtype=np.int64)
+
+    def _is_in_rates(self, t_ms: int) -> bool:
+        return t_ms > self.ts_ms - RATE_MS - self.interval_ms
+
     def consume_rate(self, key: CommitKey) -> float | None:
         """Return messages per second confirmed in the last minute; jumps and rewinds are not consumption."""
         rate = self._rate(self.commits, key)
-        if rate is None or rate * RATE_MS < SKIP_MESSAGES * 1000 / 2:  # a jump would make the rate larger
+        told_ms, told = self._told_jumps.get(key, (-1, 0))
+        is_told = told_ms >= 0 and self._is_in_rates(told_ms)
+        # a jump of which nobody told is as large as a skip, and would make the rate larger
+        if rate is None or (not is_told and rate * RATE_MS < SKIP_MESSAGES * 1000 / 2):
             return rate
         history = self.history(key)
         jumps = forward_jumps(history.t_ms, history.committed)
         inside = jumps[history.t_ms[jumps] > self.ts_ms - RATE_MS - self.interval_ms]
         jumped = int((history.committed[inside] - history.committed[inside - 1]).sum())
+        if is_told and told_ms not in history.t_ms[inside]:
+            jumped += told
         times = history.t_ms[history.t_ms >= self.ts_ms - RATE_MS - self.interval_ms]
-        return rate - jumped * 1000 / max(1, int(times[-1] - times[0]))
+        return max(0.0, rate - jumped * 1000 / max(1, int(times[-1] - times[0])))
 
     def speed(self, key: CommitKey) -> float | None:
         """Return the catch-up speed (lag.md 1.2, 13): seconds of messages read in a second; 1 keeps pace, 0 stands.

@@ -221,7 +221,10 @@
     optional_duration: (row, name) => (missing(row[name]) ? (row.partial ? unknown(row) : NA) : figure(row, name, duration(row[name]), row[name] === 0)),
     text: (row, name) => (missing(row[name]) || row[name] === "" ? NA : escape(row[name])),
     // what only our rounds can notice: not seen is not never
-    seen: (row, name, now) => (missing(row[name]) ? `<span class="muted">${gettext("not seen")}</span>` : ticking(row[name], now)),
+    seen(row, name, now) {
+      if (row.reset_pending) return `<span class="tag tag--warn" tabindex="0" data-why="${escape(gettext("Somebody set this offset and no member has committed since: it is a target, no progress."))}">${gettext("reset pending")}</span>`;
+      return missing(row[name]) ? `<span class="muted">${gettext("not seen")}</span>` : ticking(row[name], now);
+    },
     ago: (row, name, now) => (missing(row[name]) ? `<span class="muted">${gettext("never")}</span>` : ticking(row[name], now)),
   };
   const cell = (row, name, kind, now) => CELLS[kind](row, name, now);

@@ -93,7 +93,22 @@ def _row(
         "reason": judgement.reason,
         "missed_rounds": 0,
         "offset_is_not_count": key.topic in view.offset_kinds,
+        **_reset(view, previous, committed, judgement.status),
     }
+
+
+def _reset(view: RoundView, previous: RowDict | None, committed: int | None, status: LagStatus) -> RowDict:
+    if previous is None or committed is None or previous["committed_offset"] is None:
+        return {
+            "reset_pending": bool(previous and previous["reset_pending"] and committed is not None),
+            "reset_at_ms": previous["reset_at_ms"] if previous else None,
+        }
+    if committed == previous["committed_offset"]:
+        return {name: previous[name] for name in ("reset_pending", "reset_at_ms")}
+    skips = status is LagStatus.SKIPPED and previous["status"] != LagStatus.SKIPPED
+    if committed < previous["committed_offset"] or skips:
+        return {"reset_pending": True, "reset_at_ms": view.now_ms}
+    return {"reset_pending": False, "reset_at_ms": previous["reset_at_ms"]}
 
 
 def _untouched(queue: QueueOffsets, judgement: Judgement) -> RowDict:

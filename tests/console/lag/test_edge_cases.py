@@ -4,8 +4,8 @@ None of these may ever look healthy, and none of them may look worse than it is.
 brought into here are literal: `tests/spark/lag/test_status.py` (the same words from histories), `test_window.py` (lost
 tails, incarnations), `test_rows.py` (clock skew, broadcasting). Born times of producers are read nowhere.
 
-Not covered yet, because nothing is built for them: a reset pending in the broker, POP in-flight counters, backlogs of
-delayed and half messages, topics whose offsets are not counts.
+POP, the timer wheel, half messages and topics whose offsets are no count take an Apache broker:
+`tests/peers/test_apache_edges.py`; delay levels are in `tests/console/broker/test_held_back.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from console.cluster.models import Cluster
-from console.lag import filter_sampling, selectors, services, sweep
+from console.group import findings
+from console.lag import filter_sampling, reset, selectors, services, sweep
 from console.lag.models import ClientRow, CollectorLease, GroupRow, LagEvent
 from console.lag.queue_row import QueueRow
 from console.mqadmin import Message, TopicConfig, close_admins, with_admin
@@ -332,3 +333,43 @@ def test_row_bursts_between_rounds(orders: CollectedCluster) -> None:
     history = selectors.lag_history("local", "billing", orders.now_ms - 60_000, orders.now_ms + 1)
     assert (history["lag"], history["interval_ms"]) == ([3, 0], 5_000)  # not seen; the interval is stated
     assert (group().in_rate, group().out_rate) == (8.0, 8.6)  # but counted
+
+
+def move_by_plan(cluster: CollectedCluster, target: int) -> None:
+    """What a job of ours does: set an offset, and write down that it did."""
+    before = queue().committed_offset
+    set_offset(cluster, target)
+    moved = [("orders", "broker-a", 0, before, target)]
+    reset.note_moves("local", "billing", moved, now_ms=cluster.now_ms)
+
+
+def test_an_offset_that_was_set_is_a_target_until_a_member_commits(orders: CollectedCluster) -> None:
+    """A reset pending in the broker: forward by less than a skip, which no history could tell from progress."""
+    orders.collect()
+    orders.collect()
+    assert not queue().reset_pending and group().out_rate == 0
+    move_by_plan(orders, 9)
+    orders.collect()
+    row = queue()
+    assert (row.lag, row.reset_pending, row.reset_at_ms) == (1, True, orders.now_ms)
+    assert group().out_rate == 0  # two messages were passed over, none was consumed
+    set_ms = orders.now_ms
+    orders.collect()
+    assert (queue().reset_pending, queue().reset_at_ms) == (True, set_ms)
+    (found,) = [one for one in findings.findings(group(), [queue()], []) if "reset" in one.title]
+    assert found.title == "A reset is pending on broker-a · 0" and found.since_ms == set_ms
+    orders.commit("billing", "orders", 10)
+    orders.collect()
+    assert (queue().reset_pending, queue().reset_at_ms, queue().lag) == (False, set_ms, 0)
+    rate = group().out_rate
+    assert rate is not None and 0 < rate < 1  # one message in so many seconds, not three
+
+
+def test_somebody_else_s_reset_is_pending_too(orders: CollectedCluster) -> None:
+    orders.collect()
+    set_offset(orders, 3)
+    orders.collect()
+    assert (queue().status, queue().reset_pending) == ("REWOUND", True)
+    orders.commit("billing", "orders", 8)
+    orders.collect()
+    assert not queue().reset_pending
