@@ -1,25 +1,30 @@
 """Render every page in light and dark at 1440 and 390 px: `make pages`, then open
 `tests/e2e/screenshots/pages/index.html` beside the mock.
 
-Starts its own product with demo traffic, lets it run until there is something to see, makes a plan and a job
-on the way, and ends with exit code 1 when a page answers an error, writes to the browser's console or is wider
-than the screen.
+    python -m tests.e2e.render_pages [--only REGEX] [--language zh-hans] [--themes light] [--widths 390]
+
+Starts its own product with demo traffic and a past week of reference history, lets it run until there is something
+to see, runs every report, makes plans and a job on the way, and ends with exit code 1 when a page answers an error,
+writes to the browser's console or is wider than the screen. Takes a quarter of an hour; `--only` names pages.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 from playwright.sync_api import TimeoutError as PlaywrightTimeout
 
 from tests.e2e.browser import launch, sign_in_first_time
-from tests.support.product import Product
+from tests.support import past_week
+from tests.support.product import ROOT, Product
 
 FOLDER = Path(__file__).parent / "screenshots" / "pages"
 THEMES = ("light", "dark")
@@ -29,6 +34,7 @@ WARM_UP_S = 150
 FIXED_PAGES = {
     "overview": "/c/local/",
     "topics": "/c/local/topics",
+    "topics-system": "/c/local/topics?kind=SYSTEM",
     "topics-none": "/c/local/topics?q=nobody-is-called-so",
     "topic": "/c/local/topics/orders",
     "topic-groups": "/c/local/topics/orders?tab=groups",
@@ -39,11 +45,19 @@ FIXED_PAGES = {
     "topic-change": "/c/local/topics/orders/change",
     "topic-delete": "/c/local/topics/clicks/delete",
     "groups": "/c/local/groups",
+    "groups-none": "/c/local/groups?q=nobody-is-called-so",
     "group": "/c/local/groups/analytics",
+    "group-day": "/c/local/groups/analytics?range=24h",
+    "group-with-dead-letters": "/c/local/groups/notifier",
+    "group-missing": "/c/local/groups/no-such-group",
+    "group-pause": "/c/local/groups/analytics/pause",
+    "group-mode": "/c/local/groups/analytics/mode",
     "group-create": "/c/local/new-group",
     "group-settings": "/c/local/groups/analytics/settings",
     "group-delete": "/c/local/groups/billing/delete",
     "offset-change": "/c/local/groups/analytics/offsets",
+    "offset-change-time": "/c/local/groups/analytics/offsets?target=time",
+    "offset-change-as-of": "/c/local/groups/analytics/offsets?target=as_of",
     "messages-ask": "/c/local/messages",
     "messages": "/c/local/messages?topic=orders",
     "messages-found": "/c/local/messages?topic=orders&find=order",
@@ -54,26 +68,42 @@ FIXED_PAGES = {
     "message-send": "/c/local/messages/send?topic=orders",
     "message-schema": "/c/local/messages/schema?topic=orders",
     "dead-letters": "/c/local/dead-letters",
+    "dead-letters-none": "/c/local/dead-letters?q=nobody-is-called-so",
     "dead-letters-group": "/c/local/dead-letters/notifier",
+    "dead-letters-empty": "/c/local/dead-letters/billing",
     "brokers": "/c/local/brokers",
     "name-servers": "/c/local/name-servers",
     "operations": "/c/local/operations",
+    "operations-none": "/c/local/operations?q=nobody-is-called-so",
     "reports": "/c/local/reports",
     "report-lag-hour": "/c/local/reports/lag_hour",
+    "report-lag-hour-queues": "/c/local/reports/lag_hour?grain=queue",
+    "report-lag-day": "/c/local/reports/lag_day?span=7d",
+    "report-lag-week": "/c/local/reports/lag_week?span=31d",
     "report-episodes": "/c/local/reports/episodes",
+    "report-capacity": "/c/local/reports/capacity",
+    "report-forecasts": "/c/local/reports/forecast_scorecard?span=7d",
+    "report-topic-traffic": "/c/local/reports/topic_traffic",
+    "report-dead-letter": "/c/local/reports/dead_letter",
     "report-group": "/c/local/reports/groups/analytics",
+    "report-group-week": f"/c/local/reports/groups/{past_week.GROUP}?span=7d",
     "clusters": "/clusters",
     "activity": "/activity",
+    "activity-none": "/activity?q=nobody-is-called-so",
+    "api-docs": "/api/docs",
     "tokens": "/tokens",
     "password": "/password",
     "missing": "/c/local/topics/no-such-topic",
 }
 # Made while rendering, and how long one may take.
-REPORTS = ("lag_hour", "episodes")
-REPORT_WITHIN_S = 60
+REPORTS = (
+    "lag_hour", "lag_day", "lag_week", "episodes", "capacity", "forecast_scorecard", "topic_traffic", "dead_letter",
+)  # fmt: skip
+FOR_GROUPS = ("lag_hour", "episodes")  # what the report of one group is made of
+REPORT_WITHIN_S = 120
 BROKER_TABS = ("config", "topics", "connections", "runtime", "drain")
 # Pages that are not there, and say so.
-MISSING = {"missing", "message-missing", "messages-refused"}
+MISSING = {"missing", "group-missing", "message-missing", "messages-refused"}
 # Pages whose address only a link knows: name → (page with the link, pattern of its address).
 LINKED_PAGES = {
     "message": ("/c/local/messages?topic=orders", r"/messages/[0-9A-F]{8,}"),
@@ -102,10 +132,21 @@ PLANS: dict[str, tuple[str, dict[str, str], str]] = {
     "plan-drain": ("/c/local/brokers/{broker}?tab=drain", {}, "Make drain plan…"),
     "plan-replay": ("/c/local/dead-letters/notifier", {}, "Make a replay plan…"),
 }
+# Forms that are sent wrong: name → (page, what is filled in by field name). The browser's own checks are left out, so
+# that the page's words are seen.
+WRONG: dict[str, tuple[str, dict[str, str]]] = {
+    "wrong-offset-change": ("/c/local/groups/analytics/offsets", {}),
+    "wrong-topic": ("/c/local/new-topic", {"name": "no good name!"}),
+    "wrong-group": ("/c/local/new-group", {"name": "no good name!"}),
+    "wrong-send": ("/c/local/messages/send?topic=orders", {"properties": "no equals sign"}),
+    "wrong-cluster": ("/clusters", {"name": "Not So", "namesrv_addrs": "nowhere"}),
+    "wrong-token": ("/tokens", {}),
+}
+DRAWN_MS = 700  # charts are drawn, popovers gone
 
 
-def make_something_to_see(page: Page, product: Product) -> None:
-    """A plan that was applied, so that plan and job pages have content; and two reports."""
+def make_something_to_see(page: Page, product: Product, asked: argparse.Namespace) -> None:
+    """A plan that was applied, so that plan and job pages have content; and every report."""
     page.goto(f"{product.url}/c/local/groups/analytics/offsets")
     page.locator("label.choice", has_text="Latest").first.click()
     page.get_by_role("button", name="Make plan…").click()
@@ -116,7 +157,11 @@ def make_something_to_see(page: Page, product: Product) -> None:
     page.get_by_label("Reason, kept in the audit").fill("rendering the pages")
     page.locator("#apply").click()
     page.wait_for_url("**/operations/job-*")
+    shown = [path for name, path in FIXED_PAGES.items() if asked.only.search(name)]
     for job in REPORTS:
+        wanted = (f"/reports/{job}", "/reports/groups/") if job in FOR_GROUPS else (f"/reports/{job}",)
+        if not any(address in path for path in shown for address in wanted):
+            continue
         page.goto(f"{product.url}/c/local/reports/{job}")
         run = page.get_by_role("button", name=re.compile("^Run "))
         run.click()
@@ -127,10 +172,12 @@ def make_something_to_see(page: Page, product: Product) -> None:
                 break
 
 
-def make_plans(page: Page, product: Product, broker: str) -> dict[str, str]:
+def make_plans(page: Page, product: Product, broker: str, asked: argparse.Namespace) -> dict[str, str]:
     """One plan of every kind that a form makes at once; the addresses of those that could be made."""
     made = {}
     for name, (where, fields, button) in PLANS.items():
+        if not asked.only.search(name):
+            continue
         page.goto(product.url + where.format(broker=broker))
         try:
             for field, value in fields.items():
@@ -144,7 +191,7 @@ def make_plans(page: Page, product: Product, broker: str) -> dict[str, str]:
     return made
 
 
-def addresses(page: Page, product: Product) -> dict[str, str]:
+def addresses(page: Page, product: Product, asked: argparse.Namespace) -> dict[str, str]:
     found = dict(FIXED_PAGES)
     for name, (where, pattern) in LINKED_PAGES.items():
         page.goto(product.url + where)
@@ -158,43 +205,81 @@ def addresses(page: Page, product: Product) -> dict[str, str]:
     if "broker" in found:
         found |= {f"broker-{tab}": f"{found['broker']}?tab={tab}" for tab in BROKER_TABS}
         found["broker-change"] = f"{found['broker']}/config?key=fileReservedTime"
-        found |= make_plans(page, product, found["broker"].rsplit("/", 1)[-1])
-    return found
+        found |= make_plans(page, product, found["broker"].rsplit("/", 1)[-1], asked)
+    return {name: path for name, path in found.items() if asked.only.search(name)}
 
 
-def render(browser: Browser, state: Path, product: Product, pages: dict[str, str]) -> list[str]:
+def render(
+    browser: Browser, state: Path, product: Product, pages: dict[str, str], asked: argparse.Namespace
+) -> list[str]:
+    """Picture every page, every form that was sent wrong, and the door; what is wrong with them."""
     problems: list[str] = []
-    for theme in THEMES:
-        for width, height in WIDTHS.items():
-            context = browser.new_context(
-                storage_state=str(state), viewport={"width": width, "height": height}, color_scheme=theme
-            )
-            page = context.new_page()
+    for theme in asked.themes:
+        for width in asked.widths:
+            size = {"width": width, "height": WIDTHS[width]}
             place = [""]
-            page.on(
-                "console",
-                lambda m, place=place: (
-                    problems.append(f"{place[0]}: {m.text}")
-                    if m.type == "error" and "404" not in m.text
-                    else None
-                ),
-            )
-            page.on("pageerror", lambda e, place=place: problems.append(f"{place[0]}: {e}"))
+            context = browser.new_context(storage_state=str(state), viewport=size, color_scheme=theme)
+            door = browser.new_context(viewport=size, color_scheme=theme)
+            for each in (context, door):
+                speak(each, asked.language, product)
+            page = context.new_page()
+            listen(page, place, problems)
             for name, path in pages.items():
                 place[0] = f"{name} {theme} {width}"
                 answer = page.goto(product.url + path)
                 if answer is None or answer.ok is (name in MISSING):
                     problems.append(f"{place[0]}: {path} answered {answer.status if answer else 'nothing'}")
-                page.wait_for_timeout(700)
-                wide = page.evaluate("document.documentElement.scrollWidth")
-                if wide > width:
-                    problems.append(f"{place[0]}: {wide} px wide")
-                page.screenshot(path=FOLDER / f"{name}-{theme}-{width}.png", full_page=True)
+                picture(page, name, theme, width, problems)
+            for name in WRONG:
+                if asked.only.search(name):
+                    place[0] = f"{name} {theme} {width}"
+                    send_wrong(page, product, name)
+                    picture(page, name, theme, width, problems)
+            if asked.only.search("sign-in"):
+                stranger = door.new_page()
+                stranger.goto(f"{product.url}/sign-in")
+                picture(stranger, "sign-in", theme, width, problems)
             context.close()
+            door.close()
     return problems
 
 
-def write_index(pages: dict[str, str]) -> None:
+def speak(context: BrowserContext, language: str, product: Product) -> None:
+    if language:
+        context.add_cookies([{"name": "tidemark_language", "value": language, "url": product.url}])
+
+
+def listen(page: Page, place: list[str], problems: list[str]) -> None:
+    """What a page writes to the browser's console is a problem; that a missing page answers 404 is not."""
+
+    def written(message: ConsoleMessage) -> None:
+        if message.type == "error" and not re.search("status of 4(00|04|22)", message.text):
+            problems.append(f"{place[0]}: {message.text}")
+
+    page.on("console", written)
+    page.on("pageerror", lambda error: problems.append(f"{place[0]}: {error}"))
+
+
+def picture(page: Page, name: str, theme: str, width: int, problems: list[str]) -> None:
+    page.wait_for_timeout(DRAWN_MS)
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    if wide > width:
+        problems.append(f"{name} {theme} {width}: {wide} px wide")
+    page.screenshot(path=FOLDER / f"{name}-{theme}-{width}.png", full_page=True)
+
+
+def send_wrong(page: Page, product: Product, name: str) -> None:
+    """Send a form past the browser's own checks."""
+    where, fields = WRONG[name]
+    page.goto(product.url + where)
+    page.evaluate("for (const form of document.forms) form.noValidate = true")
+    for field, value in fields.items():
+        page.locator(f"main [name={field}]").first.fill(value)
+    page.locator("main button.btn--primary[type=submit]").last.click()
+    page.wait_for_load_state()
+
+
+def write_index(pages: list[str]) -> None:
     rows = [
         f"<h2>{name}</h2>"
         + "".join(
@@ -207,7 +292,26 @@ def write_index(pages: dict[str, str]) -> None:
     (FOLDER / "index.html").write_text("<!doctype html><title>Tidemark, every page</title>" + "".join(rows))
 
 
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--only", type=re.compile, default=re.compile(""), help="names of pages, a regular expression"
+    )
+    parser.add_argument("--language", default="", help="zh-hans; English without")
+    parser.add_argument("--themes", nargs="+", choices=THEMES, default=THEMES)
+    parser.add_argument("--widths", nargs="+", type=int, choices=sorted(WIDTHS), default=tuple(WIDTHS))
+    parser.add_argument("--warm-up", type=float, default=WARM_UP_S, metavar="SECONDS", help="of demo traffic")
+    return parser.parse_args()
+
+
+def a_past(product: Product) -> None:
+    """In a process of its own: it reads the product's settings."""
+    command = [sys.executable, "-m", "tests.support.past_week", str(product.data)]
+    subprocess.run(command, cwd=ROOT, check=True)
+
+
 def main() -> int:
+    asked = options()
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     data = Path(tempfile.mkdtemp(prefix="tm-pages-")) / "var"
@@ -216,18 +320,20 @@ def main() -> int:
         with sync_playwright() as playwright:
             browser = launch(playwright)
             state = sign_in_first_time(product, browser)
-            print(f"letting the demo run for {WARM_UP_S} s", flush=True)
-            time.sleep(WARM_UP_S)
+            a_past(product)
+            print(f"letting the demo run for {asked.warm_up} s", flush=True)
+            time.sleep(asked.warm_up)
             page = browser.new_context(storage_state=str(state)).new_page()
-            make_something_to_see(page, product)
-            pages = addresses(page, product)
-            problems = render(browser, state, product, pages)
+            make_something_to_see(page, product, asked)
+            pages = addresses(page, product, asked)
+            problems = render(browser, state, product, pages, asked)
             browser.close()
     finally:
         product.stop()
         shutil.rmtree(data.parent, ignore_errors=True)
-    write_index(pages)
-    print("\n".join(problems) or "no problems", f"\n{len(pages)} pages: {FOLDER / 'index.html'}", sep="")
+    drawn = sorted({picture.name.rsplit("-", 2)[0] for picture in FOLDER.glob("*-*-*.png")})
+    write_index(drawn)
+    print("\n".join(problems) or "no problems", f"\n{len(drawn)} pages: {FOLDER / 'index.html'}", sep="")
     return 1 if problems else 0
 
 
