@@ -225,6 +225,7 @@
       const [words, drawn] = ASKED[canvas.dataset.asked](canvas, await answer.json());
       say.textContent = words;
       if (!drawn) hide();
-    }).catch(() => { say.textContent = gettext("not available: the server did not answer"); hide(); });
+    }).catch(() => { say.textContent = gettext("not available: the server did not answer"); hide(); })
+      .finally(() => canvas.parentElement.classList.remove("is-waiting"));
   }
 })();

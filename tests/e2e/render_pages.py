@@ -89,7 +89,7 @@ FIXED_PAGES = {
     "report-group-week": f"/c/local/reports/groups/{past_week.GROUP}?span=7d",
     "clusters": "/clusters",
     "activity": "/activity",
-    "activity-none": "/activity?q=nobody-is-called-so",
+    "activity-none": "/activity?subject=nobody-is-called-so",
     "api-docs": "/api/docs",
     "tokens": "/tokens",
     "password": "/password",
@@ -143,6 +143,7 @@ WRONG: dict[str, tuple[str, dict[str, str]]] = {
     "wrong-token": ("/tokens", {}),
 }
 DRAWN_MS = 700  # charts are drawn, popovers gone
+ASKED_WITHIN_MS = 20_000  # what a page asks for once it stands
 
 
 def make_something_to_see(page: Page, product: Product, asked: argparse.Namespace) -> None:
@@ -262,6 +263,10 @@ def listen(page: Page, place: list[str], problems: list[str]) -> None:
 
 def picture(page: Page, name: str, theme: str, width: int, problems: list[str]) -> None:
     page.wait_for_timeout(DRAWN_MS)
+    try:
+        page.wait_for_function("!document.querySelector('.is-waiting')", timeout=ASKED_WITHIN_MS)
+    except PlaywrightTimeout:
+        problems.append(f"{name} {theme} {width}: waits for figures after {ASKED_WITHIN_MS} ms")
     wide = page.evaluate("document.documentElement.scrollWidth")
     if wide > width:
         problems.append(f"{name} {theme} {width}: {wide} px wide")
