@@ -184,7 +184,7 @@ def spread(call: Callable[[str], None], every: Sequence[str]) -> dict[str, Any]:
 
 
 def lists(client: Any, layout: Any) -> dict[str, Any]:
-    """Pages of groups and topics, and the palette's search."""
+    """Pages of groups and topics, the palette's search, and what reads queues: rows opened, a topic's, a broker's."""
     from console.group import selectors as groups
     from console.topic import selectors as topics
 
@@ -198,6 +198,11 @@ def lists(client: Any, layout: Any) -> dict[str, Any]:
         "topics": spread(get, addresses("topics", list(topics.SORTS), -(-layout.topics // per_page))),
         "jump": spread(get, [f"/c/big/jump?q={WORD[:length]}" for length in range(1, len(WORD) + 1)] * 5),
     }
+    some = range(0, min(layout.groups, layout.topics), 97)
+    found["group_opened"] = spread(get, [f"/c/big/groups/{layout.group(at)}?part=row" for at in some])
+    found["topic_opened"] = spread(get, [f"/c/big/topics/{layout.topic(at)}?part=row" for at in some])
+    found["groups_of_topic"] = spread(get, [f"/c/big/topics/{layout.topic(at)}?tab=groups" for at in some])
+    found["topics_of_broker"] = spread(get, [f"/c/big/brokers/broker-{at}?tab=topics" for at in range(8)] * 3)
     found["naive"] = {
         "groups": spread(_naive_groups, [f"lag {number}" for number in range(10)]),
     }
