@@ -289,7 +289,11 @@ def _read_rows(file: IO[bytes], footer: _Footer, group: str | None, columns: Seq
     rows = np.flatnonzero(pc.equal(table["group"], group).to_numpy())
     if len(rows) == 0:
         return schema.empty_table()
-    return table.slice(int(rows[0]), len(rows)).select(columns).cast(schema)
+    if 2 * len(rows) > table.num_rows:
+        found = table.slice(int(rows[0]), len(rows))
+    else:  # a slice would keep the whole row group in memory: those of a month are 100 MB
+        found = table.take(rows)
+    return found.select(columns).cast(schema)
 
 
 def read_blocks(source: IO[bytes] | str) -> Iterator[pa.Table]:
