@@ -18,6 +18,7 @@ import msgspec
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from spark import class_archive
 from spark.java import JavaMissing
 from spark.job import JobResult, JobSpec, JobSpecError
 from spark.session import SparkAway, build_session, end, is_alive, package_shipped
@@ -53,10 +54,19 @@ class KeptSession:
             self._where = _where(spec)
             remote, master, reuse = self._where
             self._session = build_session(
-                f"tidemark {spec.job} {spec.job_id}", remote=remote, master=master, reuse=reuse
+                f"tidemark {spec.job} {spec.job_id}",
+                remote=remote,
+                master=master,
+                reuse=reuse,
+                java_options=class_archive.java_option(),
             )
             self._shipped.enter_context(package_shipped(self._session))
         return self._session
+
+    @property
+    def has_own_jvm(self) -> bool:
+        """Whether it started a JVM on this machine, for itself."""
+        return self._where is not None and not any(self._where)
 
     def stop(self) -> None:
         """End it, and a JVM of our own with it."""

@@ -11,12 +11,14 @@ from __future__ import annotations
 import importlib
 import os
 import queue
+import subprocess
 import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
+from spark import class_archive
 from spark.job import JobSpec, JobSpecError
 from spark.job_process import KeptSession, Run, run_spec
 
@@ -41,11 +43,12 @@ def main(idle_s: float) -> int:
     at_work = threading.Lock()
     threading.Thread(target=_read, args=(specs, at_work), daemon=True).start()
     session = KeptSession()
-    is_done, wait_s = True, max(idle_s, FIRST_WITHIN_S)
+    is_done, is_idle, wait_s = True, False, max(idle_s, FIRST_WITHIN_S)
     while is_done:
         try:
             text = specs.get(timeout=wait_s)
         except queue.Empty:
+            is_idle = True
             break
         if text == END or not session.fits(text):
             break
@@ -57,6 +60,11 @@ def main(idle_s: float) -> int:
         if not idle_s or _memory_mb() > MEMORY_MAX_MB:
             break
     session.stop()
+    if is_idle and session.has_own_jvm and not class_archive.java_option():
+        # not of this process, whose end is waited for
+        nowhere = subprocess.DEVNULL
+        command = [sys.executable, "-m", "spark.class_archive"]
+        subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere)
     return 0 if is_done else 1
 
 

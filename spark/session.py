@@ -19,7 +19,7 @@ import time
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -65,15 +65,20 @@ class SparkAway(RuntimeError):
     """The Spark cluster that the settings name does not answer, or gives no executor."""
 
 
-def session_settings(*, remote: str = "", master: str = "") -> dict[str, str]:
-    """The settings of a session, by where it runs."""
+def session_settings(*, remote: str = "", master: str = "", java_options: str = "") -> dict[str, str]:
+    """The settings of a session, by where it runs; `java_options` are for a JVM of our own on this machine."""
     if remote:
         return SETTINGS
     local = LOCAL_SETTINGS if _is_local(master) else {}
-    return {**SETTINGS, **OWN_JVM_SETTINGS, **local}
+    settings = {**SETTINGS, **OWN_JVM_SETTINGS, **local}
+    if local and java_options:
+        settings["spark.driver.extraJavaOptions"] += f" {java_options}"
+    return settings
 
 
-def build_session(app_name: str, *, remote: str = "", master: str = "", reuse: bool = False) -> SparkSession:
+def build_session(
+    app_name: str, *, remote: str = "", master: str = "", reuse: bool = False, java_options: str = ""
+) -> SparkSession:
     """The session of one job.
 
     `remote` is a Spark Connect URL (sc://host:port) and wins; `master` is a cluster's master (spark://host:port);
@@ -86,7 +91,7 @@ def build_session(app_name: str, *, remote: str = "", master: str = "", reuse: b
         if warm is not None:
             return warm
     builder = SparkSession.builder.appName(app_name)
-    for key, value in session_settings(remote=remote, master=master).items():
+    for key, value in session_settings(remote=remote, master=master, java_options=java_options).items():
         builder = builder.config(key, value)
     if remote:
         return builder.remote(remote).getOrCreate()
@@ -127,14 +132,20 @@ def _is_remote(session: SparkSession) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
-def end(session: SparkSession) -> None:
-    """Stop it, and wait for a JVM of our own to remove its temporary files: it may be killed with us."""
+def end(session: SparkSession, *, within_s: float = JVM_ENDS_WITHIN_S) -> bool:
+    """Stop it, and wait for a JVM of our own to remove its temporary files: it may be killed with us. Whether it ended
+    in time.
+    """
     own = None if _is_remote(session) else cast(Any, session.sparkContext)._gateway.proc
     session.stop()
-    if own is not None:
-        with suppress(OSError, subprocess.TimeoutExpired):
-            own.stdin.close()  # which it takes as the end
-            own.wait(JVM_ENDS_WITHIN_S)
+    if own is None:
+        return True
+    try:
+        own.stdin.close()  # which it takes as the end
+        own.wait(within_s)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return True
 
 
 def require_answer(url: str, *, within_s: float = MASTER_ANSWERS_WITHIN_S) -> None:
@@ -198,6 +209,14 @@ def warm_server_note() -> Path:
     folder = Path(tempfile.gettempdir()) / f"tidemark-spark-{getpass.getuser()}-{environment:08x}"
     folder.mkdir(mode=0o700, exist_ok=True)
     return folder / "connect-local.json"
+
+
+def notes_folder() -> Path:
+    """Where a warm server's note would lie: in the data folder of a product that says so."""
+    told = os.environ.get("SPARK_LOCAL_CONNECT_DISCOVERY")
+    folder = Path(told).parent if told else warm_server_note().parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
 
 
 def _is_local(master: str) -> bool:
