@@ -80,12 +80,14 @@ def test_what_a_java_member_popped_and_holds_is_in_the_lag(world: ApacheWorld) -
         world.sweep()
         world.collect()
         row = GroupRow.objects.get(group="poppers")
-        assert (row.consume_mode, row.clients, row.available, row.in_flight) == ("POP", 1, 0, 60)
-        assert (row.lag, row.lag_lower_bound, row.time_lag_lower_bound) == (60, True, True)
-        assert "60 messages and not acknowledged" in row.reason
+        assert (row.consume_mode, row.clients, row.available) == ("POP", 1, 0)
+        # 60; after a minute the broker hands out again what was not acknowledged, and it holds more.
+        assert row.in_flight is not None and row.in_flight >= 60
+        assert (row.lag, row.lag_lower_bound, row.time_lag_lower_bound) == (row.in_flight, True, True)
+        assert f"{row.in_flight} messages and not acknowledged" in row.reason
         (client,) = ClientRow.objects.filter(group="poppers")
         popped = {one["broker_name"]: one["popped"] for one in client.queues or () if "popped" in one}
-        assert popped == {"broker-a": 30, "broker-b": 30}
+        assert popped.keys() == {"broker-a", "broker-b"} and min(popped.values()) >= 30
         # Nobody owns a queue that is popped, and that is as it should be.
         assert rebalance_selectors.findings(NAME, "poppers") == []
     finally:
