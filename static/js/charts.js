@@ -128,6 +128,17 @@
       if (named && x < box.x + box.w - 14) label(g, step >= DAY ? Tide.day(t) : Tide.clock(t).slice(0, step < MINUTE ? 8 : 5), x, box.y + box.h + 12, { align: "center" });
     }
   }
+  /* What was not observed, each gap once: from the last known point to the next. */
+  function hatchGaps(g, values, times, x, area) {
+    for (let i = 0; i < values.length; i++) {
+      if (values[i] !== null) continue;
+      let j = i;
+      while (j < values.length && values[j] === null) j++;
+      const from = x(times[Math.max(0, i - 1)]), to = x(times[Math.min(times.length - 1, j)]);
+      hatch(g, from, area.y, to - from, area.h);
+      i = j;
+    }
+  }
   function valueAxis(g, box, max, format, kind) {
     for (const v of ticks(max, kind, Math.max(2, box.h / 34))) {
       const y = box.y + box.h - (v / max) * box.h;
@@ -172,14 +183,7 @@
       valueAxis(g, area, top, panel.format, panel.kind);
       if (panel.band) { g.fillStyle = colour(panel.band.tone); const edge = yOf(Math.min(panel.band.upTo, top)); g.fillRect(area.x, edge, area.w, area.y + area.h - edge); }
       const lead = panel.series[0].values;
-      for (let i = 0; i < lead.length; i++) {
-        if (lead[i] !== null) continue;
-        let j = i;
-        while (j < lead.length && lead[j] === null) j++;
-        const from = x(times[Math.max(0, i - 1)]), to = x(times[Math.min(times.length - 1, j)]);
-        hatch(g, from, area.y, to - from, area.h);
-        i = j;
-      }
+      hatchGaps(g, lead, times, x, area);
       for (const s of panel.series) line(g, s.values.map((v, i) => [x(times[i]), v === null ? null : yOf(v)]), colour(s.tone), { fill: s.fill && colour(s.fill), base: area.y + area.h, dash: s.dash });
       const peak = maxOf([lead]);
       if (panel.highWater && peak > 0) {
@@ -279,7 +283,7 @@
       label(g, Tide.text(gettext("Messages since %(time)s"), { time: Tide.moment(first(), Tide.now()) }), 0, 17, { fill: "fg-2" });
       timeAxis(g, box, first(), last(), true);
       axis(g);
-      data.committed.forEach((v, i) => { if (v === null) hatch(g, x(data.times[Math.max(0, i - 1)]), box.y, x(data.times[Math.min(i + 1, data.times.length - 1)]) - x(data.times[Math.max(0, i - 1)]), box.h); });
+      hatchGaps(g, data.committed, data.times, x, box);
       between(g);
       for (const [values, tone, dash] of [[data.stored_from, "chart-min", [4, 3]], [data.pulled, "chart-2"], [data.committed, "chart-3"], [data.produced, "chart-1"]]) {
         g.save(); g.beginPath(); g.rect(box.x, box.y, box.w, box.h + 1); g.clip();

@@ -1,6 +1,7 @@
 /* Parts of a page that the server renders again when their subject changes: data-part is the address, data-part-subject
-   the subject, data-part-every the least time between two (ms). A part is left alone while a hand is on it. Forms with
-   data-quiet are sent without leaving the page. A search box with data-follow asks while one types. */
+   the subject, data-part-every the least time between two (ms); data-part-keeps-room: it grows and never shrinks. A part
+   is left alone while a hand is on it. Forms with data-quiet are sent without leaving the page. A search box with
+   data-follow asks while one types. */
 (function () {
   "use strict";
   const EVERY = 500;
@@ -30,6 +31,7 @@
     }
     function swap(html) {
       const focused = host.contains(document.activeElement) ? document.activeElement.id : "";
+      if ("partKeepsRoom" in host.dataset) host.style.minHeight = `${host.offsetHeight}px`; // a finding that comes and goes moves the page once
       Tide.live.detach(host);
       host.innerHTML = html;
       Tide.live.attach(host);
