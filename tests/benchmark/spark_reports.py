@@ -5,15 +5,15 @@
     hour      G1: the hourly report over one hour of the reference data, warm, result written
     day       G2: the daily report from raw history; with fewer than 24 hours or series the whole day is extrapolated,
               and marked so
-    task      G4: the job's process from its spec to its result: with a JVM of its own, and with the warm server
+    task      G4: a run as the worker makes it, from taking it up to its rows in the database; the first has no JVM
     forecast  G13: drain forecasts of a replayed day against what came
 
 CPU seconds (of this process and all below it) stand beside the clock's: on a busy machine only those can be compared.
-A task's are not told: its JVM is nobody's child when it ends.
+A task's are not told: its processes are not those of this one.
 `--size full` is the reference size (48 M samples an hour), `quarter` fits in five minutes; `--history` keeps the data
 between calls. The naive way, in the same run: for hour and day the same samples as time-ordered rows, through Spark SQL
 window functions and percentiles (with `--naive-groups` groups, because it takes minutes or all of the memory for more;
-its samples per second are compared); for a task a JVM of its own for each run; for forecasts a straight line from the
+its samples per second are compared); for a task a process and a JVM a run; for forecasts a straight line from the
 backlog's beginning. Prints a JSON object per part; what was not measured at the reference size but multiplied up says
 `extrapolated`.
 """
@@ -78,12 +78,15 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tidemark-benchmark-") as scratch:
         folder = asked.history or Path(scratch) / "history"
+        _make(asked.size, folder, asked.hours)
         files = _history(SIZES[asked.size], folder, asked.hours)
-        for found in measure(asked, files, Path(scratch)):
+        for found in measure(asked, files, Path(scratch), folder):
             print(json.dumps(found), flush=True)
 
 
-def measure(asked: argparse.Namespace, files: list[str], scratch: Path) -> Iterator[dict[str, Any]]:
+def measure(
+    asked: argparse.Namespace, files: list[str], scratch: Path, folder: Path
+) -> Iterator[dict[str, Any]]:
     """What was measured, part by part: a run that is stopped has said what it knows."""
     size = SIZES[asked.size]
     per_hour = size.groups * size.queues * size.rounds
@@ -91,7 +94,7 @@ def measure(asked: argparse.Namespace, files: list[str], scratch: Path) -> Itera
     if "kernel" in asked.parts:
         yield {"G1 kernel alone": _kernel(files, size)}
     if "task" in asked.parts:
-        yield {"G4 task to report": _task(files, size, scratch)}
+        yield {"G4 task to report": _task(files, size, scratch, folder)}
     if {"hour", "day", "forecast"} & set(asked.parts):
         spark = build_session("tidemark benchmark", master="local[*]")
         with package_shipped(spark):
@@ -105,6 +108,13 @@ def measure(asked: argparse.Namespace, files: list[str], scratch: Path) -> Itera
             if "forecast" in asked.parts:
                 yield {"G13 forecasts": _forecast(spark, scratch)}
         spark.stop()
+
+
+def _make(size: str, folder: Path, hours: int) -> None:
+    """In a process of its own: what it takes of memory is not the report's."""
+    if not (folder / "manifest.json").exists():
+        command = [sys.executable, "-m", "tests.support.lag_reference", str(folder)]
+        subprocess.run([*command, "--size", size, "--hours", str(hours)], check=True, capture_output=True)
 
 
 def _history(size: Size, folder: Path, hours: int) -> list[str]:
@@ -269,34 +279,24 @@ def _day(spark: SparkSession, files: list[str], size: Size, scratch: Path) -> di
     }
 
 
-def _task(files: list[str], size: Size, scratch: Path) -> dict[str, Any]:
-    """A process per run, as the console starts it."""
-    note = {"SPARK_LOCAL_CONNECT_DISCOVERY": str(scratch / "note.json")}
-
-    def one(reuse: bool) -> Taken:
-        spec = _spec("lag_hour", files, size, scratch / "task", only_last=True, reuse=reuse)
-        command = [sys.executable, "-m", "spark.lag_hour"]
-        environ = {**os.environ, **note}
-        return _timed(
-            lambda: subprocess.run(
-                command, input=spec.to_json(), text=True, env=environ, check=True, capture_output=True
-            )
-        )
-
-    cold = one(reuse=False)
-    try:
-        warm = [one(reuse=True) for _ in range(3)]
-    finally:
-        stop = [sys.executable, "-m", "pyspark.sql.connect.local_server", "--stop"]
-        subprocess.run(stop, env={**os.environ, **note}, check=False, capture_output=True)
+def _task(files: list[str], size: Size, scratch: Path, folder: Path) -> dict[str, Any]:
+    """Runs as the console makes them, rows in its database included; the naive way: a process and a JVM per run."""
+    spec = _spec("lag_hour", files, size, scratch / "task", only_last=True)
+    command = [sys.executable, "-m", "spark.lag_hour"]
+    naive = _timed(
+        lambda: subprocess.run(command, input=spec.to_json(), text=True, check=True, capture_output=True)
+    )
+    task = [sys.executable, "-m", "tests.benchmark.report_task"]
+    done = subprocess.run(
+        [*task, str(folder), str(len(files)), str(size.interval_ms)], check=True, stdout=subprocess.PIPE
+    )
     return {
         "goal_cold_s": 9,
         "goal_warm_s": 2.5,
         "samples": size.groups * size.queues * size.rounds,
         "load": os.getloadavg(),
-        "naive_own_jvm_s": round(cold.wall_s, 2),
-        "starting_the_warm_server_s": round(warm[0].wall_s, 2),
-        "warm_server_s": [round(one.wall_s, 2) for one in warm[1:]],
+        "naive_own_jvm_without_publishing_s": round(naive.wall_s, 2),
+        **json.loads(done.stdout),
     }
 
 
