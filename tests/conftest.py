@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from pytest_django import Settings
 from redis import Redis
@@ -14,6 +15,15 @@ from redis import Redis
 import console.celery  # noqa: F401  the current Celery application, as in every process of the product
 from tests.support.broker_process import BrokerProcess
 from tests.support.redis_process import RedisProcess
+
+# How fast a machine makes examples says nothing about the code.
+hypothesis.settings.register_profile(
+    "any-speed",
+    parent=hypothesis.settings(),
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile("any-speed")
 
 
 @pytest.fixture
