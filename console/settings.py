@@ -25,6 +25,9 @@ DATA_DIR = Path(env.str("TIDEMARK_DATA", default=str(BASE_DIR / "var"))).resolve
 HISTORY_URL = env.str("HISTORY_URL", default=f"file://{DATA_DIR / 'history'}")
 # HISTORY_DAYS: how long lag history is kept at full resolution. 90 days of 1,000 queues every 5 s are 0.8 GB.
 HISTORY_DAYS = env.int("HISTORY_DAYS", default=90)
+# REPORT_QUEUE_DAYS: how long the hourly rows of single queues stay in the database; those of groups and topics stay.
+# Of 1,000 groups with 200 queues each a day of them is 1 GB.
+REPORT_QUEUE_DAYS = env.int("REPORT_QUEUE_DAYS", default=14)
 REPORTS_DIR = DATA_DIR / "reports"
 # Every report row says which code computed it.
 CODE_VERSION = "0.1.0"

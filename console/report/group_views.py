@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -68,6 +69,7 @@ def page(
         "episodes": episodes,
         "runways": [_runway(here.name, each) for each in runways],
         "queues": queues,
+        "queue_days": settings.REPORT_QUEUE_DAYS,
         "plots": _plots(hours, budget, queues, runways),
         "room_url": _room_url(here.name, group, from_ms, min(to_ms, now_ms), hours.first_seen_ms),
         "latency_url": _latency_url(here.name, group, from_ms, min(to_ms, now_ms), slo_ms),

@@ -31,7 +31,7 @@ from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.lag.history import file_location
 from console.report import process, selectors
-from console.report.jobs import HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
+from console.report.jobs import DAY_MS, HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
 from console.report.models import OPEN_STATES, LagRow, ReportRow, ReportRun
 from console.report.process import JobResult, ReportFailed
 from console.report.row_insert import insert_lag_rows, insert_report_rows
@@ -53,6 +53,7 @@ RUN_REPORT_TASK = "console.report.tasks.run_report"  # by name: tasks import ser
 # kombu tries three times, two seconds apart, before it says that Redis is away: too long for a button.
 ONE_TRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
 RUN_TIMEOUT_S = 20 * 60
+HOURS_PRUNED_MAX = 48  # after one run: a console that was off for long catches up over several
 STEP_LENGTH_MAX = 200
 WAITING, RUNNING = ReportRun.State.QUEUED, ReportRun.State.RUNNING
 
@@ -218,8 +219,11 @@ class _Attempt:
         except RunLost:
             logger.warning("report was taken over run=%s attempt=%d", run.id, run.attempts)
             return
-        except (ReportFailed, DatabaseError, OSError, pa.ArrowException) as error:
+        except (ReportFailed, OSError, pa.ArrowException) as error:
             self._fail(str(error))
+        except DatabaseError as error:
+            logger.exception("report rows not written run=%s", run.id)
+            self._fail(f"The database did not take the rows, nothing was half-written: {error}")
         except KeyboardInterrupt:
             self._fail("Stopped by hand. Nothing was half-written.")
             raise
@@ -230,6 +234,7 @@ class _Attempt:
         if run.requested_by_id is None:  # a person who asked looks at the page
             _send_task(DELIVER_TASK, run.id)
         _prune_outputs(run.job)
+        _prune_queue_rows(run.cluster, self._started_ms)
 
     def show(self, step: str) -> None:
         """Tell the page what is being done."""
@@ -379,6 +384,20 @@ def _prune_outputs(job: str) -> None:
         if folder.name not in kept:
             shutil.rmtree(folder, ignore_errors=True)
             runs.filter(pk=folder.name).update(output="")
+
+
+def _prune_queue_rows(cluster: str, now_ms: int) -> None:
+    """Delete hourly rows of single queues that outlived their time. Hour by hour: nobody else can write to SQLite
+    meanwhile.
+    """
+    rows = LagRow.objects.filter(
+        cluster=cluster,
+        job="lag_hour",
+        grain=LagRow.Grain.QUEUE,
+        window_start_ms__lt=now_ms - settings.REPORT_QUEUE_DAYS * DAY_MS,
+    )
+    for hour_ms in rows.values_list("window_start_ms", flat=True).distinct()[:HOURS_PRUNED_MAX]:
+        rows.filter(window_start_ms=hour_ms).delete()
 
 
 def _publish(run_id: str, now_ms: int) -> None:
