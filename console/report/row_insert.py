@@ -113,6 +113,7 @@ def _copy(into: BaseDatabaseWrapper, table: pa.Table) -> None:
     text = io.BytesIO()
     pacsv.write_csv(table, text, AS_CSV)
     with (
+        into.wrap_database_errors,  # Django's cursor knows nothing of COPY
         into.cursor() as cursor,
         cursor.copy(f"COPY {name} ({columns}) FROM STDIN (FORMAT csv)") as rows,
     ):

@@ -1,4 +1,4 @@
-"""People of page tests: an administrator, somebody who may only look, and others by their verbs."""
+"""People of tests: browsers of persons by their verbs, and persons by the role they have."""
 
 from __future__ import annotations
 
@@ -20,3 +20,11 @@ def signed_in(
     client = Client()
     client.force_login(person)
     return client
+
+
+def person(name: str, role: str, cluster_pattern: str = "*", name_pattern: str = "*") -> User:
+    """Somebody who has one of the roles that every installation has."""
+    services.ensure_first_person()
+    user = User.objects.create_user(name)
+    services.grant(role=role, user=user, cluster_pattern=cluster_pattern, name_pattern=name_pattern)
+    return user

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from django.contrib.auth.models import User
 
-from console.access import services as access_services
 from console.mqadmin import close_admins
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.broker_process import BrokerProcess
@@ -18,14 +16,6 @@ from tests.support.broker_process import BrokerProcess
 def live(brokerd: BrokerProcess, db: None) -> Iterator[LiveCluster]:
     yield LiveCluster(brokerd).register()
     close_admins()
-
-
-@pytest.fixture
-def alice(db: None) -> User:
-    access_services.ensure_first_person()
-    person = User.objects.create_user("alice")
-    access_services.grant(role="operator", user=person)
-    return person
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from django.core.management import call_command
 from django.test import Client
 
 from brokerd.remoting.errors import error_for
-from console.access import services as access_services
 from console.lag.models import GroupRow
 from console.mqadmin import MQAdmin
 from console.operation import errors, services
@@ -20,15 +19,6 @@ from tests.console.operation.live_cluster import LiveCluster, wait_for
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 PAGE = "/c/test/groups/billing/mode"
-
-
-@pytest.fixture
-def maria(db: None) -> User:
-    """Maintainer: may CONFIGURE."""
-    access_services.ensure_first_person()
-    person = User.objects.create_user("maria")
-    access_services.grant(role="maintainer", user=person)
-    return person
 
 
 @pytest.fixture

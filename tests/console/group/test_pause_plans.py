@@ -9,7 +9,6 @@ from django.contrib.auth.models import User
 
 from brokerd.remoting.bodies import Connection, ConsumerConnection, SubscriptionData
 from brokerd.remoting.errors import error_for
-from console.access import services as access_services
 from console.cluster.models import Cluster
 from console.group import refusals
 from console.group.models import BrokerRefusals
@@ -24,15 +23,6 @@ from tests.support.ports import free_port
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 RETRY = "%RETRY%billing"
-
-
-@pytest.fixture
-def maria(db: None) -> User:
-    """Maintainer: may CONFIGURE."""
-    access_services.ensure_first_person()
-    person = User.objects.create_user("maria")
-    access_services.grant(role="maintainer", user=person)
-    return person
 
 
 @pytest.fixture

@@ -16,15 +16,6 @@ from tests.console.operation.live_cluster import LiveCluster, wait_for
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 
 
-@pytest.fixture
-def maria(db: None) -> User:
-    """Maintainer: may CONFIGURE, is no administrator."""
-    access_services.ensure_first_person()
-    person = User.objects.create_user("maria")
-    access_services.grant(role="maintainer", user=person)
-    return person
-
-
 def plan_of(live: LiveCluster, actor: User, kind: str, group: str = "billing", **params: Any) -> Plan:
     return services.create_plan(f"group_{kind}", live.name, group, params, actor)
 

@@ -10,7 +10,6 @@ from django.template.loader import render_to_string
 from django.test import Client, RequestFactory
 from django.urls import reverse
 
-from console.access import services as access_services
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, GroupRow
 from console.operation import services
@@ -20,14 +19,6 @@ from tests.console.operation.live_cluster import LiveCluster
 from tests.support.people import signed_in
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
-
-
-@pytest.fixture
-def maria(db: None) -> User:
-    access_services.ensure_first_person()
-    person = User.objects.create_user("maria")
-    access_services.grant(role="maintainer", user=person)
-    return person
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import pytest
 from django.contrib.auth.models import User
 from pytest_django import Settings
 
-from console.access import services as access_services
 from console.cluster.models import Cluster
 from tests.console.operation.tally import Tally
+from tests.support.people import person
 
 
 @pytest.fixture
@@ -23,36 +23,18 @@ def tally(db: None, settings: Settings) -> type[Tally]:
 
 
 @pytest.fixture
-def alice(db: None) -> User:
-    """May change everything."""
-    access_services.ensure_first_person()
-    person = User.objects.create_user("alice")
-    access_services.grant(role="operator", user=person)
-    return person
-
-
-@pytest.fixture
 def bob(db: None) -> User:
     """May change everything too: the second person."""
-    access_services.ensure_first_person()
-    person = User.objects.create_user("bob")
-    access_services.grant(role="operator", user=person)
-    return person
+    return person("bob", "operator")
 
 
 @pytest.fixture
 def carol(db: None) -> User:
     """May only look."""
-    access_services.ensure_first_person()
-    person = User.objects.create_user("carol")
-    access_services.grant(role="viewer", user=person)
-    return person
+    return person("carol", "viewer")
 
 
 @pytest.fixture
 def dora(db: None) -> User:
     """May change the groups whose names begin with ``billing``, and see nothing else."""
-    access_services.ensure_first_person()
-    person = User.objects.create_user("dora")
-    access_services.grant(role="operator", user=person, name_pattern="billing*")
-    return person
+    return person("dora", "operator", name_pattern="billing*")

@@ -20,14 +20,5 @@ def live(brokerd: BrokerProcess, db: None) -> Iterator[LiveCluster]:
 
 
 @pytest.fixture
-def maria(db: None) -> User:
-    """Maintainer: may CONFIGURE, is no administrator."""
-    access_services.ensure_first_person()
-    person = User.objects.create_user("maria")
-    access_services.grant(role="maintainer", user=person)
-    return person
-
-
-@pytest.fixture
 def admin(db: None) -> User:
     return access_services.ensure_first_person()

@@ -1,0 +1,20 @@
+"""People who change things."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.auth.models import User
+
+from tests.support.people import person
+
+
+@pytest.fixture
+def alice(db: None) -> User:
+    """Operator: may change offsets and replay."""
+    return person("alice", "operator")
+
+
+@pytest.fixture
+def maria(db: None) -> User:
+    """Maintainer: may CONFIGURE, is no administrator."""
+    return person("maria", "maintainer")
