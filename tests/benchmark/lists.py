@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import cProfile
+import gc
 import json
 import os
 import shutil
@@ -187,6 +188,9 @@ def lists(client: Any, layout: Any) -> dict[str, Any]:
     """Pages of groups and topics, the palette's search, and what reads queues: rows opened, a topic's, a broker's."""
     from console.group import selectors as groups
     from console.topic import selectors as topics
+
+    gc.collect()
+    gc.freeze()  # the collector's rows are in another process than the pages: looking through them is no page's time
 
     def get(address: str) -> None:
         answer = client.get(address)
