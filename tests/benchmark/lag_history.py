@@ -13,6 +13,7 @@ Seconds of G9 are the process's CPU time: it runs on one core, whatever else the
 from __future__ import annotations
 
 import argparse
+import gc
 import io
 import json
 import os
@@ -166,6 +167,7 @@ def durable(snapshots: list[Snapshot]) -> dict[str, Any]:
         )  # names every series once
         log.prepare(snapshots[0].ts_ms)
         synced.clear()
+        gc.disable()  # as `console.lag.services.collect` does for a round
         for one in snapshots:
             before_bytes = _log_bytes(log.folder)
             begin, begin_cpu = time.perf_counter(), time.process_time()
@@ -182,6 +184,7 @@ def durable(snapshots: list[Snapshot]) -> dict[str, Any]:
                 synced.pop()
             disk.append(_appended(Path(folder, "disk"), os.urandom(sizes[-1])))
             small.append(_appended(Path(folder, "small"), os.urandom(4096)))
+        gc.enable()
         naive = [_parquet_file(Path(folder, str(number)), one) for number, one in enumerate(snapshots[:10])]
     series = len(snapshots[0].commit_keys) + len(snapshots[0].head_keys)
     return {

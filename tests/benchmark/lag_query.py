@@ -12,6 +12,7 @@ its times moved. The naive ways stand beside: the same day in time order, and th
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
@@ -93,6 +94,8 @@ def queries(folder: Path, groups: int) -> dict[str, Any]:
     start_ms = START_MS - START_MS % DAY_MS
     small = Size(groups, 20)
     day = write_day(small, folder)
+    gc.collect()
+    gc.freeze()  # what made the files is in no console
     names = [f"group-{number:04}" for number in range(0, groups, max(1, groups // 50))]
 
     def one_day(group: str) -> int:

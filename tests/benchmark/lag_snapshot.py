@@ -10,6 +10,7 @@ beside it (`simulated_brokers_cpu_seconds`). The naive way beside G5 asks for ea
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import statistics
@@ -51,6 +52,7 @@ def full_cluster(brokers: int, topics: int, groups: int, queues: int) -> dict[st
     from console.lag import broker_reads
     from console.mqadmin import close_admins, with_admin
 
+    gc.disable()  # as `console.lag.services.collect` does for a round
     with SimulatedCluster(brokers=brokers, topics=topics, groups=groups, queues=queues) as cluster:
         admin = with_admin(cluster.namesrv)
         addresses, _ = broker_reads.find_brokers(admin)
