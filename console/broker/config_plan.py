@@ -15,8 +15,8 @@ from console.access.rules import WILDCARD
 from console.broker import by_hand, services
 from console.broker.config_keys import ConfigKey, Effect, config_key, problem_of
 from console.broker.models import BrokerSurvey
-from console.mqadmin import BlockingMQAdmin, BrokerUnavailable, MQAdmin, MQBrokerError
-from console.operation.broker_queues import ask_each
+from console.mqadmin import BlockingMQAdmin, MQAdmin
+from console.operation.broker_queues import ask_each, told
 from console.operation.config_change import (
     ConfigPlan,
     ConfigRow,
@@ -173,16 +173,8 @@ def read_configs(admin: BlockingMQAdmin, addrs: Mapping[str, str]) -> dict[str, 
     async def ask(client: MQAdmin, addr: str) -> dict[str, str]:
         return await client.broker_config(addr)
 
-    found = {}
-    for name, answer in ask_each(admin, addrs, ask, READ_DEADLINE_MS).items():
-        if isinstance(answer, MQBrokerError):
-            raise answer
-        if isinstance(answer, Exception):
-            raise BrokerUnavailable(
-                addrs[name], f"{name} did not answer, so its configuration is unknown: {answer}"
-            )
-        found[name] = answer
-    return found
+    answers = ask_each(admin, addrs, ask, READ_DEADLINE_MS)
+    return {name: told(name, addrs[name], answer, "its configuration") for name, answer in answers.items()}
 
 
 def _row(wish: Wish, name: str, addr: str, config: Mapping[str, str]) -> ConfigRow:

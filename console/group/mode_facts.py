@@ -15,7 +15,7 @@ from console.mqadmin import (
     MQBrokerError,
     ResponseCode,
 )
-from console.operation.broker_queues import ask_each
+from console.operation.broker_queues import ask_each, told
 
 PULL, POP = "PULL", "POP"
 MODES = (PULL, POP)
@@ -83,16 +83,8 @@ async def ask_modes(client: MQAdmin, addr: str) -> BrokerModes:
 
 def read_modes(admin: BlockingMQAdmin, addrs: Mapping[str, str]) -> dict[str, BrokerModes]:
     """Every broker's word. Raises BrokerUnavailable, MQBrokerError."""
-    found = {}
-    for name, answer in ask_each(admin, addrs, ask_modes).items():
-        if isinstance(answer, MQBrokerError):
-            raise answer
-        if isinstance(answer, Exception):
-            raise BrokerUnavailable(
-                addrs[name], f"{name} did not answer, so its part is unknown: {answer}"
-            ) from answer
-        found[name] = answer
-    return found
+    answers = ask_each(admin, addrs, ask_modes)
+    return {name: told(name, addrs[name], answer) for name, answer in answers.items()}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

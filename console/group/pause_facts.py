@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from console.group import selectors
+from console.group.settings_facts import require_answers
 from console.lag.models import GroupRow, TopicRow
 from console.mqadmin import (
     BlockingMQAdmin,
-    BrokerUnavailable,
     ConsumerConnection,
     MQAdmin,
     MQBrokerError,
@@ -18,7 +18,7 @@ from console.mqadmin import (
     read_forbidden,
     retry_topic,
 )
-from console.operation.broker_queues import ask_each
+from console.operation.broker_queues import ask_each, told
 
 HOUR_MS = 3_600_000
 RESERVED_KEY = "fileReservedTime"  # hours after which a broker may delete a file
@@ -78,15 +78,7 @@ def read_pause_facts(
     answers: dict[tuple[str, str], Any] = ask_each(
         admin, {(what, name): (what, addr) for what in questions for name, addr in addrs.items()}, ask
     )
-    for (what, name), answer in sorted(answers.items()):
-        if what == "config" and isinstance(answer, MQBrokerError):
-            continue  # an access list may forbid to read it
-        if isinstance(answer, MQBrokerError):
-            raise answer
-        if isinstance(answer, Exception):
-            raise BrokerUnavailable(
-                addrs[name], f"{name} did not answer, so its part is unknown: {answer}"
-            ) from answer
+    require_answers(answers, addrs)
     return PauseFacts(
         members=members_of([answers["members", name] for name in addrs]),
         forbidden={
@@ -146,16 +138,8 @@ def read_places(
         topic, broker_name = place
         return (await client.group_forbidden(addrs[broker_name], group, topic)).readable
 
-    found: dict[Place, bool] = {}
-    for place, answer in ask_each(admin, {place: place for place in places}, ask).items():
-        if isinstance(answer, MQBrokerError):
-            raise answer
-        if isinstance(answer, Exception):
-            raise BrokerUnavailable(
-                addrs[place[1]], f"{place[1]} did not answer, so its part is unknown: {answer}"
-            ) from answer
-        found[place] = answer
-    return found
+    answers = ask_each(admin, {place: place for place in places}, ask)
+    return {place: told(place[1], addrs[place[1]], answer) for place, answer in answers.items()}
 
 
 # --- What follows from a pause ------------------------------------------------------------------------------

@@ -14,13 +14,12 @@ from console.group import selectors
 from console.lag.models import GroupRow
 from console.mqadmin import (
     BlockingMQAdmin,
-    BrokerUnavailable,
     MQAdmin,
     MQBrokerError,
     dead_letter_topic,
     retry_topic,
 )
-from console.operation.broker_queues import TOPIC_NOT_EXIST, ask_each
+from console.operation.broker_queues import TOPIC_NOT_EXIST, ask_each, told
 
 AUTO_CREATE = "autoCreateSubscriptionGroup"
 OFFSETS_KEPT_MAX = 20_000  # committed offsets that a deletion records for its undo
@@ -66,7 +65,7 @@ def read_group_facts(
     answers: dict[tuple[str, str], Any] = ask_each(
         admin, {(what, name): (what, addr) for what in questions for name, addr in addrs.items()}, ask
     )
-    _raise_first(answers, addrs)
+    require_answers(answers, addrs)
     stored: dict[str, int] = {}
     for topic in own_topics:
         tables = [answers[topic, name] for name in addrs if answers[topic, name] is not None]
@@ -98,15 +97,13 @@ def read_group_facts(
     )
 
 
-def _raise_first(answers: Mapping[tuple[str, str], Any], addrs: Mapping[str, str]) -> None:
-    """The first missing answer, unless it is the broker's own configuration, which an ACL may forbid to read."""
+def require_answers(answers: Mapping[tuple[str, str], Any], addrs: Mapping[str, str]) -> None:
+    """Raise for the first missing answer to (what, broker), unless it is the broker's own configuration, which an ACL
+    may forbid to read. Raises BrokerUnavailable, MQBrokerError.
+    """
     for (what, name), answer in sorted(answers.items()):
-        if what == "config" and isinstance(answer, MQBrokerError):
-            continue
-        if isinstance(answer, MQBrokerError):
-            raise answer
-        if isinstance(answer, Exception):
-            raise BrokerUnavailable(addrs[name], f"{name} did not answer, so its part is unknown: {answer}")
+        if what != "config" or not isinstance(answer, MQBrokerError):
+            told(name, addrs[name], answer)
 
 
 def impact(facts: GroupFacts, group: str) -> list[dict[str, Any]]:

@@ -11,7 +11,14 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
-from console.mqadmin import BlockingMQAdmin, MessageQueue, MQAdmin, MQBrokerError, TopicRouteData
+from console.mqadmin import (
+    BlockingMQAdmin,
+    BrokerUnavailable,
+    MessageQueue,
+    MQAdmin,
+    MQBrokerError,
+    TopicRouteData,
+)
 
 K = TypeVar("K")
 A = TypeVar("A")
@@ -44,6 +51,17 @@ def ask_each(
         return lambda client: call(client, argument)
 
     return admin.gather({key: bound(argument) for key, argument in asked.items()}, deadline_ms)
+
+
+def told(name: str, addr: str, answer: T | Exception, unknown: str = "its part") -> T:
+    """A broker's answer. Raises MQBrokerError where that is an error, and BrokerUnavailable for a silent broker: a
+    change that does not see every broker would be made blind. ``unknown``: what is not known then.
+    """
+    if isinstance(answer, MQBrokerError):
+        raise answer
+    if isinstance(answer, Exception):
+        raise BrokerUnavailable(addr, f"{name} did not answer, so {unknown} is unknown: {answer}") from answer
+    return answer
 
 
 def masters(admin: BlockingMQAdmin) -> dict[str, str]:

@@ -25,7 +25,7 @@ from console.mqadmin import (
     TopicConfig,
     with_admin,
 )
-from console.operation.broker_queues import ask_each, masters, topic_route
+from console.operation.broker_queues import ask_each, masters, told, topic_route
 from console.operation.errors import OperationError, PlanRejected, VerificationFailed
 from console.operation.kinds import PlanWarning
 from console.operation.models import Job, Plan
@@ -106,17 +106,11 @@ def read_configs(
     """Broker name → configuration, None where it does not exist. Raises BrokerUnavailable for a silent broker:
     a change that does not see every broker would be made blind.
     """
-    found: dict[str, Config | None] = {}
-    for broker_name, answer in ask_configs(admin, addrs, what, name).items():
-        if isinstance(answer, MQBrokerError):
-            raise answer
-        if isinstance(answer, Exception):
-            raise BrokerUnavailable(
-                addrs[broker_name],
-                f"{broker_name} did not answer, so its part of {name} is unknown: {answer}",
-            )
-        found[broker_name] = answer
-    return found
+    answers = ask_configs(admin, addrs, what, name)
+    return {
+        broker_name: told(broker_name, addrs[broker_name], answer, f"its part of {name}")
+        for broker_name, answer in answers.items()
+    }
 
 
 def ask_configs(
