@@ -23,14 +23,16 @@ Meaning of the columns (lag.md 2; counts are messages, times milliseconds, rates
                         the same on each of its topics
     skew_*              max / mean and Gini of the queues' mean lags; `effective_queues`: over how many it spreads
     stall_ms_max        longest time a queue with messages waiting stood still
+    clients_min, _max   members of the whole group, as far as changes were seen; null: unknown, and of single queues
     status_ms           milliseconds in each status, in the order of `spark.lag.status.WORST_FIRST`
     *_buckets, *_counts histograms that days and weeks add up (`spark.histogram`)
 
-History knows neither connections nor the members of a group: what needs them is not here.
+History knows neither connections nor the members of a group: how many there were comes with the spec.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,6 +91,8 @@ LAG_FIGURES = (
     pa.field("effective_queues", pa.float64()),
     pa.field("worst_queue", pa.string()),
     pa.field("stall_ms_max", pa.int64()),
+    pa.field("clients_min", pa.int32()),
+    pa.field("clients_max", pa.int32()),
     pa.field("status_worst", pa.string()),
     pa.field("status_ms", pa.list_(pa.int64())),
     pa.field("samples", pa.int32()),
@@ -107,9 +111,20 @@ LAG_SCHEMA = row_schema(KEY, WINDOW, LAG_FIGURES, STAMP)
 HISTOGRAM_COLUMNS = tuple(f"{name}_{part}" for name in HISTOGRAMS for part in ("buckets", "counts"))
 
 
+# (group, from_ms, to_ms) → the least and the most members
+ClientsOf = Callable[[str, int, int], tuple[int | None, int | None]]
+
+
+def nobody_knows(group: str, from_ms: int, to_ms: int) -> tuple[None, None]:
+    """The members of a group that nobody counted."""
+    return None, None
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What the rows are about: one cluster, one window, and what each group promises."""
+    """What the rows are about: one cluster, one window, what each group promises, and the least and most members that
+    it had.
+    """
 
     cluster: str
     from_ms: int
@@ -117,6 +132,7 @@ class Asked:
     interval_ms: int
     promise: PromiseOf
     stamp: dict[str, Any]
+    clients: ClientsOf = nobody_knows
 
 
 def tables(
@@ -185,6 +201,10 @@ class Rows:
         groups = columns["group"]
         for place, name in enumerate(("retry_in", "dead_letter_in")):
             columns[name] = [retries.get(group, (None, None))[place] for group in groups]
+        if self.grain == GRAIN_TOPIC:
+            counts = {group: asked.clients(group, asked.from_ms, asked.to_ms) for group in set(groups)}
+            columns["clients_min"] = [counts[group][0] for group in groups]
+            columns["clients_max"] = [counts[group][1] for group in groups]
         for name, value in asked.stamp.items():
             columns[name] = [value] * len(kept)
         arrays = [array_of(columns.get(field.name), field.type, len(kept)) for field in LAG_SCHEMA]

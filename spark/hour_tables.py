@@ -65,7 +65,8 @@ class HourTables:
     def of(self, part: HourBlock | HourGrid) -> list[pa.Table]:
         spec = self._reader.spec
         window = part.from_ms, part.to_ms
-        asked = Asked(self._reader.item.cluster, *window, spec.interval_ms, spec.promise, spec.stamp)
+        cluster = self._reader.item.cluster
+        asked = Asked(cluster, *window, spec.interval_ms, spec.promise, spec.stamp, spec.clients_between)
         if isinstance(part, HourGrid):
             retries = retry_counts(part.grid)
             groups = pc.unique(part.grid.names["group"]).to_pylist()

@@ -54,7 +54,8 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     message may wait before its minute is a breach, and `slo_target` the share of time in which none should, unless
     `slos` has the group's own promise; `interval_ms` the collector's period, `lookback_ms` how much history before an
     hour is read, so that time lags up to it are exact. `recovery_ms`: how fast a backlog should be gone (capacity).
-    `clients`: members of each group now, where known. `stores`: brokers whose files may be read. `remote`, `master`,
+    `clients`: members of each group now, where known; `client_changes`: of each group (since when, how many), the first
+    as of `from_ms`. `stores`: brokers whose files may be read. `remote`, `master`,
     `reuse`: where it runs (`spark.session`).
     """
 
@@ -73,6 +74,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     lookback_ms: int = 6 * HOUR_MS
     recovery_ms: int = HOUR_MS
     clients: dict[str, int] = msgspec.field(default_factory=dict)
+    client_changes: dict[str, tuple[tuple[int, int], ...]] = msgspec.field(default_factory=dict)
     stores: tuple[StoreFolder, ...] = ()
     code_version: str = ""
     remote: str = ""
@@ -109,6 +111,13 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     def promise(self, group: str) -> Promise:
         """The group's own promise or everybody's."""
         return self.slos.get(group) or Promise(self.slo_ms, self.slo_target)
+
+    def clients_between(self, group: str, from_ms: int, to_ms: int) -> tuple[int | None, int | None]:
+        """The least and the most members that a group had in [from_ms, to_ms); None: nobody knows."""
+        changes = self.client_changes.get(group, ())
+        before = [count for since_ms, count in changes if since_ms <= from_ms][-1:]
+        found = [*before, *(count for since_ms, count in changes if from_ms < since_ms < to_ms)]
+        return min(found, default=None), max(found, default=None)
 
     def to_json(self) -> str:
         return msgspec.json.encode(self, order="sorted").decode()

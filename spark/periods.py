@@ -1,8 +1,8 @@
 """Days and weeks from hours: rows of `spark.hour_rows` added up, percentiles from their added histograms.
 
 Sums are sums and maxima maxima; `lag_first` is the first hour's, `*_last` and the drain times the last hour's,
-`time_to_loss_ms` and `effective_queues` the least, `skew_*` the largest of any hour, `worst_queue` that of the hour
-with the largest time lag. Percentiles are those of the histograms, at most 0.8 % too large, never averages. Hours
+`time_to_loss_ms`, `effective_queues` and `clients_min` the least, `skew_*` the largest of any hour, `worst_queue` that
+of the hour with the largest time lag. Percentiles are those of the histograms, at most 0.8 % too large, never averages. Hours
 without rows count as UNKNOWN, lower the coverage and are gaps; a gap across the turn of an hour counts as its longer
 part. `in_flight_p95` and `ready_p95` have no histogram: null.
 """
@@ -31,8 +31,9 @@ SUMS = (
 )  # fmt: skip
 LARGEST = (
     "incarnation", "queues", "lag_max", "time_lag_max_ms", "skew_max_mean", "skew_gini", "stall_ms_max", "max_gap_ms",
+    "clients_max",
 )  # fmt: skip
-LEAST = ("time_to_loss_ms", "effective_queues")
+LEAST = ("time_to_loss_ms", "effective_queues", "clients_min")
 FIRST = ("lag_first",)
 LAST = (
     "lag_last", "time_lag_last_ms", "drain_ms", "drain_lo_ms", "drain_hi_ms", "drain_never", "generated_at_ms",

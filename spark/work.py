@@ -66,14 +66,31 @@ def work_items(spec: JobSpec, *, period_ms: int) -> list[WorkItem]:
         if hour.hour_ms < spec.as_of_ms:
             start_ms = period_start(hour.hour_ms, period_ms)
             periods.setdefault((hour.cluster, start_ms), []).append(hour)
-    rest = msgspec.structs.replace(spec, hours=(), clients={}).to_json()
+    rest = msgspec.structs.replace(spec, hours=(), clients={}, client_changes={})
+    plain = rest.to_json()
     items = []
     for (cluster, start_ms), hours in periods.items():
         hours.sort(key=lambda hour: hour.hour_ms)
         end_ms = min(start_ms + period_ms, spec.as_of_ms)
         for after, upto in _group_ranges(hours):
-            items.append(WorkItem(cluster, tuple(hours), start_ms, end_ms, after, upto, rest))
+            changes = _changes_in(spec, after, upto, start_ms, end_ms)
+            own = msgspec.structs.replace(rest, client_changes=changes).to_json() if changes else plain
+            items.append(WorkItem(cluster, tuple(hours), start_ms, end_ms, after, upto, own))
     return items
+
+
+def _changes_in(
+    spec: JobSpec, after: str, upto: str, from_ms: int, to_ms: int
+) -> dict[str, tuple[tuple[int, int], ...]]:
+    """What an item has to know of the members of its groups: a whole month of everybody's would travel with each."""
+    found = {}
+    for group, changes in spec.client_changes.items():
+        if after < group <= upto:
+            begin = max(
+                (place for place, (since_ms, _) in enumerate(changes) if since_ms <= from_ms), default=0
+            )
+            found[group] = tuple(change for change in changes[begin:] if change[0] < to_ms)
+    return found
 
 
 def period_start(at_ms: int, period_ms: int) -> int:

@@ -164,6 +164,9 @@ class LagRow(models.Model):
     skew_gini = models.FloatField(null=True)
     effective_queues = models.FloatField(null=True)
     stall_ms_max = models.BigIntegerField(null=True)
+    # Members of the whole group, of rows of topics, as far as their changes were seen.
+    clients_min = models.IntegerField(null=True)
+    clients_max = models.IntegerField(null=True)
     status_worst = models.CharField(max_length=16, default="", blank=True)
     # {status: milliseconds}; UNKNOWN is the time without a complete look.
     status_ms = models.JSONField(default=dict)

@@ -29,6 +29,7 @@ from console import live
 from console.access import services as access_services
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
+from console.lag.chronicle import client_counts
 from console.lag.history import file_location
 from console.report import process, selectors
 from console.report.jobs import DAY_MS, HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
@@ -302,6 +303,7 @@ def job_spec(run: ReportRun, *, now_ms: int) -> dict[str, Any]:
         "lookback_ms": settings.REPORT_LOOKBACK_MS,
         "recovery_ms": settings.REPORT_RECOVERY_MS,
         "clients": selectors.members(run.cluster) if run.job == "capacity" else {},
+        "client_changes": client_counts(run.cluster, run.from_ms, run.to_ms) if run.job in LAG_JOBS else {},
         "code_version": settings.CODE_VERSION,
         "remote": settings.SPARK_REMOTE,
         "master": settings.SPARK_MASTER,

@@ -178,3 +178,27 @@ def test_histograms_add_up_the_same_with_and_without_sorting(monkeypatch: pytest
     assert [part.tolist() for part in histogram.added(rows, buckets, counts, 9)] == found
     nothing = np.empty(0, dtype=np.int64)
     assert histogram.added(nothing, nothing.astype(np.int32), nothing, 2)[2].tolist() == [0, 0, 0]
+
+
+def test_it_tells_the_members_of_a_group_by_the_hour_and_of_the_day(history: History, tmp_path: Path) -> None:
+    files = [history.write_chunk(tmp_path), *history.write_log(tmp_path)]
+    group = history.samples[0].group
+    changes = {group: ((START - HOUR, 2), (START + MINUTE, 5), (START + HOUR + MINUTE, 3))}
+    asked = msgspec.structs.replace(spec(files, START, 2, as_of_ms=AS_OF), client_changes=changes)
+    found = {
+        (row["window_start_ms"], row["grain"], row["group"] == group): (
+            row["clients_min"],
+            row["clients_max"],
+        )
+        for row in hour_rows(asked)[0]
+    }
+    assert found[START, "topic", True] == (2, 5)
+    assert found[START + HOUR, "topic", True] == (3, 5)
+    # nobody counted the others, and a queue has none of its own
+    assert found[START, "topic", False] == found[START, "queue", True] == (None, None)
+    days = day_rows(msgspec.structs.replace(asked, from_ms=0, to_ms=24 * HOUR))[0]
+    assert {
+        (row["clients_min"], row["clients_max"])
+        for row in days
+        if row["group"] == group and row["grain"] == "topic"
+    } == {(2, 5)}

@@ -79,3 +79,13 @@ def test_its_result_travels_as_one_line() -> None:
         '{"elapsed_ms":9,"hours":1,"job_id":"report-1","output":"/r","rows":3,"spark_version":"4.3.0",'
         '"warnings":["a: b\\nc"]}'
     )
+
+
+def test_it_knows_how_many_members_there_were_between_two_moments() -> None:
+    spec = JobSpec.from_json(
+        json.dumps({**GOOD, "client_changes": {"billing": [[0, 4], [100, 2], [200, 3]]}})
+    )
+    assert spec.clients_between("billing", 0, 100) == (4, 4)
+    assert spec.clients_between("billing", 50, 150) == (2, 4)
+    assert spec.clients_between("billing", 100, 300) == (2, 3)
+    assert spec.clients_between("audit", 0, 100) == (None, None)
