@@ -303,12 +303,15 @@ class _Queues:
         # all that waits in a queue waits in this queue: where it is late, its share is whole
         weighted = np.zeros(len(grid.active), dtype=np.int64)
         weighted[late] = np.where(is_late & (grid.lag[late] > 0), capped, 0).sum(axis=1)
+        late_message_ms = np.zeros(len(grid.active), dtype=np.int64)
+        late_message_ms[late] = np.where(is_late, grid.lag[late] * capped.astype(np.int64), 0).sum(axis=1)
         watched = int(capped.sum())
         burn = breach[kept] / max(watched, 1) / (1 - series.target[kept])
         return {
             "slo_ms": series.slo_ms[kept],
             "breach_ms": breach[kept],
             "breach_weighted_ms": weighted[kept],
+            "late_message_ms": late_message_ms[kept],
             "watched_ms": np.full(len(kept), watched),
             "burn_rate": masked(np.round(burn, 6), np.full(len(kept), watched == 0)),
         }

@@ -13,6 +13,7 @@ Meaning of the columns (lag.md 2; counts are messages, times milliseconds, rates
     catch_up_speed      seconds of the topic's time that the row gained per second: 1 keeps pace, 0 stands still
     breach_ms           time in which some queue's time lag was above `slo_ms`; `breach_weighted_ms` the same,
                         each moment weighted by the share of the waiting messages that lie in such queues
+    late_message_ms     cost of lag: every message that waits in such a queue, times the time that it waits there
     burn_rate           (breach_ms / watched_ms) / (1 - the group's target): 1 spends the error budget exactly;
                         `watched_ms` is the time of the rounds, each gap counted up to four intervals
     drain_ms            the backlog at the end over (median consume rate of busy minutes - produce rate); `_lo`, `_hi`
@@ -74,6 +75,7 @@ LAG_FIGURES = (
     pa.field("catch_up_speed", pa.float64()),
     pa.field("breach_ms", pa.int64()),
     pa.field("breach_weighted_ms", pa.int64()),
+    pa.field("late_message_ms", pa.int64()),
     pa.field("watched_ms", pa.int64()),
     pa.field("burn_rate", pa.float64()),
     pa.field("drain_ms", pa.int64()),
@@ -331,6 +333,7 @@ class Rows:
             "slo_ms": slo_ms[self.kept],
             "breach_ms": breach,
             "breach_weighted_ms": weighted,
+            "late_message_ms": (capped * self.facts.late_lag).sum(axis=1)[self.kept],
             "watched_ms": known,
             "burn_rate": masked(np.round(burn, 6), known == 0),
         }

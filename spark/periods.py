@@ -2,9 +2,9 @@
 
 Sums are sums and maxima maxima; `lag_first` is the first hour's, `*_last` and the drain times the last hour's,
 `time_to_loss_ms`, `effective_queues` and `clients_min` the least, `skew_*` the largest of any hour, `worst_queue` that
-of the hour with the largest time lag. Percentiles are those of the histograms, at most 0.8 % too large, never averages. Hours
-without rows count as UNKNOWN, lower the coverage and are gaps; a gap across the turn of an hour counts as its longer
-part. `in_flight_p95` and `ready_p95` have no histogram: null.
+of the hour with the largest time lag. Percentiles are those of the histograms, at most 0.8 % too large, never averages.
+Hours without rows count as UNKNOWN, lower the coverage and are gaps; a gap across the turn of an hour counts as its
+longer part. `in_flight_p95` and `ready_p95` have no histogram: null.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from spark.row_facts import GRAIN_TOPIC
 GROUP_BY = ["grain", "cluster", "group", "topic", "broker_name", "queue_id", "kind"]  # the order of rows
 SUMS = (
     "time_lag_censored", "consumed_within_slo", "produced", "consumed", "counted_ms", "breach_ms",
-    "breach_weighted_ms", "watched_ms", "lost", "skipped", "rewinds", "retry_in", "dead_letter_in", "samples",
-    "partial_samples",
+    "breach_weighted_ms", "late_message_ms", "watched_ms", "lost", "skipped", "rewinds", "retry_in", "dead_letter_in",
+    "samples", "partial_samples",
 )  # fmt: skip
 LARGEST = (
     "incarnation", "queues", "lag_max", "time_lag_max_ms", "skew_max_mean", "skew_gini", "stall_ms_max", "max_gap_ms",

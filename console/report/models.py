@@ -148,6 +148,7 @@ class LagRow(models.Model):
     catch_up_speed = models.FloatField(null=True)
     breach_ms = models.BigIntegerField()
     breach_weighted_ms = models.BigIntegerField(null=True)
+    late_message_ms = models.BigIntegerField(null=True)
     watched_ms = models.BigIntegerField(null=True)
     burn_rate = models.FloatField(null=True)
     drain_ms = models.BigIntegerField(null=True)

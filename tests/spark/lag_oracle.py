@@ -116,6 +116,7 @@ def _figures(
         "lag_first": lag[complete[0]] if complete else None,
         "watched_ms": sum(capped.values()),
         "counted_ms": counted,
+        "late_message_ms": sum(capped[t] * late_lag[t] for t in times),
         "breach_weighted_ms": sum(capped[t] * late_lag[t] // max(lag[t], 1) for t in times),
         "catch_up_speed": round(1 - (age[complete[-1]] - age[complete[0]]) / span, 6) if span else None,
         "in_rate": total["produced"] * 1000 / counted if counted else None,
