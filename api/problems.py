@@ -20,6 +20,7 @@ from rest_framework.views import set_rollback
 
 from console.cluster.errors import ClusterError
 from console.cluster.models import Cluster
+from console.disk_room import why_away
 from console.group.member import MemberSilent
 from console.message.search_quota import TooManySearches
 from console.message.services import BadCursor, TopicNotFound
@@ -170,6 +171,8 @@ def _detail(error: Exception) -> str:
         )
     if isinstance(error, exceptions.APIException):
         return str(error.detail)
+    if isinstance(error, OperationalError | InterfaceError):
+        return why_away(error)
     return str(error)
 
 

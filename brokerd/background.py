@@ -60,6 +60,8 @@ class Background:
                 pending = job()
                 if pending is not None:
                     await pending
+            except OSError as error:  # a full disk, mostly: the traceback says no more
+                logger.error("%s failed: %s; again in %d ms", name, error, interval_ms)  # noqa: TRY400
             except Exception:
                 logger.exception("%s failed; again in %d ms", name, interval_ms)
             await asyncio.sleep(interval_ms / 1000)

@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 
 from console import live
 from console.cluster import selectors as cluster_selectors
+from console.disk_room import no_room
 from console.lag import selectors as lag_selectors
 from console.lag.models import GroupRow
 from console.operation.models import Job
@@ -60,6 +61,7 @@ def readiness(now_ms: int | None = None) -> Readiness:
     at_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     parts = [Part(f"database {alias}", _database_reason(alias)) for alias in settings.DATABASES]
     parts += _redis_parts(at_ms)
+    parts.append(Part("disk", no_room(), needed=False))  # pages that say so must stay reachable
     if not parts[0].reason and not parts[1].reason:
         parts += _broker_parts()
     return Readiness(parts)

@@ -25,10 +25,11 @@ DATA_DIR = Path(env.str("TIDEMARK_DATA", default=str(BASE_DIR / "var"))).resolve
 HISTORY_URL = env.str("HISTORY_URL", default=f"file://{DATA_DIR / 'history'}")
 # HISTORY_DAYS: how long lag history is kept at full resolution. 90 days of 1,000 queues every 5 s are 0.8 GB.
 HISTORY_DAYS = env.int("HISTORY_DAYS", default=90)
-# REPORT_QUEUE_DAYS: how long the hourly rows of single queues stay in the database; those of groups and topics stay.
-# Of 1,000 groups with 200 queues each a day of them is 1 GB.
+# REPORT_QUEUE_DAYS: how long the files with the hourly rows of single queues stay; rows of groups and topics stay.
+# REPORTS_URL: an fsspec address for these files, e.g. s3://bucket/reports; a folder of DATA_DIR without it.
 REPORT_QUEUE_DAYS = env.int("REPORT_QUEUE_DAYS", default=14)
 REPORTS_DIR = DATA_DIR / "reports"
+REPORTS_URL = env.str("REPORTS_URL", default=f"file://{REPORTS_DIR}")
 # Every report row says which code computed it.
 CODE_VERSION = "0.1.0"
 # LAG_SLO_MS: how long a message may wait before a minute counts as breached in reports.
@@ -333,7 +334,8 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{asctime} {levelname:.1} {name}: {message}", "style": "{"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"outage": {"()": "console.outage_log.OneLine"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["outage"]}},
     "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", default="INFO")},
     "loggers": {
         "celery.beat": {"level": "WARNING"},  # a line per tick otherwise

@@ -21,6 +21,7 @@ import os
 import shutil
 import signal
 import socket
+import sqlite3
 import stat
 import sys
 import tempfile
@@ -267,6 +268,7 @@ class Supervisor:
         self.guard: asyncio.subprocess.Process | None = None
         self.socket_dir: Path | None = None
         self.preparing: asyncio.Task[str] | None = None
+        self.kept_open: list[sqlite3.Connection] = []
         self.told_to_stop = asyncio.Event()
         self.signals = 0
 
@@ -319,7 +321,9 @@ class Supervisor:
             self._start_child(demo_program(self.options))
         for child in waiting:
             await self._until_ready(child)
-        return await preparing
+        sign_in_key = await preparing
+        self.kept_open = schema.opened()
+        return sign_in_key
 
     def _start_redis(self) -> Child | None:
         if self.environ.get("REDIS_URL"):
@@ -402,6 +406,8 @@ class Supervisor:
                 end_warm_spark(self.options.data, worker.pid)
         for names in (["demo", "worker", "web"], ["brokerd"], ["redis"]):
             await asyncio.gather(*(child.stop() for child in self.children if child.program.name in names))
+        for connection in self.kept_open:
+            connection.close()
         if self.guard is not None and self.guard.stdin is not None and self.guard.returncode is None:
             self.guard.stdin.write(b"\n")
             self.guard.stdin.close()
@@ -431,6 +437,16 @@ class Schema:
             and self.stamp.exists()
             and self.stamp.read_text() == self._fingerprint()
         )
+
+    def opened(self) -> list[sqlite3.Connection]:
+        """Open the files of the data folder, to be kept so while the product runs: the first one to open a database
+        needs room for its log and the index of that, and nobody could read a page on a full disk.
+        """
+        connections = []
+        for file in self.databases if self.is_embedded else ():
+            connections.append(sqlite3.connect(file))
+            connections[-1].execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+        return connections
 
     def mark_current(self) -> None:
         if self.is_embedded:

@@ -12,6 +12,8 @@ from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 
+from console.disk_room import no_room, why_away
+
 logger = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 10  # a restart of PostgreSQL, or a long write to SQLite
@@ -29,11 +31,15 @@ def server_error(request: HttpRequest) -> HttpResponse:
     reason = " ".join(str(error).split())[:300] if is_away else ""
     if request.path.startswith(API_PREFIX):
         answer = HttpResponse(
-            _problem(request, status, reason), content_type="application/problem+json", status=status
+            _problem(request, status, why_away(error) if isinstance(error, AWAY) else ""),
+            content_type="application/problem+json",
+            status=status,
         )
     else:
         name = "503.html" if is_away else "500.html"
-        answer = HttpResponse(render_to_string(name, {"request": request, "reason": reason}), status=status)
+        answer = HttpResponse(
+            render_to_string(name, {"request": request, "reason": reason, "full": no_room()}), status=status
+        )
     if is_away:
         answer["Retry-After"] = str(RETRY_AFTER_S)
     return answer

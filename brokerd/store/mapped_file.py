@@ -109,9 +109,8 @@ class MappedFile:
         if _libc().madvise(ctypes.addressof(pages), length_bytes, MADV_POPULATE_WRITE) != 0:
             code = ctypes.get_errno()
             if code not in (errno.EINVAL, errno.ENOSYS):  # a kernel without it: pages fault in one by one
-                raise OSError(
-                    errno.ENOSPC if code == errno.EFAULT else code, os.strerror(code), str(self.path)
-                )
+                code = errno.ENOSPC if code == errno.EFAULT else code
+                raise OSError(code, os.strerror(code), str(self.path))
 
     def clear_from(self, position: int) -> None:
         """Make every byte from `position` zero, so that nothing old is ever read as new."""

@@ -313,11 +313,13 @@ class MessageStore:
         try:
             count = self._dispatcher.dispatch_until(end_offset)
         except OSError as error:
+            if not self._dispatch_error:  # tried again with every read of a socket: said once
+                logger.exception("dispatch failed offset=%d; retried at every call", self._pending[0][2])
             self._dispatch_error = f"consume queues or index cannot be written: {error}"
             self._set_refusal()
-            logger.exception("dispatch failed offset=%d; retried at the next call", self._pending[0][2])
             return 0
         if self._dispatch_error:
+            logger.info("dispatch goes on offset=%d", end_offset)
             self._dispatch_error = ""
             self._set_refusal()
         return count

@@ -154,4 +154,8 @@ SENTENCES = (
         "%(number)s message(s) waiting there. The offset is where somebody set it, which is no progress: members that "
         "are online take it with their next pull, others when they return."
     ),
+    _(
+        "The disk of %(folder)s is full, %(free)s KiB of %(total)s MiB are free: make room, everything goes on by "
+        "itself"
+    ),
 )

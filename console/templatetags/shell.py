@@ -17,6 +17,7 @@ from console.access import rules
 from console.access.models import Verb
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
+from console.disk_room import no_room
 from console.lag import selectors as lag_selectors
 from console.lag.models import Round
 from console.operation import operation_list
@@ -88,7 +89,7 @@ class Shell:
     """Everything base.html needs beyond the page's own context. Times in epoch ms.
 
     `is_stale`: no round for longer than STALE_ROUNDS intervals. `unreachable_since_ms` is null while the last round
-    reached any broker of the cluster.
+    reached any broker of the cluster. `full_disk` says that nothing can be written here, "" while there is room.
     """
 
     now_ms: int
@@ -99,6 +100,7 @@ class Shell:
     is_stale: bool
     is_partial: bool
     unreachable_since_ms: int | None = None
+    full_disk: str = ""
 
 
 @register.simple_tag(takes_context=True)
@@ -142,6 +144,7 @@ def _shell(context: Mapping[str, Any]) -> Shell:
         is_partial=latest is not None
         and (latest.brokers_answered < latest.brokers_total or bool(latest.error)),
         unreachable_since_ms=lag_selectors.unreachable_since(latest),
+        full_disk=no_room(),
     )
 
 

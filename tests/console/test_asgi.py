@@ -84,6 +84,7 @@ async def test_it_is_ready_when_every_part_answers(redis_url: str) -> None:
                 "database metrics": "ok",
                 "redis": "ok",
                 "worker and beat": "ok",
+                "disk": "ok",
             },
         },
     )

@@ -1,11 +1,13 @@
 """`manage.py up`: the real thing on free ports, and the parts of it that need no processes."""
 
 import asyncio
+import contextlib
 import io
 import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -216,6 +218,23 @@ def test_it_trusts_its_stamp_only_for_the_same_migrations_and_its_own_files(tmp_
     assert not Schema(tmp_path, {"DATABASE_URL": "postgres://x/y"}).is_current()
     (tmp_path / "schema-stamp").write_text("another version")
     assert not schema.is_current()
+
+
+def test_it_keeps_databases_open_so_that_a_full_disk_can_be_read(tmp_path: Path) -> None:
+    schema = Schema(tmp_path, {})
+    for file in schema.databases:
+        with contextlib.closing(sqlite3.connect(file)) as writer:
+            writer.execute("PRAGMA journal_mode=WAL")
+            writer.execute("CREATE TABLE t (n)")
+    kept = schema.opened()
+    for file in schema.databases:
+        sqlite3.connect(
+            file
+        ).close()  # the last one to close would remove what the next one has to make again
+        assert file.with_name(f"{file.name}-shm").exists()
+    for connection in kept:
+        connection.close()
+    assert Schema(tmp_path, {"DATABASE_URL": "postgres://x/y"}).opened() == []
 
 
 def test_it_prints_lines_with_their_origin() -> None:

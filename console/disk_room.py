@@ -1,0 +1,27 @@
+"""Whether the disk of the data folder has room, in words: of a full one SQLite only says "disk I/O error"."""
+
+import shutil
+
+from django.conf import settings
+
+ROOM_BYTES_MIN = 4 * 1024 * 1024  # one round of a large cluster, in SQLite's log and in the history's
+
+
+def no_room() -> str:
+    """Return that the disk is full, how full, and what to do; "" while it has room, or nobody can tell."""
+    try:
+        usage = shutil.disk_usage(settings.DATA_DIR)
+    except OSError:
+        return ""
+    if usage.free >= ROOM_BYTES_MIN:
+        return ""
+    return (
+        f"The disk of {settings.DATA_DIR} is full, {usage.free // 1024:,} KiB of {usage.total >> 20:,} MiB are free: "
+        "make room, everything goes on by itself"
+    )
+
+
+def why_away(error: Exception) -> str:
+    """Return what a database that does not answer said, after that its disk is full where it is."""
+    reason, full = " ".join(str(error).split()), no_room()
+    return f"{full}; it said: {reason}" if full else reason

@@ -1,0 +1,46 @@
+"""A database that is away fails every task and every page: one line each ten seconds says as much as their tracebacks,
+forty thousand lines a minute, which would fill the rest of the disk.
+"""
+
+import logging
+import threading
+import time
+from typing import ClassVar
+
+from django.db import InterfaceError, OperationalError
+
+AGAIN_AFTER_S = 10.0
+OUR_FAULT = "no such "  # SQLite's word for a table or a column: no outage
+KEPT_MAX = 1_000  # reasons name paths and hosts, of which there are few
+
+
+class OneLine(logging.Filter):
+    """Takes the traceback off records of a database that is away, and lets each kind of them through now and then."""
+
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__(name)
+        self._last: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the record is to be written."""
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, OperationalError | InterfaceError) or OUR_FAULT in str(error):
+            return True
+        record.exc_info = record.exc_text = None
+        key = record.name, str(error)
+        now = time.monotonic()
+        with self._lock:
+            last, left_out = self._last.get(key, (-AGAIN_AFTER_S, 0))
+            if now - last < AGAIN_AFTER_S:
+                self._last[key] = last, left_out + 1
+                return False
+            if len(self._last) >= KEPT_MAX:
+                self._last.clear()
+            self._last[key] = now, 0
+        said = record.getMessage()
+        more = f" ({left_out} more like it before)" if left_out else ""
+        text = "" if str(error) in said else f": {error}"
+        record.msg, record.args = f"{said}{text}{more}", None
+        return True
