@@ -35,6 +35,7 @@ from console.report import process, selectors
 from console.report.jobs import DAY_MS, HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
 from console.report.models import OPEN_STATES, LagRow, ReportRow, ReportRun
 from console.report.process import JobResult, ReportFailed
+from console.report.reviews import insert_reviews
 from console.report.row_insert import insert_lag_rows, insert_report_rows
 from console.report.rules import (
     ATTEMPTS_MAX,
@@ -368,7 +369,7 @@ def _replace_rows(run: ReportRun, result: JobResult, periods: Sequence[int], gen
     count = insert_lag_rows(folder, stamp)
     for extra in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("_")):
         insert_report_rows(extra, stamp)
-    return count
+    return count + insert_reviews(run, periods, stamp, now_ms=generated_at_ms)
 
 
 def output_folder(job: str) -> Path:
