@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -291,7 +292,7 @@ def _topic_codes(grid: Grid, series: SeriesFacts, count: int) -> CodeArray:
 
 
 def topic_latency(
-    grid: Grid, series: SeriesFacts, buckets: npt.NDArray[np.int32], weights: Int32Array
+    grid: Grid, series: SeriesFacts, buckets: npt.NDArray[np.integer[Any]], weights: Int32Array
 ) -> Latency:
     """The histograms of group-topics; `buckets` and `weights` have a row per series, rounds in any order."""
     count = len(grid.topic_starts) - 1

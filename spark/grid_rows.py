@@ -22,7 +22,6 @@ from spark.hour_rows import (
     Rows,
     array_of,
     drain_columns,
-    histogram_columns,
     masked,
     minute_starts,
     pick,
@@ -36,6 +35,7 @@ from spark.lag.status import LagStatus
 from spark.progress import CODE_MAX, CODES, status_ms
 from spark.rounds import Rounds, join_rounds
 from spark.row_facts import GRAIN_QUEUE, GRAIN_TOPIC, Facts, join_facts
+from spark.sample_codes import HourRows, codes_of
 
 OK = CODES[LagStatus.OK]
 Retries = dict[str, tuple[int | None, int | None]]
@@ -46,15 +46,21 @@ class GridRows:
     depends on how few rows it has.
     """
 
-    def __init__(self, *, queue_histograms: bool = False) -> None:
-        self._queue_histograms = queue_histograms
+    def __init__(self, *, for_period: bool = False) -> None:
+        """`for_period`: queues have codes instead of percentiles."""
+        self._for_period = for_period
         self._topics: dict[bytes, _Topics] = {}
 
-    def queues(self, grid: Grid, asked: Asked, retries: Retries) -> list[pa.Table]:
+    def queues(self, grid: Grid, asked: Asked, retries: Retries) -> list[HourRows]:
         """The rows of a grid's queues; its group-topics are kept for `topics`."""
         series = series_facts(grid, asked.promise)
-        ordered = _Ordered.of(grid, series)
-        latency = topic_latency(grid, series, histogram.narrow_bucket_of(ordered.ages), ordered.weights)
+        ordered = codes = None
+        if self._for_period:
+            codes = codes_of(grid.lag, grid.age_ms, series.weights)
+            latency = topic_latency(grid, series, codes.time_lag, series.weights)
+        else:
+            ordered = _Ordered.of(grid, series)
+            latency = topic_latency(grid, series, histogram.narrow_bucket_of(ordered.ages), ordered.weights)
         own = self._topics.setdefault(
             grid.times.tobytes(), _Topics(grid.times, grid.gap_limit_ms, asked, [], [], {})
         )
@@ -64,7 +70,8 @@ class GridRows:
         busy = np.flatnonzero(series.most + series.produced + series.consumed)
         if not len(busy):
             return []
-        return [_Queues(grid, series, ordered, asked, busy, self._queue_histograms).table(retries)]
+        table = _Queues(grid, series, ordered, asked, busy).table(retries)
+        return [HourRows(table, None if codes is None else codes.take(busy))]
 
     @property
     def waiting(self) -> int:
@@ -134,26 +141,26 @@ class _Ordered:
 
 @dataclass(frozen=True, slots=True)
 class _Queues:
-    """The rows of queues; `kept` are the active series that become rows."""
+    """The rows of queues; `kept` are the active series that become rows. Not `ordered`: without percentiles."""
 
     grid: Grid
     series: SeriesFacts
-    ordered: _Ordered
+    ordered: _Ordered | None
     asked: Asked
     kept: Int64Array
-    with_histograms: bool
 
     def table(self, retries: Retries) -> pa.Table:
         grid, kept, count = self.grid, self.kept, len(self.kept)
         columns: dict[str, Any] = {
             **self._key(retries),
             **self._coverage(),
-            **self._distribution("lag_{}", grid.lag, self.ordered.lag),
-            **self._distribution("time_lag_{}_ms", grid.age_ms, self.ordered.ages),
+            "lag_last": grid.lag[kept, -1],
+            "lag_max": self.series.most[kept],
+            "time_lag_last_ms": grid.age_ms[kept, -1],
+            "time_lag_max_ms": self.series.oldest_ms[kept],
+            **self._percentiles(),
             "lag_first": grid.lag[kept, 0],
             "time_lag_censored": self._censored(),
-            **self._latency(),
-            **self._pulled(),
             **self._flow(),
             **self._breach(),
             **self._drain(),
@@ -164,8 +171,6 @@ class _Queues:
         }
         nearest = self.series.time_to_loss_ms[kept]
         columns["time_to_loss_ms"] = masked(nearest, nearest > DRAIN_MS_MAX)
-        if self.with_histograms:
-            columns |= self._histograms()
         for name, value in self.asked.stamp.items():
             columns[name] = same(value, LAG_SCHEMA.field(name).type, count)
         arrays = [array_of(columns.get(field.name), field.type, count) for field in LAG_SCHEMA]
@@ -220,11 +225,14 @@ class _Queues:
         }
         return {name: same(value, LAG_SCHEMA.field(name).type, count) for name, value in values.items()}
 
-    def _distribution(self, pattern: str, values: Int32Array, ordered: Int32Array) -> dict[str, Any]:
-        width, kept = values.shape[1], self.kept
-        found = {pattern.format("last"): values[kept, -1], pattern.format("max"): ordered[kept, -1]}
-        for share in PERCENTILES:
-            found[pattern.format(f"p{share}")] = ordered[kept, max(-(-share * width // 100) - 1, 0)]
+    def _percentiles(self) -> dict[str, Any]:
+        if self.ordered is None:
+            return {}
+        kept, width = self.kept, len(self.grid.times)
+        found: dict[str, Any] = {**self._latency(self.ordered), **self._pulled()}
+        for pattern, ordered in (("lag_p{}", self.ordered.lag), ("time_lag_p{}_ms", self.ordered.ages)):
+            for share in PERCENTILES:
+                found[pattern.format(share)] = ordered[kept, max(-(-share * width // 100) - 1, 0)]
         return found
 
     def _censored(self) -> Int64Array:
@@ -232,11 +240,10 @@ class _Queues:
         counts[self.grid.old] = self.grid.censored.sum(axis=1)
         return counts[self.kept]
 
-    def _latency(self) -> dict[str, Any]:
+    def _latency(self, ordered: _Ordered) -> dict[str, Any]:
         """The age below which so many percent of a row's messages left, as a histogram would tell it."""
-        kept, ordered = self.kept, self.ordered
-        total, good = self.series.consumed[kept], self.series.in_time[kept]
-        found: dict[str, Any] = {"consumed_within_slo": good}
+        total = self.series.consumed[self.kept]
+        found = {}
         weights, ages = self._own(ordered.weights), self._own(ordered.ages)
         is_narrow = int(total.max()) <= np.iinfo(np.int32).max  # seven times as fast
         upto = np.cumsum(weights, axis=1, dtype=np.int32 if is_narrow else np.int64)
@@ -245,7 +252,6 @@ class _Queues:
             at = np.argmax(upto >= rank.astype(upto.dtype)[:, None], axis=1)
             bucket = histogram.bucket_of(pick(ages, at).astype(np.int64))
             found[f"message_latency_p{share}_ms"] = masked(histogram.highest_of(bucket), total == 0)
-        found["within_slo_pct"] = masked(np.round(100 * good / np.maximum(total, 1), 4), total == 0)
         return found
 
     def _pulled(self) -> dict[str, Any]:
@@ -279,9 +285,12 @@ class _Queues:
         gained = grid.age_ms[kept, -1].astype(np.int64) - grid.age_ms[kept, 0]
         speed = 1 - gained / max(span, 1)
         no_time, no_span = np.full(len(kept), counted == 0), np.full(len(kept), span <= 0)
+        good, nothing = self.series.in_time[kept], consumed == 0
         return {
             "produced": produced,
             "consumed": consumed,
+            "consumed_within_slo": good,
+            "within_slo_pct": masked(np.round(100 * good / np.maximum(consumed, 1), 4), nothing),
             "counted_ms": np.full(len(kept), counted),
             "in_rate": masked(produced / seconds, no_time),
             "out_rate": masked(consumed / seconds, no_time),
@@ -345,14 +354,6 @@ class _Queues:
             "stall_ms_max": series.still_ms[kept],
             **status_columns(in_status[kept], highest[kept], self.asked),
         }
-
-    def _histograms(self) -> dict[str, Any]:
-        columns: dict[str, Any] = {}
-        for name, ordered in (("lag", self.ordered.lag), ("time_lag", self.ordered.ages)):
-            columns |= histogram_columns(name, *histogram.weighted_histograms(self._own(ordered)))
-        ages, weights = self._own(self.ordered.ages), self._own(self.ordered.weights)
-        columns |= histogram_columns("latency", *histogram.weighted_histograms(ages, weights))
-        return columns
 
 
 def same(value: object, kind: pa.DataType, count: int) -> pa.Array:

@@ -272,7 +272,7 @@ class Rows:
         """Latencies of consumed messages: percentiles, the share that kept the promise, the histogram."""
         found_at, kept = self.facts.latency, self.kept
         total, good = found_at.consumed[kept], found_at.in_time[kept]
-        kept_starts, places = _taken(found_at.starts, kept)
+        kept_starts, places = taken(found_at.starts, kept)
         buckets, counts = found_at.buckets[places], found_at.counts[places]
         found: dict[str, Any] = {"consumed_within_slo": good}
         for share, at in histogram.percentiles(buckets, counts, kept_starts, PERCENTILES).items():
@@ -437,7 +437,7 @@ def masked(values: Any, unknown: BoolArray) -> pa.Array:
     return pa.array(values, mask=unknown)
 
 
-def _taken(starts: Int64Array, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
+def taken(starts: Int64Array, rows: Int64Array) -> tuple[Int64Array, Int64Array]:
     """The starts and the places of some rows of a list column."""
     counts = (starts[1:] - starts[:-1])[rows]
     taken = np.zeros(len(rows) + 1, dtype=np.int64)

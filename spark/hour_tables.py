@@ -12,11 +12,13 @@ import pyarrow.compute as pc
 
 from spark.grid_rows import GridRows, retry_counts
 from spark.hour_rows import Asked, tables
-from spark.periods import merge
+from spark.periods import folded, merge
 from spark.rounds import Matrix
+from spark.sample_codes import HourRows
 from spark.work import HistoryReader, HourBlock, HourGrid, WorkItem
 
 TOPICS_KEPT = 2_000  # hours of group-topics that become rows at once: 40 MB of them
+CODES_KEPT = 1 << 24  # samples whose codes wait for the end of the period: 130 MB of them
 
 
 def hour_rows(item: WorkItem, warnings: list[str]) -> Iterator[pa.Table]:
@@ -36,20 +38,25 @@ def hour_rows(item: WorkItem, warnings: list[str]) -> Iterator[pa.Table]:
 def period_rows(item: WorkItem, warnings: list[str]) -> Iterator[pa.Table]:
     """As `hour_rows`, but the item's hours are added up to one period."""
     reader = HistoryReader(item)
-    hours = HourTables(reader, queue_histograms=True)
+    hours = HourTables(reader, for_period=True)
     for parts in reader.parts():
-        found: list[pa.Table] = []
+        found: list[HourRows] = []
         is_mixed = False
+        coded = 0
         for part in parts:
-            found += hours.of(part)
+            added = hours.rows_of(part)
+            coded += sum(one.codes.lag.size for one in added if one.codes is not None)
+            found += added
+            if coded > CODES_KEPT:
+                found, coded = [folded(found)], 0
             is_mixed |= isinstance(part, HourBlock)
         # A group-topic with a plain hour must not wait with its other hours: they are one row of the period.
-        found += hours.rest(at_least=0 if is_mixed else TOPICS_KEPT)
+        found += map(HourRows, hours.rest(at_least=0 if is_mixed else TOPICS_KEPT))
         if found:
-            yield merge(pa.concat_tables(found), item.from_ms, item.to_ms, reader.spec)
-    found = hours.rest()
+            yield merge(found, item.from_ms, item.to_ms, reader.spec)
+    found = [*map(HourRows, hours.rest())]
     if found:
-        yield merge(pa.concat_tables(found), item.from_ms, item.to_ms, reader.spec)
+        yield merge(found, item.from_ms, item.to_ms, reader.spec)
     reader.close()
     warnings += reader.warnings
 
@@ -57,12 +64,18 @@ def period_rows(item: WorkItem, warnings: list[str]) -> Iterator[pa.Table]:
 class HourTables:
     """The rows of the parts of hours: `of` each, and at last `rest`, group-topics of all of them."""
 
-    def __init__(self, reader: HistoryReader, *, queue_histograms: bool = False) -> None:
+    def __init__(self, reader: HistoryReader, *, for_period: bool = False) -> None:
+        """`for_period`: percentiles of queues come from the hours' histograms or codes, when they are added up."""
         self._reader = reader
-        self._queue_histograms = queue_histograms
-        self._grids = GridRows(queue_histograms=queue_histograms)
+        self._for_period = for_period
+        self._grids = GridRows(for_period=for_period)
 
     def of(self, part: HourBlock | HourGrid) -> list[pa.Table]:
+        """The rows of hours that stand for themselves."""
+        assert not self._for_period
+        return [one.table for one in self.rows_of(part)]
+
+    def rows_of(self, part: HourBlock | HourGrid) -> list[HourRows]:
         spec = self._reader.spec
         window = part.from_ms, part.to_ms
         cluster = self._reader.item.cluster
@@ -73,7 +86,8 @@ class HourTables:
             into = {group: (retries.get(group), part.dead_letters.get(group)) for group in groups}
             return self._grids.queues(part.grid, asked, into)
         matrix = Matrix.of(part.samples, part.figures, *window, spec.interval_ms)
-        return tables(matrix, asked, retries_of(matrix, part), queue_histograms=self._queue_histograms)
+        found = tables(matrix, asked, retries_of(matrix, part), queue_histograms=self._for_period)
+        return [*map(HourRows, found)]
 
     def rest(self, *, at_least: int = 0) -> list[pa.Table]:
         """The rows of the group-topics so far, unless they are fewer than `at_least`."""

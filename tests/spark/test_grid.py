@@ -16,7 +16,7 @@ from spark.job import HOUR_MS, HourFiles, JobSpec, Promise
 from spark.lag import chunk
 from spark.part_files import ORDER
 from spark.periods import merge
-from spark.work import HistoryReader, HourBlock, HourGrid, work_items
+from spark.work import HistoryReader, HourBlock, HourGrid, WorkItem, work_items
 from tests.spark.hours import STEP, WIDTH, Hour, an_hour
 from tests.support.lag_reference import SIZES, START_MS, write_history
 
@@ -127,7 +127,7 @@ def both_ways(asked: JobSpec) -> tuple[pa.Table, int]:
     plain, fast, seen = [], [], 0
     for item in work_items(asked, period_ms=HOUR_MS):
         reader = HistoryReader(item)
-        hours = HourTables(reader, queue_histograms=True)
+        hours = HourTables(reader)
         for blocks in reader.blocks():
             plain += [table for block in blocks for table in hours.of(block)]
         for part in chain.from_iterable(reader.parts()):
@@ -208,8 +208,40 @@ def a_day_of(files: list[str], path: Path) -> str:
     return str(path)
 
 
+def day_item(paths: list[str], older: list[tuple[str, ...]]) -> WorkItem:
+    """The day that begins with these files, an hour each."""
+    files = [
+        HourFiles("local", START_MS + number * HOUR_MS, (path,), older[number])
+        for number, path in enumerate(paths)
+    ]
+    day_ms = START_MS - START_MS % (24 * HOUR_MS)
+    window = {"from_ms": day_ms, "to_ms": day_ms + 24 * HOUR_MS, "as_of_ms": START_MS + len(paths) * HOUR_MS}
+    (item,) = work_items(spec([""], hours=tuple(files), **window), period_ms=24 * HOUR_MS)
+    return item
+
+
+def day_both_ways(item: WorkItem) -> pa.Table:
+    """The rows of a day, made twice and found alike."""
+    reader = HistoryReader(item)
+    plain = HourTables(reader, for_period=True)
+    hours = [one for blocks in reader.blocks() for block in blocks for one in plain.rows_of(block)]
+    assert all(one.codes is None for one in hours)
+    expected = merge(hours, item.from_ms, item.to_ms, reader.spec)
+    warnings: list[str] = []
+    found = pa.concat_tables(period_rows(item, warnings)).sort_by([(name, "ascending") for name in ORDER])
+    assert warnings == []
+    for name in expected.schema.names:
+        assert found[name].combine_chunks().equals(expected[name].combine_chunks()), name
+    return found
+
+
 @pytest.mark.parametrize("in_one_file", [False, True])
-def test_a_day_adds_up_the_same_hours_by_both_ways(in_one_file: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_folded", [False, True])
+def test_a_day_adds_up_the_same_hours_by_both_ways(
+    in_one_file: bool, is_folded: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_folded:  # as if the hours were too many to keep every sample of
+        monkeypatch.setattr("spark.hour_tables.CODES_KEPT", 1)
     hours = [an_hour(1)]
     for number in (1, 2):
         hours.append(an_hour(number + 1, START_MS + number * HOUR_MS, hours[-1]))
@@ -219,35 +251,26 @@ def test_a_day_adds_up_the_same_hours_by_both_ways(in_one_file: bool, tmp_path: 
     older = [() if in_one_file else tuple(paths[:number]) for number in range(3)]
     if in_one_file:
         paths = [a_day_of(paths, tmp_path / "day.parquet")] * 3
-    files = [
-        HourFiles("local", START_MS + number * HOUR_MS, (path,), older[number])
-        for number, path in enumerate(paths)
-    ]
-    day_ms = START_MS - START_MS % (24 * HOUR_MS)
-    window = {"from_ms": day_ms, "to_ms": day_ms + 24 * HOUR_MS, "as_of_ms": START_MS + 3 * HOUR_MS}
-    (item,) = work_items(spec([""], hours=tuple(files), **window), period_ms=24 * HOUR_MS)
-    reader = HistoryReader(item)
-    plain = HourTables(reader, queue_histograms=True)
-    tables = [table for blocks in reader.blocks() for block in blocks for table in plain.of(block)]
-    expected = merge(pa.concat_tables(tables), item.from_ms, item.to_ms, reader.spec)
-    warnings: list[str] = []
-    found = pa.concat_tables(period_rows(item, warnings)).sort_by([(name, "ascending") for name in ORDER])
-    assert warnings == [] and found.num_rows > 20
-    for name in expected.schema.names:
-        assert found[name].combine_chunks().equals(expected[name].combine_chunks()), name
+    assert day_both_ways(day_item(paths, older)).num_rows > 20
+
+
+@pytest.mark.parametrize("bend", BENT, ids=lambda bend: bend.__name__)
+def test_a_day_has_the_same_rows_whatever_happened_in_one_of_its_hours(
+    bend: Callable[[Hour], None], tmp_path: Path
+) -> None:
+    hours = [an_hour(11)]
+    for number in (1, 2, 3):
+        hours.append(an_hour(number + 11, START_MS + number * HOUR_MS, hours[-1]))
+    bend(hours[1])
+    unread_since_long_ago(hours[3])
+    paths = [one.write(tmp_path / f"{number}.parquet") for number, one in enumerate(hours)]
+    assert day_both_ways(day_item(paths, [tuple(paths[:number]) for number in range(4)])).num_rows > 20
 
 
 def test_a_day_has_one_row_of_each_key_when_a_broker_was_silent_in_one_of_its_hours(tmp_path: Path) -> None:
     """The silent hour goes the plain way, the other one as a grid: both are hours of the same group-topics."""
     files = [str(tmp_path / row.path) for row in write_history(SIZES["small"], tmp_path, 2)]
-    hours = tuple(
-        HourFiles("local", START_MS + number * HOUR_MS, (path,), tuple(files[:number]))
-        for number, path in enumerate(files)
-    )
-    day_ms = START_MS - START_MS % (24 * HOUR_MS)
-    window = {"from_ms": day_ms, "to_ms": day_ms + 24 * HOUR_MS, "as_of_ms": START_MS + 2 * HOUR_MS}
-    asked = spec(files, hours=hours, interval_ms=SIZES["small"].interval_ms, **window)
-    (item,) = work_items(asked, period_ms=24 * HOUR_MS)
+    item = day_item(files, [(), tuple(files[:1])])
     parts = [type(part) for each in HistoryReader(item).parts() for part in each]
     assert {HourBlock, HourGrid} == set(parts)
     keys = [
