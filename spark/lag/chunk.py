@@ -20,7 +20,7 @@ import os
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -37,7 +37,18 @@ import pyarrow.parquet as pq
 
 from spark.lag import wal
 from spark.lag.chunk_join import decode_in_order
-from spark.lag.chunk_rows import CHUNK_SCHEMA, LISTS, decode_table, encode_table, rows_within, take_earlier
+from spark.lag.chunk_pages import RowsWanted, read_lists
+from spark.lag.chunk_rows import (
+    CHUNK_SCHEMA,
+    FILE_SCHEMA,
+    LISTS,
+    PRESENT,
+    decode_table,
+    encode_table,
+    rows_within,
+    take_earlier,
+    with_present,
+)
 from spark.lag.samples import (
     SAMPLE_COLUMNS,
     Previous,
@@ -119,10 +130,10 @@ class ChunkWriter:
         names = [field.name for field in CHUNK_SCHEMA if pa.types.is_string(field.type)]
         self._writer = pq.ParquetWriter(
             sink,
-            CHUNK_SCHEMA,
+            FILE_SCHEMA,
             compression="zstd",
             compression_level=_ZSTD_LEVEL,
-            use_dictionary=[*names, "dt_ms"],
+            use_dictionary=[*names, "dt_ms", PRESENT],
             use_byte_stream_split=[*(f"{name}.list.element" for name in LISTS), *numbers],
             write_statistics=[
                 "group",
@@ -164,7 +175,7 @@ class ChunkWriter:
             table = pa.concat_tables(self._waiting).unify_dictionaries()
             for part in _between_groups(table) if self._whole_groups else [table]:
                 parts = max(1, round(part.num_rows / ROW_GROUP_ROWS))
-                self._writer.write_table(part, row_group_size=-(-part.num_rows // parts))
+                self._writer.write_table(with_present(part), row_group_size=-(-part.num_rows // parts))
             self._rows += table.num_rows
             self._waiting.clear()
 
@@ -217,6 +228,8 @@ class _Footer:
     metadata: pq.FileMetaData
     lowest: Sequence[str]
     highest: Sequence[str]
+    places: Mapping[str, int]  # the columns of lists, by name
+    knows_present: bool  # false: written before the lists that are there were noted
 
 
 class _Footers:
@@ -261,11 +274,18 @@ def _check_columns(metadata: pq.FileMetaData) -> None:
 
 def _footer_of(metadata: pq.FileMetaData) -> _Footer:
     _check_columns(metadata)
-    column = CHUNK_SCHEMA.get_field_index("group")
+    names = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
+    column = names.index("group")
     found = [
         metadata.row_group(number).column(column).statistics for number in range(metadata.num_row_groups)
     ]
-    return _Footer(metadata, [one.min for one in found], [one.max for one in found])
+    return _Footer(
+        metadata,
+        [one.min for one in found],
+        [one.max for one in found],
+        {name: names.index(f"{name}.list.element") for name in LISTS},
+        PRESENT in names,
+    )
 
 
 def opened(path: str) -> IO[bytes]:
@@ -282,25 +302,65 @@ def _read_rows(file: IO[bytes], footer: _Footer, group: str | None, columns: Seq
     with pq.ParquetFile(file, metadata=footer.metadata, read_dictionary=["dt_ms"]) as parquet:
         if group is None:
             return parquet.read(columns=columns).select(columns).cast(schema)
-        first, last = bisect_left(footer.highest, group), bisect_right(footer.lowest, group)
-        if first >= last:
+        row_groups = range(bisect_left(footer.highest, group), bisect_right(footer.lowest, group))
+        if not row_groups:
             return schema.empty_table()
-        table = parquet.read_row_groups(range(first, last), columns=columns, use_threads=False)
-    rows = np.flatnonzero(pc.equal(table["group"], group).to_numpy())
-    if len(rows) == 0:
-        return schema.empty_table()
-    if 2 * len(rows) > table.num_rows:
-        found = table.slice(int(rows[0]), len(rows))
-    else:  # a slice would keep the whole row group in memory: those of a month are 100 MB
-        found = table.take(rows)
-    return found.select(columns).cast(schema)
+        lists = [name for name in LISTS if name in columns and footer.knows_present]
+        rest = [name for name in columns if name not in lists]
+        if lists:
+            rest = list(dict.fromkeys([*rest, "group", "n", PRESENT]))
+        table = parquet.read_row_groups(row_groups, columns=rest, use_threads=False)
+        rows = np.flatnonzero(pc.equal(table["group"], group).to_numpy())
+        if len(rows) == 0:
+            return schema.empty_table()
+        place = slice(int(rows[0]), int(rows[-1]) + 1)
+        found = _list_columns(file, footer, row_groups, table, place, lists) if lists else {}
+        if found is None:  # written by somebody else
+            table = parquet.read_row_groups(row_groups, columns=columns, use_threads=False)
+            found = {}
+    own = table.slice(place.start, place.stop - place.start)
+    if len(found) < len(lists) and 2 * own.num_rows < table.num_rows:
+        own = own.take(np.arange(own.num_rows))  # a slice keeps the lists of the whole row group in memory
+    for name, column in found.items():
+        own = own.append_column(schema.field(name), column)
+    own = own.select(columns)
+    return own if own.schema.equals(schema) else own.cast(schema)
+
+
+def _list_columns(
+    file: IO[bytes],
+    footer: _Footer,
+    row_groups: range,
+    table: pa.Table,
+    rows: slice,
+    names: Sequence[str],
+) -> dict[str, pa.Array] | None:
+    """Return the lists of some rows of row groups whose other columns are `table`; None: the general reader must."""
+    counts, present = table["n"].to_numpy().astype(np.int64), table[PRESENT].to_numpy()
+    found = {}
+    for name in names:
+        is_null = present & (1 << LISTS.index(name)) == 0
+        wanted = []
+        start = 0
+        for number in row_groups:
+            end = start + footer.metadata.row_group(number).num_rows
+            first, last = max(rows.start, start), min(rows.stop, end)
+            if first < last:
+                own = np.where(is_null[start:end], 0, counts[start:end])
+                wanted.append(RowsWanted(number, first - start, last - start, own, is_null[start:end]))
+            start = end
+        column = read_lists(file, footer.metadata, footer.places[name], wanted)
+        if column is None:
+            return None
+        found[name] = column
+    return found
 
 
 def read_blocks(source: IO[bytes] | str) -> Iterator[pa.Table]:
     """Yield a chunk's row groups one by one, in key order. A series may go on in the next one."""
     with pq.ParquetFile(source, read_dictionary=["dt_ms"]) as file:
         for number in range(file.num_row_groups):
-            yield file.read_row_group(number).cast(CHUNK_SCHEMA)
+            yield file.read_row_group(number, columns=CHUNK_SCHEMA.names).cast(CHUNK_SCHEMA)
 
 
 def load_window(

@@ -14,6 +14,7 @@ side by side. A sample is a few small integers:
     lag_base, lag[]     lag_base + lag[i] = max offset - committed offset, signed: committed offsets come back exactly.
                         `lag` null: lag_base every time; heads have no lag, their lag_base is 0
     in_flight[]         pulled - committed offset, -1 where it was not read; null: never read
+    lists_present       in files only: which of the four lists are not null, 1: dmax, 2: dmin, 4: lag, 8: in_flight
 
 Lists that say nothing are null because an idle queue is the common case: they cost no time to write or to read.
 `lag[]` is the raw difference; what can still be read, lost and invalid follow from it and are computed, never
@@ -56,6 +57,11 @@ CHUNK_SCHEMA = pa.schema(
         *[pa.field(name, pa.list_(pa.field("element", pa.int32(), nullable=False))) for name in LISTS],
     ]
 )
+
+# A file says of each row which lists are not null, bit by bit in the order of `LISTS`: who looks for the items of some
+# rows knows their place without decoding levels. Files of before do not have it, tables in memory neither.
+PRESENT = "lists_present"
+FILE_SCHEMA = CHUNK_SCHEMA.append(pa.field(PRESENT, pa.int32(), nullable=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +158,14 @@ def encode_rows(samples: SeriesRows, *, interval_ms: int) -> pa.Table:
         "in_flight": _in_flight(samples, starts),
     }
     return pa.table(columns, schema=CHUNK_SCHEMA)
+
+
+def with_present(table: pa.Table) -> pa.Table:
+    """Return chunk rows as a file holds them: with the note which of their lists are there."""
+    present = np.zeros(table.num_rows, dtype=np.int32)
+    for bit, name in enumerate(LISTS):
+        present |= table[name].is_valid().to_numpy().astype(np.int32) << bit
+    return table.append_column(FILE_SCHEMA.field(PRESENT), pa.array(present))
 
 
 def _raw_lag(samples: SeriesRows, is_head: BoolArray) -> Int64Array:

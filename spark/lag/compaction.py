@@ -271,7 +271,9 @@ class _Cursor:
         parts = [self.rest]
         have = self.rest.num_rows
         while have < count:
-            part = self.file.read_row_group(self.next_row_group, use_threads=False).cast(CHUNK_SCHEMA)
+            columns = CHUNK_SCHEMA.names
+            part = self.file.read_row_group(self.next_row_group, columns=columns, use_threads=False)
+            part = part.cast(CHUNK_SCHEMA)
             self.next_row_group += 1
             parts.append(part)
             have += part.num_rows
