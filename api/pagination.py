@@ -113,8 +113,10 @@ def _link(request: Request, page: int) -> str:
     return f"{request.path}?{query.urlencode()}"
 
 
-def page_of(name: str, child: serializers.BaseSerializer[Any]) -> serializers.Serializer[Any]:
-    """The serializer that describes a numbered page of ``child`` (many=True)."""
+def page_of(
+    name: str, child: serializers.BaseSerializer[Any], **more: serializers.BaseSerializer[Any]
+) -> serializers.Serializer[Any]:
+    """The serializer that describes a numbered page of ``child`` (many=True); ``more`` fields of this list only."""
     return inline_serializer(
         name=f"{name}Page",
         fields={
@@ -125,5 +127,6 @@ def page_of(name: str, child: serializers.BaseSerializer[Any]) -> serializers.Se
             "next": serializers.CharField(allow_null=True),
             "previous": serializers.CharField(allow_null=True),
             "results": child,
+            **more,
         },
     )

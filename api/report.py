@@ -6,7 +6,6 @@ import time
 from functools import partial
 from typing import Any, ClassVar
 
-from django.db.models import QuerySet
 from django.http import HttpResponseBase, StreamingHttpResponse
 from django.urls import path
 from drf_spectacular.types import OpenApiTypes
@@ -97,6 +96,16 @@ class LagRowSerializer(serializers.ModelSerializer[LagRow]):
     class Meta:
         model = LagRow
         exclude = ("id", "cluster", "job")
+
+
+class GapSerializer(serializers.Serializer[Any]):
+    """Rows of single queues lie in files. One that is damaged or gone: what was in it is in no row, and unknown."""
+
+    window_start_ms = serializers.IntegerField()
+    window_end_ms = serializers.IntegerField()
+    group_first = serializers.CharField(help_text="the first group whose queues are missing, by name")
+    group_last = serializers.CharField()
+    reason = serializers.CharField()
 
 
 class CsvRenderer(JSONRenderer):
@@ -191,7 +200,10 @@ FILTERS = [
 
 
 class Rows(Resource):
-    """What the last runs computed, an hour of a group's topic (or queue) per row."""
+    """What the last runs computed, an hour of a group's topic (or queue) per row.
+
+    Of single queues the first 20,000 rows in the order asked for can be paged to; ``count`` counts all of them.
+    """
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
     filters_names = True
@@ -205,24 +217,29 @@ class Rows(Resource):
             *FILTERS,
             pagination.ordering_parameter(list(selectors.SORTS), WORST_FIRST),
         ],
-        responses=pagination.page_of("ReportRow", LagRowSerializer(many=True)),
+        responses=pagination.page_of(
+            "ReportRow", LagRowSerializer(many=True), gaps=GapSerializer(many=True)
+        ),
     )
     def get(self, request: Request, cluster: str, job: str) -> Response:
         existing(cluster, job)
         sort, descending = pagination.ordering(request, list(selectors.SORTS), WORST_FIRST)
         scope = view_scope(request.user, cluster)
+        found = _rows(request, cluster, job, scope)
         page = selectors.row_page(
-            _rows(request, cluster, job, scope),
+            found,
             whole=None if scope.is_everything else _rows(request, cluster, job, EVERYTHING),
             sort=sort,
             descending=descending,
             **pagination.page_arguments(request),
         )
-        return Response(pagination.page_body(request, page, lambda row: LagRowSerializer(row).data))
+        body = pagination.page_body(request, page, lambda row: LagRowSerializer(row).data)
+        return Response({**body, "gaps": [gap.as_row() for gap in selectors.gaps(found)]})
 
 
 class RowsCsv(Resource):
-    """The same rows by hour, all of them, as CSV; an unknown figure is an empty cell.
+    """The same rows by hour, all of them, as CSV; an unknown figure is an empty cell. Of single queues the column
+    ``gap`` says, in a line of its own, which rows are missing because their file is damaged.
 
     Units are in the names: ``_ms``, ``_pct``, ``_rate`` (messages a second); lags and counts are messages. When a
     window began is also there in ISO 8601 (``window_start_utc``), for spreadsheets.
@@ -247,13 +264,13 @@ class RowsCsv(Resource):
         return response
 
 
-def _rows(request: Request, cluster: str, job: str, scope: NameScope) -> QuerySet[LagRow]:
+def _rows(request: Request, cluster: str, job: str, scope: NameScope) -> selectors.LagRows:
     if job not in LAG_JOBS:
         raise NotFound(f"{job} has no rows of lag; these have: {', '.join(LAG_JOBS)}.")
-    return selectors.rows(
+    return selectors.rows_of_grain(
+        pagination.choice(request, "grain", LagRow.Grain.values, str(LagRow.Grain.TOPIC)),
         cluster,
         job=job,
-        grain=pagination.choice(request, "grain", LagRow.Grain.values, str(LagRow.Grain.TOPIC)),
         group=pagination.text(request, "group"),
         from_ms=pagination.integer(request, "from_ms", high=TIME_MS_MAX),
         to_ms=pagination.integer(request, "to_ms", high=TIME_MS_MAX),

@@ -307,12 +307,12 @@ class Export(Resource):
         if fmt not in exports.FORMATS:
             raise NotFound(f"There is no format {fmt}; there are: {', '.join(exports.FORMATS)}.")
         scope = view_scope(request.user, cluster)
-        rows: QuerySet[LagRow] | QuerySet[ReportRow]
+        rows: selectors.AnyRows
         if job in LAG_JOBS:
-            rows = selectors.rows(
+            rows = selectors.rows_of_grain(
+                pagination.choice(request, "grain", ["", *LagRow.Grain.values], ""),
                 cluster,
                 job=job,
-                grain=pagination.text(request, "grain") or str(LagRow.Grain.TOPIC),
                 group=pagination.text(request, "name"),
                 from_ms=pagination.integer(request, "from_ms", high=TIME_MS_MAX),
                 to_ms=pagination.integer(request, "to_ms", high=TIME_MS_MAX),

@@ -30,6 +30,10 @@ ItemRows = Callable[[WorkItem, list[str]], Iterator[pa.Table]]
 ANSWER = pa.schema([pa.field("rows", pa.int64()), pa.field("warning", pa.string())])
 ORDER = ("cluster", "window_start_ms", "grain", "group", "topic", "broker_name", "queue_id")
 KEY = ORDER[3:]  # inside of a period and a grain
+# Rows of single queues are read from these files: those of one group, or a few columns of all. A row group has the
+# queues of dozens of groups; by the statistics of their names a reader knows which ones to open.
+ROW_GROUP_ROWS = 8_000
+STATISTICS = ["group", "window_start_ms"]
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -135,5 +139,13 @@ def _write(files: Any, path: str, table: pa.Table) -> None:
     folder, _, name = path.rpartition("/")
     draft = f"{folder}/.{name}.{uuid.uuid4().hex}"
     with files.open(draft, "wb") as sink:
-        pq.write_table(table.combine_chunks(), sink, compression="zstd", compression_level=1)
+        pq.write_table(
+            table.combine_chunks(),
+            sink,
+            row_group_size=ROW_GROUP_ROWS,
+            compression="zstd",
+            compression_level=1,
+            write_statistics=STATISTICS,
+            write_page_checksum=True,
+        )
     files.mv(draft, path)

@@ -8,10 +8,9 @@ from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from django.db.models import QuerySet
 
 from console.report import html_report, selectors
-from console.report.models import LagRow, ReportRow
+from console.report.selectors import AnyRows
 
 FORMATS = {
     "csv": ("text/csv; charset=utf-8", "CSV"),
@@ -22,9 +21,7 @@ ROWS_A_GROUP = 5_000
 CHUNK_BYTES = 64 * 1024
 
 
-def export(
-    fmt: str, rows: QuerySet[LagRow] | QuerySet[ReportRow], *, job: str, cluster: str, now_ms: int
-) -> Iterator[Any]:
+def export(fmt: str, rows: AnyRows, *, job: str, cluster: str, now_ms: int) -> Iterator[Any]:
     """The rows in one of FORMATS, in pieces; memory does not grow with their number."""
     if fmt == "parquet":
         return _parquet(rows)
@@ -33,7 +30,7 @@ def export(
     return selectors.csv_lines(rows)
 
 
-def _parquet(rows: QuerySet[LagRow] | QuerySet[ReportRow]) -> Iterator[bytes]:
+def _parquet(rows: AnyRows) -> Iterator[bytes]:
     """Row groups go to a temporary file; its bytes come out once the footer is written."""
     names, lines = selectors.table_rows(rows)
     with tempfile.TemporaryFile(prefix="tidemark-report-") as file:

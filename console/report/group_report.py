@@ -1,6 +1,7 @@
 """One group's past as a page: what its report rows say in words, and the series of its plots.
 
-Nothing is computed from samples here: hours come from `LagRow` (job lag_hour), episodes from `ReportRow`. An hour
+Nothing is computed from samples here: hours come from `LagRow` (job lag_hour) and `QueueRows`, episodes from
+`ReportRow`. An hour
 without a row is a gap (None), never 0.
 """
 
@@ -12,8 +13,10 @@ from typing import Any
 
 from django.db.models import Max
 
+from console.report import queue_rows
 from console.report.jobs import DAY_MS, HOUR_MS
 from console.report.models import EPISODE_STATUS, LagRow, ReportRow
+from console.report.queue_rows import QueueRows
 
 QUEUES_SHOWN = 40  # of the queue heat map: those that were worst
 EPISODES_SHOWN = 50
@@ -191,36 +194,34 @@ def budget_of(hours: Hours, target: float) -> Budget:
 
 
 def queue_heat(cluster: str, group: str, from_ms: int, to_ms: int) -> dict[str, Any]:
-    """Largest time lag of each queue in each hour: {"rows": names, "times": […], "values": [[ms or None]], "total"}.
+    """Largest time lag of each queue in each hour: {"rows": names, "times": […], "values": [[ms or None]], "total",
+    "gaps": hours whose files cannot be read}.
 
     The hourly report keeps no row of a queue that had neither backlog nor traffic: there the value is None, too.
     """
-    rows = LagRow.objects.filter(
-        cluster=cluster,
-        job="lag_hour",
-        grain=LagRow.Grain.QUEUE,
-        kind="GROUP",
-        group=group,
-        window_start_ms__gte=from_ms,
-        window_start_ms__lt=to_ms,
-    )
-    queues = list(
-        rows.values("topic", "broker_name", "queue_id")
-        .annotate(worst=Max("time_lag_max_ms"))
-        .order_by("-worst", "topic", "broker_name", "queue_id")
-    )
-    shown = [(each["topic"], each["broker_name"], each["queue_id"]) for each in queues[:QUEUES_SHOWN]]
+    asked = QueueRows(cluster, "lag_hour", only_group=group, from_ms=from_ms, to_ms=to_ms)
+    found = queue_rows.cells(asked, "GROUP")
+    worst: dict[tuple[str, str, int], int] = {}
+    for topic, broker_name, queue_id, _, worst_ms in found:
+        queue = topic, broker_name, queue_id
+        worst[queue] = max(worst.get(queue, -1), -1 if worst_ms is None else worst_ms)
+    shown = sorted(worst, key=lambda queue: (-worst[queue], queue))[:QUEUES_SHOWN]
     times = list(range(from_ms, to_ms, HOUR_MS))
     place = {time_ms: number for number, time_ms in enumerate(times)}
     values: dict[tuple[str, str, int], list[int | None]] = {queue: [None] * len(times) for queue in shown}
-    found = rows.values_list("topic", "broker_name", "queue_id", "window_start_ms", "time_lag_max_ms")
-    for topic, broker_name, queue_id, start_ms, worst_ms in found.iterator(chunk_size=5_000):
+    for topic, broker_name, queue_id, start_ms, worst_ms in found:
         cells = values.get((topic, broker_name, queue_id))
         if cells is not None:
             cells[place[start_ms]] = worst_ms
     several = len({topic for topic, _, _ in shown}) > 1
     names = [f"{broker} · {queue}" + (f" · {topic}" if several else "") for topic, broker, queue in shown]
-    return {"rows": names, "times": times, "values": list(values.values()), "total": len(queues)}
+    return {
+        "rows": names,
+        "times": times,
+        "values": list(values.values()),
+        "total": len(worst),
+        "gaps": asked.gaps,
+    }
 
 
 def episodes_of(cluster: str, group: str, from_ms: int, to_ms: int) -> Sequence[ReportRow]:

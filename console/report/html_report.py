@@ -6,8 +6,8 @@ CSV and Parquet carry every column as it is; this one carries those that people 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
 
 from django.conf import settings
 from django.db.models import F, QuerySet
@@ -15,15 +15,16 @@ from django.template.loader import render_to_string
 
 from console.report.columns import EPISODES_VIEW, LAG_VIEWS, TEXTS, VIEWS, Column, RowsView
 from console.report.jobs import DAY_MS, HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS
-from console.report.models import LagRow, ReportRow
-from console.report.selectors import KEY
+from console.report.models import LagRow
+from console.report.queue_rows import QueueRows
+from console.report.selectors import KEY, AnyRows
 
 ROWS_MAX = 2_000
 SO_FAR = "so far"
 NUMBER = "n"  # the class of cells and heads of numbers
 
 
-def page(rows: QuerySet[LagRow] | QuerySet[ReportRow], job: str, cluster: str, now_ms: int) -> str:
+def page(rows: AnyRows, job: str, cluster: str, now_ms: int) -> str:
     """The page, a table per kind of row, the worst first; at most ROWS_MAX rows each."""
     tables = [table for view in views_of(job) if (table := _table(rows, view, job))]
     context = {
@@ -33,6 +34,7 @@ def page(rows: QuerySet[LagRow] | QuerySet[ReportRow], job: str, cluster: str, n
         "made": moment(now_ms),
         "url": settings.PUBLIC_URL.rstrip("/"),
         "has_partial": any(row[1][0].endswith(SO_FAR) for table in tables for row in table["rows"]),
+        "gaps": [gap.sentence for gap in selectors.gaps(rows)],
     }
     return render_to_string("report/export.html", context)
 
@@ -43,16 +45,11 @@ def views_of(job: str) -> Sequence[RowsView]:
     return VIEWS[job] or (EPISODES_VIEW,)
 
 
-def _table(rows: QuerySet[Any], view: RowsView, job: str) -> dict[str, Any] | None:
-    found = rows.filter(grain=view.grain)
-    total = found.count()
+def _table(rows: AnyRows, view: RowsView, job: str) -> dict[str, Any] | None:
+    total, ordered = _ordered(rows, view, job)
     if not total:
         return None
-    column = view.column(view.sort)
-    field = view.sort if job in LAG_JOBS or column is None else column.order_field
-    order = F(field).asc(nulls_last=True) if view.ascending else F(field).desc(nulls_last=True)
     columns = [each for each in view.columns if each.key != "window_start_ms"]
-    ordered = found.order_by(order, "-window_start_ms", *KEY, "pk")[:ROWS_MAX]
     return {
         "label": view.label,
         "total": total,
@@ -69,8 +66,8 @@ def _head(column: Column) -> str:
     return f"{column.label} {column.unit}".rstrip()
 
 
-def _lines(rows: QuerySet[Any], columns: Sequence[Column], job: str) -> Iterator[list[tuple[str, str]]]:
-    for row in rows.iterator(chunk_size=500):
+def _lines(rows: Iterable[Any], columns: Sequence[Column], job: str) -> Iterator[list[tuple[str, str]]]:
+    for row in rows:
         values = getattr(row, "figures", {})
         cells = [values.get(each.key, getattr(row, each.key, None)) for each in columns]
         texts = [

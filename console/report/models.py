@@ -94,8 +94,9 @@ OPEN_STATES = (ReportRun.State.QUEUED, ReportRun.State.RUNNING)
 
 
 class LagRow(models.Model):
-    """One hour, day or week of lag of a group's topic, or of one of its queues: a row of `spark.lag_hour`, `lag_day` or
-    `lag_week`, column for column.
+    """One hour, day or week of lag of a group's topic: a row of `spark.lag_hour`, `lag_day` or `lag_week`, column for
+    column. Those of single queues have the same columns and are never saved: they lie in files (`QueueRowFile`) and
+    come out of `console.report.queue_rows`.
 
     Lag is messages, times milliseconds, rates messages per second; percentiles are over the complete rounds of the
     window (`samples`). Null is unknown, never zero. The meaning of every column: `spark.hour_rows`.
@@ -184,6 +185,7 @@ class LagRow(models.Model):
 
     class Meta:
         constraints = [
+            models.CheckConstraint(condition=models.Q(grain="topic"), name="lag_row_queues_in_files"),
             models.UniqueConstraint(
                 fields=[
                     "cluster",
@@ -196,7 +198,7 @@ class LagRow(models.Model):
                     "queue_id",
                 ],
                 name="lag_row_key",
-            )
+            ),
         ]
         indexes = [
             models.Index(
@@ -329,3 +331,40 @@ class GroupSlo(models.Model):
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["cluster", "group"], name="group_slo_one_per_group")]
+
+
+class QueueRowFile(models.Model):
+    """The manifest of rows of single queues: a Parquet file of one window of a lag report, and of a range of groups.
+
+    It is read while it is LIVE. What becomes of it: `console.report.queue_files`.
+    """
+
+    REASON_LENGTH_MAX = 300
+
+    class State(models.TextChoices):
+        WRITING = "writing"
+        LIVE = "live"
+        SUPERSEDED = "superseded"
+        DAMAGED = "damaged"  # `reason` says how; whoever reads is told, until the report is run again
+
+    path = models.CharField(max_length=512, unique=True)  # below REPORTS_URL
+    run = models.ForeignKey(ReportRun, on_delete=models.CASCADE, related_name="queue_row_files")
+    job = models.CharField(max_length=32)
+    cluster = models.CharField(max_length=64)
+    window_start_ms = models.BigIntegerField()
+    window_end_ms = models.BigIntegerField()
+    group_first = models.CharField(max_length=NAME_LENGTH_MAX)
+    group_last = models.CharField(max_length=NAME_LENGTH_MAX)
+    rows = models.IntegerField()
+    bytes = models.BigIntegerField()
+    sha256 = models.CharField(max_length=64, default="", blank=True)
+    code_version = models.CharField(max_length=40, default="", blank=True)
+    state = models.CharField(max_length=16, choices=State.choices, default=State.WRITING)
+    created_at_ms = models.BigIntegerField()  # of LIVE files: when they were published
+    superseded_at_ms = models.BigIntegerField(default=0)
+    reason = models.CharField(max_length=REASON_LENGTH_MAX, default="", blank=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["cluster", "job", "state", "-window_start_ms"], name="queue_row_file_window")
+        ]

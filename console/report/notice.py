@@ -20,6 +20,7 @@ from console.report import selectors
 from console.report.columns import EPISODE_WORDS, TEXTS, VIEWS, Column
 from console.report.jobs import JOBS, LAG_JOBS
 from console.report.models import LagRow, ReportRow, ReportRun
+from console.report.queue_rows import QueueRows
 
 WORST_ROWS = 5
 FIGURES_A_LINE = 4
@@ -59,7 +60,8 @@ def _row_count(run: ReportRun, scope: NameScope) -> int:
     if scope.is_everything:
         return run.row_count
     if run.job in LAG_JOBS:
-        return scope.filter(LagRow.objects.filter(run=run), "group").count()
+        queues = QueueRows(run.cluster, run.job, scope=scope, run_id=run.id)
+        return scope.filter(LagRow.objects.filter(run=run), "group").count() + queues.count()
     return _lines(run, scope).count()
 
 

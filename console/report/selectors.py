@@ -13,8 +13,10 @@ from django.db.models.expressions import OrderBy
 from console.access.name_scope import EVERYTHING, NameScope
 from console.lag.models import GroupMembers, HistoryFile
 from console.lag.page import Page, cut
+from console.report import queue_rows
 from console.report.jobs import is_so_far
 from console.report.models import GroupSlo, LagRow, ReportRow, ReportRun
+from console.report.queue_rows import Gap, QueueRows
 from console.spreadsheet import csv_line
 
 PER_PAGE_MAX = 500
@@ -39,12 +41,18 @@ SORTS = {
 KEY = ("group", "topic", "broker_name", "queue_id")
 BY_HOUR = ("-window_start_ms", *KEY)
 # The columns of exports, in order: the job's own (`spark.lag_hour.COLUMNS`) and where they come from.
-COLUMNS = tuple(field.attname for field in LagRow._meta.concrete_fields if field.attname != "id")
+COLUMNS = queue_rows.COLUMNS
 SHARED_COLUMNS = tuple(
     field.attname for field in ReportRow._meta.concrete_fields if field.attname not in ("id", "figures")
 )
 # What exports add for people: when the window began, and whether it was not over.
 MADE_COLUMNS = ("window_start_utc", "is_partial")
+# Of rows of single queues, whose files can be damaged: a line that has only this, its window and what groups are
+# missing from it.
+GAP_COLUMN = "gap"
+# A question about rows: in the database, or in the files of single queues.
+LagRows = QuerySet[LagRow] | QueueRows
+AnyRows = LagRows | QuerySet[ReportRow]
 
 
 M = TypeVar("M", bound=Model)
@@ -98,16 +106,15 @@ def rows(
     cluster: str,
     *,
     job: str = "lag_hour",
-    grain: str = "topic",
     group: str = "",
     from_ms: int | None = None,
     to_ms: int | None = None,
     scope: NameScope = EVERYTHING,
 ) -> QuerySet[LagRow]:
-    """Rows of one lag report and grain, not yet ordered; `group` keeps names that contain it, `scope` what somebody may
-    see.
+    """Rows of groups' topics of one lag report, not yet ordered; `group` keeps names that contain it, `scope` what
+    somebody may see.
     """
-    found = scope.filter(LagRow.objects.filter(cluster=cluster, job=job, grain=grain), "group")
+    found = scope.filter(LagRow.objects.filter(cluster=cluster, job=job), "group")
     if group:
         found = found.filter(group__icontains=group)
     if from_ms is not None:
@@ -115,6 +122,16 @@ def rows(
     if to_ms is not None:
         found = found.filter(window_start_ms__lt=to_ms)
     return found
+
+
+def rows_of_grain(grain: str, cluster: str, **asked: Any) -> LagRows:
+    """As `rows`, of one of `LagRow.Grain`: those of single queues are in files."""
+    return QueueRows(cluster, **asked) if grain == LagRow.Grain.QUEUE else rows(cluster, **asked)
+
+
+def gaps(found: AnyRows) -> list[Gap]:
+    """What could not be read of rows of single queues so far, newest first."""
+    return found.gaps if isinstance(found, QueueRows) else []
 
 
 def report_rows(
@@ -159,18 +176,24 @@ def slos(cluster: str) -> dict[str, dict[str, Any]]:
 
 
 def row_page(
-    found: QuerySet[LagRow],
+    found: LagRows,
     *,
     sort: str = "time_lag_max",
     descending: bool = True,
     page: int = 1,
     per_page: int = 50,
-    whole: QuerySet[LagRow] | None = None,
+    whole: LagRows | None = None,
 ) -> Page[LagRow]:
     """One page; unknown figures sort last both ways. An unknown sort word falls back to the worst time lag. `whole`:
     the rows that there would be without a scope, to say how many are not shown.
     """
-    column = F(SORTS.get(sort, "time_lag_max_ms"))
+    name = SORTS.get(sort, "time_lag_max_ms")
+    if isinstance(found, QueueRows):
+        assert whole is None or isinstance(whole, QueueRows)
+        per_page = max(1, min(per_page, PER_PAGE_MAX))
+        return queue_rows.page(found, name, descending=descending, page=page, per_page=per_page, whole=whole)
+    assert not isinstance(whole, QueueRows)
+    column = F(name)
     order = column.desc(nulls_last=True) if descending else column.asc(nulls_last=True)
     return _page_of(found.order_by(order, *BY_HOUR), page, per_page, whole)
 
@@ -198,8 +221,10 @@ def _page_of(ordered: QuerySet[M], page: int, per_page: int, whole: QuerySet[M] 
     )
 
 
-def summary(found: QuerySet[LagRow]) -> dict[str, Any]:
+def summary(found: LagRows) -> dict[str, Any]:
     """The head of the page: worst figures, sums, the least coverage; None where nothing is known."""
+    if isinstance(found, QueueRows):
+        return queue_rows.summary(found)
     figures: dict[str, Any] = found.aggregate(
         time_lag_max_ms=Max("time_lag_max_ms"),
         lag_max=Max("lag_max"),
@@ -219,18 +244,20 @@ def summary(found: QuerySet[LagRow]) -> dict[str, Any]:
     return figures
 
 
-def table_rows(
-    found: QuerySet[LagRow] | QuerySet[ReportRow], most: int = EXPORT_ROWS_MAX
-) -> tuple[list[str], Iterator[Sequence[Any]]]:
+def table_rows(found: AnyRows, most: int = EXPORT_ROWS_MAX) -> tuple[list[str], Iterator[Sequence[Any]]]:
     """(column names, rows by window): the shared columns, when the window began for people, whether it was over; then a
     report's own figures in the order of their names. Units are in the names (`_ms`, `_pct`, `_bytes`, `_rate` and
     `_per_s` a second); lags and counts are messages.
     """
+    if isinstance(found, QueueRows):
+        lines = (
+            _gap_line(found, row) if isinstance(row, Gap) else [*_with_made(row), None]
+            for row in queue_rows.by_window(found, most)
+        )
+        return [*COLUMNS, *MADE_COLUMNS, GAP_COLUMN], lines
     if found.model is LagRow:
-        begin, end, job = (COLUMNS.index(name) for name in ("window_start_ms", "window_end_ms", "job"))
         rows = found.order_by("window_start_ms", *KEY)[:most].values_list(*COLUMNS).iterator(chunk_size=2_000)
-        lines = ([*row, _iso(row[begin]), is_so_far(row[job], row[begin], row[end])] for row in rows)
-        return [*COLUMNS, *MADE_COLUMNS], lines
+        return [*COLUMNS, *MADE_COLUMNS], map(_with_made, rows)
     others = cast("QuerySet[ReportRow]", found)
     figures_of = others.values_list("figures", flat=True).iterator(chunk_size=2_000)
     own = sorted({name for figures in figures_of for name in figures})
@@ -247,6 +274,26 @@ def table_rows(
     return [*SHARED_COLUMNS, *MADE_COLUMNS, *own], others_lines
 
 
+def _with_made(row: Sequence[Any]) -> list[Any]:
+    """The values of COLUMNS and MADE_COLUMNS."""
+    begin, end, job = (row[COLUMNS.index(name)] for name in ("window_start_ms", "window_end_ms", "job"))
+    return [*row, _iso(begin), is_so_far(job, begin, end)]
+
+
+def _gap_line(found: QueueRows, gap: Gap) -> list[Any]:
+    """A line in the place of rows that could not be read: nothing but what is known."""
+    known = {
+        "grain": str(LagRow.Grain.QUEUE),
+        "cluster": found.cluster,
+        "job": found.job,
+        "window_start_ms": gap.window_start_ms,
+        "window_end_ms": gap.window_end_ms,
+        "window_start_utc": _iso(gap.window_start_ms),
+        GAP_COLUMN: gap.sentence,
+    }
+    return [known.get(name) for name in (*COLUMNS, *MADE_COLUMNS, GAP_COLUMN)]
+
+
 def _iso(at_ms: int) -> str:
     """What spreadsheets and every program read as a time."""
     return dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -257,7 +304,7 @@ def flat(value: Any) -> Any:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
 
 
-def csv_lines(found: QuerySet[LagRow] | QuerySet[ReportRow]) -> Iterator[str]:
+def csv_lines(found: AnyRows) -> Iterator[str]:
     """The rows as CSV, one line at a time, so that memory stays flat; an unknown figure is an empty cell."""
     names, rows = table_rows(found)
     yield csv_line(names)

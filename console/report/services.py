@@ -31,9 +31,9 @@ from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.lag.chronicle import client_counts
 from console.lag.history import file_location
-from console.report import process, selectors
-from console.report.jobs import DAY_MS, HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
-from console.report.models import OPEN_STATES, LagRow, ReportRow, ReportRun
+from console.report import process, queue_files, selectors
+from console.report.jobs import HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
+from console.report.models import OPEN_STATES, LagRow, QueueRowFile, ReportRow, ReportRun
 from console.report.process import JobResult, ReportFailed
 from console.report.reviews import insert_reviews
 from console.report.row_insert import insert_lag_rows, insert_report_rows
@@ -55,7 +55,6 @@ RUN_REPORT_TASK = "console.report.tasks.run_report"  # by name: tasks import ser
 # kombu tries three times, two seconds apart, before it says that Redis is away: too long for a button.
 ONE_TRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
 RUN_TIMEOUT_S = 20 * 60
-HOURS_PRUNED_MAX = 48  # after one run: a console that was off for long catches up over several
 STEP_LENGTH_MAX = 200
 WAITING, RUNNING = ReportRun.State.QUEUED, ReportRun.State.RUNNING
 
@@ -204,7 +203,9 @@ class _Attempt:
         return self._offset_ms + time.monotonic_ns() // 1_000_000
 
     def work(self) -> None:
-        """1. Ask Spark. 2. In one transaction replace the rows and end the run. If it fails, the old rows stay."""
+        """1. Ask Spark. 2. Bring the files of single queues to their place. 3. In one transaction let them and the
+        other rows replace those of before, and end the run. If it fails, the old rows stay.
+        """
         run = self.run
         _publish(run.id, self.now_ms())
         try:
@@ -217,7 +218,9 @@ class _Attempt:
                 timeout_s=RUN_TIMEOUT_S,
             )
             self.show("writing rows")
-            self._finish(result, computed_periods(run, spec))
+            parts = queue_files.parts_of(Path(result.output)) if run.job in LAG_JOBS and result.rows else []
+            files = queue_files.bring(run, parts, self.now_ms())
+            self._finish(result, files, computed_periods(run, spec))
         except RunLost:
             logger.warning("report was taken over run=%s attempt=%d", run.id, run.attempts)
             return
@@ -236,7 +239,7 @@ class _Attempt:
         if run.requested_by_id is None:  # a person who asked looks at the page
             _send_task(DELIVER_TASK, run.id)
         _prune_outputs(run.job)
-        _prune_queue_rows(run.cluster, self._started_ms)
+        queue_files.tend(run.cluster, self._started_ms)
 
     def show(self, step: str) -> None:
         """Tell the page what is being done."""
@@ -255,10 +258,11 @@ class _Attempt:
         if mine.update(**values) != 1:
             raise RunLost(self.run.pk)
 
-    def _finish(self, result: JobResult, periods: Sequence[int]) -> None:
+    def _finish(self, result: JobResult, files: Sequence[QueueRowFile], periods: Sequence[int]) -> None:
         generated_at_ms = self.now_ms()
         with transaction.atomic():
             row_count = _replace_rows(self.run, result, periods, generated_at_ms)
+            row_count += queue_files.publish(self.run, files, periods, generated_at_ms)
             self._write(
                 state=ReportRun.State.SUCCEEDED,
                 step="",
@@ -352,7 +356,9 @@ def computed_periods(run: ReportRun, spec: dict[str, Any]) -> list[int]:
 
 
 def _replace_rows(run: ReportRun, result: JobResult, periods: Sequence[int], generated_at_ms: int) -> int:
-    """Put the run's rows in the place of what was computed for its periods before; in the caller's transaction."""
+    """Put the run's rows, but those of single queues, in the place of what was computed for its periods before; in the
+    caller's transaction.
+    """
     stamp = {
         "run_id": run.id,
         "job": run.job,
@@ -387,20 +393,6 @@ def _prune_outputs(job: str) -> None:
         if folder.name not in kept:
             shutil.rmtree(folder, ignore_errors=True)
             runs.filter(pk=folder.name).update(output="")
-
-
-def _prune_queue_rows(cluster: str, now_ms: int) -> None:
-    """Delete hourly rows of single queues that outlived their time. Hour by hour: nobody else can write to SQLite
-    meanwhile.
-    """
-    rows = LagRow.objects.filter(
-        cluster=cluster,
-        job="lag_hour",
-        grain=LagRow.Grain.QUEUE,
-        window_start_ms__lt=now_ms - settings.REPORT_QUEUE_DAYS * DAY_MS,
-    )
-    for hour_ms in rows.values_list("window_start_ms", flat=True).distinct()[:HOURS_PRUNED_MAX]:
-        rows.filter(window_start_ms=hour_ms).delete()
 
 
 def _publish(run_id: str, now_ms: int) -> None:

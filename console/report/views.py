@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
@@ -20,7 +19,7 @@ from console.report import exports, line_views, run_panel, selectors, services
 from console.report.columns import WORDS
 from console.report.forms import RunForm, ScheduleForm
 from console.report.jobs import JOBS, LAG_JOBS
-from console.report.models import LagRow, ReportRow
+from console.report.models import LagRow
 from console.report.rules import SPANS, span_start
 from console.report.services import ReportAlreadyRunning
 from console.streamed import in_thread
@@ -70,7 +69,7 @@ def download(request: HttpRequest, cluster: str, job: str, fmt: str) -> HttpResp
     now_ms = _now_ms()
     if job in LAG_JOBS:
         query = ListQuery.of(request, sorts=selectors.SORTS, default=WORST_FIRST)
-        rows: QuerySet[LagRow] | QuerySet[ReportRow] = _rows(request, here, job, query, now_ms, scope)
+        rows: selectors.AnyRows = _rows(request, here, job, query, now_ms, scope)
     else:
         rows = line_views.found(request, here, job, scope)
     pieces = exports.export(fmt, rows, job=job, cluster=here.name, now_ms=now_ms)
@@ -113,6 +112,7 @@ def page(
             per_page=query.per_page,
             whole=whole,
         ),
+        "gaps": selectors.gaps(found),
         "summary": selectors.summary(found),
         "downloads": run_panel.downloads(request, here, job),
         "now_ms": now_ms,
@@ -122,11 +122,11 @@ def page(
 
 def _rows(
     request: HttpRequest, here: Cluster, job: str, query: ListQuery, now_ms: int, scope: NameScope
-) -> QuerySet[LagRow]:
-    return selectors.rows(
+) -> selectors.LagRows:
+    return selectors.rows_of_grain(
+        _grain(request),
         here.name,
         job=job,
-        grain=_grain(request),
         group=query.query,
         from_ms=span_start(_span(request), now_ms=now_ms),
         scope=scope,

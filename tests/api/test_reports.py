@@ -48,7 +48,7 @@ def hours(db: None) -> ReportRun:
     run = report_rows.run()
     for group, time_lag_ms in (("billing", 4_000), ("analytics", 90_000), ("silent", None)):
         report_rows.row(run, group=group, time_lag_max_ms=time_lag_ms)
-    report_rows.row(run, grain="queue", broker_name="broker-a", queue_id=1)
+    report_rows.publish(run, report_rows.queue())
     report_rows.row(run, cluster="secret", group="hidden")
     return run
 

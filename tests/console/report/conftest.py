@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from console.cluster.models import Cluster
 from console.lag.models import HistoryFile
 from console.report import process
 from tests.console.report.fake_job import answer, write_job
-from tests.console.report.rows import HOUR, TODAY, figures
+from tests.console.report.rows import HOUR, TODAY, figures, write_parts
 
 
 @pytest.fixture
@@ -43,12 +44,17 @@ class FakeSpark:
         self.folder = folder
 
     def computes(self, *rows: dict[str, object], warnings: tuple[str, ...] = ()) -> None:
+        made = self.folder / "made"
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir()
+        topics = [row for row in rows if row.get("grain") != "queue"]
         pq.write_table(
-            pa.Table.from_pylist(list(rows) or [figures()])[: len(rows)], self.folder / "rows.parquet"
+            pa.Table.from_pylist(topics or [figures()])[: len(topics)], made / "part-00000-topic-000.parquet"
         )
+        write_parts(made, *(row for row in rows if row.get("grain") == "queue"))
         self.does(
-            "print('STEP computing', flush=True)\nimport shutil\nos.makedirs(spec['output'], exist_ok=True)\n"
-            f"shutil.copy('{self.folder}/rows.parquet', spec['output'])\n" + answer(len(rows), warnings)
+            "print('STEP computing', flush=True)\nimport shutil\n"
+            f"shutil.copytree('{made}', spec['output'], dirs_exist_ok=True)\n" + answer(len(rows), warnings)
         )
 
     def does(self, code: str) -> None:
@@ -60,6 +66,7 @@ def spark_job(tmp_path: Path, settings: Settings) -> FakeSpark:
     settings.BASE_DIR = tmp_path
     settings.DATA_DIR = tmp_path
     settings.REPORTS_DIR = tmp_path / "reports"
+    settings.REPORTS_URL = f"file://{tmp_path}/reports"
     settings.SPARK_IDLE_S = 0.0
     job = FakeSpark(tmp_path)
     job.computes(figures())

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
-from console.report.models import LagRow, ReportRun
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from console.report import queue_files
+from console.report.models import LagRow, QueueRowFile, ReportRun
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -64,3 +70,30 @@ def figures(**fields: Any) -> dict[str, Any]:
 
 def row(of: ReportRun, **fields: Any) -> LagRow:
     return LagRow.objects.create(run=of, generated_at_ms=NOW, code_version="0.1.0", **figures(**fields))
+
+
+def queue(**fields: Any) -> dict[str, Any]:
+    """A row of a single queue as the job writes it."""
+    return figures(**{"grain": "queue", "broker_name": "broker-a", "queue_id": 1, **fields})
+
+
+def write_parts(folder: Path, *rows: dict[str, Any]) -> list[Path]:
+    """Files of rows of single queues as the job leaves them: one for each window, sorted; every column in each."""
+    columns = sorted({name for row in rows for name in row})
+    paths = []
+    for number, start_ms in enumerate(sorted({row["window_start_ms"] for row in rows})):
+        own = [
+            {name: row.get(name) for name in columns} for row in rows if row["window_start_ms"] == start_ms
+        ]
+        own.sort(key=lambda row: (row["group"], row["topic"], row["broker_name"], row["queue_id"]))
+        paths.append(folder / f"part-{number:05}-queue-000.parquet")
+        pq.write_table(pa.Table.from_pylist(own), paths[-1], row_group_size=2, write_page_checksum=True)
+    return paths
+
+
+def publish(of: ReportRun, *rows: dict[str, Any], at_ms: int = NOW) -> list[QueueRowFile]:
+    """Rows of single queues, published as a run's."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = queue_files.bring(of, write_parts(Path(folder), *rows), at_ms)
+    queue_files.publish(of, files, [row["window_start_ms"] for row in rows], at_ms)
+    return files

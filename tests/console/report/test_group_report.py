@@ -96,15 +96,16 @@ def test_nobody_looked_is_no_budget() -> None:
 
 
 def test_queues_by_hour_worst_first(run: ReportRun) -> None:
-    for queue_id, hour, lag_ms in ((0, 0, 5_000), (1, 0, 50_000), (1, 1, 70_000)):
-        add(
-            run,
-            hour,
-            grain=LagRow.Grain.QUEUE,
-            broker_name="broker-a",
+    found = [
+        rows.queue(
+            window_start_ms=TODAY + hour * HOUR,
+            window_end_ms=TODAY + (hour + 1) * HOUR,
             queue_id=queue_id,
             time_lag_max_ms=lag_ms,
         )
+        for queue_id, hour, lag_ms in ((0, 0, 5_000), (1, 0, 50_000), (1, 1, 70_000))
+    ]
+    rows.publish(run, *found, rows.queue(window_start_ms=TODAY, group="other"))
     heat = group_report.queue_heat("local", "billing", TODAY, TODAY + 2 * HOUR)
     assert heat["rows"] == ["broker-a · 1", "broker-a · 0"]
     assert heat["values"] == [[50_000, 70_000], [5_000, None]]

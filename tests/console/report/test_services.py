@@ -333,24 +333,6 @@ def test_it_ends_the_run_that_is_stopped_by_hand(
 # --- files ---
 
 
-def test_it_keeps_rows_of_single_queues_for_two_weeks(
-    cluster: Cluster, spark_job: FakeSpark, settings: Settings
-) -> None:
-    spark_job.computes()
-    before = rows.run()
-    older = TODAY - settings.REPORT_QUEUE_DAYS * 24 * HOUR
-    queue = {"grain": "queue", "broker_name": "broker-a", "queue_id": 1}
-    for start_ms in (older - HOUR, older + 24 * HOUR):
-        window = {"window_start_ms": start_ms, "window_end_ms": start_ms + HOUR}
-        rows.row(before, **window)
-        rows.row(before, **window, **queue)
-        rows.row(before, **window, **queue, job="lag_day")
-    assert computed(request()).error == ""
-    kept = set(LagRow.objects.values_list("job", "grain", "window_start_ms"))
-    assert len(kept) == 5
-    assert ("lag_hour", "queue", older - HOUR) not in kept
-
-
 def test_it_keeps_the_newest_twenty_outputs(cluster: Cluster, spark_job: FakeSpark) -> None:
     folder = services.output_folder("lag_hour")
     for number in range(25):

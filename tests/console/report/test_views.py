@@ -123,7 +123,7 @@ def test_it_shows_since_yesterday_unless_asked_for_more(admin: Client) -> None:
 
 
 def test_it_shows_queues(admin: Client) -> None:
-    rows.row(rows.run(), grain="queue", broker_name="broker-a", queue_id=3)
+    rows.publish(rows.run(), rows.queue(queue_id=3))
     assert "broker-a · 3" in page(admin, "?grain=queue")
 
 

@@ -15,7 +15,7 @@ from pytest_django import Settings
 
 from console.cluster.models import Cluster
 from console.lag.models import HistoryFile
-from console.report import process, selectors, services
+from console.report import process, queue_files, selectors, services
 from console.report.models import GroupSlo, LagRow, ReportRun
 from console.report.rules import Window
 from spark.lag import wal
@@ -40,6 +40,7 @@ def history(tmp_path: Path, settings: Settings) -> list[lag_oracle.Sample]:
     """An hour as a chunk under HISTORY_URL, the running one as a log in the data folder; the manifest names both."""
     settings.DATA_DIR = tmp_path
     settings.REPORTS_DIR = tmp_path / "reports"
+    settings.REPORTS_URL = f"file://{tmp_path}/reports"
     settings.HISTORY_URL = f"file://{tmp_path}/chunks"
     Cluster.objects.create(name="local", namesrv_addrs="127.0.0.1:1", poll_interval_s=STEP // 1000)
     made = generated(seed=11)
@@ -87,7 +88,10 @@ def test_it_turns_history_into_rows_and_parquet(
     hours = [(START, START + HOUR), (START + HOUR, AS_OF)]
     expected = lag_oracle.rows([one for one in history if one.t < AS_OF], hours, STEP)
     names = ("window_start_ms", "grain", "group", "topic", "broker_name", "queue_id")
-    found = {tuple(getattr(row, name) for name in names): row for row in LagRow.objects.all()}
+    files = run.queue_row_files.filter(state="live")
+    queues = selectors.row_page(selectors.rows_of_grain("queue", "local", job="lag_hour"), per_page=500).rows
+    assert sum(file.rows for file in files) == len(queues) > 0
+    found = {tuple(getattr(row, name) for name in names): row for row in (*LagRow.objects.all(), *queues)}
     assert set(found) == set(expected)
     assert run.row_count == len(expected)
     for key, figures in expected.items():
@@ -99,6 +103,7 @@ def test_it_turns_history_into_rows_and_parquet(
     }
     paths = list(Path(run.output).glob("*.parquet"))
     assert paths[0].parent.parent.parent.parent.name == "reports"
+    paths += [Path(queue_files.location(file)) for file in files]
     assert sum(pq.read_metadata(path).num_rows for path in paths) == len(expected)
     summary = selectors.summary(selectors.rows("local"))
     assert (summary["from_ms"], summary["to_ms"]) == (START, AS_OF)

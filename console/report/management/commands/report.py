@@ -119,7 +119,7 @@ def _csv_lines(cluster: str, options: dict[str, Any]) -> Iterator[str]:
     if grain not in LagRow.Grain.values:
         known = ", ".join(LagRow.Grain.values)
         raise CommandError(f"{job} has no grain {grain}; it has: {known}.", returncode=REFUSED)
-    return selectors.csv_lines(selectors.rows(cluster, job=job, grain=grain, **between))
+    return selectors.csv_lines(selectors.rows_of_grain(grain, cluster, job=job, **between))
 
 
 def _window(options: dict[str, Any], now_ms: int) -> Window:
