@@ -1,13 +1,15 @@
-"""What the pages of the reports that are not lag per window show: views of their rows and the columns of each.
+"""What the tables of `ReportRow` show: views of the rows of a report and the columns of each.
 
 A column is a key of `ReportRow.figures`, or `group`, `topic`, `broker_name`, `window_start_ms` of the row itself. Kinds
-are those of `console.templatetags.figures.CELLS`, and `moment`, `percent` (the value is per cent), `size` (bytes).
+are those of `console.templatetags.figures.CELLS`, and `moment`, `percent` and `percent2` (the value is per cent, with
+one or two digits behind the point), `budget` (per cent that are left, with a bar), `points`, `size` (bytes), `shift`
+(a week against the one before: the figures that begin with the key), `ranked` (of `by`), and words.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,19 +28,61 @@ EPISODE_WORDS = {
 }
 
 
+EVENT_WORDS = {
+    "REWIND": "Set back",
+    "SKIPPED": "Skipped",
+    "LOST": "Lost to retention",
+    "RECREATED": "Topic made anew",
+    "HEAD_REGRESSION": "Broker lost its tail",
+}
+EVENT_STATUS = {"REWIND": "REWOUND", "SKIPPED": "SKIPPED", "LOST": "LOST"}
+# By what rows of `topn` are ranked, and how the figure reads.
+RANKED: dict[str, Callable[[Any], str]] = {
+    "time_lag": figures.duration,
+    "burn": lambda value: f"{value:,.1f} ×",
+    "time_to_loss": figures.duration,
+    "growth": figures.count,
+}
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """`+12.5`, `−3.0`, `0.0`."""
+    sign = "+" if value > 0 else figures.MINUS if value < 0 else ""
+    return f"{sign}{abs(value):,.{digits}f}"
+
+
+def shift_text(row: Mapping[str, Any], key: str) -> str:
+    """`+188.2 %, higher`, `+4.0 %, no clear change`; "" where neither week is known."""
+    verdict, change = row.get(f"{key}_verdict"), row.get(f"{key}_change_pct")
+    if verdict is None:
+        return ""
+    return verdict if change is None else f"{signed(change)} %, {verdict}"
+
+
 # Kinds of columns as plain text, for mails and downloads.
 TEXTS: dict[str, Callable[[Any], str]] = {
     "optional": figures.count,
     "optional_duration": figures.duration,
     "rate": figures.rate,
     "percent": "{:,.1f} %".format,
+    "percent2": "{:,.2f} %".format,
+    "budget": "{:,.1f} %".format,
+    "points": lambda value: signed(value, 2),
+    "p_value": lambda value: "< 0.001" if value < 0.001 else f"{value:.3f}",
+    "event": lambda kind: EVENT_WORDS.get(kind, kind),
+    "kept": lambda kept: "kept" if kept else "broken",
     "size": figures.size,
     "moment": _utc,
     "text": str,
     "episode": lambda kind: EPISODE_WORDS.get(kind, kind),
 }
 OWN_COLUMNS = frozenset(("group", "topic", "broker_name", "window_start_ms", "kind"))
-NUMBERS = frozenset(("optional", "optional_duration", "rate", "percent", "size", "moment"))
+NUMBERS = frozenset(
+    (
+        "optional", "optional_duration", "rate", "percent", "percent2", "budget", "points", "p_value", "shift",
+        "ranked", "size", "moment",
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +102,18 @@ class Column:
 
     @property
     def order_field(self) -> str:
+        if self.kind == "shift":
+            return f"figures__{self.key}_change_pct"
         return self.key if self.key in OWN_COLUMNS else f"figures__{self.key}"
+
+    def text(self, row: Mapping[str, Any]) -> str:
+        """The cell in plain English; "" for what is unknown or does not apply."""
+        if self.kind == "shift":
+            return shift_text(row, self.key)
+        value = row.get(self.key)
+        if value is None or value == "":
+            return ""
+        return RANKED[row["by"]](value) if self.kind == "ranked" else TEXTS[self.kind](value)
 
     @property
     def css(self) -> str:
@@ -68,13 +123,22 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class RowsView:
-    """One table of a report: the rows of a grain, their columns, and the order they come in."""
+    """One table of a report: the rows of a grain, their columns, and the order they come in. `where` leaves only some
+    of them (conditions on `figures`); such a view has a `name` of its own in the address. `words` say what it is.
+    """
 
     grain: str
     label: str
     columns: tuple[Column, ...]
     sort: str
     ascending: bool = False
+    name: str = ""
+    where: tuple[tuple[str, Any], ...] = ()
+    words: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.name or self.grain
 
     def column(self, key: str) -> Column | None:
         return next((column for column in self.columns if column.key == key), None)
@@ -98,6 +162,47 @@ CAPACITY = RowsView(
         Column("dead_weight", "Dead weight", "text"),
     ),
     "utilisation_pct",
+)
+DAY_OF_MS = 86_400_000
+CAPACITY_VIEWS = (
+    CAPACITY,
+    RowsView(
+        "group",
+        "Retention risk",
+        (
+            DAY,
+            Column(
+                "runway_ms",
+                "Data loss in",
+                "optional_duration",
+                note="until retention reaches the first unread",
+            ),
+            Column("lag_max", "Lag max", unit="msgs"),
+            Column("utilisation_pct", "Used", "percent"),
+            Column("coverage_pct", "Coverage", "percent", priority=2),
+        ),
+        "runway_ms",
+        ascending=True,
+        name="retention",
+        where=(("figures__runway_ms__lt", DAY_OF_MS),),
+        words="Groups that retention could reach within a day, at the rates of the day.",
+    ),
+    RowsView(
+        "group",
+        "Skew",
+        (
+            DAY,
+            Column("skew_offender", "Worst queue", "text"),
+            Column("skew_share_pct", "Worst in", "percent", note="share of the hours with a backlog"),
+            Column("queues", "Queues"),
+            Column("lag_max", "Lag max", unit="msgs"),
+            Column("coverage_pct", "Coverage", "percent", priority=2),
+        ),
+        "skew_share_pct",
+        name="skew",
+        where=(("figures__skew_offender__isnull", False),),
+        words="The same queue was worst in at least half of the hours: another key may help, more consumers would not.",
+    ),
 )
 SCORES = (
     DAY,
@@ -171,9 +276,172 @@ EPISODES_VIEW = RowsView(
     ),
     "start_ms",
 )
+COVERAGE = Column("coverage_pct", "Coverage", "percent", priority=2)
+SLO_COLUMNS = (
+    Column("slo_ms", "SLO", "optional_duration"),
+    Column("target_pct", "Target", "percent2"),
+    Column("good_pct", "Kept", "percent2", note="share of the watched time in which no message was late"),
+    Column("within_slo_pct", "Messages in time", "percent2", priority=2),
+    Column("breach_ms", "In breach", "optional_duration"),
+    Column("burn_rate", "Burn", "rate", "×", note="1: just what the target allows"),
+    Column("budget_left_pct", "Budget left", "budget", note="of 28 days that end with this one"),
+    Column(
+        "budget_days",
+        "Of days",
+        note="days of the 28 that were computed; the others spend nothing and prove nothing",
+    ),
+)
+SLO_WORDS = "The topic of each group that was worst; promises are set on the report of the group."
+
+
+def _slo(change: str) -> RowsView:
+    last = Column("good_change_points", change, "points", "points", priority=2)
+    return RowsView(
+        "slo", "SLO", (DAY, *SLO_COLUMNS, last, COVERAGE), "budget_left_pct", True, words=SLO_WORDS
+    )
+
+
+def _top(by: str, label: str, head: str, note: str = "") -> RowsView:
+    columns = (
+        Column("rank", "Rank"),
+        DAY,
+        Column("value", head, "ranked", note=note),
+        Column("worst_queue", "Worst queue", "text", priority=2),
+        COVERAGE,
+    )
+    return RowsView(
+        "topn",
+        label,
+        columns,
+        "rank",
+        True,
+        f"top-{by}",
+        (("figures__by", by),),
+        "The worst 50 of each hour.",
+    )
+
+
+REVIEWS: dict[str, tuple[RowsView, ...]] = {
+    "lag_hour": (
+        _top("time_lag", "Top: time lag", "Time lag max"),
+        _top("burn", "Top: burn", "Burn", "1: just what the target allows"),
+        _top("time_to_loss", "Top: data loss", "Data loss in"),
+        _top("growth", "Top: growth", "Lag grew by"),
+    ),
+    "lag_day": (
+        _slo("Day before"),
+        RowsView(
+            "event",
+            "Resets and losses",
+            (
+                Column("at_ms", "When", "moment"),
+                Column("kind", "What", "event"),
+                Column("messages", "Messages"),
+                Column("queues", "Queues", priority=2),
+                Column("queue", "Most of it on", "text", priority=2),
+                Column("from_offset", "From", priority=3),
+                Column("to_offset", "To", priority=3),
+                Column("by", "By", "text"),
+            ),
+            "at_ms",
+            words="Moves of committed offsets that are no progress, beside what was done here at that time.",
+        ),
+        RowsView(
+            "dead_weight",
+            "Dead weight",
+            (
+                DAY,
+                Column("why", "Why", "text"),
+                Column("since_ms", "Offline since", "moment"),
+                Column("still_days", "Days without progress"),
+                Column("lag", "Lag", unit="msgs"),
+                Column("messages", "Messages kept", priority=2),
+                Column("last_write_ms", "Last write", "moment", priority=2),
+            ),
+            "why",
+            True,
+            words="Groups and topics that nobody would miss, as known when the report was made.",
+        ),
+        RowsView(
+            "collector",
+            "Collector",
+            (
+                DAY,
+                Column("watched_pct", "Watched", "percent2", note="share of the time in which it answered"),
+                Column("gaps", "Gaps"),
+                Column("away_ms", "Away", "optional_duration"),
+                Column("longest_ms", "Longest", "optional_duration"),
+                Column("coverage_least_pct", "Least coverage", "percent", note="of any row of the day"),
+                Column("damaged_files", "Damaged files", priority=2),
+                Column("reason", "Last reason", "text"),
+            ),
+            "watched_pct",
+            True,
+            words="How well the day was watched: the collector itself, and every broker that was silent.",
+        ),
+    ),
+    "lag_week": (
+        _slo("Week before"),
+        RowsView(
+            "trend",
+            "Week over week",
+            (
+                DAY,
+                Column("in", "In", "shift"),
+                Column("out", "Out", "shift"),
+                Column("time_lag_p95", "Time lag p95", "shift"),
+                Column("skew", "Skew", "shift", priority=2),
+                Column(
+                    "late_message_hours",
+                    "Cost",
+                    "rate",
+                    "msg·h",
+                    note="messages times the hours they waited beyond the promise",
+                ),
+                Column("days", "Days", priority=2, note="of the week that were computed"),
+                COVERAGE,
+            ),
+            "late_message_hours",
+            words="Day by day against the week before; clear is what chance does in at most 5 % of cases.",
+        ),
+        RowsView(
+            "change",
+            "Change points",
+            (
+                Column("at_ms", "From", "moment"),
+                Column("what", "What", "text"),
+                Column("before", "Before", "rate"),
+                Column("after", "After", "rate"),
+                Column("change_pct", "Change", "points", "%"),
+                Column("p", "p", "p_value", priority=2, note="how often chance alone does as much"),
+                Column("days", "Of days", priority=2),
+            ),
+            "at_ms",
+            words="Days of the week from which a rate (messages a second) or the skew (Gini) has another level.",
+        ),
+        RowsView(
+            "proposal",
+            "Proposals",
+            (
+                DAY,
+                Column("proposal", "Proposal", "text"),
+                Column("now", "Now"),
+                Column("proposed", "Proposed"),
+                Column("evidence", "Evidence", "text"),
+                Column("runway_ms", "Data loss in", "optional_duration"),
+                Column("on_days", "On days", note="days that speak for it"),
+                Column("days", "Of days"),
+            ),
+            "proposal",
+            True,
+            words="From the capacity report of the week's days. Nothing is changed by itself.",
+        ),
+    ),
+}
 VIEWS: dict[str, tuple[RowsView, ...]] = {
+    **REVIEWS,
     "episodes": (),  # a page of its own
-    "capacity": (CAPACITY,),
+    "capacity": CAPACITY_VIEWS,
     "forecast_scorecard": (
         RowsView("group", "Groups", SCORES, "backlogs"),
         RowsView("cluster", "All together", SCORES, "window_start_ms"),

@@ -72,22 +72,23 @@ def page(
 
 def found(request: HttpRequest, here: Cluster, job: str, scope: NameScope) -> QuerySet[ReportRow]:
     """The rows that the page's filter leaves of what a scope lets through, for a download."""
-    return _found(request, here, job, _view(request, job).grain if VIEWS[job] else "", scope)
+    return _found(request, here, job, _view(request, job) if VIEWS[job] else None, scope)
 
 
 def _lines(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dict[str, Any]:
     view = _view(request, job)
     keys = {"group", "topic", *(column.key for column in view.columns)}
-    query = ListQuery.of(request, sorts=keys, default=view.sort, ascending=("group", "topic"))
+    ascending = ("group", "topic", *([view.sort] if view.ascending else []))
+    query = ListQuery.of(request, sorts=keys, default=view.sort, ascending=ascending)
     column = view.column(query.sort)
     order = F(column.order_field if column is not None else query.sort)
     ordered = order.desc(nulls_last=True) if query.descending else order.asc(nulls_last=True)
     scope = view_scope(request.user, here.name)
-    found = _found(request, here, job, view.grain, scope)
-    whole = None if scope.is_everything else _found(request, here, job, view.grain, EVERYTHING)
+    found = _found(request, here, job, view, scope)
+    whole = None if scope.is_everything else _found(request, here, job, view, EVERYTHING)
     return {
         "view": view,
-        "views": VIEWS[job],
+        "grain": view.key,
         "query": query,
         "page": selectors.report_row_page(found, ordered, query.page, query.per_page, whole),
     }
@@ -98,8 +99,8 @@ def _episodes(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dic
     order = F(EPISODE_SORTS[query.sort])
     ordered = order.desc(nulls_last=True) if query.descending else order.asc(nulls_last=True)
     scope = view_scope(request.user, here.name)
-    found = _found(request, here, job, "", scope)
-    whole = None if scope.is_everything else _found(request, here, job, "", EVERYTHING)
+    found = _found(request, here, job, None, scope)
+    whole = None if scope.is_everything else _found(request, here, job, None, EVERYTHING)
     return {
         "query": query,
         "page": selectors.report_row_page(found, ordered, query.page, query.per_page, whole),
@@ -140,18 +141,25 @@ def lanes(found: QuerySet[ReportRow], from_ms: int | None, to_ms: int) -> dict[s
 
 
 def _found(
-    request: HttpRequest, here: Cluster, job: str, grain: str, scope: NameScope
+    request: HttpRequest, here: Cluster, job: str, view: RowsView | None, scope: NameScope
 ) -> QuerySet[ReportRow]:
     from_ms = span_start(_span(request), now_ms=_now_ms())
     name = request.GET.get("q", "").strip()
-    return selectors.report_rows(here.name, job, grain=grain, name=name, from_ms=from_ms, scope=scope)
+    grain = "" if view is None else view.grain
+    found = selectors.report_rows(here.name, job, grain=grain, name=name, from_ms=from_ms, scope=scope)
+    return found if view is None else found.filter(**dict(view.where))
 
 
 def _view(request: HttpRequest, job: str) -> RowsView:
     asked = request.GET.get("grain", "")
     if not VIEWS[job]:
         raise Http404(f"The report {job} has no table.")
-    return next((view for view in VIEWS[job] if view.grain == asked), VIEWS[job][0])
+    return next((view for view in VIEWS[job] if view.key == asked), VIEWS[job][0])
+
+
+def is_asked(request: HttpRequest, job: str) -> bool:
+    """Whether the address names one of a report's views: of a lag report one that is not of its own rows."""
+    return request.GET.get("grain", "") in {view.key for view in VIEWS[job]}
 
 
 def _span(request: HttpRequest) -> str:

@@ -147,7 +147,7 @@ def _slo_rows(
                 "burn_rate": None if good_pct is None else round((100 - good_pct) / 100 / (1 - target), 4),
                 "budget_left_pct": round(100 * (1 - spent_ms / allowed_ms), 2),
                 "budget_days": len(month),
-                "kept": good_pct is not None and good_pct >= 100 * target,
+                "kept": None if good_pct is None else good_pct >= 100 * target,
                 "coverage_pct": round(100 * sum(day.watched_ms for day in inside) / length_ms, 2),
             },
         )

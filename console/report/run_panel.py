@@ -11,8 +11,9 @@ from console.access import rules as access_rules
 from console.access.models import Verb
 from console.cluster.models import Cluster
 from console.report import exports, schedules, selectors, services
+from console.report.columns import LAG_VIEWS, VIEWS
 from console.report.forms import RunForm, ScheduleForm, as_input
-from console.report.jobs import JOBS
+from console.report.jobs import JOBS, LAG_JOBS
 from console.report.models import ReportSchedule
 from console.report.rules import yesterday_to_now
 
@@ -38,6 +39,7 @@ def context(
         "cluster": here,
         "job": job,
         "name": JOBS[job],
+        "tabs": [(view.key, view.label) for view in (*LAG_VIEWS * (job in LAG_JOBS), *VIEWS[job])],
         "done": selectors.last_success(here.name, job),
         "latest": latest,
         "active": latest if latest is not None and not latest.is_final else None,

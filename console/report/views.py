@@ -67,7 +67,7 @@ def download(request: HttpRequest, cluster: str, job: str, fmt: str) -> HttpResp
     here, scope = admit_to_list(request, cluster)
     _require_job(job)
     now_ms = _now_ms()
-    if job in LAG_JOBS:
+    if job in LAG_JOBS and not line_views.is_asked(request, job):
         query = ListQuery.of(request, sorts=selectors.SORTS, default=WORST_FIRST)
         rows: selectors.AnyRows = _rows(request, here, job, query, now_ms, scope)
     else:
@@ -89,7 +89,7 @@ def page(
     """The page of a report; a form that was refused comes with its reasons."""
     now_ms = _now_ms()
     panel = run_panel.context(request, here, job, form or RunForm(now_ms=now_ms), now_ms, schedule_form)
-    if job not in LAG_JOBS:
+    if job not in LAG_JOBS or line_views.is_asked(request, job):
         return line_views.page(request, here, job, panel, status)
     query = ListQuery.of(request, sorts=selectors.SORTS, default=WORST_FIRST, ascending=("group", "topic"))
     scope = view_scope(request.user, here.name)
@@ -100,7 +100,6 @@ def page(
         "words": WORDS[job],
         "query": query,
         "grain": _grain(request),
-        "grains": GRAINS,
         "period_word": PERIOD_WORDS[job],
         "span": _span(request),
         "spans": [(key, word) for key, (word, _) in SPANS.items()],

@@ -35,9 +35,17 @@ def link(context: Mapping[str, Any], **changes: object) -> SafeString:
 
 @register.inclusion_tag("_sort_th.html", takes_context=True)
 def sort_th(
-    context: Mapping[str, Any], key: str, label: str, unit: str = "", css: str = "num", first: str = "desc"
+    context: Mapping[str, Any],
+    key: str,
+    label: str,
+    unit: str = "",
+    css: str = "num",
+    first: str = "desc",
+    tip: str = "",
 ) -> dict[str, Any]:
-    """A column head that sorts: `{% sort_th "lag" "Lag" "msgs" %}`; `query` in the context is a ListQuery."""
+    """A column head that sorts: `{% sort_th "lag" "Lag" "msgs" %}`; `query` in the context is a ListQuery. `tip`: what
+    the column means, in a popover.
+    """
     query = context["query"]
     is_current = query.sort == key
     direction = ("asc" if query.descending else "desc") if is_current else first
@@ -45,6 +53,7 @@ def sort_th(
         "label": label,
         "unit": unit,
         "css": css,
+        "tip": tip,
         "is_current": is_current,
         "descending": query.descending,
         "url": link(context, sort=key, dir=direction, page=None),

@@ -11,13 +11,17 @@ from django.utils.dates import WEEKDAYS_ABBR
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from console.figures import MINUS, duration, moment, size
+from console.figures import MINUS, duration, moment, rate, size
 from console.language import figure_words
+from console.report.columns import EVENT_STATUS, signed
 from console.report.jobs import DAY_MS, HOUR_MS, PERIODS_MS
 from console.sentences import said as in_words
 from console.templatetags import figures
 
 register = template.Library()
+
+SAID_KINDS = frozenset(("percent", "percent2", "points", "p_value", "ranked"))
+BUDGET_LOW_PCT = 25
 
 
 @register.simple_tag(takes_context=True)
@@ -26,6 +30,8 @@ def report_cell(context: Mapping[str, Any], row: Any, column: Any) -> SafeString
 
     A figure that is not there is unknown or does not apply: a dash.
     """
+    if column.kind == "shift":
+        return _shift(row.figures, column.key)
     value = row.figures[column.key] if column.key in row.figures else getattr(row, column.key, None)
     if value is None or value == "":
         return figures.NOT_APPLICABLE
@@ -33,11 +39,43 @@ def report_cell(context: Mapping[str, Any], row: Any, column: Any) -> SafeString
         return row_window(context, row)
     if column.kind == "moment":
         return figures.at(context, int(value))
-    if column.kind == "percent":
-        return f"{value:,.1f} %"
+    if column.kind == "budget":
+        return _budget(value)
+    if column.kind == "event":
+        shape = figures.glyph(EVENT_STATUS.get(value, "UNKNOWN"))
+        return format_html(
+            '<span class="nowrap">{} {}</span>', shape, in_words(column.text({column.key: value}))
+        )
+    if column.kind in SAID_KINDS:
+        return figure_words(column.text({**row.figures, column.key: value}))
     if column.kind == "size":
         return size(int(value))
     return figures.figure(context, {column.key: value}, column.key, column.kind)
+
+
+def _budget(left_pct: float) -> SafeString:
+    """What is left of an error budget, with a bar; overspent ones say by how much."""
+    if left_pct < 0:
+        over = in_words(f"{-left_pct:,.0f} % over")
+        return format_html('{} <span class="t-bad">{}</span>', figures.meter(0.0, "", over), over)
+    tone = "warn" if left_pct < BUDGET_LOW_PCT else "ok"
+    return format_html("{} {} %", figures.meter(left_pct / 100, tone), f"{left_pct:,.1f}")
+
+
+def _shift(row: Mapping[str, Any], key: str) -> SafeString | str:
+    """A week against the one before: the change, strong where it is clear, its grounds in a popover."""
+    verdict = row.get(f"{key}_verdict")
+    if verdict is None:
+        return figures.NOT_APPLICABLE
+    change = row.get(f"{key}_change_pct")
+    as_text = duration if key.startswith("time_lag") else rate if key in ("in", "out") else "{:.2f}".format
+    parts = [f"{as_text(row[f'{key}_before'])} → {as_text(row[f'{key}_now'])}", in_words(verdict)]
+    parts.append(in_words(f"{row[f'{key}_days']} pair(s) of days"))
+    if row.get(f"{key}_p") is not None:
+        parts.append(f"p = {row[f'{key}_p']:.3f}")
+    text = "–" if change is None else f"{signed(change)} %"
+    css = "strong" if verdict in ("higher", "lower") else "muted"
+    return format_html('<span class="{}" tabindex="0" data-tip="{}">{}</span>', css, ", ".join(parts), text)
 
 
 @register.simple_tag(takes_context=True)
