@@ -22,6 +22,7 @@ from spark.lag.chunk_rows import LISTS
 from spark.lag.rollup import GAP_INTERVALS
 from spark.lag.snapshot import BoolArray, Int64Array
 from spark.lag.status import SKIP_MESSAGES, forward_jumps
+from spark.lookback import Ages
 from spark.rounds import FloatArray, Matrix
 
 Int32Array = npt.NDArray[np.int32]
@@ -33,9 +34,8 @@ QUEUE_KEYS = KEYS[:4]
 SLAB_ROWS = 256  # what stays in the nearest cache while it is worked on: a third of the time
 # A wider number of messages goes the plain way: sums and differences of two stay inside 32 bits.
 WIDEST = 1 << 30
-# rows of a chunk → (ages in ms, which are lower bounds) of their samples, by the history before the hour; None: no more
-# is known
-Past = Callable[[Int64Array], "tuple[Int64Array, BoolArray] | None"]
+# (rows of a chunk, their lags) → the time lags of their samples by the history before the hour; None: no more is known
+Past = Callable[[Int64Array, Int32Array], Ages | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def series_of(table: pa.Table) -> pa.Table:
 
 
 def _of_rows(past: Past, rows: Int64Array) -> Past:
-    return lambda asked: past(rows[asked])
+    return lambda asked, lag: past(rows[asked], lag)
 
 
 def _uneven(table: pa.Table, from_ms: int, to_ms: int) -> BoolArray:
@@ -448,10 +448,10 @@ def _with_pulled(grid: Grid, table: pa.Table) -> Grid:
 
 def _with_past(grid: Grid, past: Past) -> Grid:
     """The time lags of messages that are older than the hour, where the history before it knows them."""
-    found = past(grid.active[grid.old]) if len(grid.old) else None
+    found = past(grid.active[grid.old], grid.lag[grid.old]) if len(grid.old) else None
     if found is None:
         return grid
-    ages, censored = found
+    ages, censored = found.ms, found.is_bound
     grid.age_ms[grid.old] = ages
     if grid.odd is None:
         return replace(grid, censored=censored)

@@ -23,7 +23,8 @@ from spark.job import HOUR_MS, HourFiles, JobSpec
 from spark.lag import chunk, rollup, wal
 from spark.lag.rollup import Figures
 from spark.lag.samples import DEAD_LETTER_TOPIC_PREFIX, Samples, SeriesKey, from_snapshots
-from spark.lag.snapshot import BoolArray, Int64Array
+from spark.lag.snapshot import Int64Array
+from spark.lookback import COLUMNS, Ages, Heads, Int32Array, ages
 
 WORK_SCHEMA = pa.schema([pa.field("item", pa.string())])
 UNREADABLE = (wal.WalError, ChunkFileError, pa.ArrowException, OSError)
@@ -33,6 +34,7 @@ TASKS_MIN = 4  # fewer would leave cores without work at the end
 AGE_MS_MAX = 2**31 - 1  # of a grid: 24 days
 # How old a message is follows from its queue's max offsets alone; the other lists are half of what a file holds.
 UNREAD_FOR_AGES = ("dmin", "lag", "in_flight")
+HEAD_COLUMNS = ["group", *COLUMNS]
 AGE_COLUMNS = [name for name in chunk.CHUNK_SCHEMA.names if name not in UNREAD_FOR_AGES]
 # What is looked at together: more, and it leaves the cache; less, and calling NumPy takes as long as its work. The rows
 # of many hours are kept until they are added up, with their histograms.
@@ -210,8 +212,11 @@ class HistoryReader:
             return [*self._hour_blocks(hour, after, upto, dead_letters)]
         from_ms, to_ms = self._window(hour)
 
-        def past(rows: Int64Array) -> tuple[Int64Array, BoolArray] | None:
-            return self._past(hour, table, rows, after, upto)
+        def past(rows: Int64Array, lag: Int32Array) -> Ages | None:
+            read = self._heads_before(hour, table, rows, after, upto)
+            own = Heads.of(table, rows, with_before=False)
+            found = None if read is None or own is None else ages(read, own, lag, self._lookback(hour)[0])
+            return found or self._past(hour, table, rows, after, upto)
 
         found, rest = grid.lay_out(table, from_ms, to_ms, self.spec.interval_ms, past)
         parts: list[HourBlock | HourGrid] = []
@@ -245,10 +250,26 @@ class HistoryReader:
                 return None
         return table
 
-    def _past(
+    def _heads_before(
         self, hour: HourFiles, table: pa.Table, rows: Int64Array, after: str, upto: str
-    ) -> tuple[Int64Array, BoolArray] | None:
-        """The time lags of some rows of an hour's chunk, by the lookback: as many samples each as the hour has."""
+    ) -> list[Heads] | None:
+        """The max offsets of some rows of an hour's chunk in the hours before; None unless those were read in the same
+        rounds, and somebody knows them.
+        """
+        found: list[Heads] = []
+        groups = pc.unique(table["group"].take(rows))  # few: whole row groups without them are not read
+        wanted = groups.to_pylist()
+        for path in (*hour.older, *hour.files):
+            known = self._rows(path, after, upto, *self._lookback(hour), columns=HEAD_COLUMNS, groups=wanted)
+            for places in _places(known, table, rows, groups) if known.num_rows else []:
+                heads = Heads.of(known, places, with_before=not found)
+                if heads is None:
+                    return None
+                found.append(heads)
+        return found or None
+
+    def _past(self, hour: HourFiles, table: pa.Table, rows: Int64Array, after: str, upto: str) -> Ages | None:
+        """The time lags of some rows of an hour's chunk, by any lookback: as many samples each as the hour has."""
         back_ms, from_ms = self._lookback(hour)
         older = []
         groups = pc.unique(table["group"].take(rows))  # few: whole row groups without them are not read
@@ -272,9 +293,9 @@ class HistoryReader:
         waits = (
             (whole.t_ms >= from_ms) & (whole.committed <= whole.max_offset) & (effective < whole.max_offset)
         )
-        ages, censored = rollup.time_lags(whole, effective, waits)
+        time_lag_ms, censored = rollup.time_lags(whole, effective, waits)
         inside = whole.starts[1:, None] - np.arange(int(hours.counts[0]), 0, -1)
-        return ages[inside], censored[inside]
+        return Ages(time_lag_ms[inside], censored[inside])
 
     def _window(self, hour: HourFiles) -> tuple[int, int]:
         return hour.hour_ms, min(hour.hour_ms + HOUR_MS, self.item.to_ms)
@@ -471,6 +492,20 @@ class HistoryReader:
         for file in self._files.values():
             if file is not None:
                 file.close()
+
+
+def _places(known: pa.Table, table: pa.Table, rows: Int64Array, groups: pa.Array) -> list[Int64Array]:
+    """Where in `known`, which has the series of `table` or of whole `groups` of it, each as often as the others (as the
+    hours of a day lie in one file), those of `rows` are: the first rows of each, the second ones, …
+    """
+    if known.num_rows == table.num_rows:
+        return [rows]
+    is_near = pc.is_in(table["group"], groups).to_numpy()
+    near = np.flatnonzero(pc.is_in(known["group"], groups).to_numpy())
+    often, left = divmod(len(near), int(is_near.sum()))
+    assert left == 0
+    series = (np.cumsum(is_near) - 1)[rows]
+    return [near[series * often + turn] for turn in range(often)]
 
 
 def _keys(table: pa.Table) -> Iterator[SeriesKey]:

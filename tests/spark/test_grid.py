@@ -159,6 +159,32 @@ def test_both_ways_make_the_same_rows(bend: Callable[[Hour], None], has_past: bo
         assert rows.num_rows > 8
 
 
+def a_silent_old_queue(hour: Hour) -> None:
+    hour.read[3, 40:60] = False
+
+
+def old_heads_fall(hour: Hour) -> None:
+    hour.high[2:4, 30:] -= 900
+    hour.committed[2:4] = np.minimum(hour.committed[2:4], hour.high[2:4])
+
+
+@pytest.mark.parametrize("bend", [nothing, a_silent_old_queue, old_heads_fall, a_gap_of_all])
+@pytest.mark.parametrize("lookback_ms", [6 * HOUR_MS, 2 * HOUR_MS - 20 * STEP, HOUR_MS // 2])
+def test_messages_from_hours_before_are_as_old_by_both_ways(
+    bend: Callable[[Hour], None], lookback_ms: int, tmp_path: Path
+) -> None:
+    """Whatever the hours in between were like, and though the files know more than may be looked at."""
+    hours = [an_hour(21)]
+    for number in (1, 2, 3):
+        hours.append(an_hour(number + 21, START_MS + number * HOUR_MS, hours[-1]))
+    hours[3].committed[:7] = hours[1].committed[:7, 20:21]
+    bend(hours[2])
+    files = [hour.write(tmp_path / f"{number}.parquet") for number, hour in enumerate(hours)]
+    rows, seen = both_ways(spec(files, lookback_ms=lookback_ms))
+    assert seen == len(hours[3].keys)
+    assert max(rows["time_lag_max_ms"].to_pylist()) > HOUR_MS
+
+
 def test_the_fast_way_is_taken_for_all_but_the_groups_that_need_the_plain_one(tmp_path: Path) -> None:
     for bend, expected in (
         (nothing, 28), (rewinds, 28), (skips, 28), (a_gap_of_all, 28), (a_silent_queue, 21), (beyond_max, 21),
