@@ -217,9 +217,7 @@ class Rows(Resource):
             *FILTERS,
             pagination.ordering_parameter(list(selectors.SORTS), WORST_FIRST),
         ],
-        responses=pagination.page_of(
-            "ReportRow", LagRowSerializer(many=True), gaps=GapSerializer(many=True)
-        ),
+        responses=pagination.page_of("ReportRow", LagRowSerializer(many=True), gaps=GapSerializer(many=True)),
     )
     def get(self, request: Request, cluster: str, job: str) -> Response:
         existing(cluster, job)

@@ -13,7 +13,8 @@ from django.conf import settings
 from django.db.models import F, QuerySet
 from django.template.loader import render_to_string
 
-from console.report.columns import EPISODES_VIEW, LAG_VIEWS, TEXTS, VIEWS, Column, RowsView
+from console.report import queue_rows, selectors
+from console.report.columns import EPISODES_VIEW, LAG_VIEWS, VIEWS, Column, RowsView
 from console.report.jobs import DAY_MS, HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS
 from console.report.models import LagRow
 from console.report.queue_rows import QueueRows
@@ -33,16 +34,17 @@ def page(rows: AnyRows, job: str, cluster: str, now_ms: int) -> str:
         "rows_max": ROWS_MAX,
         "made": moment(now_ms),
         "url": settings.PUBLIC_URL.rstrip("/"),
-        "has_partial": any(row[1][0].endswith(SO_FAR) for table in tables for row in table["rows"]),
         "gaps": [gap.sentence for gap in selectors.gaps(rows)],
+        "has_partial": any(row[1][0].endswith(SO_FAR) for table in tables for row in table["rows"]),
     }
     return render_to_string("report/export.html", context)
 
 
 def views_of(job: str) -> Sequence[RowsView]:
-    if job in LAG_JOBS:
-        return LAG_VIEWS
-    return VIEWS[job] or (EPISODES_VIEW,)
+    """The tables that there may be; those that show a part of another one's rows are left to it."""
+    whole = {view.grain for view in VIEWS[job] if not view.where}
+    own = [view for view in VIEWS[job] if not view.where or view.grain not in whole]
+    return [*(LAG_VIEWS if job in LAG_JOBS else ()), *own] or [EPISODES_VIEW]
 
 
 def _table(rows: AnyRows, view: RowsView, job: str) -> dict[str, Any] | None:
@@ -62,6 +64,23 @@ def _table(rows: AnyRows, view: RowsView, job: str) -> dict[str, Any] | None:
     }
 
 
+def _ordered(rows: AnyRows, view: RowsView, job: str) -> tuple[int, Iterable[Any]]:
+    """How many rows of a view there are, and the first ROWS_MAX of them in its order."""
+    if isinstance(rows, QueueRows):
+        if view.grain != LagRow.Grain.QUEUE:
+            return 0, []
+        page = queue_rows.page(
+            rows, view.sort, descending=not view.ascending, page=1, per_page=ROWS_MAX, whole=None
+        )
+        return page.total, page.rows
+    found = cast("QuerySet[Any]", rows).filter(grain=view.grain, **dict(view.where))
+    column = view.column(view.sort)
+    field = view.sort if rows.model is LagRow or column is None else column.order_field
+    order = F(field).asc(nulls_last=True) if view.ascending else F(field).desc(nulls_last=True)
+    ordered = found.order_by(order, "-window_start_ms", *KEY, "pk")[:ROWS_MAX]
+    return found.count(), ordered.iterator(chunk_size=500)
+
+
 def _head(column: Column) -> str:
     return f"{column.label} {column.unit}".rstrip()
 
@@ -71,7 +90,7 @@ def _lines(rows: Iterable[Any], columns: Sequence[Column], job: str) -> Iterator
         values = getattr(row, "figures", {})
         cells = [values.get(each.key, getattr(row, each.key, None)) for each in columns]
         texts = [
-            ("" if value is None or value == "" else TEXTS[each.kind](value), NUMBER * each.is_number)
+            (each.text({**values, each.key: value}), NUMBER * each.is_number)
             for each, value in zip(columns, cells, strict=True)
         ]
         queue = f"{row.broker_name} · {row.queue_id}" if row.queue_id >= 0 else ""

@@ -111,8 +111,8 @@ def page(
             per_page=query.per_page,
             whole=whole,
         ),
-        "gaps": selectors.gaps(found),
         "summary": selectors.summary(found),
+        "gaps": selectors.gaps(found),
         "downloads": run_panel.downloads(request, here, job),
         "now_ms": now_ms,
     }
