@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from django.urls import path
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
@@ -32,7 +32,28 @@ class GroupSerializer(serializers.ModelSerializer[GroupRow]):
         exclude = ("id", "cluster", "trend_minute")
 
 
+class ClientQueueSerializer(serializers.Serializer[Any]):
+    """A queue as one client of a broadcasting group has consumed it; null where it did not tell."""
+
+    topic = serializers.CharField()
+    broker_name = serializers.CharField()
+    queue_id = serializers.IntegerField()
+    committed_offset = serializers.IntegerField(allow_null=True)
+    min_offset = serializers.IntegerField(allow_null=True)
+    max_offset = serializers.IntegerField(allow_null=True)
+    lag = serializers.IntegerField(allow_null=True)
+    read_at_ms = serializers.IntegerField()
+
+
 class GroupClientSerializer(serializers.ModelSerializer[ClientRow]):
+    """``progress``: how far a member of a broadcasting group is, queue by queue; [] in other groups."""
+
+    progress = serializers.SerializerMethodField()
+
+    @extend_schema_field(ClientQueueSerializer(many=True))
+    def get_progress(self, client: ClientRow) -> Any:
+        return ClientQueueSerializer(selectors.client_queues(client), many=True).data
+
     class Meta:
         model = ClientRow
         exclude = ("id", "cluster", "group")

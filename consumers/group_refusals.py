@@ -14,11 +14,16 @@ READ_BIT = 1 << 2  # of a value of forbiddenTable: PermName.INDEX_PERM_READ
 @dataclass(frozen=True, slots=True)
 class GroupRefusals:
     """`topics`: group → topics it may not read (353), None where the release does not know such a thing (4.x).
-    `groups`: those that may not consume at all (consumeEnable false).
+    `groups`: those that may not consume at all (consumeEnable false). `names`: every group of the table.
     """
 
     topics: Mapping[str, frozenset[str]] | None
     groups: frozenset[str]
+    names: frozenset[str] = frozenset()
+
+    def refuse(self, group: str, topic: str) -> bool:
+        """Whether the broker gives the group nothing of the topic."""
+        return group in self.groups or topic in (self.topics or {}).get(group, ())
 
 
 def group_refusals(table: Any) -> GroupRefusals:
@@ -28,6 +33,7 @@ def group_refusals(table: Any) -> GroupRefusals:
         return GroupRefusals(
             topics=None if forbidden is None else read_forbidden(forbidden),
             groups=frozenset(name for name, one in configs.items() if one.get("consumeEnable") is False),
+            names=frozenset(configs),
         )
     except (AttributeError, TypeError, ValueError) as error:
         raise BodyError(f"SubscriptionGroupWrapper: {error}") from error

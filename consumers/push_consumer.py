@@ -251,10 +251,11 @@ class PushConsumer:
 
     def running_info(self) -> ConsumerRunningInfo:
         at_ms = self._clock()
-        queues = {
-            queue.message_queue: queue.info(self.offset_store.read_memory(queue.message_queue) or 0, at_ms)
-            for queue in self.table.values()
-        }
+        queues = {}
+        for queue in self.table.values():
+            offset = self.offset_store.read_memory(queue.message_queue)
+            # as Java says it: nothing consumed yet is not offset 0
+            queues[queue.message_queue] = queue.info(-1 if offset is None else offset, at_ms)
         return ConsumerRunningInfo(
             properties={
                 "PROP_NAMESERVER_ADDR": ";".join(self.client.name_servers.addrs),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from django.utils.translation import gettext
@@ -73,8 +73,13 @@ def held_queues(
     )
 
 
-def sums(queues: Sequence[HeldQueue], info: RunningInfo | None) -> ClientSums:
-    """The first lines of the page."""
+def sums(
+    queues: Sequence[HeldQueue], info: RunningInfo | None, progress: Mapping[str, Any] | None = None
+) -> ClientSums:
+    """The first lines of the page. `progress`: a member of a broadcasting group as its group's row has it."""
+    if progress is not None:
+        names = ("lag", "lag_lower_bound", "time_lag_ms", "time_lag_lower_bound", "reason", "status")
+        return replace(sums(queues, info), **{name: progress[name] for name in names})
     rows = [one.row for one in queues if one.row is not None]
     lags = [row.lag for row in rows if row.lag is not None]
     ages = [row.time_lag_ms for row in rows if row.time_lag_ms is not None]

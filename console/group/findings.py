@@ -15,6 +15,16 @@ from console.lag.queue_row import QueueRow
 NOT_PAUSED = GroupPauses()
 STANDING = frozenset({"STALLED", "STOPPED"})  # as a paused queue looks from outside
 FINISHING_MS = 300_000  # members handle what they held when the pause began, and commit it, for so long
+BROADCASTING = "BROADCASTING"
+CLIENT_WORDS = {
+    "LOST": "lost messages",
+    "STALLED": "stands still",
+    "STOPPED": "stopped consuming",
+    "INVALID": "contradictory",
+    "FALLING_BEHIND": "falls behind",
+    "SKIPPED": "jumped ahead",
+    "REWOUND": "moved back",
+}
 NAMED_MAX = 3  # queues or clients that are named; the others are counted
 SLOWER_SHARE = 0.95  # out below this share of in is worth a word
 SEVERITY = (
@@ -62,15 +72,50 @@ def findings(
 ) -> list[Finding]:
     """Everything that deserves a sentence; [] for a group that is well. A queue that stands because its group is paused
     there is not said to stand by itself."""
+    if group.model == BROADCASTING:
+        return _in_order([*_broadcast(group), *_offline(group), *_subscriptions(clients)])
     held = [row for row in queues if pauses.holds(row.topic, row.broker_name)]
     standing = [row for row in queues if row not in held or row.status not in STANDING]
     found = [*_paused(held, pauses), *_by_queue_status(standing, group), *_unknown(queues, group)]
-    found += [*_resets(standing), *_offline(group), *_retention(group)]
+    found += [*_resets(standing), *_popped(group, standing), *_offline(group), *_retention(group)]
     if not held:
         found += [*_pace(group), *_skew(queues, group)]
     found += [*_subscriptions(clients), *_ownership(queues, clients), *_failures(group)]
+    return _in_order(found)
+
+
+def _in_order(found: Iterable[Finding]) -> list[Finding]:
     order = {status: place for place, status in enumerate(SEVERITY)}
     return sorted(found, key=lambda finding: order.get(finding.status, len(order)))
+
+
+def _broadcast(group: GroupRow) -> Iterable[Finding]:
+    """Every member reads every queue: those that are not well are named, and how many did not tell."""
+    by_status: dict[str, list[dict[str, Any]]] = {}
+    for one in group.client_progress:
+        by_status.setdefault(one["status"], []).append(one)
+    for status, found in by_status.items():
+        if status not in SEVERITY:
+            continue
+        names = ", ".join(one["client_id"] for one in found[:NAMED_MAX])
+        more = f" and {len(found) - NAMED_MAX} more" if len(found) > NAMED_MAX else ""
+        title = f"{names}{more}: {CLIENT_WORDS[status]}"
+        text = f"{found[0]['worst_queue']}: {found[0]['reason']}."
+        yield Finding(status, title, text, min(one["since_ms"] for one in found), "clients")
+    if group.partial and group.clients != 0:
+        text = (
+            "A client that does not tell may be further behind than those that do: figures read “at least”."
+        )
+        told = f"{group.clients_told or 0} of {group.clients if group.clients is not None else '?'} clients"
+        yield Finding("UNKNOWN", f"{told} told how far they are", text, group.unknown_since_ms, "clients")
+
+
+def _popped(group: GroupRow, queues: Sequence[QueueRow]) -> Iterable[Finding]:
+    """Members that pop hold what they took and acknowledge none of it: no queue shows that."""
+    is_standing = group.consume_mode == "POP" and group.status == "STALLED"
+    if is_standing and not any(row.status == "STALLED" for row in queues):
+        text = f"{group.reason}. Look at the clients: after its invisible time a message comes back to the group."
+        yield Finding("STALLED", "Messages are taken and not acknowledged", text, group.since_ms, "clients")
 
 
 def _paused(held: Sequence[QueueRow], pauses: GroupPauses) -> Iterable[Finding]:

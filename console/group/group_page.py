@@ -78,6 +78,11 @@ def queue_page(queues: Sequence[QueueRow], query: ListQuery) -> Page[QueueRow]:
 # --- Clients ----------------------------------------------------------------------------------------------------
 
 
+def progress_of(row: GroupRow) -> dict[str, dict[str, Any]]:
+    """How far members of a broadcasting group are, by client id; {} for other groups."""
+    return {one["client_id"]: one for one in row.client_progress}
+
+
 def owned_words(client: ClientRow) -> list[str] | None:
     """`clicks: broker-a · 0, 1, 2` per topic and broker, `clicks: broker-a · POP, 30` where it pops and holds 30
     messages; [] for none, None when the client did not say.

@@ -8,7 +8,7 @@ from django.db.models import Count, Q, QuerySet
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.group import flow, pauses
-from console.lag import past, queues
+from console.lag import broadcast, past, queues
 from console.lag import selectors as lag_selectors
 from console.lag.models import ClientRow, GroupRow
 from console.lag.page import Page, count_if, cut, ordered
@@ -187,6 +187,11 @@ def group_clients(cluster_name: str, name: str) -> Sequence[ClientRow]:
 def group_client(cluster_name: str, name: str, client_id: str) -> ClientRow | None:
     """Return one member as the last sweep found it, None when it was not there."""
     return ClientRow.objects.filter(cluster=cluster_name, group=name, client_id=client_id).first()
+
+
+def client_queues(client: ClientRow) -> list[QueueRow]:
+    """Return the queues of a member of a broadcasting group as it told them; [] of other groups' members."""
+    return broadcast.queue_rows(client.group, client.client_id, client.progress)
 
 
 def group_names(

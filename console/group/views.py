@@ -17,7 +17,7 @@ from console.access.visitor import remote_addr
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.list_query import ListQuery
 from console.group import client_page, group_page, member, pauses, selectors
-from console.group.findings import findings, subscription_words
+from console.group.findings import BROADCASTING, findings, subscription_words
 from console.group.forms import TARGETS, OffsetChangeForm, queue_value
 from console.lag import selectors as lag_selectors
 from console.lag import services as lag_services
@@ -162,7 +162,8 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "unknown_queues": sum(queue.lag is None for queue in queues),
         "retry_topic": RETRY_TOPIC_PREFIX + group,
         "has_retry": any(queue.topic == RETRY_TOPIC_PREFIX + group for queue in queues),
-        "clients": _client_rows(clients),
+        "clients": _client_rows(row, clients),
+        "broadcasts": row.model == BROADCASTING,
         "differences": group_page.differences(clients),
         "has_filter": group_page.has_filter(clients),
         "jobs": operation_selectors.active_jobs(here.name, group),
@@ -197,14 +198,15 @@ def _chart(
     }
 
 
-def _client_rows(clients: Sequence[ClientRow]) -> list[dict[str, Any]]:
-    differing = group_page.differing_clients(clients)
+def _client_rows(row: GroupRow, clients: Sequence[ClientRow]) -> list[dict[str, Any]]:
+    differing, progress = group_page.differing_clients(clients), group_page.progress_of(row)
     return [
         {
             "row": client,
             "owned": group_page.owned_words(client),
             "words": subscription_words(client.subscription),
             "differs": client.client_id in differing,
+            "progress": progress.get(client.client_id),
         }
         for client in clients
     ]
@@ -222,7 +224,13 @@ def client(request: HttpRequest, cluster: str, group: str, client_id: str) -> Ht
     except (member.MemberSilent, BrokerUnavailable, RemotingTimeout, MQBrokerError) as trouble:
         problem = str(trouble)
     properties = client_page.properties(info) if info is not None else []
-    held = client_page.held_queues(client_id, info, known, selectors.group_queues(here.name, group))
+    broadcasts = row.model == BROADCASTING
+    queues = (
+        (selectors.client_queues(known) if known is not None else [])
+        if broadcasts
+        else selectors.group_queues(here.name, group)
+    )
+    held = client_page.held_queues(client_id, info, known, queues)
     context = {
         "cluster": here,
         "row": row,
@@ -231,7 +239,8 @@ def client(request: HttpRequest, cluster: str, group: str, client_id: str) -> Ht
         "info": info,
         "problem": problem,
         "queues": held,
-        "sums": client_page.sums(held, info),
+        "sums": client_page.sums(held, info, group_page.progress_of(row).get(client_id)),
+        "broadcasts": broadcasts,
         "subscriptions": client_page.subscriptions(known),
         "differences": group_page.differing_clients(selectors.group_clients(here.name, group)),
         "properties": properties,

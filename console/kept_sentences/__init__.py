@@ -5,7 +5,16 @@ A sentence stands here as code writes it, with a name for each place: `%(number)
 `tests/console/test_translations.py` finds those that code no longer writes.
 """
 
-from console.kept_sentences import broker_keys, brokers_and_messages, modes, more, pauses, people, short_words
+from console.kept_sentences import (
+    broker_keys,
+    brokers_and_messages,
+    by_clients,
+    modes,
+    more,
+    pauses,
+    people,
+    short_words,
+)
 
 SENTENCES = frozenset(
     (
@@ -15,6 +24,7 @@ SENTENCES = frozenset(
         *more.SENTENCES,
         *pauses.SENTENCES,
         *modes.SENTENCES,
+        *by_clients.SENTENCES,
         *short_words.SENTENCES,
     )
 )

@@ -158,4 +158,10 @@ SENTENCES = (
         "The disk of %(folder)s is full, %(free)s KiB of %(total)s MiB are free: make room, everything goes on by "
         "itself"
     ),
+    # why a file of report rows is not read
+    _("it cannot be read now (%(why)s)"),
+    _("it has %(number)s bytes with another checksum than when it was made"),
+    _("it is gone: it was removed from the storage"),
+    _("its storage does not answer (%(why)s)"),
+    _("the time asked for is longer than one question reads; ask for a shorter one"),
 )

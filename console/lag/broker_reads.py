@@ -21,6 +21,7 @@ from console.lag.offset_kind import offset_kind
 from console.mqadmin import (
     BlockingMQAdmin,
     ConsumerOffsetWrapper,
+    GroupRefusals,
     MQAdmin,
     MQBrokerError,
     MQClientError,
@@ -107,6 +108,7 @@ class BrokerAnswers:
     runtime: Mapping[str, str] | None = None
     topics: Mapping[str, TopicFacts] | None = None
     groups: frozenset[str] | None = None
+    refusals: GroupRefusals | None = None  # of the table of groups
     pulled: dict[tuple[str, str, int], int] = field(default_factory=dict)  # (group, topic, queue id)
     stored_ms: dict[Lookup, int] = field(default_factory=dict)  # by the broker's clock
     capabilities: frozenset[str] | None = None
@@ -293,7 +295,8 @@ async def _read_tables(admin: MQAdmin, answer: BrokerAnswers) -> None:
         )
         for name, config in table.topic_config_table.items()
     }
-    answer.groups = frozenset((await admin.all_subscription_groups(addr)).subscription_group_table)
+    answer.refusals = await admin.group_refusals(addr)
+    answer.groups = answer.refusals.names
     answer.capabilities = await admin.capabilities(addr)
 
 

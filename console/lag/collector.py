@@ -39,7 +39,7 @@ from console.lag.round_series import (
 from console.lag.round_view import Members, RoundView, RowDict, SampledFilter, Silence
 from console.lag.row_store import READ_AT, Changes, RowStore
 from console.lag.sheets import QUEUES, TOPIC_QUEUES, SheetStore
-from console.mqadmin import BlockingMQAdmin
+from console.mqadmin import BlockingMQAdmin, GroupRefusals
 from spark.lag import chunk
 from spark.lag.snapshot import Snapshot
 from spark.lag.status import LagStatus
@@ -132,6 +132,7 @@ class Collector:
         )
         self.topic_tables: dict[str, Mapping[str, TopicFacts]] = {}
         self.group_tables: dict[str, frozenset[str]] = {}
+        self.refusals: dict[str, GroupRefusals] = {}
         self.offset_kinds: dict[str, str] = {}
         self.clock_offsets_ms: dict[str, int] = {}
         self.registered: list[BrokerAddress] = []
@@ -293,6 +294,8 @@ class Collector:
                 self.topic_tables[name] = answer.topics
             if answer.groups is not None:
                 self.group_tables[name] = answer.groups
+            if answer.refusals is not None:
+                self.refusals[name] = answer.refusals
             if name in ahead_ms:  # else its clock is what it was
                 self.clock_offsets_ms[name] = clock_offset_ms(ahead_ms[name], interval_ms=self.interval_ms)
 
@@ -328,6 +331,7 @@ class Collector:
             blind=frozenset(silences.keys() - heard_of),
             topics=self.topic_tables,
             groups=self.group_tables,
+            refusals=self.refusals,
             members=knowledge.members,
             owners=knowledge.owners,
             filters=knowledge.filters,

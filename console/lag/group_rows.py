@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from console.lag import broadcast
 from console.lag.group_sums import NO_QUEUES, SUMMED, group_sums
 from console.lag.offset_kind import REASONS
 from console.lag.popped import POP_MODE, pop_figures
@@ -66,8 +67,36 @@ def _row(view: RoundView, group: str, sums: RowDict, topics: Mapping[str, RowDic
         "is_system": is_system_group(group),
         "attention": attention(status, lag=lag),
         "read_at_ms": view.now_ms if sums["read_at_ms"] is None else sums["read_at_ms"],
+        "clients_told": None,
+        "client_progress": [],
     }
-    return row | pop_figures(row, members.popped) if row["consume_mode"] == POP_MODE else row
+    if row["model"] == broadcast.MODEL:
+        return row | _broadcast(view, group, members, topics, previous)
+    if row["consume_mode"] == POP_MODE:
+        return row | pop_figures(row, members.popped, taken_ms=sums["last_commit_ms"], now_ms=view.now_ms)
+    return row
+
+
+def _broadcast(
+    view: RoundView, group: str, members: Members, topics: Mapping[str, RowDict], previous: RowDict | None
+) -> RowDict:
+    """Return every column that a broadcasting group's clients tell instead of the brokers."""
+    found = broadcast.broadcast_figures(view, group, members, topics, previous)
+    lag, status = found["lag"], LagStatus(found["status"])
+    is_known = lag is not None and not found["partial"]
+    return {
+        **found,
+        **dict.fromkeys(("in_flight", "in_flight_at_ms", "available", "consumers_needed")),
+        "offset_is_not_count": False,
+        **_filtered(view, group, lag),
+        **trend(previous, lag if is_known else None, view.now_ms),
+        "unknown_since_ms": _unknown_since(view, found["partial"], previous),
+        "since_ms": previous["since_ms"]
+        if previous is not None and previous["status"] == status.value
+        else found["since_ms"],
+        "known_lag": lag if is_known else (previous["known_lag"] if previous else None),
+        "known_at_ms": found["read_at_ms"] if is_known else (previous["known_at_ms"] if previous else None),
+    }
 
 
 def _retry_in_rate(group: str, sums: RowDict, topics: Mapping[str, RowDict]) -> float | None:
@@ -163,8 +192,6 @@ def _reason(view: RoundView, sums: RowDict, status: LagStatus, members: Members)
         known = f"no client is connected, {sums['lag'] or 0} messages wait"
     elif status is LagStatus.UNKNOWN and sums["status"] is LagStatus.OK:
         known = "messages wait, nothing was read yet, and who is connected has not been told: well or offline"
-    elif members.model == "BROADCASTING" and sums["lag"] is None:
-        known = "broadcasting: each client keeps its own offsets, brokers do not know them"
     if view.blind and not sums["partial"]:
         names = ", ".join(sorted(view.blind))
         return f"{names} has not answered since this console began to look; its share is unknown. {known}".strip()

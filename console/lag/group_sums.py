@@ -52,6 +52,7 @@ NO_QUEUES: RowDict = {
     "topics": [],
     "retry_topics": [],
     "read_at_ms": None,
+    "last_commit_ms": None,
 }
 
 
@@ -130,6 +131,7 @@ def _main_sums(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
         "offset_is_not_count": runs.any(columns["offset_is_not_count"]).tolist(),
         "topics": _topics(table, runs),
         "read_at_ms": values_of(_read_at_ms(view, table, runs)),
+        "last_commit_ms": values_of(runs.largest(columns["last_commit_ms"])),
     }
     rows = (dict(zip(lists, values, strict=True)) for values in zip(*lists.values(), strict=True))
     return {keys[start].group: row for start, row in zip(runs.starts.tolist(), rows, strict=True)}

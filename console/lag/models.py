@@ -37,7 +37,8 @@ class GroupRow(RowModel):
     `%RETRY%` (see `retry_lag`). `topics` is a list of {"topic", "queues", "lag", "lag_lower_bound",
     "time_lag_ms", "status"}. `trend` is one lag per minute, oldest first, null where nothing was seen; its
     last item is for `trend_minute` (epoch minutes). `known_lag` as of `known_at_ms` is the last lag that was
-    complete, to be shown as "88,120 as of 12:02:41".
+    complete, to be shown as "88,120 as of 12:02:41". `client_progress` is a list of {"client_id", "status", "since_ms",
+    "reason", "worst_queue", "lag", "lag_lower_bound", "time_lag_ms", "time_lag_lower_bound", "read_at_ms"}.
     """
 
     cluster = models.CharField(max_length=64)
@@ -109,6 +110,14 @@ class GroupRow(RowModel):
     retry_in_rate = models.FloatField(null=True)
     retry_time_lag_ms = models.BigIntegerField(null=True)
     coverage_pct = models.FloatField(null=True, help_text="rounds of the last ten minutes that took place")
+    clients_told = models.IntegerField(
+        null=True,
+        help_text="broadcasting: lag is that of the furthest behind of so many clients, as of read_at_ms",
+    )
+    client_progress = models.JSONField(
+        default=list,
+        help_text="broadcasting: how far each client is by its own word, furthest behind first, at most 100",
+    )
     trend = models.JSONField(default=list)
     trend_minute = models.BigIntegerField(default=0)
     reason = models.TextField(default="", blank=True)
@@ -229,6 +238,9 @@ class GroupMembers(models.Model):
     consume_mode = models.CharField(max_length=16, default="", blank=True)
     topics = models.JSONField(default=list)  # subscribed to, without the group's %RETRY% topic
     offline_since_ms = models.BigIntegerField(null=True)
+    popped_since_ms = models.BigIntegerField(
+        null=True
+    )  # POP: since then what members hold has not become less
     read_at_ms = models.BigIntegerField(default=0)
 
     class Meta:
@@ -240,7 +252,9 @@ class ClientRow(RowModel):
 
     `queues` is a list of {"topic", "broker_name", "queue_id"} or null when the client did not answer; what it pops from
     has "popped" too: messages it took from there and has not acknowledged, of any queue where the id is -1;
-    `subscription` is {topic: {"expression", "type"}}.
+    `subscription` is {topic: {"expression", "type"}}. `progress` is what a member of a broadcasting group has consumed,
+    the last ten minutes of it: a list of {"topic", "broker_name", "queue_id", "samples"} as `console.lag.broadcast`
+    keeps them.
     """
 
     cluster = models.CharField(max_length=64)
@@ -251,6 +265,7 @@ class ClientRow(RowModel):
     version = models.CharField(max_length=64, default="", blank=True)
     queues = models.JSONField(null=True, default=None)
     subscription = models.JSONField(default=dict)
+    progress = models.JSONField(default=list)
     started_at_ms = models.BigIntegerField(null=True)
     reason = models.TextField(default="", blank=True)  # why the client's own view is missing
     read_at_ms = models.BigIntegerField(default=0)

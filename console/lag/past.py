@@ -13,7 +13,7 @@ from django.db.models import QuerySet
 
 from console.lag import archive
 from console.lag.chart_rounds import Rounds, decimate, rounds_of, thinned
-from console.lag.history import HOUR_MS, State, file_location
+from console.lag.history import HOUR_MS, Kind, State, file_location
 from console.lag.models import HistoryFile
 from console.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
 from spark.lag import chunk, rollup
@@ -75,15 +75,25 @@ def load(cluster: str, group: str, from_ms: int, to_ms: int, *, interval_ms: int
 
 
 def lost_files(cluster: str, from_ms: int, to_ms: int) -> list[HistoryFile]:
-    """Return the files of a window that were set aside and made from nothing again: what they told is lost."""
+    """Return the files of a window that were set aside and made from nothing again: what they told is lost.
+
+    The file of a day says nothing of an hour that was set aside before the day was made: only another file of the hour
+    does.
+    """
     rows = HistoryFile.objects.filter(
         cluster=cluster, state=State.QUARANTINED, ts_lo_ms__lt=to_ms, ts_hi_ms__gt=from_ms
     )
-    return [
-        row
-        for row in rows.order_by("ts_lo_ms", "pk")
-        if row.kind == HistoryFile.Kind.WAL or not _live(cluster, row.ts_lo_ms, row.ts_hi_ms).exists()
-    ]
+    return [row for row in rows.order_by("ts_lo_ms", "pk") if not _is_made_again(row)]
+
+
+def _is_made_again(row: HistoryFile) -> bool:
+    if row.kind == Kind.WAL:
+        return False
+    if row.kind == Kind.CHUNK_DAY:
+        return _live(row.cluster, row.ts_lo_ms, row.ts_hi_ms).exists()
+    others = HistoryFile.objects.filter(cluster=row.cluster, ts_lo_ms__gte=row.ts_lo_ms, ts_hi_ms__lte=row.ts_hi_ms)
+    made = others.filter(kind=Kind.CHUNK_HOUR).exclude(state=State.QUARANTINED)
+    return made.exists() or others.filter(kind=Kind.WAL, state=State.LIVE).exists()
 
 
 def _set_damaged_aside(cluster: str, from_ms: int, to_ms: int) -> bool:

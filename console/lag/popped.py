@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from console.lag.round_view import Popped, RowDict
+from spark.lag.status import POP_QUIET_MS, LagStatus, attention
 
 POP_MODE = "POP"
 
@@ -28,6 +29,11 @@ def popped_entries(table: Mapping[Any, Any]) -> list[RowDict]:
     ]
 
 
+def popped_count(queues: Iterable[RowDict] | None) -> int:
+    """Return how many messages a member says it popped and has not acknowledged, of its `queues`."""
+    return sum(one["popped"] for one in queues or () if "popped" in one)
+
+
 def popped_of(members: Iterable[tuple[list[RowDict] | None, int]]) -> Popped:
     """Return what members hold together, of (what each said it reads or null, when)."""
     by_topic: Counter[str] = Counter()
@@ -41,9 +47,12 @@ def popped_of(members: Iterable[tuple[list[RowDict] | None, int]]) -> Popped:
     return Popped(dict(by_topic), min(times, default=None), is_whole and bool(times))
 
 
-def pop_figures(row: RowDict, popped: Popped) -> RowDict:
+def pop_figures(row: RowDict, popped: Popped, *, taken_ms: int | None, now_ms: int) -> RowDict:
     """Return the columns of a group's row that POP changes: lag is what nobody took and what members said they hold,
-    a lower bound unless all of them hold nothing.
+    a lower bound unless all of them hold nothing. `taken_ms` is when a member was last seen to take messages.
+
+    Offsets of a group that took everything stand at the end, whether it acknowledges or not: it is well only while what
+    its members hold comes and goes, or has no reason to.
     """
     held = sum(popped.by_topic.values())
     if popped.is_whole and held == 0:
@@ -55,7 +64,7 @@ def pop_figures(row: RowDict, popped: Popped) -> RowDict:
         if popped.at_ms is None
         else f"POP: members have taken {held:,} messages and not acknowledged them; who does not tell may have more"
     )
-    return {
+    found = {
         "lag": lag,
         "lag_lower_bound": lag is not None,
         "time_lag_lower_bound": row["time_lag_ms"] is not None,
@@ -68,6 +77,39 @@ def pop_figures(row: RowDict, popped: Popped) -> RowDict:
         "drain_ms": None if row["drain_ms"] == 0 and lag else row["drain_ms"],
         "reason": f"{words}. {row['reason']}" if row["reason"] else words,
     }
+    return found | _standing(row | found, popped, taken_ms, now_ms)
+
+
+def _standing(row: RowDict, popped: Popped, taken_ms: int | None, now_ms: int) -> RowDict:
+    """Return what to say instead of "well" of members that took everything and, by all that is known, acknowledge
+    nothing: what they hold has not become less for longer than any invisible time, or all that can be seen of it is
+    what comes back to the retry topic.
+    """
+    if row["status"] != LagStatus.OK.value:
+        return {}
+    held = row["in_flight"]
+    stood_ms = now_ms - max(taken_ms or 0, popped.since_ms or 0)
+    if held and popped.since_ms is not None and stood_ms > POP_QUIET_MS:
+        return {
+            **_not_well(row, LagStatus.STALLED, now_ms - stood_ms),
+            "stall_ms": stood_ms,
+            "drain_never": True,
+            "drain_ms": None,
+            "reason": f"POP: members hold {held:,} messages, and what they hold has not become less for "
+            f"{stood_ms // 1000} s: none is seen to be acknowledged",
+        }
+    comes_back = row["retry_in_rate"] or row["retry_lag"]
+    if not popped.is_whole and comes_back and now_ms - (taken_ms or 0) > POP_QUIET_MS:
+        return {
+            **_not_well(row, LagStatus.UNKNOWN, taken_ms or row["since_ms"]),
+            "reason": "POP: messages that members took come back unacknowledged, and not every member tells what it "
+            "holds: some fail, or a member is stuck",
+        }
+    return {}
+
+
+def _not_well(row: RowDict, status: LagStatus, since_ms: int) -> RowDict:
+    return {"status": status.value, "since_ms": since_ms, "attention": attention(status, lag=row["lag"])}
 
 
 def _topic(one: RowDict, held: int) -> RowDict:

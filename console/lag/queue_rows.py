@@ -21,6 +21,11 @@ from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Int64Array
 from spark.lag.status import POP_QUIET_MS, QUIET_MS, SKIP_MESSAGES, Judgement, LagStatus, judge
 
 ROUNDS_TO_TOMBSTONE = 3  # a queue its answering broker left out so often is gone; one reply may be incomplete
+MAY_BE_PAUSED = {
+    LagStatus.STALLED,
+    LagStatus.STOPPED,
+    LagStatus.FALLING_BEHIND,
+}  # as a pause looks from outside
 NEVER_READ: RowDict = {
     "min_offset": None,
     "max_offset": None,
@@ -287,12 +292,19 @@ class _Read:
         for at in np.flatnonzero(~is_clear).tolist():
             one = self._judgement(at)
             found["status"][at], found["since_ms"][at] = one.status.value, one.since_ms
-            found["reason"][at] = one.reason
+            found["reason"][at] = self._reason(at, one)
             for name, value in drain_columns(one.drain).items():
                 found[name][at] = NULL if value is None else value
         kept = found["status"] == self.before["status"]
         found["since_ms"][kept] = self.before["since_ms"][kept]
         return found
+
+    def _reason(self, at: int, judgement: Judgement) -> str:
+        """A queue that a person paused does not stand by itself, and says so wherever its status is told."""
+        key = self.keys[at]
+        if judgement.status in MAY_BE_PAUSED and self.view.is_refused(key.group, key.topic, key.broker_name):
+            return f"paused, the broker gives the group nothing of this topic; {judgement.reason}"
+        return judgement.reason
 
     def _may_have_jumped(self) -> BoolArray:
         before = self.before["committed_offset"]

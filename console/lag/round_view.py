@@ -12,6 +12,7 @@ import numpy as np
 from console.lag.broker_reads import BrokerAnswers, TopicFacts
 from console.lag.keyed_columns import KeyedColumns
 from console.lag.round_series import QueueKey, RoundColumns, RoundSeries, TopicQueueKey
+from console.mqadmin import GroupRefusals
 from spark.lag.filter_ratio import FilterSample
 from spark.lag.snapshot import BoolArray
 from spark.lag.window import LagWindow
@@ -29,12 +30,26 @@ class Silence(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Popped:
     """Messages by topic that a group's members said they hold, at the sweep of `at_ms` or later. `is_whole`: there are
-    members and every one told it.
+    members and every one told it. `since_ms`: since then the sum has not become less, null while it is none.
     """
 
     by_topic: Mapping[str, int] = field(default_factory=dict)
     at_ms: int | None = None
     is_whole: bool = False
+    since_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientProgress:
+    """How far a member of a broadcasting group has read, by its own word: `queues` as `broadcast` keeps them."""
+
+    client_id: str
+    queues: Sequence[RowDict] = ()
+
+    @property
+    def read_at_ms(self) -> int:
+        """When it last told it; 0: never."""
+        return max((one["samples"][-1][0] for one in self.queues if one["samples"]), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +62,7 @@ class Members:
     topics: Sequence[str] = ()
     offline_since_ms: int | None = None
     popped: Popped = Popped()
+    progress: Sequence[ClientProgress] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +91,7 @@ class RoundView:
     blind: frozenset[str] = frozenset()
     topics: Mapping[str, Mapping[str, TopicFacts]] = field(default_factory=dict)  # broker → topic → facts
     groups: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    refusals: Mapping[str, GroupRefusals] = field(default_factory=dict)  # broker → what it gives to nobody
     members: Mapping[str, Members] = field(default_factory=dict)
     owners: Mapping[QueueKey, str] = field(default_factory=dict)
     filters: Mapping[str, SampledFilter] = field(default_factory=dict)
@@ -87,6 +104,11 @@ class RoundView:
     )  # which of the groups' queues stand where a change of ours put them
     offset_kinds: Mapping[str, str] = field(default_factory=dict)  # of topics whose offsets are no count
     own_topics: frozenset[str] = frozenset()  # brokers make topics of their own and their cluster's name
+
+    def is_refused(self, group: str, topic: str, broker_name: str) -> bool:
+        """Whether somebody paused the group there, as the broker's table of groups said last."""
+        told = self.refusals.get(broker_name)
+        return told is not None and told.refuse(group, topic)
 
     def silence_words(self, broker_name: str) -> str:
         """Return why a broker's figures are unknown, in words with the time."""

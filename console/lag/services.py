@@ -11,6 +11,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from django.db.models import Q
@@ -19,7 +20,7 @@ from redis.exceptions import RedisError
 from console import live
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
-from console.lag import archive, filter_sampling, reset
+from console.lag import archive, broadcast, filter_sampling, reset
 from console.lag.collector import ClockWentBack, Collector, Knowledge, RoundChanges
 from console.lag.models import (
     BrokerRow,
@@ -37,7 +38,7 @@ from console.lag.models import (
 )
 from console.lag.popped import popped_of
 from console.lag.round_series import QueueKey
-from console.lag.round_view import Members
+from console.lag.round_view import ClientProgress, Members
 from console.mqadmin import with_admin
 
 logger = logging.getLogger(__name__)
@@ -221,6 +222,8 @@ def _knowledge(cluster_name: str, now_ms: int) -> Knowledge:
         told[group].append((queues, read_at_ms))
         for queue in queues or ():
             owners[QueueKey(group, queue["topic"], queue["broker_name"], queue["queue_id"])] = client_id
+    groups = list(GroupMembers.objects.filter(cluster=cluster_name))
+    progress = _progress(cluster_name, [row.group for row in groups if row.model == broadcast.MODEL])
     members = {
         row.group: Members(
             row.clients if now_ms - row.read_at_ms <= MEMBERS_VALID_MS else None,
@@ -228,14 +231,25 @@ def _knowledge(cluster_name: str, now_ms: int) -> Knowledge:
             row.consume_mode,
             tuple(row.topics),
             row.offline_since_ms,
-            popped_of(told[row.group]),
+            replace(popped_of(told[row.group]), since_ms=row.popped_since_ms),
+            progress.get(row.group, ()),
         )
-        for row in GroupMembers.objects.filter(cluster=cluster_name)
+        for row in groups
     }
     watched = GroupWatch.objects.filter(cluster=cluster_name, until_ms__gt=now_ms)
     names = tuple(watched.order_by("group").values_list("group", flat=True))
     filters = filter_sampling.samples(cluster_name, now_ms)
     return Knowledge(members, owners, names, filters, reset.recent_moves(cluster_name, now_ms=now_ms))
+
+
+def _progress(cluster_name: str, groups: Sequence[str]) -> dict[str, list[ClientProgress]]:
+    """Return how far the members of broadcasting groups are, by group. No query where there is no such group."""
+    found: dict[str, list[ClientProgress]] = defaultdict(list)
+    if groups:
+        rows = ClientRow.objects.filter(cluster=cluster_name, group__in=groups).order_by("group", "client_id")
+        for group, client_id, queues in rows.values_list("group", "client_id", "progress"):
+            found[group].append(ClientProgress(client_id, queues))
+    return found
 
 
 def _publish(collector: Collector, changes: RoundChanges, watched: Sequence[str], now_ms: int) -> None:

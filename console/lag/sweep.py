@@ -6,7 +6,7 @@ holds. A client that does not answer keeps no queues on record; the reason stand
 """
 
 import logging
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,16 +15,18 @@ from typing import Any, NamedTuple
 from django.db import transaction
 
 from console.cluster.models import Cluster
-from console.lag import chronicle
+from console.lag import broadcast, chronicle
+from console.lag.broadcast import Place
 from console.lag.broker_reads import describe
 from console.lag.database_router import METRICS
 from console.lag.models import BrokerRow, ClientRow, CollectorLease, GroupMembers, GroupRow, GroupWatch
-from console.lag.popped import POP_MODE, popped_entries
+from console.lag.popped import POP_MODE, popped_count, popped_entries
 from console.mqadmin import (
     BlockingMQAdmin,
     ConsumerConnection,
     MQAdmin,
     is_system_group,
+    queue_ranges,
     retry_topic,
     with_admin,
 )
@@ -36,6 +38,8 @@ SWEEP_EVERY_MS = 30_000  # clients heartbeat every 30 s: asking more often learn
 SWEEP_DEADLINE_MS = 8_000
 GROUPS_PER_SWEEP = 500
 CLIENTS_PER_SWEEP = 64
+BROADCAST_TOPICS_MAX = 200  # whose offsets are read behind what their clients said
+OFFSETS_DEADLINE_MS = 4_000
 # MQVersion ordinal of V4_0_0; from there on every patch release has a snapshot before it
 FIRST_NAMED_VERSION = 213
 
@@ -67,6 +71,7 @@ class ClientFound:
     subscription: dict[str, dict[str, str]] | None = None
     is_orderly: bool | None = None
     started_at_ms: int | None = None
+    positions: dict[Place, int | None] = field(default_factory=dict)
     reason: str = ""
 
 
@@ -97,7 +102,8 @@ def sweep_clients(cluster_name: str, *, now_ms: int) -> int | None:
     groups = _groups_to_ask(cluster_name, watched)
     found = find_members(admin, brokers, groups)
     said = ask_clients(admin, _clients_to_ask(cluster_name, found, watched))
-    _save(cluster_name, found, said, now_ms)
+    offsets = read_offsets(admin, cluster_name, _broadcast_topics(found, said))
+    _save(cluster_name, found, said, offsets, now_ms)
     return sum(len(one.clients) for one in found.values() if one.clients)
 
 
@@ -203,13 +209,60 @@ async def _ask_client(admin: MQAdmin, *, addr: str, group: str, client_id: str) 
         },
         is_orderly=None if orderly is None else orderly == "true",
         started_at_ms=int(started) if started.isdigit() else None,
+        positions=broadcast.positions_of(info.mq_table),
     )
+
+
+def _broadcast_topics(
+    found: Mapping[str, GroupFound], said: Mapping[tuple[str, str], ClientFound]
+) -> dict[str, list[str]]:
+    """Return {broker name: topics} of which clients of broadcasting groups told where they are."""
+    places = {
+        (broker_name, topic)
+        for (group, _), one in said.items()
+        if found[group].model == broadcast.MODEL
+        for topic, broker_name, _ in one.positions
+    }
+    topics: dict[str, list[str]] = defaultdict(list)
+    for broker_name, topic in sorted(places)[:BROADCAST_TOPICS_MAX]:
+        topics[broker_name].append(topic)
+    return topics
+
+
+def read_offsets(
+    admin: BlockingMQAdmin, cluster_name: str, topics: Mapping[str, Sequence[str]]
+) -> dict[Place, tuple[int, int]]:
+    """Return (min, max) of every queue of topics (202), by broker; what a broker does not tell is left out."""
+    rows = BrokerRow.objects.filter(cluster=cluster_name, answered=True, broker_name__in=topics)
+    calls: dict[str, Callable[[MQAdmin], Any]] = {
+        name: partial(_ask_offsets, addr=addr, topics=topics[name])
+        for name, addr in rows.values_list("broker_name", "addr")
+    }
+    if not calls:
+        return {}
+    found = {}
+    for broker_name, answer in admin.gather(calls, deadline_ms=OFFSETS_DEADLINE_MS).items():
+        if isinstance(answer, Exception):
+            logger.warning("offsets not read broker=%s reason=%s", broker_name, describe(answer))
+            continue
+        for topic, queues in answer.items():
+            for queue_id, low, high, _ in queues:
+                found[topic, broker_name, queue_id] = (low, high)
+    return found
+
+
+async def _ask_offsets(
+    admin: MQAdmin, *, addr: str, topics: Sequence[str]
+) -> dict[str, list[tuple[int, int, int, int]]]:
+    bodies = await admin.topic_stats_bodies(addr, topics)
+    return {topic: list(queue_ranges(body)) for topic, body in bodies.items() if isinstance(body, bytes)}
 
 
 def _save(
     cluster_name: str,
     found: Mapping[str, GroupFound],
     said: Mapping[tuple[str, str], ClientFound],
+    offsets: Mapping[Place, tuple[int, int]],
     now_ms: int,
 ) -> None:
     members = {row.group: row for row in GroupMembers.objects.filter(cluster=cluster_name, group__in=found)}
@@ -221,11 +274,22 @@ def _save(
     for group, one in found.items():
         for client_id, facts in (one.clients or {}).items():
             before = rows.get((group, client_id))
-            kept[group].append(_client_row(cluster_name, group, client_id, facts, one, said, before, now_ms))
+            row = _client_row(cluster_name, group, client_id, facts, one, said, before, now_ms)
+            if one.model == broadcast.MODEL:
+                row.progress = _progress(said.get((group, client_id)), before, offsets, now_ms)
+            kept[group].append(row)
+    held_before: Counter[str] = Counter()
+    for (group, _), row in rows.items():
+        held_before[group] += popped_count(row.queues)
     new_members = [
         _members_row(cluster_name, group, one, kept[group], said, members.get(group), now_ms)
         for group, one in found.items()
     ]
+    for each in new_members:
+        held = sum(popped_count(row.queues) for row in kept[each.group])
+        each.popped_since_ms = _popped_since_ms(
+            held, held_before[each.group], members.get(each.group), now_ms
+        )
     known = [group for group, one in found.items() if one.clients is not None]
     with transaction.atomic(using=METRICS):
         ClientRow.objects.filter(cluster=cluster_name, group__in=known).delete()
@@ -277,6 +341,19 @@ def _client_row(
     return row
 
 
+def _progress(
+    answer: ClientFound | None,
+    before: ClientRow | None,
+    offsets: Mapping[Place, tuple[int, int]],
+    now_ms: int,
+) -> list[dict[str, Any]]:
+    """Return how far a member of a broadcasting group is; what one said that does not answer now grows old."""
+    known: list[dict[str, Any]] = [] if before is None else before.progress
+    if answer is None or answer.queues is None:
+        return known
+    return broadcast.progress_of(known, answer.positions, offsets, now_ms)
+
+
 def _members_row(
     cluster_name: str,
     group: str,
@@ -310,6 +387,15 @@ def _members_row(
         offline_since_ms=offline_since_ms,
         read_at_ms=now_ms,
     )
+
+
+def _popped_since_ms(held: int, held_before: int, before: GroupMembers | None, now_ms: int) -> int | None:
+    """Since when what members popped and hold has not become less; null while they hold nothing, or do not tell."""
+    if held == 0:
+        return None
+    if before is None or before.popped_since_ms is None or held < held_before:
+        return now_ms
+    return before.popped_since_ms
 
 
 def version_name(ordinal: int) -> str:

@@ -5,8 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spark.lag.forecast import DRAINED, UNKNOWN_DRAIN, Drain, slowest
-from spark.lag.status import LagStatus, worst
+from spark.lag.forecast import DRAINED, UNKNOWN_DRAIN, Drain
+from spark.lag.status import LagStatus
+
+WORST_FIRST = (
+    "LOST STALLED STOPPED OFFLINE FALLING_BEHIND INVALID REWOUND SKIPPED CATCHING_UP NEVER_COMMITTED OK UNKNOWN"
+).split()
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ def combine(queues: Sequence[QueueFigures]) -> GroupFigures:
             LagStatus.UNKNOWN, True, None, False, None, False, first.since_ms, first.name, first.reason
         )
     committed = [queue for queue in known if queue.status is not LagStatus.NEVER_COMMITTED]
-    status = worst(queue.status for queue in committed or known)
+    status = min((queue.status for queue in committed or known), key=WORST_FIRST.index)
     lags = [queue.lag for queue in known if queue.lag is not None]
     timed = [queue for queue in known if queue.time_lag_ms is not None]
     oldest = max(timed, key=lambda one: one.time_lag_ms or 0, default=None)
@@ -84,8 +88,24 @@ def _drain(queues: Sequence[QueueFigures], partial: bool) -> Drain:
     if partial and not any(one.never for one in judged):
         return UNKNOWN_DRAIN
     if judged:
-        return slowest(judged)
+        return next((one for one in judged if one.never), None) or _last(judged)
     return DRAINED if queues and not any(queue.lag for queue in queues) else UNKNOWN_DRAIN
+
+
+def _last(drains: Sequence[Drain]) -> Drain:
+    """Return the drain that ends last, none of which never does; its band reaches as far as any of theirs."""
+    if any(one.ms is None for one in drains):
+        return UNKNOWN_DRAIN
+    waits = [one for one in drains if one.ms]
+    longest = max(drains, key=lambda one: one.ms or 0)
+    lows, highs = [one.low_ms for one in waits], [one.high_ms for one in waits]
+    return Drain(
+        longest.ms,
+        False,
+        None if None in lows else max((one for one in lows if one is not None), default=None),
+        None if None in highs else max((one for one in highs if one is not None), default=None),
+        longest.window_ms,
+    )
 
 
 @dataclass(frozen=True, slots=True)

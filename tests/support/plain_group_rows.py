@@ -56,6 +56,8 @@ def _row(
     lag_known = figures.lag is not None and not partial
     return {
         "status": status.value,
+        "clients_told": None,
+        "client_progress": [],
         "partial": partial,
         "model": members.model or (previous["model"] if previous else ""),
         "consume_mode": members.consume_mode or (previous["consume_mode"] if previous else ""),
@@ -257,8 +259,6 @@ def _reason(
         known = f"no client is connected, {figures.lag or 0} messages wait"
     elif status is LagStatus.UNKNOWN and figures.status is LagStatus.OK:
         known = "messages wait, nothing was read yet, and who is connected has not been told: well or offline"
-    elif members.model == "BROADCASTING" and figures.lag is None:
-        known = "broadcasting: each client keeps its own offsets, brokers do not know them"
     if view.blind and not figures.partial:
         names = ", ".join(sorted(view.blind))
         return f"{names} has not answered since this console began to look; its share is unknown. {known}".strip()

@@ -34,10 +34,13 @@ class RunningConsumers:
         *,
         orderly: bool = False,
         config: PushConsumerConfig = CONFIG,
+        hangs: bool = False,
     ) -> PushConsumer:
-        """Start one that accepts every message; return it."""
+        """Start one that accepts every message, or with `hangs` never ends with one; return it."""
 
         async def handle(messages: Any, context: Any) -> ConsumeStatus:
+            if hangs:
+                await asyncio.Event().wait()
             return ConsumeStatus.CONSUME_SUCCESS
 
         async def begin() -> PushConsumer:

@@ -184,6 +184,8 @@ def test_it_goes_on_without_an_hour_that_nothing_can_repair(two_hours: list[int]
     assert seen() == two_hours[20:]
     row.refresh_from_db()
     assert "another checksum" in row.reason
+    (gap,) = selectors.gaps("local", START, START + DAY_MS)  # the day, made without it, does not hide it
+    assert (gap.from_ms, gap.to_ms) == (START, START + HOUR_MS)
 
 
 def test_it_says_what_of_a_damaged_log_is_lost() -> None:

@@ -27,6 +27,7 @@ def row(clients: int, read_at_ms: int) -> RowDict:
         "consume_mode": "",
         "topics": ["orders"],
         "offline_since_ms": None,
+        "popped_since_ms": None,
         "read_at_ms": read_at_ms,
     }
 

@@ -221,7 +221,7 @@ def test_it_says_why_a_broadcasting_group_has_no_lag() -> None:
         view([answer()]), members={"banner": Members(clients=2, model="BROADCASTING", topics=("orders",))}
     )
     row = groups_of(one)["banner"]
-    assert (row["status"], row["lag"]) == ("NEVER_COMMITTED", None)
+    assert (row["status"], row["lag"]) == ("UNKNOWN", None)
     assert row["reason"] == "broadcasting: each client keeps its own offsets, brokers do not know them"
 
 

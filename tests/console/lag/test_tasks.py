@@ -56,8 +56,9 @@ def test_it_makes_the_hour_file_of_an_hour_that_is_over(collected: CollectedClus
     for _ in range(3):
         collected.collect()
     assert services.compact_history(now_ms=services.system_now_ms()) == 1
-    made = HistoryFile.objects.get(kind="chunk_hour")
-    assert (made.state, made.rows) == ("live", len({*range(made.rows)}))
+    assert HistoryFile.objects.get(kind="chunk_hour").rows > 0
+    # Soon after midnight that hour is of a day that is over, and merged at once.
+    assert HistoryFile.objects.filter(kind__in=["chunk_hour", "chunk_day"], state="live").count() == 1
     services.collectors.clear()
     assert (
         collected.collect(step_ms=2 * 3_600_000).number == 4
