@@ -45,8 +45,9 @@ class DeliverySerializer(serializers.Serializer[Any]):
 
 
 class ReportRunSerializer(serializers.Serializer[Any]):
-    """``state``: QUEUED, RUNNING, SUCCEEDED, FAILED. ``warnings``: history files that could not be read whole.
-    ``deliveries``: who was told; only for those who may CONFIGURE the cluster, for it holds their addresses.
+    """``state``: QUEUED, RUNNING, SUCCEEDED, FAILED. ``warnings``: what of the window could not be read (hours without
+    history, damaged files). ``deliveries``: who was told; only for those who may CONFIGURE the cluster, for it
+    holds their addresses.
     """
 
     id = serializers.CharField()

@@ -115,7 +115,8 @@ class ReportNoticeSerializer(serializers.Serializer[Any]):
     only_some_names = serializers.BooleanField(help_text="rows are left out that the receiver may not see")
     error = serializers.CharField(allow_blank=True)
     warnings = serializers.ListField(
-        child=serializers.CharField(), help_text="history files that could not be read whole"
+        child=serializers.CharField(),
+        help_text="what of the window could not be read: hours without history, damaged files",
     )
     url = serializers.CharField(help_text="of the report's page; a path while PUBLIC_URL is not set")
     worst = WorstRowSerializer(many=True, help_text="five at most")

@@ -91,7 +91,9 @@ def _is_made_again(row: HistoryFile) -> bool:
         return False
     if row.kind == Kind.CHUNK_DAY:
         return _live(row.cluster, row.ts_lo_ms, row.ts_hi_ms).exists()
-    others = HistoryFile.objects.filter(cluster=row.cluster, ts_lo_ms__gte=row.ts_lo_ms, ts_hi_ms__lte=row.ts_hi_ms)
+    others = HistoryFile.objects.filter(
+        cluster=row.cluster, ts_lo_ms__gte=row.ts_lo_ms, ts_hi_ms__lte=row.ts_hi_ms
+    )
     made = others.filter(kind=Kind.CHUNK_HOUR).exclude(state=State.QUARANTINED)
     return made.exists() or others.filter(kind=Kind.WAL, state=State.LIVE).exists()
 

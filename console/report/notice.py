@@ -139,10 +139,9 @@ def sentences(notice: dict[str, Any]) -> list[str]:
         own = ", only of groups and topics that you may look at" if notice["only_some_names"] else ""
         found.append(f"{rows}{own}.")
     if notice["warnings"]:
-        count = len(notice["warnings"])
-        found.append(
-            f"{count} history file{'s' * (count > 1)} could not be read whole; what they hold is missing."
-        )
+        first, more = notice["warnings"][0], len(notice["warnings"]) - 1
+        others = f" (and {more} more)" if more else ""
+        found.append(f"Not everything of the window could be read: {first}{others}.")
     return found
 
 

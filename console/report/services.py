@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from celery import current_app
 from django.conf import settings
@@ -33,6 +34,7 @@ from console.lag.chronicle import client_counts
 from console.lag.history import file_location
 from console.report import process, queue_files, selectors
 from console.report.jobs import HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
+from console.report.missing import lost_hours, missing
 from console.report.models import OPEN_STATES, LagRow, QueueRowFile, ReportRow, ReportRun
 from console.report.process import JobResult, ReportFailed
 from console.report.reviews import insert_reviews
@@ -220,6 +222,8 @@ class _Attempt:
             self.show("writing rows")
             parts = queue_files.parts_of(Path(result.output)) if run.job in LAG_JOBS and result.rows else []
             files = queue_files.bring(run, parts, self.now_ms())
+            untold = missing(run, [hour["hour_ms"] for hour in spec["hours"]], self._started_ms)
+            result = msgspec.structs.replace(result, warnings=[*untold, *result.warnings])
             self._finish(result, files, computed_periods(run, spec))
         except RunLost:
             logger.warning("report was taken over run=%s attempt=%d", run.id, run.attempts)
@@ -320,6 +324,7 @@ def _hours(run: ReportRun, now_ms: int) -> list[dict[str, Any]]:
     """The hours that have history, with their files and those of the time before."""
     back_ms = settings.REPORT_LOOKBACK_MS
     known = selectors.history_files(run.cluster, run.from_ms - back_ms, run.to_ms)
+    lost = lost_hours(run.cluster, run.from_ms, run.to_ms)
     hours = []
     for hour_ms in range(run.from_ms, min(run.to_ms, now_ms), HOUR_MS):
         near = [
@@ -327,7 +332,7 @@ def _hours(run: ReportRun, now_ms: int) -> list[dict[str, Any]]:
         ]
         own = [file_location(file.path, file.kind) for file in near if file.ts_hi_ms > hour_ms]
         older = [file_location(file.path, file.kind) for file in near if file.ts_hi_ms <= hour_ms]
-        if own:
+        if own and hour_ms not in lost:
             hours.append({"cluster": run.cluster, "hour_ms": hour_ms, "files": own, "older": older})
     if not hours:
         raise ReportFailed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,9 @@ def test_it_computes_and_puts_the_rows_in_place(cluster: Cluster, spark_job: Fak
     spark_job.computes(figures(lag_max=11), figures(group="=sum", lag_max=None), warnings=("a.wal: torn",))
     run = computed(request())
     assert (run.state, run.error, run.step, run.row_count, run.attempts) == ("SUCCEEDED", "", "", 2, 1)
-    assert (run.warnings, run.spark_version) == (["a.wal: torn"], "4.3.0")
+    six = datetime.fromtimestamp(TODAY / 1000, UTC) + timedelta(hours=6)
+    assert run.warnings == [f"{six:%Y-%m-%d} 06:00 to 07:00 UTC: no history", "a.wal: torn"]
+    assert run.spark_version == "4.3.0"
     found = LagRow.objects.order_by("cluster", "window_start_ms", "group")
     assert [(row.cluster, row.run_id, row.group, row.lag_max) for row in found] == [
         ("local", "report-0", "billing", 2),
@@ -182,6 +185,28 @@ def test_it_fails_honestly_on_a_result_that_does_not_fit(
                     "print('RESULT ' + json.dumps({'job_id': 'x', 'output': spec['output'], 'rows': 1, 'hours': 1, "
                    "'elapsed_ms': 1, 'spark_version': '4', 'warnings': []}))")  # fmt: skip
     assert "Parquet" in computed(request()).error
+
+
+def test_it_states_what_of_the_window_nobody_knows(cluster: Cluster, spark_job: FakeSpark) -> None:
+    """Of an hour that was set aside the rows of before stay, also where the file of its day says it has everything."""
+    eight = HistoryFile.objects.get(ts_lo_ms=TODAY + 8 * HOUR)
+    eight.state, eight.reason = "quarantined", "it is gone"
+    eight.save()
+    HistoryFile.objects.create(
+        path="day.parquet", kind="chunk_day", state="live", cluster="local",
+        ts_lo_ms=TODAY, ts_hi_ms=TODAY + 24 * HOUR,
+    )  # fmt: skip
+    rows.row(rows.run("report-0"), window_start_ms=TODAY + 8 * HOUR, lag_max=2)
+    spark_job.computes(figures(window_start_ms=TODAY + 7 * HOUR), warnings=("a.wal: torn",))
+    run = computed(request(window=Window(TODAY - 3 * HOUR, TODAY + 9 * HOUR)))
+    day = datetime.fromtimestamp(TODAY / 1000, UTC)
+    assert run.warnings == [
+        f"{day - timedelta(hours=3):%Y-%m-%d} 21:00 to {day:%Y-%m-%d} 00:00 UTC: no history",
+        f"{day:%Y-%m-%d} 08:00 to 09:00 UTC: a history file was set aside, it is gone ({eight.path})",
+        "a.wal: torn",
+    ]
+    assert [hour["hour_ms"] for hour in run.spec["hours"]] == [TODAY + hour * HOUR for hour in range(8)]
+    assert LagRow.objects.get(window_start_ms=TODAY + 8 * HOUR).lag_max == 2
 
 
 def test_it_fails_without_history_or_cluster(cluster: Cluster, spark_job: FakeSpark) -> None:

@@ -249,7 +249,7 @@ def test_the_running_hour_is_marked(admin: Client) -> None:
 def test_it_names_the_files_that_could_not_be_read(admin: Client) -> None:
     rows.row(rows.run(warnings=["a.parquet: ArrowInvalid", "b.wal: damaged inside"]))
     text = page(admin)
-    assert "2 history files could not be read whole" in text and "b.wal: damaged inside" in text
+    assert "Not everything of the window could be read." in text and "b.wal: damaged inside" in text
 
 
 def test_it_downloads_what_the_filter_leaves(admin: Client) -> None:

@@ -1,0 +1,57 @@
+"""What of a run's window nobody knows: hours without history, files that were set aside. Stated, never filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
+
+from console.lag import past
+from console.lag.history import HOUR_MS, Kind
+from console.report.models import ReportRun
+
+SAID_MAX = 50
+
+
+def lost_hours(cluster: str, from_ms: int, to_ms: int) -> set[int]:
+    """Return the hours whose only file was set aside: the file of their day, if there is one, has nothing of them."""
+    return {row.ts_lo_ms for row in past.lost_files(cluster, from_ms, to_ms) if row.kind == Kind.CHUNK_HOUR}
+
+
+def missing(run: ReportRun, hours: Collection[int], now_ms: int) -> list[str]:
+    """Return a line for each file of the window that was set aside, and for each stretch of hours without history.
+
+    `hours`: the ones that were computed, epoch ms of their start; none: a report that is not made of history.
+    """
+    if not hours:
+        return []
+    lost = past.lost_files(run.cluster, run.from_ms, run.to_ms)
+    said = [
+        f"{_span(row.ts_lo_ms, row.ts_hi_ms)}: a history file was set aside, {row.reason} ({row.path})"
+        for row in lost
+    ]
+    told = {row.ts_lo_ms for row in lost if row.kind == Kind.CHUNK_HOUR}
+    unknown = [
+        hour_ms
+        for hour_ms in range(run.from_ms, min(run.to_ms, now_ms), HOUR_MS)
+        if hour_ms not in hours and hour_ms not in told
+    ]
+    said += [f"{_span(first_ms, last_ms + HOUR_MS)}: no history" for first_ms, last_ms in _stretches(unknown)]
+    return sorted(said)[:SAID_MAX]
+
+
+def _stretches(hours: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield (first, last) of hours that follow each other."""
+    first_ms = before_ms = -1
+    for hour_ms in hours:
+        if first_ms >= 0 and hour_ms != before_ms + HOUR_MS:
+            yield first_ms, before_ms
+            first_ms = -1
+        first_ms, before_ms = (hour_ms if first_ms < 0 else first_ms), hour_ms
+    if first_ms >= 0:
+        yield first_ms, before_ms
+
+
+def _span(from_ms: int, to_ms: int) -> str:
+    start, end = (datetime.fromtimestamp(at_ms / 1000, UTC) for at_ms in (from_ms, to_ms))
+    day = "" if start.date() == end.date() else f"{end:%Y-%m-%d} "
+    return f"{start:%Y-%m-%d %H:%M} to {day}{end:%H:%M} UTC"
