@@ -32,6 +32,11 @@ Kind, State = HistoryFile.Kind, HistoryFile.State
 SOURCES: dict[str, str] = {Kind.CHUNK_DAY: Kind.CHUNK_HOUR, Kind.CHUNK_HOUR: Kind.WAL}
 REASON_LENGTH_MAX = 500
 AHEAD_SUFFIX = ".ahead"
+# A segment written ahead has room for its rounds: zeros, which frames replace. A sync of bytes that replace others
+# waits for nothing but these bytes; one of a file that grew waits for the file system's journal, and so for whatever
+# else is written on the machine. Measured on a busy disk: 4 ms instead of 22 in the middle, half of it in the tail.
+ROOM_BYTES_MAX = 64 * 1024 * 1024  # five minutes of 200,000 series every 5 s are 40
+ZEROS = bytes(1024 * 1024)
 
 
 class HistoryMoved(Exception):
@@ -102,6 +107,7 @@ class HistoryLog:
         self._last: Snapshot | None = None
         self._ahead: _Ahead | None = None
         self._unlisted_ms = -1  # the segment that has no row yet
+        self._ended: tuple[Path, int] | None = None  # the segment before, and where its frames end
 
     def catch_up(self, since_ms: int) -> list[Snapshot]:
         """Return the rounds this process has not seen, from `since_ms` at first, then what others appended.
@@ -147,13 +153,14 @@ class HistoryLog:
     def prepare(self, next_ms: int) -> None:
         """Do what may be done after a round, while nobody waits. Whoever calls this calls it after every round.
 
-        A segment that was begun ahead gets its row. Where the round expected at `next_ms` begins a segment, its
-        beginning is written now: it names every series, which takes as long as ten rounds. Without it, or when the
-        round comes at another time, the round names them.
+        A segment that was begun ahead gets its row, the one before gives back the room it did not need. Where the round
+        expected at `next_ms` begins a segment, its beginning is written now: it names every series, which takes as long
+        as ten rounds. Without it, or when the round comes at another time, the round names them.
         """
         if self._unlisted_ms >= 0:
             self._register(self._unlisted_ms)
             self._unlisted_ms = -1
+        self._give_back_room()
         start_ms = next_ms - next_ms % wal.SEGMENT_MS
         if (
             self._last is None
@@ -166,8 +173,11 @@ class HistoryLog:
         data = wal.encode_beginning(state, self.cluster, start_ms, self._last)
         path = self.folder / f"{start_ms}-{os.getpid()}-{secrets.token_hex(4)}{AHEAD_SUFFIX}"
         self._ahead = _Ahead(start_ms, path, state)
+        room_bytes = min(
+            self.state.position * 5 // 4 - len(data), ROOM_BYTES_MAX
+        )  # as the segment before, and more
         try:
-            _append_durably(path, 0, data)
+            _append_durably(path, 0, data, room_bytes=room_bytes)
             _fsync_folder(self.folder)
         except OSError as error:
             logger.warning(
@@ -175,11 +185,21 @@ class HistoryLog:
             )
             self._forget_ahead()
 
+    def _give_back_room(self) -> None:
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            path, position = ended
+            with suppress(FileNotFoundError):
+                if path.stat().st_size > position:
+                    os.truncate(path, position)
+
     def _begin(self, start_ms: int) -> bytes:
         """Take over what was written ahead; without it return the header to be written before the first frame."""
         path = self._path(start_ms)
         if path.exists() and path.stat().st_size:
             raise HistoryMoved(f"{path.name} exists and this process did not write it")
+        if self.start_ms >= 0:
+            self._ended = self._path(self.start_ms), self.state.position
         if self._ahead is not None and self._ahead.start_ms == start_ms:
             ahead, self._ahead = self._ahead, None
             with suppress(FileNotFoundError):  # another process took it for a leftover
@@ -231,13 +251,17 @@ class HistoryLog:
             else:
                 base = self.state.position
                 file.seek(base)
+                if not any(file.read(wal.FRAME_HEADER.size)):
+                    return []  # room that nobody has used
+                file.seek(base)
                 data = file.read()
                 snapshots = wal.read_frames(data, self.state, base=base)
                 size = base + len(data)
-            if size > self.state.position:
+            torn = data[self.state.position - size :].rstrip(b"\0") if size > self.state.position else b""
+            if torn:
                 logger.warning(
                     "torn log cut cluster=%s path=%s offset=%d removed_bytes=%d",
-                    self.cluster, path.name, self.state.position, size - self.state.position,
+                    self.cluster, path.name, self.state.position, len(torn),
                 )  # fmt: skip
                 file.truncate(self.state.position)
         return snapshots
@@ -276,19 +300,26 @@ class HistoryLog:
             yield
 
 
-def _append_durably(path: Path, expected_bytes: int, data: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+def _append_durably(path: Path, expected_bytes: int, data: bytes, *, room_bytes: int = 0) -> None:
+    """Write data where the file ends, or where its room begins, and behind it zeros as room for more."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         size = os.fstat(descriptor).st_size
-        if size != expected_bytes:
-            raise HistoryMoved(f"{path.name} has {size} bytes, this process knows {expected_bytes}")
-        os.lseek(descriptor, 0, os.SEEK_END)
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        os.fdatasync(descriptor)  # the new size is made durable with the data, times of access are not
+        if size < expected_bytes or any(os.pread(descriptor, wal.FRAME_HEADER.size, expected_bytes)):
+            raise HistoryMoved(f"{path.name} is not as this process knows it: {expected_bytes} bytes")
+        os.lseek(descriptor, expected_bytes, os.SEEK_SET)
+        _write_all(descriptor, data)
+        for at in range(0, room_bytes, len(ZEROS)):
+            _write_all(descriptor, ZEROS[: room_bytes - at])
+        os.fdatasync(descriptor)  # a new size is made durable with the data, times of access are not
     finally:
         os.close(descriptor)
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
 
 
 def _fsync_folder(folder: Path) -> None:

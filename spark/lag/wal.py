@@ -35,9 +35,9 @@ them. Byte-planes put what small deltas have in common side by side, and planes 
 are left out; zstd then makes less than a byte of a series. Mostly the next segment begins with the same names: they
 are compressed once and read once.
 
-A frame cut by a crash ends the segment: `read_segment` returns what is whole and where it ends, the writer
-truncates there and goes on. A bad frame *before* whole ones is damage, not a torn tail; reading stops there
-too and `damaged` says so.
+Behind the last frame there may be zeros, room for frames to come (`console.lag.history`). A frame cut by a crash ends
+the segment: `read_segment` returns what is whole and where it ends, the writer truncates there and goes on. A bad frame
+*before* whole ones is damage, not a torn tail; reading stops there too and `damaged` says so.
 """
 
 import struct
@@ -70,6 +70,7 @@ OLDEST_VERSION = 2  # knows no frame of names
 HEADER_BYTES_MAX = SEGMENT_HEADER.size + 2**16 + CRC.size
 PART_BYTES_MAX = 256 * 1024 * 1024  # 1,000,000 series at 200 bytes of names or 34 of numbers, with room
 ZSTD_LEVEL = 1
+NO_PLANES = b"\0"  # deltas that are all 0
 
 
 class WalError(Exception):
@@ -108,17 +109,21 @@ class _Known(Generic[Key]):
     # The series of the frame before: mostly those of the next one too. 200,000 keys are looked up in 50 ms.
     last_keys: Sequence[Key] = ()
     last_rows: Int64Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    last_is_all: bool = False  # all known series, in their order
+    is_lent: bool = False  # `first` and `second` are a snapshot's, never to be written to
 
     def renewed(self) -> "_Known[Key]":
         """Return the same names with numbers nobody has seen."""
         first, second = np.zeros_like(self.first), np.zeros_like(self.second)
-        return _Known(self.keys, self.index, first, second, self.last_keys, self.last_rows)
+        return _Known(self.keys, self.index, first, second, self.last_keys, self.last_rows, self.last_is_all)
 
     def rows_of(self, keys: Sequence[Key]) -> Int64Array:
         """Return where known keys stand."""
         if keys is not self.last_keys:
             self.last_rows = np.fromiter((self.index[key] for key in keys), dtype=np.int64, count=len(keys))
             self.last_keys = keys
+            in_order = bool(np.all(self.last_rows[1:] == self.last_rows[:-1] + 1))
+            self.last_is_all = in_order and len(keys) == len(self.keys)
         return self.last_rows
 
     def keys_at(self, rows: Int64Array) -> Sequence[Key]:
@@ -126,6 +131,7 @@ class _Known(Generic[Key]):
         if not np.array_equal(rows, self.last_rows) or not len(self.last_keys):
             self.last_keys = [self.keys[row] for row in rows.tolist()]
             self.last_rows = rows
+            self.last_is_all = len(rows) == len(self.keys)
         return self.last_keys
 
     def add(self, keys: Sequence[Key]) -> None:
@@ -134,9 +140,11 @@ class _Known(Generic[Key]):
         self.index = dict(self.index)  # another segment may know them by the same tables
         self.index.update(zip(keys, range(len(self.keys), len(self.keys) + len(keys)), strict=True))
         self.keys = [*self.keys, *keys]
+        self.last_is_all = False
         grown = np.zeros(len(keys), dtype=np.int64)
         self.first = np.concatenate([self.first, grown])
         self.second = np.concatenate([self.second, grown])
+        self.is_lent = False
 
 
 @dataclass(slots=True)
@@ -377,23 +385,28 @@ def _encode_numbers(
 ) -> Iterator[bytes]:
     """Yield present bits, changed bits and deltas; remember the numbers in `known`."""
     rows = known.rows_of(keys)
-    if len(rows) == len(known.keys) and bool(np.all(rows[1:] == rows[:-1] + 1)):
-        known.first, before_first = first.copy(), known.first
-        known.second, before_second = second.copy(), known.second
+    before_first, before_second = known.first, known.second
+    if known.last_is_all:
+        known.first, known.second, known.is_lent = first, second, True
         present = np.ones(len(rows), dtype=np.bool_)
     else:
-        before_first, before_second = known.first, known.second
-        known.first, known.second = before_first.copy(), before_second.copy()
+        known.first, known.second, known.is_lent = before_first.copy(), before_second.copy(), False
         known.first[rows] = first
         known.second[rows] = second
         present = np.zeros(len(known.keys), dtype=np.bool_)
         present[rows] = True
-    changed = (known.first != before_first) | (known.second != before_second)
+    changed = known.first != before_first
+    second_changed = known.second != before_second
+    is_second_still = not second_changed.any()
+    changed |= second_changed
     yield _encode_bits(present)
     yield _encode_bits(changed)
     moved = np.flatnonzero(changed)  # taking by number is 3 times as fast as by mask
     yield _encode_deltas(known.first.take(moved) - before_first.take(moved))
-    yield _encode_deltas(known.second.take(moved) - before_second.take(moved))
+    if is_second_still:
+        yield NO_PLANES
+    else:
+        yield _encode_deltas(known.second.take(moved) - before_second.take(moved))
 
 
 def _decode_numbers(
@@ -406,6 +419,8 @@ def _decode_numbers(
     changed = _decode_bits(body[position + width : position + 2 * width], count)
     position += 2 * width
     moved = np.flatnonzero(changed)
+    if known.is_lent:
+        known.first, known.second, known.is_lent = known.first.copy(), known.second.copy(), False
     deltas, position = _decode_deltas(body, position, len(moved))
     known.first[moved] += deltas
     deltas, position = _decode_deltas(body, position, len(moved))

@@ -160,8 +160,9 @@ def durable(snapshots: list[Snapshot]) -> dict[str, Any]:
     log = HistoryLog("reference")
     encode, whole, disk, small, cpu, ahead = [], [], [], [], [], []
     synced: list[float] = []
+    written: list[int] = []
     sizes: list[int] = []
-    with tempfile.TemporaryDirectory(dir=os.environ["TIDEMARK_DATA"]) as folder, _timed_sync(synced):
+    with tempfile.TemporaryDirectory(dir=os.environ["TIDEMARK_DATA"]) as folder, _timed_sync(synced, written):
         log.append(
             replace(snapshots[0], ts_ms=snapshots[0].ts_ms - wal.SEGMENT_MS)
         )  # names every series once
@@ -169,12 +170,12 @@ def durable(snapshots: list[Snapshot]) -> dict[str, Any]:
         synced.clear()
         gc.disable()  # as `console.lag.services.collect` does for a round
         for one in snapshots:
-            before_bytes = _log_bytes(log.folder)
+            written.clear()
             begin, begin_cpu = time.perf_counter(), time.process_time()
             log.append(one)
             whole.append((time.perf_counter() - begin) * 1000)
             cpu.append((time.process_time() - begin_cpu) * 1000)
-            sizes.append(_log_bytes(log.folder) - before_bytes)
+            sizes.append(sum(written))
             encode.append(whole[-1] - synced[-1])
             begin = time.perf_counter()
             log.prepare(one.ts_ms + 15_000)  # as the collector does after a round, while nobody waits
@@ -206,25 +207,29 @@ def durable(snapshots: list[Snapshot]) -> dict[str, Any]:
 
 
 def _log_bytes(folder: Path) -> int:
-    """Bytes of a log's segments, what was written ahead too."""
-    return sum(path.stat().st_size for path in folder.glob("*.*"))
+    """Bytes of a log's segments, names that were written ahead too, room that no round has taken yet not."""
+    return sum(len(path.read_bytes().rstrip(b"\0")) for path in folder.glob("*.*"))
 
 
 @contextmanager
-def _timed_sync(taken: list[float]) -> Iterator[None]:
-    """Note how long each sync of a log takes."""
-    original = os.fdatasync
+def _timed_sync(taken: list[float], written: list[int]) -> Iterator[None]:
+    """Note how long each sync of a log takes, and the bytes it writes."""
+    sync, write = os.fdatasync, os.write
 
     def timed(descriptor: int) -> None:
         begin = time.perf_counter()
-        original(descriptor)
+        sync(descriptor)
         taken.append((time.perf_counter() - begin) * 1000)
 
-    os.fdatasync = timed
+    def counted(descriptor: int, data: Any) -> int:
+        written.append(write(descriptor, data))
+        return written[-1]
+
+    os.fdatasync, os.write = timed, counted
     try:
         yield
     finally:
-        os.fdatasync = original
+        os.fdatasync, os.write = sync, write
 
 
 def _appended(path: Path, data: bytes) -> float:

@@ -115,20 +115,102 @@ def test_it_writes_the_beginning_of_a_segment_ahead() -> None:
     log.prepare(second[0].ts_ms)
     log.prepare(second[0].ts_ms)
     (ahead,) = ahead_files()
-    size = ahead.stat().st_size
+    size = wal.read_segment(ahead.read_bytes()).state.position
     assert HistoryFile.objects.count() == 1
     for one in second:
         log.append(one)
         log.prepare(one.ts_ms + 5_000)
     assert ahead_files() == []
     path = history.wal_folder("local") / f"{START + wal.SEGMENT_MS}.wal"
-    data = path.read_bytes()
-    assert wal.read_segment(data).state.position == len(data)
-    assert len(data) - size < size  # its rounds name nothing
+    end = wal.read_segment(path.read_bytes()).state.position
+    assert end - size < size  # its rounds name nothing
     assert HistoryFile.objects.count() == 2
     samples = past.load("local", "billing", START, START + HOUR_MS, interval_ms=5_000)
     assert samples.t_ms.tolist() == [one.ts_ms for one in [*first, *second]]
     assert samples.max_offset.tolist() == [0, 5, 0, 5]
+
+
+def with_room() -> tuple[HistoryLog, Path]:
+    """Begin a log whose second segment was written ahead and holds one round."""
+    log = HistoryLog("local")
+    for one in hour_of_rounds(count=40):
+        log.append(one)
+    second = START + wal.SEGMENT_MS
+    log.prepare(second)
+    log.append(hour_of_rounds(second, 1)[0])
+    return log, history.wal_folder("local") / f"{second}.wal"
+
+
+def test_a_round_takes_the_room_that_was_made_for_it() -> None:
+    log, path = with_room()
+    size, first_end = path.stat().st_size, log.state.position
+    assert size > first_end + 300
+    second = START + wal.SEGMENT_MS
+    for one in hour_of_rounds(second, 4)[1:]:
+        log.append(one)
+        log.prepare(one.ts_ms + 5_000)
+    assert path.stat().st_size == size
+    assert log.state.position > first_end
+    end = log.state.position
+    assert path.read_bytes()[end:] == bytes(size - end)
+    assert len(HistoryLog("local").catch_up(0)) == 40 + 4
+    assert path.stat().st_size == size  # room is no torn tail
+    log.append(hour_of_rounds(second + wal.SEGMENT_MS, 1)[0])
+    log.prepare(second + wal.SEGMENT_MS + 5_000)
+    assert path.stat().st_size == end
+    samples = past.load("local", "billing", START, START + HOUR_MS, interval_ms=5_000)
+    assert len(samples.t_ms) == 40 + 4 + 1
+
+
+def test_a_round_longer_than_the_room_makes_the_file_longer() -> None:
+    log, path = with_room()
+    size = path.stat().st_size
+    rows = hour_of_rounds(START + wal.SEGMENT_MS, 59)[1:]
+    for one in rows:
+        log.append(one)
+    assert log.state.position == path.stat().st_size > size
+    assert len(HistoryLog("local").catch_up(0)) == 40 + 59
+
+
+def test_two_processes_take_turns_in_the_room_of_a_segment() -> None:
+    log, path = with_room()
+    other = HistoryLog("local")
+    other.catch_up(0)
+    size = path.stat().st_size
+    rows = hour_of_rounds(START + wal.SEGMENT_MS, 5)
+    for at, (one, next_one) in enumerate([(other, log), (log, other), (other, log)], start=1):
+        one.append(rows[at])
+        with pytest.raises(history.HistoryMoved):  # what is on the disk is not overwritten
+            HistoryLog.append(_as_it_was(next_one), rows[at])
+        assert [found.ts_ms for found in next_one.catch_up(0)] == [rows[at].ts_ms]
+        assert next_one.catch_up(0) == []
+    assert path.stat().st_size == size
+    assert len(HistoryLog("local").catch_up(0)) == 40 + 4
+
+
+def _as_it_was(log: HistoryLog) -> HistoryLog:
+    """Return a log of its own that knows what another one knows."""
+    found = HistoryLog(log.cluster)
+    found.start_ms = log.start_ms
+    found.state.position = log.state.position
+    return found
+
+
+@pytest.mark.parametrize("hole", [0, 1, 24, 4096], ids=lambda hole: f"first_{hole}_bytes_lost")
+def test_a_round_that_a_crash_left_in_pieces_is_cut_out_of_the_room(hole: int) -> None:
+    """Of bytes that replace zeros, a machine that stops may have written the later ones only."""
+    log, path = with_room()
+    end = log.state.position
+    torn = bytes(hole) + (b"LFRM" + bytes(range(256)) * 20)[hole:]
+    with path.open("r+b") as file:
+        file.seek(end)
+        file.write(torn)
+    after = HistoryLog("local")
+    assert len(after.catch_up(0)) == 41
+    assert not any(path.read_bytes()[end:])
+    after.append(hour_of_rounds(START + wal.SEGMENT_MS, 2)[1])
+    assert len(HistoryLog("local").catch_up(0)) == 42
+    assert not wal.read_segment(path.read_bytes()).damaged
 
 
 def test_a_round_at_another_time_than_expected_begins_its_segment_itself() -> None:

@@ -131,6 +131,28 @@ def test_it_reads_only_what_was_appended() -> None:
     assert segment.state.position == len(IMAGE)
 
 
+def test_who_writes_and_reads_by_turns_changes_no_round_that_was_given() -> None:
+    """A writer keeps a round's numbers to compare the next one with; reading another's rounds must not move them."""
+    writer, reader = wal.SegmentState(), wal.SegmentState()
+    data = wal.encode_header("local", 1)
+    writer.position = reader.position = len(data)
+    heads, commits = [ORDERS_0, ORDERS_1], [BILLING_0, BILLING_1]
+    given = [
+        Snapshot(at, at, [], heads, array(9 * at, 5), array(at, 0), commits, array(at, 4 * at), array(-1, at))
+        for at in range(1, 7)
+    ]
+    copies = [(one.max_offset.copy(), one.committed.copy()) for one in given]
+    for number, one in enumerate(given):
+        data += wal.encode_frame(writer, one)
+        (read,) = wal.read_frames(data, reader)
+        assert read.commits() == one.commits() and read.heads() == one.heads()
+        writer, reader = reader, writer
+        assert all(
+            np.array_equal(one.max_offset, high) and np.array_equal(one.committed, done)
+            for one, (high, done) in zip(given[: number + 1], copies, strict=False)
+        )
+
+
 def test_the_next_segment_takes_its_names_over() -> None:
     first, second = SNAPSHOTS[0], replace(SNAPSHOTS[0], ts_ms=1_700_000_300_000, number=4)
     state = wal.SegmentState()
