@@ -7,7 +7,7 @@ no number of files changes the result, which is what averages of percentiles can
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -123,15 +123,17 @@ def percentiles(
     return found
 
 
-def matrix_percentiles(counts: Int64Array, shares: Iterable[int]) -> dict[int, Found]:
+def matrix_percentiles(counts: Int64Array, shares: Sequence[int]) -> dict[int, Found]:
     """`percentiles` of rows that have a count in each bucket: a matrix rows x buckets."""
-    upto = np.cumsum(counts, axis=1)
-    whole = upto[:, -1]
-    found = {}
-    for share in shares:
-        rank = np.maximum(-(-share * whole // 100), 1)
-        found[share] = Found(highest_of(np.argmax(upto >= rank[:, None], axis=1)), whole == 0)
-    return found
+    width = counts.shape[1]
+    upto = np.cumsum(counts)  # over all rows: one search finds the places of all
+    ends = upto[width - 1 :: width]
+    begins = np.append(0, ends[:-1])
+    whole = ends - begins
+    ranks = np.maximum(-(-np.array(shares)[:, None] * whole // 100), 1)
+    at = np.searchsorted(upto, ranks + begins) - np.arange(len(counts)) * width
+    highest = highest_of(np.minimum(at, width - 1))  # a row without counts ends where the next one begins
+    return {share: Found(values, whole == 0) for share, values in zip(shares, highest, strict=True)}
 
 
 def row_histograms(ordered: Int64Array, counts: Int64Array) -> tuple[Any, Any, Int64Array]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from spark.lag.snapshot import Int64Array
 
 Int32Array = npt.NDArray[np.int32]
 CodeMatrix = npt.NDArray[np.uint16]
-SLAB_ROWS = 16  # queues whose codes of a day, and counts of them, stay in the second cache
+SLAB_ROWS = 32  # queues counted together
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,56 +67,47 @@ def counted(
     """Count the codes of `hours`, each with the row that each of its queues belongs to (ascending), and what is
     `listed`; some rows at a time, until all of `row_count` are counted.
     """
-    for first in range(0, row_count, SLAB_ROWS):
-        codes, missing = _side_by_side(hours, first, min(first + SLAB_ROWS, row_count))
-        counts = {
-            "lag": _counts(codes.lag, missing),
-            "time_lag": _counts(codes.time_lag, missing),
-            "latency": _weighed(codes.time_lag, codes.messages),
-        }
+    firsts = np.arange(0, row_count + SLAB_ROWS, SLAB_ROWS)
+    bounds = [np.searchsorted(rows, firsts).tolist() for rows, _ in hours]
+    for slab, first in enumerate(firsts[:-1].tolist()):
+        own = [
+            (rows[bound[slab] : bound[slab + 1]] - first, slice(bound[slab], bound[slab + 1]), codes)
+            for (rows, codes), bound in zip(hours, bounds, strict=True)
+            if bound[slab] < bound[slab + 1]
+        ]
+        counts = _counts(own, min(SLAB_ROWS, row_count - first))
         yield Counted(first, {name: _with(counts[name], listed[name], first) for name in counts})
 
 
-def _side_by_side(
-    hours: Sequence[tuple[Int64Array, Codes]], first: int, end: int
-) -> tuple[Codes, Int64Array]:
-    """The codes of rows [first, end) in all hours, 0 in hours in which a row is not; and how many rounds those have."""
-    own = []
-    width = 0
-    for rows, codes in hours:
-        low, high = np.searchsorted(rows, (first, end)).tolist()
-        if low < high:
-            rounds = codes.lag.shape[1]
-            own.append((rows[low:high] - first, slice(width, width + rounds), codes, slice(low, high)))
-            width += rounds
-    missing = np.full(end - first, width)
-    shape = end - first, width
-    found = Codes(*(np.zeros(shape, dtype=kind) for kind in (np.uint16, np.uint16, np.int32)))
-    for rows, columns, codes, part in own:
-        missing[rows] -= columns.stop - columns.start
-        found.lag[rows, columns] = codes.lag[part]
-        found.time_lag[rows, columns] = codes.time_lag[part]
-        found.messages[rows, columns] = codes.messages[part]
-    return found, missing
+def _counts(hours: Sequence[tuple[Int64Array, slice, Codes]], row_count: int) -> dict[str, Int64Array]:
+    """Counts of some rows: of each hour the rows, and where in its codes those are."""
+    width = sum(codes.lag.shape[1] for _, _, codes in hours)
+    lag, time_lag = (np.zeros((row_count, width), dtype=np.intp) for _ in range(2))
+    messages = np.zeros((row_count, width))
+    missing = np.full(row_count, width)  # rounds of hours in which a row is not: 0, and not to be counted
+    end = 0
+    for rows, own, codes in hours:
+        first, end = end, end + codes.lag.shape[1]
+        is_run = int(rows[-1] - rows[0]) == len(rows) - 1
+        at = slice(int(rows[0]), int(rows[-1]) + 1) if is_run else rows
+        missing[at] -= end - first
+        lag[at, first:end] = codes.lag[own]
+        time_lag[at, first:end] = codes.time_lag[own]
+        messages[at, first:end] = codes.messages[own]
+    return {
+        "lag": _matrix([np.bincount(row) for row in lag], missing),
+        "time_lag": _matrix([np.bincount(row) for row in time_lag], missing),
+        # sums of doubles are exact up to 2**53
+        "latency": _matrix([np.bincount(*row) for row in zip(time_lag, messages, strict=True)]),
+    }
 
 
-def _counts(codes: CodeMatrix, missing: Int64Array) -> Int64Array:
-    """Counts of each row's codes, but for so many that are 0 because they are missing."""
-    width = int(codes.max(initial=0)) + 1
-    counts = np.empty((len(codes), width), dtype=np.int64)
-    for row, own in enumerate(codes):
-        counts[row] = np.bincount(own, minlength=width)
-    counts[:, 0] -= missing
-    return counts
-
-
-def _weighed(codes: CodeMatrix, weights: Int32Array) -> Int64Array:
-    """The weights of each row's codes added up; sums of doubles are exact up to 2**53."""
-    width = int(codes.max(initial=0)) + 1
-    counts = np.empty((len(codes), width), dtype=np.int64)
-    for row, own in enumerate(codes):
-        counts[row] = np.bincount(own, weights[row], minlength=width)
-    return counts
+def _matrix(counts: Sequence[npt.NDArray[Any]], missing: Int64Array | int = 0) -> Int64Array:
+    matrix = np.zeros((len(counts), max(map(len, counts), default=1)), dtype=np.int64)
+    for row, own in zip(matrix, counts, strict=True):
+        row[: len(own)] = own
+    matrix[:, 0] -= missing
+    return matrix
 
 
 def _with(counts: Int64Array, listed: Listed, first: int) -> Int64Array:
