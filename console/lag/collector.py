@@ -23,6 +23,7 @@ from console.lag.database_router import METRICS
 from console.lag.history import HOUR_MS, HistoryLog, Kind, State, file_location
 from console.lag.keyed_columns import KeyedColumns
 from console.lag.models import BrokerRow, GroupRow, HistoryFile, Round, TopicRow
+from console.lag.offset_kind import LIGHT, LMQ_PREFIX
 from console.lag.queue_rows import QueueTable
 from console.lag.round_series import (
     QueueKey,
@@ -299,8 +300,12 @@ class Collector:
             if name in ahead_ms:  # else its clock is what it was
                 self.clock_offsets_ms[name] = clock_offset_ms(ahead_ms[name], interval_ms=self.interval_ms)
 
+        light = {topic for answer in answers for topic in answer.stats if topic.startswith(LMQ_PREFIX)}
+        self.offset_kinds |= dict.fromkeys(light, LIGHT)  # no table of topics has them
         if any(answer.topics is not None for answer in answers):
             self.offset_kinds = {
+                topic: kind for topic, kind in self.offset_kinds.items() if kind == LIGHT
+            } | {
                 topic: one.offset_kind
                 for table in self.topic_tables.values()
                 for topic, one in table.items()

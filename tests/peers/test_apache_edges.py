@@ -3,24 +3,37 @@ topics whose offsets are not a count of messages."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+import subprocess
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 import pytest
 
 from console.broker import selectors as broker_selectors
 from console.broker import services as broker_services
 from console.broker.held_back import HeldBack
+from console.group import selectors as group_selectors
 from console.lag import services as lag_services
 from console.lag.models import ClientRow, GroupRow, TopicRow
 from console.mqadmin import BlockingMQAdmin, MQAdmin, TopicConfig
 from console.rebalance import selectors as rebalance_selectors
 from console.templatetags.figures import count_cell
+from spark.lag.status import POP_QUIET_MS
 from tests.console.operation.live_cluster import wait_for
 from tests.peers.apache_world import NAME, ApacheWorld
+from tests.support import apache_cluster as apache_release
 from tests.support import java_peer, sample_queues
+from tests.support.apache_cluster import ApacheCluster
 from tests.support.java_peer import JavaPeer
 
 pytestmark = [pytest.mark.java, pytest.mark.timeout(300)]
+
+
+@pytest.fixture(scope="module")
+def apache_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
+    """The module's cluster, with light queues allowed."""
+    changes = {"enableLmq": "true", "enableMultiDispatch": "true"}
+    with ApacheCluster(tmp_path_factory.mktemp("apache"), changes=changes) as cluster:
+        yield cluster
 
 
 def held_by(world: ApacheWorld, broker_name: str) -> HeldBack:
@@ -68,7 +81,7 @@ def test_what_a_java_member_popped_and_holds_is_in_the_lag(world: ApacheWorld) -
     world.create_group("poppers")
     make_pop(world.admin, world.cluster.addrs.values(), "popped", "poppers")
     arguments = ["--namesrv", world.cluster.namesrv, "--topic", "popped", "--group", "poppers"]
-    slow = ["--broker-assigns", "true", "--threads", "1", "--work", "120000", "--seconds", "240"]
+    slow = ["--broker-assigns", "true", "--threads", "1", "--work", "600000", "--seconds", "240"]
     peer = JavaPeer(java_peer.build("5.3.3"), ["consume", *arguments, *slow])
     try:
         wait_for(lambda: any(line[0] == "READY" for line in peer.lines), "the Java member", within_s=60)
@@ -90,6 +103,54 @@ def test_what_a_java_member_popped_and_holds_is_in_the_lag(world: ApacheWorld) -
         assert popped.keys() == {"broker-a", "broker-b"} and min(popped.values()) >= 30
         # Nobody owns a queue that is popped, and that is as it should be.
         assert rebalance_selectors.findings(NAME, "poppers") == []
+        # No offset shows that nothing is ever acknowledged; what the member holds does, in time.
+        world.now_ms += POP_QUIET_MS
+        world.collect()
+        world.sweep()
+        world.collect()
+        row = GroupRow.objects.get(group="poppers")
+        assert (row.status, row.attention, row.drain_never) == ("STALLED", 6, True)
+        assert "none is seen to be acknowledged" in row.reason
+    finally:
+        peer.stop()
+
+
+def test_a_java_member_that_broadcasts_tells_how_far_it_is(world: ApacheWorld) -> None:
+    """It hangs in its first message; its offsets are in a file of its own, and brokers know none of them."""
+    world.create_topic("cast")
+    world.create_group("casters")
+    arguments = ["--namesrv", world.cluster.namesrv, "--topic", "cast", "--group", "casters"]
+    hangs = ["--model", "BROADCASTING", "--threads", "1", "--work", "600000", "--seconds", "240"]
+    peer = JavaPeer(java_peer.build("5.3.3"), ["consume", *arguments, *hangs])
+
+    def row() -> GroupRow:
+        world.collect()
+        world.sweep()
+        world.collect()
+        return GroupRow.objects.get(group="casters")
+
+    try:
+        wait_for(lambda: any(line[0] == "READY" for line in peer.lines), "the Java member", within_s=60)
+        world.send("cast", ("broker-a", 0), 5)
+        world.send("cast", ("broker-b", 1), 3)
+        wait_for(lambda: (one := row()).lag == 8 and not one.partial, "what it has not consumed", within_s=60)
+        assert world.committed("casters", "cast") == {}
+        world.now_ms += 120_000  # the next answers are two minutes younger, and nothing was done
+        found = row()
+        assert (found.model, found.clients, found.clients_told) == ("BROADCASTING", 1, 1)
+        assert (found.status, found.lag, found.lag_lower_bound) == ("STALLED", 8, False)
+        assert (found.time_lag_ms or 0) >= 120_000
+        (client,) = ClientRow.objects.filter(group="casters")
+        said = {
+            (one.broker_name, one.queue_id): (one.committed_offset, one.lag)
+            for one in group_selectors.client_queues(client)
+        }
+        assert said == {
+            ("broker-a", 0): (0, 5),
+            ("broker-a", 1): (0, 0),
+            ("broker-b", 0): (0, 0),
+            ("broker-b", 1): (0, 3),
+        }
     finally:
         peer.stop()
 
@@ -110,6 +171,7 @@ def test_lag_is_an_upper_bound_where_offsets_are_no_count(
     wait_for(lambda: world.routed(topic) == {"broker-a"}, within_s=60)
     for number in range(9):
         world.send(topic, ("broker-a", 0), 1, KEYS=f"k{number % 3}")
+    wait_for(lambda: world.end(topic) == 9, "what was sent, in its queue", within_s=60)
     world.commit(f"of-{topic}", topic, {("broker-a", 0): 2})
     lag_services.request_refresh(NAME)
     world.collect()
@@ -122,3 +184,46 @@ def test_lag_is_an_upper_bound_where_offsets_are_no_count(
     (queue,) = sample_queues.find(NAME, group=f"of-{topic}", topic=topic)
     assert (queue.lag, queue.offset_is_not_count) == (7, True)
     assert not TopicRow.objects.get(topic="broker-a").offset_is_not_count
+
+
+def test_a_light_queue_is_one_although_no_table_of_topics_has_it(world: ApacheWorld) -> None:
+    world.create_topic("carrier")
+    world.create_group("lights")
+    world.send("carrier", ("broker-a", 0), 6, INNER_MULTI_DISPATCH="%LMQ%light")
+    addr = world.cluster.addrs["broker-a"]
+    wait_for(lambda: world.admin.max_offset(addr, "%LMQ%light", 0) == 6, "the light queue", within_s=60)
+    world.commit("lights", "%LMQ%light", {("broker-a", 0): 2})
+    world.collect()
+    (queue,) = sample_queues.find(NAME, group="lights", topic="%LMQ%light")
+    assert (queue.lag, queue.offset_is_not_count) == (4, True)
+    group = GroupRow.objects.get(group="lights")
+    assert (group.lag, group.offset_is_not_count) == (4, True)
+    assert "a light queue over other topics' messages" in group.reason
+    assert TopicRow.objects.get(topic="%LMQ%light").offset_kind == "LIGHT"
+
+
+def test_a_static_topic_is_one(world: ApacheWorld) -> None:
+    """Made as an operator makes it: by mqadmin, over both brokers."""
+    mqadmin = ["-n", world.cluster.namesrv, "-t", "fixed", "-qn", "2", "-c", "apache"]
+    home = f"-Duser.home={java_peer.HOME}"
+    command = ["java", "-XX:TieredStopAtLevel=1", home, "-cp", apache_release.build()]
+    main = "org.apache.rocketmq.tools.command.MQAdminStartup"
+    done = subprocess.run(
+        [*command, main, "updateStaticTopic", *mqadmin],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    wait_for(lambda: world.routed("fixed") != set(), within_s=60)
+    lag_services.request_refresh(NAME)
+    world.collect()
+    row = TopicRow.objects.get(topic="fixed")
+    assert (row.offset_kind, row.offset_is_not_count) == ("STATIC", True)
+    world.create_group("fixers")
+    (name, *_) = sorted(world.routed("fixed"))
+    world.commit("fixers", "fixed", {(name, 0): 0})
+    world.collect()
+    group = GroupRow.objects.get(group="fixers")
+    assert group.offset_is_not_count and "fixed: a static topic" in group.reason

@@ -11,6 +11,7 @@ POP, the timer wheel, half messages and topics whose offsets are no count take a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from console.group import findings
 from console.lag import filter_sampling, reset, selectors, services, sweep
 from console.lag.models import ClientRow, CollectorLease, GroupRow, LagEvent
 from console.lag.queue_row import QueueRow
-from console.mqadmin import Message, TopicConfig, close_admins, with_admin
+from console.mqadmin import Message, MQAdmin, SubscriptionGroupConfig, TopicConfig, close_admins, with_admin
 from tests.console.lag.conftest import CollectedCluster
 from tests.console.lag.running_consumers import RunningConsumers, eventually
 from tests.support import sample_queues
@@ -283,6 +284,22 @@ def test_row_orderly_head_blocked(orders: CollectedCluster) -> None:
     first = queue().time_lag_ms
     orders.collect()
     assert (queue().time_lag_ms or 0) - (first or 0) == 5_000  # T grows a second a second
+
+
+@pytest.mark.parametrize("way", ["consumeEnable", "forbidden"])
+def test_a_paused_group_stands_because_somebody_paused_it(orders: CollectedCluster, way: str) -> None:
+    if way == "forbidden":
+        forbid = partial(MQAdmin.group_forbidden, addr=orders.broker.address, group="billing", topic="orders")
+        answers = orders.admin.gather({"": partial(forbid, readable=False)}, deadline_ms=10_000)
+        assert not isinstance(answers[""], Exception), answers
+    else:
+        config = SubscriptionGroupConfig(group_name="billing", consume_enable=False)
+        orders.admin.create_subscription_group(orders.broker.address, config)
+    for _ in range(20):
+        orders.collect()
+    words = "paused, the broker gives the group nothing of this topic; no progress for"
+    assert (queue().status, queue().reason[: len(words)]) == ("STALLED", words)
+    assert group().reason.startswith(f"orders · broker-a · 0: {words}")
 
 
 def test_row_concurrent_push_commits_late(orders: CollectedCluster, running: RunningConsumers) -> None:

@@ -141,6 +141,7 @@ public final class Peer {
 
     /**
      * Until --expect different keys were consumed, or --seconds passed. --fail-key: that key fails each time. --quiet true: no M lines.
+     * --model BROADCASTING: every message, with offsets of its own. --work: milliseconds for each message.
      * --broker-assigns true (5.x): asks the broker what to read, which is how a group set to POP comes to pop.
      */
     private void consume() throws Exception {
@@ -157,6 +158,9 @@ public final class Peer {
             // By its name: 4.9 has no such setting, and this source is compiled against it too.
             consumer.getClass().getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
         }
+        // Its enum lies in another package in each release.
+        String model = option("model", consumer.getMessageModel().name());
+        consumer.setMessageModel(Enum.valueOf(consumer.getMessageModel().getDeclaringClass(), model));
         if (number("max-reconsume", -1) >= 0) consumer.setMaxReconsumeTimes(number("max-reconsume", -1));
         if (option("sql", "").isEmpty()) consumer.subscribe(option("topic", "T"), option("filter", "*"));
         else consumer.subscribe(option("topic", "T"), MessageSelector.bySql(option("sql", "")));
