@@ -103,7 +103,7 @@ def _counts(hours: Sequence[tuple[Int64Array, slice, Codes]], row_count: int) ->
 
 
 def _matrix(counts: Sequence[npt.NDArray[Any]], missing: Int64Array | int = 0) -> Int64Array:
-    matrix = np.zeros((len(counts), max(map(len, counts), default=1)), dtype=np.int64)
+    matrix = np.zeros((len(counts), max(1, *map(len, counts))), dtype=np.int64)
     for row, own in zip(matrix, counts, strict=True):
         row[: len(own)] = own
     matrix[:, 0] -= missing
