@@ -6,9 +6,7 @@ Those marked ``deploy`` look outside this process (Redis, Java, databases); `man
 
 import os
 import re
-import shutil
 import stat
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,9 @@ from django.db.migrations.executor import MigrationExecutor
 from django.utils.module_loading import import_string
 from redis.exceptions import RedisError
 
+from console.report import services as report_services
+
 TAG = "tidemark"
-JAVA_MIN = 17  # Spark 4
 NETWORK_FILE_SYSTEMS = re.compile(r"^(nfs|cifs|smb|9p|fuse\.(sshfs|glusterfs|s3fs|rclone)|ceph|lustre)")
 PROBE_TIMEOUT_S = 2.0
 
@@ -68,6 +67,15 @@ def check_data_folder(**_: Any) -> Sequence[CheckMessage]:
 def check_history_url(**_: Any) -> Sequence[CheckMessage]:
     """What HISTORY_URL names can be reached with what is installed: else the first hour file fails, an hour later."""
     protocol = fsspec.utils.get_protocol(str(settings.HISTORY_URL))
+    if protocol == "memory":
+        hint = "Name a folder (file:///...) or object storage: each process has its own memory, and takes it along."
+        return [
+            Error(
+                "HISTORY_URL: memory:// is shared by nobody and kept by nothing.",
+                hint=hint,
+                id="tidemark.E013",
+            )
+        ]
     try:
         fsspec.get_filesystem_class(protocol)
     except (ImportError, ValueError) as error:
@@ -114,24 +122,10 @@ def check_redis(**_: Any) -> Sequence[CheckMessage]:
 
 @register(TAG, deploy=True)
 def check_java(**_: Any) -> Sequence[CheckMessage]:
-    """Java for Spark: only reports need it."""
-    if settings.SPARK_REMOTE:
-        return []
-    hint = "apt-get install openjdk-17-jre-headless; everything else works without it."
-    java = shutil.which("java")
-    if java is None:
-        return [Warning("Java is missing: reports can not be computed.", hint=hint, id="tidemark.W008")]
-    said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20, check=False).stderr
-    major = java_major(said)
-    if major is None or major < JAVA_MIN:
-        return [
-            Warning(
-                f"Spark needs Java {JAVA_MIN} or newer, found: {said.strip()[:80]}",
-                hint=hint,
-                id="tidemark.W009",
-            )
-        ]
-    return []
+    """Java for Spark, found as the jobs find it: only reports need it."""
+    problem = report_services.java_problem()
+    hint = "Everything else works without it."
+    return [Warning(problem, hint=hint, id="tidemark.W008")] if problem else []
 
 
 @register(TAG, deploy=True)
@@ -152,12 +146,6 @@ def check_migrations(**_: Any) -> Sequence[CheckMessage]:
                 Error(f"Database {alias} lacks {len(pending)} migrations.", hint=hint, id="tidemark.E011")
             )
     return found
-
-
-def java_major(version_text: str) -> int | None:
-    """17 from 'openjdk version "17.0.1" …', 8 from '"1.8.0_292"'; None if there is no version in the text."""
-    found = re.search(r'version "(?:1\.)?(\d+)', version_text)
-    return int(found.group(1)) if found else None
 
 
 def nearest_existing(folder: Path) -> Path:

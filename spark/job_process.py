@@ -25,6 +25,10 @@ from spark.session import SparkAway, build_session, end, is_alive, package_shipp
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 ERROR_LENGTH_MAX = 500
+EXECUTORS_PYTHON = (
+    "The Python that runs Spark's executors lacks it: set PYSPARK_PYTHON, beside the worker, to one that has the "
+    "packages of requirements.txt on every machine of the cluster."
+)
 
 Run = Callable[[SparkSession, JobSpec], JobResult]
 
@@ -130,5 +134,7 @@ def _fail(text: str) -> bool:
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["unknown error"]
     raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Invalid)\b", line)]
     cause = raised[-1] if raised and "Traceback" in text else lines[0]
+    if cause.startswith("ModuleNotFoundError"):
+        cause += f". {EXECUTORS_PYTHON}"
     _say("ERROR", cause[:ERROR_LENGTH_MAX])
     return False

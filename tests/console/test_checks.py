@@ -6,6 +6,7 @@ import pytest
 from pytest_django import Settings
 
 from console import checks
+from console.report import process
 
 
 def ids(found: object) -> list[str]:
@@ -36,6 +37,11 @@ def test_it_sees_that_nothing_reaches_the_history(settings: Settings, url: str) 
     assert (found.id, found.msg) == ("tidemark.E012", f"HISTORY_URL: nothing here reads {protocol}://")
 
 
+def test_it_sees_a_history_that_no_other_process_could_read(settings: Settings) -> None:
+    settings.HISTORY_URL = "memory://history"
+    assert ids(checks.check_history_url()) == ["tidemark.E013"]
+
+
 def test_it_sees_a_key_others_can_read(settings: Settings, tmp_path: Path) -> None:
     settings.DATA_DIR = tmp_path
     (tmp_path / "secret_key").write_text("x")
@@ -64,26 +70,14 @@ def test_it_sees_up_to_date_databases() -> None:
     assert ids(checks.check_migrations()) == []
 
 
-@pytest.mark.parametrize(
-    ("said", "major"),
-    [
-        ('openjdk version "17.0.13" 2024-10-15', 17),
-        ('java version "1.8.0_292"', 8),
-        ('openjdk version "21" 2023-09-19', 21),
-        ("command not found", None),
-    ],
-)
-def test_it_reads_javas_version(said: str, major: int | None) -> None:
-    assert checks.java_major(said) == major
-
-
-def test_it_sees_missing_and_old_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert ids(checks.check_java()) == ["tidemark.W008"]
-    java = tmp_path / "java"
-    java.write_text("#!/bin/sh\necho 'openjdk version \"11.0.2\"' >&2\n")
-    java.chmod(0o755)
-    assert ids(checks.check_java()) == ["tidemark.W009"]
+def test_it_sees_java_as_the_jobs_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))  # wins over PATH
+    process._java_problem_of.cache_clear()
+    (found,) = checks.check_java()
+    process._java_problem_of.cache_clear()
+    assert found.id == "tidemark.W008"
+    assert f"{tmp_path}/bin/java does not run" in found.msg
+    assert "apt-get install openjdk-17-jre-headless" in found.msg
 
 
 def test_it_asks_for_no_java_where_spark_is_elsewhere(

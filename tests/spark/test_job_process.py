@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from spark import job_process
 from spark.session import session_settings
 
 PATIENCE_S = 20
@@ -38,6 +39,16 @@ def test_it_says_what_to_install_without_java(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stdout.startswith("ERROR Spark reports need Java, and ")
     assert "apt-get install openjdk-17-jre-headless" in done.stdout
+
+
+def test_it_says_whose_python_lacks_a_package(capsys: pytest.CaptureFixture[str]) -> None:
+    """As a cluster's executor says it: by a traceback in the text of Spark's own error."""
+    job_process._fail(
+        "Spark could not: Traceback (most recent call last):\nModuleNotFoundError: No module named 'x'\n"
+    )
+    assert capsys.readouterr().out.startswith(
+        "ERROR ModuleNotFoundError: No module named 'x'. The Python that runs"
+    )
 
 
 @pytest.fixture
