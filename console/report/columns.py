@@ -36,6 +36,7 @@ EVENT_WORDS = {
     "HEAD_REGRESSION": "Broker lost its tail",
 }
 EVENT_STATUS = {"REWIND": "REWOUND", "SKIPPED": "SKIPPED", "LOST": "LOST"}
+TIMES_FROM_PCT = 900
 # By what rows of `topn` are ranked, and how the figure reads.
 RANKED: dict[str, Callable[[Any], str]] = {
     "time_lag": figures.duration,
@@ -51,12 +52,17 @@ def signed(value: float, digits: int = 1) -> str:
     return f"{sign}{abs(value):,.{digits}f}"
 
 
+def changed(change_pct: float) -> str:
+    """`+12.5 %`; beyond ten times nobody reads per cent: `× 341`."""
+    return f"{signed(change_pct)} %" if change_pct < TIMES_FROM_PCT else f"× {1 + change_pct / 100:,.0f}"
+
+
 def shift_text(row: Mapping[str, Any], key: str) -> str:
     """`+188.2 %, higher`, `+4.0 %, no clear change`; "" where neither week is known."""
     verdict, change = row.get(f"{key}_verdict"), row.get(f"{key}_change_pct")
     if verdict is None:
         return ""
-    return verdict if change is None else f"{signed(change)} %, {verdict}"
+    return verdict if change is None else f"{changed(change)}, {verdict}"
 
 
 # Kinds of columns as plain text, for mails and downloads.
@@ -117,7 +123,8 @@ class Column:
 
     @property
     def css(self) -> str:
-        words = ["num"] if self.is_number and self.kind != "moment" else []
+        words = ["num"] if self.is_number and self.kind not in ("moment", "budget") else []
+        words += ["nowrap"] if self.kind in ("moment", "budget") else []
         return " ".join([*words, *([f"p{self.priority}"] if self.priority > 1 else [])])
 
 
@@ -144,7 +151,9 @@ class RowsView:
         return next((column for column in self.columns if column.key == key), None)
 
 
-DAY = Column("window_start_ms", "Day", "moment", priority=2)
+DAY = Column("window_start_ms", "Day", "moment", "UTC", priority=2)
+WEEK = Column("window_start_ms", "Week", "moment", "UTC", priority=2)
+HOUR = Column("window_start_ms", "Hour", "moment", priority=2)
 CAPACITY = RowsView(
     "group",
     "Groups",
@@ -294,17 +303,17 @@ SLO_COLUMNS = (
 SLO_WORDS = "The topic of each group that was worst; promises are set on the report of the group."
 
 
-def _slo(change: str) -> RowsView:
+def _slo(window: Column, change: str) -> RowsView:
     last = Column("good_change_points", change, "points", "points", priority=2)
     return RowsView(
-        "slo", "SLO", (DAY, *SLO_COLUMNS, last, COVERAGE), "budget_left_pct", True, words=SLO_WORDS
+        "slo", "SLO", (window, *SLO_COLUMNS, last, COVERAGE), "budget_left_pct", True, words=SLO_WORDS
     )
 
 
 def _top(by: str, label: str, head: str, note: str = "") -> RowsView:
     columns = (
         Column("rank", "Rank"),
-        DAY,
+        HOUR,
         Column("value", head, "ranked", note=note),
         Column("worst_queue", "Worst queue", "text", priority=2),
         COVERAGE,
@@ -329,7 +338,7 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
         _top("growth", "Top: growth", "Lag grew by"),
     ),
     "lag_day": (
-        _slo("Day before"),
+        _slo(DAY, "Day before"),
         RowsView(
             "event",
             "Resets and losses",
@@ -381,12 +390,12 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
         ),
     ),
     "lag_week": (
-        _slo("Week before"),
+        _slo(WEEK, "Week before"),
         RowsView(
             "trend",
             "Week over week",
             (
-                DAY,
+                WEEK,
                 Column("in", "In", "shift"),
                 Column("out", "Out", "shift"),
                 Column("time_lag_p95", "Time lag p95", "shift"),
@@ -423,10 +432,10 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
             "proposal",
             "Proposals",
             (
-                DAY,
+                WEEK,
                 Column("proposal", "Proposal", "text"),
-                Column("now", "Now"),
                 Column("proposed", "Proposed"),
+                Column("now", "Now"),
                 Column("evidence", "Evidence", "text"),
                 Column("runway_ms", "Data loss in", "optional_duration"),
                 Column("on_days", "On days", note="days that speak for it"),

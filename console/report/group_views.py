@@ -17,7 +17,7 @@ from console.access.models import Verb
 from console.cluster.admission import admit
 from console.cluster.models import Cluster
 from console.lag.models import GroupRow, TopicRow
-from console.report import group_report, retention_room, schedules
+from console.report import group_plots, group_report, retention_room, schedules
 from console.report.forms import SloForm
 from console.report.jobs import DAY_MS, HOUR_MS
 from console.report.models import LagRow
@@ -70,7 +70,10 @@ def page(
         "runways": [_runway(here.name, each) for each in runways],
         "queues": queues,
         "queue_days": settings.REPORT_QUEUE_DAYS,
-        "plots": _plots(hours, budget, queues, runways),
+        "plots": {
+            **_plots(hours, budget, queues, runways),
+            **group_plots.plots(here.name, group, from_ms, to_ms),
+        },
         "room_url": _room_url(here.name, group, from_ms, min(to_ms, now_ms), hours.first_seen_ms),
         "latency_url": _latency_url(here.name, group, from_ms, min(to_ms, now_ms), slo_ms),
         "own_slo_ms": own_slo_ms,
@@ -147,7 +150,7 @@ def _runway(cluster: str, row: LagRow) -> tuple[LagRow, int | None, float | None
 
 def _latency_url(cluster: str, group: str, from_ms: int, to_ms: int, slo_ms: int) -> str:
     start_ms = max(from_ms, to_ms - LATENCY_DAYS_MAX * DAY_MS)
-    url = reverse("api-group-latency", args=[cluster, group])
+    url = reverse("api-group-latency-heat", args=[cluster, group])
     return f"{url}?from_ms={start_ms}&to_ms={to_ms}&slo_ms={slo_ms}"
 
 

@@ -30,7 +30,8 @@ COMPARED = {
 }
 CHANGING = ("in", "out", "skew")
 NEAR_LOSS_MS = DAY_MS
-SKEWED_SHARE = 0.5  # of the days seen
+SKEWED_SHARE = 0.7  # of the days seen: a queue that is the worst of two by chance is so on half of them
+SKEWED_DAYS_MIN = 3
 Figures = dict[str, Any]
 FloatArray = npt.NDArray[np.float64]
 Key = tuple[str, str]
@@ -203,7 +204,7 @@ def _key(days: Sequence[Figures]) -> Figures | None:
         return None
     worst = max(sorted(set(offenders)), key=offenders.count)
     on = offenders.count(worst)
-    if on < max(2, SKEWED_SHARE * len(days)):
+    if on < max(SKEWED_DAYS_MIN, SKEWED_SHARE * len(days)):
         return None
     return {"proposal": "another key", "evidence": worst, "on_days": on}
 

@@ -13,7 +13,7 @@ from django.utils.safestring import SafeString
 
 from console.figures import MINUS, duration, moment, rate, size
 from console.language import figure_words
-from console.report.columns import EVENT_STATUS, signed
+from console.report.columns import EVENT_STATUS, TIMES_FROM_PCT, changed
 from console.report.jobs import DAY_MS, HOUR_MS, PERIODS_MS
 from console.sentences import said as in_words
 from console.templatetags import figures
@@ -70,10 +70,11 @@ def _shift(row: Mapping[str, Any], key: str) -> SafeString | str:
     change = row.get(f"{key}_change_pct")
     as_text = duration if key.startswith("time_lag") else rate if key in ("in", "out") else "{:.2f}".format
     parts = [f"{as_text(row[f'{key}_before'])} → {as_text(row[f'{key}_now'])}", in_words(verdict)]
-    parts.append(in_words(f"{row[f'{key}_days']} pair(s) of days"))
+    days = row[f"{key}_days"]
+    parts.append(in_words(f"{days} pair{'s' * (days != 1)} of days"))
     if row.get(f"{key}_p") is not None:
         parts.append(f"p = {row[f'{key}_p']:.3f}")
-    text = "–" if change is None else f"{signed(change)} %"
+    text = "–" if change is None else changed(change)
     css = "strong" if verdict in ("higher", "lower") else "muted"
     return format_html('<span class="{}" tabindex="0" data-tip="{}">{}</span>', css, ", ".join(parts), text)
 
@@ -99,6 +100,8 @@ def forecast_error(figures_of: Mapping[str, Any]) -> SafeString | str:
     if said is None or not came:
         return figures.NOT_APPLICABLE
     off = round(100 * (said - came) / came)
+    if off >= TIMES_FROM_PCT:
+        return changed(off)
     return f"{'+' if off > 0 else MINUS if off < 0 else ''}{abs(off):,} %"
 
 

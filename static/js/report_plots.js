@@ -9,7 +9,7 @@
   const hour2 = (n) => String(n).padStart(2, "0");
 
   /* {rows, columns, values: [row][column] or null, every: label each n-th column from the first, title: (row, column) => text} */
-  function heatMap(canvas, { rows, columns, values, every, first = 0, title, what }) {
+  function heatMap(canvas, { rows, columns, values, every, first = 0, title, what, breaks = HEAT_BREAKS, format = Tide.duration }) {
     let box = { x: 0, y: 0, w: 1, h: 1 }, cw = 1, ch = 1;
     const at2 = (i) => [Math.floor(i / columns.length), i % columns.length];
     return new Plot(canvas, {
@@ -29,7 +29,7 @@
           columns.forEach((_, c) => {
             const v = values[r][c], px = box.x + c * cw, py = box.y + r * ch, cell = [px + gap, py + gap, Math.max(cw - 2 * gap, 0.5), Math.max(ch - 2 * gap, 0.5)];
             if (v === null) { hatch(g, ...cell); return; }
-            g.fillStyle = colour("heat-" + HEAT_BREAKS.filter((limit) => v >= limit).length);
+            g.fillStyle = colour("heat-" + breaks.filter((limit) => v >= limit).length);
             g.beginPath(); g.roundRect(...cell, gap * 2); g.fill();
           });
         });
@@ -43,7 +43,7 @@
       },
       read(i) {
         const [r, c] = at2(i), v = values[r][c];
-        return { x: box.x + c * cw, y: Math.min(box.y + r * ch, box.h - 40), title: title(r, c), rows: [["", v === null ? gettext("not observed") : what, v === null ? "" : Tide.duration(v)]] };
+        return { x: box.x + c * cw, y: Math.min(box.y + r * ch, box.h - 40), title: title(r, c), rows: [["", v === null ? gettext("not observed") : what, v === null ? "" : format(v)]] };
       },
     });
   }
@@ -71,6 +71,36 @@
     heatMap(canvas, { rows, columns: names, values, every: everyHours, first: Math.max(0, first), what: gettext("largest time lag"), title: (r, c) => `${rows[r]}, ${Tide.moment(times[c], Tide.now())}` });
   }
 
+  /* {slices: [{from_ms, to_ms, messages, histogram}], step_ms}: of each time the share of its messages in each band of waiting */
+  const SHARE_BREAKS = [0.000001, 0.001, 0.01, 0.05, 0.2, 0.5], BAND_MS = 1000, BANDS_MIN = 6;
+  function latencyHeat(canvas, { slices, step_ms: step }) {
+    const band = (ms) => (ms === null ? Infinity : Math.max(0, Math.ceil(Math.log2(ms / BAND_MS) - 0.01)));
+    const highest = Math.max(BANDS_MIN - 1, ...slices.flatMap((each) => (each.histogram || []).filter((b) => b.messages && b.up_to_ms !== null).map((b) => band(b.up_to_ms))));
+    const bands = [...Array(highest + 1).keys()].reverse();
+    const counts = slices.map((each) => {
+      if (!each.histogram || !each.messages) return null;
+      const sums = Array(highest + 1).fill(0);
+      each.histogram.forEach((b) => { sums[Math.min(highest, band(b.up_to_ms))] += b.messages; });
+      return sums;
+    });
+    canvas.parentElement.style.setProperty("--rows", bands.length);
+    const names = slices.map((each) => (step >= 2 * HOUR ? Tide.day(each.from_ms) : Tide.clock(each.from_ms).slice(0, 5)));
+    const every = step >= 2 * HOUR ? Math.round(DAY / step) : 3;
+    const first = slices.findIndex((each) => { const at = new Date(each.from_ms); return step >= 2 * HOUR ? at.getHours() < step / HOUR : at.getHours() % 3 === 0; });
+    const upTo = (b) => Tide.text(gettext("up to %(time)s"), { time: Tide.duration(BAND_MS * 2 ** b) });
+    heatMap(canvas, { rows: bands.map(upTo), columns: names, values: bands.map((b) => counts.map((sums, i) => (sums ? sums[b] / slices[i].messages : null))), every, first: Math.max(0, first), breaks: SHARE_BREAKS,
+      format: (v) => (v > 0 && v < 0.0005 ? "< 0.1 %" : Tide.percent(v)), what: gettext("of the messages"), title: (r, c) => `${upTo(bands[r])}, ${Tide.moment(slices[c].from_ms, Tide.now())}` });
+  }
+  /* The slices together, as latencyCurve reads them. */
+  function together(slices, slo) {
+    const sums = new Map();
+    for (const { histogram } of slices) for (const { up_to_ms: edge, messages } of histogram || []) sums.set(edge, (sums.get(edge) || 0) + messages);
+    const edges = [...sums.keys()].sort((a, b) => (a ?? Infinity) - (b ?? Infinity));
+    const total = (name) => slices.reduce((sum, each) => sum + each[name], 0);
+    return { slo_ms: slo, messages: total("messages"), within: total("within_slo"), censored: total("censored"), histogram: edges.map((edge) => ({ up_to_ms: edge, messages: sums.get(edge) })) };
+  }
+
+  const ROUND_MS = [1, 10, 100, 1000, 10000, 60000, 600000, HOUR, 6 * HOUR, DAY, 7 * DAY]; // marks of a logarithmic axis of times
   /* {histogram: [{up_to_ms, messages}], slo_ms}: the share of messages that waited up to a time, on a logarithmic axis */
   function latencyCurve(canvas, { histogram, slo_ms: slo, messages }) {
     const known = histogram.filter((each) => each.up_to_ms !== null);
@@ -92,7 +122,7 @@
         box = { x: 52, y: 28, w: w - 68, h: h - 52 };
         label(g, gettext("Messages that waited at most …"), 0, 12, { fill: "fg-2" });
         valueAxis(g, box, 1, (v) => `${Math.round(v * 100)} %`, "share");
-        for (let ms = 10 ** Math.ceil(Math.log10(first)); ms <= last; ms *= 10) {
+        for (const ms of ROUND_MS.filter((each) => each >= first && each <= last)) {
           rule(g, x(ms), box.y, x(ms), box.y + box.h, "chart-grid");
           label(g, Tide.duration(ms), x(ms), box.y + box.h + 12, { align: "center" });
         }
@@ -199,17 +229,23 @@
     ], read: [[gettext("room"), left, bounds]] }] });
   }
 
-  const KINDS = { hours, budget, flow: Tide.flow, "hour-of-week": hourOfWeek, queues: queueHeat, latency: latencyCurve, drain: drainFan, lanes };
+  const KINDS = { hours, budget, flow: Tide.flow, "hour-of-week": hourOfWeek, queues: queueHeat, latency: latencyCurve, drain: drainFan, lanes, ...Tide.groupPlots };
   for (const canvas of document.querySelectorAll("canvas[data-plot]")) {
     const source = document.getElementById(canvas.dataset.source);
     if (source) KINDS[canvas.dataset.plot](canvas, JSON.parse(source.textContent));
   }
   /* What reads samples is asked for once the page stands. Each answers with the words of its note, null: nothing to draw. */
   const ASKED = {
-    latency(canvas, data) {
+    "latency-heat"(canvas, data) {
+      if (!data.slices.some((each) => each.messages)) return [gettext("no message was consumed in this time"), false];
+      latencyHeat(canvas, data);
+      return [Tide.text(gettext("share of the messages of every %(step)s, by how long they waited; log colour"), { step: Tide.duration(data.step_ms) }), true];
+    },
+    latency(canvas, { slices }) {
+      const data = together(slices, Number(canvas.dataset.slo));
       if (!data.messages) return [gettext("no message was consumed in this time"), false];
       latencyCurve(canvas, data);
-      return [Tide.text(data.censored ? gettext("%(messages)s messages, %(share)s within the SLO, of %(censored)s only a lower bound is known") : gettext("%(messages)s messages, %(share)s within the SLO"), { messages: Tide.count(data.messages), share: Tide.percent(data.within_slo_pct / 100), censored: Tide.count(data.censored || 0) }), true];
+      return [Tide.text(data.censored ? gettext("%(messages)s messages, %(share)s within the SLO, of %(censored)s only a lower bound is known") : gettext("%(messages)s messages, %(share)s within the SLO"), { messages: Tide.count(data.messages), share: Tide.percent(data.within / data.messages), censored: Tide.count(data.censored || 0) }), true];
     },
     room(canvas, data) {
       if (!data.queues) return [gettext("retention has removed nothing from these queues in this time: there is no edge yet"), false];
@@ -218,11 +254,16 @@
       return [Tide.text(gettext("by store time, a point every %(step)s; the least room was %(room)s"), { step: Tide.duration(data.interval_ms), room: Tide.duration(least) }), true];
     },
   };
+  const asked = new Map(); // two plots may read the same answer
+  const ask = (url) => {
+    if (!asked.has(url)) asked.set(url, fetch(url).then(async (answer) => ({ status: answer.status, data: answer.ok ? await answer.json() : null })));
+    return asked.get(url);
+  };
   for (const canvas of document.querySelectorAll("canvas[data-asked]")) {
     const say = canvas.closest("[data-asking]").querySelector("[data-note]"), hide = () => new Plot(canvas, { draw: (g, w, h) => label(g, gettext("Nothing to draw"), w / 2, h / 2, { align: "center", fill: "fg-3" }) }); // the place stays: nothing below moves
-    fetch(canvas.dataset.url).then(async (answer) => {
-      if (!answer.ok) { say.textContent = Tide.text(gettext("not available: the server answered %(status)s"), { status: answer.status }); hide(); return; }
-      const [words, drawn] = ASKED[canvas.dataset.asked](canvas, await answer.json());
+    ask(canvas.dataset.url).then(({ status, data }) => {
+      if (!data) { say.textContent = Tide.text(gettext("not available: the server answered %(status)s"), { status }); hide(); return; }
+      const [words, drawn] = ASKED[canvas.dataset.asked](canvas, data);
       say.textContent = words;
       if (!drawn) hide();
     }).catch(() => { say.textContent = gettext("not available: the server did not answer"); hide(); })

@@ -153,13 +153,13 @@ def test_days_that_were_hardly_watched_are_compared_with_none() -> None:
 def test_it_proposes_what_the_week_speaks_for() -> None:
     day = {"clients": 2, "consumers_needed": 4, "consumers_factor": 2.6, "queues": 4}
     skewed = {**day, "skew_offender": "broker-a · 1", "runway_ms": 5 * HOUR}
-    found = list(proposals({("billing", "orders"): [day, skewed, skewed]}))
+    found = list(proposals({("billing", "orders"): [day, skewed, skewed, skewed]}))
     told = {figures["proposal"]: figures for _, figures in found}
     assert set(told) == {"more consumers", "more queues", "another key", "longer retention"}
     assert (told["more consumers"]["now"], told["more consumers"]["proposed"]) == (2, 4)
     assert (told["more queues"]["now"], told["more queues"]["proposed"]) == (4, 6)
-    assert (told["another key"]["evidence"], told["another key"]["on_days"]) == ("broker-a · 1", 2)
-    assert (told["longer retention"]["runway_ms"], told["longer retention"]["days"]) == (5 * HOUR, 3)
+    assert (told["another key"]["evidence"], told["another key"]["on_days"]) == ("broker-a · 1", 3)
+    assert (told["longer retention"]["runway_ms"], told["longer retention"]["days"]) == (5 * HOUR, 4)
     idle = {"dead_weight": "no progress", "queues": 4}
     assert [figures["proposal"] for _, figures in proposals({("old", "orders"): [idle] * 7})] == ["remove"]
     assert list(proposals({("old", "orders"): [idle] * 6})) == []
