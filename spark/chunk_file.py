@@ -52,6 +52,13 @@ class ChunkFile:
         self.row_groups = self._statistics()
         self._keeps = keeps
         self._kept: tuple[frozenset[int], pa.Table] | None = None
+        self._whole: tuple[str, str, pa.Table] | None = None  # all rows of the groups in (after, upto]
+        begins = [one.t0_ms for one in self.row_groups]
+        self._t0_ms = min((low for low, _ in begins), default=0), max((high for _, high in begins), default=0)
+
+    def is_whole_in(self, from_ms: int, to_ms: int) -> bool:
+        """Whether `rows` tells all that the file knows of some groups."""
+        return from_ms - HOUR_MS <= self._t0_ms[0] and self._t0_ms[1] < to_ms
 
     def close(self) -> None:
         self._parquet.close()
@@ -74,6 +81,9 @@ class ChunkFile:
         `groups` only, where those are named.
         """
         lowest_ms = from_ms - HOUR_MS  # a row spans an hour at most
+        is_whole = self.is_whole_in(from_ms, to_ms)
+        if is_whole and self._whole is not None and self._whole[:2] == (after, upto):
+            return self._whole[2] if columns is None else self._whole[2].select(columns)
         numbers = [
             one.number
             for one in self.row_groups
@@ -88,7 +98,11 @@ class ChunkFile:
         wanted = pc.and_(pc.greater(group, after), pc.less_equal(group, upto))
         in_time = pc.and_(pc.greater_equal(t0_ms, lowest_ms), pc.less(t0_ms, to_ms))
         kept = pc.and_(wanted, in_time)
-        return table if pc.all(kept).as_py() else table.filter(kept)
+        found = table if pc.all(kept).as_py() else table.filter(kept)
+        if self._keeps and is_whole and columns is None:
+            found = found.combine_chunks()
+            self._kept, self._whole = None, (after, upto, found)
+        return found
 
     def heads(self, topic_prefix: str, from_ms: int, to_ms: int) -> pa.Table:
         """Rows of queues whoever consumes them, of the topics with a prefix."""
@@ -120,7 +134,7 @@ class ChunkFile:
 
     def forget(self) -> None:
         """Give back the memory of what was kept."""
-        self._kept = None
+        self._kept = self._whole = None
 
     def _statistics(self) -> list[_RowGroup]:
         metadata = self._parquet.metadata

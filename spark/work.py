@@ -164,6 +164,7 @@ class HistoryReader:
         self._logs: dict[str, Samples] = {}
         self._files: dict[str, ChunkFile | None] = {}
         self._recent: deque[str] = deque()
+        self._names: dict[str, tuple[str, str, pa.Table]] = {}
 
     def blocks(self) -> Iterator[list[HourBlock]]:
         """Yield for range after range of groups the hours of the item."""
@@ -243,12 +244,35 @@ class HistoryReader:
         table = grid.without_earlier(self._rows(hour.files[0], after, upto, from_ms, to_ms), from_ms)
         if table is None or table.num_rows == 0:
             return None
-        names = table.select(grid.KEYS)
+        names = self._series(hour.files[0], after, upto, from_ms, to_ms)
+        if names is None or names.num_rows != table.num_rows:
+            return None
         for path in (*hour.older, *hour.files):
-            known = self._rows(path, after, upto, *self._lookback(hour), columns=[*grid.KEYS, "t0_ms"])
-            if known.num_rows and not grid.series_of(known).equals(names):
+            known = self._series(path, after, upto, *self._lookback(hour))
+            if known is not None and known is not names and not known.equals(names):
                 return None
         return table
+
+    def _series(self, path: str, after: str, upto: str, from_ms: int, to_ms: int) -> pa.Table | None:
+        """KEYS of the series that a file knows, None without one. An hour is in the lookback of many: what was found is
+        kept, and equal tables are one, so that they need not be compared again.
+        """
+        file = self._file(path)
+        is_whole = file is not None and file.is_whole_in(from_ms, to_ms)
+        kept = self._names.get(path)
+        if is_whole and kept is not None and kept[:2] == (after, upto):
+            return kept[2]
+        known = self._rows(path, after, upto, from_ms, to_ms, columns=[*grid.KEYS, "t0_ms"])
+        if known.num_rows == 0:
+            return None
+        series = grid.series_of(known)
+        for one in self._names.values():
+            if one[2].equals(series):
+                series = one[2]
+                break
+        if is_whole:
+            self._names[path] = after, upto, series
+        return series
 
     def _heads_before(
         self, hour: HourFiles, table: pa.Table, rows: Int64Array, after: str, upto: str
