@@ -20,7 +20,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.utils.module_loading import import_string
 from redis.exceptions import RedisError
 
-from console.report import services as report_services
+from console.report import process
 
 TAG = "tidemark"
 NETWORK_FILE_SYSTEMS = re.compile(r"^(nfs|cifs|smb|9p|fuse\.(sshfs|glusterfs|s3fs|rclone)|ceph|lustre)")
@@ -123,7 +123,7 @@ def check_redis(**_: Any) -> Sequence[CheckMessage]:
 @register(TAG, deploy=True)
 def check_java(**_: Any) -> Sequence[CheckMessage]:
     """Java for Spark, found as the jobs find it: only reports need it."""
-    problem = report_services.java_problem()
+    problem = None if settings.SPARK_REMOTE else process.java_problem()
     hint = "Everything else works without it."
     return [Warning(problem, hint=hint, id="tidemark.W008")] if problem else []
 
