@@ -189,7 +189,7 @@ def _reason(view: RoundView, sums: RowDict, status: LagStatus, members: Members)
     """Return what is unknown and why, and what is wrong with the known part."""
     known: str = sums["reason"]
     if status is LagStatus.OFFLINE:
-        known = f"no client is connected, {sums['lag'] or 0} messages wait"
+        known = f"no client is connected, {sums['lag'] or 0:,} messages wait"
     elif status is LagStatus.UNKNOWN and sums["status"] is LagStatus.OK:
         known = "messages wait, nothing was read yet, and who is connected has not been told: well or offline"
     if view.blind and not sums["partial"]:

@@ -284,7 +284,7 @@ class _Read:
         for at in np.flatnonzero(~self.has & (self.high > self.low)).tolist():
             held = self.high[at] - self.low[at]
             found["status"][at] = LagStatus.NEVER_COMMITTED.value
-            found["reason"][at] = f"no committed offset yet, the queue holds {held} messages"
+            found["reason"][at] = f"no committed offset yet, the queue holds {held:,} messages"
         is_done = self.has & (self.committed == self.high) & ~self._may_have_jumped()
         found["drain_ms"][is_done] = 0
         is_clear = is_done | ~self.has

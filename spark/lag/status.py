@@ -140,14 +140,14 @@ def judge(
     if committed < low:
         since_ms = _since(history, history.committed < history.min_offset)
         lost = low - committed
-        reason = f"{lost} messages passed retention before they were read"
+        reason = f"{lost:,} messages passed retention before they were read"
         return Judgement(LagStatus.LOST, since_ms, reason, history.part(_from_last_zero(history)).drain())
     lag = high - committed
     if lag == 0:
         since_ms = _since(history, history.committed >= history.max_offset)
         return _skipped(history, history.moves()) or Judgement(LagStatus.OK, since_ms, "", DRAINED)
     if clients == 0:
-        reason = f"no client is connected, {lag} messages wait"
+        reason = f"no client is connected, {lag:,} messages wait"
         return Judgement(LagStatus.OFFLINE, _last_progress(history), reason, NO_END)
     return _judge_backlog(history, lag, time_lag_ms, previous, patience_ms)
 
@@ -171,7 +171,7 @@ def _judge_backlog(
         advances = np.flatnonzero(moves > 0) + 1
         if quiet_ms > RHYTHM_FACTOR * _longest_pause(history.t_ms[advances]):
             word = LagStatus.STOPPED if len(advances) else LagStatus.STALLED
-            reason = f"no progress for {quiet_ms // 1000} s while {lag} messages wait"
+            reason = f"no progress for {quiet_ms // 1000} s while {lag:,} messages wait"
             return Judgement(word, now_ms - quiet_ms, reason, NO_END)
     jumped = _rewound(history, moves) or _skipped(history, moves)
     if jumped is not None:
@@ -196,7 +196,7 @@ def _judge_trend(history: QueueHistory, backlog: slice, previous: LagStatus | No
         end = Drain(None, True, window_ms=found.span_ms)
     word = LagStatus.FALLING_BEHIND if end.never else LagStatus.CATCHING_UP
     span_s = int(own.t_ms[-1] - own.t_ms[0]) // 1000
-    reason = f"lag went from {found.first} to {found.last} in {span_s} s"
+    reason = f"lag went from {found.first:,} to {found.last:,} in {span_s} s"
     return Judgement(word, int(own.t_ms[0]), reason, end)
 
 
@@ -224,7 +224,7 @@ def _skipped(history: QueueHistory, moves: Int64Array) -> Judgement | None:
         return None
     at = int(jumps[-1])
     skipped = int(history.committed[at] - history.committed[at - 1])
-    reason = f"jumped ahead by {skipped} messages{_pending(history, at)}"
+    reason = f"jumped ahead by {skipped:,} messages{_pending(history, at)}"
     return Judgement(LagStatus.SKIPPED, int(history.t_ms[at]), reason, history.part(at).drain())
 
 

@@ -256,7 +256,7 @@ def _reason(
     """Return what is unknown and why, and what is wrong with the known part."""
     known = figures.reason
     if status is LagStatus.OFFLINE:
-        known = f"no client is connected, {figures.lag or 0} messages wait"
+        known = f"no client is connected, {figures.lag or 0:,} messages wait"
     elif status is LagStatus.UNKNOWN and figures.status is LagStatus.OK:
         known = "messages wait, nothing was read yet, and who is connected has not been told: well or offline"
     if view.blind and not figures.partial:

@@ -183,7 +183,7 @@ def _never_committed(queue: QueueOffsets, now_ms: int) -> Judgement:
         return Judgement(LagStatus.OK, now_ms)
     held = queue.max_offset - queue.min_offset
     return Judgement(
-        LagStatus.NEVER_COMMITTED, now_ms, f"no committed offset yet, the queue holds {held} messages"
+        LagStatus.NEVER_COMMITTED, now_ms, f"no committed offset yet, the queue holds {held:,} messages"
     )
 
 
