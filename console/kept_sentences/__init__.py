@@ -13,6 +13,7 @@ from console.kept_sentences import (
     more,
     pauses,
     people,
+    report_tables,
     short_words,
 )
 
@@ -25,6 +26,7 @@ SENTENCES = frozenset(
         *pauses.SENTENCES,
         *modes.SENTENCES,
         *by_clients.SENTENCES,
+        *report_tables.SENTENCES,
         *short_words.SENTENCES,
     )
 )
