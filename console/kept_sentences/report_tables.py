@@ -19,7 +19,7 @@ SENTENCES = (
     _("Cost"),
     _("Damaged files"),
     _("Day before"),
-    _("Day by day against the week before; clear is what chance does in at most 5 % of cases."),
+    _("Day by day against the week before; clear is what chance does in at most one case of twenty."),
     _("Days"),
     _("Days of the week from which a rate (messages a second) or the skew (Gini) has another level."),
     _("Days without progress"),

@@ -411,7 +411,7 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
                 COVERAGE,
             ),
             "late_message_hours",
-            words="Day by day against the week before; clear is what chance does in at most 5 % of cases.",
+            words="Day by day against the week before; clear is what chance does in at most one case of twenty.",
         ),
         RowsView(
             "change",

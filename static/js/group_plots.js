@@ -55,7 +55,7 @@
     canvas.parentElement.style.setProperty("--rows", topics.length);
     const panels = topics.map((each) => ({ title: each.topic, kind: "count", format: (v) => String(Math.round(v * 10) / 10), series: [
       { label: gettext("effective queues"), swatch: "c1", tone: "chart-1", fill: "chart-fill", values: each.effective },
-      { label: gettext("queues"), swatch: "cmin", tone: "chart-min", dash: [4, 3], values: each.queues },
+      { label: gettext("all queues"), swatch: "cmin", tone: "chart-min", dash: [4, 3], values: each.queues },
     ] }));
     Tide.timeSeries(canvas, { times, panels });
   }
