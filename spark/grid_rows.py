@@ -335,7 +335,7 @@ class _Queues:
         return drain_columns(
             grid.lag[kept, -1].astype(np.float64),
             consumed,
-            np.broadcast_to(span, consumed.shape),
+            span[None, :],
             least > 0,
             self.series.produced[kept] * 1000 / max(int(counted.sum()), 1),
         )

@@ -19,7 +19,7 @@ Int64Array = npt.NDArray[np.int64]
 SUB_BITS = 7
 DENSE_MAX = 1 << 24  # buckets of all rows: 128 MB
 EXACT = 2 << SUB_BITS  # 256: below it a value is its own bucket
-CACHED_ROWS = 64
+CACHED_ROWS = 256
 
 
 def bucket_of(values: Int64Array) -> Int64Array:
@@ -33,7 +33,9 @@ def narrow_bucket_of(values: Int32Array) -> Int32Array:
     """`bucket_of`, for 32-bit values: a float's leading bits are its power of two and the seven bits behind."""
     buckets: Int32Array
     if values.size and values.max() < 1 << 24:  # exact in 32 bits
-        buckets = (values.astype(np.float32).view(np.int32) >> (23 - SUB_BITS)) - _bias(127)
+        buckets = values.astype(np.float32).view(np.int32)
+        buckets >>= 23 - SUB_BITS
+        buckets -= _bias(127)
     else:
         bits = values.astype(np.float64).view(np.int64) >> (52 - SUB_BITS)
         buckets = (bits - _bias(1023)).astype(np.int32)
@@ -42,9 +44,7 @@ def narrow_bucket_of(values: Int32Array) -> Int32Array:
 
 
 def codes_of(values: Int32Array) -> npt.NDArray[np.uint16]:
-    """`narrow_bucket_of` in 16 bits, a few rows of a matrix at a time: what stays in the nearest cache takes a third of
-    the time.
-    """
+    """`narrow_bucket_of` in 16 bits, some rows of a matrix at a time: what stays in the cache takes half the time."""
     codes = np.empty(values.shape, dtype=np.uint16)
     for first in range(0, len(values), CACHED_ROWS):
         own = slice(first, first + CACHED_ROWS)

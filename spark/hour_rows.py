@@ -389,7 +389,8 @@ def drain_columns(
     lag: FloatArray, consumed: Int64Array, span_ms: Int64Array, waited: BoolArray, in_rate: FloatArray
 ) -> dict[str, Any]:
     """How long each row's last backlog lasts (`lag`, -1 unknown), from what was `consumed` in the minutes, of `span_ms`
-    watched time, in which some always `waited`; matrices rows x minutes. `in_rate`: messages per second.
+    watched time (of all rows, or one row that holds for all), in which some always `waited`; matrices rows x minutes.
+    `in_rate`: messages per second.
     """
     busy = waited & (span_ms > 0)
     rates = np.sort(np.where(busy, consumed * 1000 / np.maximum(span_ms, 1), np.inf), axis=1)
