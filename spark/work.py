@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark import grid
+from spark.chunk_buckets import ChunkBuckets, open_chunk
 from spark.chunk_file import LAST_NAME, ChunkFile, ChunkFileError
 from spark.job import HOUR_MS, HourFiles, JobSpec
 from spark.lag import chunk, rollup, wal
@@ -114,7 +115,7 @@ def _group_ranges(hours: Sequence[HourFiles]) -> list[tuple[str, str]]:
 
 
 def _ends_of(path: str) -> list[tuple[str, int]]:
-    file = ChunkFile(path)
+    file = open_chunk(path)
     try:
         return file.group_ends()
     finally:
@@ -162,7 +163,7 @@ class HistoryReader:
         self.spec = JobSpec.from_json(item.spec)
         self.warnings: list[str] = []
         self._logs: dict[str, Samples] = {}
-        self._files: dict[str, ChunkFile | None] = {}
+        self._files: dict[str, ChunkFile | ChunkBuckets | None] = {}
         self._recent: deque[str] = deque()
         self._names: dict[str, tuple[str, str, pa.Table]] = {}
 
@@ -454,11 +455,11 @@ class HistoryReader:
             if file is not None:
                 file.forget()
 
-    def _file(self, path: str) -> ChunkFile | None:
-        """A chunk, opened once; None for one that cannot be read."""
+    def _file(self, path: str) -> ChunkFile | ChunkBuckets | None:
+        """A chunk, or the buckets of a day, opened once; None for one that cannot be read."""
         if path not in self._files:
             try:
-                self._files[path] = ChunkFile(path, keeps=len(self.item.hours) > 1)
+                self._files[path] = open_chunk(path, keeps=len(self.item.hours) > 1)
             except UNREADABLE as error:
                 self._give_up(path, error)
         return self._files.get(path)

@@ -31,7 +31,7 @@ from console.lag.history import HOUR_MS, Kind, State, file_location, quarantine
 from console.lag.models import HistoryFile, HistoryGap, LagEvent
 from spark.lag import chunk, compaction, wal
 from spark.lag.chunk import Written
-from spark.lag.compaction import MergeInput
+from spark.lag.compaction import DayMerge, MergeInput
 from spark.lag.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
@@ -44,6 +44,10 @@ GRACE_MS = HOUR_MS  # a reader that listed a file before it was superseded has f
 ROWS_KEPT_MS = 30 * DAY_MS  # rows of deleted files, for whoever asks where a file went
 EVENTS_KEPT_MS = 400 * DAY_MS  # with their reports; a year and a month
 BLOCK_BYTES = 4 * 1024 * 1024
+# A day of more than twice this is cut into buckets (lag.md 3.3: 64 to 256 MB a file): who asks for one group reads the
+# footer of one of them.
+BUCKET_BYTES = 128 * 1024 * 1024
+MERGED_SHARE = 0.8  # of its hour files is about a day: rows of a series side by side are smaller
 UNREADABLE = (pa.ArrowException, wal.WalError, chunk.OtherVersion, OSError, EOFError)
 
 
@@ -104,12 +108,12 @@ def days_to_merge(cluster: str, now_ms: int) -> list[int]:
     return sorted(day for day in days - logged if day + DAY_MS + MERGE_AFTER_MS <= now_ms)
 
 
-def merge_day(cluster: str, day_ms: int, *, now_ms: int) -> HistoryFile | None:
-    """Put the hour files of a day into one file, sorted by series.
+def merge_day(cluster: str, day_ms: int, *, now_ms: int) -> list[HistoryFile]:
+    """Put the hour files of a day into one file, sorted by series, or into several, each of some groups.
 
-    The day file of before comes first, so that hours which were made again replace their part of it. The same three
-    steps as `compact_hour`; an hour file that cannot be read is set aside and the day made from the rest. Returns None
-    when no file of the day can be read.
+    The day's files of before come first, so that hours which were made again replace their part of it. The same three
+    steps as `compact_hour`; an hour file that cannot be read is set aside and the day made from the rest. Returns the
+    new files, none when no file of the day can be read.
     """
     rows = HistoryFile.objects.filter(
         cluster=cluster,
@@ -120,25 +124,44 @@ def merge_day(cluster: str, day_ms: int, *, now_ms: int) -> HistoryFile | None:
     )
     for row in rows:
         quarantine_if_damaged(row, now_ms, or_gone=True)
-    files = sorted(rows.all(), key=lambda row: (row.kind != Kind.CHUNK_DAY, row.ts_lo_ms, row.generation))
+    files = sorted(
+        rows.all(), key=lambda row: (row.kind != Kind.CHUNK_DAY, row.ts_lo_ms, row.generation, row.bucket)
+    )
     if not files:
-        return None
+        return []
     inputs = [
         MergeInput(chunk.opened(file_location(row.path, row.kind)), row.ts_lo_ms, row.ts_hi_ms)
         for row in files
     ]
+    buckets = max(1, round(MERGED_SHARE * sum(row.bytes for row in files) / BUCKET_BYTES))
     try:
-        made = _written(
-            _chunk_row(cluster, Kind.CHUNK_DAY, day_ms, now_ms),
-            lambda sink: compaction.merge_files(inputs, sink),
-        )
+        made = _written_buckets(cluster, day_ms, now_ms, DayMerge(inputs, buckets))
     finally:
         for one in inputs:
             one.source.close()
     with transaction.atomic():
         _supersede(HistoryFile.objects.filter(pk__in=[row.pk for row in files]), now_ms)
-        made.save(force_insert=True)
-    logger.info("merged cluster=%s day_ms=%d files=%d bytes=%d", cluster, day_ms, len(files), made.bytes)
+        for row in made:
+            row.save(force_insert=True)
+    size_bytes = sum(row.bytes for row in made)
+    logger.info(
+        "merged cluster=%s day_ms=%d files=%d buckets=%d bytes=%d",
+        cluster, day_ms, len(files), len(made), size_bytes,
+    )  # fmt: skip
+    return made
+
+
+def _written_buckets(cluster: str, day_ms: int, now_ms: int, merge: DayMerge) -> list[HistoryFile]:
+    made: list[HistoryFile] = []
+    while not made or not merge.is_done:
+        row = _chunk_row(cluster, Kind.CHUNK_DAY, day_ms, now_ms, bucket=len(made))
+
+        def write(sink: IO[bytes], row: HistoryFile = row) -> Written:
+            bucket = merge.write_bucket(sink)
+            row.group_lo, row.group_hi = bucket.group_lo, bucket.group_hi
+            return bucket.written
+
+        made.append(_written(row, write))
     return made
 
 
@@ -146,7 +169,9 @@ def _supersede(rows: "QuerySet[HistoryFile]", now_ms: int) -> None:
     rows.filter(state=State.LIVE).update(state=State.SUPERSEDED, superseded_at_ms=now_ms)
 
 
-def _chunk_row(cluster: str, kind: HistoryFile.Kind, start_ms: int, now_ms: int) -> HistoryFile:
+def _chunk_row(
+    cluster: str, kind: HistoryFile.Kind, start_ms: int, now_ms: int, *, bucket: int = 0
+) -> HistoryFile:
     """Return the row of a file to be made; a new generation has a new name, so that no file is ever changed."""
     span_ms = HOUR_MS if kind == Kind.CHUNK_HOUR else DAY_MS
     older = HistoryFile.objects.filter(cluster=cluster, kind=kind, ts_lo_ms=start_ms).order_by("-generation")
@@ -156,7 +181,8 @@ def _chunk_row(cluster: str, kind: HistoryFile.Kind, start_ms: int, now_ms: int)
     folder = f"kind={kind.value}/cluster={cluster}/date={start:%Y-%m-%d}"
     folder += f"/hour={start:%H}" if kind == Kind.CHUNK_HOUR else ""
     return HistoryFile(
-        path=f"{folder}/b=0-g{generation}.parquet",
+        path=f"{folder}/b={bucket}-g{generation}.parquet",
+        bucket=bucket,
         kind=kind,
         cluster=cluster,
         ts_lo_ms=start_ms,

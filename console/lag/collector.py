@@ -158,7 +158,7 @@ class Collector:
             ts_lo_ms__lt=logged_ms,
         )
         for row in chunks.order_by("ts_lo_ms"):
-            if not archive.quarantine_if_damaged(row, now_ms):
+            if row.may_hold("") and not archive.quarantine_if_damaged(row, now_ms):
                 from_ms = max(row.ts_lo_ms, now_ms - 24 * HOUR_MS)
                 location = file_location(row.path, row.kind)
                 self.window.seed(chunk.load_samples([location], from_ms, row.ts_hi_ms, group=""))

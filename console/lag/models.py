@@ -413,6 +413,11 @@ class HistoryFile(models.Model):
     cluster = models.CharField(max_length=64)
     ts_lo_ms = models.BigIntegerField()
     ts_hi_ms = models.BigIntegerField()  # exclusive
+    bucket = models.IntegerField(default=0, help_text="which of the files of a large day")
+    group_lo = models.CharField(  # "" is of heads
+        max_length=NAME_LENGTH_MAX, null=True, help_text="the first group; null: any group may be in the file"
+    )
+    group_hi = models.CharField(max_length=NAME_LENGTH_MAX, null=True, help_text="the last group")
     rows = models.BigIntegerField(default=0)
     samples = models.BigIntegerField(default=0)
     bytes = models.BigIntegerField(default=0)
@@ -427,3 +432,9 @@ class HistoryFile(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["cluster", "kind", "state", "ts_lo_ms"], name="history_file_window")]
+
+    def may_hold(self, group: str) -> bool:
+        """Whether rows of a group may be in the file, "" for heads. Not asked of the database: it may order names by
+        other rules than files do.
+        """
+        return self.group_lo is None or self.group_hi is None or self.group_lo <= group <= self.group_hi

@@ -46,10 +46,12 @@ class OffsetThen(NamedTuple):
     incarnation: int = 0
 
 
-def history_paths(cluster: str, from_ms: int, to_ms: int) -> list[str]:
-    """Return the live files that overlap [from_ms, to_ms), as `spark.lag.chunk.load_window` takes them."""
-    rows = _live(cluster, from_ms, to_ms)
-    return [file_location(row.path, row.kind) for row in rows.order_by("ts_lo_ms", "pk")]
+def history_paths(cluster: str, from_ms: int, to_ms: int, *, group: str | None = None) -> list[str]:
+    """Return the live files that overlap [from_ms, to_ms), as `spark.lag.chunk.load_window` takes them; with `group`
+    those that may tell of it.
+    """
+    rows = _live(cluster, from_ms, to_ms).order_by("ts_lo_ms", "pk")
+    return [file_location(row.path, row.kind) for row in rows if group is None or row.may_hold(group)]
 
 
 def load(cluster: str, group: str, from_ms: int, to_ms: int, *, interval_ms: int) -> Samples:
@@ -60,7 +62,7 @@ def load(cluster: str, group: str, from_ms: int, to_ms: int, *, interval_ms: int
     the manifest, and the rest goes on.
     """
     for _ in range(ATTEMPTS):
-        paths = history_paths(cluster, from_ms, to_ms)
+        paths = history_paths(cluster, from_ms, to_ms, group=group)
         try:
             return _load(paths, group, from_ms, to_ms)
         except FileNotFoundError:
@@ -69,7 +71,7 @@ def load(cluster: str, group: str, from_ms: int, to_ms: int, *, interval_ms: int
             logger.exception("history cannot be read cluster=%s group=%s", cluster, group)
             if not _set_damaged_aside(cluster, from_ms, to_ms):
                 raise
-    present = [path for path in history_paths(cluster, from_ms, to_ms) if _exists(path)]
+    present = [path for path in history_paths(cluster, from_ms, to_ms, group=group) if _exists(path)]
     logger.warning("history files are gone cluster=%s from_ms=%d to_ms=%d", cluster, from_ms, to_ms)
     return _load(present, group, from_ms, to_ms)
 
@@ -90,7 +92,8 @@ def _is_made_again(row: HistoryFile) -> bool:
     if row.kind == Kind.WAL:
         return False
     if row.kind == Kind.CHUNK_DAY:
-        return _live(row.cluster, row.ts_lo_ms, row.ts_hi_ms).exists()
+        live = _live(row.cluster, row.ts_lo_ms, row.ts_hi_ms)
+        return any(row.group_lo is None or one.may_hold(row.group_lo) for one in live)
     others = HistoryFile.objects.filter(
         cluster=row.cluster, ts_lo_ms__gte=row.ts_lo_ms, ts_hi_ms__lte=row.ts_hi_ms
     )

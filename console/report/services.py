@@ -32,6 +32,7 @@ from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.lag.chronicle import client_counts
 from console.lag.history import file_location
+from console.lag.models import HistoryFile
 from console.report import process, queue_files, selectors
 from console.report.jobs import HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
 from console.report.missing import lost_hours, missing
@@ -49,6 +50,7 @@ from console.report.rules import (
     period_start,
 )
 from console.report.rules import window as whole_window
+from spark.lag.buckets import joined_path
 
 logger = logging.getLogger(__name__)
 
@@ -330,8 +332,8 @@ def _hours(run: ReportRun, now_ms: int) -> list[dict[str, Any]]:
         near = [
             file for file in known if file.ts_lo_ms < hour_ms + HOUR_MS and file.ts_hi_ms > hour_ms - back_ms
         ]
-        own = [file_location(file.path, file.kind) for file in near if file.ts_hi_ms > hour_ms]
-        older = [file_location(file.path, file.kind) for file in near if file.ts_hi_ms <= hour_ms]
+        own = _locations([file for file in near if file.ts_hi_ms > hour_ms])
+        older = _locations([file for file in near if file.ts_hi_ms <= hour_ms])
         if own and hour_ms not in lost:
             hours.append({"cluster": run.cluster, "hour_ms": hour_ms, "files": own, "older": older})
     if not hours:
@@ -340,6 +342,19 @@ def _hours(run: ReportRun, now_ms: int) -> list[dict[str, Any]]:
             "choose a later window."
         )
     return hours
+
+
+def _locations(files: Sequence[HistoryFile]) -> list[str]:
+    """Return where files lie; the buckets of a day are one (`spark.lag.buckets`)."""
+    days: dict[tuple[str, int, int], list[HistoryFile]] = {}
+    for file in files:
+        key = (file.kind, file.ts_lo_ms, file.generation)
+        days.setdefault(key, []).append(file)
+    found = []
+    for own in days.values():
+        paths = [file_location(one.path, one.kind) for one in sorted(own, key=lambda one: one.bucket)]
+        found.append(paths[0] if len(paths) == 1 else joined_path(paths))
+    return found
 
 
 def _stores(run: ReportRun) -> list[dict[str, Any]]:

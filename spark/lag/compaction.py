@@ -3,7 +3,7 @@
 An hour: the rounds are laid side by side as matrices (a row a round, a column a queue), and each block of columns is
 turned into chunk rows while it fits the processor's cache. 48 million samples take 1 to 2 s of one core this way and
 20 s when all of them are sorted at once. A day: the hours of a series are put side by side, row by row, nothing is
-decoded.
+decoded; a large day is several files, buckets of groups that follow each other.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,6 +25,7 @@ from spark.lag.snapshot import UNKNOWN_OFFSET, CommitKey, HeadKey, Int64Array, S
 BLOCK_SAMPLES = 256 * 1024  # 2 MiB a column: the working set stays in a core's cache
 MERGE_ROWS = 20_000  # rows of a day in memory at once, about 40 MB
 TAIL = itemgetter(slice(1, None))  # of a commit key: its head's
+Topic = tuple[str, str]  # group, topic
 KEY_COLUMNS = ("group", "topic", "broker_name", "queue_id", "incarnation", "t0_ms")
 
 
@@ -248,21 +249,21 @@ def _before(grid: _Grid, heads: Int64Array, commits: Int64Array | None) -> Previ
 
 
 class _Cursor:
-    """A chunk file read from front to back, group by group."""
+    """A chunk file read from front to back, topic of a group by topic of a group."""
 
     def __init__(self, source: IO[bytes] | str) -> None:
         self.file = pq.ParquetFile(source, read_dictionary=["dt_ms"])
-        groups = self.file.read(columns=["group"])["group"].dictionary_encode().combine_chunks()
-        groups = groups if isinstance(groups, pa.DictionaryArray) else groups.chunk(0)
-        codes = groups.indices.to_numpy()
-        names = groups.dictionary.to_pylist()
-        edges = np.flatnonzero(np.diff(codes)) + 1
-        begins = np.concatenate([[0], edges]) if len(codes) else np.empty(0, dtype=np.int64)
-        ends = np.append(begins[1:], len(codes))
-        self.rows = {
-            names[codes[begin]]: int(end - begin)
-            for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)
-        }
+        names = self.file.read(columns=["group", "topic"])
+        is_new = np.ones(names.num_rows, dtype=np.bool_)
+        is_new[1:] = False
+        for column in names.columns:
+            flat = column.combine_chunks()
+            is_new[1:] |= pc.not_equal(flat.slice(1), flat.slice(0, max(0, len(flat) - 1))).to_numpy(False)
+        begins = np.flatnonzero(is_new)
+        lengths = np.diff(np.append(begins, names.num_rows)).tolist()
+        own = names.take(begins)
+        topics = zip(own["group"].to_pylist(), own["topic"].to_pylist(), strict=True)
+        self.rows: dict[Topic, int] = dict(zip(topics, lengths, strict=True))
         self.next_row_group = 0
         self.rest = CHUNK_SCHEMA.empty_table()
 
@@ -291,35 +292,88 @@ class MergeInput:
     to_ms: int
 
 
-def merge_files(inputs: Sequence[MergeInput], sink: IO[bytes] | str) -> Written:
-    """Write one chunk with the rows of several, sorted by series, then time.
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """What went into one of the files of a day: whole groups, from the first to the last one."""
 
-    A later input replaces what earlier ones say about its time: give the day file first and then its repaired hours.
+    written: Written
+    group_lo: str
+    group_hi: str
+
+
+class DayMerge:
+    """The rows of several chunk files, sorted by series, then time, to be written as a file or as several buckets.
+
+    A later input replaces what earlier ones say about its time: give the day's files first and then its repaired hours.
+    Inputs of the same time are buckets of one day and add up.
     """
-    cursors = [_Cursor(one.source) for one in inputs]
-    groups = sorted({group for cursor in cursors for group in cursor.rows})
-    with ChunkWriter(sink, whole_groups=True) as writer:
-        batch: list[str] = []
+
+    def __init__(self, inputs: Sequence[MergeInput], buckets: int = 1) -> None:
+        """`buckets`: how many files to make, about equally many rows each; fewer when the groups are fewer."""
+        self._inputs = inputs
+        self._cursors = [_Cursor(one.source) for one in inputs]
+        self._rows = sum(sum(cursor.rows.values()) for cursor in self._cursors)
+        self._buckets = buckets
+        self._number = self._taken_rows = 0
+        self._batches = self._batched()
+        self._next = next(self._batches, None)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all rows are in some bucket."""
+        return self._next is None
+
+    def write_bucket(self, sink: IO[bytes] | str) -> Bucket:
+        """Write the next bucket."""
+        self._number += 1
+        end = self._rows * self._number // self._buckets
+        first = last = "" if self._next is None else self._next[0][0]
+        with ChunkWriter(sink, whole_groups=True) as writer:
+            while self._next is not None:
+                batch = self._next
+                if batch[0][0] != last and self._taken_rows >= end:
+                    break
+                writer.write(_sorted(self._taken(batch)))
+                last = batch[-1][0]
+                self._next = next(self._batches, None)
+            return Bucket(writer.written, first, last)
+
+    def _batched(self) -> Iterator[list[Topic]]:
+        """Yield the topics of whole groups, about `MERGE_ROWS` at a time; a large one, as all heads are, in parts."""
+        batch: list[Topic] = []
         size = 0
-        for group in [*groups, None]:
-            if batch and (group is None or size >= MERGE_ROWS):
-                writer.write(_sorted(_taken(cursors, inputs, batch)))
+        topics = sorted({topic for cursor in self._cursors for topic in cursor.rows})
+        share = -(
+            -self._rows // self._buckets
+        )  # a batch reaches into the next bucket with its last group only
+        for at, topic in enumerate(topics):
+            batch.append(topic)
+            size += sum(cursor.rows.get(topic, 0) for cursor in self._cursors)
+            ends_group = at + 1 == len(topics) or topics[at + 1][0] != topic[0]
+            if size >= min(MERGE_ROWS, share) and (ends_group or batch[0][0] == topic[0]):
+                yield batch
                 batch, size = [], 0
-            if group is not None:
-                batch.append(group)
-                size += sum(cursor.rows.get(group, 0) for cursor in cursors)
-        return writer.written
+        if batch:
+            yield batch
+
+    def _taken(self, batch: Sequence[Topic]) -> pa.Table:
+        parts = []
+        for number, (cursor, own) in enumerate(zip(self._cursors, self._inputs, strict=True)):
+            table = cursor.take(sum(cursor.rows.get(topic, 0) for topic in batch))
+            self._taken_rows += table.num_rows
+            for later in self._inputs[number + 1 :]:
+                if (later.from_ms, later.to_ms) != (own.from_ms, own.to_ms):
+                    t0 = table["t0_ms"]
+                    table = table.filter(
+                        pc.or_(pc.less(t0, later.from_ms), pc.greater_equal(t0, later.to_ms))
+                    )
+            parts.append(table)
+        return pa.concat_tables(parts).unify_dictionaries().combine_chunks()
 
 
-def _taken(cursors: Sequence[_Cursor], inputs: Sequence[MergeInput], batch: Sequence[str]) -> pa.Table:
-    parts = []
-    for number, cursor in enumerate(cursors):
-        table = cursor.take(sum(cursor.rows.get(group, 0) for group in batch))
-        for later in inputs[number + 1 :]:
-            t0 = table["t0_ms"]
-            table = table.filter(pc.or_(pc.less(t0, later.from_ms), pc.greater_equal(t0, later.to_ms)))
-        parts.append(table)
-    return pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+def merge_files(inputs: Sequence[MergeInput], sink: IO[bytes] | str) -> Written:
+    """Write one chunk with the rows of several."""
+    return DayMerge(inputs).write_bucket(sink).written
 
 
 def _sorted(table: pa.Table) -> pa.Table:

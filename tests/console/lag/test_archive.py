@@ -19,7 +19,7 @@ from pytest_django import Settings
 from console.lag import archive, history, past, selectors, services
 from console.lag.history import HOUR_MS, HistoryLog
 from console.lag.models import HistoryFile
-from spark.lag import chunk
+from spark.lag import chunk, compaction
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 from tests.spark.lag.history import rounds
 
@@ -264,3 +264,122 @@ def test_it_loses_at_most_the_unsynced_round_whatever_step_dies(tmp_path: Path) 
         for found in by_name[name]:
             assert found["after"] == found["before"] == first["wanted"], name
             assert found["missing"] == []
+
+
+GROUPS = [f"group-{number}" for number in range(6)]
+
+
+def write_groups(start_ms: int) -> None:
+    heads = [HeadKey("orders", "broker-a", number) for number in range(4)]
+    made = rounds(
+        {head: [(0, 10 * n) for n in range(5)] for head in heads},
+        {
+            CommitKey(group, *head): [n + at for n in range(5)]
+            for at, group in enumerate(GROUPS)
+            for head in heads
+        },
+        start_ms=start_ms,
+    )
+    log = HistoryLog("local")
+    log.catch_up(0)
+    for one in made:
+        log.append(one)
+
+
+def told(group: str) -> list[int]:
+    found: list[int] = past.load("local", group, START, START + DAY_MS, interval_ms=5_000).committed.tolist()
+    return found
+
+
+@pytest.fixture
+def bucketed(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[int]]:
+    """A day large enough to be three files; what was known of its groups before."""
+    for hour in range(2):
+        write_groups(START + hour * HOUR_MS)
+        archive.compact_hour("local", START + hour * HOUR_MS, interval_ms=5_000, now_ms=START + 2 * HOUR_MS)
+    before = {group: told(group) for group in ["", *GROUPS]}
+    size = sum(row.bytes for row in HistoryFile.objects.filter(kind="chunk_hour"))
+    monkeypatch.setattr(archive, "BUCKET_BYTES", archive.MERGED_SHARE * size / 3)
+    monkeypatch.setattr(compaction, "MERGE_ROWS", 1)
+    return before
+
+
+def days() -> list[HistoryFile]:
+    return list(HistoryFile.objects.filter(kind="chunk_day", state="live").order_by("bucket"))
+
+
+def test_a_large_day_is_several_files(bucketed: dict[str, list[int]]) -> None:
+    tend()
+    made = days()
+    folder = "kind=chunk_day/cluster=local/date=2023-11-15"
+    assert [row.path for row in made] == [f"{folder}/b={number}-g1.parquet" for number in range(3)]
+    assert [(row.group_lo, row.group_hi) for row in made] == [
+        ("", "group-1"),
+        ("group-2", "group-3"),
+        ("group-4", "group-5"),
+    ]
+    assert {group: told(group) for group in bucketed} == bucketed
+    for row in made[1:]:
+        location(row).unlink()
+    assert told("group-1") == bucketed["group-1"]  # who asks for one group opens its file only
+    assert past.history_paths("local", START, START + DAY_MS, group="group-3") == [str(location(made[1]))]
+    assert len(past.history_paths("local", START, START + DAY_MS)) == 3
+
+
+def test_a_late_hour_makes_all_buckets_anew(bucketed: dict[str, list[int]]) -> None:
+    tend()
+    write_groups(START + 5 * HOUR_MS)
+    tend()
+    assert {row.generation for row in days()} == {2}
+    assert states()["chunk_day"] == ["superseded"] * 3 + ["live"] * len(days())
+    assert {group: len(told(group)) for group in GROUPS} == dict.fromkeys(GROUPS, 3 * 5 * 4)
+    count = HistoryFile.objects.count()
+    tend()
+    assert HistoryFile.objects.count() == count
+
+
+def test_a_disk_that_is_full_in_the_second_bucket_leaves_the_hours(
+    bucketed: dict[str, list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = compaction.DayMerge.write_bucket
+
+    def full(merge: compaction.DayMerge, sink: Any) -> compaction.Bucket:
+        if merge._number == 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return real(merge, sink)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(compaction.DayMerge, "write_bucket", full)
+        tend()
+    assert days() == []
+    assert {group: told(group) for group in bucketed} == bucketed
+    tend()
+    assert [row.path.rpartition("/")[2] for row in days()] == [
+        f"b={number}-g1.parquet" for number in range(3)
+    ]
+    assert {group: told(group) for group in bucketed} == bucketed
+
+
+def test_a_damaged_bucket_is_made_again_from_its_hours_or_named(bucketed: dict[str, list[int]]) -> None:
+    tend()
+    hours = list(HistoryFile.objects.filter(kind="chunk_hour"))
+    location(days()[1]).write_bytes(b"PAR1 no more")
+    assert told("group-2") == bucketed["group-2"]  # from the hours, which still lie there
+    assert past.lost_files("local", START, START + DAY_MS) == []
+    tend()
+    assert {row.generation for row in days()} == {2}
+    assert {group: told(group) for group in bucketed} == bucketed
+    for row in hours:
+        location(row).unlink(missing_ok=True)
+    HistoryFile.objects.filter(kind="chunk_hour").update(state="deleted")
+    location(days()[-1]).write_bytes(b"PAR1 no more")
+    assert told("group-5") == []
+    assert told("group-0") == bucketed["group-0"]
+    (lost,) = past.lost_files("local", START, START + DAY_MS)
+    assert (lost.group_hi, lost.bucket) == ("group-5", len(days()))
+
+
+def test_a_file_of_before_buckets_may_hold_any_group(bucketed: dict[str, list[int]]) -> None:
+    tend()
+    HistoryFile.objects.update(group_lo=None, group_hi=None)
+    assert {group: told(group) for group in bucketed} == bucketed

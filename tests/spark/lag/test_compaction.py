@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -113,3 +114,85 @@ def test_it_replaces_an_hour_of_a_day_that_was_repaired() -> None:
         again,
     )
     assert as_dict(read(again)) == as_dict(from_snapshots([*first, *repaired]))
+
+
+def many_groups(start_ms: int, groups: int = 7, extra: int = 0) -> io.BytesIO:
+    """An hour of groups of different sizes."""
+    heads = [HeadKey("orders", "broker-a", number) for number in range(groups)]
+    own = rounds(
+        {head: [(0, 5 + extra), (0, 9 + extra)] for head in heads},
+        {
+            CommitKey(f"group-{number}", *head): [number, number + extra]
+            for number in range(groups)
+            for head in heads[: number + 1]
+        },
+        start_ms=start_ms,
+    )
+    return hour_file(own)
+
+
+def day_inputs(hours: int) -> list[MergeInput]:
+    return [
+        MergeInput(pa.BufferReader(many_groups(n * HOUR).getvalue()), n * HOUR, (n + 1) * HOUR)
+        for n in range(hours)
+    ]
+
+
+def buckets_of(inputs: list[MergeInput], count: int) -> list[tuple[compaction.Bucket, bytes]]:
+    merge = compaction.DayMerge(inputs, count)
+    found = []
+    while not merge.is_done:
+        sink = io.BytesIO()
+        found.append((merge.write_bucket(sink), sink.getvalue()))
+    return found
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 20, 10**6])
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 50])
+def test_the_buckets_of_a_day_are_whole_groups_in_their_order(
+    monkeypatch: pytest.MonkeyPatch, count: int, rows_at_once: int
+) -> None:
+    monkeypatch.setattr(compaction, "MERGE_ROWS", rows_at_once)
+    whole = io.BytesIO()
+    compaction.merge_files(day_inputs(3), whole)
+    found = buckets_of(day_inputs(3), count)
+    assert 1 <= len(found) <= min(count, 8)
+    tables = [chunk.read_chunk(pa.BufferReader(data)) for _, data in found]
+    assert pa.concat_tables(tables).to_pylist() == chunk.read_chunk(whole).to_pylist()
+    for (bucket, _), table in zip(found, tables, strict=True):
+        groups = table["group"].to_pylist()
+        assert (bucket.group_lo, bucket.group_hi) == (groups[0], groups[-1])
+        assert bucket.written.rows == table.num_rows
+    assert all(one.group_hi < after.group_lo for (one, _), (after, _) in zip(found, found[1:], strict=False))
+    if rows_at_once == 1 and count in (2, 3):
+        assert len(found) == count
+        assert max(table.num_rows for table in tables) < 2 * 105 / count  # 28 + 7 series of 3 hours
+
+
+def test_a_day_in_buckets_takes_a_repaired_hour() -> None:
+    repaired = MergeInput(pa.BufferReader(many_groups(HOUR, extra=3).getvalue()), HOUR, 2 * HOUR)
+    plain = io.BytesIO()
+    compaction.merge_files([day_inputs(3)[0], repaired, day_inputs(3)[2]], plain)
+    day = [MergeInput(pa.BufferReader(data), 0, 24 * HOUR) for _, data in buckets_of(day_inputs(3), 3)]
+    assert len(day) == 3
+    again = [chunk.read_chunk(pa.BufferReader(data)) for _, data in buckets_of([*day, repaired], 2)]
+    assert pa.concat_tables(again).to_pylist() == chunk.read_chunk(plain).to_pylist()
+
+
+def test_the_heads_of_a_large_cluster_are_not_merged_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "MERGE_ROWS", 10)
+    heads = [HeadKey(f"topic-{number:02}", "broker-a", 0) for number in range(40)]
+    file = hour_file(rounds({head: [(0, 1)] for head in heads}, {}, start_ms=0))
+    taken: list[int] = []
+    real = compaction.DayMerge._taken
+
+    def noted(merge: compaction.DayMerge, batch: Any) -> pa.Table:
+        table = real(merge, batch)
+        taken.append(table.num_rows)
+        return table
+
+    monkeypatch.setattr(compaction.DayMerge, "_taken", noted)
+    sink = io.BytesIO()
+    compaction.merge_files([MergeInput(pa.BufferReader(file.getvalue()), 0, HOUR)], sink)
+    assert taken == [10, 10, 10, 10]
+    assert chunk.read_chunk(sink)["topic"].to_pylist() == [head.topic for head in heads]
