@@ -45,6 +45,7 @@ class ClientView:
     client_id: str
     queues: frozenset[MessageQueue] | None
     subscription: Mapping[str, Mapping[str, str]]
+    broadcasts: bool = False
 
 
 def readable_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
@@ -103,10 +104,13 @@ def findings(group: str, queues: Iterable[MessageQueue], clients: Sequence[Clien
     """Return what is wrong with a group's ownership, queues first. `queues` are those the group should read.
 
     A member that did not answer may hold any queue: then "no owner" and "idle" cannot be said and are not. Members
-    that pop share a topic's queues on a broker: nobody owns one, and none is left out.
+    that pop share a topic's queues on a broker: nobody owns one, and none is left out. Of a broadcasting group every
+    member reads every queue.
     """
     owners: dict[MessageQueue, list[str]] = defaultdict(list)
     popped: set[tuple[str, str]] = set()
+    if any(client.broadcasts for client in clients):
+        return _inconsistent(group, clients)
     for client in clients:
         for queue in client.queues or ():
             if queue.queue_id == POPS_ANY_QUEUE:

@@ -32,7 +32,7 @@ def client_view(row: ClientRow) -> ClientView:
         queues = frozenset(
             MessageQueue(one["topic"], one["broker_name"], one["queue_id"]) for one in row.queues
         )
-    return ClientView(row.client_id, queues, row.subscription)
+    return ClientView(row.client_id, queues, row.subscription, broadcasts=bool(row.progress))
 
 
 def findings(cluster_name: str, group: str) -> list[Finding]:

@@ -10,13 +10,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from django.db import transaction
-
-from console.access.models import Verb
-from console.access.services import record_audit
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
-from console.lag.models import BrokerRow, GroupMembers, GroupRow, TopicRow
+from console.lag.models import BrokerRow, GroupMembers, TopicRow
 from console.mqadmin import (
     BlockingMQAdmin,
     ConsumerConnection,
@@ -28,7 +24,7 @@ from console.mqadmin import (
 )
 from console.rebalance import rules, selectors
 from console.rebalance.models import ServerSideGroup
-from console.rebalance.rules import ASSIGNMENT_CAPABILITY, SERVER_STRATEGIES
+from console.rebalance.rules import ASSIGNMENT_CAPABILITY
 
 logger = logging.getLogger(__name__)
 
@@ -36,85 +32,6 @@ DEADLINE_MS = 3_000  # of the questions about one group; the next round asks aga
 CLAIM_MS = 15_000  # a worker that died holds a group up this long
 ENROLLED_MAX = 200  # groups the console enrols by itself
 State = ServerSideGroup.State
-
-
-class CannotSwitch(Exception):
-    """The group cannot be divided by the console; the text says why and what to do."""
-
-
-def switch_to_server_side(
-    *, cluster_name: str, group: str, topic: str, strategy: str, actor: Any, now_ms: int
-) -> ServerSideGroup:
-    """Let the console divide a topic's queues among a group from now on. Audited. Raises CannotSwitch.
-
-    Members must run with server-side rebalancing (Java: clientRebalance=false; our own client: auto): others
-    never ask.
-    """
-    if strategy not in SERVER_STRATEGIES:
-        raise CannotSwitch(f"Strategy {strategy} is none of {', '.join(SERVER_STRATEGIES)}.")
-    topic_row = TopicRow.objects.filter(cluster=cluster_name, topic=topic).first()
-    if topic_row is None:
-        raise CannotSwitch(f"No broker of {cluster_name} has the topic {topic}.")
-    group_row = GroupRow.objects.filter(cluster=cluster_name, group=group).first()
-    if group_row is None:
-        raise CannotSwitch(f"No broker of {cluster_name} has the group {group}.")
-    if group_row.model == "BROADCASTING":
-        raise CannotSwitch(f"{group} is broadcasting: every client reads every queue, nothing is divided.")
-    if group_row.consume_mode == "ORDERLY":
-        raise CannotSwitch(
-            f"{group} consumes orderly: its clients lock queues and always divide them themselves."
-        )
-    plain = _brokers_without_assignment(cluster_name, topic_row.brokers)
-    if plain:
-        raise CannotSwitch(
-            f"{', '.join(plain)} cannot store assignments: only brokerd can. Let the clients of {group} divide."
-        )
-    with transaction.atomic():
-        before = selectors.server_side_group(cluster_name, group, topic)
-        row, _ = ServerSideGroup.objects.update_or_create(
-            cluster=cluster_name,
-            group=group,
-            topic=topic,
-            defaults={"strategy": strategy, "is_automatic": False},
-            create_defaults={"strategy": strategy, "created_at_ms": now_ms},
-        )
-        record_audit(
-            actor=actor,
-            verb=Verb.CONFIGURE,
-            cluster=cluster_name,
-            subject=f"{group} / {topic}",
-            before={"rebalance": "client side" if before is None else f"server side, {before.strategy}"},
-            after={"rebalance": f"server side, {strategy}"},
-        )
-    return row
-
-
-def switch_to_client_side(*, cluster_name: str, group: str, topic: str, actor: Any, now_ms: int) -> None:
-    """Stop dividing: brokers forget the assignment and compute by themselves. Audited. Raises CannotSwitch.
-
-    The row stays when a broker cannot be told; the next try tells it.
-    """
-    row = selectors.server_side_group(cluster_name, group, topic)
-    if row is None:
-        raise CannotSwitch(f"{group} is not in server-side mode on {topic}.")
-    admin = with_admin(cluster_selectors.cluster_by_name(cluster_name).namesrv_addrs)
-    for addr in row.pushed:
-        try:
-            admin.put_assignment(addr, group, topic, {}, now_ms)
-        except (MQClientError, MQBrokerError) as error:
-            raise CannotSwitch(
-                f"{addr} could not be told: {error}. Nothing was changed; try again."
-            ) from error
-    with transaction.atomic():
-        row.delete()
-        record_audit(
-            actor=actor,
-            verb=Verb.CONFIGURE,
-            cluster=cluster_name,
-            subject=f"{group} / {topic}",
-            before={"rebalance": f"server side, {row.strategy}"},
-            after={"rebalance": "client side"},
-        )
 
 
 def _brokers_without_assignment(cluster_name: str, broker_names: Sequence[str]) -> list[str]:

@@ -5,23 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
 
-from console.access.models import AuditEvent
 from console.cluster.models import Cluster
 from console.lag import sweep
-from console.lag.models import BrokerRow, ClientRow, CollectorLease, GroupRow
+from console.lag.models import ClientRow, CollectorLease
 from console.rebalance import rules, selectors, services
 from console.rebalance.models import ServerSideGroup
 from tests.console.lag.conftest import CollectedCluster
 from tests.console.lag.running_consumers import RunningConsumers, eventually
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
-
-
-@pytest.fixture
-def person(db: None) -> User:
-    return User.objects.create_user("operator")
 
 
 def look(cluster: CollectedCluster) -> None:
@@ -32,23 +25,24 @@ def look(cluster: CollectedCluster) -> None:
     services.rebalance_due(cluster.now_ms)
 
 
-def switch(cluster: CollectedCluster, person: User, **changes: str) -> ServerSideGroup:
-    wish: dict[str, Any] = {
-        "cluster_name": "local",
-        "group": "billing",
-        "topic": "orders",
-        "strategy": "AVG_BY_CIRCLE",
-    }
-    return services.switch_to_server_side(**{**wish, **changes}, actor=person, now_ms=cluster.now_ms)
+def switch(cluster: CollectedCluster) -> None:
+    """Let the console divide the queues of orders among billing."""
+    ServerSideGroup.objects.create(
+        cluster="local",
+        group="billing",
+        topic="orders",
+        strategy="AVG_BY_CIRCLE",
+        created_at_ms=cluster.now_ms,
+    )
 
 
 def test_it_divides_queues_and_sees_that_clients_follow(
-    collected: CollectedCluster, running: RunningConsumers, person: User
+    collected: CollectedCluster, running: RunningConsumers
 ) -> None:
     collected.make_topic("orders", 4)
     first = running.start("billing", {"orders": "*"})
     look(collected)
-    switch(collected, person)
+    switch(collected)
     second = running.start("billing", {"orders": "*"})
     ids = sorted([first.client.client_id, second.client.client_id])
 
@@ -78,14 +72,6 @@ def test_it_divides_queues_and_sees_that_clients_follow(
     assert ServerSideGroup.objects.get().version == version  # nothing changed, nothing is computed anew
     running.stop(second)
     eventually(lambda: is_applied_to(collected, {first.client.client_id: [0, 1, 2, 3]}))
-    services.switch_to_client_side(
-        cluster_name="local", group="billing", topic="orders", actor=person, now_ms=collected.now_ms + 1
-    )
-    assert not ServerSideGroup.objects.exists()
-    assert [(event.verb, event.before, event.after) for event in AuditEvent.objects.order_by("pk")] == [
-        ("CONFIGURE", {"rebalance": "client side"}, {"rebalance": "server side, AVG_BY_CIRCLE"}),
-        ("CONFIGURE", {"rebalance": "server side, AVG_BY_CIRCLE"}, {"rebalance": "client side"}),
-    ]
 
 
 def is_applied_to(cluster: CollectedCluster, expected: dict[str, list[int]]) -> bool:
@@ -95,21 +81,21 @@ def is_applied_to(cluster: CollectedCluster, expected: dict[str, list[int]]) -> 
     return row.state == "APPLIED" and found == expected
 
 
-def test_it_waits_without_clients_and_says_so(collected: CollectedCluster, person: User) -> None:
+def test_it_waits_without_clients_and_says_so(collected: CollectedCluster) -> None:
     collected.make_topic("orders", 4)
     collected.make_group("billing")
     look(collected)
-    switch(collected, person)
+    switch(collected)
     look(collected)
     row = ServerSideGroup.objects.get()
     assert (row.state, row.reason, row.version) == ("IDLE", "no client is connected", 0)
 
 
-def test_it_says_why_it_failed_and_goes_on_later(collected: CollectedCluster, person: User) -> None:
+def test_it_says_why_it_failed_and_goes_on_later(collected: CollectedCluster) -> None:
     collected.make_topic("orders", 4)
     collected.make_group("billing")
     look(collected)
-    switch(collected, person)
+    switch(collected)
     collected.broker.stop()
     assert services.rebalance_due(collected.now_ms) == 1
     row = ServerSideGroup.objects.get()
@@ -121,49 +107,6 @@ def test_it_says_why_it_failed_and_goes_on_later(collected: CollectedCluster, pe
             services.rebalance_due(collected.now_ms) == 1 and ServerSideGroup.objects.get().state == "IDLE"
         )
     )
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"strategy": "MACHINE_ROOM"}, "Strategy MACHINE_ROOM is none of AVG, AVG_BY_CIRCLE"),
-        ({"topic": "nothing"}, "No broker of local has the topic nothing"),
-        ({"group": "nobody"}, "No broker of local has the group nobody"),
-    ],
-)
-def test_it_refuses_what_cannot_work(
-    collected: CollectedCluster, person: User, changes: dict[str, str], message: str
-) -> None:
-    collected.make_topic("orders", 4)
-    collected.make_group("billing")
-    collected.collect()
-    with pytest.raises(services.CannotSwitch, match=message):
-        switch(collected, person, **changes)
-    assert not AuditEvent.objects.exists()
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [("model", "BROADCASTING", "broadcasting"), ("consume_mode", "ORDERLY", "orderly")],
-)
-def test_it_refuses_groups_that_cannot_be_divided(
-    collected: CollectedCluster, person: User, field: str, value: str, message: str
-) -> None:
-    collected.make_topic("orders", 4)
-    collected.make_group("billing")
-    collected.collect()
-    GroupRow.objects.filter(group="billing").update(**{field: value})
-    with pytest.raises(services.CannotSwitch, match=message):
-        switch(collected, person)
-
-
-def test_it_refuses_brokers_that_cannot_store_assignments(collected: CollectedCluster, person: User) -> None:
-    collected.make_topic("orders", 4)
-    collected.make_group("billing")
-    collected.collect()
-    BrokerRow.objects.update(capabilities=[])
-    with pytest.raises(services.CannotSwitch, match="broker-a cannot store assignments"):
-        switch(collected, person)
 
 
 def test_it_enrols_connected_groups_of_the_embedded_cluster(
@@ -229,3 +172,12 @@ def test_a_worker_that_was_too_slow_leaves_the_claim_of_the_next_one(
     monkeypatch.setattr(services, "rebalance", slow)
     services.rebalance_due(collected.now_ms)
     assert ServerSideGroup.objects.get().claimed_until_ms == taken_over_ms
+
+
+def test_members_that_broadcast_share_every_queue(collected: CollectedCluster) -> None:
+    collected.make_topic("orders", 1)
+    held = [{"topic": "orders", "broker_name": "broker-a", "queue_id": 0}]
+    told = [{**held[0], "samples": [[1, 0, 5, 5]]}]
+    for name in ("x", "y"):
+        ClientRow.objects.create(cluster="local", group="casting", client_id=name, queues=held, progress=told)
+    assert selectors.findings("local", "casting") == selectors.cluster_findings("local") == []
