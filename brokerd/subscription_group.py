@@ -13,6 +13,7 @@ from pathlib import Path
 from brokerd import config_manager
 from brokerd.config import LiveConfig
 from brokerd.remoting.bodies import DataVersion, SubscriptionGroupConfig, SubscriptionGroupWrapper
+from brokerd.remoting.codes import READ_REFUSED
 from brokerd.remoting.message import is_system_group, validate_group
 from brokerd.remoting.message_names import SYSTEM_GROUPS
 
@@ -20,7 +21,6 @@ logger = logging.getLogger(__name__)
 
 GROUPS_MAX = 100_000  # auto-creation must not let a client with random names fill memory and disk
 FORBIDDEN_MAX = 100_000  # (group, topic) pairs; nor may requests with random names
-READ_BIT = 1 << 2  # of a value of forbiddenTable: PermName.INDEX_PERM_READ
 
 Forbidden = dict[str, dict[str, int]]  # group → topic → bits
 
@@ -81,7 +81,7 @@ class SubscriptionGroupManager:
     def is_read_forbidden(self, group: str, topic: str) -> bool:
         """Whether pulls of the group from this topic are refused. Asked for every pull."""
         topics = self.forbidden.get(group)
-        return topics is not None and bool(max(0, topics.get(topic, 0)) & READ_BIT)
+        return topics is not None and bool(max(0, topics.get(topic, 0)) & READ_REFUSED)
 
     def set_readable(self, group: str, topic: str, readable: bool, now_ms: int) -> None:
         """Forbid or allow a group to read a topic; other topics of the group stay as they are, and both ways are saved.
@@ -91,7 +91,7 @@ class SubscriptionGroupManager:
         if readable != self.is_read_forbidden(group, topic):
             return
         bits = self.forbidden.get(group, {})
-        value = max(0, bits.get(topic, 0)) ^ READ_BIT
+        value = max(0, bits.get(topic, 0)) ^ READ_REFUSED
         if not readable and sum(map(len, self.forbidden.values())) >= FORBIDDEN_MAX:
             raise OverflowError(f"{FORBIDDEN_MAX} topics of groups are forbidden already")
         kept = {name: each for name, each in {**bits, topic: value}.items() if each > 0}

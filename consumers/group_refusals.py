@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from brokerd.remoting.codes import READ_REFUSED
 from brokerd.remoting.errors import BodyError
-
-READ_BIT = 1 << 2  # of a value of forbiddenTable: PermName.INDEX_PERM_READ
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,9 @@ def group_refusals(table: Any) -> GroupRefusals:
 def read_forbidden(table: Mapping[str, Mapping[str, int]]) -> dict[str, frozenset[str]]:
     """forbiddenTable as group → topics that may not be read. Java takes a negative value for none."""
     found = {
-        group: frozenset(topic for topic, bits in topics.items() if int(bits) > 0 and int(bits) & READ_BIT)
+        group: frozenset(
+            topic for topic, bits in topics.items() if int(bits) > 0 and int(bits) & READ_REFUSED
+        )
         for group, topics in table.items()
     }
     return {group: topics for group, topics in found.items() if topics}

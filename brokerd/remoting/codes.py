@@ -266,6 +266,9 @@ class LanguageCode(IntEnum):
     NODE_JS = 13
 
 
+READ_REFUSED = 1 << 2  # of a value of forbiddenTable: PermName.INDEX_PERM_READ
+
+
 class Permission(IntFlag):
     """PermName.java: what a topic allows. INHERIT marks a topic whose settings a new topic may copy (TBW102)."""
 

@@ -30,6 +30,7 @@ from console.operation.config_change import (
 from console.operation.errors import PlanRejected
 from console.operation.kinds import Draft, PlanWarning
 from console.operation.models import Job, Plan
+from console.operation.plan_params import broker_names, refuse_unknown
 from console.operation.runner import JobRun
 
 BROKER = "broker"
@@ -136,9 +137,7 @@ class BrokerConfigPlan(ConfigPlan):
 
 def read_wish(params: Mapping[str, Any], subject: str, addrs: Mapping[str, str]) -> Wish:
     """Raises PlanRejected naming the parameter."""
-    unknown = sorted(set(params) - {"key", "value", "values", "brokers"})
-    if unknown:
-        raise PlanRejected(f"There is no parameter {unknown[0]!r}; there is key, value, brokers.", unknown[0])
+    refuse_unknown(params, ("key", "value", "values", "brokers"))
     name, value, values = params.get("key"), params.get("value"), params.get("values")
     if not isinstance(name, str) or not name:
         raise PlanRejected("Name the key that changes.", "key")
@@ -146,9 +145,7 @@ def read_wish(params: Mapping[str, Any], subject: str, addrs: Mapping[str, str])
     if values is None:
         if not isinstance(value, str):
             raise PlanRejected("Give the value as text, as it stands in a broker's file.", "value")
-        wanted = params.get("brokers") or ([] if subject == WILDCARD else [subject])
-        if isinstance(wanted, str) or not all(isinstance(one, str) for one in wanted):
-            raise PlanRejected("Brokers is a list of broker names.", "brokers")
+        wanted = broker_names(params) or (() if subject == WILDCARD else (subject,))
         values = dict.fromkeys(chosen_brokers(addrs, wanted), value)
     elif not isinstance(values, Mapping) or not all(isinstance(one, str) for one in values.values()):
         raise PlanRejected("Values is one text for each broker name.", "values")

@@ -27,6 +27,7 @@ from console.operation.config_change import admin_of, brokers_in_words, counted
 from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.kinds import Draft, PlanWarning
 from console.operation.models import Job, Plan
+from console.operation.plan_params import refuse_unknown
 from console.operation.runner import JobRun
 
 READ_DEADLINE_MS = 15_000  # routes of all topics from all name servers, pipelined
@@ -77,9 +78,7 @@ class BrokerDrainPlan:
         direction = params.get("direction", DRAIN)
         if direction not in (DRAIN, GIVE_BACK):
             raise PlanRejected("The direction is drain or give_back.", "direction")
-        unknown = sorted(set(params) - {"direction"})
-        if unknown:
-            raise PlanRejected(f"There is no parameter {unknown[0]!r}; there is direction.", unknown[0])
+        refuse_unknown(params, ("direction",))
         views, silent = read_servers(admin_of(cluster), subject)
         if not any(view.offered for view in views):
             raise PlanRejected(f"No name server that answers lists {subject}.", "subject")

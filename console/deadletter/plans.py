@@ -30,6 +30,7 @@ from console.operation.config_change import (
 from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.kinds import Draft
 from console.operation.models import Job, Plan
+from console.operation.plan_params import refuse_unknown
 from console.operation.runner import JobRun
 
 ORDERLY = "ORDERLY"
@@ -272,9 +273,7 @@ class DlqReadablePlan(ConfigPlan):
 
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
         """Read the topic's permission per broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
-        unknown = sorted(set(params) - {"exact", "group"})
-        if unknown:
-            raise PlanRejected(f"Allowing to read has no {unknown[0]!r}.", field=unknown[0])
+        refuse_unknown(params, ("exact", "group"))
         admin, topic = _admin(cluster), topic_of(subject)
         addrs = broker_addrs(admin)
         exact = params.get("exact")

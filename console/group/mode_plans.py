@@ -40,6 +40,7 @@ from console.operation.config_change import (
 from console.operation.errors import PlanRejected
 from console.operation.kinds import Draft, PlanWarning
 from console.operation.models import Job, Plan
+from console.operation.plan_params import broker_names, refuse_unknown
 from console.operation.runner import JobRun
 
 MODE = "consume mode"  # ``what`` of a row
@@ -169,9 +170,7 @@ class GroupModePlan(ConfigPlan):
 
 def read_wish(params: Mapping[str, Any]) -> ModeWish:
     """Raises PlanRejected naming the parameter."""
-    unknown = sorted(set(params) - set(PARAMS))
-    if unknown:
-        raise PlanRejected(f"There is no parameter {unknown[0]!r}; there is {', '.join(PARAMS)}.", unknown[0])
+    refuse_unknown(params, PARAMS)
     topic, mode, share = params.get("topic"), params.get("mode"), params.get("pop_share_queues") or 0
     if not isinstance(topic, str) or not topic:
         raise PlanRejected("Name the topic.", "topic")
@@ -181,10 +180,7 @@ def read_wish(params: Mapping[str, Any]) -> ModeWish:
         raise PlanRejected("The mode is PULL or POP.", "mode")
     if isinstance(share, bool) or not isinstance(share, int) or not 0 <= share <= SHARE_MAX:
         raise PlanRejected(f"pop_share_queues is a number from 0 to {SHARE_MAX:,}.", "pop_share_queues")
-    brokers = params.get("brokers") or ()
-    if isinstance(brokers, str) or not all(isinstance(name, str) for name in brokers):
-        raise PlanRejected("Brokers is a list of broker names.", "brokers")
-    return ModeWish(topic, ModeSetting(mode, share if mode == POP else 0, is_set=True), tuple(brokers))
+    return ModeWish(topic, ModeSetting(mode, share if mode == POP else 0, is_set=True), broker_names(params))
 
 
 def _row(topic: str, broker_name: str, addr: str, now: ModeSetting, wanted: ModeSetting) -> ConfigRow:

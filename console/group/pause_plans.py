@@ -37,6 +37,7 @@ from console.operation.config_change import (
 from console.operation.errors import PlanRejected
 from console.operation.kinds import Draft
 from console.operation.models import Job, Plan
+from console.operation.plan_params import refuse_unknown
 from console.operation.runner import JobRun
 
 TOPICS_MAX = 200  # of one plan: each is a request to each broker, before and after
@@ -73,9 +74,7 @@ class ReadingPlan(ConfigPlan):
         facts: PauseFacts,
     ) -> tuple[list[str], list[str]]:
         """(topics, brokers) that are meant."""
-        unknown = sorted(set(params) - {"topics", "brokers"})
-        if unknown:
-            raise PlanRejected(f"There is no parameter {unknown[0]!r}; there is brokers, topics.", unknown[0])
+        refuse_unknown(params, ("brokers", "topics"))
         topics, brokers = (_names(params, field) for field in ("topics", "brokers"))
         paused = sorted(frozenset().union(*facts.forbidden.values()))
         if not self.readable:

@@ -41,6 +41,7 @@ from console.operation.config_plans import (
 from console.operation.errors import PlanRejected
 from console.operation.kinds import PlanWarning
 from console.operation.models import Job, Plan
+from console.operation.plan_params import refuse_unknown
 from console.operation.runner import JobRun
 
 
@@ -261,11 +262,7 @@ class GroupForceDeletePlan(GroupDeletePlan):
 
 
 def _flags(params: Mapping[str, Any]) -> tuple[bool, bool]:
-    unknown = sorted(set(params) - {"keep_offsets", "with_topics"})
-    if unknown:
-        raise PlanRejected(
-            f"There is no parameter {unknown[0]!r}; there is keep_offsets, with_topics.", unknown[0]
-        )
+    refuse_unknown(params, ("keep_offsets", "with_topics"))
     for field in ("keep_offsets", "with_topics"):
         if not isinstance(params.get(field, False), bool):
             raise PlanRejected(f"{field} is true or false.", field)

@@ -35,6 +35,7 @@ from console.operation.config_change import (
 from console.operation.errors import PlanRejected
 from console.operation.kinds import Draft, PlanWarning
 from console.operation.models import Plan
+from console.operation.plan_params import broker_names, refuse_unknown
 from console.operation.quarantine import Quarantine, quarantine_hours, quarantine_of, waiting
 
 Facts = TypeVar("Facts")
@@ -100,14 +101,8 @@ def read_wish(
     values_of: Callable[[Mapping[str, Any]], dict[str, Any]],
 ) -> Wish:
     """Raises PlanRejected(field) for a parameter that nobody knows and for what ``values_of`` refuses."""
-    names = sorted({*known, "brokers"})
-    unknown = sorted(set(params) - set(names))
-    if unknown:
-        raise PlanRejected(f"There is no parameter {unknown[0]!r}; there is {', '.join(names)}.", unknown[0])
-    brokers = params.get("brokers") or ()
-    if isinstance(brokers, str) or not all(isinstance(name, str) for name in brokers):
-        raise PlanRejected("Brokers is a list of broker names.", "brokers")
-    return Wish(tuple(brokers), values_of(params))
+    refuse_unknown(params, sorted({*known, "brokers"}))
+    return Wish(broker_names(params), values_of(params))
 
 
 def where(rows: Sequence[ConfigRow]) -> str:
