@@ -9,6 +9,7 @@ never zero.
 from __future__ import annotations
 
 import datetime as dt
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -19,7 +20,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from fsspec.implementations.local import LocalFileSystem
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.lag.page import Page
@@ -172,16 +172,12 @@ class QueueRows:
             table, places = opened.rows(groups, wanted)
         if not self.is_everybody:
             kept = self.kept(table["group"])
-            table, places = table.take(kept), places[kept]
+            table, places = table.select(columns).take(kept), places[kept]
         return Found(number, file, places, table)
 
     def kept(self, groups: pa.ChunkedArray) -> IntArray:
         """The places of the rows that are asked for."""
-        coded = groups.combine_chunks()
-        if isinstance(coded, pa.ChunkedArray):  # several dictionaries
-            coded = coded.unify_dictionaries().combine_chunks()
-        if not pa.types.is_dictionary(coded.type):
-            coded = coded.dictionary_encode()
+        coded = groups.unify_dictionaries().combine_chunks()
         is_asked = np.array([self.asks_for(name) for name in coded.dictionary.to_pylist()], dtype=np.bool_)
         return np.flatnonzero(is_asked[coded.indices.to_numpy()])
 
@@ -374,15 +370,18 @@ class _Opened:
     """A file that is open. Its pages have checksums: what is read is what was written."""
 
     def __init__(self, file: QueueRowFile) -> None:
-        filesystem, path = fsspec.core.url_to_fs(location(file))
-        self._source = path if isinstance(filesystem, LocalFileSystem) else filesystem.open(path, "rb")
-        if filesystem.size(path) != file.bytes:
-            raise pa.ArrowInvalid(f"{filesystem.size(path)} bytes, not {file.bytes}")
+        path = location(file)
+        self._source = fsspec.open(path, "rb").open() if "://" in path else pa.OSFile(path)
+        size_bytes = self._source.seek(0, os.SEEK_END)
+        self._source.seek(0)
+        if size_bytes != file.bytes:
+            raise pa.ArrowInvalid(f"{size_bytes} bytes, not {file.bytes}")
         self._parquet = pq.ParquetFile(
-            self._source, read_dictionary=["group"], page_checksum_verification=True, memory_map=False
+            self._source, read_dictionary=["group"], page_checksum_verification=True
         )
-        self._names = set(self._parquet.schema_arrow.names)
         self._metadata = self._parquet.metadata
+        schema = self._metadata.schema  # a column each, and of a list that of its items
+        self._names = [schema.column(each).path.partition(".")[0] for each in range(len(schema.names))]
         sizes = [self._metadata.row_group(each).num_rows for each in range(self._metadata.num_row_groups)]
         self._starts = np.cumsum([0, *sizes])
 
@@ -390,14 +389,15 @@ class _Opened:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._parquet.close(force=True)
+        self._parquet.close()
+        self._source.close()
 
     def row_groups_of(self, group: str) -> list[int]:
         """Those that may hold rows of a group, all of them without one."""
         everything = range(self._metadata.num_row_groups)
         if not group:
             return list(everything)
-        column = self._parquet.schema_arrow.names.index("group")
+        column = self._names.index("group")
         found = []
         for each in everything:
             known = self._metadata.row_group(each).column(column).statistics
