@@ -290,7 +290,7 @@ SLO_COLUMNS = (
     Column("slo_ms", "SLO", "optional_duration"),
     Column("target_pct", "Target", "percent2"),
     Column("good_pct", "Kept", "percent2", note="share of the watched time in which no message was late"),
-    Column("within_slo_pct", "Messages in time", "percent2", priority=2),
+    Column("within_slo_pct", "In time", "percent2", priority=3, note="share of the messages"),
     Column("breach_ms", "In breach", "optional_duration"),
     Column("burn_rate", "Burn", "rate", "×", note="1: just what the target allows"),
     Column("budget_left_pct", "Budget left", "budget", note="of 28 days that end with this one"),
@@ -304,7 +304,7 @@ SLO_WORDS = "The topic of each group that was worst; promises are set on the rep
 
 
 def _slo(window: Column, change: str) -> RowsView:
-    last = Column("good_change_points", change, "points", "points", priority=2)
+    last = Column("good_change_points", "Change", "points", "points", priority=3, note=change)
     return RowsView(
         "slo", "SLO", (window, *SLO_COLUMNS, last, COVERAGE), "budget_left_pct", True, words=SLO_WORDS
     )
@@ -338,7 +338,7 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
         _top("growth", "Top: growth", "Lag grew by"),
     ),
     "lag_day": (
-        _slo(DAY, "Day before"),
+        _slo(DAY, "against the day before"),
         RowsView(
             "event",
             "Resets and losses",
@@ -390,7 +390,7 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
         ),
     ),
     "lag_week": (
-        _slo(WEEK, "Week before"),
+        _slo(WEEK, "against the week before"),
         RowsView(
             "trend",
             "Week over week",

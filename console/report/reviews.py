@@ -219,7 +219,7 @@ def _collector_rows(cluster: str, start_ms: int, end_ms: int) -> Iterator[tuple[
                 "gaps": len(away),
                 "away_ms": sum(away),
                 "longest_ms": max(away, default=0),
-                "watched_pct": round(100 * (1 - min(span_ms, sum(away)) / span_ms), 3),
+                "watched_pct": _watched_pct(span_ms, sum(away), seen["most"] if is_collector else 100.0),
                 "reason": reasons.get(broker_name) or None,
                 "damaged_files": damaged if is_collector else None,
                 "coverage_least_pct": seen["least"] if is_collector else None,
@@ -227,6 +227,15 @@ def _collector_rows(cluster: str, start_ms: int, end_ms: int) -> Iterator[tuple[
                 "row_gap_ms": seen["gap_ms"] if is_collector else None,
             },
         )
+
+
+def _watched_pct(span_ms: int, away_ms: int, covered_pct: float | None) -> float | None:
+    """The gaps that were written down, and at most what the best row of the day covers: before its first round nobody
+    writes a gap. None: no row of the day.
+    """
+    if covered_pct is None:
+        return None
+    return round(min(100 * (1 - min(span_ms, away_ms) / span_ms), covered_pct), 3)
 
 
 def _dead_weight_rows(cluster: str, start_ms: int, end_ms: int, now_ms: int) -> Iterator[tuple[str, Figures]]:

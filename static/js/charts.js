@@ -125,7 +125,8 @@
     for (let t = Math.ceil((t0 + zone) / step) * step - zone; t <= t1; t += step) {
       const x = box.x + ((t - t0) / (t1 - t0)) * box.w;
       rule(g, x, box.y, x, box.y + box.h, "chart-grid");
-      if (named && x < box.x + box.w - 14) label(g, step >= DAY ? Tide.day(t) : Tide.clock(t).slice(0, step < MINUTE ? 8 : 5), x, box.y + box.h + 12, { align: "center" });
+      const isDay = step >= DAY || (t1 - t0 > DAY && (t + zone) % DAY === 0); // over several days midnight says which one begins
+      if (named && x < box.x + box.w - 14) label(g, isDay ? Tide.day(t) : Tide.clock(t).slice(0, step < MINUTE ? 8 : 5), x, box.y + box.h + 12, { align: "center" });
     }
   }
   /* What was not observed, each gap once: from the last known point to the next. */
