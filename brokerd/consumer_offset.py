@@ -16,6 +16,10 @@ from brokerd.remoting.bodies import ConsumerOffsetWrapper, DataVersion
 logger = logging.getLogger(__name__)
 
 COMMITS_PER_VERSION = 500  # the data version moves every so many commits, as in Java
+# Offsets of queues that the topic does not have are stored, as in Java: queues may be taken away under a consumer. But
+# one client must not fill memory and the file with a hundred thousand of them.
+STRAYS_MAX = 1_024
+LOGGED_EVERY = 1_000
 
 Key = tuple[str, str]  # topic, group
 
@@ -29,6 +33,7 @@ class ConsumerOffsetManager:
         self.pull_offsets: dict[Key, dict[int, int]] = {}
         self._resets: dict[Key, dict[int, int]] = {}
         self._commits = 0
+        self._strays_refused = 0
         self._is_dirty = False
         self.data_version = DataVersion(timestamp=now_ms, counter=0)
         loaded = config_manager.load(path, ConsumerOffsetWrapper.from_body)
@@ -48,6 +53,19 @@ class ConsumerOffsetManager:
         if self._commits % COMMITS_PER_VERSION == 0:
             version = self.data_version
             self.data_version = dataclasses.replace(version, timestamp=now_ms, counter=version.counter + 1)
+
+    def refuses_stray(self, group: str, topic: str, queue_id: int, queues: int) -> bool:
+        """Whether an offset of a queue beyond the topic's `queues` is one too many: counted, and told in the log."""
+        known = self.offsets.get((topic, group), {})
+        if queue_id in known or len(known) < queues + STRAYS_MAX:
+            return False
+        if self._strays_refused % LOGGED_EVERY == 0:
+            logger.warning(
+                "offset refused group=%s topic=%s queue_id=%d: %d offsets on %d queues already; refused before=%d",
+                group, topic, queue_id, len(known), queues, self._strays_refused,
+            )  # fmt: skip
+        self._strays_refused += 1
+        return True
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
         """The offset a consumer starts from: a waiting reset first, then what was committed."""

@@ -46,7 +46,8 @@ def update_consumer_offset(
     group, topic = required(command, "consumerGroup"), required(command, "topic")
     if broker.groups.get(group) is None:
         raise error_for(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group}")
-    if broker.topics.get(topic) is None:
+    config = broker.topics.get(topic)
+    if config is None:
         raise error_for(ResponseCode.TOPIC_NOT_EXIST, f"topic not exist, {topic}")
     if "queueId" not in ext or "commitOffset" not in ext:
         raise error_for(ResponseCode.INVALID_PARAMETER, "queueId and commitOffset are required")
@@ -54,6 +55,12 @@ def update_consumer_offset(
     # Not the topic's own number of queues: some may be taken away under a consumer.
     if not 0 <= queue_id < QUEUE_NUMS_MAX:
         raise error_for(ResponseCode.INVALID_PARAMETER, f"queueId[{queue_id}] is illegal, topic {topic}")
+    queues = max(config.read_queue_nums, config.write_queue_nums)
+    if queue_id >= queues and broker.offsets.refuses_stray(group, topic, queue_id, queues):
+        raise error_for(
+            ResponseCode.INVALID_PARAMETER,
+            f"queueId[{queue_id}] is beyond the {queues} queues of topic {topic}",
+        )
     if broker.offsets.pending_reset(group, topic, queue_id) is not None:
         return command.response(ResponseCode.SUCCESS, "Offset has been previously reset")
     broker.offsets.commit(group, topic, queue_id, offset, now_ms)
