@@ -15,7 +15,7 @@ from django.template.loader import render_to_string
 
 from console.report import queue_rows, selectors
 from console.report.columns import EPISODES_VIEW, LAG_VIEWS, VIEWS, Column, RowsView
-from console.report.jobs import DAY_MS, HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS
+from console.report.jobs import DAY_MS, HOUR_MS, JOBS, PERIODS_MS
 from console.report.models import LagRow
 from console.report.queue_rows import QueueRows
 from console.report.selectors import KEY, AnyRows
@@ -27,7 +27,7 @@ NUMBER = "n"  # the class of cells and heads of numbers
 
 def page(rows: AnyRows, job: str, cluster: str, now_ms: int) -> str:
     """The page, a table per kind of row, the worst first; at most ROWS_MAX rows each."""
-    tables = [table for view in views_of(job) if (table := _table(rows, view, job))]
+    tables = [table for view in views_of(rows, job) if (table := _table(rows, view, job))]
     context = {
         "title": f"{JOBS[job]} of {cluster}",
         "tables": tables,
@@ -40,11 +40,13 @@ def page(rows: AnyRows, job: str, cluster: str, now_ms: int) -> str:
     return render_to_string("report/export.html", context)
 
 
-def views_of(job: str) -> Sequence[RowsView]:
+def views_of(rows: AnyRows, job: str) -> Sequence[RowsView]:
     """The tables that there may be; those that show a part of another one's rows are left to it."""
+    if isinstance(rows, QueueRows) or rows.model is LagRow:
+        return LAG_VIEWS
     whole = {view.grain for view in VIEWS[job] if not view.where}
     own = [view for view in VIEWS[job] if not view.where or view.grain not in whole]
-    return [*(LAG_VIEWS if job in LAG_JOBS else ()), *own] or [EPISODES_VIEW]
+    return own or [EPISODES_VIEW]
 
 
 def _table(rows: AnyRows, view: RowsView, job: str) -> dict[str, Any] | None:

@@ -118,3 +118,14 @@ def test_more_rows_take_no_more_queries(admin: Client) -> None:
             text(admin, "lag_day?grain=slo")
         counts.append(len(queries))
     assert counts[0] == counts[1]
+
+
+@pytest.mark.parametrize("job", ["lag_hour", "lag_day", "lag_week"])
+def test_lag_and_reviews_are_downloads_of_their_own(admin: Client, job: str) -> None:
+    run = rows.run(job=job)
+    rows.row(run, job=job)
+    add(run, REVIEWS[job][0].grain, by="time_lag", rank=1, value=1.0, group="audit")
+    lag = b"".join(admin.get(f"/c/local/reports/{job}/html?span=all")).decode()
+    assert "Groups and topics" in lag and "billing" in lag and "audit" not in lag
+    review = b"".join(admin.get(f"/c/local/reports/{job}/html?span=all&grain={REVIEWS[job][0].key}")).decode()
+    assert "audit" in review and "billing" not in review
