@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import fsspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -40,7 +39,7 @@ class ChunkFile:
     def __init__(self, path: str, *, keeps: bool = False) -> None:
         """`keeps`: the row groups whose columns were all asked for last stay in memory and answer what they can."""
         self.path = path
-        self._file = fsspec.open(path, "rb").open()
+        self._file = chunk.opened(path)
         try:
             self._parquet = pq.ParquetFile(self._file, read_dictionary=["dt_ms"])
             missing = sorted(set(chunk.CHUNK_SCHEMA.names) - set(self._parquet.schema_arrow.names))
