@@ -13,15 +13,26 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack
+from typing import Any
 
 import msgspec
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark import class_archive
 from spark.java import JavaMissing
 from spark.job import JobResult, JobSpec, JobSpecError
-from spark.session import SparkAway, build_session, end, is_alive, package_shipped
+from spark.session import (
+    SparkAway,
+    build_context,
+    build_session,
+    end,
+    is_alive,
+    package_shipped,
+    session_of,
+)
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 ERROR_LENGTH_MAX = 500
@@ -30,14 +41,19 @@ EXECUTORS_PYTHON = (
     "packages of requirements.txt on every machine of the cluster."
 )
 
-Run = Callable[[SparkSession, JobSpec], JobResult]
+# What a job is given: a session, or of WITHOUT_SQL a context.
+Run = Callable[[Any, JobSpec], JobResult]
+# Their tasks write files and nothing of them passes through Spark SQL, whose start would be half of a first run.
+WITHOUT_SQL = ("lag_day", "lag_hour", "lag_week")
 
 
 class KeptSession:
-    """The session of the jobs of this process, built when the first one asks."""
+    """The Spark of the jobs of this process, built when the first one asks; Spark SQL on top of it when the first one
+    needs that.
+    """
 
     def __init__(self) -> None:
-        self._session: SparkSession | None = None
+        self._spark: SparkSession | SparkContext | None = None
         self._where: tuple[str, str, bool] | None = None
         self._shipped = ExitStack()
 
@@ -45,27 +61,30 @@ class KeptSession:
         """Whether the job of a spec can run here: not when it asks for another place, or Spark has gone away since the
         last one. Only a new process can build another session.
         """
-        if self._session is None:
+        if self._spark is None:
             return True
         try:
-            return _where(JobSpec.from_json(text)) == self._where and is_alive(self._session)
+            return _where(JobSpec.from_json(text)) == self._where and is_alive(self._spark)
         except JobSpecError:
             return True
 
-    def of(self, spec: JobSpec) -> SparkSession:
+    def of(self, spec: JobSpec) -> SparkSession | SparkContext:
         """Raises what `build_session` does."""
-        if self._session is None:
+        if self._spark is None:
             self._where = _where(spec)
-            remote, master, reuse = self._where
-            self._session = build_session(
-                f"tidemark {spec.job} {spec.job_id}",
-                remote=remote,
-                master=master,
-                reuse=reuse,
-                java_options=class_archive.java_option(),
-            )
-            self._shipped.enter_context(package_shipped(self._session))
-        return self._session
+            self._spark = self._built(spec)
+            self._shipped.enter_context(package_shipped(self._spark))
+        if isinstance(self._spark, SparkContext) and spec.job not in WITHOUT_SQL:
+            self._spark = session_of(self._spark)
+        return self._spark
+
+    @staticmethod
+    def _built(spec: JobSpec) -> SparkSession | SparkContext:
+        remote, master, reuse = _where(spec)
+        name, java_options = f"tidemark {spec.job} {spec.job_id}", class_archive.java_option()
+        if reuse or remote:
+            return build_session(name, remote=remote, master=master, reuse=reuse, java_options=java_options)
+        return build_context(name, master=master, java_options=java_options)
 
     @property
     def has_own_jvm(self) -> bool:
@@ -75,8 +94,8 @@ class KeptSession:
     def stop(self) -> None:
         """End it, and a JVM of our own with it."""
         self._shipped.close()
-        if self._session is not None and is_alive(self._session):
-            end(self._session)
+        if self._spark is not None and is_alive(self._spark):
+            end(self._spark)
 
 
 def _where(spec: JobSpec) -> tuple[str, str, bool]:
@@ -105,7 +124,7 @@ def run_spec(text: str, run_of: Callable[[JobSpec], Run], session: KeptSession) 
         return _fail(f"Spark does not start: {error}")
     try:
         result = run(spark, spec)
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         return _fail(f"Spark could not compute the report: {error}")
     _say("RESULT", result.to_json())
     return True

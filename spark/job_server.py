@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import cast
 
 from spark import class_archive
-from spark.job import JobSpec, JobSpecError
+from spark.job import JobResult, JobSpec, JobSpecError
 from spark.job_process import KeptSession, Run, run_spec
 
 JOBS = (
@@ -31,10 +31,14 @@ MEMORY_MAX_MB = 2_500  # of this process and all below it, between two jobs
 
 
 def run_of(spec: JobSpec) -> Run:
-    """What runs the spec's job. Raises JobSpecError for a job that there is not."""
+    """What runs the spec's job; its imports are made on the side, while the JVM starts. Raises JobSpecError for a job
+    that there is not.
+    """
     if spec.job not in JOBS:
         raise JobSpecError(f"there is no job {spec.job!r}; there are: {', '.join(JOBS)}")
-    return cast(Run, importlib.import_module(f"spark.{spec.job}").run)
+    name = f"spark.{spec.job}"
+    threading.Thread(target=importlib.import_module, args=(name,), daemon=True).start()
+    return lambda spark, spec: cast(JobResult, importlib.import_module(name).run(spark, spec))
 
 
 def main(idle_s: float) -> int:

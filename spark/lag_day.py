@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from spark.hour_tables import period_rows
@@ -20,7 +21,7 @@ from spark.work import work_items
 DAY_MS = 24 * HOUR_MS
 
 
-def run(spark: SparkSession, spec: JobSpec, *, period_ms: int = DAY_MS) -> JobResult:
+def run(spark: SparkSession | SparkContext, spec: JobSpec, *, period_ms: int = DAY_MS) -> JobResult:
     """Read, roll up, add up, write. The same spec writes the same rows in the same order."""
     return publish_parts(spark, spec, work_items(spec, period_ms=period_ms), period_rows)
 

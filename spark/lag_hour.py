@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from spark.hour_rows import LAG_SCHEMA
@@ -86,7 +87,7 @@ def write_top(files: Any, folder: str) -> None:
             pq.write_table(top(topics.combine_chunks()), sink)
 
 
-def run(spark: SparkSession, spec: JobSpec) -> JobResult:
+def run(spark: SparkSession | SparkContext, spec: JobSpec) -> JobResult:
     """Read, roll up, write. The same spec writes the same rows in the same order."""
     return publish_parts(spark, spec, work_items(spec, period_ms=HOUR_MS), hour_rows, finish=write_top)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from spark import lag_day
@@ -13,7 +14,7 @@ from spark.job_process import main
 WEEK_MS = 7 * lag_day.DAY_MS
 
 
-def run(spark: SparkSession, spec: JobSpec) -> JobResult:
+def run(spark: SparkSession | SparkContext, spec: JobSpec) -> JobResult:
     """Read, transform, write."""
     return lag_day.run(spark, spec, period_ms=WEEK_MS)
 

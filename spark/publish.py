@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
@@ -84,7 +85,7 @@ def warnings_of(rolled: DataFrame) -> list[str]:
 
 
 def result(
-    spark: SparkSession, spec: JobSpec, *, started: float, rows: int, warnings: Sequence[str]
+    spark: SparkSession | SparkContext, spec: JobSpec, *, started: float, rows: int, warnings: Sequence[str]
 ) -> JobResult:
     """The answer of a run that began at `started` (monotonic seconds)."""
     hours = {(hour.cluster, hour.hour_ms) for hour in spec.hours if hour.hour_ms < spec.as_of_ms}

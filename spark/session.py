@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -47,7 +48,10 @@ LOCAL_SETTINGS = {
     # A JVM that lives for seconds and leaves the arithmetic to NumPy: compiling less halves its CPU (26 s to 13 s for
     # one hour on two busy cores).
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # Workers are forked from a process that has imported what they need.
+    "spark.python.daemon.module": "spark.python_daemon",
 }
+CHECKOUT = Path(__file__).parent.parent
 LOCAL_MASTER = "local[*]"
 # The server is compiled for the long run, so without the settings of a short-lived JVM.
 WARM_SETTINGS = {
@@ -79,7 +83,7 @@ def session_settings(*, remote: str = "", master: str = "", java_options: str = 
 def build_session(
     app_name: str, *, remote: str = "", master: str = "", reuse: bool = False, java_options: str = ""
 ) -> SparkSession:
-    """The session of one job.
+    """The session of one job, of Spark SQL; `build_context` is enough for a job that asks no query.
 
     `remote` is a Spark Connect URL (sc://host:port) and wins; `master` is a cluster's master (spark://host:port);
     neither means local[*], with `reuse` in the warm server, and without it where that does not come up. Raises
@@ -90,35 +94,60 @@ def build_session(
         warm = _warm_session(app_name)
         if warm is not None:
             return warm
-    builder = SparkSession.builder.appName(app_name)
-    for key, value in session_settings(remote=remote, master=master, java_options=java_options).items():
-        builder = builder.config(key, value)
     if remote:
+        builder = SparkSession.builder.appName(app_name)
+        for key, value in session_settings(remote=remote).items():
+            builder = builder.config(key, value)
         return builder.remote(remote).getOrCreate()
+    return session_of(build_context(app_name, master=master, java_options=java_options))
+
+
+def build_context(app_name: str, *, master: str = "", java_options: str = "") -> SparkContext:
+    """What runs Python on executors, without Spark SQL, which takes as long again to start. Its place and what it
+    raises: as `build_session`; of Spark Connect there is none.
+    """
+    require_answer(master)
     problem = java_problem()
     if problem:
         raise JavaMissing(problem)
     if _is_local(master):
-        # The executors must run the interpreter that has NumPy and pyarrow; read when the JVM starts.
+        # The executors must run the interpreter that has NumPy and pyarrow; read when the JVM starts. They import this
+        # package from where it is.
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    session = builder.master(master or LOCAL_MASTER).getOrCreate()
+        paths = [str(CHECKOUT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+    conf = SparkConf().setAppName(app_name).setMaster(master or LOCAL_MASTER)
+    conf.setAll(list(session_settings(master=master, java_options=java_options).items()))
+    context = SparkContext.getOrCreate(conf)
     if master.startswith("spark://"):
-        _require_executor(session, master)
-    return session
+        _require_executor(context, master)
+    return context
 
 
-def is_alive(session: SparkSession) -> bool:
-    """Whether a session that was used before can still be. Of Spark Connect it only looks whether anybody listens: the
-    client itself would try for minutes.
+def session_of(context: SparkContext) -> SparkSession:
+    """Spark SQL on top of a context."""
+    return SparkSession.builder.config(conf=context.getConf()).getOrCreate()
+
+
+def context_of(spark: SparkSession | SparkContext) -> SparkContext | None:
+    """What runs Python on executors without Spark SQL; Spark Connect has nothing of the kind."""
+    if isinstance(spark, SparkContext):
+        return spark
+    return None if _is_remote(spark) else spark.sparkContext
+
+
+def is_alive(spark: SparkSession | SparkContext) -> bool:
+    """Whether what was used before can still be. Of Spark Connect it only looks whether anybody listens: the client
+    itself would try for minutes.
     """
-    if not _is_remote(session):
-        context: Any = session.sparkContext
+    context: Any = context_of(spark)
+    if context is not None:
         try:
             return context._gateway.proc.poll() is None and not context._jsc.sc().isStopped()
         except (Py4JError, OSError):
             return False
-    client: Any = session.client
+    client: Any = cast(SparkSession, spark).client
     host, _, port = client._builder.endpoint.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), MASTER_ANSWERS_WITHIN_S).close()
@@ -132,12 +161,13 @@ def _is_remote(session: SparkSession) -> bool:
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
-def end(session: SparkSession, *, within_s: float = JVM_ENDS_WITHIN_S) -> bool:
+def end(spark: SparkSession | SparkContext, *, within_s: float = JVM_ENDS_WITHIN_S) -> bool:
     """Stop it, and wait for a JVM of our own to remove its temporary files: it may be killed with us. Whether it ended
     in time.
     """
-    own = None if _is_remote(session) else cast(Any, session.sparkContext)._gateway.proc
-    session.stop()
+    context: Any = context_of(spark)
+    own = None if context is None else context._gateway.proc
+    spark.stop()
     if own is None:
         return True
     try:
@@ -170,13 +200,13 @@ def require_answer(url: str, *, within_s: float = MASTER_ANSWERS_WITHIN_S) -> No
     )
 
 
-def _require_executor(session: SparkSession, master: str) -> None:
+def _require_executor(context: SparkContext, master: str) -> None:
     """A cluster without a free worker would keep the job waiting for ever."""
     deadline = time.monotonic() + EXECUTOR_WITHIN_S
-    status = session.sparkContext._jsc.sc()
+    status = context._jsc.sc()
     while status.getExecutorMemoryStatus().size() < 2:  # the driver is one of them
         if time.monotonic() > deadline:
-            session.stop()
+            context.stop()
             raise SparkAway(
                 f"{master} gave no executor within {EXECUTOR_WITHIN_S:.0f} s: no worker is up or all are busy."
             )
@@ -224,20 +254,26 @@ def _is_local(master: str) -> bool:
 
 
 @contextmanager
-def package_shipped(spark: SparkSession) -> Iterator[None]:
+def package_shipped(spark: SparkSession | SparkContext) -> Iterator[None]:
     """Give this package, and the codecs of the wire that it reads stores with, to the executors, wherever they run:
-    their Python has the libraries, not our code.
+    their Python has the libraries, not our code. On this machine they import it from where it is.
     """
-    root = Path(__file__).parent.parent
+    context = context_of(spark)
+    if context is not None and _is_local(str(context.master)):
+        yield
+        return
     sources = [
-        *(root / "spark").rglob("*.py"),
-        root / "brokerd/__init__.py",
-        *(root / "brokerd/remoting").glob("*.py"),
+        *(CHECKOUT / "spark").rglob("*.py"),
+        CHECKOUT / "brokerd/__init__.py",
+        *(CHECKOUT / "brokerd/remoting").glob("*.py"),
     ]
     with tempfile.TemporaryDirectory(prefix="tidemark-spark-") as folder:
         archive = Path(folder) / "tidemark_jobs.zip"
         with zipfile.ZipFile(archive, "w") as packed:
             for source in sorted(sources):
-                packed.write(source, source.relative_to(root))
-        spark.addArtifacts(str(archive), pyfile=True)
+                packed.write(source, source.relative_to(CHECKOUT))
+        if context is not None:
+            context.addPyFile(str(archive))
+        else:
+            cast(SparkSession, spark).addArtifacts(str(archive), pyfile=True)
         yield
