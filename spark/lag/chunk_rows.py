@@ -23,6 +23,7 @@ stored. Differences that do not fit 32 bits start a new row of the same series.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -76,12 +77,13 @@ class SeriesRows:
     committed: Int64Array | None  # None: heads only
     pulled: Int64Array | None  # None: never read
     previous: Previous
+    rounds_ms: Int64Array | None = None  # the times of every series, where all have the same
 
 
 def name_table(keys: Sequence[SeriesKey]) -> pa.Table:
     """Return the columns of a chunk that name its series."""
     # not zip(*keys): that is an iterator a key, and the garbage collector looks at all of them
-    group, topic, broker_name, queue_id, incarnation = ([key[at] for key in keys] for at in range(5))
+    group, topic, broker_name, queue_id, incarnation = (list(map(itemgetter(at), keys)) for at in range(5))
     groups, topics = pa.array(group, pa.string()), pa.array(topic, pa.string()).dictionary_encode()
     kinds = [
         pa.array(
@@ -151,7 +153,7 @@ def encode_rows(samples: SeriesRows, *, interval_ms: int) -> pa.Table:
         "min_last": samples.min_offset[last],
         "committed_last": pa.array(committed_last, mask=is_head),
         "lag_base": lag_base,
-        "dt_ms": _times(samples.t_ms, starts),
+        "dt_ms": _times(samples.t_ms, starts, samples.rounds_ms if is_whole else None),
         "dmax": _deltas(samples.max_offset, starts, extents[0]),
         "dmin": _deltas(samples.min_offset, starts, extents[1]),
         "lag": _nulls("lag", len(at)) if is_steady.all() else _list_array(raw_lag, starts, is_steady),
@@ -222,12 +224,14 @@ def _grid(values: Int64Array, starts: Int64Array) -> Int64Array | None:
     return values.reshape(-1, count)
 
 
-def _times(t_ms: Int64Array, starts: Int64Array) -> pa.DictionaryArray:
+def _times(t_ms: Int64Array, starts: Int64Array, rounds_ms: Int64Array | None) -> pa.DictionaryArray:
     """Return dt_ms: series of the same rounds share an entry."""
-    grid = _grid(t_ms, starts)
+    grid = None if rounds_ms is not None else _grid(t_ms, starts)
     if grid is not None and bool((grid == grid[0]).all()):
-        entry = (grid[0] - grid[0, 0]).astype("<i4").tobytes()
-        indices = np.zeros(len(grid), dtype=np.int32)
+        rounds_ms = grid[0]
+    if rounds_ms is not None:
+        entry = (rounds_ms - rounds_ms[0]).astype("<i4").tobytes()
+        indices = np.zeros(len(starts) - 1, dtype=np.int32)
         return pa.DictionaryArray.from_arrays(indices, pa.array([entry], pa.binary()))
     offsets = (t_ms - np.repeat(t_ms[starts[:-1]], np.diff(starts))).astype("<i4")
     entries: dict[bytes, int] = {}
@@ -247,7 +251,7 @@ def _deltas(values: Int64Array, starts: Int64Array, extent: tuple[Int64Array, In
         return _nulls("dmax", len(is_still))
     grid = _grid(values, starts)
     if grid is not None:
-        moving = grid[~is_still]
+        moving = grid[~is_still] if is_still.any() else grid
         items = np.empty(moving.shape, dtype=np.int32)
         items[:, 0] = 0
         np.subtract(moving[:, 1:], moving[:, :-1], out=items[:, 1:], casting="same_kind")
@@ -277,7 +281,10 @@ def _list_array(values: Int64Array, starts: Int64Array, is_null: BoolArray) -> p
     item by item.
     """
     grid = _grid(values, starts)
-    kept = values[np.repeat(~is_null, np.diff(starts))] if grid is None else grid[~is_null].reshape(-1)
+    if grid is None:
+        kept = values[np.repeat(~is_null, np.diff(starts))]
+    else:
+        kept = (grid[~is_null] if is_null.any() else grid).reshape(-1)
     return _lists(kept.astype(np.int32), starts, is_null)
 
 
