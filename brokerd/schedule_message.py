@@ -20,10 +20,10 @@ from brokerd.remoting.message import (
     encode_properties,
     tags_code,
 )
+from brokerd.remoting.message_names import SCHEDULE_TOPIC
 from brokerd.store.errors import MessageIllegal, PropertiesSizeExceeded, StoreError
 from brokerd.store.message_store import MessageStore
 from brokerd.store.results import GetMessageStatus
-from brokerd.topic_config import SCHEDULE_TOPIC
 
 logger = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from brokerd.config import LiveConfig
 from brokerd.remoting.bodies import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from brokerd.remoting.codes import Permission
 from brokerd.remoting.message import RETRY_TOPIC_PREFIX
+from brokerd.remoting.message_names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_TOPIC = "TBW102"  # the template of automatically created topics
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 DEAD_LETTER_QUEUE_NUMS = 1
 READ_WRITE = Permission.READ | Permission.WRITE
 QUEUE_NUMS_MAX = 100_000  # one folder and one mapped file each; a mistyped number must not fill the disk
@@ -30,8 +30,8 @@ TOPICS_MAX = 50_000  # beyond, sends make no more: each is a folder per queue an
 NOT_SENDABLE = frozenset(
     {
         SCHEDULE_TOPIC,
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        HALF_TOPIC,
+        OP_HALF_TOPIC,
         "TRANS_CHECK_MAX_TIME_TOPIC",
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
@@ -69,8 +69,8 @@ class TopicConfigManager:
             ("OFFSET_MOVED_EVENT", 1, READ_WRITE),
             (SCHEDULE_TOPIC, delay_level_count, READ_WRITE),
             (f"{cluster}_REPLY_TOPIC", 1, READ_WRITE),
-            ("RMQ_SYS_TRANS_HALF_TOPIC", 1, READ_WRITE),
-            ("RMQ_SYS_TRANS_OP_HALF_TOPIC", 1, READ_WRITE),
+            (HALF_TOPIC, 1, READ_WRITE),
+            (OP_HALF_TOPIC, 1, READ_WRITE),
         ]
         if config.auto_create_topic_enable:
             wanted.append((DEFAULT_TOPIC, queue_nums, template))

@@ -43,6 +43,7 @@ from brokerd.remoting.message import (
     validate_group,
     validate_topic,
 )
+from brokerd.remoting.message_names import HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_GROUP
 from consumers.admin import MQAdmin
 from consumers.errors import BrokerUnavailable, MQClientError, RemotingTimeout
 from consumers.group_refusals import GroupRefusals, read_forbidden
@@ -51,8 +52,11 @@ from consumers.send_result import SendResult
 
 __all__ = [
     "DLQ_TOPIC_PREFIX",
+    "HALF_TOPIC",
     "RETRY_TOPIC_PREFIX",
+    "SCHEDULE_TOPIC",
     "STRATEGIES",
+    "TRANSACTION_GROUP",
     "BlockingMQAdmin",
     "BodyError",
     "BrokerUnavailable",

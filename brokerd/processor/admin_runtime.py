@@ -28,7 +28,7 @@ from brokerd.remoting.codes import MQ_VERSION, RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import MQBrokerError, RemotingError, error_for
 from brokerd.remoting.message import decode_offset_message_id
-from brokerd.topic_config import SCHEDULE_TOPIC
+from brokerd.remoting.message_names import SCHEDULE_TOPIC
 
 logger = logging.getLogger(__name__)
 

@@ -67,15 +67,19 @@ class SysFlag:
     COMPRESSION_ZLIB = 0x300
 
 
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # delayed messages: a queue for each level
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"  # messages of transactions that have not ended
+OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"  # which of them have
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"  # reads both: how far it is says which have ended
 # TopicValidator.java and TopicConfigManager.java; the cluster's and broker's own names are topics too.
 SYSTEM_TOPICS = frozenset(
     {
         "TBW102",
-        "SCHEDULE_TOPIC_XXXX",
+        SCHEDULE_TOPIC,
         "BenchmarkTest",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
+        HALF_TOPIC,
         "RMQ_SYS_TRACE_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        OP_HALF_TOPIC,
         "TRANS_CHECK_MAX_TIME_TOPIC",
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
@@ -92,7 +96,7 @@ SYSTEM_GROUPS = frozenset(
         "CID_ONSAPI_PULL",
         "CID_ONSAPI_PERMISSION",
         "CID_ONSAPI_OWNER",
-        "CID_RMQ_SYS_TRANS",
+        TRANSACTION_GROUP,
     }
 )
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"

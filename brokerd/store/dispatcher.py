@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from brokerd.remoting.message_names import SCHEDULE_TOPIC
 from brokerd.store.consume_queue import ConsumeQueue
 from brokerd.store.java_hash import tags_code
 from brokerd.store.key_index import KeyIndex
@@ -24,7 +25,6 @@ from brokerd.store.record import (
 
 OnArrival = Callable[[str, int, int, int], None]  # topic, queue_id, new max offset, tags_code
 
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 
 # (queue, queue offset, commit log offset, size, tags code, store timestamp ms, sys flag, properties):
 # a plain tuple, as one is made per message.

@@ -18,10 +18,11 @@ import sys
 import threading
 from collections.abc import Sequence
 
+from brokerd.remoting.message_names import SCHEDULE_TOPIC
 from brokerd.store.checkpoint import StoreCheckpoint
 from brokerd.store.commit_log import CommitLog
 from brokerd.store.consume_queue_table import ConsumeQueueTable
-from brokerd.store.dispatcher import SCHEDULE_TOPIC, Dispatcher, OnArrival, dispatch_tags_code, gets_unit
+from brokerd.store.dispatcher import Dispatcher, OnArrival, dispatch_tags_code, gets_unit
 from brokerd.store.errors import MessageIllegal, PropertiesSizeExceeded, ServiceNotAvailable
 from brokerd.store.file_cleaner import FileCleaner
 from brokerd.store.key_index import KeyIndex

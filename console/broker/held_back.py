@@ -16,11 +16,6 @@ from console.broker import runtime
 from console.broker.models import BrokerSurvey
 from console.mqadmin import TopicStatsTable, is_system_topic
 
-SCHEDULE_TOPIC, HALF_TOPIC, TRANSACTION_GROUP = (
-    "SCHEDULE_TOPIC_XXXX",
-    "RMQ_SYS_TRANS_HALF_TOPIC",
-    "CID_RMQ_SYS_TRANS",
-)
 LATE_MS = 60_000  # a level is looked at every 100 ms (4.x: 1 s): so late nobody delivers it
 TIMER_LATE_S = 60  # the wheel turns once a second
 UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

@@ -16,10 +16,12 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from console.broker import held_back, routes
-from console.broker.held_back import HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_GROUP
 from console.lag.broker_reads import READ_ERRORS, describe
 from console.lag.sweep import version_name
 from console.mqadmin import (
+    HALF_TOPIC,
+    SCHEDULE_TOPIC,
+    TRANSACTION_GROUP,
     BlockingMQAdmin,
     MQAdmin,
     MQBrokerError,

@@ -18,17 +18,11 @@ from console.group.mode_facts import BrokerModes, ModeSetting, ask_modes
 from console.group.mode_forms import ModeForm
 from console.lag.models import GroupRow
 from console.mqadmin import (
-    BrokerUnavailable,
-    MQBrokerError,
-    MQClientError,
-    RemotingTimeout,
     with_admin,
 )
-from console.operation.broker_queues import ask_each, masters
+from console.operation.broker_queues import PAGE_DEADLINE_MS, NameServersSilent, ask_each, page_masters
 from console.operation.config_change import GROUP
 from console.operation.config_views import form_context, quarantine_context, submitted_form
-
-PAGE_DEADLINE_MS = 3_000  # a page waits for brokers no longer than this and shows what came
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,9 +58,9 @@ def read_table(cluster: Cluster, group: str, row: GroupRow | None) -> ModeTable:
     """Ask every broker at once. Raises nothing: a page shows what came, and why the rest did not."""
     admin, now_ms = with_admin(cluster.namesrv_addrs), time.time_ns() // 1_000_000
     try:
-        addrs = masters(admin)
-    except (BrokerUnavailable, RemotingTimeout, MQClientError, MQBrokerError) as error:
-        return ModeTable((), (), {}, (), {}, now_ms, f"The name servers do not answer: {error}")
+        addrs = page_masters(admin)
+    except NameServersSilent as error:
+        return ModeTable((), (), {}, (), {}, now_ms, str(error))
     answers = ask_each(admin, addrs, ask_modes, PAGE_DEADLINE_MS)
     able = {name: one for name, one in answers.items() if isinstance(one, BrokerModes) and one.is_able}
     topics = {one["topic"] for one in (row.topics if row else ())}

@@ -9,17 +9,12 @@ from collections.abc import Mapping, Sequence
 from console.cluster.models import Cluster
 from console.lag.models import GroupRow
 from console.mqadmin import (
-    BrokerUnavailable,
     GroupRefusals,
-    MQBrokerError,
-    MQClientError,
-    RemotingTimeout,
     retry_topic,
     with_admin,
 )
-from console.operation.broker_queues import ask_each, masters
+from console.operation.broker_queues import PAGE_DEADLINE_MS, NameServersSilent, ask_each, page_masters
 
-PAGE_DEADLINE_MS = 3_000  # a page waits for brokers no longer than this and shows what came
 READS, PAUSED, STOPPED, UNABLE, UNKNOWN = "reads", "paused", "stopped", "unable", "unknown"
 
 
@@ -59,9 +54,9 @@ def read_table(cluster: Cluster, group: str, row: GroupRow | None) -> PauseTable
     """Ask every broker at once. Raises nothing: a page shows what came, and why the rest did not."""
     admin, now_ms = with_admin(cluster.namesrv_addrs), time.time_ns() // 1_000_000
     try:
-        addrs = masters(admin)
-    except (BrokerUnavailable, RemotingTimeout, MQClientError, MQBrokerError) as error:
-        return PauseTable((), (), {}, (), now_ms, f"The name servers do not answer: {error}")
+        addrs = page_masters(admin)
+    except NameServersSilent as error:
+        return PauseTable((), (), {}, (), now_ms, str(error))
     answers = ask_each(admin, addrs, lambda client, addr: client.group_refusals(addr), PAGE_DEADLINE_MS)
     refused = {name: one for name, one in answers.items() if isinstance(one, GroupRefusals)}
     topics = {one["topic"] for one in (row.topics if row else ())}

@@ -17,6 +17,8 @@ from console.mqadmin import (
     MessageQueue,
     MQAdmin,
     MQBrokerError,
+    MQClientError,
+    RemotingTimeout,
     TopicRouteData,
 )
 
@@ -26,7 +28,16 @@ T = TypeVar("T")
 MASTER_ID = 0
 PERM_READ, PERM_WRITE = 4, 2  # PermName
 TOPIC_NOT_EXIST = 17  # ResponseCode.TOPIC_NOT_EXIST
-READ_DEADLINE_MS = 10_000  # for one bulk read over all brokers: pages wait for it
+READ_DEADLINE_MS = 10_000  # for one bulk read over all brokers: plans wait for it
+PAGE_DEADLINE_MS = 3_000  # a page waits for brokers no longer than this and shows what came
+
+
+class NameServersSilent(Exception):
+    """No name server tells who the brokers are, `why`: for a page that shows what it has all the same."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"The name servers do not answer: {why}")
+        self.why = why
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -72,6 +83,14 @@ def masters(admin: BlockingMQAdmin) -> dict[str, str]:
         for name, data in sorted(table.items())
         if MASTER_ID in data.broker_addrs
     }
+
+
+def page_masters(admin: BlockingMQAdmin) -> dict[str, str]:
+    """As `masters`, for a page. Raises NameServersSilent, whatever the reason."""
+    try:
+        return masters(admin)
+    except (BrokerUnavailable, RemotingTimeout, MQClientError, MQBrokerError) as error:
+        raise NameServersSilent(str(error)) from error
 
 
 def topic_route(admin: BlockingMQAdmin, topic: str) -> TopicRouteData | None:

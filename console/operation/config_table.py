@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from console.cluster.models import Cluster
-from console.mqadmin import BrokerUnavailable, MQBrokerError, MQClientError, RemotingTimeout, with_admin
-from console.operation.broker_queues import masters
+from console.mqadmin import with_admin
+from console.operation.broker_queues import PAGE_DEADLINE_MS, NameServersSilent, page_masters
 from console.operation.config_change import Config, ask_configs
 
-PAGE_DEADLINE_MS = 3_000  # a page waits for brokers no longer than this and shows what came
 NAME_KEYS = frozenset({"topicName", "groupName"})  # the same on every broker, and in the page's head
 
 
@@ -46,9 +45,9 @@ def read_table(cluster: Cluster, what: str, name: str) -> ConfigTable:
     """Ask every broker at once. Raises nothing: a page shows what came, and why the rest did not."""
     admin, now_ms = with_admin(cluster.namesrv_addrs), time.time_ns() // 1_000_000
     try:
-        addrs = masters(admin)
-    except (BrokerUnavailable, RemotingTimeout, MQClientError, MQBrokerError) as error:
-        return ConfigTable((), (), {}, (), now_ms, f"The name servers do not answer: {error}")
+        addrs = page_masters(admin)
+    except NameServersSilent as error:
+        return ConfigTable((), (), {}, (), now_ms, str(error))
     answers = ask_configs(admin, addrs, what, name, PAGE_DEADLINE_MS)
     found = {broker: answer for broker, answer in answers.items() if isinstance(answer, dict)}
     return ConfigTable(

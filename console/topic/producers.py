@@ -13,10 +13,9 @@ from collections.abc import Mapping, Sequence
 
 from console.cluster.models import Cluster
 from console.lag.queue_row import TopicQueueRow
-from console.mqadmin import BrokerUnavailable, MQBrokerError, MQClientError, RemotingTimeout, with_admin
-from console.operation.broker_queues import ask_each, masters
+from console.mqadmin import with_admin
+from console.operation.broker_queues import PAGE_DEADLINE_MS, NameServersSilent, ask_each, page_masters
 
-PAGE_DEADLINE_MS = 3_000
 QUEUES_SAMPLED_MAX = 16  # the busiest ones
 MESSAGES_PER_QUEUE = 16
 INNER_GROUPS = frozenset({"CLIENT_INNER_PRODUCER"})  # every consumer has one, to send messages back
@@ -53,9 +52,9 @@ def senders_of(
     """Ask the topic's brokers for producers and newest messages. Raises nothing: see ``unread``."""
     admin, now_ms = with_admin(cluster.namesrv_addrs), time.time_ns() // 1_000_000
     try:
-        addrs = {name: addr for name, addr in masters(admin).items() if name in brokers}
-    except (BrokerUnavailable, RemotingTimeout, MQClientError, MQBrokerError) as error:
-        return Senders((), {}, 0, (f"the name servers do not answer: {error}",), now_ms)
+        addrs = {name: addr for name, addr in page_masters(admin).items() if name in brokers}
+    except NameServersSilent as error:
+        return Senders((), {}, 0, (f"the name servers do not answer: {error.why}",), now_ms)
     tables = ask_each(admin, addrs, lambda client, addr: client.producers(addr), PAGE_DEADLINE_MS)
     busiest = sorted(queues, key=lambda queue: (-(queue.in_rate or 0.0), -(queue.last_write_ms or 0)))
     asked = {

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from brokerd.remoting.message import encode_properties
+from brokerd.remoting.message_names import SCHEDULE_TOPIC
 from brokerd.schedule_message import RETRY_AFTER_MS, ScheduleMessageService
 from brokerd.store.errors import ServiceNotAvailable
 from brokerd.store.message_store import MessageStore
-from brokerd.topic_config import SCHEDULE_TOPIC
 from tests.brokerd.store.stores import NOW_MS, open_store, put
 
 LEVEL_MS = 1_000
