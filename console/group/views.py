@@ -161,7 +161,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         "queue_brokers": brokers,
         "unknown_queues": sum(queue.lag is None for queue in queues),
         "retry_topic": RETRY_TOPIC_PREFIX + group,
-        "has_retry": any(queue.topic == RETRY_TOPIC_PREFIX + group for queue in queues),
+        "has_retry": any(queue.topic.startswith(RETRY_TOPIC_PREFIX) for queue in queues),
         "clients": _client_rows(row, clients),
         "broadcasts": row.model == BROADCASTING,
         "differences": group_page.differences(clients),

@@ -88,6 +88,7 @@ def _broadcast(
         **found,
         **dict.fromkeys(("in_flight", "in_flight_at_ms", "available", "consumers_needed")),
         "offset_is_not_count": False,
+        "retry_lag": 0,  # what fails is dropped: such a group has no retry topic
         **_filtered(view, group, lag),
         **trend(previous, lag if is_known else None, view.now_ms),
         "unknown_since_ms": _unknown_since(view, found["partial"], previous),

@@ -8,13 +8,7 @@ from console.lag import queues
 from console.lag.models import ClientRow
 from console.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
 from console.rebalance import rules
-from console.rebalance.models import ServerSideGroup
 from console.rebalance.rules import ClientView, Finding
-
-
-def server_side_group(cluster_name: str, group: str, topic: str) -> ServerSideGroup | None:
-    """Return one of them, or None."""
-    return ServerSideGroup.objects.filter(cluster=cluster_name, group=group, topic=topic).first()
 
 
 def client_views(cluster_name: str, group: str) -> list[ClientView]:

@@ -19,7 +19,7 @@ import pytest
 from console.cluster.models import Cluster
 from console.group import findings
 from console.lag import filter_sampling, reset, selectors, services, sweep
-from console.lag.models import ClientRow, CollectorLease, GroupRow, LagEvent
+from console.lag.models import ClientRow, CollectorLease, GroupRow, LagEvent, TopicRow
 from console.lag.queue_row import QueueRow
 from console.mqadmin import Message, MQAdmin, SubscriptionGroupConfig, TopicConfig, close_admins, with_admin
 from tests.console.lag.conftest import CollectedCluster
@@ -258,27 +258,41 @@ def test_row_tag_filter(orders: CollectedCluster, expression: str, kind: str, sh
         assert (row.filter_ratio_low or 0) < share + 1e-9 < (row.filter_ratio_high or 0) + 2e-9
         assert (row.filter_sampled, row.filter_sampled_at_ms) == (80, orders.now_ms - 5_000)
     assert filter_sampling.sample_filters("local", now_ms=orders.now_ms) == []  # not again so soon
+    later_ms = orders.now_ms + filter_sampling.SAMPLE_EVERY_MS
+    assert filter_sampling.sample_filters("local", now_ms=later_ms) == sampled  # but the mix drifts
 
 
-def test_row_retry_topics(orders: CollectedCluster) -> None:
-    orders.make_topic("%RETRY%billing", 1)
-    orders.commit("billing", "%RETRY%billing", 0)
+@pytest.mark.parametrize("retry", ["%RETRY%billing", "%RETRY%billing_orders"])
+def test_row_retry_topics(orders: CollectedCluster, retry: str) -> None:
+    """The classic name and that of POP: each is the group's, and in no lag but its own. No request makes a topic with
+    the name of POP v2: `test_rows.py`.
+    """
+    orders.make_topic(retry, 1)
+    orders.commit("billing", retry, 0)
     orders.collect()
-    orders.send("%RETRY%billing", 5)
+    orders.send(retry, 5)
     orders.collect()
     assert (group().lag, group().retry_lag, group().retry_in_rate) == (3, 5, 1.0)
     assert 0 < (group().retry_time_lag_ms or 0) <= 5_000
+    assert TopicRow.objects.get(topic=retry).kind == "RETRY"
     window = orders.now_ms - 60_000, orders.now_ms + 1
     assert selectors.lag_history("local", "billing", *window)["lag"] == [3, 3]
-    assert selectors.lag_history("local", "billing", *window, topic="%RETRY%billing")["lag"] == [0, 5]
+    assert selectors.lag_history("local", "billing", *window, topic=retry)["lag"] == [0, 5]
 
 
-def test_row_orderly_head_blocked(orders: CollectedCluster) -> None:
+def test_row_orderly_head_blocked(orders: CollectedCluster, running: RunningConsumers) -> None:
+    """One bad message holds the queue: its member hangs in it, with the queue's lock."""
+    member = running.start("billing", {"orders": "*"}, orderly=True, hangs=True)
+    eventually(lambda: any(one.cached_msg_count == 3 for one in member.running_info().mq_table.values()))
     orders.collect()
-    assert (queue().in_flight, queue().available) == (None, None)
-    for _ in range(20):  # 100 s without progress while somebody is connected
+    eventually(lambda: sweep_now(orders) == 1)
+    for _ in range(20):  # 100 s without progress while it is connected
         orders.collect()
     assert (queue().status, queue().speed) == ("STALLED", 0.0)
+    assert (queue().in_flight, queue().available) == (3, 0)  # taken, and not one of them done
+    assert group().consume_mode == "ORDERLY" and queue().owner == member.client.client_id
+    (found,) = [one for one in findings.findings(group(), [queue()], []) if one.status == "STALLED"]
+    assert (found.head_place, found.head and found.head.owner) == ("broker-a:0:7", member.client.client_id)
     assert (queue().drain_never, group().drain_never) == (True, True)
     assert group().attention == 6
     first = queue().time_lag_ms

@@ -216,6 +216,17 @@ def test_it_reads_consumed_topics_always_and_the_others_by_turns() -> None:
     assert len(few) == 201
 
 
+def test_a_retry_topic_of_pop_s_second_version_is_its_group_s() -> None:
+    told = answer()
+    retry = "%RETRY%billing+orders"
+    told.offsets = {**told.offsets, (retry, "billing"): {0: 2}}
+    told.stats[retry] = [QueueOffsets(0, 0, 6, 0)]
+    one = view([told])
+    row = groups_of(one)["billing"]
+    assert (row["lag"], row["retry_lag"]) == (10, 4)
+    assert topics_of(one)[retry]["kind"] == "RETRY"
+
+
 def test_it_says_why_a_broadcasting_group_has_no_lag() -> None:
     one = replace(
         view([answer()]), members={"banner": Members(clients=2, model="BROADCASTING", topics=("orders",))}
