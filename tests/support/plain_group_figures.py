@@ -8,9 +8,20 @@ import numpy as np
 from spark.lag.forecast import DRAINED, UNKNOWN_DRAIN, Drain
 from spark.lag.status import LagStatus
 
-WORST_FIRST = (
-    "LOST STALLED STOPPED OFFLINE FALLING_BEHIND INVALID REWOUND SKIPPED CATCHING_UP NEVER_COMMITTED OK UNKNOWN"
-).split()
+WORST_FIRST = [
+    "LOST",
+    "STALLED",
+    "STOPPED",
+    "OFFLINE",
+    "FALLING_BEHIND",
+    "INVALID",
+    "REWOUND",
+    "SKIPPED",
+    "CATCHING_UP",
+    "NEVER_COMMITTED",
+    "OK",
+    "UNKNOWN",
+]
 
 
 @dataclass(frozen=True, slots=True)
