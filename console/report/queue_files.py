@@ -112,11 +112,11 @@ def what_is_wrong(file: QueueRowFile, error: Exception) -> str:
             ]
     except OSError as away:
         return f"its storage does not answer ({away})"[: QueueRowFile.REASON_LENGTH_MAX]
-    QueueRowFile.objects.filter(pk=file.pk, state=State.LIVE).update(state=State.DAMAGED, reason=problem)
-    logger.error(
-        "report file is damaged cluster=%s job=%s path=%s reason=%s",
-        file.cluster, file.job, file.path, problem,
-    )  # fmt: skip
+    if QueueRowFile.objects.filter(pk=file.pk, state=State.LIVE).update(state=State.DAMAGED, reason=problem):
+        logger.error(
+            "report file is damaged cluster=%s job=%s path=%s reason=%s",
+            file.cluster, file.job, file.path, problem,
+        )  # fmt: skip
     return problem
 
 

@@ -155,6 +155,8 @@ class QueueRows:
     def read(self, columns: Sequence[str]) -> Iterator[Found]:
         """The rows of file after file, newest first, with some columns."""
         for number, file in enumerate(self.files()):
+            if file.pk in self._gaps:  # found out by an earlier reading of the same question
+                continue
             try:
                 rows = self._read(number, file, columns)
             except UNREADABLE as error:
