@@ -81,10 +81,7 @@ def read_pause_facts(
     require_answers(answers, addrs)
     return PauseFacts(
         members=members_of([answers["members", name] for name in addrs]),
-        forbidden={
-            name: read_forbidden(answers["groups", name].forbidden_table).get(group, frozenset())
-            for name in addrs
-        },
+        forbidden={name: paused_topics(answers["groups", name].forbidden_table, group) for name in addrs},
         unable=tuple(name for name in addrs if not answers["able", name]),
         reserved_hours={
             name: int(hours)
@@ -191,3 +188,8 @@ def kept_for_ms(facts: PauseFacts, brokers: Sequence[str], waits: Waiting) -> in
         return None
     shortest = min(each for each in hours if each is not None)
     return max(0, shortest * HOUR_MS - waits.oldest_ms)
+
+
+def paused_topics(table: Mapping[str, Mapping[str, int]], group: str) -> frozenset[str]:
+    """Return the topics that a group may not read out of a broker's forbiddenTable."""
+    return read_forbidden(table).get(group, frozenset())

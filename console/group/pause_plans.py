@@ -16,13 +16,14 @@ from console.group.pause_facts import (
     PauseFacts,
     arriving,
     kept_for_ms,
+    paused_topics,
     read_pause_facts,
     read_places,
     waiting,
 )
 from console.group.pause_words import closing_warnings, impact, opening_warnings, summary
 from console.group.pauses import READING
-from console.mqadmin import BlockingMQAdmin, read_forbidden, retry_topic
+from console.mqadmin import BlockingMQAdmin, retry_topic
 from console.operation.broker_queues import topic_route
 from console.operation.config_by_hand import made_by
 from console.operation.config_change import (
@@ -165,7 +166,7 @@ class ReadingPlan(ConfigPlan):
         run.progress["stay_paused"], run.progress["saved"] = {}, {}
         for broker_name, topics in opened.items():
             table = admin.all_subscription_groups(_addr(run, broker_name))
-            paused = read_topics(table.forbidden_table, run.plan.subject)
+            paused = paused_topics(table.forbidden_table, run.plan.subject)
             run.progress["stay_paused"][broker_name] = sorted(paused - topics)
             run.progress["saved"][broker_name] = table.data_version.counter
 
@@ -247,11 +248,6 @@ class GroupResumePlan(ReadingPlan):
 
     kind = "group_resume"
     readable = True
-
-
-def read_topics(table: Mapping[str, Mapping[str, int]], group: str) -> frozenset[str]:
-    """The paused topics of one group out of a broker's forbiddenTable."""
-    return read_forbidden(table).get(group, frozenset())
 
 
 def _names(params: Mapping[str, Any], field: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from console.access import services as access_services
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, ClientRow, GroupRow, TopicRow
 from console.lag.queue_row import QueueRow, TopicQueueRow
-from tests.support import sample_queues
+from tests.support import people, sample_queues
 
 AT = 1_760_000_000_000
 
@@ -68,11 +69,7 @@ def rows(db: None) -> Cluster:
     return cluster
 
 
-def person(name: str, role: str, cluster_pattern: str = "local", name_pattern: str = "*") -> User:
-    access_services.ensure_first_person()
-    user = User.objects.create_user(name)
-    access_services.grant(role=role, user=user, cluster_pattern=cluster_pattern, name_pattern=name_pattern)
-    return user
+person = partial(people.person, cluster_pattern="local")  # somebody who has one of the roles there
 
 
 @pytest.fixture

@@ -121,5 +121,5 @@ def test_it_reads_the_audit_with_a_cursor(
         {event["id"] for event in second["results"]}
     )
     problem(client_of(carol).get("/api/v1/audit"), 403, "not_permitted")
-    assert client_of(person("dora", "viewer", "*")).get("/api/v1/audit").status_code == 200
+    assert client_of(person("dora", "viewer", cluster_pattern="*")).get("/api/v1/audit").status_code == 200
     problem(client_of(carol).get("/api/v1/audit?cluster=secret"), 404, "not_found")
