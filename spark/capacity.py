@@ -3,8 +3,9 @@
 
 One row per group-topic and UTC day, grain `group`:
 
-    mu_max                95th percentile of the consume rate over the minutes in which messages waited all the time:
-                          the rate it reaches when it is not idle; null where there were none
+    mu_max                95th percentile of the consume rate over the minutes in which it was behind all the time, the
+                          oldest message waiting longer than a commit takes: the rate it reaches when it may choose.
+                          null where there were none: a group that keeps pace reads what comes, whatever it could do
     lambda_mean, _peak    produce rate of the day, and the 99th percentile of its minutes
     utilisation_pct       lambda_peak / mu_max
     consumers_factor      (lambda_peak + lag_max / recovery time) / mu_max: how many times as many consumers as now it
@@ -30,6 +31,7 @@ from pyspark.sql import functions as F
 
 from spark.job import HOUR_MS, JobResult, JobSpec
 from spark.job_process import main
+from spark.lag.status import TIME_LAG_ALLOWED_MS
 from spark.line_job import Row, run_lines
 from spark.schemas import KEY, STAMP, WINDOW, row_schema
 from spark.timeline import Key, Timeline, minute_rates, nearest_rank
@@ -62,7 +64,7 @@ SCHEMA = row_schema(
 def capacity_rows(line: Timeline, key: Key, item: WorkItem, spec: JobSpec) -> Iterator[Row]:
     """The capacity of one line."""
     counted = line.counted_ms
-    busy = minute_rates(line, line.consumed, (line.lag > 0) & line.complete)
+    busy = minute_rates(line, line.consumed, (line.time_lag_ms > TIME_LAG_ALLOWED_MS) & line.complete)
     mu_max = nearest_rank(busy, 95)
     peak = nearest_rank(minute_rates(line, line.produced, line.complete), 99)
     lag_max = int(line.lag[line.complete].max()) if line.complete.any() else None

@@ -3,7 +3,7 @@
 from django.utils.translation import gettext_noop as _
 
 SENTENCES = (
-    _("95th percentile of its busy minutes"),
+    _("95th percentile of the minutes in which it was behind; a dash: it never was"),
     _("99th percentile of the minutes"),
     _("Age p95"),
     _("apply"),

@@ -160,7 +160,13 @@ CAPACITY = RowsView(
     (
         DAY,
         Column("utilisation_pct", "Used", "percent", note="peak of what came over what the group can do"),
-        Column("mu_max", "Can do", "rate", "/s", note="95th percentile of its busy minutes"),
+        Column(
+            "mu_max",
+            "Can do",
+            "rate",
+            "/s",
+            note="95th percentile of the minutes in which it was behind; a dash: it never was",
+        ),
         Column("lambda_peak", "Peak in", "rate", "/s", note="99th percentile of the minutes"),
         Column("lag_max", "Lag max", unit="msgs", priority=2),
         Column("queues", "Queues", priority=2),

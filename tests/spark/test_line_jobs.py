@@ -84,6 +84,10 @@ def test_it_measures_what_a_group_can_do(tmp_path: Path) -> None:
     stopped = spec([queue_chunk(tmp_path / "b.parquet", heads, [500] * 60)], 0, 1)
     (row,) = rows_of(capacity, capacity.capacity_rows, stopped)
     assert (row["dead_weight"], row["mu_max"], row["utilisation_pct"]) == ("no progress", 0.0, None)
+    paced = spec([queue_chunk(tmp_path / "d.parquet", heads, [head - 20 for head in heads])], 0, 1)
+    (row,) = rows_of(capacity, capacity.capacity_rows, paced)
+    # it always has some waiting and reads just what comes: that says nothing about what it could read
+    assert (row["mu_max"], row["utilisation_pct"], row["busy_minutes"]) == (None, None, 0)
     quiet = spec([queue_chunk(tmp_path / "c.parquet", [1_000] * 60, [1_000] * 60)], 0, 1)
     (row,) = rows_of(capacity, capacity.capacity_rows, quiet)
     assert (row["dead_weight"], row["busy_minutes"], row["mu_max"]) == ("idle", 0, None)
