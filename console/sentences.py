@@ -12,7 +12,9 @@ import functools
 import re
 
 from django.conf import settings
+from django.http import HttpRequest, HttpResponse
 from django.utils.translation import get_language, gettext
+from django.views.decorators.http import require_safe
 
 from console.kept_sentences import SENTENCES
 from console.language import figure_words, is_english
@@ -23,6 +25,7 @@ HELD = r"(?:(?![.!?] [A-Z“]).)"  # what a place may hold: not the end of a sen
 NEXT_SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-Z“])")
 GENERAL = frozenset({"%(sentence)s.", "%(names)s and %(last)s"})  # fit nearly every text: tried by hand
 CACHE_TEXTS = 8_192
+SAID_AGE_S = 600
 LENGTH_MAX = 1_000  # longer texts are not ours; the search is quadratic in what somebody typed
 
 
@@ -53,6 +56,16 @@ def said(text: str) -> str:
     if is_english() or not text or len(text) > LENGTH_MAX:
         return text
     return _said(get_language() or settings.LANGUAGE_CODE, text)
+
+
+@require_safe
+def say(request: HttpRequest) -> HttpResponse:
+    """GET ?text=: a text that came live, in the reader's language. What is published is the same for every browser, so
+    it is English; a popover that is opened asks for its words here.
+    """
+    text = said(request.GET.get("text", "")[:LENGTH_MAX])
+    headers = {"Cache-Control": f"private, max-age={SAID_AGE_S}", "Vary": "Cookie, Accept-Language"}
+    return HttpResponse(text, content_type="text/plain; charset=utf-8", headers=headers)
 
 
 @functools.lru_cache(CACHE_TEXTS)

@@ -7,7 +7,7 @@ beside them.
 from django.contrib import admin
 from django.urls import include, path
 
-from console import language
+from console import language, sentences
 from console.access import urls as access_urls
 from console.access.admin import admin_sign_in
 from console.overview import urls as overview_urls
@@ -26,6 +26,7 @@ urlpatterns = [
     path("c/<str:cluster>/", include("console.operation.urls")),
     path("c/<str:cluster>/", include("console.report.urls")),
     path("language", language.choose, name="language"),
+    path("language/said", sentences.say, name="said"),
     path("language/<str:code>.js", language.script_words, name="script-words"),
     path("api/", include("api.urls")),
     path("admin/login/", admin_sign_in),
