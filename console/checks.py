@@ -64,14 +64,20 @@ def check_data_folder(**_: Any) -> Sequence[CheckMessage]:
 
 
 @register(TAG)
-def check_history_url(**_: Any) -> Sequence[CheckMessage]:
-    """What HISTORY_URL names can be reached with what is installed: else the first hour file fails, an hour later."""
-    protocol = fsspec.utils.get_protocol(str(settings.HISTORY_URL))
+def check_storage_urls(**_: Any) -> Sequence[CheckMessage]:
+    """What HISTORY_URL and REPORTS_URL name can be reached with what is installed: else the first file fails, an hour
+    later.
+    """
+    return [found for name in ("HISTORY_URL", "REPORTS_URL") for found in _storage_problems(name)]
+
+
+def _storage_problems(name: str) -> Sequence[CheckMessage]:
+    protocol = fsspec.utils.get_protocol(str(getattr(settings, name)))
     if protocol == "memory":
         hint = "Name a folder (file:///...) or object storage: each process has its own memory, and takes it along."
         return [
             Error(
-                "HISTORY_URL: memory:// is shared by nobody and kept by nothing.",
+                f"{name}: memory:// is shared by nobody and kept by nothing.",
                 hint=hint,
                 id="tidemark.E013",
             )
@@ -80,7 +86,7 @@ def check_history_url(**_: Any) -> Sequence[CheckMessage]:
         fsspec.get_filesystem_class(protocol)
     except (ImportError, ValueError) as error:
         hint = f"Install it beside the console and its workers, or name a folder (file:///...). {error}"
-        return [Error(f"HISTORY_URL: nothing here reads {protocol}://", hint=hint, id="tidemark.E012")]
+        return [Error(f"{name}: nothing here reads {protocol}://", hint=hint, id="tidemark.E012")]
     return []
 
 

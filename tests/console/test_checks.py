@@ -17,7 +17,7 @@ def test_it_finds_nothing_wrong_with_the_tests_own_settings() -> None:
     for check in (
         checks.check_plan_kinds,
         checks.check_data_folder,
-        checks.check_history_url,
+        checks.check_storage_urls,
         checks.check_secret_key,
         checks.check_origins,
     ):
@@ -29,17 +29,18 @@ def test_it_sees_a_missing_table_of_plan_kinds(settings: Settings) -> None:
     assert ids(checks.check_plan_kinds()) == ["tidemark.E001"]
 
 
+@pytest.mark.parametrize("name", ["HISTORY_URL", "REPORTS_URL"])
 @pytest.mark.parametrize("url", ["nothing-like-this://bucket/history", "s3x://bucket"])
-def test_it_sees_that_nothing_reaches_the_history(settings: Settings, url: str) -> None:
-    settings.HISTORY_URL = url
-    (found,) = checks.check_history_url()
+def test_it_sees_that_nothing_reaches_the_storage(settings: Settings, url: str, name: str) -> None:
+    setattr(settings, name, url)
+    (found,) = checks.check_storage_urls()
     protocol, _, _ = url.partition("://")
-    assert (found.id, found.msg) == ("tidemark.E012", f"HISTORY_URL: nothing here reads {protocol}://")
+    assert (found.id, found.msg) == ("tidemark.E012", f"{name}: nothing here reads {protocol}://")
 
 
 def test_it_sees_a_history_that_no_other_process_could_read(settings: Settings) -> None:
     settings.HISTORY_URL = "memory://history"
-    assert ids(checks.check_history_url()) == ["tidemark.E013"]
+    assert ids(checks.check_storage_urls()) == ["tidemark.E013"]
 
 
 def test_it_sees_a_key_others_can_read(settings: Settings, tmp_path: Path) -> None:

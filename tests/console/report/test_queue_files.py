@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import fsspec
 import pytest
 from pytest_django import Settings
 
 from console.cluster.models import Cluster
-from console.report import queue_files, services
+from console.report import queue_files, selectors, services
 from console.report.models import LagRow, QueueRowFile, ReportRun
 from console.report.queue_rows import QueueRows
 from console.report.rules import Window
@@ -141,3 +142,22 @@ def test_a_file_that_is_whole_and_cannot_be_read_is_tried_again(
     assert [gap.reason for gap in found.gaps] == ["it cannot be read now (OSError: timed out)"]
     file.refresh_from_db()
     assert file.state == State.LIVE
+
+
+def test_they_lie_in_any_storage(
+    cluster: Cluster, settings: Settings, request: pytest.FixtureRequest
+) -> None:
+    settings.REPORTS_URL = "memory://queues-of-tests/"
+    request.addfinalizer(lambda: fsspec.filesystem("memory").rm("/queues-of-tests", recursive=True))
+    run = rows.run()
+    (early, late) = rows.publish(run, queue(lag_max=1, **at(7)), queue(lag_max=2, **at(8)))
+    assert queue_files.location(early).startswith("memory://queues-of-tests/queues/job=lag_hour/")
+    found = QueueRows("local", "lag_hour")
+    assert [row.lag_max for row in selectors.row_page(found, sort="lag_max").rows] == [2, 1]
+    fsspec.filesystem("memory").rm(queue_files.location(late))
+    again = QueueRows("local", "lag_hour")
+    assert [row.lag_max for row in selectors.row_page(again).rows] == [1]
+    assert [gap.window_start_ms for gap in again.gaps] == [TODAY + 8 * HOUR]
+    rows.publish(rows.run("report-2"), queue(lag_max=3, **at(7)), at_ms=NOW + 1)
+    assert queue_files.tend("local", NOW + 2 * HOUR) == 1
+    assert [row.lag_max for row in selectors.row_page(QueueRows("local", "lag_hour")).rows] == [3]
