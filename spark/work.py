@@ -245,7 +245,9 @@ class HistoryReader:
         table = grid.without_earlier(self._rows(hour.files[0], after, upto, from_ms, to_ms), from_ms)
         if table is None or table.num_rows == 0:
             return None
-        names = self._series(hour.files[0], after, upto, from_ms, to_ms)
+        names: pa.Table | None = table.select(grid.KEYS)
+        if len(self.item.hours) > 1:  # what was kept of the file answers: nothing is read again
+            names = self._series(hour.files[0], after, upto, from_ms, to_ms)
         if names is None or names.num_rows != table.num_rows:
             return None
         for path in (*hour.older, *hour.files):
