@@ -17,7 +17,7 @@ from console.access.models import Verb
 from console.cluster.admission import admit
 from console.cluster.models import Cluster
 from console.lag.models import GroupRow, TopicRow
-from console.report import group_plots, group_report, retention_room, schedules
+from console.report import group_plots, group_report, retention_room, schedules, usual_week
 from console.report.forms import SloForm
 from console.report.jobs import DAY_MS, HOUR_MS
 from console.report.models import LagRow
@@ -68,6 +68,7 @@ def page(
         "sentences": group_report.sentences(hours, budget, episodes),
         "episodes": episodes,
         "runways": [_runway(here.name, each) for each in runways],
+        "usual": usual_week.usual_drain(here.name, group, runways),
         "queues": queues,
         "queue_days": settings.REPORT_QUEUE_DAYS,
         "plots": {
