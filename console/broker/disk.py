@@ -56,6 +56,12 @@ def capacity_bytes(text: str) -> int | None:
     return round(float(found[1]) * UNITS[found[2]])
 
 
+def capacity_words(text: str) -> tuple[str, str] | None:
+    """(size of the disk, what is free of it) as the broker writes them, null where it writes something else."""
+    found = _CAPACITY.search(text)
+    return None if found is None else (f"{found[1]} {found[2]}", f"{found[3]} {found[4]}")
+
+
 def refuses_at(config: dict[str, str] | None) -> float:
     """The share of the disk at which this broker refuses to write, by its configuration."""
     text = (config or {}).get("diskSpaceWarningLevelRatio", "")

@@ -12,7 +12,7 @@ from django.db.models import Avg, BigIntegerField, ExpressionWrapper, F, Value
 from django.utils.translation import gettext
 
 from console.access.name_scope import EVERYTHING, NameScope
-from console.broker import runtime
+from console.broker import disk, runtime
 from console.broker.config_keys import ConfigKey, config_key
 from console.broker.held_back import HeldBack, held_back
 from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, RouteDifference, Survey
@@ -60,6 +60,11 @@ class BrokerView:
         if self.row.answered and self.row.runtime:
             return dict(self.row.runtime)
         return dict(self.survey.runtime) if self.survey is not None else {}
+
+    @property
+    def disk_sizes(self) -> tuple[str, str] | None:
+        """(size of the disk, what is free of it), null where the broker does not tell."""
+        return disk.capacity_words(self.figures.get("commitLogDirCapacity", ""))
 
     @property
     def figures_at_ms(self) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from console.broker.disk import Filling, LogSample, capacity_bytes, full_in, refuses_at
+from console.broker.disk import Filling, LogSample, capacity_bytes, capacity_words, full_in, refuses_at
 
 MINUTE_MS = 60_000
 TB = 10**12
@@ -56,6 +56,8 @@ def test_it_admits_what_it_can_not_know(
 
 def test_it_reads_what_brokers_write() -> None:
     assert capacity_bytes("Total : 252.0 GiB, Free : 75.7 GiB.") == 270_582_939_648
+    assert capacity_words("Total : 252.0 GiB, Free : 75.7 GiB.") == ("252.0 GiB", "75.7 GiB")
+    assert capacity_words("somewhat full") is None
     assert capacity_bytes("Total : 1.5 TiB, Free : 75.7 GiB.") == 1_649_267_441_664
     assert capacity_bytes("") is None
     assert refuses_at({"diskSpaceWarningLevelRatio": "95"}) == 0.95
