@@ -92,9 +92,9 @@ _ZSTD_LEVEL = 1
 _NEEDED = [
     name for name in CHUNK_SCHEMA.names if name not in ("kind", "max_last", "min_last", "committed_last")
 ]
-FOOTER_BYTES_KEPT = (
-    128 * 1024 * 1024
-)  # 5 MB a day and 0.3 MB an hour at 240,000 series; in memory about twice
+# 5 MB a day and 0.3 MB an hour at 240,000 series, in memory about twice; a day of that size is six or more buckets, of
+# which a question about one group opens one: a month of its footers is below 30 MB.
+FOOTER_BYTES_KEPT = 128 * 1024 * 1024
 
 
 class OtherVersion(Exception):
