@@ -293,13 +293,13 @@ EPISODES_VIEW = RowsView(
 )
 COVERAGE = Column("coverage_pct", "Coverage", "percent", priority=2)
 SLO_COLUMNS = (
-    Column("slo_ms", "SLO", "optional_duration"),
-    Column("target_pct", "Target", "percent2"),
     Column("good_pct", "Kept", "percent2", note="share of the watched time in which no message was late"),
-    Column("within_slo_pct", "In time", "percent2", priority=3, note="share of the messages"),
+    Column("budget_left_pct", "Budget left", "budget", note="of 28 days that end with this one"),
     Column("breach_ms", "In breach", "optional_duration"),
     Column("burn_rate", "Burn", "rate", "×", note="1: just what the target allows"),
-    Column("budget_left_pct", "Budget left", "budget", note="of 28 days that end with this one"),
+    Column("slo_ms", "SLO", "optional_duration"),
+    Column("target_pct", "Target", "percent2"),
+    Column("within_slo_pct", "In time", "percent2", priority=3, note="share of the messages"),
     Column(
         "budget_days",
         "Of days",

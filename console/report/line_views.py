@@ -18,7 +18,7 @@ from console.report import run_panel, schedules, selectors
 from console.report.columns import VIEWS, WORDS, RowsView
 from console.report.jobs import JOBS
 from console.report.models import ReportRow
-from console.report.rules import SPANS, span_start
+from console.report.rules import span_of, span_start, spans_of
 
 EPISODE_SORTS = {
     "start": "figures__start_ms",
@@ -61,8 +61,8 @@ def page(
         **panel,
         **build(request, here, job, now_ms),
         "downloads": run_panel.downloads(request, here, job),
-        "span": _span(request),
-        "spans": [(key, word) for key, (word, _) in SPANS.items()],
+        "span": span_of(request.GET.get("span", ""), job),
+        "spans": list(spans_of(job).items()),
         "words": WORDS[job],
         "now_ms": now_ms,
     }
@@ -104,7 +104,7 @@ def _episodes(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dic
     return {
         "query": query,
         "page": selectors.report_row_page(found, ordered, query.page, query.per_page, whole),
-        "lanes": lanes(found, span_start(_span(request), now_ms=now_ms), now_ms),
+        "lanes": lanes(found, span_start(span_of(request.GET.get("span", ""), job), now_ms=now_ms), now_ms),
     }
 
 
@@ -143,7 +143,7 @@ def lanes(found: QuerySet[ReportRow], from_ms: int | None, to_ms: int) -> dict[s
 def _found(
     request: HttpRequest, here: Cluster, job: str, view: RowsView | None, scope: NameScope
 ) -> QuerySet[ReportRow]:
-    from_ms = span_start(_span(request), now_ms=_now_ms())
+    from_ms = span_start(span_of(request.GET.get("span", ""), job), now_ms=_now_ms())
     name = request.GET.get("q", "").strip()
     grain = "" if view is None else view.grain
     found = selectors.report_rows(here.name, job, grain=grain, name=name, from_ms=from_ms, scope=scope)
@@ -160,11 +160,6 @@ def _view(request: HttpRequest, job: str) -> RowsView:
 def is_asked(request: HttpRequest, job: str) -> bool:
     """Whether the address names one of a report's views: of a lag report one that is not of its own rows."""
     return request.GET.get("grain", "") in {view.key for view in VIEWS[job]}
-
-
-def _span(request: HttpRequest) -> str:
-    asked = request.GET.get("span", "")
-    return asked if asked in SPANS else ""
 
 
 def _now_ms() -> int:

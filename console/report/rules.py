@@ -117,6 +117,19 @@ SPANS: dict[str, tuple[str, int | None]] = {
 }
 
 
+def spans_of(job: str) -> dict[str, str]:
+    """Word in the address → word on the page; a week is longer than a week's spans."""
+    return {
+        key: word for key, (word, days) in SPANS.items() if job not in WEEKLY_JOBS or days is None or days > 6
+    }
+
+
+def span_of(asked: str, job: str) -> str:
+    """The span that is asked for, or the report's own: "" or, of weeks, the first one they have."""
+    spans = spans_of(job)
+    return asked if asked in spans else next(iter(spans))
+
+
 def span_start(span: str, *, now_ms: int) -> int | None:
     """Where a span of the page begins, epoch ms at 00:00 UTC; None: at the first row."""
     days = SPANS[span][1]

@@ -20,7 +20,7 @@ from console.report.columns import WORDS
 from console.report.forms import RunForm, ScheduleForm
 from console.report.jobs import JOBS, LAG_JOBS
 from console.report.models import LagRow
-from console.report.rules import SPANS, span_start
+from console.report.rules import span_of, span_start, spans_of
 from console.report.services import ReportAlreadyRunning
 from console.streamed import in_thread
 
@@ -101,8 +101,8 @@ def page(
         "query": query,
         "grain": _grain(request),
         "period_word": PERIOD_WORDS[job],
-        "span": _span(request),
-        "spans": [(key, word) for key, (word, _) in SPANS.items()],
+        "span": span_of(request.GET.get("span", ""), job),
+        "spans": list(spans_of(job).items()),
         "page": selectors.row_page(
             found,
             sort=query.sort,
@@ -127,7 +127,7 @@ def _rows(
         here.name,
         job=job,
         group=query.query,
-        from_ms=span_start(_span(request), now_ms=now_ms),
+        from_ms=span_start(span_of(request.GET.get("span", ""), job), now_ms=now_ms),
         scope=scope,
     )
 
@@ -135,11 +135,6 @@ def _rows(
 def _grain(request: HttpRequest) -> str:
     asked = request.GET.get("grain", "")
     return asked if asked in GRAINS else str(LagRow.Grain.TOPIC)
-
-
-def _span(request: HttpRequest) -> str:
-    asked = request.GET.get("span", "")
-    return asked if asked in SPANS else ""
 
 
 def _require_job(job: str) -> None:

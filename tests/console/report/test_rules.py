@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from console.report import rules
 from console.report.rules import (
     SPANS,
     ReportRejected,
@@ -59,3 +60,10 @@ def test_it_knows_where_the_spans_of_the_page_begin() -> None:
         "31d": TODAY - 30 * DAY,
         "all": None,
     }
+
+
+def test_the_page_of_weeks_reaches_back_to_whole_weeks() -> None:
+    assert list(rules.spans_of("lag_day")) == ["", "7d", "31d", "all"]
+    assert list(rules.spans_of("lag_week")) == ["31d", "all"]
+    assert (rules.span_of("", "lag_day"), rules.span_of("nonsense", "lag_day")) == ("", "")
+    assert (rules.span_of("", "lag_week"), rules.span_of("all", "lag_week")) == ("31d", "all")
