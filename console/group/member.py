@@ -98,7 +98,7 @@ def _queue(queue: Any, held: Any) -> dict[str, Any]:
         "topic": queue.topic,
         "broker_name": queue.broker_name,
         "queue_id": queue.queue_id,
-        "commit_offset": held.commit_offset,
+        "commit_offset": held.commit_offset if held.commit_offset >= 0 else None,  # -1: none stored yet
         "cached": held.cached_msg_count,
         "cached_from": held.cached_msg_min_offset if held.cached_msg_count else None,
         "cached_to": held.cached_msg_max_offset if held.cached_msg_count else None,
