@@ -28,6 +28,7 @@ JOBS = (
 END = ""
 FIRST_WITHIN_S = 60.0
 MEMORY_MAX_MB = 2_500  # of this process and all below it, between two jobs
+AFTER_RESULT_S = 2.0  # from saying a result to being done: who asked may close the input in between
 
 
 def run_of(spec: JobSpec) -> Run:
@@ -79,8 +80,9 @@ def _read(specs: queue.SimpleQueue[str], at_work: threading.Lock) -> None:
     for line in sys.stdin:
         specs.put(line)
     specs.put(END)
-    if at_work.locked():
+    if not at_work.acquire(timeout=AFTER_RESULT_S):
         os._exit(1)
+    at_work.release()
 
 
 def _memory_mb() -> int:
