@@ -194,6 +194,7 @@ REST = {
         body={"slo_ms": 1, "target": 0.9},
     ),
     "api-report-lines": view(SOME),
+    "api-group-latency-heat": view(NAMED),
     "api-group-retention-room": view(NAMED),
     "api-report-export": view(SOME),
     "api-tokens": Route(get=(PERSON, ""), post=(PERSON, "")),
