@@ -64,9 +64,9 @@
   function ways(canvas, { consumed, retried, dead }) {
     const given = dead ?? 0, most = Math.max(consumed, retried, 1), NODE = 10, LEAST = 1.5;
     const links = [
-      { word: gettext("confirmed and done"), count: Math.max(0, consumed - retried), of: consumed, tone: "chart-3" },
+      { word: gettext("confirmed and done"), count: Math.max(0, consumed - retried), of: consumed, tone: "ok-mark" },
       { word: gettext("sent back to be retried"), count: retried, of: consumed, tone: "warn-mark" },
-      { word: gettext("done after a retry"), count: Math.max(0, retried - given), of: retried, tone: "chart-3" },
+      { word: gettext("done after a retry"), count: Math.max(0, retried - given), of: retried, tone: "ok-mark" },
       { word: gettext("ended as dead letters"), count: given, of: retried, tone: "bad-mark" },
     ].map((link) => ({ ...link, shape: null }));
     let box = { x: 0, y: 0, w: 1, h: 1 };
@@ -96,7 +96,7 @@
         ribbon(g, links[1], [left + NODE, box.y + thick(links[0].count)], [middle, retryY], at === 1);
         ribbon(g, links[2], [middle + NODE, retryY], [right, box.y + thick(links[0].count) + 2], at === 2);
         ribbon(g, links[3], [middle + NODE, retryY + thick(links[2].count)], [right, deadY], at === 3);
-        node(g, left, box.y, consumed, "chart-1"); node(g, middle, retryY, retried, "warn-mark"); node(g, right, box.y, Math.max(consumed, 1), "chart-3"); node(g, right, deadY, given, "bad-mark");
+        node(g, left, box.y, consumed, "chart-1"); node(g, middle, retryY, retried, "warn-mark"); node(g, right, box.y, Math.max(consumed, 1), "ok-mark"); node(g, right, deadY, given, "bad-mark");
         const words = (text, count) => Tide.text(gettext("%(what)s %(count)s"), { what: text, count: Tide.count(count) });
         label(g, words(gettext("Confirmed"), consumed), left, 14, { fill: "fg-1" });
         label(g, words(gettext("Retries"), retried) + (retried ? ` · ${share(links[1])}` : ""), middle + NODE / 2, retryY + thick(retried) + 14, { align: "center", fill: "fg-1", halo: true });
