@@ -22,12 +22,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark import class_archive
+from spark.executor_watch import ExecutorWatch
 from spark.java import JavaMissing
 from spark.job import JobResult, JobSpec, JobSpecError
 from spark.session import (
     SparkAway,
     build_context,
     build_session,
+    context_of,
     end,
     is_alive,
     package_shipped,
@@ -122,10 +124,12 @@ def run_spec(text: str, run_of: Callable[[JobSpec], Run], session: KeptSession) 
         return _fail(str(error))
     except PySparkException as error:
         return _fail(f"Spark does not start: {error}")
+    watch = ExecutorWatch(context_of(spark))
     try:
-        result = run(spark, spec)
+        with watch:
+            result = run(spark, spec)
     except (PySparkException, Py4JError) as error:
-        return _fail(f"Spark could not compute the report: {error}")
+        return _fail(watch.lost or f"Spark could not compute the report: {error}")
     _say("RESULT", result.to_json())
     return True
 

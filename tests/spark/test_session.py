@@ -70,10 +70,17 @@ def master(folder: Path) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def cluster(master: str, folder: Path) -> Iterator[str]:
     """The master with one worker, each a process of its own that knows nothing of this checkout."""
-    options = ["--cores", "2", "--memory", "1g", "--work-dir", str(folder / "work"), master]
-    with _running([f"{DEPLOY}.worker.Worker"], folder, folder / "worker.log", *options) as process:
-        _said(folder / "worker.log", r"(Successfully registered) with master", process)
+    with _worker(master, folder, "worker"):
         yield master
+
+
+@contextmanager
+def _worker(master: str, folder: Path, name: str) -> Iterator[subprocess.Popen[str]]:
+    log = folder / f"{name}.log"
+    options = ["--cores", "2", "--memory", "1g", "--work-dir", str(folder / name), master]
+    with _running([f"{DEPLOY}.worker.Worker"], folder, log, *options) as process:
+        _said(log, r"(Successfully registered) with master", process)
+        yield process
 
 
 @contextmanager
@@ -126,6 +133,58 @@ def test_it_says_that_a_master_has_no_worker(master: str, tmp_path: Path) -> Non
     said = done.stdout.splitlines()[-1]
     assert said == f"ERROR {master} gave no executor within 1 s: no worker is up or all are busy."
     assert not (tmp_path / "out").exists()
+
+
+STANDS_STILL = """
+import sys, time
+from pathlib import Path
+from spark import executor_watch
+from spark.job_process import main
+
+def run(context, spec):
+    def stand_still(started):
+        Path(started).touch()
+        time.sleep(600)
+    context.parallelize([f"{spec.output}.started"], 1).foreach(stand_still)
+
+executor_watch.LOST_AFTER_S = 1
+sys.exit(main(sys.stdin.read(), run))
+"""
+
+
+def test_it_says_that_the_workers_are_gone_in_the_middle_of_a_job(
+    master: str, folder: Path, tmp_path: Path
+) -> None:
+    """Spark itself would wait for another worker for ever. Before `cluster`: the master must have no other."""
+    asked = spec(tmp_path, master=master)
+    environ = {**os.environ, **SHORT_LIVED, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    command = [sys.executable, "-c", STANDS_STILL]
+    with (
+        _worker(master, folder, "mortal") as worker,
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environ,
+        ) as job,
+    ):
+        assert job.stdin is not None
+        job.stdin.write(asked.to_json())
+        job.stdin.close()
+        job.stdin = None  # communicate() would flush it
+        deadline = time.monotonic() + PATIENCE_S
+        while not Path(f"{asked.output}.started").exists() and job.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        worker.kill()
+        said, talk = job.communicate(timeout=PATIENCE_S)
+    assert job.returncode == 1, said + talk[-3_000:]
+    assert said.splitlines()[-1] == (
+        f"ERROR {master} took every executor away and gave none for 1 s: its workers are gone. "
+        "Start them and run the report again."
+    )
 
 
 def test_it_gives_the_same_rows_on_a_cluster_of_its_own_processes(cluster: str, tmp_path: Path) -> None:
