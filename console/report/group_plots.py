@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from console.report import selectors
 from console.report.jobs import HOUR_MS
-from console.report.models import LagRow
 
 TOPICS_SHOWN = 6  # of the small multiples: those that waited longest
 COLUMNS = (
@@ -20,15 +20,7 @@ Row = dict[str, Any]
 
 def plots(cluster: str, group: str, from_ms: int, to_ms: int) -> dict[str, Any]:
     """{"phase", "skew", "ways"}, each None where there is nothing to draw."""
-    found = LagRow.objects.filter(
-        cluster=cluster,
-        job="lag_hour",
-        grain=LagRow.Grain.TOPIC,
-        kind="GROUP",
-        group=group,
-        window_start_ms__gte=from_ms,
-        window_start_ms__lt=to_ms,
-    )
+    found = selectors.group_hours(cluster, group, from_ms, to_ms)
     rows = list(found.order_by("window_start_ms", "topic").values(*COLUMNS))
     return {"phase": phase(rows), "skew": skew(rows), "ways": ways(rows)}
 

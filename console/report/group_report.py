@@ -1,8 +1,7 @@
 """One group's past as a page: what its report rows say in words, and the series of its plots.
 
 Nothing is computed from samples here: hours come from `LagRow` (job lag_hour) and `QueueRows`, episodes from
-`ReportRow`. An hour
-without a row is a gap (None), never 0.
+`ReportRow`. An hour without a row is a gap (None), never 0.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Any
 
 from django.db.models import Max
 
-from console.report import queue_rows
+from console.report import queue_rows, selectors
 from console.report.jobs import DAY_MS, HOUR_MS
 from console.report.models import EPISODE_STATUS, LagRow, ReportRow
 from console.report.queue_rows import QueueRows
@@ -68,15 +67,7 @@ class Hours:
 
 def hours_of(cluster: str, group: str, from_ms: int, to_ms: int) -> Hours:
     """The worst topic's figures of each hour (time lag is a maximum), the sums of all."""
-    rows = LagRow.objects.filter(
-        cluster=cluster,
-        job="lag_hour",
-        grain=LagRow.Grain.TOPIC,
-        kind="GROUP",
-        group=group,
-        window_start_ms__gte=from_ms,
-        window_start_ms__lt=to_ms,
-    )
+    rows = selectors.group_hours(cluster, group, from_ms, to_ms)
     times = list(range(from_ms, to_ms, HOUR_MS))
     place = {time_ms: number for number, time_ms in enumerate(times)}
     names = ("time_lag_p50_ms", "time_lag_p95_ms", "time_lag_max_ms", "breach_ms", "watched_ms")
@@ -240,9 +231,7 @@ def episodes_of(cluster: str, group: str, from_ms: int, to_ms: int) -> Sequence[
 def runways_of(cluster: str, group: str) -> Sequence[LagRow]:
     """The newest hour of each of the group's topics: how far retention is from the first unread message."""
     newest: dict[str, LagRow] = {}
-    rows = LagRow.objects.filter(
-        cluster=cluster, job="lag_hour", grain=LagRow.Grain.TOPIC, kind="GROUP", group=group
-    )
+    rows = selectors.group_hours(cluster, group)
     last = rows.aggregate(at=Max("window_start_ms"))["at"]
     if last is not None:
         for row in rows.filter(window_start_ms__gt=last - DAY_MS).order_by("window_start_ms"):

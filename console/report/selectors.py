@@ -129,6 +129,19 @@ def rows_of_grain(grain: str, cluster: str, **asked: Any) -> LagRows:
     return QueueRows(cluster, **asked) if grain == LagRow.Grain.QUEUE else rows(cluster, **asked)
 
 
+def group_hours(cluster: str, group: str, from_ms: int = 0, to_ms: int | None = None) -> QuerySet[LagRow]:
+    """The hourly rows of a group's topics, its retries and dead letters not among them."""
+    hours = LagRow.objects.filter(
+        cluster=cluster,
+        job="lag_hour",
+        grain=LagRow.Grain.TOPIC,
+        kind="GROUP",
+        group=group,
+        window_start_ms__gte=from_ms,
+    )
+    return hours if to_ms is None else hours.filter(window_start_ms__lt=to_ms)
+
+
 def gaps(found: AnyRows) -> list[Gap]:
     """What could not be read of rows of single queues so far, newest first."""
     return found.gaps if isinstance(found, QueueRows) else []

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from console.report import selectors
 from console.report.jobs import DAY_MS
 from console.report.models import LagRow
 from spark.lag.forecast import Drain, HourPattern, drain_forecast, hour_pattern
@@ -48,16 +49,10 @@ def usual_drain(cluster: str, group: str, runways: Sequence[LagRow]) -> UsualDra
 
 
 def _pattern(cluster: str, group: str, newest: LagRow) -> HourPattern:
-    rows = LagRow.objects.filter(
-        cluster=cluster,
-        job="lag_hour",
-        grain=LagRow.Grain.TOPIC,
-        kind="GROUP",
-        group=group,
-        topic=newest.topic,
-        window_start_ms__gt=newest.window_start_ms - WEEKS * 7 * DAY_MS,
-        window_start_ms__lte=newest.window_start_ms,
-    ).values_list("window_start_ms", "in_rate", "out_rate", "lag_p50")
+    hours_found = selectors.group_hours(cluster, group, newest.window_start_ms - WEEKS * 7 * DAY_MS + 1)
+    rows = hours_found.filter(topic=newest.topic, window_start_ms__lte=newest.window_start_ms).values_list(
+        "window_start_ms", "in_rate", "out_rate", "lag_p50"
+    )
     columns = list(zip(*rows, strict=True))
     hours = np.array(columns[0], dtype=np.int64)
     produced, consumed = (np.array(columns[place], dtype=np.float64) for place in (1, 2))  # None is NaN
