@@ -26,9 +26,8 @@ from spark.session import build_session, end, notes_folder
 
 SUFFIX, DRAFT_SUFFIX = ".jsa", ".draft"
 DRAFT_AGE_MAX_S = 3_600.0
-JVM_WRITES_WITHIN_S = (
-    1_800.0  # of whatever the others leave: a busy machine of two cores took over three minutes
-)
+# Of whatever the others leave: a busy machine of two cores took over three minutes.
+JVM_WRITES_WITHIN_S = 1_800.0
 
 
 def archive_file() -> Path | None:

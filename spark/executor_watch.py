@@ -7,10 +7,12 @@ from __future__ import annotations
 import threading
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
+
+from spark.session import has_executor, is_local
 
 LOOK_EVERY_S = 1.0
 LOST_AFTER_S = 60.0  # a worker that is started again, or another application that ends, gives new ones
@@ -23,8 +25,7 @@ class ExecutorWatch:
     """
 
     def __init__(self, context: SparkContext | None) -> None:
-        is_cluster = context is not None and not str(context.master).startswith("local")
-        self._context: Any = context if is_cluster else None
+        self._context = None if context is None or is_local(str(context.master)) else context
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="executor-watch", daemon=True)
         self.lost = ""
@@ -42,11 +43,11 @@ class ExecutorWatch:
             self._thread.join(ENDS_WITHIN_S)
 
     def _watch(self) -> None:
-        status = self._context._jsc.sc()
+        assert self._context is not None
         had_at = time.monotonic()
         while not self._is_over.wait(LOOK_EVERY_S):
             try:
-                if status.getExecutorMemoryStatus().size() > 1:  # the driver is one of them
+                if has_executor(self._context):
                     had_at = time.monotonic()
                 elif time.monotonic() - had_at > LOST_AFTER_S:
                     self.lost = (

@@ -73,7 +73,7 @@ def session_settings(*, remote: str = "", master: str = "", java_options: str = 
     """The settings of a session, by where it runs; `java_options` are for a JVM of our own on this machine."""
     if remote:
         return SETTINGS
-    local = LOCAL_SETTINGS if _is_local(master) else {}
+    local = LOCAL_SETTINGS if is_local(master) else {}
     settings = {**SETTINGS, **OWN_JVM_SETTINGS, **local}
     if local and java_options:
         settings["spark.driver.extraJavaOptions"] += f" {java_options}"
@@ -110,7 +110,7 @@ def build_context(app_name: str, *, master: str = "", java_options: str = "") ->
     problem = java_problem()
     if problem:
         raise JavaMissing(problem)
-    if _is_local(master):
+    if is_local(master):
         # The executors must run the interpreter that has NumPy and pyarrow; read when the JVM starts. They import this
         # package from where it is.
         os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -200,11 +200,16 @@ def require_answer(url: str, *, within_s: float = MASTER_ANSWERS_WITHIN_S) -> No
     )
 
 
+def has_executor(context: SparkContext) -> bool:
+    """Whether a cluster has given anything to run on. Raises Py4JError and OSError when the driver is gone."""
+    executors: int = context._jsc.sc().getExecutorMemoryStatus().size()
+    return executors > 1  # the driver is one of them
+
+
 def _require_executor(context: SparkContext, master: str) -> None:
     """A cluster without a free worker would keep the job waiting for ever."""
     deadline = time.monotonic() + EXECUTOR_WITHIN_S
-    status = context._jsc.sc()
-    while status.getExecutorMemoryStatus().size() < 2:  # the driver is one of them
+    while not has_executor(context):
         if time.monotonic() > deadline:
             context.stop()
             raise SparkAway(
@@ -249,7 +254,8 @@ def notes_folder() -> Path:
     return folder
 
 
-def _is_local(master: str) -> bool:
+def is_local(master: str) -> bool:
+    """Whether that is this machine; "" is."""
     return not master or master.startswith("local")
 
 
@@ -259,7 +265,7 @@ def package_shipped(spark: SparkSession | SparkContext) -> Iterator[None]:
     their Python has the libraries, not our code. On this machine they import it from where it is.
     """
     context = context_of(spark)
-    if context is not None and _is_local(str(context.master)):
+    if context is not None and is_local(str(context.master)):
         yield
         return
     sources = [

@@ -9,13 +9,13 @@ from typing import Any
 
 from console.figures import duration, percent
 from console.group.pauses import WHOLE_GROUP, GroupPauses
+from console.lag.broadcast import BROADCASTING
 from console.lag.models import ClientRow, GroupRow
 from console.lag.queue_row import QueueRow
 
 NOT_PAUSED = GroupPauses()
 STANDING = frozenset({"STALLED", "STOPPED"})  # as a paused queue looks from outside
 FINISHING_MS = 300_000  # members handle what they held when the pause began, and commit it, for so long
-BROADCASTING = "BROADCASTING"
 CLIENT_WORDS = {
     "LOST": "lost messages",
     "STALLED": "stands still",

@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from console.lag.broadcast import BROADCASTING
 from console.mqadmin import (
     BlockingMQAdmin,
     BrokerUnavailable,
@@ -32,7 +33,6 @@ from console.operation.broker_queues import (
 from console.operation.errors import PlanRejected
 
 QUEUES_MAX = 2_000  # of one change; more is split by topic
-BROADCASTING = "BROADCASTING"
 DERIVED_PREFIXES = ("%RETRY%", "%DLQ%")
 SERVER_SIDE_RESET = "useServerSideResetOffset"  # BrokerConfig, 5.1.0+, true by default from 5.2.0
 

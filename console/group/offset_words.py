@@ -19,7 +19,8 @@ from console.group.offset_change import (
     Change,
     Wish,
 )
-from console.group.offset_state import BROADCASTING, GroupState
+from console.group.offset_state import GroupState
+from console.lag.broadcast import BROADCASTING
 from console.operation.kinds import PlanWarning
 
 NAMED_MAX = 3  # queues, topics or brokers that are named; the others are counted

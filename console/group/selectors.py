@@ -10,6 +10,7 @@ from console.access.name_scope import EVERYTHING, NameScope
 from console.group import flow, pauses
 from console.lag import broadcast, past, queues
 from console.lag import selectors as lag_selectors
+from console.lag.broadcast import BROADCASTING
 from console.lag.models import ClientRow, GroupRow
 from console.lag.page import Page, count_if, cut, ordered
 from console.lag.queue_row import QueueRow
@@ -46,7 +47,7 @@ FILTERS: dict[str, dict[str, Q | None]] = {
     "members": {"online": Q(clients__gt=0), "offline": Q(clients=0)},
     "model": {
         "clustering": Q(model="CLUSTERING"),
-        "broadcasting": Q(model="BROADCASTING"),
+        "broadcasting": Q(model=BROADCASTING),
         "orderly": Q(consume_mode="ORDERLY"),
         "pop": Q(consume_mode="POP"),
     },

@@ -17,10 +17,11 @@ from console.access.visitor import remote_addr
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.list_query import ListQuery
 from console.group import client_page, group_page, member, pauses, selectors
-from console.group.findings import BROADCASTING, findings, subscription_words
+from console.group.findings import findings, subscription_words
 from console.group.forms import TARGETS, OffsetChangeForm, queue_value
 from console.lag import selectors as lag_selectors
 from console.lag import services as lag_services
+from console.lag.broadcast import BROADCASTING
 from console.lag.models import ClientRow, GroupRow
 from console.lag.queue_row import QueueRow
 from console.mqadmin import (

@@ -19,7 +19,7 @@ from console.mqadmin import RETRY_TOPIC_PREFIX
 from spark.lag.forecast import UNKNOWN_DRAIN, Drain, slowest
 from spark.lag.status import SEVERITY, WINDOW_MS, Judgement, LagStatus, QueueHistory, attention, judge, worst
 
-MODEL = "BROADCASTING"
+BROADCASTING = "BROADCASTING"
 VALID_MS = 150_000  # five sweeps: what a client said longer ago says nothing about now
 SAMPLES_MAX = 24  # ten minutes of sweeps
 QUEUES_WATCHED_MAX = 256  # of one client; of more the rest is unknown

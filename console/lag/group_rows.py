@@ -70,7 +70,7 @@ def _row(view: RoundView, group: str, sums: RowDict, topics: Mapping[str, RowDic
         "clients_told": None,
         "client_progress": [],
     }
-    if row["model"] == broadcast.MODEL:
+    if row["model"] == broadcast.BROADCASTING:
         return row | _broadcast(view, group, members, topics, previous)
     if row["consume_mode"] == POP_MODE:
         return row | pop_figures(row, members.popped, taken_ms=sums["last_commit_ms"], now_ms=view.now_ms)

@@ -223,7 +223,7 @@ def _knowledge(cluster_name: str, now_ms: int) -> Knowledge:
         for queue in queues or ():
             owners[QueueKey(group, queue["topic"], queue["broker_name"], queue["queue_id"])] = client_id
     groups = list(GroupMembers.objects.filter(cluster=cluster_name))
-    progress = _progress(cluster_name, [row.group for row in groups if row.model == broadcast.MODEL])
+    progress = _progress(cluster_name, [row.group for row in groups if row.model == broadcast.BROADCASTING])
     members = {
         row.group: Members(
             row.clients if now_ms - row.read_at_ms <= MEMBERS_VALID_MS else None,

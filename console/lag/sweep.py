@@ -220,7 +220,7 @@ def _broadcast_topics(
     places = {
         (broker_name, topic)
         for (group, _), one in said.items()
-        if found[group].model == broadcast.MODEL
+        if found[group].model == broadcast.BROADCASTING
         for topic, broker_name, _ in one.positions
     }
     topics: dict[str, list[str]] = defaultdict(list)
@@ -275,7 +275,7 @@ def _save(
         for client_id, facts in (one.clients or {}).items():
             before = rows.get((group, client_id))
             row = _client_row(cluster_name, group, client_id, facts, one, said, before, now_ms)
-            if one.model == broadcast.MODEL:
+            if one.model == broadcast.BROADCASTING:
                 row.progress = _progress(said.get((group, client_id)), before, offsets, now_ms)
             kept[group].append(row)
     held_before: Counter[str] = Counter()

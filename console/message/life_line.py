@@ -15,6 +15,7 @@ from typing import Any
 from console.access.name_scope import NameScope
 from console.cluster.models import Cluster
 from console.lag import queues
+from console.lag.broadcast import BROADCASTING
 from console.lag.models import ClientRow, GroupRow, TopicRow
 from console.lag.queue_row import QueueRow
 from console.message.lanes import Hit
@@ -38,7 +39,6 @@ from console.operation.message_events import MessageEvent, MessageTrail, message
 GROUPS_MAX = 40  # lanes of one page; the topic's own page lists all of its groups
 READ_DEADLINE_MS = 4_000
 TRACES_MAX = 64  # trace messages of one key and broker
-BROADCASTING = "BROADCASTING"
 
 Silent = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 

@@ -117,9 +117,8 @@ class QueueRows:
             found = found.filter(run_id=self.run_id)
         files = list(found.order_by("-window_start_ms", "path")[: FILES_MAX + 1])
         is_cut = len(files) > FILES_MAX
-        if (
-            self.only_group
-        ):  # not in SQL: PostgreSQL may order names by a language's rules, files are by code points
+        if self.only_group:
+            # not in SQL: PostgreSQL may order names by a language's rules, files are by code points
             files = [file for file in files if file.group_first <= self.only_group <= file.group_last]
         for file in files:
             if file.state == State.DAMAGED:

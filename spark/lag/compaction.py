@@ -367,9 +367,8 @@ class DayMerge:
         batch: list[Topic] = []
         size = 0
         topics = sorted({topic for cursor in self._cursors for topic in cursor.rows})
-        share = -(
-            -self._rows // self._buckets
-        )  # a batch reaches into the next bucket with its last group only
+        # a batch reaches into the next bucket with its last group only
+        share = -(-self._rows // self._buckets)
         for at, topic in enumerate(topics):
             batch.append(topic)
             size += sum(cursor.rows.get(topic, 0) for cursor in self._cursors)
