@@ -8,7 +8,10 @@ ARGS ?=
 # A test that passes only the second time is listed as RERUN: a defect to mend, not a reason to throw a day's work away.
 PYTEST := $(PY) -m pytest -q --reruns 1 --reruns-delay 1 -rR
 
-.PHONY: help run test unit postgres peers e2e pages check bench format messages clean set-up-run set-up-test
+# How hard `make hard` tries: by default each harness's own number of rounds.
+ROUNDS ?=
+
+.PHONY: help run test unit postgres peers e2e hard pages check bench format messages clean set-up-run set-up-test
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[36m%-9s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +47,10 @@ check: set-up-test ## Format, lint, types, import directions
 
 bench: set-up-test ## Benchmarks, printed as JSON (by hand or nightly; never part of the tests)
 	@for file in tests/benchmark/[a-z]*.py; do echo "# $$file"; $(PY) -m tests.benchmark.$$(basename $$file .py); done
+
+hard: set-up-test ## Fault harnesses at full length: kill -9, damage, fuzz, full disks (ROUNDS=20 for a short run)
+	@failed=0; for file in $$(ls tests/hard/[a-z]*.py | grep -v -e /test_ -e /tally.py); do echo "# $$file"; \
+		$(PY) -m tests.hard.$$(basename $$file .py) $(if $(ROUNDS),--rounds $(ROUNDS)) || failed=1; done; exit $$failed
 
 format: set-up-test ## Rewrite the code in house format
 	.venv/bin/ruff format .
