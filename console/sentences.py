@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
+from dataclasses import dataclass
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
@@ -26,36 +27,79 @@ NEXT_SENTENCE = re.compile(r"(?<=[.!?]) (?=[A-Z“])")
 GENERAL = frozenset({"%(sentence)s.", "%(names)s and %(last)s"})  # fit nearly every text: tried by hand
 CACHE_TEXTS = 8_192
 SAID_AGE_S = 600
-LENGTH_MAX = 1_000  # longer texts are not ours; the search is quadratic in what somebody typed
+LENGTH_MAX = 1_000  # longer texts are not ours
+# A sentence holds a reason, which holds a name list: what nests deeper was typed to keep us busy.
+DEPTH_MAX = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """One listed sentence with places; ``anchor`` is fixed text of it, which a text must contain to match."""
+
+    sentence: str
+    anchor: str
+    expression: re.Pattern[str]
+
+    def places_in(self, text: str) -> dict[str, str] | None:
+        found = self.expression.fullmatch(text) if self.anchor in text else None
+        return None if found is None else found.groupdict()
 
 
 @functools.cache
-def _patterns() -> list[tuple[re.Pattern[str], str]]:
+def _patterns() -> list[Pattern]:
     """Every listed sentence as a pattern: the one with most fixed text is tried first."""
     by_fixed_text = sorted(SENTENCES - GENERAL, key=lambda each: -len(PLACE.sub("", each)))
-    return [(re.compile(pattern_of(each), re.S), each) for each in by_fixed_text if PLACE.search(each)]
+    return [
+        Pattern(each, anchor_of(each), re.compile(pattern_of(each), re.S))
+        for each in by_fixed_text
+        if PLACE.search(each)
+    ]
+
+
+@functools.cache
+def _most_together() -> int:
+    """How many sentences at most are listed as one."""
+    return 1 + max(len(NEXT_SENTENCE.findall(PLACE.sub("X", each))) for each in SENTENCES)
+
+
+def anchor_of(sentence: str) -> str:
+    """The longest text between two places."""
+    return max(PLACE.sub("\n", sentence).split("\n"), key=len)
 
 
 def pattern_of(sentence: str) -> str:
-    """`%(n)s queue(s) {is|are} full` finds `1 queue is full` and `12 queues are full`; a place holds something."""
-    parts, end = [], 0
+    """`%(n)s queue(s) {is|are} full` finds `1 queue is full` and `12 queues are full`; a place holds something.
+
+    A place ends where the fixed text behind it is found first, for good (an atomic group): the time grows with the
+    length of the text and not with a power of it, whatever the text is.
+    """
+    parts, end, is_open, is_fixed = [], 0, False, False
     for found in PLACE.finditer(sentence):
-        parts.append(re.escape(sentence[end : found.start()]))
-        words = (
-            f"(?:{'|'.join(map(re.escape, found[2].split('|')))})"
-            if found[2]
-            else f"(?P<{found[1]}>{HELD}+?)"
-        )
-        parts.append({"(s)": "s?", "%%": "%"}.get(found[0], words))
+        fixed = sentence[end : found.start()]
+        parts.append(re.escape(fixed))
+        is_fixed = is_fixed or bool(fixed)
+        if found[1]:
+            if is_open and is_fixed:
+                parts.append(")")
+            if not is_open or is_fixed:
+                parts.append("(?>")
+            parts.append(f"(?P<{found[1]}>{HELD}+?)")
+            is_open, is_fixed = True, False
+        elif found[2]:
+            parts.append(f"(?:{'|'.join(map(re.escape, found[2].split('|')))})")
+            is_fixed = True
+        else:
+            parts.append({"(s)": "s?", "%%": "%"}[found[0]])
+            is_fixed = is_fixed or found[0] == "%%"
         end = found.end()
-    return "".join(parts) + re.escape(sentence[end:])
+    return "".join(parts) + re.escape(sentence[end:]) + (r"\Z)" if is_open else "")
 
 
 def said(text: str) -> str:
     """A text that code wrote, in the reader's language."""
     if is_english() or not text or len(text) > LENGTH_MAX:
         return text
-    return _said(get_language() or settings.LANGUAGE_CODE, text)
+    return _said(get_language() or settings.LANGUAGE_CODE, text, DEPTH_MAX)
 
 
 @require_safe
@@ -69,36 +113,47 @@ def say(request: HttpRequest) -> HttpResponse:
 
 
 @functools.lru_cache(CACHE_TEXTS)
-def _said(language: str, text: str) -> str:
-    whole = _sentence(language, text)
+def _said(language: str, text: str, depth: int) -> str:
+    """``depth``: how many places within places are still looked into."""
+    if depth == 0:
+        return text
+    parts = NEXT_SENTENCE.split(text)
+    if len(parts) == 1:
+        return _one_said(language, text, depth)
+    said_parts, first = [], 0
+    while first < len(parts):
+        for last in range(min(len(parts), first + _most_together()), first, -1):
+            together = " ".join(parts[first:last])
+            whole = _sentence(language, together, depth)
+            if whole is None and last == first + 1:
+                whole = _one_said(language, together, depth)
+            if whole is not None:
+                said_parts.append(whole)
+                first = last
+                break
+    return "".join(f"{one} " if one.isascii() else one for one in said_parts).strip()
+
+
+def _one_said(language: str, text: str, depth: int) -> str:
+    """One sentence, or a part of one."""
+    whole = _sentence(language, text, depth)
     if whole is not None:
         return whole
-    parts = NEXT_SENTENCE.split(text)
-    for most in range(len(parts) - 1, 1, -1):  # two sentences that are listed as one, before or after others
-        for first in range(len(parts) - most + 1):
-            whole = _sentence(language, " ".join(parts[first : first + most]))
-            if whole is not None:
-                rest = [" ".join(parts[:first]), " ".join(parts[first + most :])]
-                return whole.join(_said(language, one) if one else "" for one in rest)
-    if len(parts) > 1:
-        return "".join(
-            f"{one} " if one.isascii() else one for one in (_said(language, part) for part in parts)
-        ).strip()
-    if text.endswith(".") and (whole := _sentence(language, text[:-1])) is not None:
+    if text.endswith(".") and (whole := _sentence(language, text[:-1], depth)) is not None:
         return gettext("%(sentence)s.") % {"sentence": whole}
     if names := NAMES.fullmatch(text):
         return gettext("%(names)s and %(last)s") % {"names": names[1], "last": names[2]}
     return figure_words(text)
 
 
-def _sentence(language: str, text: str) -> str | None:
+def _sentence(language: str, text: str, depth: int) -> str | None:
     """None for a text that is not one of the listed sentences."""
     if (plain := text.replace("%", "%%")) in SENTENCES:
         return gettext(plain) % {}
-    for pattern, sentence in _patterns():
-        found = pattern.fullmatch(text)
-        if found:
-            return gettext(sentence) % {
-                name: _said(language, part) for name, part in found.groupdict().items()
+    for pattern in _patterns():
+        places = pattern.places_in(text)
+        if places is not None:
+            return gettext(pattern.sentence) % {
+                name: _said(language, part, depth - 1) for name, part in places.items()
             }
     return None

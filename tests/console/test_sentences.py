@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from django.utils import translation
 
-from console.sentences import said
+from console.kept_sentences import SENTENCES
+from console.sentences import LENGTH_MAX, PLACE, said
 
 CASES = {
     "unknown words stay": "unknown words stay",
@@ -45,3 +48,28 @@ def test_names_in_a_sentence_are_kept_as_they_are() -> None:
 def test_a_text_that_is_no_sentence_costs_little_and_stays() -> None:
     with translation.override("zh-hans"):
         assert said("x " * 5_000) == "x " * 5_000
+
+
+# What was found to cost seconds: many short sentences, and listed sentences whose fixed text is repeated.
+HOSTILE = ["A. ", "A. A %. ", "1 of 2 queues unknown: ", "a and b, c: ", "x of y (z. ", "1 m, ", '"', "A of (A: "]
+
+
+def test_a_hostile_text_costs_milliseconds() -> None:
+    """CPU, not wall-clock: 998 characters took 5.8 s."""
+    repeated = sorted(SENTENCES, key=lambda each: -len(PLACE.findall(each)))[:40]
+    texts = [(each * LENGTH_MAX)[: LENGTH_MAX - 2] for each in HOSTILE]
+    texts += [(PLACE.sub("a B", each) + " ") * 200 for each in repeated]
+    cost = {}
+    with translation.override("zh-hans"):
+        said("once, so that the patterns are compiled")
+        for text in texts:
+            started = time.process_time()
+            said(text[: LENGTH_MAX - 2])
+            cost[text[:40]] = time.process_time() - started
+    assert {text: seconds for text, seconds in cost.items() if seconds > 0.5} == {}
+
+
+def test_sentences_between_others_are_found() -> None:
+    text = "Nothing of ours. 3 queues stay as before. Nor this. 1 queue stays as before"
+    with translation.override("zh-hans"):
+        assert said(text) == "Nothing of ours. 3 个队列保持不变。Nor this. 1 个队列保持不变"
