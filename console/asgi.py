@@ -21,19 +21,20 @@ django_application: Any = get_asgi_application()  # loads the apps: everything b
 
 from console import celery, health  # noqa: E402  (celery: current application for whoever sends a task)
 from console.request_limit import Limited, announces_too_much, refuse  # noqa: E402
+from console.reverse_proxy import is_this_machine, with_client  # noqa: E402
 from console.routing import websocket_application  # noqa: E402
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-LOCAL = frozenset({"127.0.0.1", "::1"})
-
 __all__ = ["application", "celery"]
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
     """Route one connection."""
+    if scope["type"] in ("http", "websocket"):
+        scope = with_client(scope, settings.TRUSTED_PROXIES)
     if scope["type"] == "websocket":
         await websocket_application(scope, receive, send)
     elif scope["type"] == "http" and scope["path"] in PROBES and scope["method"] in ("GET", "HEAD"):
@@ -52,7 +53,12 @@ async def healthz(scope: Scope, send: Send) -> None:
 
 
 async def readyz(scope: Scope, send: Send) -> None:
-    """200 or 503 with a reason per part, as JSON."""
+    """200 "ready" or 503 "unready"; those who may read /metrics get a reason per part, as JSON."""
+    if not _may_scrape(scope):
+        is_ready = await sync_to_async(health.was_ready)()
+        word = b"ready\n" if is_ready else b"unready\n"
+        await _answer(send, 200 if is_ready else 503, b"text/plain; charset=utf-8", word)
+        return
     report = await sync_to_async(health.readiness)()
     body = json.dumps(report.as_json(), indent=1).encode() + b"\n"
     await _answer(send, 200 if report.ready else 503, b"application/json", body)
@@ -69,8 +75,7 @@ async def metrics(scope: Scope, send: Send) -> None:
 
 def _may_scrape(scope: Scope) -> bool:
     if not settings.METRICS_TOKEN:
-        client = scope.get("client")
-        return client is not None and client[0] in LOCAL
+        return is_this_machine(scope)
     wanted = f"Bearer {settings.METRICS_TOKEN}".encode()
     return any(
         name == b"authorization" and hmac.compare_digest(value, wanted) for name, value in scope["headers"]

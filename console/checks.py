@@ -111,6 +111,11 @@ def check_origins(**_: Any) -> Sequence[CheckMessage]:
         found.append(
             Warning("CSRF_TRUSTED_ORIGINS names https, TIDEMARK_HTTPS is off.", hint=hint, id="tidemark.W006")
         )
+    if settings.HTTPS and not settings.TRUSTED_PROXIES:
+        hint = "Name the proxies that end TLS in TRUSTED_PROXIES: their address stands for all visitors otherwise."
+        found.append(
+            Warning("TIDEMARK_HTTPS is on, TRUSTED_PROXIES is empty.", hint=hint, id="tidemark.W014")
+        )
     return found
 
 

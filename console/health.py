@@ -25,6 +25,7 @@ from console.operation.models import Job
 
 TICK_AGE_MAX_S = 60  # a worker that was busy with a long job for some rounds is late, not dead
 PROBE_TIMEOUT_S = 2.0
+JUDGED_EVERY_S = 1.0
 GROUPS_MAX = 2_000  # label values of one metric: Prometheus pays for each; the most urgent groups come first
 METRICS_CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4.encode()
 
@@ -54,6 +55,26 @@ class Readiness:
             "ready": self.ready,
             "parts": {part.name: part.reason or "ok" for part in self.parts},
         }
+
+
+class _Last:
+    """The last judgement. Caller: `was_ready`, in the one thread where Django's blocking code runs."""
+
+    def __init__(self) -> None:
+        self.is_ready = False
+        self.until_s = 0.0
+
+
+_last = _Last()
+
+
+def was_ready() -> bool:
+    """Whether everything needed answers, judged once a second at most: strangers may ask as often as they like."""
+    now_s = time.monotonic()
+    if now_s >= _last.until_s:
+        _last.is_ready = readiness().ready
+        _last.until_s = time.monotonic() + JUDGED_EVERY_S
+    return _last.is_ready
 
 
 def readiness(now_ms: int | None = None) -> Readiness:

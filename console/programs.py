@@ -111,6 +111,8 @@ def brokerd_program(options: Options) -> Program:
 def web_program(options: Options) -> Program:
     arguments = ["console.asgi:application", "--host", options.host, "--port", str(options.port)]
     arguments += ["--lifespan", "off", "--log-level", "warning", "--no-access-log", "--no-server-header"]
+    # uvicorn would believe X-Forwarded-For of anybody on this machine; console.asgi believes TRUSTED_PROXIES.
+    arguments += ["--no-proxy-headers"]
     # Deflate costs 45 kB and half the CPU per browser. Open pages end at once, slow requests get a second:
     # all processes together have three.
     arguments += ["--ws-per-message-deflate", "false", "--timeout-graceful-shutdown", "1"]

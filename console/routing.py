@@ -4,6 +4,7 @@ Subjects are "c/<cluster>/…" (rows named after groups and topics), "jobs", "jo
 name their cluster).
 """
 
+import time
 from collections.abc import Mapping
 from functools import partial
 from importlib import import_module
@@ -12,15 +13,17 @@ from typing import Any
 from channels.auth import AuthMiddlewareStack, get_user
 from channels.db import database_sync_to_async
 from channels.routing import URLRouter
-from channels.security.websocket import AllowedHostsOriginValidator
 from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
 from django.urls import path
 
 from console.access import rules
+from console.access.idle_session import is_idle
 from console.access.models import Verb
 from console.access.name_scope import view_scope
 from console.live import LiveSocket, View
 from console.message.sockets import MessageSocket
+from console.socket_origin import OwnOrigin
 from console.topic.selectors import without_hidden_groups
 
 
@@ -42,7 +45,8 @@ class SessionPermits:
         store = import_module(settings.SESSION_ENGINE).SessionStore
         session = store(scope["session"].session_key)
         scope_of_session: Any = {"session": session}  # get_user reads nothing else
-        return await get_user(scope_of_session)
+        user = await get_user(scope_of_session)
+        return AnonymousUser() if is_idle(session, time.time()) else user  # loaded by get_user
 
 
 def view_of(user: Any, subject: str) -> View | None:
@@ -78,4 +82,4 @@ def _view_of_cluster(user: Any, cluster: str, what: str = "", name: str = "") ->
 _live: Any = LiveSocket.as_asgi(permits=SessionPermits())
 _messages: Any = MessageSocket.as_asgi(permits=SessionPermits())
 _routes: Any = [path("ws/live", _live), path("ws/c/<str:cluster>/messages", _messages)]
-websocket_application: Any = AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(_routes)))
+websocket_application: Any = OwnOrigin(AuthMiddlewareStack(URLRouter(_routes)))

@@ -13,6 +13,9 @@ from typing import Any
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
+from console import reverse_proxy
+from console.private_files import keep_private
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
 
@@ -21,6 +24,7 @@ env = environ.Env()
 # TIDEMARK_DATA: databases, broker store, history, reports, secret key. On a local disk (SQLite's WAL needs
 # one).
 DATA_DIR = Path(env.str("TIDEMARK_DATA", default=str(BASE_DIR / "var"))).resolve()
+keep_private(DATA_DIR)
 # HISTORY_URL: an fsspec address for lag history, e.g. s3://bucket/history; a folder of DATA_DIR without it.
 HISTORY_URL = env.str("HISTORY_URL", default=f"file://{DATA_DIR / 'history'}")
 # HISTORY_DAYS: how long lag history is kept at full resolution. 90 days of 1,000 queues every 5 s are 0.8 GB.
@@ -136,16 +140,28 @@ CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 HTTPS = env.bool("TIDEMARK_HTTPS", default=False)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
-SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
+# TIDEMARK_HSTS_SUBDOMAINS, TIDEMARK_HSTS_PRELOAD: bind every name below this one to TLS too, and browsers that never
+# came here. For years, other services under these names included: only where all of them are reached by TLS.
+SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS and env.bool("TIDEMARK_HSTS_SUBDOMAINS", default=False)
+SECURE_HSTS_PRELOAD = SECURE_HSTS_INCLUDE_SUBDOMAINS and env.bool("TIDEMARK_HSTS_PRELOAD", default=False)
+# TRUSTED_PROXIES: addresses or networks of the reverse proxies in front, comma separated: 127.0.0.1,10.0.0.0/24. Their
+# X-Forwarded-For says who asks, for the audit and the limits of sign-in. Nobody else's is believed.
+try:
+    TRUSTED_PROXIES = reverse_proxy.networks(env.list("TRUSTED_PROXIES", default=[]))
+except ValueError as error:
+    raise ImproperlyConfigured(f"TRUSTED_PROXIES: {error}") from error
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
-SESSION_COOKIE_AGE = 14 * 24 * 3600
+# SESSION_DAYS: how long one sign-in lasts at most; SESSION_IDLE_MINUTES: how long without use (0: not limited).
+SESSION_COOKIE_AGE = env.int("SESSION_DAYS", default=14) * 24 * 3600
+SESSION_IDLE_S = env.int("SESSION_IDLE_MINUTES", default=8 * 60) * 60
 SESSION_COOKIE_NAME = "tidemark_session"
 CSRF_COOKIE_NAME = "tidemark_csrf"
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
-# METRICS_TOKEN: whoever scrapes /metrics must send it as a bearer token. Without it, only this machine may.
+# METRICS_TOKEN: whoever scrapes /metrics, or wants the reasons of /readyz, must send it as a bearer token. Without it
+# only this machine may, and not through a proxy.
 METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
 
 LOGIN_URL = "sign-in"
@@ -194,6 +210,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "console.access.idle_session.IdleSessionMiddleware",
     # Every page asks for a sign-in unless its view says otherwise: forgetting the question must not open a
     # page.
     "django.contrib.auth.middleware.LoginRequiredMiddleware",

@@ -31,6 +31,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
+from console.private_files import keep_private
 from console.programs import (
     BROKER_NAME,
     Options,
@@ -485,7 +486,8 @@ def lock(data: Path) -> IO[str]:
     """Take the data folder; it is free again when the file is closed. Raises UpError when another `up` has
     it.
     """
-    data.mkdir(parents=True, exist_ok=True)
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    keep_private(data)  # before anything is made in it, and for every process started from here
     file = (data / "up.lock").open("a+")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

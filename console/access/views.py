@@ -1,6 +1,7 @@
 """Sign-in, the one-time link, the own password, sign-out, and the audit trail."""
 
 import datetime
+import time
 from collections.abc import Iterator
 
 from django.contrib import messages
@@ -20,6 +21,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.access import rules, selectors, services
 from console.access.errors import LinkInvalid, TooManyAttempts, WrongCredentials
 from console.access.forms import ActivityForm, ColumnsForm, NewPasswordForm, SignInForm
+from console.access.idle_session import USED_AT
 from console.access.models import AuditEvent
 from console.access.visitor import remote_addr
 from console.spreadsheet import csv_line
@@ -35,6 +37,11 @@ def _next(request: HttpRequest) -> str:
     wanted = request.POST.get("next") or request.GET.get("next") or "/"
     is_ours = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
     return wanted if is_ours else "/"
+
+
+def _open_session(request: HttpRequest, person: User) -> None:
+    login(request, person, backend=BACKEND)
+    request.session[USED_AT] = int(time.time())
 
 
 @login_not_required
@@ -54,7 +61,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
             form.add_error("password", str(refusal))
             status = 429 if isinstance(refusal, TooManyAttempts) else 422
         else:
-            login(request, person, backend=BACKEND)
+            _open_session(request, person)
             return redirect(_next(request))
     return render(request, "access/sign_in.html", {"form": form, "next": _next(request)}, status=status)
 
@@ -79,7 +86,7 @@ def sign_in_link(request: HttpRequest, key: str) -> HttpResponse:
             person = services.redeem_sign_in_link(key, password=password, remote_addr=remote_addr(request))
         except LinkInvalid as refusal:
             return render(request, "access/link_invalid.html", {"reason": str(refusal)}, status=410)
-        login(request, person, backend=BACKEND)
+        _open_session(request, person)
         return redirect("/")
     return render(
         request,

@@ -6,7 +6,7 @@
   function watch() {
     if (document.hidden) return;
     const token = document.querySelector("input[name=csrfmiddlewaretoken]").value;
-    fetch(host.dataset.watch, { method: "POST", headers: { "X-CSRFToken": token } }).catch(() => {}); // the next minute tries again
+    fetch(host.dataset.watch, { method: "POST", headers: { "X-CSRFToken": token, ...Tide.BY_TIMER } }).catch(() => {}); // the next minute tries again
   }
   if (host) { watch(); setInterval(watch, WATCH_EVERY); document.addEventListener("visibilitychange", watch); }
 
@@ -15,7 +15,7 @@
   async function drawFlow(flow) {
     if (document.hidden) return flow;
     const span = Number(flowHost.dataset.span), now = Math.round(Tide.now());
-    const answer = await fetch(`${flowHost.dataset.flow}?from_ms=${now - span}&to_ms=${now}&points=${FLOW_POINTS}`).catch(() => null);
+    const answer = await fetch(`${flowHost.dataset.flow}?from_ms=${now - span}&to_ms=${now}&points=${FLOW_POINTS}`, { headers: Tide.BY_TIMER }).catch(() => null);
     if (!answer?.ok) { // the next time tries again
       flowHost.classList.remove("is-waiting");
       if (!flow) document.getElementById("flow-note").textContent = Tide.text(gettext("not read: %(why)s; tried again every 30 s"), { why: answer ? Tide.text(gettext("the console answered %(status)s"), { status: answer.status }) : gettext("the console does not answer") });

@@ -19,7 +19,7 @@
       busy = true;
       last = Date.now();
       try {
-        const answer = await fetch(host.dataset.part, { headers: { Accept: "text/html" } });
+        const answer = await fetch(host.dataset.part, { headers: { Accept: "text/html", ...Tide.BY_TIMER } });
         if (answer.ok && !answer.redirected) swap(await answer.text());
       } catch { /* the socket tells of the next change */ }
       busy = false;

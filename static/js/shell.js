@@ -11,6 +11,7 @@
   const arrived = visit?.responseStart ? performance.timeOrigin + visit.responseStart : Date.now();
   const skew = Number(root.dataset.now || arrived) - arrived;
   Tide.now = () => Date.now() + skew;
+  Tide.BY_TIMER = { "X-Tidemark-Timer": "1" }; // of what nobody asked for: it does not keep a session alive
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
   document.cookie = `zone=${zone};path=/;max-age=31536000;samesite=lax`;
   const MOMENTS = {

@@ -11,14 +11,17 @@ from asgiref.testing import ApplicationCommunicator
 from pytest_django import Settings
 
 from console import health
+from console.access.models import SignInFailure
 from console.asgi import application
 from console.celery import tick
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, GroupRow, Round
 from console.request_limit import REQUEST_BYTES_MAX
+from console.reverse_proxy import networks
 
 both = pytest.mark.django_db(databases=["default", "metrics"], transaction=True)
 NOW_MS = 1_790_000_000_000
+PROXIED = {"host": "localhost", "x-forwarded-for": "203.0.113.9"}
 
 
 async def get(
@@ -88,6 +91,39 @@ async def test_it_is_ready_when_every_part_answers(redis_url: str) -> None:
             },
         },
     )
+
+
+@both
+@pytest.mark.parametrize("redis_is_there", [True, False])
+async def test_strangers_learn_only_whether_it_is_ready(
+    settings: Settings, redis_url: str, redis_is_there: bool
+) -> None:
+    health._last.until_s = 0.0
+    tick()
+    if not redis_is_there:
+        settings.REDIS_URL = "unix:///nowhere/r.sock"
+    for asked in ({"client": "10.0.0.9"}, {"headers": {"host": "evil.example"}}, {"headers": PROXIED}):
+        found = (200, "ready\n") if redis_is_there else (503, "unready\n")
+        status, headers, body = await get("/readyz", **asked)
+        assert ((status, body), headers["content-type"]) == (found, "text/plain; charset=utf-8"), asked
+
+
+@both
+async def test_the_bearer_of_the_token_reads_the_reasons(settings: Settings) -> None:
+    settings.METRICS_TOKEN = "s3cret"
+    token = {"authorization": "Bearer s3cret"}
+    assert "parts" in json.loads((await get("/readyz", headers=token, client="10.0.0.9"))[2])
+    assert "parts" not in (await get("/readyz"))[2]
+
+
+@both
+async def test_strangers_cost_one_judgement_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    health._last.until_s = 0.0
+    judged: list[int] = []
+    monkeypatch.setattr(health, "readiness", lambda: judged.append(1) or health.Readiness([]))
+    for _ in range(20):
+        assert (await get("/readyz", client="10.0.0.9"))[0] == 200
+    assert 1 <= len(judged) <= 2
 
 
 @both
@@ -168,6 +204,8 @@ async def test_it_measures_what_is_known_and_only_that() -> None:
 @both
 async def test_it_gives_figures_to_this_machine_or_the_bearer_of_the_token(settings: Settings) -> None:
     assert (await get("/metrics", client="10.0.0.9"))[0] == 403
+    assert (await get("/metrics", headers=PROXIED))[0] == 403
+    assert (await get("/metrics", headers={"host": "rebound.evil.example"}))[0] == 403
     settings.METRICS_TOKEN = "s3cret"
     assert (await get("/metrics"))[0] == 403
     assert (await get("/metrics", headers={"authorization": "Bearer guess"}))[0] == 403
@@ -207,3 +245,17 @@ async def test_it_refuses_what_turns_out_to_be_too_large() -> None:
     assert (await get("/sign-in", headers=headers, method="POST", body=b"x" * (REQUEST_BYTES_MAX + 1)))[
         0
     ] == 413
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_trusted_proxy_names_the_client(settings: Settings) -> None:
+    settings.TRUSTED_PROXIES = networks(["127.0.0.1"])
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    headers = PROXIED | {"content-type": "application/x-www-form-urlencoded"}
+    page = await get("/sign-in", headers=headers)
+    token = page[1]["set-cookie"].partition(";")[0]
+    body = b"username=x&password=y&csrfmiddlewaretoken=" + token.partition("=")[2].encode()
+    answer = await get("/sign-in", headers=headers | {"cookie": token}, method="POST", body=body)
+    assert answer[0] == 422
+    failure = await sync_to_async(SignInFailure.objects.get)()
+    assert failure.remote_addr == "203.0.113.9"

@@ -7,6 +7,7 @@ from pytest_django import Settings
 
 from console import checks
 from console.report import process
+from console.reverse_proxy import networks
 
 
 def ids(found: object) -> list[str]:
@@ -55,6 +56,13 @@ def test_it_sees_hosts_and_origins_that_do_not_fit(settings: Settings) -> None:
     settings.ALLOWED_HOSTS = ["*"]
     settings.CSRF_TRUSTED_ORIGINS = ["https://console.example.org"]
     assert ids(checks.check_origins()) == ["tidemark.W005", "tidemark.W006"]
+
+
+def test_it_sees_a_proxy_that_has_no_name(settings: Settings) -> None:
+    settings.HTTPS = True
+    assert ids(checks.check_origins()) == ["tidemark.W014"]
+    settings.TRUSTED_PROXIES = networks(["127.0.0.1"])
+    assert ids(checks.check_origins()) == []
 
 
 def test_it_sees_a_missing_redis(settings: Settings) -> None:

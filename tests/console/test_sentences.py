@@ -51,7 +51,16 @@ def test_a_text_that_is_no_sentence_costs_little_and_stays() -> None:
 
 
 # What was found to cost seconds: many short sentences, and listed sentences whose fixed text is repeated.
-HOSTILE = ["A. ", "A. A %. ", "1 of 2 queues unknown: ", "a and b, c: ", "x of y (z. ", "1 m, ", '"', "A of (A: "]
+HOSTILE = [
+    "A. ",
+    "A. A %. ",
+    "1 of 2 queues unknown: ",
+    "a and b, c: ",
+    "x of y (z. ",
+    "1 m, ",
+    '"',
+    "A of (A: ",
+]
 
 
 def test_a_hostile_text_costs_milliseconds() -> None:

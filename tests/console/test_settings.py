@@ -12,7 +12,8 @@ from console.settings import kept_secret
 ROOT = Path(__file__).parent.parent.parent
 SHOWN = (
     "SECRET_KEY DEBUG ALLOWED_HOSTS DATABASES SESSION_COOKIE_SECURE SECURE_HSTS_SECONDS STORAGES "
-    "WHITENOISE_USE_FINDERS CELERY_BROKER_URL HISTORY_URL MIDDLEWARE CSRF_TRUSTED_ORIGINS"
+    "WHITENOISE_USE_FINDERS CELERY_BROKER_URL HISTORY_URL MIDDLEWARE CSRF_TRUSTED_ORIGINS "
+    "SECURE_HSTS_INCLUDE_SUBDOMAINS SECURE_HSTS_PRELOAD TRUSTED_PROXIES SESSION_COOKIE_AGE SESSION_IDLE_S"
 )
 
 
@@ -90,6 +91,8 @@ def test_it_grows_by_settings(tmp_path: Path) -> None:
     assert found["SECRET_KEY"] == "given"
     assert found["CELERY_BROKER_URL"] == "redis+socket:///run/redis.sock"
     assert (found["SESSION_COOKIE_SECURE"], found["SECURE_HSTS_SECONDS"]) == (True, 31536000)
+    assert (found["SECURE_HSTS_INCLUDE_SUBDOMAINS"], found["SECURE_HSTS_PRELOAD"]) == (False, False)
+    assert (found["SESSION_COOKIE_AGE"], found["SESSION_IDLE_S"]) == (14 * 86_400, 8 * 3_600)
     assert (
         found["STORAGES"]["staticfiles"]["BACKEND"]
         == "whitenoise.storage.CompressedManifestStaticFilesStorage"
@@ -108,3 +111,17 @@ def test_it_says_which_variable_is_wrong(tmp_path: Path) -> None:
     refused = settings_with(tmp_path, DEBUG="perhaps", SECRET_KEY="given")
     assert refused.returncode == 0  # django-environ reads anything that is no yes as no
     assert json.loads(refused.stdout)["DEBUG"] is False
+
+
+def test_other_services_of_the_domain_are_bound_to_tls_only_when_asked(tmp_path: Path) -> None:
+    asked = {"TIDEMARK_HSTS_SUBDOMAINS": "true", "TIDEMARK_HSTS_PRELOAD": "true", "SECRET_KEY": "given"}
+    for https, expected in (("true", True), ("false", False)):
+        found = json.loads(settings_with(tmp_path, TIDEMARK_HTTPS=https, **asked).stdout)
+        assert (found["SECURE_HSTS_INCLUDE_SUBDOMAINS"], found["SECURE_HSTS_PRELOAD"]) == (expected, expected)
+
+
+def test_a_proxy_is_named_by_its_address(tmp_path: Path) -> None:
+    found = json.loads(settings_with(tmp_path, TRUSTED_PROXIES="127.0.0.1,10.0.0.0/24").stdout)
+    assert found["TRUSTED_PROXIES"] == ["127.0.0.1/32", "10.0.0.0/24"]
+    refused = settings_with(tmp_path, TRUSTED_PROXIES="proxy.example.org")
+    assert "TRUSTED_PROXIES: 'proxy.example.org' does not appear to be" in refused.stderr

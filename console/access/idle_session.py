@@ -1,0 +1,49 @@
+"""A session that is not used for `SESSION_IDLE_MINUTES` ends: an unlocked browser must not stay signed in for days.
+
+Use is what a person does; what an open page asks for by itself says so in a header and does not count.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import logout
+from django.http import HttpRequest, HttpResponseBase
+
+USED_AT = "used_at_s"  # in the session; the wall clock, because sessions outlive processes
+BY_TIMER = "HTTP_X_TIDEMARK_TIMER"  # static/js sends it with what no person asked for
+NOTED_EVERY_S = 60  # not every request must write the session
+
+
+def is_idle(session: Mapping[str, Any], now_s: float) -> bool:
+    """Whether a session was left alone for too long. One from before this was recorded counts from now on."""
+    used_at_s = session.get(USED_AT)
+    return (
+        bool(settings.SESSION_IDLE_S)
+        and used_at_s is not None
+        and now_s - used_at_s > settings.SESSION_IDLE_S
+    )
+
+
+class IdleSessionMiddleware:
+    """Signs out whoever comes back too late, before any page is made for them, and notes when a session is used."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if settings.SESSION_COOKIE_NAME in request.COOKIES and request.user.is_authenticated:
+            now_s = time.time()
+            if is_idle(request.session, now_s):
+                logout(request)
+            elif self._is_to_note(request, now_s):
+                request.session[USED_AT] = int(now_s)
+        return self.get_response(request)
+
+    @staticmethod
+    def _is_to_note(request: HttpRequest, now_s: float) -> bool:
+        used_at_s = request.session.get(USED_AT)
+        # A clock that was set back must not keep a session alive until it has caught up.
+        is_old = used_at_s is None or not 0 <= now_s - used_at_s < NOTED_EVERY_S
+        return is_old and (used_at_s is None or BY_TIMER not in request.META)

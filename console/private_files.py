@@ -1,0 +1,45 @@
+"""Files that only their owner may read: databases, secrets, the store, history, reports, exports. Knows no Django."""
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+OTHERS = stat.S_IRWXG | stat.S_IRWXO
+# What the product puts into its data folder: a folder that holds one of these is ours to close.
+OURS = (
+    "*.sqlite3",
+    "*.sqlite3-wal",
+    "*.sqlite3-shm",
+    "history",
+    "redis_url",
+    "reports",
+    "schema-stamp",
+    "secret_key",
+    "spark",
+    "store",
+    "up.lock",
+)
+
+
+def keep_private(folder: Path) -> None:
+    """Make files 0600 and folders 0700 from now on, and close to others what an earlier version left open.
+
+    The mask is inherited by every process this one starts. A folder that is neither empty nor ours (somebody's home
+    was given as the data folder) keeps its mode.
+    """
+    os.umask(OTHERS)
+    if not folder.is_dir():
+        return
+    ours = sorted(found for pattern in OURS for found in folder.glob(pattern))
+    is_empty = next(folder.iterdir(), None) is None
+    for path in (folder, *ours) if ours or is_empty else ():
+        _close_to_others(path)
+
+
+def _close_to_others(path: Path) -> None:
+    # Gone meanwhile (a -wal file), or another user's: `doctor` names what stays open.
+    with contextlib.suppress(OSError):
+        found = path.lstat()
+        if not stat.S_ISLNK(found.st_mode) and found.st_mode & OTHERS and found.st_uid == os.geteuid():
+            path.chmod(stat.S_IMODE(found.st_mode) & ~OTHERS)
