@@ -25,9 +25,7 @@ unit: set-up-test ## Tests of the packages only (T=tests/brokerd for a part)
 	$(PYTEST) $(T) -n 3 --dist loadfile --ignore=tests/peers --ignore=tests/e2e --ignore=tests/benchmark
 
 postgres: set-up-test ## What writes and reads the database, once more on PostgreSQL
-	deploy/with-postgres.sh $(PYTEST) tests/api tests/console/topic tests/console/group tests/console/lag \
-		tests/console/operation tests/console/report tests/console/access tests/console/cluster tests/console/broker \
-		tests/console/message -n 3 --dist loadfile
+	deploy/with-postgres.sh $(PYTEST) tests/api tests/console -n 3 --dist loadfile
 
 peers: set-up-test ## Real parts: Java clients of RocketMQ 5.3.3 and 4.9.7, an Apache RocketMQ 5.3.3 cluster
 	$(PYTEST) tests/peers

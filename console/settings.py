@@ -242,30 +242,38 @@ MESSAGE_EVENTS = "console.plans.MESSAGE_EVENTS"  # who knows what the console di
 
 # IMMEDIATE: a transaction that reads and then writes waits for its turn instead of failing with "database is
 # locked".
-SQLITE_OPTIONS = {
-    "timeout": 20,
-    "transaction_mode": "IMMEDIATE",
-    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA cache_size=-20000; "
-    "PRAGMA temp_store=MEMORY; PRAGMA mmap_size=134217728;",
-}
+SQLITE_OPTIONS = {"timeout": 20, "transaction_mode": "IMMEDIATE"}
+SQLITE_PRAGMAS = (
+    "PRAGMA journal_mode=WAL; PRAGMA synchronous={synchronous}; PRAGMA cache_size=-20000; "
+    "PRAGMA temp_store=MEMORY; PRAGMA mmap_size=134217728;"
+)
+# DATABASE_POOL_MAX: connections to PostgreSQL of one process and database. Threads share them: with one for each thread
+# of each process (CONN_MAX_AGE), a busy ASGI server alone takes more than PostgreSQL's usual 100.
+DATABASE_POOL_MAX = env.int("DATABASE_POOL_MAX", default=16)
+POOL_WAIT_S = 20  # for a connection of the pool, as long as SQLite waits for its lock
 
 
-def database(variable: str, file_name: str) -> dict[str, Any]:
+def database(variable: str, file_name: str, *, synchronous: str) -> dict[str, Any]:
     """The database of ``variable`` (postgres://…), or a SQLite file of the data folder."""
     found: dict[str, Any] = env.db_url(variable, default=f"sqlite:///{DATA_DIR / file_name}")
+    options = found.setdefault("OPTIONS", {})
     if found["ENGINE"] == "django.db.backends.sqlite3":
-        found["OPTIONS"] = {**found.get("OPTIONS", {}), **SQLITE_OPTIONS}
+        pragmas = SQLITE_PRAGMAS.format(synchronous=synchronous)
+        options |= {**SQLITE_OPTIONS, "init_command": pragmas}
     else:
-        found.setdefault("CONN_MAX_AGE", 60)
-        found.setdefault("CONN_HEALTH_CHECKS", True)
+        options["pool"] = {"min_size": 0, "max_size": DATABASE_POOL_MAX, "timeout": POOL_WAIT_S}
+        found["CONN_HEALTH_CHECKS"] = True
     return found
 
 
 # The rows of every collection round have a file of their own: one writer per SQLite file, so pages never wait
 # for them.
 DATABASES = {
-    "default": database("DATABASE_URL", "console.sqlite3"),
-    "metrics": database("METRICS_DATABASE_URL", "metrics.sqlite3"),
+    # FULL: plans, jobs, ledgers and audit survive a power cut from the commit on; NORMAL may lose the last commits,
+    # and a replay that forgets which letters it sent would send them twice.
+    "default": database("DATABASE_URL", "console.sqlite3", synchronous="FULL"),
+    # What a power cut takes of these is read anew in the next round.
+    "metrics": database("METRICS_DATABASE_URL", "metrics.sqlite3", synchronous="NORMAL"),
 }
 DATABASE_ROUTERS = ["console.lag.database_router.MetricsRouter"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from console.cluster import selectors as cluster_selectors
-from console.deadletter import direct, replay_copy, replay_recovery, replay_words, selectors
+from console.deadletter import (
+    direct,
+    replay_account,
+    replay_copy,
+    replay_recovery,
+    replay_words,
+    selectors,
+)
 from console.deadletter.dead_letters import Filter, Places, places, read_filter, topic_of
 from console.deadletter.models import LedgerState, ReplayLedger
 from console.deadletter.preview import Preview, look_through
@@ -57,6 +64,10 @@ class ReplayPlan:
 
     kind = "dead_letter_replay"
     verb = "REPLAY"
+
+    def holds(self, cluster: str, subject: str) -> str:
+        """One replay at a time per group: two at once would send a letter of both twice."""
+        return f"dead letters {cluster}/{subject}"
 
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
         """Look through the dead letters and count. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
@@ -115,9 +126,9 @@ class ReplayPlan:
             direct.give(run, admin)
             run.note(replay_words.client_answer(run.result["client"]))
             return
-        replay = Replay(run, admin)
-        replay_recovery.begin(replay)
-        replay.execute()
+        with Replay(run, admin) as replay:
+            replay_recovery.begin(replay)
+            replay.execute()
         figures = run.progress
         run.note(
             f"{figures['matched']:,} matched = {figures['sent']:,} sent + {figures['skipped']:,} skipped "
@@ -125,10 +136,9 @@ class ReplayPlan:
         )
 
     def verify(self, run: JobRun) -> None:
-        """The sum holds, nothing is open, and copies read back carry their keys where the broker said."""
+        """The sums hold, nothing is open, and copies read back carry their keys where the broker said."""
         counts = selectors.ledger_counts(run.plan.id)
-        if counts[LedgerState.PENDING]:
-            raise VerificationFailed(f"{counts[LedgerState.PENDING]} sends have no outcome")
+        replay_account.verify_sums(run.plan, run.progress, counts)
         if run.plan.params["target"] == replay_copy.CLIENT:
             if not counts[LedgerState.SENT]:
                 raise VerificationFailed(replay_words.client_answer(run.result["client"]))
@@ -146,7 +156,12 @@ class ReplayPlan:
         admin = _admin(run.plan.cluster)
         if run.plan.params["target"] == replay_copy.CLIENT:
             return  # one question, asked or not: the ledger says so already
-        replay_recovery.settle(Replay(run, admin))
+        with Replay(run, admin) as replay:
+            replay_recovery.settle(replay)
+
+    def give_up(self, run: JobRun) -> None:
+        """Failed: what has no outcome becomes unknown, so that no letter stays open behind a job that has ended."""
+        replay_account.close_open_letters(run)
 
     def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
         """A message that was sent can not be called back."""
@@ -176,6 +191,7 @@ class ReplayPlan:
                 for row in preview.rows
             ],
             "matched": preview.matched + preview.unreadable if preview.complete else None,
+            "counted": preview.matched + preview.unreadable,
             "already": preview.already,
             "unreadable": preview.unreadable,
             "topics": preview.topics,
@@ -210,7 +226,7 @@ class ReplayPlan:
         return Draft(
             summary=replay_words.direct_summary(finding.group, params, preview.newest),
             diff=preview.rows,
-            before={**before, "matched": 1 if asked else 0, "asked": asked},
+            before={**before, "matched": 1 if asked else 0, "counted": 1 if asked else 0, "asked": asked},
             messages=1 if asked else 0,
             warnings=replay_words.direct_warnings(is_original, topic_of(finding.group)),
             params=params,

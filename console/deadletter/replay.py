@@ -19,15 +19,14 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TypeVar
 
-from django.db import transaction
-
-from console.deadletter import replay_copy, selectors
+from console.deadletter import replay_account, replay_copy, selectors
 from console.deadletter.dead_letters import Filter, Unreadable, original_topic, read_filter, read_window
 from console.deadletter.ledger import LedgerEntry, insert_entries, write_outcomes
 from console.deadletter.models import LedgerState, ReplayLedger
-from console.deadletter.replay_send import Exchange, Sender, is_refused_for_now
+from console.deadletter.replay_send import Exchange, Sender, TooLate, is_refused_for_now
 from console.deadletter.replay_targets import Outgoing, Targets, route_queues_of
 from console.deadletter.token_bucket import TokenBucket, batch_size
 from console.mqadmin import (
@@ -41,7 +40,7 @@ from console.mqadmin import (
 )
 from console.operation.broker_queues import BrokerQueue, with_offsets
 from console.operation.errors import VerificationFailed
-from console.operation.runner import JobRun
+from console.operation.runner import JobRun, LeaseLost
 
 WINDOW = 1_024  # letters read at once: 32 pulls of 32 in flight on one connection
 BATCH_MAX = 512  # copies in flight at once, and ledger rows per transaction
@@ -53,7 +52,9 @@ SPEED_EVERY_S = 2.0
 REASON_LENGTH_MAX = 300
 BURIED = "the broker made a dead letter of it again: members of the group hold queue locks"
 HANDLED = "marked as handled, not sent"
+RENEW_S = 0.25  # between two looks at the lease while another thread works
 Letter = MessageRecord | Unreadable
+Answered = TypeVar("Answered")
 
 
 @dataclasses.dataclass(slots=True)
@@ -97,6 +98,13 @@ class Replay:
         self.buried = 0  # copies of this run that became dead letters again
         self._dlq_looked_s = 0.0
         self._speed_from = time.monotonic(), 0
+        self.threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="replay")
+
+    def __enter__(self) -> Replay:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.threads.shutdown()
 
     # --- The job --------------------------------------------------------------------------------------------
 
@@ -104,14 +112,12 @@ class Replay:
         """Send what is left. Raises JobInterrupted, LeaseLost, BrokerUnavailable, VerificationFailed (policy)."""
         started_s, before = time.monotonic(), self.counts[LedgerState.SENT]
         self._speed_from = started_s, before
-        self.threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="replay")
-        with self.threads:
-            try:
-                for place in self.places():
-                    for window in self._windows(place):
-                        self._work_off(place.queue, window)
-            finally:
-                self.drain()
+        try:
+            for place in self.places():
+                for window in self._windows(place):
+                    self._work_off(place.queue, window)
+        finally:
+            self.drain()
         sent, took_s = self.counts[LedgerState.SENT] - before, time.monotonic() - started_s
         self.run.result["sent_per_s"] = round(sent / took_s, 1) if took_s else None
         self.publish_result()
@@ -120,12 +126,17 @@ class Replay:
         """The ranges of the plan that are left: letters that died after it was made are not part of it."""
         topic = self.run.plan.before["topic"]
         addrs = route_queues_of(self.admin, topic)
+        # A commit whose answer was lost leaves rows behind the cursor: the ledger knows better.
+        decided = selectors.last_decided(self.run.plan.id)
         found = []
         for each in self.run.plan.before["ranges"]:
             queue = MessageQueue(topic, each["broker_name"], each["queue_id"])
             if queue not in addrs:
                 raise BrokerUnavailable("", f"{queue.broker_name} holds {queue.topic} but is not there")
-            cursor = self._cursors().get(_place_name(queue), each["from_offset"])
+            cursor = max(
+                self._cursors().get(_place_name(queue), each["from_offset"]),
+                decided.get((queue.broker_name, queue.queue_id), -1) + 1,
+            )
             found.append(BrokerQueue(queue, addrs[queue], cursor, each["to_offset"]))
         return found
 
@@ -144,7 +155,7 @@ class Replay:
         ahead = read(place.min_offset) if place.min_offset < place.max_offset else None
         for low in range(place.min_offset, place.max_offset, WINDOW):
             assert ahead is not None
-            letters = ahead.result()
+            letters = self._wait(ahead)
             end = min(low + WINDOW, place.max_offset)
             ahead = read(end) if end < place.max_offset else None
             matching = [each for each in letters if isinstance(each, Unreadable) or self.wanted.matches(each)]
@@ -280,14 +291,20 @@ class Replay:
         )
 
     def _write(self, queue: MessageQueue, entries: list[LedgerEntry], cursor: int) -> None:
-        """Everything that is known so far, in one transaction: what is sent next must be in the ledger before."""
-        with transaction.atomic():
-            self._write_landed()
+        """Everything that is known so far, in one transaction: what is sent next must be in the ledger before.
+
+        The cursor in memory moves with the one in the database, or not at all.
+        """
+        counts = self.counts.copy()
+        for entry in entries:
+            counts[entry.state] += 1
+        with self.run.atomic():
+            write_outcomes(self.landed)
             insert_entries(entries)
             self._cursors()[_place_name(queue)] = cursor
-            self._count(entries)
+            self.run.progress |= replay_account.figures(counts, self.run.plan)
             self.run.progress["bucket"] = self.bucket.as_progress()
-            self.run.save()
+        self.counts, self.landed = counts, []
 
     # --- Sending --------------------------------------------------------------------------------------------
 
@@ -297,13 +314,23 @@ class Replay:
         if outgoing:
             if not self.run.fresh_lease():
                 self.run.save()
-            self.flight = Flight(outgoing, self.threads.submit(self.sender.exchange, outgoing))
+            self.flight = Flight(outgoing, self._exchange(outgoing))
+
+    def _exchange(self, outgoing: Sequence[Outgoing]) -> Future[Exchange]:
+        """Send in another thread; nothing goes out once the lease has ended."""
+        return self.threads.submit(self.sender.exchange, outgoing, self.run.lease_ends_s)
+
+    def _wait(self, future: Future[Answered]) -> Answered:
+        """The result of another thread, the lease kept meanwhile: a slow broker must not cost it."""
+        while not wait([future], RENEW_S).done:
+            self.run.renew()
+        return future.result()
 
     def _land(self) -> None:
         """Wait for the batch on its way and judge its answers; then the policy."""
         flight, self.flight = self.flight, None
         if flight is not None:
-            again = self.judge(flight.outgoing, flight.exchange.result(), is_last=False)
+            again = self.judge(flight.outgoing, self._wait(flight.exchange), is_last=False)
             if again:
                 self._write_now()
                 self.send_again(again)
@@ -317,7 +344,7 @@ class Replay:
 
     def send_now(self, outgoing: list[Outgoing]) -> None:
         """Send a batch whose rows are in the ledger and wait until each copy has an outcome there."""
-        again = self.judge(outgoing, self.sender.exchange(outgoing), is_last=False)
+        again = self.judge(outgoing, self._wait(self._exchange(outgoing)), is_last=False)
         self._write_now()
         self.send_again(again)
         self.obey_policy()
@@ -330,7 +357,7 @@ class Replay:
             self.run.sleep(RETRY_PAUSE_S)
             if not self.run.fresh_lease():
                 self.run.save()
-            exchange = self.sender.exchange(outgoing)
+            exchange = self._wait(self._exchange(outgoing))
             outgoing = self.judge(outgoing, exchange, is_last=attempt == ATTEMPTS_MAX)
             self._write_now()
 
@@ -354,6 +381,8 @@ class Replay:
             elif isinstance(answer, MQBrokerError):
                 entry.state = LedgerState.FAILED
                 entry.reason = f"{copy.target.queue.broker_name}: {answer}"[:REASON_LENGTH_MAX]
+            elif isinstance(answer, TooLate):
+                raise LeaseLost(self.run.job.id)  # nothing was sent; another run decides what becomes of it
             else:
                 unknown = answer
                 continue
@@ -366,18 +395,13 @@ class Replay:
             raise BrokerUnavailable(getattr(unknown, "addr", ""), f"some sends have no answer: {unknown}")
         return again
 
-    def _write_landed(self) -> None:
-        """Inside a transaction."""
-        landed, self.landed = self.landed, []
-        write_outcomes(landed)
-
     def _write_now(self) -> None:
         """The outcomes so far, with the lease, in a transaction of their own."""
         if self.landed:
-            with transaction.atomic():
-                self._write_landed()
+            with self.run.atomic():
+                write_outcomes(self.landed)
                 self.run.progress |= self.figures()
-                self.run.save()
+            self.landed = []
 
     def note(self, entries: Sequence[LedgerEntry]) -> None:
         """Write outcomes of rows that were PENDING and need no send any more."""
@@ -398,9 +422,10 @@ class Replay:
             return
         self._write_now()
         # What was written and not sent yet was never touched: the batch on its way has landed.
-        ReplayLedger.objects.filter(plan=self.run.plan, state=LedgerState.PENDING).delete()
-        self.counts[LedgerState.PENDING] = 0
-        self.publish_result()
+        with self.run.atomic():
+            ReplayLedger.objects.filter(plan=self.run.plan, state=LedgerState.PENDING).delete()
+            self.counts[LedgerState.PENDING] = 0
+            self._put_result()
         raise VerificationFailed(reason)
 
     def _buried_words(self) -> str:
@@ -449,31 +474,9 @@ class Replay:
         """Count from the ledger, never from memory."""
         self.counts = selectors.ledger_counts(self.run.plan.id)
 
-    def _count(self, entries: Sequence[LedgerEntry]) -> None:
-        for entry in entries:
-            self.counts[entry.state] += 1
-        self.run.progress |= self.figures()
-
     def figures(self) -> dict[str, int]:
-        """matched = sent + skipped + failed (+ pending while a batch is out); unknown is the part of failed
-        that may have arrived, handled the part of skipped that was marked as handled.
-        """
-        sent, handled = self.counts[LedgerState.SENT], self.counts[LedgerState.HANDLED]
-        skipped = self.counts[LedgerState.SKIPPED] + handled
-        unknown, pending = self.counts[LedgerState.UNKNOWN], self.counts[LedgerState.PENDING]
-        failed = self.counts[LedgerState.FAILED] + unknown
-        matched = sent + skipped + failed + pending
-        return {
-            "matched": matched,
-            "sent": sent,
-            "skipped": skipped,
-            "failed": failed,
-            "unknown": unknown,
-            "handled": handled,
-            "pending": pending,
-            "done": sent + skipped + failed,
-            "total": max(matched, int(self.run.plan.before.get("matched") or 0)),
-        }
+        """The account so far."""
+        return replay_account.figures(self.counts, self.run.plan)
 
     def publish_progress(self) -> None:
         """Figures for the page, with the speed of the last seconds, messages per second."""
@@ -486,11 +489,14 @@ class Replay:
         self.run.beat()
 
     def publish_result(self) -> None:
-        self.run.progress |= self.figures()
-        self.run.result |= {
-            key: value for key, value in self.figures().items() if key not in ("done", "total")
-        }
+        """The final figures, written."""
+        self._put_result()
         self.run.save()
+
+    def _put_result(self) -> None:
+        figures = self.figures()
+        self.run.progress |= figures
+        self.run.result |= {name: figures[name] for name in replay_account.SUMS}
 
 
 def _place_name(queue: MessageQueue) -> str:

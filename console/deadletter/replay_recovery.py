@@ -1,16 +1,15 @@
 """After a crash: what became of the sends nobody noted.
 
-A worker that dies between writing PENDING rows and noting the answers leaves them. Whoever comes next first looks for
-their replay keys in the target queues, from the recorded end on: found means SENT, not found means that it was not
-sent, and is sent now. A queue that no longer holds that place (retention) makes the letter UNKNOWN: it is counted as
-failed and never sent again by this plan.
+A worker that dies between writing PENDING rows and noting the answers leaves them. The next run first looks for
+their replay keys in the target queues, from the recorded end on: found means SENT. Not found means that it was not
+sent, and it is sent now, if every earlier run surely is over (``JobRun.is_alone``). A run that may be frozen could
+still send it: then the letter is UNKNOWN, as is one whose queue no longer holds that place (retention). UNKNOWN is
+counted as failed and never sent again by this plan.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-from django.db import transaction
 
 from console.deadletter import replay_copy
 from console.deadletter.dead_letters import read_window
@@ -22,6 +21,9 @@ from console.deadletter.token_bucket import batch_size
 from console.mqadmin import BrokerUnavailable, MessageQueue, MessageRecord
 from console.operation.broker_queues import with_offsets
 
+MAY_BE_FROZEN = (
+    "a worker stood still for longer than its lease with this letter in hand: it may have been sent"
+)
 SETTLE_S = 2.0  # what a dead worker's socket still held has reached the broker after this
 
 
@@ -54,7 +56,11 @@ def _resolve(replay: Replay, *, resend: bool) -> None:
     for queue, entries in by_queue.items():
         lost += _resolve_queue(replay, queue, entries)
     replay.run.note(f"{len(pending) - len(lost)} of {len(pending)} open sends had arrived", level="info")
-    if resend:
+    if not replay.run.is_alone:
+        for entry in lost:
+            entry.state, entry.reason = LedgerState.UNKNOWN, MAY_BE_FROZEN
+        replay.note(lost)
+    elif resend:
         _send_lost(replay, lost)
     else:
         for entry in lost:
@@ -131,7 +137,6 @@ def _remade(
         message = replay_copy.copy_of(record, entry.target_topic, entry.replay_key, replay.target, queue)
         outgoing.append(Outgoing(entry, message, target))
     replay.note(expired)
-    with transaction.atomic():
+    with replay.run.atomic():
         write_outcomes([copy.entry for copy in outgoing])
-        replay.run.save()
     return outgoing

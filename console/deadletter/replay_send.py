@@ -7,12 +7,15 @@ A 5.x broker may put a copy for the failed group among the dead letters again, t
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Sequence
 
 from console.deadletter.replay_targets import Outgoing
 from console.mqadmin import (
     BlockingMQAdmin,
+    Message,
     MessageRecord,
+    MQAdmin,
     MQBrokerError,
     SendResult,
     dead_letter_topic,
@@ -22,6 +25,11 @@ from console.operation.broker_queues import ask_each
 
 SEND_DEADLINE_MS = 30_000  # for a whole batch on one broker; each window of it has 3 s of its own
 Answer = SendResult | Exception
+Batch = list[tuple[Message, int]]
+
+
+class TooLate(Exception):
+    """It was not sent: the lease of its sender had ended."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -40,12 +48,20 @@ class Sender:
         self.dead_letter_topic = dead_letter_topic(group)
         self.to_group = to_group
 
-    def exchange(self, outgoing: Sequence[Outgoing]) -> Exchange:
-        """Send every copy once, pipelined, all brokers at the same time. Raises nothing."""
-        answers = self._answers(outgoing)
+    def exchange(self, outgoing: Sequence[Outgoing], until_s: float) -> Exchange:
+        """Send every copy once, pipelined, all brokers at the same time. Raises nothing.
+
+        After ``until_s`` of the monotonic clock nothing is sent: a worker that was frozen finds its lease over.
+        """
+        answers = self._answers(outgoing, until_s)
         return Exchange(answers, self._buried(outgoing, answers) if self.to_group else frozenset())
 
-    def _answers(self, outgoing: Sequence[Outgoing]) -> list[Answer]:
+    def _answers(self, outgoing: Sequence[Outgoing], until_s: float) -> list[Answer]:
+        async def send(client: MQAdmin, batch: tuple[str, Batch]) -> list[Answer]:
+            if time.monotonic() >= until_s:
+                raise TooLate("the lease has ended")
+            return await client.send_many(*batch, window=len(outgoing))
+
         by_addr: dict[str, list[int]] = {}
         for index, copy in enumerate(outgoing):
             by_addr.setdefault(copy.target.addr, []).append(index)
@@ -56,7 +72,7 @@ class Sender:
         sent = ask_each(
             self.admin,
             {addr: (addr, batch) for addr, batch in batches.items()},
-            lambda client, arguments: client.send_many(*arguments, window=len(outgoing)),
+            send,
             SEND_DEADLINE_MS,
         )
         answers: dict[int, Answer] = {}

@@ -297,6 +297,14 @@ def ledger_counts(plan_id: str) -> dict[str, int]:
     return counts
 
 
+def last_decided(plan_id: str) -> dict[tuple[str, int], int]:
+    """(broker name, queue id) → the highest offset of the dead-letter queue that has a row in this replay."""
+    rows = ReplayLedger.objects.filter(plan_id=plan_id).order_by().values_list("broker_name", "queue_id")
+    return {
+        (broker, queue_id): offset for broker, queue_id, offset in rows.annotate(last=Max("queue_offset"))
+    }
+
+
 def spot_checks(plan_id: str, number: int) -> list[ReplayLedger]:
     """Up to ``number`` sent rows of a replay, spread over all of them, without reading all of them."""
     sent = ReplayLedger.objects.filter(plan_id=plan_id, state=LedgerState.SENT).order_by("id")

@@ -95,3 +95,21 @@ class ReadsOthers(Protocol):
     def also_reads(self, params: Mapping[str, Any]) -> list[str]:
         """Names that the person who asks must be allowed to see too."""
         ...
+
+
+@runtime_checkable
+class Exclusive(Protocol):
+    """A kind of which one job at a time may work on the same thing."""
+
+    def holds(self, cluster: str, subject: str) -> str:
+        """The name of that thing: unique over all kinds, at most 400 characters."""
+        ...
+
+
+@runtime_checkable
+class KeepsAccounts(Protocol):
+    """A kind whose rows must not stay open when its job fails."""
+
+    def give_up(self, run: JobRun) -> None:
+        """Close what has no outcome, without asking a broker; inside the transaction that ends the job."""
+        ...

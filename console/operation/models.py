@@ -133,6 +133,13 @@ class Job(models.Model):
     lease_owner = models.CharField(max_length=100, blank=True)
     lease_until = models.DateTimeField(null=True, blank=True)
     attempts = models.PositiveIntegerField(default=0, help_text="how many times a worker took it up")
+    open_runs = models.JSONField(default=list, help_text="runs that may still be at work: see run_lock.py")
+    holds = models.CharField(
+        max_length=400,
+        null=True,
+        unique=True,
+        help_text="what no other active job may work on; null: nothing",
+    )
     created_by = models.CharField(max_length=150)
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True, blank=True)

@@ -7,23 +7,27 @@ How a job survives anything:
    changed means the lease is gone: it stops at once and writes nothing more.
 3. Whoever takes the job up later starts from the saved progress and the kind's own rows (ledger), never from
    memory.
-4. ``orphans`` names the jobs that wait for nobody; beat queues them again (a queue message is never trusted
+4. Runs that did not end in order are listed in ``open_runs`` until it is proven that they are over (``run_lock``).
+5. ``orphans`` names the jobs that wait for nobody; beat queues them again (a queue message is never trusted
    to survive).
 """
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from django.db import OperationalError
-from django.db.models import Q
+from django.db import InterfaceError, OperationalError, transaction
+from django.db.models import Q, QuerySet
 
 from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
-from console.operation import journal, selectors
+from console.operation import journal, run_lock, selectors
 from console.operation.errors import OperationError
+from console.operation.kinds import KeepsAccounts
 from console.operation.models import Job, JobState
 from console.operation.rules import (
     HEARTBEAT_MS,
@@ -32,6 +36,7 @@ from console.operation.rules import (
     RECOVERY_MS,
     SLICE_MS,
     JobEventKind,
+    fingerprint,
     next_state,
     sources,
 )
@@ -46,6 +51,9 @@ RETRIES_MAX = (
 RETRY_PAUSE_MS = 5_000
 RUNNABLE = (JobState.QUEUED, JobState.RUNNING, JobState.VERIFYING)
 TRANSIENT = (BrokerUnavailable, RemotingTimeout)
+DATABASE_AWAY = (OperationalError, InterfaceError)
+# Of a job's progress, what changes without any work being done.
+BOOKKEEPING = frozenset({"retries", "waits_for", "bucket", "speed", "dlq_end", "dlq_growth"})
 
 
 class JobInterrupted(Exception):
@@ -72,6 +80,12 @@ class JobRun:
         self.result: dict[str, Any] = dict(job.result)
         self._started = self._looked = self._saved = time.monotonic()
         self._settling = False
+        self._began_with = _work_done(self.progress)
+
+    @property
+    def has_worked(self) -> bool:
+        """Whether this run brought the job on since it took it up."""
+        return _work_done(self.progress) != self._began_with
 
     @property
     def rate_per_s(self) -> int | None:
@@ -81,6 +95,16 @@ class JobRun:
     def now_ms(self) -> int:
         """The clock, for kinds that record when something happened."""
         return journal.now_ms()
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether every earlier run of this job surely is over; False: one may be frozen and go on."""
+        return bool(self.job.open_runs == [self.owner])
+
+    @property
+    def lease_ends_s(self) -> float:
+        """When the lease ends, on the monotonic clock: what must not happen twice must not begin after it."""
+        return self._saved + LEASE_MS / 1000
 
     def note(self, text: str, *, level: str = "ok") -> None:
         """Add a line to "what happened"."""
@@ -101,6 +125,26 @@ class JobRun:
             raise LeaseLost(self.job.id)
         self.job.progress, self.job.result = self.progress, self.result
         self._saved = time.monotonic()
+
+    @contextlib.contextmanager
+    def atomic(self) -> Iterator[None]:
+        """A transaction that ends with ``save``. When it fails, progress and result are what they were before it."""
+        progress, result = copy.deepcopy(self.progress), copy.deepcopy(self.result)
+        saved = self._saved
+        try:
+            with transaction.atomic():
+                yield
+                self.save()
+        except BaseException:
+            self.progress = self.job.progress = progress
+            self.result = self.job.result = result
+            self._saved = saved
+            raise
+
+    def renew(self) -> None:
+        """Keep the lease while waiting for something that must be awaited. Raises LeaseLost."""
+        if (time.monotonic() - self._saved) * 1000 >= HEARTBEAT_MS:
+            self.save()
 
     def beat(self) -> None:
         """Call at least twice a second while working. Raises JobInterrupted (paused, cancelled, slice over)
@@ -150,6 +194,11 @@ class JobRun:
         self._settling = True
 
 
+def _work_done(progress: Mapping[str, Any]) -> str:
+    return fingerprint({name: value for name, value in progress.items() if name not in BOOKKEEPING})
+
+
+@transaction.atomic
 def claim(job_id: str, owner: str, now_ms: int) -> Job | None:
     """Take the lease and return the job, or None when it is not to be worked on now."""
     moment = journal.moment(now_ms)
@@ -160,12 +209,13 @@ def claim(job_id: str, owner: str, now_ms: int) -> Job | None:
     lease = {"lease_owner": owner, "lease_until": journal.moment(now_ms + LEASE_MS)}
     if Job.objects.filter(free, pk=job_id, state__in=RUNNABLE).update(**lease) != 1:
         return None
-    started = Job.objects.filter(pk=job_id, state=JobState.QUEUED, lease_owner=owner)
-    if started.update(state=next_state(JobState.QUEUED, JobEventKind.START)) == 1:
-        Job.objects.filter(pk=job_id, started_at__isnull=True).update(started_at=moment)
     job = selectors.job(job_id)
+    if job.state == JobState.QUEUED:
+        job.state = next_state(JobState.QUEUED, JobEventKind.START)
+        job.started_at = job.started_at or moment
     job.attempts += 1
-    Job.objects.filter(pk=job_id).update(attempts=job.attempts)
+    job.open_runs = [*(run for run in job.open_runs if not run_lock.is_over(run)), owner]
+    job.save(update_fields=["state", "started_at", "attempts", "open_runs"])
     return job
 
 
@@ -184,35 +234,48 @@ def orphans(now_ms: int) -> list[str]:
 
 def run(job_id: str, owner: str, *, enqueue: Callable[[str], None]) -> None:
     """Work on one job until it is finished, paused, cancelled or its slice is over."""
-    job = claim(job_id, owner, journal.now_ms())
+    owner = run_lock.new_run(owner)
+    with run_lock.locked(owner):
+        job = claim(job_id, owner, journal.now_ms())
+        is_ended = job is None or _run(JobRun(job, owner))
+    if not is_ended:
+        return  # the file stays: it shows to the next run that this one is over
+    run_lock.forget(owner)
     if job is None:
         return
+    journal.publish(selectors.job(job_id), at_ms=journal.now_ms())
+    _wake(enqueue)
+
+
+def _run(work: JobRun) -> bool:
+    """Work on a claimed job; returns whether it was given back in order."""
+    job = work.job
     logger.info(
         "job taken up job=%s plan=%s group=%s attempt=%d", job.id, job.plan_id, job.subject, job.attempts
     )
-    work = JobRun(job, owner)
-    if job.attempts > 1 and job.state != JobState.QUEUED:
-        work.note(f"Taken up again (attempt {job.attempts})", level="info")
-    journal.publish(job, at_ms=journal.now_ms())
     try:
-        _work(work)
+        if job.attempts > 1 and job.state != JobState.QUEUED:
+            work.note(f"Taken up again (attempt {job.attempts})", level="info")
+        journal.publish(job, at_ms=journal.now_ms())
+        try:
+            _work(work)
+        except TRANSIENT as error:
+            _retry_later(work, error)
+        except (OperationError, MQBrokerError) as error:
+            _finish(work, JobEventKind.FAIL, error=str(error))
+        except (LeaseLost, *DATABASE_AWAY):
+            raise
+        except Exception as error:
+            logger.exception("job failed job=%s plan=%s", job.id, job.plan_id)
+            _finish(work, JobEventKind.FAIL, error=f"Internal error: {type(error).__name__}: {error}")
     except LeaseLost:
-        logger.warning("job lease lost job=%s owner=%s", job.id, owner)
-        return
-    except TRANSIENT as error:
-        _retry_later(work, error)
-    except (
-        OperationalError
-    ) as error:  # the database was busy for longer than its timeout: nothing is lost but time
+        logger.warning("job lease lost job=%s owner=%s", job.id, work.owner)
+        return False
+    except DATABASE_AWAY as error:
+        # The database was busy for longer than its timeout, or away: nothing is lost but time.
         logger.warning("job stopped by the database job=%s reason=%s", job.id, error)
-        return
-    except (OperationError, MQBrokerError) as error:
-        _finish(work, JobEventKind.FAIL, error=str(error))
-    except Exception as error:
-        logger.exception("job failed job=%s plan=%s", job.id, job.plan_id)
-        _finish(work, JobEventKind.FAIL, error=f"Internal error: {type(error).__name__}: {error}")
-    journal.publish(selectors.job(job_id), at_ms=journal.now_ms())
-    _wake(enqueue)
+        return False
+    return True
 
 
 def _work(work: JobRun) -> None:
@@ -260,25 +323,42 @@ FINISH_WORDS = {
 
 
 def _finish(work: JobRun, event: JobEventKind, *, error: str = "") -> None:
+    """End the job: state, account, event and audit in one transaction. Raises LeaseLost."""
+    kind = selectors.plan_kind(work.job.kind)
+    try:
+        with transaction.atomic():
+            if event is JobEventKind.FAIL and isinstance(kind, KeepsAccounts):
+                kind.give_up(work)
+            _write_end(work, event, error)
+    except LeaseLost:
+        _release(work)  # a pause came first and is kept; raises LeaseLost when the job is not ours any more
+        return
+    logger.info(
+        "job finished job=%s plan=%s event=%s error=%s", work.job.id, work.plan.id, event.value, error or "-"
+    )
+
+
+def _write_end(work: JobRun, event: JobEventKind, error: str) -> None:
     at_ms = journal.now_ms()
+    level, words = FINISH_WORDS[event]
     for source in sources(event):
-        held = Job.objects.filter(pk=work.job.pk, lease_owner=work.owner, state=source)
-        changed = held.update(
-            state=next_state(source, event),
-            finished_at=journal.moment(at_ms),
-            lease_owner="",
-            lease_until=None,
-            progress=work.progress,
-            result=work.result,
-            error=error,
+        changed = (
+            _held(work)
+            .filter(state=source)
+            .update(
+                state=next_state(source, event),
+                finished_at=journal.moment(at_ms),
+                progress=work.progress,
+                result=work.result,
+                error=error,
+                holds=None,
+                **_free(work),
+            )
         )
         if changed == 1:
             break
     else:
-        logger.warning("job not finished, somebody else moved it job=%s event=%s", work.job.id, event.value)
-        _release(work)
-        return
-    level, words = FINISH_WORDS[event]
+        raise LeaseLost(work.job.id)
     journal.note(work.job, f"{words}: {error}" if error else words, level=level, at_ms=at_ms)
     journal.audit(
         actor=None,
@@ -287,30 +367,45 @@ def _finish(work: JobRun, event: JobEventKind, *, error: str = "") -> None:
         before=work.plan.before,
         after=error or work.result,
     )
-    logger.info(
-        "job finished job=%s plan=%s event=%s error=%s", work.job.id, work.plan.id, event.value, error or "-"
-    )
 
 
 def _retry_later(work: JobRun, error: Exception) -> None:
     """A broker did not answer: keep the job, give the lease away, come back in RETRY_PAUSE_MS; give up after
     RETRIES_MAX."""
-    retries = int(work.progress.get("retries", 0)) + 1
+    retries = 1 if work.has_worked else int(work.progress.get("retries", 0)) + 1
     work.progress["retries"] = retries
     if retries > RETRIES_MAX:
         _finish(work, JobEventKind.FAIL, error=f"Gave up after {retries} attempts: {error}")
         return
     work.progress["waits_for"] = str(error)
-    work.note(f"{error}; trying again in {RETRY_PAUSE_MS // 1000} s", level="warn")
     logger.warning("job waits for a broker job=%s retry=%d reason=%s", work.job.id, retries, error)
-    held = Job.objects.filter(pk=work.job.pk, lease_owner=work.owner)
-    held.update(
-        progress=work.progress, lease_owner="", lease_until=journal.moment(journal.now_ms() + RETRY_PAUSE_MS)
-    )
+    with transaction.atomic():
+        work.note(f"{error}; trying again in {RETRY_PAUSE_MS // 1000} s", level="warn")
+        lease_until = journal.moment(journal.now_ms() + RETRY_PAUSE_MS)
+        changes = {
+            **_free(work),
+            "progress": work.progress,
+            "result": work.result,
+            "lease_until": lease_until,
+        }
+        if _held(work).update(**changes) != 1:
+            raise LeaseLost(work.job.id)
 
 
 def _release(work: JobRun) -> None:
-    Job.objects.filter(pk=work.job.pk, lease_owner=work.owner).update(lease_owner="", lease_until=None)
+    if _held(work).update(**_free(work)) != 1:
+        raise LeaseLost(work.job.id)
+
+
+def _held(work: JobRun) -> QuerySet[Job]:
+    """The job's row as long as the lease is ours, also when its time is over and no other worker took it."""
+    return Job.objects.filter(pk=work.job.pk, lease_owner=work.owner)
+
+
+def _free(work: JobRun) -> dict[str, Any]:
+    """The fields that give the job back; this run does nothing more."""
+    others = [run for run in work.job.open_runs if run != work.owner]
+    return {"lease_owner": "", "lease_until": None, "open_runs": others}
 
 
 def _wake(enqueue: Callable[[str], None]) -> None:

@@ -18,7 +18,7 @@ from kombu.exceptions import OperationalError
 from console.access import rules as access_rules
 from console.access.models import Verb
 from console.cluster import selectors as cluster_selectors
-from console.operation import journal, runner, selectors
+from console.operation import journal, run_lock, runner, selectors
 from console.operation.errors import (
     ApprovalBySamePerson,
     ApprovalMissing,
@@ -33,7 +33,7 @@ from console.operation.errors import (
     PlanExpired,
     PlanRejected,
 )
-from console.operation.kinds import Draft, PlanKind, ReadsOthers
+from console.operation.kinds import Draft, Exclusive, PlanKind, ReadsOthers
 from console.operation.models import FINAL_STATES, Confirm, Job, JobState, Plan, PlanState
 from console.operation.rules import (
     CANCELLABLE,
@@ -130,7 +130,7 @@ def _plan_row(
         warnings=[{"level": w.level, "title": w.title, "text": w.text} for w in draft.warnings],
         before=draft.before,
         state_hash=fingerprint(draft.before),
-        blocked=draft.blocked,
+        blocked=draft.blocked or _held_by_another(handler, cluster, subject),
         confirm=confirmation(
             draft.messages,
             typed_from=limits.typed_confirm_messages,
@@ -162,10 +162,12 @@ def approve_plan(plan_id: str, actor: Any, *, remote_addr: str = "", now_ms: int
     if name == plan.created_by:
         raise ApprovalBySamePerson("A second person must agree; you made this plan yourself.")
     asked = Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT, approved_by="")
-    agreed = asked.update(approved_by=name, approved_at=journal.moment(at_ms))
+    with transaction.atomic():
+        agreed = asked.update(approved_by=name, approved_at=journal.moment(at_ms))
+        if agreed == 1:
+            journal.audit(actor=actor, verb="approve", plan=plan, remote_addr=remote_addr)
     found = selectors.plan(plan_id)
     if agreed == 1:
-        journal.audit(actor=actor, verb="approve", plan=plan, remote_addr=remote_addr)
         journal.publish_plan(found, verb, at_ms=at_ms)
     else:  # somebody was quicker: agreed, which is as good, or discarded or applied it, which is said
         _require_draft(found, at_ms)
@@ -179,8 +181,9 @@ def discard_plan(plan_id: str, actor: Any, *, remote_addr: str = "", now_ms: int
     verb = selectors.plan_kind(plan.kind).verb
     require(actor, verb, plan.cluster, plan.subject)
     _require_draft(plan, at_ms)
-    if Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT).update(state=PlanState.DISCARDED) == 1:
-        journal.audit(actor=actor, verb="discard", plan=plan, remote_addr=remote_addr)
+    with transaction.atomic():
+        if Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT).update(state=PlanState.DISCARDED) == 1:
+            journal.audit(actor=actor, verb="discard", plan=plan, remote_addr=remote_addr)
     found = selectors.plan(plan_id)
     journal.publish_plan(found, verb, at_ms=at_ms)
     return found
@@ -212,14 +215,30 @@ def apply_plan(
         raise PlanBlocked(plan.blocked)
     _require_confirmation(plan, confirm_text)
     _require_further(actor, plan.cluster, plan.before)
+    if held := _held_by_another(handler, plan.cluster, plan.subject):
+        raise PlanBlocked(held)
     changes = handler.drift(plan, at_ms)
     if changes:
         journal.audit(actor=actor, verb="apply refused", plan=plan, after=changes, remote_addr=remote_addr)
         raise PlanDrifted(changes)
+    try:
+        job = _start(handler, plan, actor, reason, idempotency_key, remote_addr, at_ms)
+    except IntegrityError:  # another plan of the same thing was applied at the same moment
+        held = _held_by_another(handler, plan.cluster, plan.subject)
+        raise PlanBlocked(held or "Another job ended at this moment: apply again.") from None
+    journal.publish(job, at_ms=at_ms)
+    journal.publish_plan(selectors.plan(plan_id), handler.verb, at_ms=at_ms)
+    return job
+
+
+def _start(
+    handler: PlanKind, plan: Plan, actor: Any, reason: str, idempotency_key: str, remote_addr: str, at_ms: int
+) -> Job:
+    """Plan, job, event and audit in one transaction. Raises IntegrityError when another job holds the same thing."""
     with transaction.atomic():
         claimed = Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT)
         if claimed.update(state=PlanState.APPLIED, reason=reason) != 1:
-            quicker = selectors.plan(plan_id)
+            quicker = selectors.plan(plan.pk)
             if _is_applied_with(quicker, idempotency_key):  # the same request came in twice at once
                 return quicker.job
             _require_draft(quicker, at_ms)
@@ -232,15 +251,24 @@ def apply_plan(
             created_by=journal.actor_name(actor),
             created_at=journal.moment(at_ms),
             idempotency_key=idempotency_key,
+            holds=handler.holds(plan.cluster, plan.subject) if isinstance(handler, Exclusive) else None,
         )
         journal.audit(
             actor=actor, verb="apply", plan=plan, before=plan.before, after=reason, remote_addr=remote_addr
         )
         journal.note(job, f"Applied by {job.created_by}: state read again, nothing moved", at_ms=at_ms)
         transaction.on_commit(lambda: enqueue(job.id))
-    journal.publish(job, at_ms=at_ms)
-    journal.publish_plan(selectors.plan(plan_id), handler.verb, at_ms=at_ms)
     return job
+
+
+def _held_by_another(handler: PlanKind, cluster: str, subject: str) -> str:
+    """Why a job of this kind can not start now: another one works on the same thing. "" when it can."""
+    if not isinstance(handler, Exclusive):
+        return ""
+    job = Job.objects.filter(holds=handler.holds(cluster, subject)).first()
+    if job is None:
+        return ""
+    return f"{job.id} of {job.created_by} works on {subject} and is not finished: wait for its end, or cancel it."
 
 
 def _is_applied_with(plan: Plan, idempotency_key: str) -> bool:
@@ -324,15 +352,18 @@ def cancel(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
     true."""
     at_ms = journal.now_ms()
     job = _controlled(job_id, actor)
-    asked = Job.objects.filter(pk=job.pk, state__in=CANCELLABLE).update(cancel_requested=True)
-    if asked != 1:
-        raise IllegalTransition(f"A job that is {job.state} can not be cancelled.")
-    Job.objects.filter(pk=job.pk, state=JobState.PAUSED).update(
-        state=next_state(JobState.PAUSED, JobEventKind.RESUME)
-    )
-    return _changed(
-        job_id, actor, "cancel", f"Cancel asked by {journal.actor_name(actor)}", at_ms, remote_addr, wake=True
-    )
+    with transaction.atomic():
+        asked = Job.objects.filter(pk=job.pk, state__in=CANCELLABLE).update(cancel_requested=True)
+        if asked != 1:
+            raise IllegalTransition(f"A job that is {job.state} can not be cancelled.")
+        Job.objects.filter(pk=job.pk, state=JobState.PAUSED).update(
+            state=next_state(JobState.PAUSED, JobEventKind.RESUME)
+        )
+        text = f"Cancel asked by {journal.actor_name(actor)}"
+        found = _record(job_id, actor, "cancel", text, at_ms, remote_addr)
+    journal.publish(found, at_ms=at_ms)
+    enqueue(job_id)
+    return found
 
 
 def set_rate(job_id: str, actor: Any, rate_per_s: int | None, *, remote_addr: str = "") -> Job:
@@ -344,12 +375,14 @@ def set_rate(job_id: str, actor: Any, rate_per_s: int | None, *, remote_addr: st
             f"The rate must be 1 to {RATE_PER_S_MAX:,} messages per second.", field="rate_per_s"
         )
     job = _controlled(job_id, actor)
-    if Job.objects.filter(pk=job.pk).exclude(state__in=FINAL_STATES).update(rate_per_s=rate_per_s) != 1:
-        raise IllegalTransition(f"The rate of a job that is {job.state} can not change.")
     words = "no limit" if rate_per_s is None else f"{rate_per_s:,} msg/s"
-    return _changed(
-        job_id, actor, "rate", f"Rate set to {words} by {journal.actor_name(actor)}", at_ms, remote_addr
-    )
+    with transaction.atomic():
+        if Job.objects.filter(pk=job.pk).exclude(state__in=FINAL_STATES).update(rate_per_s=rate_per_s) != 1:
+            raise IllegalTransition(f"The rate of a job that is {job.state} can not change.")
+        text = f"Rate set to {words} by {journal.actor_name(actor)}"
+        found = _record(job_id, actor, "rate", text, at_ms, remote_addr)
+    journal.publish(found, at_ms=at_ms)
+    return found
 
 
 def _controlled(job_id: str, actor: Any) -> Job:
@@ -363,21 +396,24 @@ def _move(job_id: str, event: JobEventKind, actor: Any, text: str, remote_addr: 
     state."""
     at_ms = journal.now_ms()
     job = _controlled(job_id, actor)
-    for (source, happening), target in TRANSITIONS.items():
-        if happening is event and Job.objects.filter(pk=job_id, state=source).update(state=target) == 1:
-            return _changed(job_id, actor, event.value, text, at_ms, remote_addr)
-    raise IllegalTransition(f"A job that is {selectors.job(job.id).state} can not {event.value}.")
+    with transaction.atomic():
+        moved = any(
+            Job.objects.filter(pk=job_id, state=source).update(state=target)
+            for (source, happening), target in TRANSITIONS.items()
+            if happening is event
+        )
+        if not moved:
+            raise IllegalTransition(f"A job that is {selectors.job(job.id).state} can not {event.value}.")
+        found = _record(job_id, actor, event.value, text, at_ms, remote_addr)
+    journal.publish(found, at_ms=at_ms)
+    return found
 
 
-def _changed(
-    job_id: str, actor: Any, verb: str, text: str, at_ms: int, remote_addr: str, *, wake: bool = False
-) -> Job:
+def _record(job_id: str, actor: Any, verb: str, text: str, at_ms: int, remote_addr: str) -> Job:
+    """The event and the audit of a control, inside the transaction that makes the change."""
     job = selectors.job(job_id)
     journal.note(job, text, level="info", at_ms=at_ms)
     journal.audit(actor=actor, verb=verb, plan=job.plan, after=text, remote_addr=remote_addr)
-    journal.publish(job, at_ms=at_ms)
-    if wake:
-        enqueue(job_id)
     return job
 
 
@@ -401,6 +437,7 @@ def run_job(job_id: str, owner: str) -> None:
 def recover_jobs(*, now_ms: int) -> list[str]:
     """Queue again every job that nobody works on: its queue message was lost, or its worker died. Returns
     their ids."""
+    run_lock.remove_left_files()
     ids = runner.orphans(now_ms)
     for job_id in ids:
         enqueue(job_id)

@@ -42,6 +42,8 @@ def test_it_runs_without_any_variable(tmp_path: Path) -> None:
     for database in (default, metrics):
         assert (database["OPTIONS"]["timeout"], database["OPTIONS"]["transaction_mode"]) == (20, "IMMEDIATE")
         assert "journal_mode=WAL" in database["OPTIONS"]["init_command"]
+    assert "synchronous=FULL" in default["OPTIONS"]["init_command"], "plans, jobs, ledgers, audit"
+    assert "synchronous=NORMAL" in metrics["OPTIONS"]["init_command"]
     assert (found["DEBUG"], found["ALLOWED_HOSTS"]) == (False, ["127.0.0.1", "localhost", "[::1]"])
     assert found["HISTORY_URL"] == f"file://{tmp_path}/var/history"
     assert found["WHITENOISE_USE_FINDERS"] is True
@@ -87,7 +89,8 @@ def test_it_grows_by_settings(tmp_path: Path) -> None:
         5433,
         "console",
     )
-    assert "transaction_mode" not in default.get("OPTIONS", {})
+    assert default["OPTIONS"] == {"pool": {"min_size": 0, "max_size": 16, "timeout": 20}}
+    assert (default["CONN_HEALTH_CHECKS"], default.get("CONN_MAX_AGE", 0)) == (True, 0)
     assert found["SECRET_KEY"] == "given"
     assert found["CELERY_BROKER_URL"] == "redis+socket:///run/redis.sock"
     assert (found["SESSION_COOKIE_SECURE"], found["SECURE_HSTS_SECONDS"]) == (True, 31536000)

@@ -48,13 +48,13 @@ def work(job_id: str, when: str = "", at_batch: str = "0", victim: str = "") -> 
         os.kill(int(victim) if victim else os.getpid(), signal.SIGKILL)
 
     def deadly(original: Any) -> Any:
-        def wrapped(self: replay_send.Sender, outgoing: list[replay_targets.Outgoing]) -> Any:
+        def wrapped(self: replay_send.Sender, outgoing: list[replay_targets.Outgoing], until_s: float) -> Any:
             left[0] -= 1
             if left[0] == 0 and when == "before_send":
                 kill()
             if left[0] == 0 and when == "while_sending":
                 threading.Thread(target=kill).start()
-            answers = original(self, outgoing)
+            answers = original(self, outgoing, until_s)
             if left[0] == 0 and when == "after_send":
                 kill()
             return answers

@@ -140,6 +140,27 @@ def test_it_comes_back_when_a_broker_is_away(job: Job, tally: type[Tally]) -> No
     assert (tally.done, selectors.job(job.id).state) == ([0, 1, 2], "SUCCEEDED")
 
 
+def test_outages_in_a_row_end_a_job_and_outages_with_work_between_do_not(
+    job: Job, tally: type[Tally]
+) -> None:
+    def away(run: runner.JobRun) -> None:
+        raise BrokerUnavailable("10.0.0.1:10911", "refused")
+
+    def take_up() -> Job:
+        Job.objects.filter(pk=job.id).update(lease_until=None)
+        services.run_job(job.id, "worker-1")
+        return selectors.job(job.id)
+
+    for step, times in ((1, runner.RETRIES_MAX), (2, runner.RETRIES_MAX)):
+        for number in range(1, times + 1):
+            tally.at_step[step] = away
+            found = take_up()
+            assert (found.state, found.progress["retries"]) == ("RUNNING", number)
+    tally.at_step[2] = away
+    found = take_up()
+    assert found.state == "FAILED" and found.error.startswith("Gave up after 13 attempts")
+
+
 def test_it_verifies_again_what_a_dead_worker_was_verifying(job: Job, tally: type[Tally]) -> None:
     Job.objects.filter(pk=job.id).update(
         state=JobState.VERIFYING,

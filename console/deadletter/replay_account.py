@@ -1,0 +1,71 @@
+"""The account of a replay: its figures from the ledger's counts, and what must be true of them at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from console.deadletter import selectors
+from console.deadletter.models import LedgerState, ReplayLedger
+from console.operation.errors import VerificationFailed
+from console.operation.models import Plan
+from console.operation.runner import JobRun
+
+GIVEN_UP = "the job failed before the broker's answer was known: it may have been sent"
+SUMS = ("matched", "sent", "skipped", "failed", "unknown", "handled", "pending")
+
+
+def figures(counts: Mapping[str, int], plan: Plan) -> dict[str, int]:
+    """matched = sent + skipped + failed (+ pending while a batch is out); unknown is the part of failed that may
+    have arrived, handled the part of skipped that was marked as handled.
+    """
+    sent, handled = counts[LedgerState.SENT], counts[LedgerState.HANDLED]
+    skipped = counts[LedgerState.SKIPPED] + handled
+    unknown, pending = counts[LedgerState.UNKNOWN], counts[LedgerState.PENDING]
+    failed = counts[LedgerState.FAILED] + unknown
+    matched = sent + skipped + failed + pending
+    return {
+        "matched": matched,
+        "sent": sent,
+        "skipped": skipped,
+        "failed": failed,
+        "unknown": unknown,
+        "handled": handled,
+        "pending": pending,
+        "done": sent + skipped + failed,
+        "total": max(matched, int(plan.before.get("matched") or 0)),
+    }
+
+
+def verify_sums(plan: Plan, progress: Mapping[str, Any], counts: Mapping[str, int]) -> None:
+    """The ledger has one row with an outcome for each letter of the plan, and the job says the same.
+
+    Raises VerificationFailed.
+    """
+    found = figures(counts, plan)
+    if found["pending"]:
+        raise VerificationFailed(f"{found['pending']:,} sends have no outcome")
+    wrong = [name for name in SUMS if progress.get(name) != found[name]]
+    if wrong:
+        name = wrong[0]
+        raise VerificationFailed(f"The job counted {progress.get(name)} {name}, its ledger has {found[name]}")
+    counted, is_complete = plan.before["counted"], plan.before["matched"] is not None
+    if found["matched"] < counted:
+        raise VerificationFailed(
+            f"The plan counted {counted:,} dead letters, the replay decided {found['matched']:,}: "
+            f"{counted - found['matched']:,} were deleted by their broker or left out. Make a new plan for the rest."
+        )
+    if is_complete and found["matched"] > counted:
+        raise VerificationFailed(
+            f"The plan counted {counted:,} dead letters, the replay decided {found['matched']:,}: the topic changed "
+            "under it. The ledger names every letter."
+        )
+
+
+def close_open_letters(run: JobRun) -> None:
+    """Letters without an outcome become UNKNOWN, and the job's figures agree. Inside a transaction."""
+    still_open = ReplayLedger.objects.filter(plan=run.plan, state=LedgerState.PENDING)
+    still_open.update(state=LedgerState.UNKNOWN, reason=GIVEN_UP, updated_at_ms=run.now_ms())
+    found = figures(selectors.ledger_counts(run.plan.id), run.plan)
+    run.progress |= found
+    run.result |= {name: found[name] for name in SUMS}

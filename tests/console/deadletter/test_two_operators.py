@@ -1,0 +1,120 @@
+"""Two people, the same dead letters: one replay at a time, each letter sent once."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import connection
+
+from console.deadletter.models import LedgerState, ReplayLedger
+from console.deadletter.plans import ReplayPlan
+from console.mqadmin import BrokerUnavailable
+from console.operation import selectors, services
+from console.operation.errors import PlanBlocked
+from console.operation.models import Job, Plan
+from console.operation.runner import RETRIES_MAX
+from tests.console.deadletter.letters import GROUP, RETRY, end, group_with_topics, write_letters
+from tests.console.operation.live_cluster import LiveCluster
+from tests.support.people import person
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"], transaction=True)
+LETTERS = 30
+
+
+@pytest.fixture
+def letters(live: LiveCluster) -> LiveCluster:
+    group_with_topics(live)
+    write_letters(live, LETTERS)
+    return live
+
+
+def plan_of(live: LiveCluster, actor: User, **params: object) -> Plan:
+    wanted = {"target": "failed_group", **params}
+    return services.create_plan("dead_letter_replay", live.name, GROUP, wanted, actor)
+
+
+def test_the_second_replay_is_refused_until_the_first_has_ended(letters: LiveCluster, alice: User) -> None:
+    bob = person("bob", "operator")
+    first, second = plan_of(letters, alice), plan_of(letters, bob, filter={"tag": "even"})
+    job = services.apply_plan(first.id, alice)
+    words = f"{job.id} of alice works on {GROUP} and is not finished: wait for its end, or cancel it."
+    assert plan_of(letters, bob).blocked == words
+    with pytest.raises(PlanBlocked) as refusal:
+        services.apply_plan(second.id, bob)
+    assert str(refusal.value) == words
+    services.pause(job.id, alice)
+    with pytest.raises(PlanBlocked):
+        services.apply_plan(second.id, bob)
+    services.resume(job.id, alice)
+    services.run_job(job.id, "worker-1")
+    later = services.apply_plan(second.id, bob)
+    services.run_job(later.id, "worker-1")
+    found = selectors.job(later.id)
+    assert (found.state, found.result["sent"], found.result["skipped"]) == ("SUCCEEDED", 0, LETTERS // 2)
+    assert end(letters, RETRY) == LETTERS
+
+
+def test_one_of_two_that_apply_at_the_same_instant_is_refused(
+    letters: LiveCluster, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plans = [plan_of(letters, alice), plan_of(letters, alice)]
+    both, drift = threading.Barrier(2), ReplayPlan.drift
+
+    def drift_together(self: ReplayPlan, plan: Plan, now_ms: int) -> list[str]:
+        found = drift(self, plan, now_ms)
+        both.wait(30)  # each has seen that no other replay is active
+        return found
+
+    outcomes: list[str] = []
+
+    def apply(plan: Plan) -> None:
+        try:
+            outcomes.append(services.apply_plan(plan.id, alice).id)
+        except PlanBlocked as refusal:
+            outcomes.append(str(refusal))
+        finally:
+            connection.close()
+
+    monkeypatch.setattr(ReplayPlan, "drift", drift_together)
+    threads = [threading.Thread(target=apply, args=(plan,)) for plan in plans]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    job = Job.objects.get()
+    refused = f"{job.id} of alice works on {GROUP} and is not finished: wait for its end, or cancel it."
+    assert sorted(outcomes) == [job.id, refused]
+    assert Counter(Plan.objects.values_list("state", flat=True)) == {"APPLIED": 1, "DRAFT": 1}
+    services.run_job(job.id, "worker-1")
+    assert end(letters, RETRY) == LETTERS
+
+
+def test_a_replay_that_gives_up_leaves_no_letter_open(
+    letters: LiveCluster, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = services.apply_plan(plan_of(letters, alice).id, alice)
+    ReplayLedger.objects.create(
+        plan=job.plan,
+        cluster=job.cluster,
+        group=GROUP,
+        topic=f"%DLQ%{GROUP}",
+        broker_name=letters.broker_name,
+        queue_id=0,
+        queue_offset=0,
+        state=LedgerState.PENDING,
+        updated_at_ms=0,
+    )
+
+    def away(self: ReplayPlan, run: object) -> None:
+        raise BrokerUnavailable("10.0.0.1:10911", "refused")
+
+    monkeypatch.setattr(ReplayPlan, "apply", away)
+    Job.objects.filter(pk=job.id).update(progress={"retries": RETRIES_MAX})
+    services.run_job(job.id, "worker-1")
+    found = selectors.job(job.id)
+    assert (found.state, found.holds) == ("FAILED", None)
+    assert (found.result["unknown"], found.result["failed"], found.result["matched"]) == (1, 1, 1)
+    assert ReplayLedger.objects.get().state == "UNKNOWN"
