@@ -18,7 +18,7 @@ from pathlib import Path
 
 import uvloop
 
-from brokerd import config_manager
+from brokerd.changed_properties import ChangedProperties
 from brokerd.config import (
     BrokerConfig,
     ConfigError,
@@ -37,7 +37,6 @@ logger = logging.getLogger("brokerd")
 
 FILES_BESIDE_CONNECTIONS = 4096
 EXIT_CONFIG, EXIT_PORT, EXIT_STORE = 2, 3, 4
-CHANGED_PROPERTIES = Path("config") / "broker.properties"  # what operators changed with updateBrokerConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +103,12 @@ def read_settings(
             raise ConfigError(f"--set {assignment}: takes key=value")
         given[key.strip()] = value.strip()
     root = given.get("storePathRootDir") or properties.get("storePathRootDir") or default_root(environ)
-    merged = {**properties, **read_changed(Path(root).expanduser()), **given, "storePathRootDir": root}
+    merged = {
+        **properties,
+        **ChangedProperties(Path(root).expanduser()).properties,
+        **given,
+        "storePathRootDir": root,
+    }
     for key in unknown_keys(merged, BrokerConfig, NamesrvConfig, MessageStoreConfig):
         logger.warning("setting %s=%s has no effect: unknown to this broker", key, merged[key])
     live = LiveConfig(build(BrokerConfig, merged), build(NamesrvConfig, merged))
@@ -117,33 +121,13 @@ def default_root(environ: Mapping[str, str]) -> str:
     return str(Path(data) / "store") if data else "~/store"
 
 
-def read_changed(root: Path) -> dict[str, str]:
-    path = root / CHANGED_PROPERTIES
-    return config_manager.load(path, lambda content: read_properties(content.decode())) or {}
-
-
-class SaveProperties:
-    """Remembers settings changed at run time (25) for the next start: all of one change or none. Raises OSError."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __call__(self, changed: Mapping[str, str]) -> None:
-        known = config_manager.load(self._path, lambda content: read_properties(content.decode())) or {}
-        properties = {**known, **changed}
-        text = "".join(f"{key}={properties[key]}\n" for key in sorted(properties))
-        config_manager.write_atomically(self._path, text.encode())
-
-
 async def run(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code."""
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
-    controller = BrokerController(
-        settings.live, settings.store, SaveProperties(settings.store.store_path_root_dir / CHANGED_PROPERTIES)
-    )
+    controller = BrokerController(settings.live, settings.store)
     try:
         await controller.start()
     except PortTaken as error:

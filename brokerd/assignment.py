@@ -9,14 +9,17 @@ console that is away costs nothing. Source: semantics §8.4 (`QueryAssignmentPro
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import orjson
 
 from brokerd import config_manager
 from brokerd.remoting import fastjson
 from brokerd.remoting.allocate import assign_server_side
 from brokerd.remoting.message import MessageQueue
+from brokerd.table_file import TableFile
 
 logger = logging.getLogger(__name__)
 
@@ -50,20 +53,25 @@ class AssignmentManager:
     """Modes and assignments. Single-threaded: the broker's event loop."""
 
     def __init__(self, config_dir: Path) -> None:
-        self._modes_path = config_dir / "messageRequestMode.json"
-        self._assignments_path = config_dir / "assignment.json"
-        self.modes: dict[Key, MessageRequestMode] = config_manager.load(self._modes_path, parse_modes) or {}
+        modes_path, assignments_path = config_dir / "messageRequestMode.json", config_dir / "assignment.json"
+        self.modes_file = TableFile(modes_path, self._modes_pieces)
+        self.assignments_file = TableFile(assignments_path, self._assignments_pieces)
+        self.modes: dict[Key, MessageRequestMode] = config_manager.load(modes_path, parse_modes) or {}
         self.assignments: dict[Key, Assignment] = (
-            config_manager.load(self._assignments_path, parse_assignments) or {}
+            config_manager.load(assignments_path, parse_assignments) or {}
         )
 
     def set_mode(self, topic: str, group: str, mode: MessageRequestMode) -> None:
-        """Store the mode and save. Raises OSError, and changes nothing, when it cannot be saved."""
-        modes = {**self.modes, (topic, group): mode}
-        config_manager.write_atomically(
-            self._modes_path, config_manager.encode_document(modes_document(modes))
-        )
-        self.modes = modes
+        self.modes[topic, group] = mode
+        self.modes_file.changed()
+
+    def _modes_pieces(self) -> Iterator[bytes]:
+        modes = dict(self.modes)
+
+        def pieces() -> Iterator[bytes]:
+            yield config_manager.encode_document(modes_document(modes))
+
+        return pieces()
 
     def mode(self, topic: str, group: str) -> MessageRequestMode:
         return self.modes.get((topic, group), MessageRequestMode())
@@ -75,7 +83,7 @@ class AssignmentManager:
     def put(self, topic: str, group: str, assignment: Assignment) -> bool:
         """Store what the console computed; False when it is older than the one known or changes nothing.
 
-        Raises OverflowError beyond ASSIGNMENTS_MAX and OSError when it cannot be saved; nothing is changed then.
+        Raises OverflowError beyond ASSIGNMENTS_MAX; nothing is changed then.
         """
         key = (topic, group)
         known = self.assignments.get(key)
@@ -83,7 +91,8 @@ class AssignmentManager:
             return False
         if known is None and len(self.assignments) >= ASSIGNMENTS_MAX:
             raise OverflowError(f"{ASSIGNMENTS_MAX} assignments are stored already")
-        self._save({**self.assignments, key: assignment})
+        self.assignments[key] = assignment
+        self.assignments_file.changed()
         changed = known is None or dict(known.queues_of) != dict(assignment.queues_of)
         if changed:
             logger.info("assignment stored group=%s topic=%s version=%d", group, topic, assignment.version)
@@ -114,15 +123,23 @@ class AssignmentManager:
         self._keep(lambda key: key[0] != topic)
 
     def _keep(self, is_kept: Callable[[Key], bool]) -> None:
-        kept = {key: assignment for key, assignment in self.assignments.items() if is_kept(key)}
-        if len(kept) < len(self.assignments):
-            self._save(kept)
+        dropped = [key for key in self.assignments if not is_kept(key)]
+        for key in dropped:
+            del self.assignments[key]
+        if dropped:
+            self.assignments_file.changed()
 
-    def _save(self, assignments: dict[Key, Assignment]) -> None:
-        config_manager.write_atomically(
-            self._assignments_path, config_manager.encode_document(assignments_document(assignments))
-        )
-        self.assignments = assignments
+    def _assignments_pieces(self) -> Iterator[bytes]:
+        assignments = list(self.assignments.items())
+
+        def pieces() -> Iterator[bytes]:
+            yield b'{"assignments":[\n'
+            for number, (key, assignment) in enumerate(assignments):
+                yield b",\n" if number else b""
+                yield orjson.dumps(assignment_document(key, assignment))
+            yield b"\n]}\n"
+
+        return pieces()
 
 
 def modes_document(modes: Mapping[Key, MessageRequestMode]) -> dict[str, object]:
@@ -147,20 +164,17 @@ def parse_modes(content: bytes) -> dict[Key, MessageRequestMode]:
     }
 
 
-def assignments_document(assignments: Mapping[Key, Assignment]) -> dict[str, object]:
+def assignment_document(key: Key, assignment: Assignment) -> dict[str, object]:
+    """One entry of assignment.json."""
+    topic, group = key
     return {
-        "assignments": [
-            {
-                "topic": topic,
-                "group": group,
-                "version": each.version,
-                "queuesOf": {
-                    client_id: [[queue.broker_name, queue.queue_id] for queue in queues]
-                    for client_id, queues in each.queues_of.items()
-                },
-            }
-            for (topic, group), each in sorted(assignments.items())
-        ]
+        "topic": topic,
+        "group": group,
+        "version": assignment.version,
+        "queuesOf": {
+            client_id: [[queue.broker_name, queue.queue_id] for queue in queues]
+            for client_id, queues in assignment.queues_of.items()
+        },
     }
 
 

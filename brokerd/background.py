@@ -1,4 +1,4 @@
-"""Owns the timed work: flushing, saving, delivering, expiring, sampling. One task per interval.
+"""The timed work: flushing, saving, delivering, expiring, sampling. One task per interval.
 
 What touches the tables runs in the event loop; what waits for a disk runs in a thread.
 """
@@ -25,6 +25,7 @@ TICK_MS = 100  # delivery of delayed messages and held pulls are due to that pre
 FLUSH_MS = 500  # flush_if_due decides what is due
 SAMPLE_MS = 1_000
 SCAN_MS = 10_000
+RESTART_MS = 1_000
 DELETE_FILES_FIRST_MS, DELETE_FILES_MS = 60_000, 10_000
 
 
@@ -65,6 +66,20 @@ class Background:
             except Exception:
                 logger.exception("%s failed; again in %d ms", name, interval_ms)
             await asyncio.sleep(interval_ms / 1000)
+
+    def keep_running(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        """Run what has a loop of its own, and again when it fails or ends."""
+        self._tasks.append(asyncio.create_task(self._again(name, work), name=name))
+
+    @staticmethod
+    async def _again(name: str, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await work()
+                logger.error("%s ended; started again in %d ms", name, RESTART_MS)
+            except Exception:
+                logger.exception("%s failed; started again in %d ms", name, RESTART_MS)
+            await asyncio.sleep(RESTART_MS / 1000)
 
     async def stop(self) -> None:
         for task in self._tasks:

@@ -1,7 +1,8 @@
-"""Owns the broker as a whole: builds every part, starts them in order, stops them in reverse.
+"""The broker as a whole: builds every part, starts them in order, stops them in reverse.
 
 Start: 1. take the ports; 2. open the store (recovery); 3. load the tables; 4. register; 5. accept; 6. timed work.
-Stop: 1. stop accepting and close connections; 2. stop timed work; 3. save offsets; 4. unregister; 5. close the store.
+Stop, as Java: 1. unregister, so that no client is sent here; 2. read no more requests and answer those that were read;
+3. close connections; 4. stop timed work; 5. save tables and offsets; 6. close the store.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Mapping
+import time
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from brokerd import config_manager
@@ -29,6 +32,7 @@ from brokerd.background import (
     clock_ms,
 )
 from brokerd.broker_stats import BrokerStats
+from brokerd.changed_properties import ChangedProperties
 from brokerd.config import LiveConfig, name_server_addresses
 from brokerd.consumer_manager import ConsumerManager
 from brokerd.consumer_offset import ConsumerOffsetManager
@@ -50,10 +54,13 @@ from brokerd.server import Connection, RemotingServer
 from brokerd.store.message_store import MessageStore
 from brokerd.store.store_config import MessageStoreConfig
 from brokerd.subscription_group import SubscriptionGroupManager
+from brokerd.table_file import TableWriter
 from brokerd.topic_config import TopicConfigManager
 
 logger = logging.getLogger(__name__)
 
+DRAIN_WITHIN_S, DRAIN_STEP_S = 5.0, 0.005  # a flush takes milliseconds, on a sick disk seconds
+CLOSE_WITHIN_S = 2.0  # for peers to read their last answers
 NO_ADDRESS = ("192.0.2.1", 9)  # documentation address: asking which interface leads there sends nothing
 
 
@@ -64,17 +71,12 @@ class PortTaken(OSError):
 class BrokerController:
     """One broker process. `start`, then `stop`."""
 
-    def __init__(
-        self,
-        config: LiveConfig,
-        store_config: MessageStoreConfig,
-        save_properties: Callable[[Mapping[str, str]], None] = lambda properties: None,
-    ) -> None:
+    def __init__(self, config: LiveConfig, store_config: MessageStoreConfig) -> None:
         self._config = config
         self._store_config = store_config
-        self._save_properties = save_properties
         self._config_dir = store_config.store_path_root_dir / "config"
         self._background = Background()
+        self._tables = TableWriter()
         self._tasks: set[asyncio.Task[None]] = set()
         self._hold = PullRequestHoldService()
         self.store = MessageStore(store_config, self._hold.notify_arrival)
@@ -164,8 +166,14 @@ class BrokerController:
             spawn=self._spawn,
             later=self._later,
             topic_route=self._topic_route,
-            save_properties=self._save_properties,
+            change_properties=self._changed_properties().change,
+            tables=self._tables,
         )
+
+    def _changed_properties(self) -> ChangedProperties:
+        changed = ChangedProperties(self._store_config.store_path_root_dir)
+        self._tables.add(changed.file)
+        return changed
 
     def broker_ip(self) -> str:
         """The address clients are told: brokerIP1, else the one listened on, else this host's."""
@@ -189,22 +197,29 @@ class BrokerController:
         self._dispatcher = Dispatcher(broker, BROKER_HANDLERS, self._hot_path)
         broker.consumers.on_change = ChangeNotifier(broker).group_changed
         broker.schedule.start(self.store)
-        broker.topics.persist()
+        assignments = broker.assignments
+        for file in (
+            broker.topics.file, broker.groups.file, assignments.modes_file, assignments.assignments_file,
+        ):  # fmt: skip
+            self._tables.add(file)
+        broker.topics.file.write_now()
 
     def _register(self, now_ms: int) -> None:
         """Make the route known: in this process at once, at other name servers in the background."""
         broker, settings = self.broker, self._config.broker
         if not self.is_name_server:
             self._registration = Registration(
-                name_server_addresses(settings.namesrv_addr), self._identity, broker.topics.wrapper
+                name_server_addresses(settings.namesrv_addr), self._identity, broker.topics.body
             )
             broker.topics.on_change = lambda _: self._topics_changed_elsewhere()
-            self._spawn(self._registration.run(settings.register_name_server_period))
+            register = partial(self._registration.run, settings.register_name_server_period)
+            self._background.keep_running("registration", register)
             return
         kv_path = self._config_dir / "kvConfig.json"
-        kv_config = KvConfigManager(kv_path, config_manager.write_atomically)
+        kv_config = KvConfigManager(kv_path)
         config_manager.load(kv_path, kv_config.load)
-        name_server = NameServer(self._config, self._routes, kv_config)
+        self._tables.add(kv_config.file)
+        name_server = NameServer(self._config, self._routes, kv_config, self._tables)
         self._namesrv_dispatcher = Dispatcher(name_server, NAMESRV_HANDLERS)
         topics = broker.topics
         self._routes.register_broker(
@@ -241,6 +256,7 @@ class BrokerController:
         broker, settings = self.broker, self._config.broker
         upkeep = StoreUpkeep(self.store, broker.schedule, self._hold, self._hot_path.after_put)
         scan = ClientScan(self._config, broker.consumers, broker.producers, broker.locks, self._close_idle)
+        self._background.keep_running("writing of tables", self._tables.run)
         every = self._background.every
         every("delivery of delayed messages and held pulls", TICK_MS, upkeep.tick)
         every("flush", FLUSH_MS, upkeep.flush)
@@ -294,16 +310,30 @@ class BrokerController:
 
     async def stop(self) -> None:
         """Graceful and quick; safe after a start that failed half-way."""
+        if self._registration is not None:
+            await self._registration.unregister_all()
+        elif hasattr(self, "broker"):
+            self._routes.unregister_broker(self.broker.broker_name, self.broker.address, "it stops")
         for server in self._servers:
-            await server.stop()
+            server.stop_reading()
+        await self._drain()
+        await asyncio.gather(*(server.stop(CLOSE_WITHIN_S) for server in self._servers))
         await self._background.stop()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        if self._registration is not None:
-            await self._registration.unregister_all()
         # Threads that still save or flush must not finish after what follows.
         await asyncio.get_running_loop().shutdown_default_executor()
+        self._tables.close()
         if hasattr(self, "_saver"):
             self._saver.save_now()
         self.store.close(clock_ms())
+
+    async def _drain(self) -> None:
+        """Wait for the answers of what was read: those that wait for a flush, or for a table to be saved."""
+        if not hasattr(self, "_hot_path"):
+            return
+        await self._tables.drain()
+        deadline = time.monotonic() + DRAIN_WITHIN_S
+        while self._hot_path.is_holding and time.monotonic() < deadline:  # noqa: ASYNC110  once, at the stop
+            await asyncio.sleep(DRAIN_STEP_S)

@@ -1,4 +1,4 @@
-"""Owns the listening sockets and the connections: bytes in, bytes out, limits, idle peers.
+"""The listening sockets and the connections: bytes in, bytes out, limits, idle peers.
 
 What frames mean is decided behind one seam, `process(data, peer) -> (consumed, replies)`: it gets everything one read
 brought and returns what to write, in one write (hot-path rules 1 and 2).
@@ -25,6 +25,7 @@ BACKLOG = 1024
 WRITE_HIGH_BYTES = 8 * 1024 * 1024  # above it the peer's requests are not read until it has read its answers
 PUSH_BYTES_MAX = 64 * 1024 * 1024  # a peer with that much unread is not written to any more: it is closed
 FRAME_HEAD_BYTES = 8
+CLOSE_STEP_S = 0.005
 UNFINISHED_BYTES_MAX = 512 * 1024 * 1024  # of all connections together; one frame has up to FRAME_BYTES_MAX
 
 
@@ -42,6 +43,7 @@ class Connection(asyncio.Protocol):
         self._asked: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._is_processing = False
         self._is_write_paused = False
+        self._is_stopping = False
         self._close_reason = ""
         self.remote_address = ("", 0)
         self.is_open = False
@@ -125,6 +127,8 @@ class Connection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        if self._is_stopping:
+            return
         self._is_write_paused = False
         self._go_on()
         if not self._is_write_paused and self._transport is not None and not self._transport.is_closing():
@@ -164,6 +168,11 @@ class Connection(asyncio.Protocol):
         future = self._asked.get(response.opaque)
         if future is not None and not future.done():
             future.set_result(response)
+
+    def stop_reading(self) -> None:
+        self._is_stopping = self._is_write_paused = True  # nor handle what was read and not answered
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
 
     @property
     def is_closing(self) -> bool:
@@ -244,9 +253,20 @@ class RemotingServer:
             elif now_ms - connection.last_read_ms > self._idle_timeout_ms:
                 connection.close(f"idle for {self._idle_timeout_ms // 1000} s")
 
-    async def stop(self) -> None:
-        """Stop accepting, close every connection after its last answer."""
+    def stop_reading(self) -> None:
+        """Accept no connection and read no request any more; what was read is still answered."""
         if self._server is not None:
             self._server.close()
+        for connection in self.connections:
+            connection.stop_reading()
+
+    async def stop(self, within_s: float) -> None:
+        """Close every connection after its last answer; one whose peer does not read is cut after `within_s`."""
+        self.stop_reading()
         for connection in list(self.connections):
             connection.close("brokerd stops")
+        deadline = time.monotonic() + within_s
+        while self.connections and time.monotonic() < deadline:  # noqa: ASYNC110  once, at the stop
+            await asyncio.sleep(CLOSE_STEP_S)
+        for connection in list(self.connections):
+            connection.abort()

@@ -1,14 +1,16 @@
-"""Owns the consumer groups' settings: retries, permissions, topics a group may not read; saved as
-config/subscriptionGroup.json.
+"""The consumer groups' settings: retries, permissions, topics a group may not read; config/subscriptionGroup.json.
 
-Source: semantics §1.9, protocol §3.12 (`SubscriptionGroupManager.java`).
+Source: semantics §1.9, protocol §3.12 (`SubscriptionGroupManager.java`). A change is in force at once and written
+soon after (table_file); an administrator's answer waits for that.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import logging
+from collections.abc import Iterator
 from pathlib import Path
+
+import orjson
 
 from brokerd import config_manager
 from brokerd.config import LiveConfig
@@ -16,6 +18,7 @@ from brokerd.remoting.bodies import DataVersion, SubscriptionGroupConfig, Subscr
 from brokerd.remoting.codes import READ_REFUSED
 from brokerd.remoting.message import is_system_group, validate_group
 from brokerd.remoting.message_names import SYSTEM_GROUPS
+from brokerd.table_file import EntryTexts, TableFile
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +32,9 @@ class SubscriptionGroupManager:
     """The group table. Single-threaded: the broker's event loop."""
 
     def __init__(self, path: Path, config: LiveConfig, now_ms: int) -> None:
-        self._path = path
         self._config = config
+        self._texts = EntryTexts()
+        self.file = TableFile(path, self._document)
         self.groups: dict[str, SubscriptionGroupConfig] = {}
         self.forbidden: Forbidden = {}
         self.data_version = DataVersion(timestamp=now_ms, counter=0)
@@ -41,6 +45,8 @@ class SubscriptionGroupManager:
             self.data_version = loaded.data_version
         for name in sorted(SYSTEM_GROUPS):  # protocol §3.12
             self.groups.setdefault(name, SubscriptionGroupConfig(group_name=name))
+        for name, group in self.groups.items():
+            self._texts.put(name, EntryTexts.encode(name, group))
 
     def get(self, group: str) -> SubscriptionGroupConfig | None:
         return self.groups.get(group)
@@ -64,17 +70,21 @@ class SubscriptionGroupManager:
         return self.put(SubscriptionGroupConfig(group_name=group), now_ms)
 
     def put(self, config: SubscriptionGroupConfig, now_ms: int) -> SubscriptionGroupConfig:
-        """Store new or changed settings and save. Raises OSError, and changes nothing, when it cannot be saved."""
-        self._save({**self.groups, config.group_name: config}, self.forbidden, now_ms)
+        """Store new or changed settings. Raises TypeError, and changes nothing, for what JSON cannot hold."""
+        text = EntryTexts.encode(config.group_name, config)
+        self.groups[config.group_name] = config
+        self._texts.put(config.group_name, text)
+        self._changed(now_ms)
         return config
 
     def delete(self, group: str, now_ms: int) -> bool:
-        """False when there is no such group. What it might not read is forgotten. Raises OSError as put."""
+        """False when there is no such group. What it might not read is dropped with it."""
         if group not in self.groups and group not in self.forbidden:
             return False
-        groups = {name: config for name, config in self.groups.items() if name != group}
-        is_known = len(groups) < len(self.groups)
-        self._save(groups, {name: bits for name, bits in self.forbidden.items() if name != group}, now_ms)
+        is_known = self.groups.pop(group, None) is not None
+        self._texts.remove(group)
+        self.forbidden.pop(group, None)
+        self._changed(now_ms)
         logger.info("group deleted group=%s", group)
         return is_known
 
@@ -86,7 +96,7 @@ class SubscriptionGroupManager:
     def set_readable(self, group: str, topic: str, readable: bool, now_ms: int) -> None:
         """Forbid or allow a group to read a topic; other topics of the group stay as they are, and both ways are saved.
 
-        Raises OverflowError beyond FORBIDDEN_MAX pairs, OSError as put; nothing is changed then.
+        Raises OverflowError beyond FORBIDDEN_MAX pairs; nothing is changed then.
         """
         if readable != self.is_read_forbidden(group, topic):
             return
@@ -95,26 +105,35 @@ class SubscriptionGroupManager:
         if not readable and sum(map(len, self.forbidden.values())) >= FORBIDDEN_MAX:
             raise OverflowError(f"{FORBIDDEN_MAX} topics of groups are forbidden already")
         kept = {name: each for name, each in {**bits, topic: value}.items() if each > 0}
-        others = {name: each for name, each in self.forbidden.items() if name != group}
-        self._save(self.groups, {**others, group: kept} if kept else others, now_ms)
+        self.forbidden.pop(group, None)
+        if kept:
+            self.forbidden[group] = kept
+        self._changed(now_ms)
         logger.info("reading %s group=%s topic=%s", "allowed" if readable else "forbidden", group, topic)
 
-    def _save(self, groups: dict[str, SubscriptionGroupConfig], forbidden: Forbidden, now_ms: int) -> None:
-        before, version = (self.groups, self.forbidden), self.data_version
-        self.groups, self.forbidden = groups, forbidden
-        self.data_version = dataclasses.replace(version, timestamp=now_ms, counter=version.counter + 1)
-        try:
-            self.persist()
-        except (OSError, TypeError, ValueError, OverflowError):  # the disk's, or a number JSON cannot hold
-            (self.groups, self.forbidden), self.data_version = before, version
-            raise
+    def _changed(self, now_ms: int) -> None:
+        version = self.data_version
+        self.data_version = DataVersion(now_ms, version.counter + 1, version.state_version)
+        self.file.changed()
 
-    def wrapper(self) -> SubscriptionGroupWrapper:
-        return SubscriptionGroupWrapper(
-            data_version=self.data_version,
-            subscription_group_table=dict(self.groups),
-            forbidden_table=self.forbidden,
+    def body(self) -> bytes:
+        """The answer of GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201)."""
+        return b'{"dataVersion":%b,"forbiddenTable":%b,"subscriptionGroupTable":{%b}}' % (
+            self.data_version.to_body(),
+            orjson.dumps(self.forbidden),
+            self._texts.joined(),
         )
 
-    def persist(self) -> None:
-        config_manager.write_atomically(self._path, config_manager.indented(self.wrapper().to_body()))
+    def _document(self) -> Iterator[bytes]:
+        version, forbidden = self.data_version.to_body(), orjson.dumps(self.forbidden)
+        entries = self._texts.pieces()
+
+        def pieces() -> Iterator[bytes]:
+            yield b'{\n"dataVersion":%b,\n"forbiddenTable":%b,\n"subscriptionGroupTable":{\n' % (
+                version,
+                forbidden,
+            )
+            yield from entries
+            yield b"\n}\n}\n"
+
+        return pieces()

@@ -1,14 +1,14 @@
-"""Owns the topics: which exist, how many queues they have, what is allowed on them; saved as config/topics.json.
+"""The topics: which exist, how many queues they have, what is allowed on them; config/topics.json.
 
-Source: semantics §1.3 and §1.9, protocol §3.11 (`TopicConfigManager.java`). Every change is saved before it is
-answered and told to the name servers through `on_change`.
+Source: semantics §1.3 and §1.9, protocol §3.11 (`TopicConfigManager.java`). A change is in force at once, goes to the
+name servers through `on_change` and is written soon after (table_file); answers that promise it wait for that.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from brokerd import config_manager
@@ -17,6 +17,7 @@ from brokerd.remoting.bodies import DataVersion, TopicConfig, TopicConfigSeriali
 from brokerd.remoting.codes import Permission
 from brokerd.remoting.message import RETRY_TOPIC_PREFIX
 from brokerd.remoting.message_names import HALF_TOPIC, OP_HALF_TOPIC, SCHEDULE_TOPIC
+from brokerd.table_file import EntryTexts, TableFile
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +44,11 @@ class TopicConfigManager:
     """The topic table. Single-threaded: the broker's event loop."""
 
     def __init__(self, path: Path, config: LiveConfig, delay_level_count: int, now_ms: int) -> None:
-        self._path = path
         self._config = config
+        self._texts = EntryTexts()
+        self.file = TableFile(path, self._document)
+        # A message made a topic: whoever answers its sender waits until the topic is in the file, and clears this.
+        self.is_made_by_message = False
         self.topics: dict[str, TopicConfig] = {}
         self.data_version = DataVersion(timestamp=now_ms, counter=0)
         self.on_change: Callable[[list[TopicConfig]], None] = lambda _: None
@@ -54,6 +58,8 @@ class TopicConfigManager:
             self.topics.update(loaded.topic_config_table)
             self.data_version = loaded.data_version
         self._add_system_topics(delay_level_count)
+        for name, topic in self.topics.items():
+            self._texts.put(name, EntryTexts.encode(name, topic))
 
     def _add_system_topics(self, delay_level_count: int) -> None:
         """The topics a broker makes at start (protocol §3.11); a stored setting of one of them is kept."""
@@ -103,6 +109,7 @@ class TopicConfigManager:
         queue_nums = max(1, min(client_queue_nums, template.write_queue_nums))
         created = topic_config(topic, queue_nums, perm & ~Permission.INHERIT)
         logger.info("topic created by a send topic=%s queues=%d", topic, queue_nums)
+        self.is_made_by_message = True
         return self.put(created, now_ms)
 
     def create_for_send_back(
@@ -121,52 +128,59 @@ class TopicConfigManager:
         """A send to a missing `%RETRY%` topic makes it with one queue (§1.3)."""
         if not topic.startswith(RETRY_TOPIC_PREFIX):
             return None
-        return self.create_for_send_back(topic, 1, now_ms)
+        return self.create_of_message(topic, 1, now_ms)
+
+    def create_of_message(self, topic: str, queue_nums: int, now_ms: int) -> TopicConfig:
+        """As create_for_send_back, for a message whose sender must not get its answer before the topic is saved."""
+        self.is_made_by_message |= topic not in self.topics
+        return self.create_for_send_back(topic, queue_nums, now_ms)
 
     def put(self, config: TopicConfig, now_ms: int) -> TopicConfig:
         self.put_all([config], now_ms)
         return config
 
     def put_all(self, configs: list[TopicConfig], now_ms: int) -> None:
-        """Store new or changed topics, save, tell the name servers. Raises OSError, and changes nothing, when it
-        cannot be saved.
+        """Store new or changed topics and announce them. Raises TypeError, and changes nothing, for what JSON cannot
+        hold.
         """
-        before = dict(self.topics)
-        for config in configs:
+        texts = [(config, EntryTexts.encode(config.topic_name, config)) for config in configs]
+        for config, text in texts:
             self.topics[config.topic_name] = config
-        self._save(before, now_ms)
+            self._texts.put(config.topic_name, text)
+        self._changed(now_ms)
         self.on_change(configs)
 
     def delete(self, topic: str, now_ms: int) -> bool:
-        """False when there is no such topic. Raises OSError as put_all."""
-        if topic not in self.topics:
+        """False when there is no such topic."""
+        if self.topics.pop(topic, None) is None:
             return False
-        before = dict(self.topics)
-        del self.topics[topic]
-        self._save(before, now_ms)
+        self._texts.remove(topic)
+        self._changed(now_ms)
         logger.info("topic deleted topic=%s", topic)
         self.on_delete(topic)
         return True
 
-    def _save(self, before: dict[str, TopicConfig], now_ms: int) -> None:
+    def _changed(self, now_ms: int) -> None:
         version = self.data_version
-        self.data_version = dataclasses.replace(version, timestamp=now_ms, counter=version.counter + 1)
-        try:
-            self.persist()
-        except (OSError, TypeError, ValueError, OverflowError):  # the disk's, or a number JSON cannot hold
-            # In place: the send path holds on to this very dict.
-            self.topics.clear()
-            self.topics.update(before)
-            self.data_version = version
-            raise
+        self.data_version = DataVersion(now_ms, version.counter + 1, version.state_version)
+        self.file.changed()
 
-    def wrapper(self) -> TopicConfigSerializeWrapper:
-        return TopicConfigSerializeWrapper(
-            data_version=self.data_version, topic_config_table=dict(self.topics)
+    def body(self) -> bytes:
+        """The answer of GET_ALL_TOPIC_CONFIG (21), and the tables of a registration."""
+        return b'{"dataVersion":%b,"topicConfigTable":{%b}}' % (
+            self.data_version.to_body(),
+            self._texts.joined(),
         )
 
-    def persist(self) -> None:
-        config_manager.write_atomically(self._path, config_manager.indented(self.wrapper().to_body()))
+    def _document(self) -> Iterator[bytes]:
+        version, entries = self.data_version.to_body(), self._texts.pieces()
+
+        def pieces() -> Iterator[bytes]:
+            yield b'{\n"dataVersion":%b,\n"topicConfigTable":{\n' % version
+            yield from entries
+            yield b"\n}\n}\n"
+
+        return pieces()
 
 
 def topic_config(name: str, queue_nums: int, perm: int) -> TopicConfig:

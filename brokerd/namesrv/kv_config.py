@@ -1,25 +1,26 @@
-"""Owns the name server's key-value settings (namespace → key → value), saved as kvConfig.json.
+"""The name server's key-value settings (namespace → key → value), saved as kvConfig.json.
 
 Source: protocol §5.1 (`KVConfigManager.java`); used for ordered topics (namespace ORDER_TOPIC_CONFIG).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
+
+from brokerd.table_file import TableFile
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 ENTRIES_MAX = 100_000
 
 
 class KvConfigManager:
-    """The table and its file. A change that cannot be saved raises OSError and is not made."""
+    """The table and its file. Single-threaded: the event loop."""
 
-    def __init__(self, path: Path, save: Callable[[Path, bytes], None]) -> None:
-        self._path = path
-        self._save = save
+    def __init__(self, path: Path) -> None:
+        self.file = TableFile(path, self._document)
         self._table: dict[str, dict[str, str]] = {}
 
     def load(self, content: bytes) -> None:
@@ -38,18 +39,22 @@ class KvConfigManager:
         entries = self._table.get(namespace, {})
         if key not in entries and sum(map(len, self._table.values())) >= ENTRIES_MAX:
             raise OverflowError(f"{ENTRIES_MAX} entries are stored already")
-        self._replace({**self._table, namespace: {**entries, key: value}})
+        self._table.setdefault(namespace, {})[key] = value
+        self.file.changed()
 
     def delete(self, namespace: str, key: str) -> None:
-        entries = dict(self._table.get(namespace, {}))
+        entries = self._table.get(namespace, {})
         if entries.pop(key, None) is None:
             return
-        table = {**self._table, namespace: entries}
         if not entries:
-            del table[namespace]
-        self._replace(table)
+            del self._table[namespace]
+        self.file.changed()
 
-    def _replace(self, table: dict[str, dict[str, str]]) -> None:
-        document = msgspec.json.encode({"configTable": table}, order="deterministic")
-        self._save(self._path, msgspec.json.format(document, indent=2))
-        self._table = table
+    def _document(self) -> Iterator[bytes]:
+        table = {namespace: dict(entries) for namespace, entries in self._table.items()}
+
+        def pieces() -> Iterator[bytes]:
+            document = msgspec.json.encode({"configTable": table}, order="deterministic")
+            yield msgspec.json.format(document, indent=2)
+
+        return pieces()

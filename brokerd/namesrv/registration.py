@@ -1,4 +1,4 @@
-"""Owns the broker's side of other name servers: registering with all of them, asking them for a topic's route.
+"""The broker's side of other name servers: registering with all of them, asking them for a topic's route.
 
 Source: protocol §5.3 (`BrokerOuterAPI.java`). One connection per name server is kept open: it is what the name
 server judges the broker's life by. Registration is always complete (idempotent), every 30 s and soon after every
@@ -12,11 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from brokerd.namesrv.route_info import BrokerIdentity
-from brokerd.remoting.bodies import (
-    RegisterBrokerBody,
-    TopicConfigSerializeWrapper,
-    TopicRouteData,
-)
+from brokerd.remoting.bodies import TopicRouteData
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.connection import RemotingConnection
@@ -81,24 +77,27 @@ class Registration:
         self,
         addresses: Sequence[str],
         identity: Callable[[], BrokerIdentity],
-        wrapper: Callable[[], TopicConfigSerializeWrapper],
+        topics: Callable[[], bytes],
     ) -> None:
         self._links = [NameServerLink(address) for address in addresses]
         self._identity = identity
-        self._wrapper = wrapper
+        self._topics = topics  # as GET_ALL_TOPIC_CONFIG answers them
         self._changed = asyncio.Event()
+        self._is_leaving = False
 
     def topics_changed(self) -> None:
         self._changed.set()
 
     async def register_all(self) -> int:
         """Register everywhere; returns how many name servers took it. Failures are logged, once each."""
+        if self._is_leaving:
+            return 0
         return sum(await asyncio.gather(*(self._register(link) for link in self._links)))
 
     async def _register(self, link: NameServerLink) -> bool:
-        body = RegisterBrokerBody(topic_config_serialize_wrapper=self._wrapper(), filter_server_list=[])
+        body = b'{"filterServerList":[],"topicConfigSerializeWrapper":%b}' % self._topics()
         fields = {**self._fields(), "compressed": "false", "bodyCrc32": "0", "enableActingMaster": "false"}
-        request = RemotingCommand.request(RequestCode.REGISTER_BROKER, fields, body.to_body())
+        request = RemotingCommand.request(RequestCode.REGISTER_BROKER, fields, body)
         try:
             response = await link.ask(request)
         except (OSError, TimeoutError, RemotingError) as error:
@@ -141,6 +140,7 @@ class Registration:
 
     async def unregister_all(self) -> None:
         """Best effort, at the broker's stop: a name server that is away must not delay it."""
+        self._is_leaving = True
         await asyncio.gather(*(self._unregister(link) for link in self._links if not link.is_failing))
 
     async def _unregister(self, link: NameServerLink) -> None:

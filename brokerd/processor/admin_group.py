@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from brokerd.channel import Channel, address_text
 from brokerd.processor.attributes import GROUP_ATTRIBUTES, altered
-from brokerd.processor.broker import Broker, BrokerHandler
+from brokerd.processor.broker import Broker, BrokerHandler, Saved
 from brokerd.processor.ext_fields import is_true, optional, required
 from brokerd.remoting.bodies import (
     Connection,
@@ -28,12 +28,12 @@ from brokerd.remoting.message import validate_group, validate_topic
 RETRY_TIMES_MAX = 100_000
 
 
-def update_group(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def update_group(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200). As in Java the name's characters are not judged, blank is."""
     config = SubscriptionGroupConfig.from_body(command.body)
     take_group(broker, config)
     broker.groups.put(config, now_ms)
-    return command.response(ResponseCode.SUCCESS)
+    return Saved(command.response(ResponseCode.SUCCESS))
 
 
 def take_group(broker: Broker, config: SubscriptionGroupConfig) -> None:
@@ -55,30 +55,30 @@ def take_group(broker: Broker, config: SubscriptionGroupConfig) -> None:
     config.attributes = altered(current, config.attributes, GROUP_ATTRIBUTES)
 
 
-def update_groups(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def update_groups(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225): all or none."""
     configs = SubscriptionGroupList.from_body(command.body).group_config_list
     for config in configs:
         take_group(broker, config)
     for config in configs:
         broker.groups.put(config, now_ms)
-    return command.response(ResponseCode.SUCCESS)
+    return Saved(command.response(ResponseCode.SUCCESS))
 
 
-def delete_group(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def delete_group(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """DELETE_SUBSCRIPTIONGROUP (207). Idempotent; its retry and dead-letter topics are separate deletions."""
     group = required(command, "groupName")
     broker.groups.delete(group, now_ms)
     if is_true(command, "cleanOffset"):
         broker.offsets.remove_group(group)
     broker.assignments.remove_group(group)
-    return command.response(ResponseCode.SUCCESS)
+    return Saved(command.response(ResponseCode.SUCCESS))
 
 
 def get_all_groups(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    return command.response(ResponseCode.SUCCESS, body=broker.groups.wrapper().to_body())
+    return command.response(ResponseCode.SUCCESS, body=broker.groups.body())
 
 
 def get_group(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
@@ -90,9 +90,7 @@ def get_group(broker: Broker, channel: Channel, command: RemotingCommand, now_ms
     return command.response(ResponseCode.SUCCESS, body=config.to_body())
 
 
-def update_forbidden(
-    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
+def update_forbidden(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """UPDATE_AND_GET_GROUP_FORBIDDEN (353): without ``readable`` it only tells. As in Java neither group nor topic need
     exist; names nobody can have are refused here. Java forgets every topic of a group when one is allowed again, and
     saves that only with the next change: here the others stay, and it is saved.
@@ -106,7 +104,7 @@ def update_forbidden(
     if command.ext_fields.get("readable"):
         broker.groups.set_readable(group, topic, is_true(command, "readable"), now_ms)
     body = GroupForbidden(topic, group, readable=not broker.groups.is_read_forbidden(group, topic))
-    return command.response(ResponseCode.SUCCESS, "", body=body.to_body())
+    return Saved(command.response(ResponseCode.SUCCESS, "", body=body.to_body()))
 
 
 def get_consumer_connection(

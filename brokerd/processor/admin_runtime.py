@@ -13,7 +13,7 @@ from brokerd.broker_stats import snapshot
 from brokerd.channel import Channel, ChannelClosed
 from brokerd.config import HOT_KEYS, ConfigError, build, check, read_properties, to_properties
 from brokerd.consumer_manager import ClientChannelInfo
-from brokerd.processor.broker import Broker, BrokerHandler
+from brokerd.processor.broker import Broker, BrokerHandler, Saved
 from brokerd.processor.ext_fields import optional, required
 from brokerd.processor.send_back import look
 from brokerd.remoting.bodies import (
@@ -166,9 +166,7 @@ def get_broker_config(
     )
 
 
-def update_broker_config(
-    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
+def update_broker_config(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """UPDATE_BROKER_CONFIG (25): all of the named settings or none; the others need a restart."""
     try:
         properties = read_properties(command.body.decode())
@@ -184,12 +182,12 @@ def update_broker_config(
         check(changed, broker.config.namesrv)
     except (ConfigError, UnicodeDecodeError) as error:
         raise error_for(ResponseCode.INVALID_PARAMETER, str(error)) from error
-    broker.save_properties(properties)
+    broker.change_properties(properties)
     broker.config.broker = changed
     broker.sender.forget_topics()
     before = {name: value for name, value in values.items() if value != getattr(changed, name)}
     logger.info("settings changed properties=%s before=%s", properties, before)
-    return command.response(ResponseCode.SUCCESS)
+    return Saved(command.response(ResponseCode.SUCCESS))
 
 
 def view_broker_stats_data(

@@ -1,4 +1,4 @@
-"""Owns topic administration: create, delete, list, statistics and offsets of a topic's queues.
+"""Topic administration: create, delete, list, statistics and offsets of a topic's queues.
 
 Source: protocol §3.6, §3.11 (`AdminBrokerProcessor.java`).
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from brokerd.channel import Channel
 from brokerd.processor.attributes import TOPIC_ATTRIBUTES, altered, words_of
-from brokerd.processor.broker import Broker, BrokerHandler
+from brokerd.processor.broker import Broker, BrokerHandler, Saved
 from brokerd.processor.ext_fields import optional, optional_int, required, required_int
 from brokerd.remoting.bodies import (
     CreateTopicListRequestBody,
@@ -28,7 +28,7 @@ from brokerd.topic_config import QUEUE_NUMS_MAX
 FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
 
-def create_topic(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def create_topic(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """UPDATE_AND_CREATE_TOPIC (17). Idempotent."""
     name = required(command, "topic")
     known = broker.topics.get(name)
@@ -45,17 +45,17 @@ def create_topic(broker: Broker, channel: Channel, command: RemotingCommand, now
     refuse_bad_topic(broker, config)
     if config != known:
         broker.topics.put(config, now_ms)
-    return command.response(ResponseCode.SUCCESS)
+    return Saved(command.response(ResponseCode.SUCCESS))
 
 
-def create_topics(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def create_topics(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """UPDATE_AND_CREATE_TOPIC_LIST (18): all or none. Attributes are words too: `{"+message.type": "FIFO"}`."""
     configs = list(CreateTopicListRequestBody.from_body(command.body).topic_config_list)
     for config in configs:
         refuse_bad_topic(broker, config)
         config.attributes = attributes_after(broker.topics.get(config.topic_name), config.attributes)
     broker.topics.put_all(configs, now_ms)
-    return command.response(ResponseCode.SUCCESS)
+    return Saved(command.response(ResponseCode.SUCCESS))
 
 
 def refuse_bad_topic(broker: Broker, config: TopicConfig) -> None:
@@ -90,7 +90,7 @@ def attributes_after(known: TopicConfig | None, words: Mapping[str, str]) -> dic
     return altered(None if known is None else known.attributes, words, TOPIC_ATTRIBUTES)
 
 
-def delete_topic(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+def delete_topic(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """DELETE_TOPIC_IN_BROKER (215): settings, offsets, queues; the commit log keeps the records until they expire."""
     name = required(command, "topic")
     if not name.strip():
@@ -101,13 +101,13 @@ def delete_topic(broker: Broker, channel: Channel, command: RemotingCommand, now
         broker.assignments.remove_topic(name)
         broker.store.delete_topic_queues(name)
         broker.stats.remove(name)
-    return command.response(ResponseCode.SUCCESS)
+    return Saved(command.response(ResponseCode.SUCCESS))
 
 
 def get_all_topic_config(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    return command.response(ResponseCode.SUCCESS, body=broker.topics.wrapper().to_body())
+    return command.response(ResponseCode.SUCCESS, body=broker.topics.body())
 
 
 def get_topic_config(

@@ -1,4 +1,4 @@
-"""Owns what a request handler may reach: the parts of this broker, built by the controller."""
+"""What a request handler may reach: the parts of this broker, built by the controller."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from brokerd.schedule_message import ScheduleMessageService
 from brokerd.store.message_store import MessageStore
 from brokerd.store.store_config import MessageStoreConfig
 from brokerd.subscription_group import SubscriptionGroupManager
+from brokerd.table_file import TableWriter
 from brokerd.topic_config import TopicConfigManager
 
 
@@ -60,7 +61,10 @@ class Broker:
     spawn: Callable[[Coroutine[Any, Any, None]], None]  # run in the background; errors are logged
     later: Callable[[int, Callable[[], None]], None]  # call after so many ms
     topic_route: Callable[[str], Awaitable[TopicRouteData | None]]  # as the name servers see it
-    save_properties: Callable[[Mapping[str, str]], None]  # what an operator changed (25); raises OSError
+    change_properties: Callable[
+        [Mapping[str, str]], None
+    ]  # what an operator changed (25), for the next start
+    tables: TableWriter
 
     sender: MessageSender = field(init=False)
     filtered_entries: int = field(init=False, default=0)  # queue entries looked at for SQL92 in this turn
@@ -84,10 +88,18 @@ class NameServer:
     config: LiveConfig
     routes: RouteInfoManager
     kv_config: KvConfigManager
+    tables: TableWriter
+
+
+@dataclass(slots=True)
+class Saved:
+    """An answer that promises a change of a table: it is sent when the change is durable, else an error."""
+
+    response: RemotingCommand
 
 
 # A command or a whole frame; None when the request is answered later or not at all.
-Answer = RemotingCommand | bytes | None
+Answer = RemotingCommand | Saved | bytes | None
 # Answers a request. Raises MQBrokerError with the code to answer.
 BrokerHandler = Callable[[Broker, Channel, RemotingCommand, int], Answer]
 NamesrvHandler = Callable[[NameServer, Channel, RemotingCommand, int], Answer]

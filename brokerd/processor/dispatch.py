@@ -12,19 +12,28 @@ from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from brokerd.channel import Channel, address_text
-from brokerd.processor.broker import Answer
+from brokerd.processor.broker import Answer, Saved
 from brokerd.remoting.codes import ResponseCode
 from brokerd.remoting.command import LENGTH, RemotingCommand, decode_frame
 from brokerd.remoting.connection import FRAME_BYTES_MAX
 from brokerd.remoting.errors import MQBrokerError, RemotingCommandError, RemotingError
 from brokerd.store.errors import StoreError
+from brokerd.table_file import TableWriter
 
 logger = logging.getLogger(__name__)
 
-Context = TypeVar("Context")
 # One turn answers no more than this before it writes: a read can hold a thousand pulls of a MiB each.
 REPLY_BYTES_A_TURN = 8 * 1024 * 1024
 FRAME_BYTES_MIN = 4  # the word that holds the header's form and length
+
+
+class HasTables(Protocol):
+    """What the dispatcher itself needs of its handlers' context."""
+
+    tables: TableWriter
+
+
+Context = TypeVar("Context", bound=HasTables)
 
 
 class Peer(Channel, Protocol):
@@ -116,7 +125,25 @@ class Dispatcher(Generic[Context]):
         answer = self.handle(command, peer, now_ms)
         if answer is None or command.is_oneway:
             return b""
+        if isinstance(answer, Saved):
+            self._answer_when_saved(answer.response, command, peer)
+            return b""
         return answer if isinstance(answer, bytes) else answer.encode()
+
+    def _answer_when_saved(self, response: RemotingCommand, command: RemotingCommand, peer: Peer) -> None:
+        def answer(error: Exception | None) -> None:
+            if error is None:
+                peer.send(response)
+                return
+            peer.send(
+                command.response(
+                    ResponseCode.SYSTEM_ERROR,
+                    f"changed, but not saved: {error}. It is written as soon as that works; a restart before "
+                    "brings the state before it back",
+                )
+            )
+
+        self._context.tables.when_saved(answer)
 
     def handle(self, command: RemotingCommand, peer: Channel, now_ms: int) -> Answer:
         """Run one request's handler; every failure becomes a response code and a remark."""

@@ -32,6 +32,10 @@ class GroupCommit:
         self._flush_s = 0.0  # how long the last one took
         self._task: asyncio.Task[None] | None = None
 
+    @property
+    def is_holding(self) -> bool:
+        return self._is_scheduled
+
     def hold(self, channel: Channel, data: bytes, now_ms: int) -> None:
         """Write `data` to `channel` once everything stored up to now is flushed."""
         if not self._held:

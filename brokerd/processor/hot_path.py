@@ -1,4 +1,4 @@
-"""Owns the fast way of sends: typed header, one implementation of the checks (Sender.send), reply from a template.
+"""The fast way of sends: typed header, one implementation of the checks (Sender.send), reply from a template.
 
 JSON and binary headers both. Everything unusual (keys in odd order, signed requests, errors in the header) is left to
 the plain handlers, which must give the same answers: tests/brokerd/processor/test_hot_path.py compares both.
@@ -34,6 +34,7 @@ class HotPath:
         self._send = sender.send
         self._store = broker.store
         self._hold = broker.hold
+        self._topics = broker.topics
         self._stats = broker.stats
         self._put_times = broker.stats.put_times
         self._dispatched_early = 0  # messages of this read that before_plain has made visible
@@ -72,6 +73,11 @@ class HotPath:
         return self._template.encode(head.opaque, *outcome) or self._encode_plainly(head.opaque, outcome)
 
     @property
+    def is_holding(self) -> bool:
+        """Answers wait for a flush."""
+        return self._group_commit is not None and self._group_commit.is_holding
+
+    @property
     def is_turn_over(self) -> bool:
         return self._broker.filtered_entries >= FILTERED_ENTRIES_A_TURN
 
@@ -104,6 +110,10 @@ class HotPath:
     def after_read(self, peer: Channel, replies: list[bytes], now_ms: int) -> list[bytes]:
         """Make what the read stored visible and wake who waits for it; with SYNC_FLUSH hold the answers back."""
         self._broker.filtered_entries = 0
+        if self._topics.is_made_by_message:
+            self._topics.is_made_by_message = False
+            self._hold_until_saved(peer, replies)
+            replies = []
         if not self._store.dispatch_behind_bytes and not self._dispatched_early:
             if self._hold.has_ready:
                 self._hold.run_ready(now_ms)
@@ -117,6 +127,19 @@ class HotPath:
         if self._hold.has_ready:
             self._hold.run_ready(now_ms)
         return replies
+
+    def _hold_until_saved(self, peer: Channel, replies: list[bytes]) -> None:
+        """A message made its topic: a restart must find the topic of what was acknowledged."""
+        data = b"".join(replies)
+
+        # An error is logged there: the messages are stored, and their topic is in force.
+        def answer(_: Exception | None) -> None:
+            if self._group_commit is not None:
+                self._group_commit.hold(peer, data, time.time_ns() // 1_000_000)
+            else:
+                peer.write(data)
+
+        self._broker.tables.when_saved(answer)
 
     def _note_turn(self, began_ms: int, puts: int = 0) -> None:
         took_ms = time.time_ns() // 1_000_000 - began_ms

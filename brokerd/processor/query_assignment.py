@@ -8,7 +8,7 @@ from __future__ import annotations
 from brokerd.assignment import SERVER_STRATEGIES, Assignment, MessageRequestMode
 from brokerd.channel import Channel
 from brokerd.consumer_manager import BROADCASTING
-from brokerd.processor.broker import Broker, BrokerHandler
+from brokerd.processor.broker import Broker, BrokerHandler, Saved
 from brokerd.processor.client_notify import notify_group
 from brokerd.remoting.bodies import (
     AssignmentBody,
@@ -77,7 +77,7 @@ def assignment_body(
 
 def set_message_request_mode(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
+) -> Saved:
     request = SetMessageRequestModeRequestBody.from_body(command.body)
     topic, group = request.topic, request.consumer_group
     if topic.startswith(RETRY_TOPIC_PREFIX):
@@ -92,7 +92,7 @@ def set_message_request_mode(
             f"mode {request.mode} is not supported by this broker yet; only {PULL} is",
         )
     broker.assignments.set_mode(topic, group, MessageRequestMode(PULL, request.pop_share_queue_num))
-    return command.response(ResponseCode.SUCCESS)
+    return Saved(command.response(ResponseCode.SUCCESS))
 
 
 def get_all_message_request_mode(
@@ -101,9 +101,7 @@ def get_all_message_request_mode(
     return command.response(ResponseCode.SUCCESS, body=broker.assignments.modes_body())
 
 
-def put_assignment(
-    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
+def put_assignment(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """TIDEMARK_PUT_ASSIGNMENT (75001): store what the console computed; members are told when it changes."""
     request = AssignmentBody.from_body(command.body)
     topic, group = request.topic, request.group
@@ -121,7 +119,7 @@ def put_assignment(
     info = broker.consumers.get(group)
     if changed and info is not None:
         notify_group(broker, info)
-    return command.response(ResponseCode.SUCCESS, ext_fields={"changed": str(changed).lower()})
+    return Saved(command.response(ResponseCode.SUCCESS, ext_fields={"changed": str(changed).lower()}))
 
 
 def get_capabilities(

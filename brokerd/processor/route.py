@@ -11,7 +11,7 @@ from brokerd.channel import Channel
 from brokerd.config import to_properties
 from brokerd.namesrv.kv_config import ORDER_TOPIC_CONFIG
 from brokerd.namesrv.route_info import BROKER_EXPIRED_MS, BrokerIdentity
-from brokerd.processor.broker import NameServer, NamesrvHandler
+from brokerd.processor.broker import NameServer, NamesrvHandler, Saved
 from brokerd.processor.ext_fields import required, required_int
 from brokerd.remoting.bodies import KVTable, RegisterBrokerBody, TopicList
 from brokerd.remoting.codes import RequestCode, ResponseCode
@@ -162,11 +162,9 @@ def delete_topic(
     return command.response(ResponseCode.SUCCESS)
 
 
-def put_kv_config(
-    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
+def put_kv_config(server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     server.kv_config.put(required(command, "namespace"), required(command, "key"), required(command, "value"))
-    return command.response(ResponseCode.SUCCESS)
+    return Saved(command.response(ResponseCode.SUCCESS))
 
 
 def get_kv_config(
@@ -179,11 +177,9 @@ def get_kv_config(
     return command.response(ResponseCode.SUCCESS, ext_fields={"value": value})
 
 
-def delete_kv_config(
-    server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
+def delete_kv_config(server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     server.kv_config.delete(required(command, "namespace"), required(command, "key"))
-    return command.response(ResponseCode.SUCCESS)
+    return Saved(command.response(ResponseCode.SUCCESS))
 
 
 def get_kv_list(

@@ -46,7 +46,7 @@ def consumer_send_msg_back(
     if config.retry_queue_nums <= 0:
         return command.response(ResponseCode.SUCCESS)
     topic = retry_topic(group)  # 2
-    topic_config = broker.topics.get(topic) or broker.topics.create_for_send_back(
+    topic_config = broker.topics.get(topic) or broker.topics.create_of_message(
         topic, config.retry_queue_nums, now_ms
     )
     if not topic_config.perm & Permission.WRITE:
@@ -65,7 +65,7 @@ def consumer_send_msg_back(
     delay_level = required_int(command, "delayLevel")
     if record.reconsume_times >= times_max or delay_level < 0:  # 5
         topic, queue_id = dead_letter_topic(group), 0
-        broker.topics.create_for_send_back(topic, DEAD_LETTER_QUEUE_NUMS, now_ms)
+        broker.topics.create_of_message(topic, DEAD_LETTER_QUEUE_NUMS, now_ms)
         delay_level = 0
     elif delay_level == 0:
         delay_level = FIRST_RETRY_LEVEL + record.reconsume_times

@@ -276,7 +276,7 @@ class Sender:
         if not is_last and not broker.locks.is_group_locked(group, now_ms):
             return header.topic, queue_id
         topic = dead_letter_topic(group)
-        broker.topics.create_for_send_back(topic, DEAD_LETTER_QUEUE_NUMS, now_ms)
+        broker.topics.create_of_message(topic, DEAD_LETTER_QUEUE_NUMS, now_ms)
         properties[MessageProperty.DELAY] = "0"
         return topic, 0
 

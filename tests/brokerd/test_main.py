@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from brokerd.__main__ import SaveProperties, read_settings
+from brokerd.__main__ import read_settings
+from brokerd.changed_properties import ChangedProperties
 from brokerd.config import ConfigError
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.message import decode_records
@@ -117,7 +118,9 @@ def test_it_starts_small(process: BrokerProcess) -> None:
 def test_it_reads_file_then_changed_then_command_line(tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
     file.write_text(f"storePathRootDir={tmp_path}\nbrokerName=file\ntraceOn=true\nlistenPort=1\nodd=1\n")
-    SaveProperties(tmp_path / "config" / "broker.properties")({"traceOn": "false"})
+    changed = ChangedProperties(tmp_path)
+    changed.change({"traceOn": "false"})
+    changed.file.write_now()
     settings = read_settings(file, ["listenPort=2"], {})
     assert (settings.live.broker.broker_name, settings.live.broker.listen_port) == ("file", 2)
     assert settings.live.broker.trace_on is False

@@ -12,6 +12,7 @@ import pytest
 from brokerd import server
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand
+from brokerd.topic_config import topic_config
 from tests.brokerd.running import RawClient, running, send_fields
 
 
@@ -37,6 +38,7 @@ async def test_it_understands_frames_that_come_byte_by_byte(tmp_path: Path) -> N
 
 async def test_it_answers_many_requests_of_one_read_in_order(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
+        broker.broker.topics.put(topic_config("T", 4, 6), 0)
         reader, writer = await asyncio.open_connection(*broker.controller.address.split(":"))
         data = b"".join(
             frame(RequestCode.SEND_MESSAGE_V2, i, send_fields("T"), b"x" * i) for i in range(1, 101)
@@ -78,6 +80,7 @@ async def test_it_closes_only_the_connection_with_a_malformed_frame(
 
 async def test_it_answers_what_came_before_a_malformed_frame(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
+        broker.broker.topics.put(topic_config("T", 4, 6), 0)
         reader, writer = await asyncio.open_connection(*broker.controller.address.split(":"))
         writer.write(frame(RequestCode.SEND_MESSAGE_V2, 1, send_fields("T"), b"kept") + b"\xff" * 8)
         received = await asyncio.wait_for(reader.read(), 60)

@@ -353,17 +353,21 @@ async def test_it_times_puts_and_reads(tmp_path: Path, flush: str) -> None:
         assert int(table["putMessageEntireTimeMax"]) >= float(table["putLatency99"]) - 1
 
 
-async def test_it_changes_no_setting_that_cannot_be_remembered(tmp_path: Path) -> None:
+async def test_it_says_that_a_changed_setting_is_not_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with running(tmp_path) as broker:
         client = await broker.client()
 
-        def full(_: object) -> None:
+        def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        broker.broker.save_properties = full
-        answer = await client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"autoCreateTopicEnable=false\n")
-        assert (answer.code, "No space left" in (answer.remark or "")) == (1, True)
-        assert broker.broker.config.broker.auto_create_topic_enable
+        with monkeypatch.context() as disk:
+            disk.setattr("brokerd.config_manager.write_pieces", full)
+            answer = await client.ask(RequestCode.UPDATE_BROKER_CONFIG, body=b"autoCreateTopicEnable=false\n")
+            assert (answer.code, "changed, but not saved" in (answer.remark or "")) == (1, True)
+            assert not broker.broker.config.broker.auto_create_topic_enable
+    assert (tmp_path / "config" / "broker.properties").read_text() == "autoCreateTopicEnable=false\n"
 
 
 async def test_it_changes_hot_settings_and_refuses_the_others(tmp_path: Path) -> None:

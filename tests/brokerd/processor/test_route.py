@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import pytest
-
 from brokerd.namesrv.kv_config import KvConfigManager
 from brokerd.remoting.bodies import ClusterInfo, KVTable, TopicList, TopicRouteData
 from brokerd.remoting.codes import RequestCode
@@ -122,14 +120,15 @@ async def test_it_drops_a_broker_whose_connection_closed(tmp_path: Path) -> None
         await wait_for_route(namesrv, "R", there=False)
 
 
-def test_it_keeps_no_key_value_setting_it_cannot_save(tmp_path: Path) -> None:
-    def full(path: Path, content: bytes) -> None:
-        if b"bad" in content or b"kept" not in content:
-            raise OSError(28, "No space left on device")
-
-    settings = KvConfigManager(tmp_path / "kvConfig.json", full)
+def test_it_keeps_key_value_settings_for_the_next_start(tmp_path: Path) -> None:
+    path = tmp_path / "kvConfig.json"
+    settings = KvConfigManager(path)
     settings.put("n", "kept", "1")
-    for change in (lambda: settings.put("n", "bad", "1"), lambda: settings.delete("n", "kept")):
-        with pytest.raises(OSError, match="No space left"):
-            change()
-    assert settings.namespace("n") == {"kept": "1"}
+    settings.put("n", "gone", "1")
+    settings.put("other", "only", "1")
+    settings.delete("n", "gone")
+    settings.delete("other", "only")
+    settings.file.write_now()
+    again = KvConfigManager(path)
+    again.load(path.read_bytes())
+    assert (again.namespace("n"), again.namespace("other")) == ({"kept": "1"}, None)
