@@ -1,8 +1,8 @@
 """`manage.py up`: starts, watches and stops every process of the product on one machine. Knows no Django.
 
-Order of start: Redis → brokerd, database → web, worker → demo traffic. Each waits only for what it needs, so
-on a warm start nearly everything starts at once. Stop is in reverse. A process that ends by itself is started
-again, later each time.
+Order of start: Redis, brokerd, databases and web at once; the sign-in link as soon as these answer; then worker and
+demo traffic, so that they take no processor from what the link waits for. Stop is in reverse. A process that ends by
+itself is started again, later each time.
 
 Nothing survives the supervisor, however it ends: every process has a session of its own; on Linux the kernel
 kills it when its parent dies; and a guard (a shell of 1 MB that reads a pipe) kills the sessions with all
@@ -278,13 +278,12 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._signalled)
-        started_s = time.monotonic()
         try:
             starting = asyncio.create_task(self._start())
             stopping = asyncio.create_task(self.told_to_stop.wait())
             await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
-                self._welcome(starting.result(), time.monotonic() - started_s)
+                starting.result()
             else:
                 starting.cancel()
                 await asyncio.wait([starting])
@@ -299,32 +298,34 @@ class Supervisor:
             for child in self.children:
                 child.kill()
 
-    async def _start(self) -> str:
-        """Start everything; returns the key of the sign-in link."""
+    async def _start(self) -> None:
+        """Start everything; print the sign-in link as soon as it works."""
+        started_s = time.monotonic()
         self.guard = await asyncio.create_subprocess_exec(  # not spawn: it must outlive this process
             "/bin/sh", "-c", GUARD, env={}, stdin=asyncio.subprocess.PIPE, start_new_session=True
         )
         redis_child = self._start_redis()
         brokerd_child = self._start_child(brokerd_program(self.options))
         schema = Schema(self.options.data, self.environ)
+        is_upgrade = not (schema.is_new() or schema.is_current())
         preparing = self.preparing = asyncio.create_task(self._prepare(schema))
-        if not schema.is_current():
-            await preparing  # web and worker read tables at once
         if redis_child is not None:
             await self._until_ready(redis_child)
-        waiting = [
-            brokerd_child,
-            self._start_child(web_program(self.options)),
-            self._start_child(worker_program()),
-        ]
-        if self.options.demo:
-            await self._until_ready(brokerd_child)
-            self._start_child(demo_program(self.options))
-        for child in waiting:
-            await self._until_ready(child)
+        if is_upgrade:
+            # Pages that were open before the upgrade would read tables that are not there yet.
+            await preparing
+        web_child = self._start_child(web_program(self.options))
         sign_in_key = await preparing
         self.kept_open = schema.opened()
-        return sign_in_key
+        for child in (web_child, brokerd_child):
+            await self._until_ready(child)
+        self._welcome(sign_in_key, time.monotonic() - started_s)
+        later = [self._start_child(worker_program())]
+        if self.options.demo:
+            later.append(self._start_child(demo_program(self.options)))
+        for child in later:
+            await self._until_ready(child)
+        self.output.line("up", f"all processes run after {time.monotonic() - started_s:.1f} s")
 
     def _start_redis(self) -> Child | None:
         if self.environ.get("REDIS_URL"):
@@ -430,6 +431,10 @@ class Schema:
         self.stamp = data / "schema-stamp"
         self.databases = [data / "console.sqlite3", data / "metrics.sqlite3"]
         self.is_embedded = not (environ.get("DATABASE_URL") or environ.get("METRICS_DATABASE_URL"))
+
+    def is_new(self) -> bool:
+        """Whether no page of an older version can be open: there are no databases yet."""
+        return self.is_embedded and not any(file.exists() for file in self.databases)
 
     def is_current(self) -> bool:
         return (

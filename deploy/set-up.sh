@@ -21,7 +21,6 @@ done
 wanted=()
 needs() { "$@" >/dev/null 2>&1; }
 java_17() { [ "$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p')" -ge 17 ]; }
-needs "$python" -c 'import ensurepip, venv' || wanted+=(python3-venv)
 if [ "$wish" = test ]; then
   needs javac -version && needs java_17 || wanted+=(openjdk-17-jdk-headless)
   needs mvn -version || wanted+=(maven)
@@ -32,20 +31,40 @@ else
   needs java_17 || wanted+=(openjdk-17-jre-headless)
 fi
 
-install_packages() {
-  [ ${#wanted[@]} -gt 0 ] || return 0
+lists_are_fresh=""
+install_packages() {  # names of Debian packages
+  [ $# -gt 0 ] || return 0
+  local log="/tmp/tidemark-apt.$$"
   if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    say "installing ${wanted[*]} (Debian packages)"
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${wanted[@]}"; } \
-      >/tmp/tidemark-apt.$$ 2>&1 && { rm -f /tmp/tidemark-apt.$$; return 0; }
-    tail -n 5 /tmp/tidemark-apt.$$ >&2
-    say "apt-get could not install ${wanted[*]}"
+    say "installing $* (Debian packages)"
+    { [ -n "$lists_are_fresh" ] || apt-get update -qq; } >"$log" 2>&1 &&
+      DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >>"$log" 2>&1 &&
+      { lists_are_fresh=yes; rm -f "$log"; return 0; }
+    tail -n 5 "$log" >&2
+    say "apt-get could not install $*"
   else
-    say "missing: ${wanted[*]}; install with: sudo apt-get install ${wanted[*]}"
+    say "missing: $*; install with: sudo apt-get install $*"
   fi
   # Reports are the only part of the product that needs Java; the tests need everything.
-  [ "$wish" = run ] && [ "${wanted[*]}" = openjdk-17-jre-headless ] && { say "going on without Java: reports will say so"; return 0; }
+  [ "$wish" = run ] && [ "$*" = openjdk-17-jre-headless ] && { say "going on without Java: reports will say so"; return 0; }
   return 1
+}
+
+pip() { .venv/bin/python -m pip --disable-pip-version-check "$@"; }
+
+# uv installs the same versions in a third of pip's time. It does not read pip's settings: the index and the
+# certificates that pip is given are given to it too.
+install_with_uv() {
+  pip install --quiet --retries 1 uv -c constraints.txt || return 1
+  local settings index certificates
+  settings="$(pip config list)"
+  setting_of_pip() { sed -n "s/^\(:env:\|global\|install\)\.$1='\(.*\)'\$/\2/p" <<<"$settings" | head -n 1; }
+  index="${UV_DEFAULT_INDEX:-$(setting_of_pip index-url)}"
+  certificates="${SSL_CERT_FILE:-$(setting_of_pip cert)}"
+  # PySpark comes as sources and is built here: packing 450 MB of its jars tightly would take longer than all the rest.
+  env ${index:+UV_DEFAULT_INDEX="$index"} ${certificates:+SSL_CERT_FILE="$certificates"} \
+    .venv/bin/uv pip install --quiet --python .venv/bin/python --compile-bytecode \
+    --config-settings-package "pyspark:--build-option=--compression=stored" "$@"
 }
 
 install_python() {
@@ -57,13 +76,17 @@ install_python() {
   fi
   [ -x .venv/bin/python ] || "$python" -m venv .venv
   say "installing Python packages of $file (once)"
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check -r "$file" -c constraints.txt
+  install_with_uv -r "$file" -c constraints.txt || {
+    say "uv could not do it: going on with pip, which takes longer"
+    pip install --quiet -r "$file" -c constraints.txt || return 1
+  }
   touch "$stamp"
   [ "$wish" = test ] && touch .venv/.run-ready
   return 0
 }
 
-case " ${wanted[*]-} " in
-  *" python3-venv "*) install_packages; install_python ;;                  # the environment needs it first
-  *) install_packages & packages=$!; install_python; wait "$packages" ;;   # otherwise side by side
-esac
+# The environment needs this one first; the other packages are installed beside it.
+needs "$python" -c 'import ensurepip, venv' || install_packages python3-venv
+install_packages "${wanted[@]}" & packages=$!
+install_python
+wait "$packages"

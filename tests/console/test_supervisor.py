@@ -5,6 +5,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import signal
 import socket
 import sqlite3
@@ -95,6 +96,9 @@ def test_it_starts_everything_and_stops_it_in_order(product: Product) -> None:
     status, page = get(product.sign_in_url)
     assert (status, "Set password" in page) == (200, True)
     assert get(f"{product.url}/healthz") == (200, "ok\n")
+    wait_until(lambda: "all processes run after" in product.output(), "start of the worker")
+    # The link does not wait for the worker.
+    assert product.output().index("Sign in") < product.output().index("worker  │")
     wait_until(lambda: get(f"{product.url}/readyz")[0] == 200, "readiness")
     assert json.loads(get(f"{product.url}/readyz")[1])["parts"]["worker and beat"] == "ok"
     assert (product.data / "secret_key").stat().st_mode & 0o777 == 0o600
@@ -121,7 +125,7 @@ def test_it_starts_everything_and_stops_it_in_order(product: Product) -> None:
 def test_it_leaves_no_orphan_when_it_is_killed(product: Product) -> None:
     product.start()
     assert product.process is not None
-    assert len(processes_of(product.data)) >= 5  # beat is a child of the worker
+    wait_until(lambda: len(processes_of(product.data)) >= 5, "start of the worker")  # beat is a child of it
     product.process.kill()
     product.process.wait()
     wait_until(lambda: processes_of(product.data) == {}, "end of all processes")
@@ -194,6 +198,22 @@ def test_it_refuses_what_is_no_port(port: str, capsys: pytest.CaptureFixture[str
     assert "--port" in capsys.readouterr().err
 
 
+def test_it_ends_when_the_worker_can_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The link is printed by then; a console whose jobs never run must not look healthy."""
+    broken = Program("worker", ["/bin/false"], 1, ready_line=re.compile("ready"))
+    monkeypatch.setattr(supervisor, "worker_program", lambda: broken)
+    product = Product(tmp_path / "var")
+    command = ["--data", str(product.data), "--port", str(product.port), "--no-demo"]
+    command += ["--broker-port", str(product.broker_port), "--namesrv-port", str(product.namesrv_port)]
+    assert supervisor.main(command) == 1
+    printed = capsys.readouterr()
+    assert printed.err == "up: worker ended with code 1 before it was ready\n"
+    assert "/sign-in/" in printed.out
+    assert processes_of(product.data) == {}
+
+
 def test_it_keeps_the_socket_folder_short_and_private(tmp_path: Path) -> None:
     folder = supervisor.private_dir(tmp_path)
     try:
@@ -218,6 +238,14 @@ def test_it_trusts_its_stamp_only_for_the_same_migrations_and_its_own_files(tmp_
     assert not Schema(tmp_path, {"DATABASE_URL": "postgres://x/y"}).is_current()
     (tmp_path / "schema-stamp").write_text("another version")
     assert not schema.is_current()
+
+
+def test_only_an_upgrade_has_pages_that_wait_for_the_databases(tmp_path: Path) -> None:
+    schema = Schema(tmp_path, {})
+    assert (schema.is_new(), schema.is_current()) == (True, False)
+    schema.databases[0].touch()
+    assert (schema.is_new(), schema.is_current()) == (False, False)
+    assert not Schema(tmp_path / "other", {"DATABASE_URL": "postgres://x/y"}).is_new()
 
 
 def test_it_keeps_databases_open_so_that_a_full_disk_can_be_read(tmp_path: Path) -> None:
