@@ -17,12 +17,13 @@ from brokerd.producer_manager import ProducerManager
 from brokerd.pull_request_hold import PullRequestHoldService
 from brokerd.queue_lock import QueueLockManager
 from brokerd.schedule_message import ScheduleMessageService
+from brokerd.store.errors import FlushFailed
 from brokerd.store.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
 TICK_MS = 100  # delivery of delayed messages and held pulls are due to that precision
-FLUSH_MS = 500  # flush_if_due decides what is due
+FLUSH_MS = 500  # the store decides what is due
 SAMPLE_MS = 1_000
 SCAN_MS = 10_000
 RESTART_MS = 1_000
@@ -31,6 +32,11 @@ DELETE_FILES_FIRST_MS, DELETE_FILES_MS = 60_000, 10_000
 
 def clock_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def elapsed_ms() -> int:
+    """For intervals and deadlines: goes on evenly when the wall clock is set."""
+    return time.monotonic_ns() // 1_000_000
 
 
 class Background:
@@ -61,7 +67,7 @@ class Background:
                 pending = job()
                 if pending is not None:
                     await pending
-            except OSError as error:  # a full disk, mostly: the traceback says no more
+            except (OSError, FlushFailed) as error:  # a full or failed disk: the traceback says no more
                 logger.error("%s failed: %s; again in %d ms", name, error, interval_ms)  # noqa: TRY400
             except Exception:
                 logger.exception("%s failed; again in %d ms", name, interval_ms)
@@ -110,8 +116,11 @@ class StoreUpkeep:
         if self._schedule.deliver_due(self._store, now_ms):
             self._after_put(now_ms)
 
-    async def flush(self) -> None:
-        await asyncio.to_thread(self._store.flush_if_due, clock_ms())
+    async def flush_log(self) -> None:
+        await asyncio.to_thread(self._store.flush_log_if_due, elapsed_ms())
+
+    async def flush_queues(self) -> None:
+        await asyncio.to_thread(self._store.flush_queues_if_due, elapsed_ms())
 
     async def delete_expired_files(self) -> None:
         ratio = await asyncio.to_thread(self._store.disk_used_ratio)
@@ -133,7 +142,7 @@ class OffsetSaver:
                 continue
             try:
                 await asyncio.to_thread(table.write, document)
-            except OSError:
+            except (OSError, FlushFailed):
                 table.mark_dirty()
                 raise
 
@@ -145,7 +154,7 @@ class OffsetSaver:
                 continue
             try:
                 table.write(document)
-            except OSError:
+            except (OSError, FlushFailed):
                 table.mark_dirty()
                 logger.exception("offsets not saved at the stop; the next start reads those saved before")
 

@@ -13,6 +13,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -61,6 +62,9 @@ logger = logging.getLogger(__name__)
 
 DRAIN_WITHIN_S, DRAIN_STEP_S = 5.0, 0.005  # a flush takes milliseconds, on a sick disk seconds
 CLOSE_WITHIN_S = 2.0  # for peers to read their last answers
+# Every kind of timed work has at most one thread under way, so have long look-ups; on a slow disk none waits for
+# the others.
+THREADS_MAX = 16
 NO_ADDRESS = ("192.0.2.1", 9)  # documentation address: asking which interface leads there sends nothing
 
 
@@ -86,6 +90,7 @@ class BrokerController:
     async def start(self) -> None:
         """Raises PortTaken, StoreError or OSError; what was started is then to be stopped by `stop`."""
         now_ms = clock_ms()
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS_MAX, "background"))
         await self._take_ports()
         report = self.store.open(now_ms)
         logger.info("store opened %s", report)
@@ -259,7 +264,9 @@ class BrokerController:
         self._background.keep_running("writing of tables", self._tables.run)
         every = self._background.every
         every("delivery of delayed messages and held pulls", TICK_MS, upkeep.tick)
-        every("flush", FLUSH_MS, upkeep.flush)
+        # Two loops: the log must not wait until thousands of queues are flushed.
+        every("flush of the commit log", FLUSH_MS, upkeep.flush_log)
+        every("flush of consume queues and index", FLUSH_MS, upkeep.flush_queues)
         every("statistics", SAMPLE_MS, self._sample, first_ms=0)
         every("saving offsets", settings.flush_consumer_offset_interval, self._saver.save)
         every("scan of clients", SCAN_MS, scan.scan)
@@ -323,6 +330,8 @@ class BrokerController:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         # Threads that still save or flush must not finish after what follows.
+        if hasattr(self, "_hot_path"):
+            self._hot_path.close()
         await asyncio.get_running_loop().shutdown_default_executor()
         self._tables.close()
         if hasattr(self, "_saver"):

@@ -45,6 +45,7 @@ class ScheduleMessageService:
         self._look_again_ms: dict[int, int] = {}
         self._next_level = 1
         self._is_dirty = False
+        self._store: MessageStore | None = None
 
     @property
     def max_level(self) -> int:
@@ -52,6 +53,7 @@ class ScheduleMessageService:
 
     def start(self, store: MessageStore) -> None:
         """Bring saved offsets back into the range of what the store holds."""
+        self._store = store
         for level in range(1, self.max_level + 1):
             low, high = (
                 store.min_offset(SCHEDULE_TOPIC, level - 1),
@@ -166,6 +168,12 @@ class ScheduleMessageService:
         return config_manager.encode_document({"offsetTable": self.offsets})
 
     def write(self, document: bytes) -> None:
+        """Save what take_document returned; runs in a thread. Raises OSError or FlushFailed; call mark_dirty then.
+
+        The copies that were delivered reach the disk first: a power cut must not take them and leave the offset.
+        """
+        assert self._store is not None
+        self._store.flush()
         config_manager.write_atomically(self._path, document)
 
     def mark_dirty(self) -> None:

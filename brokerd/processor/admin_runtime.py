@@ -90,7 +90,8 @@ def store_table(broker: Broker) -> dict[str, str]:
             earliest_ms = look(broker, store.commit_log_min_offset).store_timestamp_ms
         except MQBrokerError:
             logger.info("the oldest message cannot be read offset=%d", store.commit_log_min_offset)
-    return {
+    refusal = {"storeRefusal": store.refusal} if store.refusal else {}  # ours
+    return refusal | {
         "commitLogDiskRatio": ratio,
         f"commitLogDiskRatio_{folder}": ratio,
         "consumeQueueDiskRatio": ratio,

@@ -38,6 +38,7 @@ class HotPath:
         self._stats = broker.stats
         self._put_times = broker.stats.put_times
         self._dispatched_early = 0  # messages of this read that before_plain has made visible
+        self._log_end = broker.store.commit_log_max_offset  # when the last read was done
         self._template = SendReplyTemplate(sender.region_fields)
         self._binary_template = BinarySendReplyTemplate(sender.region_fields)
         self._group_commit: GroupCommit | None = None
@@ -114,30 +115,30 @@ class HotPath:
             self._topics.is_made_by_message = False
             self._hold_until_saved(peer, replies)
             replies = []
-        if not self._store.dispatch_behind_bytes and not self._dispatched_early:
-            if self._hold.has_ready:
-                self._hold.run_ready(now_ms)
-            return replies
+        store = self._store
         if self._group_commit is not None:
-            self._group_commit.hold(peer, b"".join(replies), now_ms)
-            self._note_turn(now_ms)
-            return []
-        self._note_turn(now_ms, self._store.dispatch_pending() + self._dispatched_early)
-        self._dispatched_early = 0
+            log_end = store.commit_log_max_offset
+            if log_end != self._log_end:
+                self._log_end = log_end
+                self._group_commit.hold(peer, replies, now_ms)
+                self._note_turn(now_ms)
+                return []
+        elif store.dispatch_behind_bytes or self._dispatched_early:
+            self._note_turn(now_ms, store.dispatch_pending() + self._dispatched_early)
+            self._dispatched_early = 0
         if self._hold.has_ready:
             self._hold.run_ready(now_ms)
         return replies
 
     def _hold_until_saved(self, peer: Channel, replies: list[bytes]) -> None:
         """A message made its topic: a restart must find the topic of what was acknowledged."""
-        data = b"".join(replies)
 
         # An error is logged there: the messages are stored, and their topic is in force.
         def answer(_: Exception | None) -> None:
             if self._group_commit is not None:
-                self._group_commit.hold(peer, data, time.time_ns() // 1_000_000)
+                self._group_commit.hold(peer, replies, time.time_ns() // 1_000_000)
             else:
-                peer.write(data)
+                peer.write(b"".join(replies))
 
         self._broker.tables.when_saved(answer)
 
@@ -151,13 +152,22 @@ class HotPath:
     def after_put(self, now_ms: int) -> None:
         """The same for messages the broker itself stored (delayed ones that became due)."""
         if self._group_commit is not None:
-            self._store.flush()
+            self._log_end = self._store.commit_log_max_offset
+            self._group_commit.commit(now_ms)
+            self._note_turn(now_ms)
+            return
         self._note_turn(now_ms, self._store.dispatch_pending())
         self._hold.run_ready(now_ms)
 
-    def _after_flush(self, began_ms: int, now_ms: int) -> None:
+    def _after_flush(self, began_ms: int) -> None:
         """What was read from `began_ms` on is on the disk."""
+        now_ms = time.time_ns() // 1_000_000
         puts = self._store.dispatch_pending()
         if puts:
             self._put_times.add(puts, now_ms - began_ms)
         self._hold.run_ready(now_ms)
+
+    def close(self) -> None:
+        """Wait for the flush under way. Caller: the broker's stop."""
+        if self._group_commit is not None:
+            self._group_commit.close()

@@ -31,6 +31,7 @@ ZERO_UNIT = bytes(UNIT_BYTES)
 # Pages are made ready ahead of the units: as much again as the file holds, so that a small queue stays small.
 READY_BYTES_MIN = 204 * UNIT_BYTES  # what fits one page
 READY_BYTES_MAX = 16 * READY_BYTES_MIN
+FOLDERS_ABOVE = 3  # <root>/consumequeue/<topic>, for <queue id> below
 RECOVER_FILES_MAX = 3  # as Java: only the last three files are checked
 
 
@@ -61,7 +62,7 @@ class ConsumeQueue:
         self.queue_id = queue_id
         self.magic_and_topic = encode_topic(topic)
         self.topic_hash: int | None = None  # the key index keeps the hash of "topic#" here
-        self.files = MappedFileQueue(directory, file_size_bytes)
+        self.files = MappedFileQueue(directory, file_size_bytes, FOLDERS_ABOVE)
         self.min_offset = 0
         self.max_offset = 0
         self.next_offset = 0

@@ -5,6 +5,7 @@ StoreError
 │   ├── MessageIllegal        too long, or not allowed; do not retry
 │   ├── PropertiesSizeExceeded
 │   └── ServiceNotAvailable   disk full or store not writeable; the producer retries elsewhere
+├── FlushFailed           what was written may be lost: the store takes no more until a restart
 ├── LookupTooLong         more index entries on the way than the caller wants to look at
 ├── StoreLocked           another process works on this directory
 ├── StoreFilesInvalid     a file has a size or name the settings do not explain
@@ -38,6 +39,13 @@ class PropertiesSizeExceeded(PutRefused):
 
 class ServiceNotAvailable(PutRefused):
     status = PutMessageStatus.SERVICE_NOT_AVAILABLE
+
+
+class FlushFailed(StoreError):
+    """The disk did not take what was written, now or before; only a restart can find out what it has.
+
+    The kernel reports a failed write once and counts the pages as clean then: a second flush succeeds without them.
+    """
 
 
 class LookupTooLong(StoreError):

@@ -1,4 +1,4 @@
-"""Owns the key index: the folder of index files, what of a record is indexed, and queries over all files.
+"""The key index: the folder of index files, what of a record is indexed, and queries over all files.
 
 Source: `store/.../index/IndexService.java`, reference store-format §8.3 to §8.5.
 """
@@ -9,12 +9,14 @@ import logging
 import sys
 import threading
 import time
+from collections import deque
 from operator import mul
 from pathlib import Path
 
 from brokerd.store.consume_queue import ConsumeQueue
 from brokerd.store.index_file import SLOT_BYTES, IndexFile, Visits, index_file_bytes
 from brokerd.store.java_hash import MASK, java_hash, java_hash_joined
+from brokerd.store.mapped_file import fsync_directory
 from brokerd.store.record import KEYS, TRANSACTION_MASK, TRANSACTION_ROLLBACK, UNIQ_KEY, find_property
 from brokerd.store.results import QueryMessageResult
 from brokerd.store.store_config import MessageStoreConfig
@@ -38,7 +40,7 @@ def index_file_name(timestamp_ms: int) -> str:
 
 
 class KeyIndex:
-    """All index files, oldest first. Single writer; full files are flushed by a thread."""
+    """All index files, oldest first. Single writer; another thread may flush full files."""
 
     def __init__(self, config: MessageStoreConfig) -> None:
         self.directory: Path = config.index_dir
@@ -48,7 +50,7 @@ class KeyIndex:
         self._index_num = config.max_index_num
         self._max_msgs_num_batch = config.max_msgs_num_batch
         self._prefix_hashes: dict[bytes, int] = {}
-        self._flusher: threading.Thread | None = None
+        self._full_files: deque[IndexFile] = deque()  # still to be flushed
 
     # Loading
 
@@ -137,7 +139,7 @@ class KeyIndex:
         previous = files[-1] if files else None
         if previous is not None:
             previous.write_header()
-            self._flush_full_file(previous)
+            self._full_files.append(previous)
         self.directory.mkdir(parents=True, exist_ok=True)
         name = index_file_name(store_timestamp_ms)
         while (self.directory / name).exists() or (previous and name <= previous.mapped_file.path.name):
@@ -163,25 +165,14 @@ class KeyIndex:
 
         threading.Thread(target=ready, name="index-prefault", daemon=True).start()
 
-    def _flush_full_file(self, index_file: IndexFile) -> None:
-        """In a thread, as Java: a full file is 420 MB."""
-        self._join_flusher()
-
-        def flush() -> None:
-            try:
-                index_file.mapped_file.flush()
-            except OSError as error:
-                logger.warning("index file %s not flushed: %s", index_file.mapped_file.path.name, error)
-            else:
-                self.safe_timestamp_ms = max(self.safe_timestamp_ms, index_file.end_timestamp_ms)
-
-        self._flusher = threading.Thread(target=flush, name="index-flush", daemon=True)
-        self._flusher.start()
-
-    def _join_flusher(self) -> None:
-        if self._flusher is not None:
-            self._flusher.join()
-            self._flusher = None
+    def flush_full_files(self) -> None:
+        """Make files that were filled since the last call durable. Raises OSError. Caller: one thread at a time."""
+        if self._full_files:
+            fsync_directory(self.directory)
+        while self._full_files:
+            index_file = self._full_files.popleft()
+            index_file.mapped_file.flush()
+            self.safe_timestamp_ms = max(self.safe_timestamp_ms, index_file.end_timestamp_ms)
 
     # Reading
 
@@ -215,7 +206,6 @@ class KeyIndex:
         """Delete files that only point below the start of the log, never the last; return how many."""
         deleted = 0
         while len(self.files) > 1 and self.files[0].end_offset < commit_log_min_offset:
-            self._join_flusher()
             self.files.pop(0).mapped_file.delete()
             deleted += 1
         return deleted
@@ -226,7 +216,6 @@ class KeyIndex:
 
     def flush_all(self) -> None:
         """Make every file durable. Caller: close."""
-        self._join_flusher()
         for index_file in self.files:
             index_file.flush()
         if self.files:

@@ -1,4 +1,4 @@
-"""Owns one memory-mapped file of fixed size, and the three kernel calls Python has no function for.
+"""One memory-mapped file of fixed size, and the kernel calls that Python has no function for.
 
 Source: `store/.../logfile/DefaultMappedFile.java`. Reading and writing go through `map` and `view`, which are
 the same pages. Closing is left to the garbage collector: a pull that is still being written to a socket holds
@@ -16,6 +16,7 @@ from pathlib import Path
 
 PAGE_BYTES = 4096
 MADV_POPULATE_WRITE = 23  # Linux 5.14
+MS_SYNC = 4
 FALLOC_KEEP_SIZE_AND_PUNCH_HOLE = 0x03
 CLEAR_CHUNK_BYTES = 1 << 20
 
@@ -24,6 +25,7 @@ CLEAR_CHUNK_BYTES = 1 << 20
 def _libc() -> ctypes.CDLL:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    libc.msync.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
     return libc
 
@@ -40,6 +42,27 @@ def fsync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def drop_cached_pages(path: Path) -> None:
+    """Let the next read of a file come from the disk, except where pages wait to be written. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(descriptor)
+
+
+def sync_pages(mapped: mmap.mmap, start: int, length_bytes: int) -> None:
+    """Wait until a range of a map, from a page's start on, is on the disk. Raises OSError.
+
+    msync through ctypes releases the GIL, mmap.flush does not (hot-path.md rule 10). The map's own descriptor is
+    asked: one opened again for fsync would not learn of an error that another process was already given.
+    """
+    pages = (ctypes.c_char * 1).from_buffer(mapped, start)
+    if _libc().msync(ctypes.addressof(pages), length_bytes, MS_SYNC) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
 
 
 class MappedFile:
@@ -61,7 +84,7 @@ class MappedFile:
                 raise ValueError(f"{path} has {present_bytes} bytes, not {size_bytes}")
             self.map = mmap.mmap(descriptor, size_bytes)
         finally:
-            # The map keeps its own duplicate; flush opens the path again. One descriptor per file, not two.
+            # The map keeps its own duplicate. One descriptor per file, not two.
             os.close(descriptor)
         self.view = memoryview(self.map)
 
@@ -72,13 +95,12 @@ class MappedFile:
     def end_offset(self) -> int:
         return self.start_offset + self.size_bytes
 
-    def flush(self) -> None:
-        """Make what was written through the map durable. Releases the GIL; mmap.flush does not (rule 10)."""
-        descriptor = os.open(self.path, os.O_RDWR)
-        try:
-            os.fdatasync(descriptor)
-        finally:
-            os.close(descriptor)
+    def flush(self, start: int = 0, end: int | None = None) -> None:
+        """Make what was written between two positions durable. Raises OSError; see FlushFailed."""
+        start -= start % PAGE_BYTES
+        end = self.size_bytes if end is None else end
+        if end > start:
+            sync_pages(self.map, start, end - start)
 
     def allocate(self, position: int, length_bytes: int) -> None:
         """Allocate blocks for a range nobody writes to yet, and map its pages. Raises OSError (disk full)."""

@@ -1,4 +1,4 @@
-"""Owns a folder of mapped files that together are one long array of bytes with global offsets.
+"""A folder of mapped files that together are one long array of bytes with global offsets.
 
 Source: `store/.../MappedFileQueue.java`. File n starts at the offset in its name; offsets never restart.
 """
@@ -16,13 +16,16 @@ NAME_DIGITS = 20
 class MappedFileQueue:
     """The files of one folder, oldest first. Single writer; other threads may read `files`."""
 
-    __slots__ = ("directory", "file_size_bytes", "files", "flushed_offset")
+    __slots__ = ("_has_new_name", "_parents_named", "directory", "file_size_bytes", "files", "flushed_offset")
 
-    def __init__(self, directory: Path, file_size_bytes: int) -> None:
+    def __init__(self, directory: Path, file_size_bytes: int, parents_named: int = 0) -> None:
+        """`parents_named`: so many folders above may be new with a file, and their names are made durable with it."""
+        self._parents_named = parents_named
         self.directory = directory
         self.file_size_bytes = file_size_bytes
         self.files: list[MappedFile] = []
         self.flushed_offset = 0
+        self._has_new_name = False
 
     def load(self) -> None:
         """Map the files that are there. Raises StoreFilesInvalid for a size or a gap nothing explains.
@@ -79,29 +82,40 @@ class MappedFileQueue:
         return bytes(mapped_file.view[position : position + size_bytes])
 
     def append_file(self, start_offset: int) -> MappedFile:
-        """Create and map the file that starts at `start_offset`. Raises OSError."""
-        mapped_file = self.create_file(start_offset)
+        """Create and map the file that starts at `start_offset`; flush_to makes its name durable. Raises OSError."""
+        mapped_file = self._make_file(start_offset)
+        self._has_new_name = True
         self.files.append(mapped_file)
         return mapped_file
 
     def create_file(self, start_offset: int) -> MappedFile:
         """Create the file, durably named, without adding it. Raises OSError. Caller: any thread."""
-        self.directory.mkdir(parents=True, exist_ok=True)
-        mapped_file = MappedFile(self.directory / file_name(start_offset), self.file_size_bytes, start_offset)
-        fsync_directory(self.directory)
+        mapped_file = self._make_file(start_offset)
+        self._sync_names()
         return mapped_file
 
+    def _make_file(self, start_offset: int) -> MappedFile:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        return MappedFile(self.directory / file_name(start_offset), self.file_size_bytes, start_offset)
+
+    def _sync_names(self) -> None:
+        """The file's name, and those of the folders that may be new with it."""
+        for folder in (self.directory, *list(self.directory.parents)[: self._parents_named]):
+            fsync_directory(folder)
+
     def flush_to(self, offset: int) -> int:
-        """Make all bytes before `offset` durable; return flushed_offset. Releases the GIL while it waits."""
+        """Make all bytes before `offset` durable; return flushed_offset. Releases the GIL while it waits.
+
+        Raises OSError; flushed_offset stays where it was then. A file that is deleted meanwhile is no error.
+        """
+        if self._has_new_name:
+            self._has_new_name = False
+            self._sync_names()
         start = self.flushed_offset
         for mapped_file in list(self.files):
-            if mapped_file.end_offset <= start or mapped_file.start_offset >= offset:
-                continue
-            try:
-                mapped_file.flush()
-            except FileNotFoundError:
-                if mapped_file in self.files:  # not deleted by us as expired
-                    raise
+            base = mapped_file.start_offset
+            if mapped_file.end_offset > start and base < offset:
+                mapped_file.flush(max(start - base, 0), min(offset - base, mapped_file.size_bytes))
         self.flushed_offset = max(self.flushed_offset, offset)
         return self.flushed_offset
 

@@ -5,7 +5,7 @@
     get_message ← commit log ←┘
 
 Source: `store/.../DefaultMessageStore.java`. Synchronous and single writer: every method belongs to the
-thread that puts, except `flush`, `flush_if_due`, `disk_used_ratio` and `query_by_key`, which others may call. Deleting
+thread that puts, except the flushes, `disk_used_ratio` and `query_by_key`, which others may call. Deleting
 does not wait for a flush: a flush passes over files that went meanwhile.
 """
 
@@ -23,9 +23,11 @@ from brokerd.store.checkpoint import StoreCheckpoint
 from brokerd.store.commit_log import CommitLog
 from brokerd.store.consume_queue_table import ConsumeQueueTable
 from brokerd.store.dispatcher import Dispatcher, OnArrival, dispatch_tags_code, gets_unit
-from brokerd.store.errors import MessageIllegal, PropertiesSizeExceeded, ServiceNotAvailable
+from brokerd.store.errors import FlushFailed, MessageIllegal, PropertiesSizeExceeded, ServiceNotAvailable
 from brokerd.store.file_cleaner import FileCleaner
+from brokerd.store.flushing import Flusher
 from brokerd.store.key_index import KeyIndex
+from brokerd.store.mapped_file import drop_cached_pages
 from brokerd.store.queue_reader import PULL_BYTES_MAX, QueueReader, RecordFilter
 from brokerd.store.record import (
     BLANK_BYTES,
@@ -52,7 +54,6 @@ from brokerd.store.store_lock import AbortFile, StoreLock
 
 logger = logging.getLogger(__name__)
 
-PAGE_BYTES = 4096
 RECORD_OVERHEAD_MAX = 65_536  # topic, properties and fixed fields on top of maxMessageSize (CommitLog.java)
 BATCH_ENTRY_BYTES = 22  # fixed bytes of a message in a batch body: 4 total, magic, crc, flag, lengths
 HOST_V6_BYTES = 20
@@ -81,17 +82,20 @@ class MessageStore:
         )
         self._lock = StoreLock(self._root)
         self._abort = AbortFile(self._root)
-        self._checkpoint: StoreCheckpoint | None = None
+        self._flusher = Flusher(
+            config,
+            self._log,
+            self._table,
+            self._key_index,
+            self._dispatched_timestamp_ms,
+            self._flush_failed,
+        )
         self._delay_levels_ms = config.delay_levels_ms
         self._is_sync_flush = config.is_sync_flush
         self._refusal = "the store is not open"  # why puts are refused; "" accepts them
+        self._refusal_lock = threading.Lock()  # a flush that fails sets it from another thread
         self._dispatch_error = ""
         self._opened_at_offset = 0
-        self._flush_lock = threading.Lock()
-        self._log_flushed_ms = 0
-        self._log_flushed_thoroughly_ms = 0
-        self._queues_flushed_ms = 0
-        self._queues_flushed_thoroughly_ms = 0
         self._record_bytes_max = min(
             config.max_message_size + RECORD_OVERHEAD_MAX,
             config.mapped_file_size_commit_log - BLANK_BYTES,
@@ -99,6 +103,11 @@ class MessageStore:
 
     def __repr__(self) -> str:
         return f"<MessageStore {self._log!r} queues {len(self._queues)} {self._refusal or 'open'}>"
+
+    @property
+    def _checkpoint(self) -> StoreCheckpoint | None:
+        """None while the store is not open."""
+        return self._flusher.checkpoint
 
     # Opening and closing
 
@@ -108,10 +117,12 @@ class MessageStore:
         self._lock.acquire()
         try:
             clean_shutdown = not self._abort.exists
+            if self._abort.flush_failed:
+                self._drop_cached_pages()
             self._abort.create()
-            self._checkpoint = StoreCheckpoint(self._root / "checkpoint")
+            checkpoint = StoreCheckpoint(self._root / "checkpoint")
             recovery = Recovery(
-                self.config, self._log, self._table, self._key_index, self._dispatcher, self._checkpoint
+                self.config, self._log, self._table, self._key_index, self._dispatcher, checkpoint
             )
             report = recovery.run(clean_shutdown=clean_shutdown)
             self._table.remove_manifest()
@@ -120,41 +131,62 @@ class MessageStore:
             self._lock.release()
             raise
         self._opened_at_offset = self._log.max_offset
-        self._log_flushed_ms = self._log_flushed_thoroughly_ms = now_ms
-        self._queues_flushed_ms = self._queues_flushed_thoroughly_ms = now_ms
+        self._flusher.checkpoint = checkpoint
         self._set_refusal()
         return report
 
     def close(self, now_ms: int) -> None:
-        """Dispatch and flush everything, mark the stop as clean, unlock. Safe to call twice."""
+        """Dispatch and flush everything, mark the stop as clean, unlock. Safe to call twice.
+
+        After a failed flush the mark stays away and the log says why: the next start looks at what the disk has.
+        """
         if self._checkpoint is None:
             return
         self._refusal = "the store is closed"
         self._log.close()
-        self.flush()
-        self.dispatch_pending()
-        with self._flush_lock:
-            self._flush_queues()
-            self._key_index.flush_all()
-            self._checkpoint.index_msg_timestamp_ms = self._key_index.safe_timestamp_ms
-            self._checkpoint.flush()
-        if not self._pending:  # else the next start has to dispatch: keep the abort file
-            self._table.write_manifest(self._log.max_offset)
-            self._abort.remove()
-        self._checkpoint = None
+        try:
+            self._flusher.flush_log()
+            self.dispatch_pending()
+            self._flusher.flush_all()
+        except (FlushFailed, OSError) as error:
+            logger.error("store closed without a clean end: %s", error)  # noqa: TRY400
+        else:
+            if not self._pending:  # else the next start has to dispatch: keep the abort file
+                self._table.write_manifest(self._log.max_offset)
+                self._abort.remove()
+        self._flusher.checkpoint = None
         self._lock.release()
         logger.info("store closed at_ms=%d offset=%d", now_ms, self._log.max_offset)
 
     def _set_refusal(self) -> None:
-        if self._checkpoint is None:
-            self._refusal = "the store is not open"
-        elif self._cleaner.is_disk_full:
-            self._refusal = (
-                f"the disk is fuller than {self.config.disk_space_warning_level_ratio} %:"
-                " delete files or lower the retention"
-            )
-        else:
-            self._refusal = self._dispatch_error
+        with self._refusal_lock:
+            if self._checkpoint is None:
+                self._refusal = "the store is not open"
+            elif self._flusher.failure:
+                self._refusal = self._flusher.failure
+            elif self._cleaner.is_disk_full:
+                self._refusal = (
+                    f"the disk is fuller than {self.config.disk_space_warning_level_ratio} %:"
+                    " delete files or lower the retention"
+                )
+            else:
+                self._refusal = self._dispatch_error
+
+    def _flush_failed(self) -> None:
+        """Take no more puts, and leave a note for the next start. Caller: the thread whose flush failed."""
+        self._set_refusal()
+        try:
+            self._abort.note_failed_flush()
+        except OSError as error:
+            logger.error("the abort file cannot be written: %s", error)  # noqa: TRY400
+
+    def _drop_cached_pages(self) -> None:
+        """Read from the disk what a failed flush left in memory only: the kernel counts it as written."""
+        logger.warning("a flush failed before the last stop: the files are read from the disk anew")
+        for folder in (self.config.commit_log_dir, self.config.consume_queue_dir, self.config.index_dir):
+            for path in folder.rglob("*"):
+                if path.is_file():
+                    drop_cached_pages(path)
 
     # Writing
 
@@ -423,51 +455,19 @@ class MessageStore:
     # Flushing
 
     def flush(self) -> int:
-        """Make everything put so far durable; return flushed_offset. Caller: any thread, GIL released."""
-        with self._flush_lock:
-            flushed_offset, timestamp_ms = self._log.flush()
-            if self._checkpoint is not None:
-                self._checkpoint.physic_msg_timestamp_ms = timestamp_ms
-            return flushed_offset
+        """Make everything put so far durable; return flushed_offset. Raises FlushFailed.
 
-    def flush_if_due(self, now_ms: int) -> None:
-        """Flush what its interval says (reference §14). Caller: a background thread, every 100 to 500 ms."""
-        config = self.config
-        thorough = now_ms - self._log_flushed_thoroughly_ms >= config.flush_commit_log_thorough_interval_ms
-        if now_ms - self._log_flushed_ms >= config.flush_interval_commit_log_ms:
-            self._log_flushed_ms = now_ms
-            dirty_bytes = self._log.dirty_bytes
-            if dirty_bytes >= config.flush_commit_log_least_pages * PAGE_BYTES or (thorough and dirty_bytes):
-                self.flush()
-            if thorough:
-                self._log_flushed_thoroughly_ms = now_ms
-        if now_ms - self._queues_flushed_ms >= config.flush_interval_consume_queue_ms:
-            self._queues_flushed_ms = now_ms
-            thorough = (
-                now_ms - self._queues_flushed_thoroughly_ms >= config.flush_consume_queue_thorough_interval_ms
-            )
-            with self._flush_lock:
-                if thorough:
-                    self._queues_flushed_thoroughly_ms = now_ms
-                    self._flush_queues()
-                else:
-                    self._flush_queues(config.flush_consume_queue_least_pages * PAGE_BYTES)
-                if self._checkpoint is not None:
-                    self._checkpoint.index_msg_timestamp_ms = self._key_index.safe_timestamp_ms
-                    self._checkpoint.flush()
+        Caller: any thread but the event loop's; the GIL is released.
+        """
+        return self._flusher.flush_log()
 
-    def _flush_queues(self, least_bytes: int = 1) -> None:
-        """Flush queues with enough dirty bytes; after flushing all, move the checkpoint's logics time."""
-        timestamp_ms = self._dispatched_timestamp_ms()
-        for queue in self._table:
-            if queue.dirty_bytes >= least_bytes:
-                try:
-                    queue.flush()
-                except FileNotFoundError:
-                    if self._queues.get((queue.topic, queue.queue_id)) is queue:  # not a deleted topic
-                        raise
-        if least_bytes == 1 and self._checkpoint is not None:
-            self._checkpoint.logics_msg_timestamp_ms = timestamp_ms
+    def flush_log_if_due(self, elapsed_ms: int) -> None:
+        """Flush the log when its interval says so. Caller: a background thread, every 100 to 500 ms."""
+        self._flusher.flush_log_if_due(elapsed_ms)
+
+    def flush_queues_if_due(self, elapsed_ms: int) -> None:
+        """Flush consume queues, index and checkpoint when it is time. Caller: another background thread."""
+        self._flusher.flush_queues_if_due(elapsed_ms)
 
     def _dispatched_timestamp_ms(self) -> int:
         """Store time up to which units were built: just before the oldest waiting message, if any."""

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from brokerd.store.errors import StoreLocked
 
+FLUSH_FAILED = "flush failed"
+
 
 class StoreLock:
     """Held from `acquire` to `release` or the end of the process."""
@@ -51,6 +53,15 @@ class AbortFile:
 
     def create(self) -> None:
         self._path.write_text(str(os.getpid()))
+
+    @property
+    def flush_failed(self) -> bool:
+        """Whether the last process could not flush: the page cache may hold what the disk does not."""
+        return self.exists and FLUSH_FAILED in self._path.read_text(errors="replace")
+
+    def note_failed_flush(self) -> None:
+        # Not flushed: it only counts until the machine restarts, and with it the page cache.
+        self._path.write_text(f"{os.getpid()} {FLUSH_FAILED}")
 
     def remove(self) -> None:
         self._path.unlink(missing_ok=True)

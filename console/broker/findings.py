@@ -130,6 +130,9 @@ def _routes(view: BrokerView, servers: Sequence[NameServerRow]) -> Iterable[Find
 
 def _writing(view: BrokerView) -> Iterable[Finding]:
     table = view.row.runtime
+    refusal = table.get("storeRefusal", "")
+    if refusal and view.filling != disk.Filling.FULL:
+        yield Finding("STALLED", "The broker takes no messages", refusal, tab="runtime")
     word, tone = view.page_cache
     if tone:
         status = "STALLED" if tone == "bad" else "FALLING_BEHIND"

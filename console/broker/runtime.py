@@ -419,5 +419,6 @@ def _rest_says(key: str) -> str:
         "runtime": "how long it has run",
         "startAcceptSendRequestTimeStamp": "sends are refused until then, epoch ms; 0: never",
         "putMessageTimesTotal": "writes since the start",
+        "storeRefusal": "why it takes no messages",
         "getTotalTps": "pulls per second over 10 s, 1 m, 10 m",
     }.get(key, "")

@@ -267,6 +267,7 @@ SENTENCES = (
         "The broker keeps the new value and shows it, and works by the old one until it starts anew. A "
         "broker that can not change the key while it runs refuses, and nothing is changed there."
     ),
+    _("The broker takes no messages"),
     _("The brokers will not be alike"),
     _("The client really consumes it"),
     _("The committed offset jumped over messages that were not handled."),

@@ -9,9 +9,9 @@ import pytest
 from brokerd.remoting.message import encode_properties
 from brokerd.remoting.message_names import SCHEDULE_TOPIC
 from brokerd.schedule_message import RETRY_AFTER_MS, ScheduleMessageService
-from brokerd.store.errors import ServiceNotAvailable
+from brokerd.store.errors import FlushFailed, ServiceNotAvailable
 from brokerd.store.message_store import MessageStore
-from tests.brokerd.store.stores import NOW_MS, open_store, put
+from tests.brokerd.store.stores import NOW_MS, failing_disk, open_store, put
 
 LEVEL_MS = 1_000
 DUE_MS = NOW_MS + LEVEL_MS
@@ -83,3 +83,25 @@ def raising(error: Exception):  # type: ignore[no-untyped-def]
         raise error
 
     return refuse
+
+
+def test_an_offset_is_saved_behind_its_delivered_copy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut may take what is not flushed: never the copy alone, with an offset behind it."""
+    store = open_store(tmp_path)
+    service = parked(store, "0")
+    service.start(store)
+    assert service.deliver_due(store, DUE_MS) == 1
+    document = service.take_document()
+    assert document is not None
+    assert store.flushed_offset < store.commit_log_max_offset
+    service.write(document)
+    assert store.flushed_offset == store.commit_log_max_offset
+    path = tmp_path / "delayOffset.json"
+    saved = path.read_bytes()
+    put(store, b"more")
+    monkeypatch.setattr("brokerd.store.mapped_file.sync_pages", failing_disk)
+    with pytest.raises(FlushFailed):
+        service.write(b"{}")
+    assert path.read_bytes() == saved

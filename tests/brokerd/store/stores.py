@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
+import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -53,6 +55,19 @@ def put_all(store: MessageStore, bodies: Iterable[bytes], **fields: Any) -> list
     results = [put(store, body, **fields) for body in bodies]
     store.dispatch_pending()
     return results
+
+
+def flush_everything(store: MessageStore) -> None:
+    """All that the flushes of a minute do."""
+    store.flush_log_if_due(0)
+    store.flush_queues_if_due(0)
+    store.flush_log_if_due(100_000)
+    store.flush_queues_if_due(100_000)
+
+
+def failing_disk(*_: object) -> None:
+    """Stands for sync_pages on a disk that does not take what is written."""
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def body_of(view: memoryview) -> bytes:

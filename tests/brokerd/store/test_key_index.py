@@ -80,7 +80,7 @@ def test_it_starts_a_new_file_when_one_is_full_and_searches_all(tmp_path: Path) 
     index, queue = new_index(tmp_path, max_index_num=4), queue_of("T")
     for number in range(8):
         index_record(index, queue, number * 100, "k", now_ms=NOW_MS + number * 1000)
-    index._join_flusher()
+    index.flush_full_files()
     assert [each.count for each in index.files] == [4, 4, 3]
     assert found(index, "k") == [0, 100, 200, 300, 400, 500, 600, 700]
     assert found(index, "k", max_num=3) == [500, 600, 700]
@@ -110,7 +110,7 @@ def test_it_keeps_all_files_after_a_clean_stop_and_only_safe_ones_after_a_crash(
     index, queue = new_index(tmp_path, max_index_num=4), queue_of("T")
     for number in range(5):
         index_record(index, queue, number * 100, "k", now_ms=NOW_MS + number * 1000)
-    index._join_flusher()
+    index.flush_full_files()
     clean = new_index(tmp_path, max_index_num=4)
     clean.load(clean_shutdown=True, safe_timestamp_ms=0)
     assert found(clean, "k") == [0, 100, 200, 300, 400]

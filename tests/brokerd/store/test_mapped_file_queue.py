@@ -6,6 +6,7 @@ import pytest
 
 from brokerd.store.errors import StoreFilesInvalid
 from brokerd.store.mapped_file_queue import MappedFileQueue
+from tests.brokerd.store.stores import failing_disk
 
 
 def queue_of(directory: Path, *starts: int) -> MappedFileQueue:
@@ -68,13 +69,29 @@ def test_it_truncates_to_an_offset_inside_or_at_the_start_of_a_file(tmp_path: Pa
     assert queue.bytes_at(4096, 4096) == bytes(4096)
 
 
-def test_it_flushes_only_forward_and_forgives_files_deleted_as_expired(tmp_path: Path) -> None:
+def test_it_flushes_only_forward_and_only_what_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flushed: list[tuple[int, int]] = []
+    monkeypatch.setattr(
+        "brokerd.store.mapped_file.sync_pages", lambda _, start, length: flushed.append((start, length))
+    )
     queue = queue_of(tmp_path, 0, 4096)
     assert queue.flush_to(5000) == 5000
     assert queue.flush_to(4000) == 5000
-    files = list(queue.files)
-    queue.delete_first()
+    assert flushed == [(0, 4096), (0, 904)]
+
+
+def test_a_file_deleted_during_a_flush_is_no_error(tmp_path: Path) -> None:
+    queue = queue_of(tmp_path, 0, 4096)
+    queue.files[0].delete()
     assert queue.flush_to(6000) == 6000
-    files[1].delete()
-    with pytest.raises(FileNotFoundError):
-        queue.flush_to(7000)
+
+
+def test_flushed_offset_stays_behind_a_failed_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = queue_of(tmp_path, 0, 4096)
+    queue.flush_to(100)
+    monkeypatch.setattr("brokerd.store.mapped_file.sync_pages", failing_disk)
+    with pytest.raises(OSError, match="Input/output error"):
+        queue.flush_to(5000)
+    assert queue.flushed_offset == 100

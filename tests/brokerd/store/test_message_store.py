@@ -20,6 +20,7 @@ from tests.brokerd.store.stores import (
     NOW_MS,
     STORE_HOST,
     bodies,
+    flush_everything,
     kill,
     open_store,
     put,
@@ -291,7 +292,7 @@ def test_it_deletes_the_queues_of_a_topic(tmp_path: Path) -> None:
     assert store.topics() == ["Other"]
     assert not (tmp_path / "consumequeue" / "TopicTest").exists()
     assert put_all(store, [b"anew"])[0].queue_offset == 0
-    store.flush_if_due(NOW_MS + 100_000)
+    flush_everything(store)
     store.close(NOW_MS)
     again = open_store(tmp_path)
     assert bodies(again) == [b"anew"]
@@ -300,24 +301,27 @@ def test_it_deletes_the_queues_of_a_topic(tmp_path: Path) -> None:
 
 def test_it_flushes_by_its_intervals(tmp_path: Path) -> None:
     store = open_store(tmp_path, mapped_file_size_commit_log=1 << 20)
+    store.flush_log_if_due(0)
+    store.flush_queues_if_due(0)
     put_all(store, [bytes(1000)] * 3)
-    store.flush_if_due(NOW_MS + 499)
-    store.flush_if_due(NOW_MS + 1000)
+    store.flush_log_if_due(499)
+    store.flush_log_if_due(1000)
     assert store.flushed_offset == 0  # below four pages
     put_all(store, [bytes(4000)] * 4)
-    store.flush_if_due(NOW_MS + 1499)
+    store.flush_log_if_due(1499)
     assert store.flushed_offset == 0
-    store.flush_if_due(NOW_MS + 1500)
+    store.flush_log_if_due(1500)
     assert store.flushed_offset == store.commit_log_max_offset
     put_all(store, [b"x"], now_ms=NOW_MS + 2000)
-    store.flush_if_due(NOW_MS + 9999)
+    store.flush_log_if_due(9999)
     assert store.flushed_offset < store.commit_log_max_offset
-    store.flush_if_due(NOW_MS + 10_499)
+    store.flush_log_if_due(10_499)
     assert store.flushed_offset == store.commit_log_max_offset
+    store.flush_queues_if_due(59_999)
     checkpoint = store._checkpoint
     assert checkpoint is not None
     assert (checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms) == (NOW_MS + 2000, 0)
-    store.flush_if_due(NOW_MS + 60_000)
+    store.flush_queues_if_due(60_999)
     assert checkpoint.logics_msg_timestamp_ms == NOW_MS + 2000
     store.close(NOW_MS)
 
@@ -327,7 +331,7 @@ def test_it_claims_no_queue_time_for_messages_that_wait_for_dispatch(tmp_path: P
     put_all(store, [b"a"])
     put(store, b"waiting", now_ms=NOW_MS + 500)
     put(store, b"waiting", now_ms=NOW_MS + 600)
-    store.flush_if_due(NOW_MS + 60_000)
+    flush_everything(store)
     assert store._checkpoint is not None
     assert store._checkpoint.logics_msg_timestamp_ms == NOW_MS + 499
     store.close(NOW_MS)

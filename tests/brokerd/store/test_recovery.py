@@ -8,7 +8,16 @@ import pytest
 from brokerd.store.errors import CorruptRecord, StoreFilesInvalid
 from brokerd.store.message_store import MessageStore
 from brokerd.store.results import RecoveryReport
-from tests.brokerd.store.stores import NOW_MS, bodies, kill, open_store, put, put_all, small_config
+from tests.brokerd.store.stores import (
+    NOW_MS,
+    bodies,
+    flush_everything,
+    kill,
+    open_store,
+    put,
+    put_all,
+    small_config,
+)
 
 LATER_MS = NOW_MS + 60_000
 EVER = (0, 2**62)
@@ -241,8 +250,7 @@ def test_it_rebuilds_one_missing_queue(tmp_path: Path, damage: str, clean: bool)
     for number, body in enumerate(sent):
         put(store, body, queue_id=number % 2, now_ms=NOW_MS + number * 1000)
     store.dispatch_pending()
-    store.flush_if_due(NOW_MS + 100_000)
-    store.flush_if_due(NOW_MS + 200_000)
+    flush_everything(store)
     if clean:
         store.close(NOW_MS)
     else:
@@ -265,7 +273,7 @@ def test_it_starts_a_scan_at_the_newest_file_that_is_durable(tmp_path: Path) -> 
     for number in range(20):
         put(store, bytes(1000), now_ms=NOW_MS + number * 1000)
     store.dispatch_pending()
-    store.flush_if_due(NOW_MS + 100_000)
+    flush_everything(store)
     kill(store)
     again, report = reopened(tmp_path)
     assert (report.scan_start_offset, report.commit_log_max_offset) == (

@@ -77,7 +77,8 @@ class StoreAndTwin(RuleBasedStateMachine):
 
     @rule(pause_ms=st.sampled_from([100, 600, 70_000]))
     def flush_if_due(self, pause_ms: int) -> None:
-        self.store.flush_if_due(self.now_ms + pause_ms)
+        self.store.flush_log_if_due(self.now_ms + pause_ms)
+        self.store.flush_queues_if_due(self.now_ms + pause_ms)
 
     @rule(topic=TOPICS, queue_id=QUEUE_IDS, tags=TAGS, number=st.integers(1, 40), start=st.integers(0, 50))
     def pull(self, topic: str, queue_id: int, tags: str, number: int, start: int) -> None:

@@ -129,3 +129,13 @@ def test_a_clock_that_is_off_is_a_finding_and_makes_no_level_late(offset_ms: int
     view = selectors.BrokerView(row, surveyed(delayed=told, half=0, timed={}), [], [], [], [])
     assert [one.title for one in findings.findings(view)] == ([title] if title else [])
     assert view.held_back.late == []
+
+
+def test_a_broker_that_takes_no_messages_is_a_finding_with_its_reason() -> None:
+    row = BrokerRow(
+        broker_name="b", answered=True, runtime={"storeRefusal": "the commit log could not be flushed"}
+    )
+    view = selectors.BrokerView(row, surveyed(delayed=[], half=0, timed={}), [], [], [], [])
+    assert [(one.status, one.title, one.text) for one in findings.findings(view)] == [
+        ("STALLED", "The broker takes no messages", "the commit log could not be flushed")
+    ]
