@@ -40,6 +40,17 @@ class NewPasswordForm(forms.Form):
         return cleaned
 
 
+class ChangePasswordForm(NewPasswordForm):
+    """The same with the present password, for people who have one: a browser that was left open must not be enough."""
+
+    old = forms.CharField(label="Present password", strip=False, widget=forms.PasswordInput)
+
+    def __init__(self, person: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(person, *args, **kwargs)
+        if not person.has_usable_password():
+            del self.fields["old"]
+
+
 COLUMNS_MAX = 40  # of a table; the widest has 13
 
 

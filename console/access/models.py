@@ -99,7 +99,7 @@ class SignInLink(models.Model):
 
 
 class SignInFailure(models.Model):
-    """A wrong password; `services.sign_in` counts the fresh ones to slow guessing down."""
+    """An attempt with a password that was not right, or is being looked at: `attempts` counts the fresh ones."""
 
     username = models.CharField(max_length=150)
     remote_addr = models.CharField(max_length=64)

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib.auth import authenticate
+from django.contrib.auth.hashers import check_password
 from django.contrib.auth.models import User
 from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
 
-from console.access.errors import LinkInvalid, TokenInvalid, TooManyAttempts, WrongCredentials
+from console.access import attempts
+from console.access.errors import LinkInvalid, TokenInvalid, WrongCredentials
 from console.access.models import (
     ApiToken,
     AuditEvent,
@@ -34,11 +36,10 @@ KEY_BYTES = 32
 PREFIX_LENGTH = 12  # "tm_" and nine characters: enough to recognise, too few to guess the other 34
 LAST_USED_EVERY = datetime.timedelta(minutes=1)  # a script's every call must not be a write
 
-# Wrong passwords within FAILURE_WINDOW that close sign-in: for this person from this address, from this
-# address for anybody, and for this person from anywhere (higher, so that a stranger can not easily lock
-# somebody out).
-FAILURE_WINDOW = datetime.timedelta(minutes=5)
-FAILURES_PERSON_AND_ADDR, FAILURES_ADDR, FAILURES_PERSON = 5, 20, 50
+# Of wrong sign-ins of all addresses within `attempts.WINDOW`, so many are written into the audit: it is kept for ever,
+# and strangers must not fill the disk with it.
+FAILURES_AUDITED_MAX = 200
+A_STRANGER = "a stranger"
 
 BUILT_IN_ROLES = {
     "viewer": [Verb.VIEW],
@@ -113,15 +114,24 @@ def redeem_sign_in_link(
     return person
 
 
-def set_password(
-    *, person: User, password: str, remote_addr: str = "", now: datetime.datetime | None = None
+def change_password(
+    *, person: User, old: str, new: str, remote_addr: str = "", now: datetime.datetime | None = None
 ) -> None:
-    """Give a person a password, which the caller has validated. Sessions with the old one end."""
+    """Give a person who knows the old password a new one, which the caller has validated. Sessions with the old one
+    end. Who has none yet gives none. Raises WrongCredentials, TooManyAttempts.
+    """
+    at = now or timezone.now()
+    if person.has_usable_password():
+        attempt = attempts.begin(person.username, remote_addr, at)
+        if not check_password(old, person.password):
+            _record_failure(person.username, remote_addr, at, verb="password change failed")
+            raise WrongCredentials("This is not your present password.")
+        attempts.succeeded(attempt)
     with transaction.atomic():
-        person.set_password(password)
+        person.set_password(new)
         person.save(update_fields=["password"])
         record_audit(
-            actor=person, verb="set password", subject=person.username, remote_addr=remote_addr, now=now
+            actor=person, verb="set password", subject=person.username, remote_addr=remote_addr, now=at
         )
 
 
@@ -137,31 +147,30 @@ def sign_in(
     WrongCredentials.
     """
     at = now or timezone.now()
-    _refuse_guessing(username, remote_addr, at)
+    attempt = attempts.begin(username, remote_addr, at)
     person = authenticate(request, username=username, password=password)
     if person is None:
-        SignInFailure.objects.create(username=username[:150], remote_addr=remote_addr, at=at)
-        logger.warning("sign-in failed user=%r remote_addr=%s", username[:150], remote_addr)
+        logger.warning("sign-in failed user=%r remote_addr=%s", attempt.username, remote_addr)
+        _record_failure(username, remote_addr, at, verb="sign-in failed")
         raise WrongCredentials("Name and password do not match.")
     assert isinstance(person, User)
-    SignInFailure.objects.filter(username=username, remote_addr=remote_addr).delete()
+    attempts.succeeded(attempt)
     record_audit(actor=person, verb="sign in", subject=person.username, remote_addr=remote_addr, now=at)
     return person
 
 
-def _refuse_guessing(username: str, remote_addr: str, at: datetime.datetime) -> None:
-    fresh = SignInFailure.objects.filter(at__gt=at - FAILURE_WINDOW)
-    limits = [
-        (fresh.filter(username=username[:150], remote_addr=remote_addr), FAILURES_PERSON_AND_ADDR),
-        (fresh.filter(remote_addr=remote_addr), FAILURES_ADDR),
-        (fresh.filter(username=username[:150]), FAILURES_PERSON),
-    ]
-    for failures, limit in limits:
-        newest = list(failures.order_by("-at").values_list("at", flat=True)[:limit])
-        if len(newest) == limit:
-            wait = newest[-1] + FAILURE_WINDOW - at
-            raise TooManyAttempts(max(1, round(wait.total_seconds())))
-    SignInFailure.objects.filter(at__lte=at - FAILURE_WINDOW).delete()
+def _record_failure(username: str, remote_addr: str, at: datetime.datetime, *, verb: str) -> None:
+    """Audit a wrong password. What is no account's name is not written down: people type passwords there."""
+    if SignInFailure.objects.count() > FAILURES_AUDITED_MAX:
+        return
+    is_known = User.objects.filter(username=username).exists()
+    record_audit(
+        actor=A_STRANGER,
+        verb=verb,
+        subject=username if is_known else "unknown name",
+        remote_addr=remote_addr,
+        now=at,
+    )
 
 
 # --- API tokens ---------------------------------------------------------------------------------------------

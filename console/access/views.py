@@ -3,6 +3,7 @@
 import datetime
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth import login, logout, update_session_auth_hash
@@ -20,7 +21,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from console.access import rules, selectors, services
 from console.access.errors import LinkInvalid, TooManyAttempts, WrongCredentials
-from console.access.forms import ActivityForm, ColumnsForm, NewPasswordForm, SignInForm
+from console.access.forms import ActivityForm, ChangePasswordForm, ColumnsForm, NewPasswordForm, SignInForm
 from console.access.idle_session import USED_AT
 from console.access.models import AuditEvent
 from console.access.visitor import remote_addr
@@ -53,17 +54,16 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     if request.user.is_authenticated:
         return redirect(_next(request))
     form = SignInForm(request.POST or None)
-    status = 200
+    context = {"form": form, "next": _next(request)}
     if request.method == "POST" and form.is_valid():
         try:
             person = services.sign_in(request, **form.cleaned_data, remote_addr=remote_addr(request))
         except (WrongCredentials, TooManyAttempts) as refusal:
             form.add_error("password", str(refusal))
-            status = 429 if isinstance(refusal, TooManyAttempts) else 422
-        else:
-            _open_session(request, person)
-            return redirect(_next(request))
-    return render(request, "access/sign_in.html", {"form": form, "next": _next(request)}, status=status)
+            return _refused(request, "access/sign_in.html", context, refusal)
+        _open_session(request, person)
+        return redirect(_next(request))
+    return render(request, "access/sign_in.html", context)
 
 
 @login_not_required
@@ -96,20 +96,38 @@ def sign_in_link(request: HttpRequest, key: str) -> HttpResponse:
     )
 
 
-@sensitive_post_parameters("password", "again")
+@sensitive_post_parameters("old", "password", "again")
 @require_http_methods(["GET", "HEAD", "POST"])
 def set_password(request: HttpRequest) -> HttpResponse:
     """Choose one's own password; the session stays, all others of this person end."""
     assert isinstance(request.user, User)
-    form = NewPasswordForm(request.user, request.POST or None)
+    form = ChangePasswordForm(request.user, request.POST or None)
     if request.method == "POST" and form.is_valid():
-        services.set_password(
-            person=request.user, password=form.cleaned_data["password"], remote_addr=remote_addr(request)
-        )
+        try:
+            services.change_password(
+                person=request.user,
+                old=form.cleaned_data.get("old", ""),
+                new=form.cleaned_data["password"],
+                remote_addr=remote_addr(request),
+            )
+        except (WrongCredentials, TooManyAttempts) as refusal:
+            form.add_error("old", str(refusal))
+            return _refused(request, "access/set_password.html", {"form": form}, refusal)
         update_session_auth_hash(request, request.user)
         messages.success(request, "Your password is set. Other sessions of yours have been signed out.")
         return redirect("/")
     return render(request, "access/set_password.html", {"form": form}, status=422 if form.errors else 200)
+
+
+def _refused(
+    request: HttpRequest, template: str, context: dict[str, Any], refusal: WrongCredentials | TooManyAttempts
+) -> HttpResponse:
+    """The form again with the reason: 429 with Retry-After while the door is closed, else 422."""
+    if isinstance(refusal, TooManyAttempts):
+        answer = render(request, template, context, status=429)
+        answer["Retry-After"] = str(refusal.retry_after_s)
+        return answer
+    return render(request, template, context, status=422)
 
 
 @require_POST

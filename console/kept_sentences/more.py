@@ -60,6 +60,8 @@ SENTENCES = (
     _("set password"),
     _("sign in"),
     _("sign in by link"),
+    _("sign-in failed"),
+    _("password change failed"),
     _("since it began to count; %(today)s today, %(yesterday)s yesterday"),
     _("since the broker began to count"),
     _("sorted into the wheel"),

@@ -269,6 +269,8 @@ SENTENCES = (
     _("Orderly"),
     _("Password"),
     _("Password again"),
+    _("Present password"),
+    _("This is not your present password."),
     _("Paused by %(person)s"),
     _("Permission"),
     _("Plan %(id)s is discarded. Nothing was changed."),

@@ -1,12 +1,13 @@
 """Sign-in, one-time links, tokens, audit."""
 
+import contextlib
 import datetime
 import hashlib
 
 import pytest
 from django.contrib.auth.models import User
 
-from console.access import selectors, services
+from console.access import attempts, selectors, services
 from console.access.errors import LinkInvalid, TokenInvalid, TooManyAttempts, WrongCredentials
 from console.access.models import ApiToken, AuditEvent, SignInFailure, SignInLink
 
@@ -89,10 +90,88 @@ def test_it_forgets_failures_that_no_longer_count(alice: User) -> None:
     assert [failure.at for failure in SignInFailure.objects.all()] == [NOW + 6 * MINUTE]
 
 
-def test_it_sets_a_password_and_writes_it_down(alice: User) -> None:
-    services.set_password(person=alice, password="another long one", remote_addr="10.0.0.1", now=NOW)
+def test_attempts_at_the_same_moment_pass_no_limit(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twenty attempts of which each begins while the one before still looks at its password."""
+    looked_at: list[str] = []
+
+    def slow(request: object, *, username: str, password: str) -> None:
+        looked_at.append(password)
+        if int(password) < 20:
+            with contextlib.suppress(WrongCredentials, TooManyAttempts):
+                sign_in("alice", str(int(password) + 1))
+
+    monkeypatch.setattr(services, "authenticate", slow)
+    with pytest.raises(WrongCredentials):
+        sign_in("alice", "1")
+    assert looked_at == ["1", "2", "3", "4", "5"]
+
+
+def test_addresses_of_one_network_count_together(alice: User) -> None:
+    for number in range(5):
+        with pytest.raises(WrongCredentials):
+            sign_in("alice", "wrong", addr=f"2001:db8:0:1::{number}")
+    with pytest.raises(TooManyAttempts):
+        sign_in("alice", "a long enough one", addr="2001:db8:0:1:ffff::1")
+    assert sign_in("alice", "a long enough one", addr="2001:db8:0:2::1") == alice
+
+
+@pytest.mark.parametrize(
+    ("address", "network"),
+    [
+        ("10.0.0.1", "10.0.0.1"),
+        ("::ffff:10.0.0.1", "10.0.0.1"),
+        ("2001:db8:0:1:2:3:4:5", "2001:db8:0:1::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", ""),
+    ],
+)
+def test_an_address_counts_as_its_network(address: str, network: str) -> None:
+    assert attempts.network_of(address) == network
+
+
+def test_wrong_sign_ins_are_audited_without_what_may_be_a_password(alice: User) -> None:
+    for name in ("alice", "a long enough one"):
+        with pytest.raises(WrongCredentials):
+            sign_in(name, "wrong")
+    events = AuditEvent.objects.order_by("pk").values_list("actor", "verb", "subject", "remote_addr")
+    assert list(events) == [
+        ("a stranger", "sign-in failed", "alice", "10.0.0.1"),
+        ("a stranger", "sign-in failed", "unknown name", "10.0.0.1"),
+    ]
+
+
+def test_strangers_do_not_fill_the_audit(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "FAILURES_AUDITED_MAX", 3)
+    for number in range(9):
+        with pytest.raises(WrongCredentials):
+            sign_in("alice", "wrong", addr=f"10.1.0.{number}")
+    assert AuditEvent.objects.count() == 3
+
+
+def change_password(person: User, old: str, *, now: datetime.datetime = NOW) -> None:
+    services.change_password(person=person, old=old, new="another long one", remote_addr="10.0.0.1", now=now)
+
+
+def test_it_changes_a_password_and_writes_it_down(alice: User) -> None:
+    change_password(alice, "a long enough one")
     assert sign_in("alice", "another long one") == alice
     assert AuditEvent.objects.filter(verb="set password", actor="alice").count() == 1
+
+
+def test_it_asks_for_the_present_password_and_lets_it_be_guessed_five_times(alice: User) -> None:
+    for _ in range(5):
+        with pytest.raises(WrongCredentials, match="not your present password"):
+            change_password(alice, "wrong")
+    with pytest.raises(TooManyAttempts):
+        change_password(alice, "a long enough one")
+    assert AuditEvent.objects.filter(verb="password change failed", subject="alice").count() == 5
+    change_password(alice, "a long enough one", now=NOW + 6 * MINUTE)
+
+
+def test_who_has_no_password_yet_gives_none() -> None:
+    person = services.ensure_first_person()
+    change_password(person, "")
+    assert sign_in("admin", "another long one") == person
 
 
 # --- One-time links ---

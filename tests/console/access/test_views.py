@@ -47,6 +47,7 @@ def test_it_slows_guessing_down(client: Client, person: User) -> None:
         client.post("/sign-in", {"username": "lin.wei", "password": "wrong"})
     answer = client.post("/sign-in", {"username": "lin.wei", "password": PASSWORD})
     assert answer.status_code == 429
+    assert 298 <= int(answer["Retry-After"]) <= 300
     assert "Too many attempts" in answer.content.decode()
 
 
@@ -114,7 +115,11 @@ def test_it_changes_the_own_password_and_keeps_the_session(client: Client, perso
     other = Client()
     other.force_login(person)
     new = "another horse battery"
-    assert client.post("/password", {"password": new, "again": new}).status_code == 302
+    for old in ({}, {"old": "a guess"}):
+        refused = client.post("/password", {"password": new, "again": new, **old})
+        assert refused.status_code == 422
+    assert "This is not your present password." in refused.content.decode()
+    assert client.post("/password", {"old": PASSWORD, "password": new, "again": new}).status_code == 302
     assert client.get("/clusters").status_code == 200
     assert other.get("/clusters").status_code == 302
     assert AuditEvent.objects.filter(verb="set password", actor="lin.wei").count() == 1
