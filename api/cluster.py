@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 from django.urls import path
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
+from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api.permissions import EVERYTHING, require
 from api.resource import Resource, remote_addr
 from console.cluster import selectors, services
+from console.cluster.admission import may_add_clusters
 from console.cluster.models import Cluster
 from console.lag import selectors as lag_selectors
 from console.lag.models import Round
@@ -59,7 +60,7 @@ class ClusterRequestSerializer(serializers.Serializer[Any]):
 
 
 class Clusters(Resource):
-    """Clusters the caller may see; adding one needs ADMIN."""
+    """Clusters the caller may see; adding one needs ADMIN on every cluster."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW", "POST": "ADMIN"}
     asks_brokers = True
@@ -76,9 +77,10 @@ class Clusters(Resource):
         responses={201: ClusterSerializer},
     )
     def post(self, request: Request) -> Response:
+        if not may_add_clusters(request.user):
+            raise PermissionDenied("Adding a cluster needs ADMIN on every cluster.")
         wanted = ClusterRequestSerializer(data=request.data)
         wanted.is_valid(raise_exception=True)
-        require(request.user, "ADMIN", wanted.validated_data["name"], EVERYTHING)
         cluster = services.add_cluster(
             wanted.validated_data["name"],
             wanted.validated_data["namesrv_addrs"],

@@ -18,7 +18,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
-from console.cluster.errors import ClusterError
+from console.cluster.errors import ClusterError, TooManyProbes
 from console.cluster.models import Cluster
 from console.disk_room import why_away
 from console.group.member import MemberSilent
@@ -107,6 +107,9 @@ def exception_handler(error: Exception, context: dict[str, Any]) -> Response | N
 def _classify(error: Exception) -> tuple[int, str, str, dict[str, Any]] | None:
     if isinstance(error, OperationError):
         return error.status, error.code, _words(error.code), _operation_extra(error)
+    if isinstance(error, TooManyProbes):
+        wait = {"field": error.field, "retry_after_s": error.retry_after_s}
+        return 429, error.code, _words(error.code), wait
     if isinstance(error, ClusterError):
         extra = {"field": error.field} if error.field else {}
         return CLUSTER_ERROR_STATUS, error.code, _words(error.code), extra
@@ -183,6 +186,8 @@ def _headers(error: Exception) -> dict[str, str]:
             headers["WWW-Authenticate"] = str(error.auth_header)  # type: ignore[attr-defined]
         if getattr(error, "wait", None):
             headers["Retry-After"] = str(int(error.wait) + 1)  # type: ignore[attr-defined]
+    if isinstance(error, TooManyProbes):
+        headers["Retry-After"] = str(error.retry_after_s)
     return headers
 
 

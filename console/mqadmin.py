@@ -9,7 +9,7 @@ import asyncio
 import concurrent.futures
 import os
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from brokerd.remoting.allocate import STRATEGIES, assign_server_side
@@ -81,6 +81,7 @@ __all__ = [
     "TopicConfig",
     "TopicRouteData",
     "TopicStatsTable",
+    "ask_once",
     "assign_server_side",
     "close_admins",
     "consumers_in",
@@ -236,19 +237,10 @@ class BlockingMQAdmin:
         nothing.
         """
 
-        async def guarded(call: Callable[[MQAdmin], Awaitable[T]], until_s: float) -> T | Exception:
-            try:
-                async with asyncio.timeout_at(until_s):
-                    return await call(self._admin)
-            except TimeoutError:
-                return RemotingTimeout(self.namesrv_addrs, 0, deadline_ms)
-            except (MQClientError, MQBrokerError, RemotingError, OSError, ValueError) as error:
-                return error
-
         async def there() -> dict[K, T | Exception]:
             until_s = asyncio.get_running_loop().time() + deadline_ms / 1000
-            results = await asyncio.gather(*(guarded(call, until_s) for call in calls.values()))
-            return dict(zip(calls, results, strict=True))
+            waiting = (_answer(self._admin, call, until_s, deadline_ms) for call in calls.values())
+            return dict(zip(calls, await asyncio.gather(*waiting), strict=True))
 
         return self._loop.call(there(), limit_s=deadline_ms / 1000 + CALL_LIMIT_S)
 
@@ -260,6 +252,33 @@ class BlockingMQAdmin:
 def split_addrs(namesrv_addrs: str) -> list[str]:
     """ "a:9876;b:9876" → ["a:9876", "b:9876"], as RocketMQ writes them; commas and spaces separate too."""
     return [addr for addr in namesrv_addrs.replace(",", ";").replace(" ", ";").split(";") if addr]
+
+
+async def _answer(
+    admin: MQAdmin, call: Callable[[MQAdmin], Awaitable[T]], until_s: float, deadline_ms: int
+) -> T | Exception:
+    try:
+        async with asyncio.timeout_at(until_s):
+            return await call(admin)
+    except TimeoutError:
+        return RemotingTimeout(";".join(admin.namesrv_addrs), 0, deadline_ms)
+    except (MQClientError, MQBrokerError, RemotingError, OSError, ValueError) as error:
+        return error
+
+
+async def _ask_once(
+    addrs: Sequence[str], call: Callable[[MQAdmin], Awaitable[T]], deadline_ms: int
+) -> dict[str, T | Exception]:
+    until_s = asyncio.get_running_loop().time() + deadline_ms / 1000
+
+    async def one(addr: str) -> T | Exception:
+        admin = MQAdmin([addr])
+        try:
+            return await _answer(admin, call, until_s, deadline_ms)
+        finally:
+            await admin.close()
+
+    return dict(zip(addrs, await asyncio.gather(*map(one, addrs)), strict=True))
 
 
 class _Admins:
@@ -274,12 +293,24 @@ class _Admins:
 
     def get(self, namesrv_addrs: str) -> BlockingMQAdmin:
         with self._lock:
-            if self._loop is None or self._loop.pid != os.getpid():
-                self._loop, self._by_addrs = _Loop(), {}  # threads do not survive a fork
+            loop = self.loop()
             key = ";".join(split_addrs(namesrv_addrs))
             if key not in self._by_addrs:
-                self._by_addrs[key] = BlockingMQAdmin(key, self._loop)
+                self._by_addrs[key] = BlockingMQAdmin(key, loop)
             return self._by_addrs[key]
+
+    def loop(self) -> _Loop:
+        """The loop of this process. Caller: who holds the lock, or needs no admin that is kept."""
+        if self._loop is None or self._loop.pid != os.getpid():
+            self._loop, self._by_addrs = _Loop(), {}  # threads do not survive a fork
+        return self._loop
+
+    def ask_once(
+        self, addrs: Sequence[str], call: Callable[[MQAdmin], Awaitable[T]], deadline_ms: int
+    ) -> dict[str, T | Exception]:
+        with self._lock:
+            loop = self.loop()
+        return loop.call(_ask_once(addrs, call, deadline_ms), limit_s=deadline_ms / 1000 + CLOSE_LIMIT_S)
 
     def close(self) -> None:
         with self._lock:
@@ -296,6 +327,15 @@ def with_admin(namesrv_addrs: str) -> BlockingMQAdmin:
     only.
     """
     return _admins.get(namesrv_addrs)
+
+
+def ask_once(
+    addrs: Sequence[str], call: Callable[[MQAdmin], Awaitable[T]], deadline_ms: int
+) -> dict[str, T | Exception]:
+    """Ask each address by a client of its own that is let go afterwards, all at once: for addresses that may lead
+    nowhere. What has no answer within ``deadline_ms`` is a RemotingTimeout. Raises nothing.
+    """
+    return _admins.ask_once(addrs, call, deadline_ms)
 
 
 def close_admins() -> None:

@@ -14,12 +14,11 @@ from typing import Any, NamedTuple
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.cache import cache
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.utils import timezone
 
-from console import routing
+from console import quota, routing
 from console.cluster.models import Cluster
 from console.operation.models import Job, Plan
 from tests.console.report import rows as report_rows
@@ -284,7 +283,7 @@ def world() -> Cluster:
 
 
 def ask(client: Client, method: str, name: str, **headers: Any) -> Any:
-    cache.clear()  # hundreds of requests by one person: limits per minute have tests of their own
+    quota.forget_local()  # hundreds of requests by one person: limits per minute have tests of their own
     body = dict(TABLE[name].body)
     send = getattr(client, method.lower())
     if method == "GET":
@@ -400,7 +399,7 @@ def test_other_methods_are_refused(world: Cluster) -> None:
     wrong = {}
     for name, route in TABLE.items():
         for method in set(METHODS) - route.methods():
-            cache.clear()
+            quota.forget_local()
             answer = getattr(client, method.lower())(address_of(name))
             if answer.status_code != 405:
                 wrong[name, method] = answer.status_code

@@ -1,5 +1,7 @@
 """The first line of every page of a cluster: which cluster, and may this person."""
 
+from typing import Any
+
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest
 
@@ -24,6 +26,13 @@ def admit(
         what = f"all of {cluster.name}" if name == rules.WILDCARD else f"{name} on {cluster.name}"
         raise PermissionDenied(f"This needs the right to {Verb(verb).label} ({verb}) for {what}.")
     return cluster
+
+
+def may_add_clusters(principal: Any) -> bool:
+    """Whether a person or token may add a cluster, by page or REST: the right to administer every cluster. One on
+    "prod-*" is not enough: the address decides what this machine connects to, whatever the name.
+    """
+    return rules.may(principal, Verb.ADMIN, rules.WILDCARD)
 
 
 def admit_to_list(request: HttpRequest, cluster_name: str) -> tuple[Cluster, NameScope]:

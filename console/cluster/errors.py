@@ -1,5 +1,7 @@
 """Refusals of the cluster services. ``field`` names the form field at fault, "" when it is none of them."""
 
+import math
+
 
 class ClusterError(Exception):
     """Base; the text says what is wrong and what to do."""
@@ -24,6 +26,16 @@ class NameServerUnreachable(ClusterError):
     """The address is well formed but no name server with brokers answers there."""
 
     code, field = "name_server_unreachable", "namesrv_addrs"
+
+
+class TooManyProbes(ClusterError):
+    """More addresses were tried in a minute than people try; ``retry_after_s`` says how long to wait."""
+
+    code, field = "too_many_probes", "namesrv_addrs"
+
+    def __init__(self, wait_s: float) -> None:
+        self.retry_after_s = math.ceil(wait_s)
+        super().__init__(f"Too many addresses were tried. Try again in {self.retry_after_s} seconds.")
 
 
 class ClusterIsEmbedded(ClusterError):

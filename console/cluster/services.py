@@ -1,11 +1,13 @@
 """What changes the list of clusters. An address is asked before it is believed."""
 
+import logging
 import os
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
+from console import quota
 from console.access.services import record_audit
 from console.cluster.errors import (
     ClusterError,
@@ -14,6 +16,7 @@ from console.cluster.errors import (
     ClusterNameTaken,
     NameServerAddressInvalid,
     NameServerUnreachable,
+    TooManyProbes,
 )
 from console.cluster.models import Cluster
 from console.mqadmin import (
@@ -22,9 +25,11 @@ from console.mqadmin import (
     MQClientError,
     RemotingError,
     RemotingTimeout,
+    ask_once,
     split_addrs,
-    with_admin,
 )
+
+logger = logging.getLogger(__name__)
 
 __all__ = [
     "ClusterError",
@@ -37,7 +42,10 @@ __all__ = [
 
 EMBEDDED_NAME = "local"
 NAMESRV_MAX = 16  # more name servers than anybody runs; each is asked when the cluster is added
-PROBE_DEADLINE_MS = 5_000
+PROBE_DEADLINE_MS = 5_000  # of all of them together
+# This machine connects to what was typed, and the answer says what listens there: a person adds clusters a few times a
+# day, a port scan asks thousands of times.
+PROBES_A_MINUTE_MAX = 10
 
 
 def add_cluster(
@@ -45,7 +53,8 @@ def add_cluster(
 ) -> Cluster:
     """Look after one more cluster. Every address must be a name server that answers and knows a broker.
 
-    Raises ClusterNameInvalid, ClusterNameTaken, NameServerAddressInvalid, NameServerUnreachable.
+    Raises ClusterNameInvalid, ClusterNameTaken, NameServerAddressInvalid, NameServerUnreachable, TooManyProbes. What
+    was asked and did not answer is audited too.
     """
     cluster = Cluster(name=name, namesrv_addrs=checked_addrs(namesrv_addrs), is_production=is_production)
     try:
@@ -54,7 +63,17 @@ def add_cluster(
         raise ClusterNameInvalid(" ".join(error.messages)) from error
     if Cluster.objects.filter(name=name).exists():
         raise ClusterNameTaken(f"There is a cluster {name} already.")
-    brokers = probe(cluster.namesrv_addrs)
+    try:
+        brokers = probe(cluster.namesrv_addrs)
+    except NameServerUnreachable as refusal:
+        record_audit(
+            actor=actor,
+            verb="cluster not added",
+            subject=name,
+            after={"namesrv_addrs": cluster.namesrv_addrs, "reason": str(refusal)},
+            remote_addr=remote_addr,
+        )
+        raise
     try:
         with transaction.atomic():
             cluster.save(force_insert=True)
@@ -126,12 +145,15 @@ def checked_addrs(namesrv_addrs: str) -> str:
 def probe(namesrv_addrs: str) -> list[str]:
     """Ask each name server for its cluster (request 106); the names of the brokers it knows, sorted.
 
-    Raises NameServerUnreachable with what was wrong at which address.
+    Raises TooManyProbes, NameServerUnreachable with what was wrong at which address.
     """
+    wait_s = quota.take("probes", most=PROBES_A_MINUTE_MAX)
+    if wait_s:
+        raise TooManyProbes(wait_s)
+    logger.info("asking name servers addrs=%s", namesrv_addrs)
     brokers: set[str] = set()
-    for addr in split_addrs(namesrv_addrs):
-        admin = with_admin(addr)
-        answer = admin.gather({addr: lambda one: one.cluster_info()}, PROBE_DEADLINE_MS)[addr]
+    answers = ask_once(split_addrs(namesrv_addrs), lambda admin: admin.cluster_info(), PROBE_DEADLINE_MS)
+    for addr, answer in answers.items():
         if isinstance(answer, Exception):
             raise NameServerUnreachable(_reason(addr, answer)) from answer
         if not answer.broker_addr_table:

@@ -34,6 +34,7 @@ SENTENCES = (
     _("computing %(number)s hour(s)"),
     _("counted as failed"),
     _("create token"),
+    _("cluster not added"),
     _("dead letter replay"),
     _("delay level %(level)s: delivered up to, of"),
     _("Deleting is offered %(hours)s hours later"),

@@ -384,6 +384,7 @@ SENTENCES = (
     _("to these brokers; RocketMQ does not say who sends to which topic"),
     _("Token %(prefix)s is revoked. Whoever uses it is refused from now on."),
     _("Too many attempts. Try again in %(number)s seconds."),
+    _("Too many addresses were tried. Try again in %(number)s seconds."),
     _("Topics and groups"),
     _("touches %(number)s messages"),
     _("Tuesday"),

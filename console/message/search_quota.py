@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from console.quota import place as shared_place
+
 PER_PERSON_MAX = 4  # two windows, each with a search and a tail
 TOGETHER_MAX = 32  # of one web process
 
@@ -16,7 +18,9 @@ class TooManySearches(Exception):
 
 
 class SearchQuota:
-    """Counts in this process. Caller: any thread."""
+    """Counts in this process, and each person's in all processes together. Caller: any thread that may wait for
+    Redis; what `place` gives is left without waiting.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,16 +29,18 @@ class SearchQuota:
     @contextmanager
     def place(self, person: str) -> Iterator[None]:
         """Hold one place while the block runs; raises TooManySearches."""
+        too_many = f"You run {PER_PERSON_MAX} searches, tails or exports already: stop one of them first."
         with self._lock:
             if self._running[person] >= PER_PERSON_MAX:
-                raise TooManySearches(
-                    f"You run {PER_PERSON_MAX} searches, tails or exports already: stop one of them first."
-                )
+                raise TooManySearches(too_many)
             if self._running.total() >= TOGETHER_MAX:
                 raise TooManySearches(f"{TOGETHER_MAX} searches run at the moment; try again in a minute.")
             self._running[person] += 1
         try:
-            yield
+            with shared_place(f"searches:{person}", most=PER_PERSON_MAX) as has_place:
+                if not has_place:
+                    raise TooManySearches(too_many)
+                yield
         finally:
             with self._lock:
                 self._running[person] -= 1

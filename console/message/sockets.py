@@ -18,7 +18,7 @@ import contextlib
 import contextvars
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 import orjson
@@ -123,7 +123,7 @@ class MessageSocket(AsyncWebsocketConsumer):
             await self._require_view(form.cleaned_data["topic"])
             cluster = await database_sync_to_async(self._cluster)()
             source = await database_sync_to_async(source_of)(cluster.name, form.cleaned_data["topic"])
-            with quota.place(str(self.scope["user"])):
+            async with self._place():
                 if form.cleaned_data["read"] == "tail":
                     await self._follow(form, cluster, source)
                 else:
@@ -138,6 +138,24 @@ class MessageSocket(AsyncWebsocketConsumer):
             await self._send({"refused": said("The search failed; the server's log says why.")})
         with contextlib.suppress(RuntimeError):  # the browser may have left in between
             await self.close()
+
+    @contextlib.asynccontextmanager
+    async def _place(self) -> AsyncIterator[None]:
+        """A place of the quota, taken in a thread because Redis is asked; raises TooManySearches. A browser that leaves
+        meanwhile gives it back once it was taken.
+        """
+        held = contextlib.ExitStack()
+        entering = asyncio.ensure_future(
+            self._threaded(held.enter_context, quota.place(str(self.scope["user"])))
+        )
+        try:
+            await asyncio.shield(entering)
+            yield
+        finally:
+            if entering.done():
+                held.close()
+            else:
+                entering.add_done_callback(lambda _: held.close())
 
     def _cluster(self) -> Cluster:
         return cluster_selectors.cluster_by_name(self.scope["url_route"]["kwargs"]["cluster"])

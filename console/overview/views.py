@@ -10,13 +10,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from console.access import rules
-from console.access.models import Verb
 from console.access.visitor import remote_addr
 from console.broker import selectors as broker_selectors
 from console.cluster import selectors as cluster_selectors
 from console.cluster import services as cluster_services
-from console.cluster.admission import admit_to_list
+from console.cluster.admission import admit_to_list, may_add_clusters
 from console.cluster.forms import AddClusterForm
 from console.deadletter import selectors as dead_letter_selectors
 from console.lag import selectors as lag_selectors
@@ -82,7 +80,7 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def clusters(request: HttpRequest) -> HttpResponse:
     """The clusters this person may see; with ADMIN, a form that adds one by its name server address."""
-    may_add = rules.may(request.user, Verb.ADMIN, "*")
+    may_add = may_add_clusters(request.user)
     form = AddClusterForm(request.POST or None)
     if request.method == "POST":
         if not may_add:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core.cache import cache
 from rest_framework.test import APIClient
 
+from console import quota
 from console.access import services as access_services
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, ClientRow, GroupRow, TopicRow
@@ -22,7 +22,7 @@ AT = 1_760_000_000_000
 
 @pytest.fixture(autouse=True)
 def fresh_throttle() -> None:
-    cache.clear()
+    quota.forget_local()
 
 
 @pytest.fixture

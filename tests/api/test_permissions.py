@@ -129,7 +129,7 @@ def test_it_accepts_the_session_of_a_browser_with_its_csrf_token_only(rows: Clus
 
 def test_it_needs_admin_to_add_a_cluster(rows: Cluster, alice: User, client_of: Clients) -> None:
     body = {"name": "new", "namesrv_addrs": "127.0.0.1:1"}
-    problem(client_of(alice).post("/api/v1/clusters", body, format="json"), 404, "not_found")
+    problem(client_of(alice).post("/api/v1/clusters", body, format="json"), 403, "not_permitted")
 
 
 def test_it_reports_a_wrong_name_server(rows: Cluster, admin: User, client_of: Clients) -> None:

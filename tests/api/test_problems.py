@@ -73,7 +73,7 @@ def test_it_reports_a_silent_name_server(rows: Cluster, carol: User, client_of: 
 def test_it_throttles_per_caller_and_scope(
     rows: Cluster, alice: User, carol: User, client_of: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(ScopeThrottle.THROTTLE_RATES, "read", "3/min")
+    monkeypatch.setitem(ScopeThrottle.RATES, "read", 3)
     client = client_of(carol)
     assert [client.get("/api/v1/clusters").status_code for _ in range(4)] == [200, 200, 200, 429]
     answer = client.get("/api/v1/clusters")

@@ -81,8 +81,8 @@ def test_it_answers_generated_calls_as_documented(
     rows: Cluster, admin: User, monkeypatch: pytest.MonkeyPatch, document: dict[str, Any]
 ) -> None:
     """Schemathesis calls every operation; the cluster's name server is away, so nothing is really changed."""
-    for scope in ScopeThrottle.THROTTLE_RATES:
-        monkeypatch.setitem(ScopeThrottle.THROTTLE_RATES, scope, "1000000/min")
+    for scope in ScopeThrottle.RATES:
+        monkeypatch.setitem(ScopeThrottle.RATES, scope, 1_000_000)
     _, key = access_services.create_token(owner=admin, name="fuzz", scopes=["ADMIN"])
     client = APIClient(raise_request_exception=True)
     client.credentials(HTTP_AUTHORIZATION=f"Bearer {key}")

@@ -1,12 +1,15 @@
 """Adding and removing clusters, against a real brokerd and addresses where none is."""
 
+import contextlib
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 from django.contrib.auth.models import User
 
+from console import mqadmin, quota
 from console.access.models import AuditEvent
 from console.cluster import services
 from console.cluster.errors import (
@@ -15,11 +18,17 @@ from console.cluster.errors import (
     ClusterNameTaken,
     NameServerAddressInvalid,
     NameServerUnreachable,
+    TooManyProbes,
 )
 from console.cluster.models import Cluster
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def fresh_limits() -> None:
+    quota.forget_local()
 
 
 @pytest.fixture
@@ -110,7 +119,7 @@ def test_it_adds_nothing_when_one_of_two_does_not_answer(brokerd: BrokerProcess,
     with pytest.raises(NameServerUnreachable, match="127.0.0.1:1"):
         services.add_cluster("staging", f"{brokerd.namesrv};127.0.0.1:1", alice)
     assert not Cluster.objects.exists()
-    assert not AuditEvent.objects.exists()
+    assert [event.verb for event in AuditEvent.objects.all()] == ["cluster not added"]
 
 
 def test_it_removes_a_cluster_and_writes_it_down(alice: User) -> None:
@@ -140,3 +149,45 @@ def test_it_registers_the_embedded_cluster_once_and_follows_its_port(alice: User
 def test_it_leaves_somebody_elses_cluster_of_that_name_alone() -> None:
     Cluster.objects.create(name="local", namesrv_addrs="a:1")
     assert services.register_embedded("127.0.0.1:9876").name == "local-embedded"
+
+
+def test_it_keeps_no_client_of_what_it_asked(
+    brokerd: BrokerProcess, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kept client and its connection for each typed address would be there until the process ends."""
+    before = len(mqadmin._admins._by_addrs)
+    services.add_cluster("staging", brokerd.namesrv, alice)
+    monkeypatch.setattr(services, "PROBE_DEADLINE_MS", 300)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        with pytest.raises(NameServerUnreachable):
+            services.add_cluster("other", f"127.0.0.1:{silent.getsockname()[1]}", alice)
+        connection, _ = silent.accept()
+        with connection:
+            connection.settimeout(10)
+            while connection.recv(4096):
+                pass  # the request; then the end, or a TimeoutError
+    assert len(mqadmin._admins._by_addrs) == before
+
+
+def test_all_name_servers_are_asked_at_once(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "PROBE_DEADLINE_MS", 500)
+    with contextlib.ExitStack() as stack:
+        addrs = ";".join(stack.enter_context(silent_server()) for _ in range(16))
+        started_s = time.monotonic()
+        with pytest.raises(NameServerUnreachable):
+            services.add_cluster("staging", addrs, alice)
+    assert time.monotonic() - started_s < 4  # one after the other: 8
+
+
+def test_addresses_are_tried_ten_times_a_minute(alice: User) -> None:
+    for _ in range(10):
+        with pytest.raises(NameServerUnreachable):
+            services.add_cluster("staging", "127.0.0.1:1", alice, remote_addr="10.0.0.1")
+    with pytest.raises(TooManyProbes) as refusal:
+        services.add_cluster("staging", "127.0.0.1:1", alice)
+    assert 55 <= refusal.value.retry_after_s <= 60
+    tried = AuditEvent.objects.filter(verb="cluster not added")
+    assert tried.count() == 10
+    found = tried[0]
+    assert (found.actor, found.subject, found.remote_addr) == ("alice", "staging", "10.0.0.1")
+    assert found.after["namesrv_addrs"] == "127.0.0.1:1"

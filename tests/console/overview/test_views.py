@@ -352,6 +352,11 @@ def test_it_lets_only_administrators_add_clusters() -> None:
     viewer = signed_in("viewer", verbs=("VIEW",))
     assert "Add a cluster" not in viewer.get("/clusters").content.decode()
     assert viewer.post("/clusters", {"name": "prod", "namesrv_addrs": "127.0.0.1:1"}).status_code == 403
+    some = signed_in("some", verbs=("ADMIN",), cluster="prod*")
+    assert some.post("/clusters", {"name": "prod", "namesrv_addrs": "127.0.0.1:1"}).status_code == 403
+    asked = {"name": "prod", "namesrv_addrs": "127.0.0.1:1"}
+    refused = some.post("/api/v1/clusters", asked, content_type="application/json")
+    assert (refused.status_code, refused.json()["code"]) == (403, "not_permitted")
 
 
 def test_it_carries_the_security_headers(admin: Client) -> None:
