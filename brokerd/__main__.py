@@ -29,6 +29,7 @@ from brokerd.config import (
     read_properties,
     unknown_keys,
 )
+from brokerd.config_manager import TableUnreadable
 from brokerd.controller import BrokerController, PortTaken
 from brokerd.store.errors import StoreError
 from brokerd.store.store_config import MessageStoreConfig
@@ -56,6 +57,8 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
         settings = read_settings(options.config, options.set, environ)
     except (ConfigError, OSError) as error:
         return fail(EXIT_CONFIG, str(error))
+    except TableUnreadable as error:  # what operators changed while running was lost
+        return fail(EXIT_STORE, str(error))
     raise_file_limit(settings.live.broker.server_max_connections)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(run(settings))
@@ -132,7 +135,7 @@ async def run(settings: Settings) -> int:
         await controller.start()
     except PortTaken as error:
         return fail(EXIT_PORT, error.strerror or str(error))
-    except (StoreError, OSError) as error:
+    except (StoreError, TableUnreadable, OSError) as error:
         return fail(EXIT_STORE, f"{settings.store.store_path_root_dir}: {error}")
     else:
         ready = f"brokerd ready broker={controller.address} namesrv={controller.namesrv_address}\n"

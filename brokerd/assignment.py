@@ -58,7 +58,7 @@ class AssignmentManager:
         self.assignments_file = TableFile(assignments_path, self._assignments_pieces)
         self.modes: dict[Key, MessageRequestMode] = config_manager.load(modes_path, parse_modes) or {}
         self.assignments: dict[Key, Assignment] = (
-            config_manager.load(assignments_path, parse_assignments) or {}
+            config_manager.load_or_empty(assignments_path, parse_assignments) or {}
         )
 
     def set_mode(self, topic: str, group: str, mode: MessageRequestMode) -> None:

@@ -132,31 +132,32 @@ class StoreUpkeep:
 class OffsetSaver:
     """Saves the offsets of groups and of delay levels when they changed."""
 
-    def __init__(self, *tables: ConsumerOffsetManager | ScheduleMessageService) -> None:
-        self._tables = tables
+    def __init__(self, offsets: ConsumerOffsetManager, schedule: ScheduleMessageService) -> None:
+        self._offsets = offsets
+        self._schedule = schedule
 
     async def save(self) -> None:
-        for table in self._tables:
-            document = table.take_document()
-            if document is None:
-                continue
-            try:
-                await asyncio.to_thread(table.write, document)
-            except (OSError, FlushFailed):
-                table.mark_dirty()
-                raise
+        self._offsets.save()
+        document = self._schedule.take_document()
+        if document is not None:
+            await asyncio.to_thread(self._write, document)
+
+    def _write(self, document: bytes) -> None:
+        try:
+            self._schedule.write(document)
+        except (OSError, FlushFailed):
+            self._schedule.mark_dirty()
+            raise
 
     def save_now(self) -> None:
-        """At the broker's stop: a table that cannot be saved is logged and keeps nothing else from its end."""
-        for table in self._tables:
-            document = table.take_document()
-            if document is None:
-                continue
+        """At the broker's stop, before the tables are written: what cannot be saved keeps nothing else from its end."""
+        self._offsets.save()
+        document = self._schedule.take_document()
+        if document is not None:
             try:
-                table.write(document)
-            except (OSError, FlushFailed):
-                table.mark_dirty()
-                logger.exception("offsets not saved at the stop; the next start reads those saved before")
+                self._write(document)
+            except (OSError, FlushFailed) as error:
+                logger.error("delay offsets not saved at the stop: %s; the next start reads the last", error)  # noqa: TRY400
 
 
 class ClientScan:

@@ -20,7 +20,13 @@ logger = logging.getLogger(__name__)
 
 Table = TypeVar("Table")
 
+BACKUP, UNREADABLE = ".bak", ".unreadable"
+_unreadable: set[Path] = set()  # files whose content must not become the backup
 WRITE_BYTES = 1024 * 1024  # a table of 10,000 groups is a few calls of the system
+
+
+class TableUnreadable(Exception):
+    """A table under config/ was lost: neither its file nor the version before can be read."""
 
 
 def encode_document(document: object) -> bytes:
@@ -52,7 +58,8 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
         file.flush()
         os.fsync(file.fileno())
     if path.exists():
-        os.replace(path, path.with_name(path.name + ".bak"))
+        os.replace(path, path.with_name(path.name + (UNREADABLE if path in _unreadable else BACKUP)))
+        _unreadable.discard(path)
     os.replace(temporary, path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
@@ -62,21 +69,39 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def load(path: Path, parse: Callable[[bytes], Table]) -> Table | None:
-    """The table in `path`, else in its `.bak`; None when neither is there or readable.
+    """The table in `path`, else in its `.bak`; None when there is neither, as before the first start.
 
-    One that cannot be read is logged and set aside as `.unreadable`: the next save would replace the backup with it.
+    Changes nothing on disk: the next save sets aside what cannot be read, which must not become the backup.
+    Raises TableUnreadable: an empty table in place of one that was lost would be saved over it.
     """
-    for candidate in (path, path.with_name(path.name + ".bak")):
+    errors = []
+    for candidate in (path, path.with_name(path.name + BACKUP)):
         try:
             content = candidate.read_bytes()
         except FileNotFoundError:
             continue
         try:
-            return parse(content)
+            table = parse(content)
         except (ValueError, TypeError, KeyError, AttributeError, RemotingError) as error:
-            aside = candidate.with_name(candidate.name + ".unreadable")
-            os.replace(candidate, aside)
-            logger.error(  # noqa: TRY400
-                "cannot read %s (%s: %s); kept as %s", candidate, type(error).__name__, error, aside.name
-            )
+            errors.append(f"{candidate} cannot be read ({type(error).__name__}: {error})")
+            continue
+        if errors:
+            logger.error("%s; its backup is used, and it is kept as %s", errors[0], path.name + UNREADABLE)
+            _unreadable.add(path)
+        return table
+    if errors:
+        raise TableUnreadable(
+            f"{' and '.join(errors)}. brokerd does not start with an empty table in its place. Restore one of"
+            f" {path.name} and {path.name}{BACKUP} from a backup, or move them away to start without what they held"
+        )
     return None
+
+
+def load_or_empty(path: Path, parse: Callable[[bytes], Table]) -> Table | None:
+    """As load, for a table that is made anew when it is lost: None for one that cannot be read."""
+    try:
+        return load(path, parse)
+    except TableUnreadable as error:
+        logger.error("%s", error)  # noqa: TRY400
+        _unreadable.add(path)
+        return None

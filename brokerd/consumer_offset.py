@@ -1,4 +1,4 @@
-"""Owns the offsets of consumer groups: committed, pulled and waiting to be reset; saved as consumerOffset.json.
+"""The offsets of consumer groups: committed, pulled and waiting to be reset; saved as consumerOffset.json.
 
 Source: semantics §6 (`ConsumerOffsetManager.java`). A committed offset may go backwards: the broker does not judge.
 """
@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import orjson
+
 from brokerd import config_manager
+from brokerd.remoting import fastjson
 from brokerd.remoting.bodies import ConsumerOffsetWrapper, DataVersion
+from brokerd.table_file import TableFile
 
 logger = logging.getLogger(__name__)
 
@@ -21,25 +25,29 @@ COMMITS_PER_VERSION = 500  # the data version moves every so many commits, as in
 STRAYS_MAX = 1_024
 LOGGED_EVERY = 1_000
 
+RESETS = "resetOffsetTable"
+
 Key = tuple[str, str]  # topic, group
+OffsetTable = dict[Key, dict[int, int]]
 
 
 class ConsumerOffsetManager:
     """Offsets per (topic, group) and queue id. Single-threaded: the broker's event loop."""
 
     def __init__(self, path: Path, now_ms: int) -> None:
-        self._path = path
-        self.offsets: dict[Key, dict[int, int]] = {}
-        self.pull_offsets: dict[Key, dict[int, int]] = {}
-        self._resets: dict[Key, dict[int, int]] = {}
+        self.file = TableFile(path, self._document)
+        self.offsets: OffsetTable = {}
+        self.pull_offsets: OffsetTable = {}
+        self._resets: OffsetTable = {}
         self._commits = 0
         self._strays_refused = 0
         self._is_dirty = False
         self.data_version = DataVersion(timestamp=now_ms, counter=0)
-        loaded = config_manager.load(path, ConsumerOffsetWrapper.from_body)
+        loaded = config_manager.load(path, parse)
         if loaded is not None:
-            self.offsets.update(loaded.offset_table)
-            self.data_version = loaded.data_version
+            committed, self._resets = loaded
+            self.offsets.update(committed.offset_table)
+            self.data_version = committed.data_version
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int, now_ms: int) -> None:
         """Store a committed offset, whatever was there before."""
@@ -92,6 +100,21 @@ class ConsumerOffsetManager:
         for queue_id, offset in targets.items():
             self.commit(group, topic, queue_id, offset, now_ms)
 
+    def fit(self, max_offset: Callable[[str, int], int], now_ms: int) -> None:
+        """Bring offsets behind a queue's end back to it: the end of the log was lost in a crash.
+
+        Left there, they would skip the next messages, which get the lost ones' numbers. `max_offset(topic, queue_id)`.
+        """
+        for (topic, group), queues in self.offsets.items():
+            for queue_id, offset in list(queues.items()):
+                end = max_offset(topic, queue_id)
+                if offset > end:
+                    logger.warning(
+                        "offset behind the queue's end after a crash group=%s topic=%s queue_id=%d from=%d to=%d",
+                        group, topic, queue_id, offset, end,
+                    )  # fmt: skip
+                    self.commit(group, topic, queue_id, end, now_ms)
+
     def pending_reset(self, group: str, topic: str, queue_id: int) -> int | None:
         if not self._resets:
             return None
@@ -105,6 +128,7 @@ class ConsumerOffsetManager:
         if queues is None:
             return None
         offset = queues.pop(queue_id, None)
+        self._is_dirty = True
         if not queues:
             del self._resets[(topic, group)]
         return offset
@@ -134,27 +158,50 @@ class ConsumerOffsetManager:
     def wrapper(self) -> ConsumerOffsetWrapper:
         return ConsumerOffsetWrapper(data_version=self.data_version, offset_table=self.offsets)
 
-    def take_document(self) -> bytes | None:
-        """What is to be saved, or None when nothing changed since the last call."""
-        if not self._is_dirty:
-            return None
-        self._is_dirty = False
-        table = {f"{topic}@{group}": queues for (topic, group), queues in self.offsets.items()}
-        version = dataclasses.asdict(self.data_version)
-        return config_manager.encode_document(
-            {
-                "dataVersion": {
-                    "counter": version["counter"],
-                    "stateVersion": version["state_version"],
-                    "timestamp": version["timestamp"],
-                },
-                "offsetTable": table,
-            }
-        )
+    def save(self) -> None:
+        """Have what changed written; by the table writer, in its thread."""
+        if self._is_dirty:
+            self._is_dirty = False
+            self.file.changed()
 
-    def write(self, document: bytes) -> None:
-        """Save what take_document returned; runs in a thread. Raises OSError; call mark_dirty then."""
-        config_manager.write_atomically(self._path, document)
+    def _document(self) -> Iterator[bytes]:
+        """Strict JSON in RocketMQ's shape; pending resets are ours, and left out when there are none."""
+        version = self.data_version
+        head = {
+            "counter": version.counter,
+            "stateVersion": version.state_version,
+            "timestamp": version.timestamp,
+        }
+        offsets, resets = snapshot(self.offsets), snapshot(self._resets)
 
-    def mark_dirty(self) -> None:
-        self._is_dirty = True
+        def pieces() -> Iterator[bytes]:
+            yield b'{"dataVersion":%b,"offsetTable":{' % orjson.dumps(head)
+            yield from entries(offsets)
+            if resets:
+                yield b'},"%b":{' % RESETS.encode()
+                yield from entries(resets)
+            yield b"}}\n"
+
+        return pieces()
+
+
+def snapshot(table: OffsetTable) -> list[tuple[Key, dict[int, int]]]:
+    return [(key, dict(queues)) for key, queues in table.items()]
+
+
+def entries(table: list[tuple[Key, dict[int, int]]]) -> Iterator[bytes]:
+    """`"topic@group":{"0":5}`, one after the other. Runs in a thread."""
+    separator = b""
+    for (topic, group), queues in sorted(table):
+        offsets = orjson.dumps(queues, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_SORT_KEYS)
+        yield b"%b%b:%b" % (separator, orjson.dumps(f"{topic}@{group}"), offsets)
+        separator = b","
+
+
+def parse(content: bytes) -> tuple[ConsumerOffsetWrapper, OffsetTable]:
+    """What the file holds: offsets, and resets that wait. Raises BodyError or ValueError."""
+    offsets = ConsumerOffsetWrapper.from_body(content)
+    if f'"{RESETS}"'.encode() not in content:
+        return offsets, {}
+    table = fastjson.loads(content).get(RESETS, {})
+    return offsets, ConsumerOffsetWrapper.from_value({"offsetTable": table}).offset_table

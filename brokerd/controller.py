@@ -88,14 +88,18 @@ class BrokerController:
         self._servers: list[RemotingServer] = []
 
     async def start(self) -> None:
-        """Raises PortTaken, StoreError or OSError; what was started is then to be stopped by `stop`."""
+        """Raises PortTaken, TableUnreadable, StoreError or OSError; `stop` then stops what was started."""
         now_ms = clock_ms()
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS_MAX, "background"))
         await self._take_ports()
+        # The tables first: one that cannot be read refuses the start before the store is touched.
+        broker, kv_config = self._build_broker(now_ms), self._load_kv_config()
         report = self.store.open(now_ms)
         logger.info("store opened %s", report)
         self._config_dir.mkdir(parents=True, exist_ok=True)
-        self.broker = self._build_broker(now_ms)
+        self.broker, self._kv_config = broker, kv_config
+        if not report.clean_shutdown:
+            broker.offsets.fit(self.store.max_offset, now_ms)
         self._connect_parts()
         self._register(now_ms)
         self._saver = OffsetSaver(self.broker.offsets, self.broker.schedule)
@@ -175,6 +179,12 @@ class BrokerController:
             tables=self._tables,
         )
 
+    def _load_kv_config(self) -> KvConfigManager:
+        path = self._config_dir / "kvConfig.json"
+        kv_config = KvConfigManager(path)
+        config_manager.load(path, kv_config.load)
+        return kv_config
+
     def _changed_properties(self) -> ChangedProperties:
         changed = ChangedProperties(self._store_config.store_path_root_dir)
         self._tables.add(changed.file)
@@ -204,7 +214,8 @@ class BrokerController:
         broker.schedule.start(self.store)
         assignments = broker.assignments
         for file in (
-            broker.topics.file, broker.groups.file, assignments.modes_file, assignments.assignments_file,
+            broker.topics.file, broker.groups.file, broker.offsets.file, assignments.modes_file,
+            assignments.assignments_file,
         ):  # fmt: skip
             self._tables.add(file)
         broker.topics.file.write_now()
@@ -220,11 +231,8 @@ class BrokerController:
             register = partial(self._registration.run, settings.register_name_server_period)
             self._background.keep_running("registration", register)
             return
-        kv_path = self._config_dir / "kvConfig.json"
-        kv_config = KvConfigManager(kv_path)
-        config_manager.load(kv_path, kv_config.load)
-        self._tables.add(kv_config.file)
-        name_server = NameServer(self._config, self._routes, kv_config, self._tables)
+        self._tables.add(self._kv_config.file)
+        name_server = NameServer(self._config, self._routes, self._kv_config, self._tables)
         self._namesrv_dispatcher = Dispatcher(name_server, NAMESRV_HANDLERS)
         topics = broker.topics
         self._routes.register_broker(
@@ -333,9 +341,9 @@ class BrokerController:
         if hasattr(self, "_hot_path"):
             self._hot_path.close()
         await asyncio.get_running_loop().shutdown_default_executor()
-        self._tables.close()
         if hasattr(self, "_saver"):
             self._saver.save_now()
+        self._tables.close()
         self.store.close(clock_ms())
 
     async def _drain(self) -> None:

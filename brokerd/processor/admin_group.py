@@ -71,6 +71,7 @@ def delete_group(broker: Broker, channel: Channel, command: RemotingCommand, now
     broker.groups.delete(group, now_ms)
     if is_true(command, "cleanOffset"):
         broker.offsets.remove_group(group)
+        broker.offsets.save()
     broker.assignments.remove_group(group)
     return Saved(command.response(ResponseCode.SUCCESS))
 

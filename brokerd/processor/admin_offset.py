@@ -8,7 +8,7 @@ from __future__ import annotations
 from brokerd.channel import Channel, ChannelClosed, address_text
 from brokerd.consumer_manager import ClientChannelInfo
 from brokerd.processor.admin_topic import existing_topic
-from brokerd.processor.broker import Broker, BrokerHandler
+from brokerd.processor.broker import Broker, BrokerHandler, Saved
 from brokerd.processor.ext_fields import is_true, optional, required
 from brokerd.processor.offset_reset import RESET_PUSH_VERSION, invoke_reset_offset
 from brokerd.remoting.bodies import (
@@ -196,9 +196,7 @@ async def ask_status(member: ClientChannelInfo, topic: str, group: str) -> dict[
         return {}
 
 
-def clone_group_offset(
-    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
+def clone_group_offset(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """CLONE_GROUP_OFFSET (314): one topic, or all topics of the source but its retry topic."""
     source, destination = required(command, "srcGroup"), required(command, "destGroup")
     topic = optional(command, "topic")
@@ -206,7 +204,8 @@ def clone_group_offset(
     for each in topics:
         if topic or not each.startswith(RETRY_TOPIC_PREFIX):
             broker.offsets.clone(source, destination, each, now_ms)
-    return command.response(ResponseCode.SUCCESS)
+    broker.offsets.save()
+    return Saved(command.response(ResponseCode.SUCCESS))
 
 
 HANDLERS: dict[int, BrokerHandler] = {

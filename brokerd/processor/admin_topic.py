@@ -98,6 +98,7 @@ def delete_topic(broker: Broker, channel: Channel, command: RemotingCommand, now
     refuse_system_topic(broker, name)
     if broker.topics.delete(name, now_ms):
         broker.offsets.remove_topic(name)
+        broker.offsets.save()
         broker.assignments.remove_topic(name)
         broker.store.delete_topic_queues(name)
         broker.stats.remove(name)

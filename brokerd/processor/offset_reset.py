@@ -20,7 +20,7 @@ from collections.abc import Mapping
 
 from brokerd.channel import Channel
 from brokerd.consumer_manager import BROADCASTING, ConsumerGroupInfo
-from brokerd.processor.broker import Broker
+from brokerd.processor.broker import Broker, Saved
 from brokerd.processor.client_notify import notify_consumer_ids_changed
 from brokerd.processor.ext_fields import is_true, optional_int, required, required_int
 from brokerd.remoting.bodies import ResetOffsetBody
@@ -40,9 +40,7 @@ SET_ASIDE_QUIET_MS = 400  # a rebalance asks once per topic; quiet for that long
 SET_ASIDE_MAX_MS = 5_000  # a client that does not rebalance in that time keeps its queues and gets 21
 
 
-def invoke_reset_offset(
-    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
+def invoke_reset_offset(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """INVOKE_BROKER_TO_RESET_OFFSET (222): timestamp −1 means the end; with queueId ≥ 0 an offset may be given."""
     topic, group = required(command, "topic"), required(command, "group")
     queue_id = optional_int(command, "queueId", -1)
@@ -63,12 +61,14 @@ def invoke_reset_offset(
     targets = reset_targets(broker, topic, queue_id, offset, timestamp_ms)
     if server_side:
         broker.offsets.reset(group, topic, targets, now_ms)
+        broker.offsets.save()
         make_members_follow(broker, topic, group, targets, now_ms)
     else:
         targets = classic_targets(broker, topic, group, targets, is_force=is_true(command, "isForce"))
         push_reset(broker, topic, group, targets, timestamp_ms)
     logger.info("offsets reset group=%s topic=%s targets=%s", group, topic, targets)
-    return command.response(ResponseCode.SUCCESS, body=reset_body(broker, topic, targets).to_body())
+    # Saved before it is answered: a kill must not bring the group's old offsets back.
+    return Saved(command.response(ResponseCode.SUCCESS, body=reset_body(broker, topic, targets).to_body()))
 
 
 def reset_body(broker: Broker, topic: str, targets: Mapping[int, int]) -> ResetOffsetBody:

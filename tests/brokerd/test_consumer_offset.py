@@ -29,12 +29,15 @@ def test_it_serves_a_reset_until_somebody_took_note(tmp_path: Path) -> None:
 def test_it_saves_only_when_something_changed(tmp_path: Path) -> None:
     path = tmp_path / "consumerOffset.json"
     offsets = ConsumerOffsetManager(path, 7)
-    assert offsets.take_document() is None
+    offsets.save()
+    assert not offsets.file.is_changed
     offsets.commit("g", "%RETRY%g", 0, 5, 1)
-    document = offsets.take_document()
-    assert document is not None
-    assert offsets.take_document() is None
-    offsets.write(document)
+    assert not offsets.file.is_changed, "not at every commit"
+    offsets.save()
+    assert offsets.file.is_changed
+    offsets.file.write_now()
+    offsets.save()
+    assert not offsets.file.is_changed
     assert json.loads(path.read_bytes()) == {
         "dataVersion": {"counter": 0, "stateVersion": 0, "timestamp": 7},
         "offsetTable": {"%RETRY%g@g": {"0": 5}},
@@ -64,3 +67,29 @@ def test_it_forgets_groups_and_topics(tmp_path: Path) -> None:
     offsets.remove_topic("T")
     offsets.remove_group("g")
     assert offsets.offsets == {}
+
+
+def test_pending_resets_survive_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "consumerOffset.json"
+    offsets = ConsumerOffsetManager(path, 0)
+    offsets.commit("g", "T", 0, 9, 1)
+    offsets.reset("g", "T", {0: 1, 1: 2}, 2)
+    offsets.take_reset("g", "T", 1)
+    offsets.save()
+    offsets.file.write_now()
+    assert json.loads(path.read_bytes())["resetOffsetTable"] == {"T@g": {"0": 1}}
+    again = ConsumerOffsetManager(path, 0)
+    assert (again.pending_reset("g", "T", 0), again.pending_reset("g", "T", 1)) == (1, None)
+    assert again.offsets == {("T", "g"): {0: 1, 1: 2}}
+    assert again.take_reset("g", "T", 0) == 1
+    again.save()
+    again.file.write_now()
+    assert "resetOffsetTable" not in json.loads(path.read_bytes()), "done is done, and Java's shape again"
+
+
+def test_offsets_behind_a_queue_that_lost_its_end_skip_nothing(tmp_path: Path) -> None:
+    offsets = ConsumerOffsetManager(tmp_path / "consumerOffset.json", 0)
+    offsets.commit("g", "T", 0, 100, 1)
+    offsets.commit("g", "T", 1, 5, 1)
+    offsets.fit(lambda topic, queue_id: 90, 2)
+    assert offsets.offsets == {("T", "g"): {0: 90, 1: 5}}

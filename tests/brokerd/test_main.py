@@ -67,7 +67,7 @@ async def test_it_stops_beside_a_held_pull_and_saves_offsets(process: BrokerProc
     process.process.send_signal(signal.SIGTERM)
     assert await asyncio.to_thread(process.process.wait, 60) == 0
     held.cancel()
-    assert '"0": 1' in (process.data / "config" / "consumerOffset.json").read_text()
+    assert '{"0":1}' in (process.data / "config" / "consumerOffset.json").read_text()
     assert not (process.data / "abort").exists()
 
 
@@ -104,6 +104,54 @@ def test_it_refuses_a_store_that_is_in_use(process: BrokerProcess) -> None:
     assert done.returncode == 4
     assert done.stderr.count("\n") <= 2
     assert str(process.data) in done.stderr
+
+
+TABLES = [
+    "consumerOffset.json",
+    "delayOffset.json",
+    "topics.json",
+    "subscriptionGroup.json",
+    "messageRequestMode.json",
+    "kvConfig.json",
+    "broker.properties",
+]
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_it_refuses_to_start_without_a_table_that_was_lost(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "config"
+    folder.mkdir()
+    (folder / name).write_bytes(b"\xff\xfe")
+    (folder / f"{name}.bak").write_bytes(b"\xff\xfe")
+    for _ in range(2):
+        done = run("listenPort=0", "namesrvListenPort=0", f"storePathRootDir={tmp_path}")
+        assert done.returncode == 4
+        assert f"{folder / name} cannot be read" in done.stderr
+        assert "does not start with an empty table in its place" in done.stderr
+        assert "Traceback" not in done.stderr
+        left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*"))
+        assert left == ["config", f"config/{name}", f"config/{name}.bak"], "the refusal changes nothing"
+
+
+async def test_a_reset_outlives_a_kill(process: BrokerProcess) -> None:
+    process.start()
+    client = await RawClient.connect(process.address)
+    for _ in range(3):
+        assert (await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("orders"), b"x")).code == 0
+    commit = {"consumerGroup": "g", "topic": "orders", "queueId": "0", "commitOffset": "3"}
+    await client.ask(RequestCode.PULL_MESSAGE, pull_fields("g", "orders", 0))  # makes the group
+    assert (await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit)).code == 0
+    reset = {"topic": "orders", "group": "g", "timestamp": "0", "queueId": "0", "offset": "1"}
+    assert (await client.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, reset)).code == 0
+    process.kill()
+    process.start()
+    client = await RawClient.connect(process.address)
+    late = await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commit)
+    assert (late.code, late.remark) == (0, "Offset has been previously reset")
+    query = {"consumerGroup": "g", "topic": "orders", "queueId": "0"}
+    assert (await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, query)).ext_fields["offset"] == "1"
+    moved = await client.ask(RequestCode.PULL_MESSAGE, pull_fields("g", "orders", 3))
+    assert (moved.code, moved.ext_fields["nextBeginOffset"]) == (21, "1")
 
 
 def test_it_starts_small(process: BrokerProcess) -> None:
