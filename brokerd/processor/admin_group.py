@@ -30,7 +30,7 @@ RETRY_TIMES_MAX = 100_000
 
 def update_group(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP (200). As in Java the name's characters are not judged, blank is."""
-    config = SubscriptionGroupConfig.from_body(command.body)
+    config = SubscriptionGroupConfig.from_request(command.body)
     take_group(broker, config)
     broker.groups.put(config, now_ms)
     return Saved(command.response(ResponseCode.SUCCESS))
@@ -57,7 +57,7 @@ def take_group(broker: Broker, config: SubscriptionGroupConfig) -> None:
 
 def update_groups(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST (225): all or none."""
-    configs = SubscriptionGroupList.from_body(command.body).group_config_list
+    configs = SubscriptionGroupList.from_request(command.body).group_config_list
     for config in configs:
         take_group(broker, config)
     for config in configs:

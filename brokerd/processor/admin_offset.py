@@ -1,4 +1,4 @@
-"""Owns the administrators' view of progress: consume stats, all offsets, time spans, status of clients.
+"""The administrators' view of progress: consume stats, all offsets, time spans, status of clients.
 
 Source: semantics §11, protocol §3.13 (`AdminBrokerProcessor.java`). Resetting is processor/offset_reset.py.
 """
@@ -11,6 +11,7 @@ from brokerd.processor.admin_topic import existing_topic
 from brokerd.processor.broker import Broker, BrokerHandler, Saved
 from brokerd.processor.ext_fields import is_true, optional, required
 from brokerd.processor.offset_reset import RESET_PUSH_VERSION, invoke_reset_offset
+from brokerd.remoting import fastjson
 from brokerd.remoting.bodies import (
     ConsumeStats,
     ConsumeStatsList,
@@ -25,6 +26,7 @@ from brokerd.remoting.errors import RemotingError, error_for
 from brokerd.remoting.message import RETRY_TOPIC_PREFIX, MessageQueue
 
 STATUS_TIMEOUT_MS = 5_000
+STATUS_DIALECT_BYTES_MAX = 128 * 1024  # about 2,000 queues of one member, with queues as keys
 
 
 def topics_of(broker: Broker, group: str) -> list[str]:
@@ -191,7 +193,8 @@ async def ask_status(member: ClientChannelInfo, topic: str, group: str) -> dict[
         response = await member.channel.request(request, STATUS_TIMEOUT_MS)
         if response.code != ResponseCode.SUCCESS or not response.body:
             return {}
-        return dict(GetConsumerStatusBody.from_body(response.body).message_queue_table)
+        status = fastjson.loads_request(response.body, STATUS_DIALECT_BYTES_MAX)
+        return dict(GetConsumerStatusBody.from_value(status).message_queue_table)
     except (TimeoutError, ChannelClosed, RemotingError):
         return {}
 

@@ -50,7 +50,7 @@ def create_topic(broker: Broker, channel: Channel, command: RemotingCommand, now
 
 def create_topics(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """UPDATE_AND_CREATE_TOPIC_LIST (18): all or none. Attributes are words too: `{"+message.type": "FIFO"}`."""
-    configs = list(CreateTopicListRequestBody.from_body(command.body).topic_config_list)
+    configs = list(CreateTopicListRequestBody.from_request(command.body).topic_config_list)
     for config in configs:
         refuse_bad_topic(broker, config)
         config.attributes = attributes_after(broker.topics.get(config.topic_name), config.attributes)

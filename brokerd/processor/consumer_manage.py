@@ -111,14 +111,14 @@ def is_here(broker: Broker, queue: MessageQueue) -> bool:
 
 def lock_batch(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
     """LOCK_BATCH_MQ (41). Only queues of this broker can be locked: names of nothing would stay in memory."""
-    request = LockBatchRequestBody.from_body(command.body)
+    request = LockBatchRequestBody.from_request(command.body)
     queues = [queue for queue in request.mq_set if is_here(broker, queue)]
     held = broker.locks.lock(request.consumer_group, queues, request.client_id, now_ms)
     return command.response(ResponseCode.SUCCESS, body=LockBatchResponseBody(lock_ok_mq_set=held).to_body())
 
 
 def unlock_batch(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    request = UnlockBatchRequestBody.from_body(command.body)
+    request = UnlockBatchRequestBody.from_request(command.body)
     broker.locks.unlock(request.consumer_group, request.mq_set, request.client_id)
     return command.response(ResponseCode.SUCCESS)
 

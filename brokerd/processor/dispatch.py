@@ -1,4 +1,4 @@
-"""Owns the way from bytes to handlers and back: `Dispatcher.process` is the seam behind every connection.
+"""The way from bytes to handlers and back: `Dispatcher.process` is the seam behind every connection.
 
 All complete frames of one read are handled together: hot codes by the fast path, the others by a table. Consume-queue
 units and long-poll wake-ups follow once per read (hot-path rule 21), then the replies go out in one write.
@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 
 from brokerd.channel import Channel, address_text
 from brokerd.processor.broker import Answer, Saved
-from brokerd.remoting.codes import ResponseCode
+from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import LENGTH, RemotingCommand, decode_frame
 from brokerd.remoting.connection import FRAME_BYTES_MAX
 from brokerd.remoting.errors import MQBrokerError, RemotingCommandError, RemotingError
@@ -24,7 +24,32 @@ logger = logging.getLogger(__name__)
 
 # One turn answers no more than this before it writes: a read can hold a thousand pulls of a MiB each.
 REPLY_BYTES_A_TURN = 8 * 1024 * 1024
+TURN_NS_MAX = 5_000_000  # and handles no more plain requests once it took that long
+# Properties of 32 KiB, with every character escaped; a pull's expression has 16 KiB.
+HEADER_BYTES_MAX = 256 * 1024
+INSIDE = "request %d failed inside the broker; see its log"
 FRAME_BYTES_MIN = 4  # the word that holds the header's form and length
+
+
+# What a body may have, by what clients send: the rest has none, or a few names. Messages are limited by the store.
+OTHER_BODY_BYTES_MAX = 64 * 1024
+BODY_BYTES_MAX: Mapping[int, int] = {
+    RequestCode.SEND_MESSAGE: FRAME_BYTES_MAX,
+    RequestCode.SEND_MESSAGE_V2: FRAME_BYTES_MAX,
+    RequestCode.SEND_BATCH_MESSAGE: FRAME_BYTES_MAX,
+    RequestCode.HEART_BEAT: 1024 * 1024,
+    RequestCode.LOCK_BATCH_MQ: 512 * 1024,  # 5,000 queues
+    RequestCode.UNLOCK_BATCH_MQ: 512 * 1024,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: 1024 * 1024,
+    RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: 1024 * 1024,
+    RequestCode.TIDEMARK_PUT_ASSIGNMENT: 1024 * 1024,
+    RequestCode.REGISTER_BROKER: 8 * 1024 * 1024,  # 50,000 topics of another broker
+}
+
+
+def is_header_too_long(data: bytes, position: int) -> bool:
+    """Whether the header of the frame at `position` has more than HEADER_BYTES_MAX."""
+    return int.from_bytes(data[position + 5 : position + 8], "big") > HEADER_BYTES_MAX
 
 
 class HasTables(Protocol):
@@ -74,10 +99,11 @@ class Dispatcher(Generic[Context]):
     def process(self, data: bytes, peer: Peer) -> tuple[int, list[bytes]]:
         """Handle the complete frames of `data`; (bytes used, frames to write). A malformed frame closes `peer`.
 
-        Frames beyond REPLY_BYTES_A_TURN of answers, or behind as much filtering as one turn does, stay unused: the
-        caller comes again when the peer has read and others had their turn.
+        Frames beyond REPLY_BYTES_A_TURN of answers, TURN_NS_MAX of work, or as much filtering as one turn does, stay
+        unused: the caller comes again when the peer has read and others had their turn.
         """
         now_ms = peer.last_read_ms = time.time_ns() // 1_000_000
+        began_ns = time.monotonic_ns()
         fast_path = self._fast_path
         try_frame = fast_path.try_frame if fast_path is not None else None
         position, end = 0, len(data)
@@ -93,25 +119,47 @@ class Dispatcher(Generic[Context]):
             frame_end = position + 4 + length
             if frame_end > end:
                 break
-            reply = try_frame(data, position, frame_end, peer, now_ms) if try_frame is not None else None
-            if reply is None:
-                if fast_path is not None:
-                    if fast_path.is_turn_over:
-                        break
-                    fast_path.before_plain()
-                try:
+            if length > HEADER_BYTES_MAX and is_header_too_long(data, position):
+                self._malformed(peer, f"a header has more than {HEADER_BYTES_MAX} bytes")
+                position = end
+                break
+            is_plain = False
+            try:
+                reply = try_frame(data, position, frame_end, peer, now_ms) if try_frame is not None else None
+                if reply is None:
+                    if fast_path is not None:
+                        if fast_path.is_turn_over:
+                            break
+                        fast_path.before_plain()
+                    is_plain = True
                     reply = self._answer(decode_frame(data[position + 4 : frame_end]), peer, now_ms)
-                except RemotingCommandError as error:
-                    self._malformed(peer, str(error))
-                    position = end
-                    break
+            except RemotingCommandError as error:
+                self._malformed(peer, str(error))
+                position = end
+                break
+            except Exception:
+                logger.exception("a frame was not handled peer=%s", address_text(peer.remote_address))
+                reply = self._not_handled(data[position + 4 : frame_end])
             if reply:
                 replies.append(reply)
                 reply_bytes += len(reply)
             position = frame_end
+            if is_plain and time.monotonic_ns() - began_ns > TURN_NS_MAX:
+                break
         if fast_path is not None:
             replies = fast_path.after_read(peer, replies, now_ms)
         return position, replies
+
+    @staticmethod
+    def _not_handled(frame: bytes) -> bytes:
+        """The answer to a frame whose handling raised what it should not; the others of its read get theirs."""
+        try:
+            command = decode_frame(frame)
+        except RemotingCommandError:
+            return b""
+        if command.is_response or command.is_oneway:
+            return b""
+        return command.response(ResponseCode.SYSTEM_ERROR, INSIDE % command.code).encode()
 
     @staticmethod
     def _malformed(peer: Channel, reason: str) -> None:
@@ -152,22 +200,32 @@ class Dispatcher(Generic[Context]):
             return command.response(
                 ResponseCode.REQUEST_CODE_NOT_SUPPORTED, f" request type {command.code} not supported"
             )
+        limit = BODY_BYTES_MAX.get(command.code, OTHER_BODY_BYTES_MAX)
+        if len(command.body) > limit:
+            return command.response(
+                ResponseCode.SYSTEM_ERROR,
+                f"request {command.code} has a body of {len(command.body)} bytes, this broker takes at most {limit}: "
+                "send it in parts",
+            )
         try:
             return handler(self._context, peer, command, now_ms)
-        except MQBrokerError as error:
-            return command.response(error.code, error.remark)
-        except StoreError as error:
-            logger.warning("request failed code=%d: %s", command.code, error)
-            return command.response(ResponseCode.SYSTEM_ERROR, str(error))
-        except (RemotingError, ValueError, OverflowError) as error:
-            return command.response(ResponseCode.SYSTEM_ERROR, f"request {command.code}: {error}")
-        except OSError as error:
-            logger.error("request failed code=%d: %s", command.code, error)  # noqa: TRY400
-            return command.response(ResponseCode.SYSTEM_ERROR, f"the broker cannot save this: {error}")
-        except Exception:
-            logger.exception(
-                "request failed code=%d peer=%s", command.code, address_text(peer.remote_address)
-            )
-            return command.response(
-                ResponseCode.SYSTEM_ERROR, f"request {command.code} failed inside the broker; see its log"
-            )
+        except Exception as error:  # noqa: BLE001  every failure is answered, and logged if it is not the client's
+            return failure(command, error, peer)
+
+
+def failure(command: RemotingCommand, error: Exception, peer: Channel) -> RemotingCommand:
+    """The answer to a request whose handling raised `error`."""
+    if isinstance(error, MQBrokerError):
+        return command.response(error.code, error.remark)
+    if isinstance(error, StoreError):
+        logger.warning("request failed code=%d: %s", command.code, error)
+        return command.response(ResponseCode.SYSTEM_ERROR, str(error))
+    if isinstance(error, RemotingError | ValueError | OverflowError):
+        return command.response(ResponseCode.SYSTEM_ERROR, f"request {command.code}: {error}")
+    if isinstance(error, OSError):
+        logger.error("request failed code=%d: %s", command.code, error)
+        return command.response(ResponseCode.SYSTEM_ERROR, f"the broker cannot save this: {error}")
+    logger.error(
+        "request failed code=%d peer=%s", command.code, address_text(peer.remote_address), exc_info=error
+    )
+    return command.response(ResponseCode.SYSTEM_ERROR, INSIDE % command.code)

@@ -41,6 +41,7 @@ SUBSCRIBE_ALL = "*"
 TAG_TYPES = (None, "", "TAG")
 SUSPEND_MAX_MS = 60_000  # clients ask for 15 to 20 s and give up after 30 s
 NUDGE_EVERY_MS = 1_000  # Java clients repeat a refused pull every second, for each queue
+TAGS_CHARACTERS_MAX = 16_384  # as many as an expression of SQL92; each pull that brings them reads them
 MESSAGES_MAX = 1024  # Java clients may ask for up to 1024 (pullBatchSize)
 
 # Store status → response code; the rows that depend on the requested offset are in code_of.
@@ -299,6 +300,12 @@ def codes_of_expression(expression: str | None) -> frozenset[int] | None:
     """`"a || b"` → the hashes of both; empty or `*` → None. Raises SUBSCRIPTION_PARSE_FAILED for `||` alone."""
     if not expression or expression.strip() == SUBSCRIBE_ALL:
         return None
+    if len(expression) > TAGS_CHARACTERS_MAX:
+        raise refuse(
+            ResponseCode.SUBSCRIPTION_PARSE_FAILED,
+            f"the consumer's subscription has {len(expression)} characters, at most {TAGS_CHARACTERS_MAX}: "
+            "use fewer tags",
+        )
     tags = [tag for tag in (part.strip() for part in expression.split("||")) if tag]
     if not tags:
         raise refuse(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")

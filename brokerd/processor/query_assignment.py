@@ -32,7 +32,7 @@ def query_assignment(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
     """Which queues one member is to consume. Answered once the topic's route is known (it may be remote)."""
-    request = QueryAssignmentRequestBody.from_body(command.body)
+    request = QueryAssignmentRequestBody.from_request(command.body)
 
     async def answer() -> None:
         route = await broker.topic_route(request.topic)
@@ -78,7 +78,7 @@ def assignment_body(
 def set_message_request_mode(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> Saved:
-    request = SetMessageRequestModeRequestBody.from_body(command.body)
+    request = SetMessageRequestModeRequestBody.from_request(command.body)
     topic, group = request.topic, request.consumer_group
     if topic.startswith(RETRY_TOPIC_PREFIX):
         raise error_for(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
@@ -103,7 +103,7 @@ def get_all_message_request_mode(
 
 def put_assignment(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
     """TIDEMARK_PUT_ASSIGNMENT (75001): store what the console computed; members are told when it changes."""
-    request = AssignmentBody.from_body(command.body)
+    request = AssignmentBody.from_request(command.body)
     topic, group = request.topic, request.group
     if broker.topics.get(topic) is None:
         raise error_for(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist")

@@ -142,6 +142,9 @@ from brokerd.remoting.client_bodies import (
     HeartbeatData as HeartbeatData,
 )
 from brokerd.remoting.client_bodies import (
+    HeartbeatParts as HeartbeatParts,
+)
+from brokerd.remoting.client_bodies import (
     LockBatchRequestBody as LockBatchRequestBody,
 )
 from brokerd.remoting.client_bodies import (
@@ -185,4 +188,7 @@ from brokerd.remoting.client_bodies import (
 )
 from brokerd.remoting.client_bodies import (
     UnlockBatchRequestBody as UnlockBatchRequestBody,
+)
+from brokerd.remoting.client_bodies import (
+    part_from as part_from,
 )

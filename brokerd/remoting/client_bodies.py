@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+import msgspec
 
 from brokerd.remoting import fastjson
 from brokerd.remoting.admin_bodies import ConsumeStatus, ProcessQueueInfo, TopicConfigSerializeWrapper
+from brokerd.remoting.errors import BodyError
 from brokerd.remoting.json_body import JsonBody, wire
 from brokerd.remoting.message_queue import MessageQueue
 
 MASTER_ID = 0
 TAG = "TAG"
+Part = TypeVar("Part", bound=JsonBody)
 
 
 # Routes
@@ -125,6 +129,42 @@ class HeartbeatData(JsonBody):
     consumer_data_set: list[ConsumerData] = field(default_factory=list)
     heartbeat_fingerprint: int = 0
     without_sub: bool = False
+
+
+class _Heartbeat(msgspec.Struct):
+    clientID: str | None = None  # noqa: N815
+    producerDataSet: list[msgspec.Raw] | None = None  # noqa: N815
+    consumerDataSet: list[msgspec.Raw] | None = None  # noqa: N815
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatParts:
+    """34 as a broker takes it in, a group at a time: those of a large one are still JSON."""
+
+    client_id: str
+    producers: list[Any]
+    consumers: list[Any]
+
+    @classmethod
+    def from_request(cls, body: bytes) -> HeartbeatParts:
+        """Raises BodyError."""
+        if len(body) <= fastjson.DIALECT_REQUEST_BYTES_MAX:
+            small = HeartbeatData.from_request(body)
+            return cls(small.client_id, small.producer_data_set, small.consumer_data_set)
+        fastjson.refuse_references(body)
+        try:
+            large = msgspec.json.decode(body, type=_Heartbeat)
+        except msgspec.DecodeError as error:
+            raise BodyError(
+                f"HeartbeatData of {len(body)} bytes: {error}; more than "
+                f"{fastjson.DIALECT_REQUEST_BYTES_MAX} are read as strict JSON only"
+            ) from None
+        return cls(large.clientID or "", large.producerDataSet or [], large.consumerDataSet or [])
+
+
+def part_from(cls: type[Part], part: Any) -> Part:
+    """A part of HeartbeatParts, read. Raises BodyError."""
+    return cls.from_request(bytes(part)) if isinstance(part, msgspec.Raw) else part
 
 
 @dataclass(slots=True)

@@ -21,6 +21,8 @@ from brokerd.remoting.message_queue import MessageQueue
 
 DEPTH_MAX = 64  # RocketMQ's bodies nest 6 deep; a deeper one is an attack on the stack
 BODY_CHARACTERS_MAX = 256 * 1024 * 1024
+DIALECT_REQUEST_BYTES_MAX = 32 * 1024  # read in 30 ms at most; the event loop waits meanwhile
+REFERENCES_MAX = 16
 # The string scanner of the standard library, in C.
 scan_string = decoder.scanstring  # type: ignore[attr-defined]
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -44,6 +46,42 @@ def loads(data: bytes | bytearray | memoryview) -> Any:
         if value is None:
             return _Parser(_decoded(data)).document()
     return _resolved(value, value) if b'"$ref"' in bytes(data) else value
+
+
+def loads_request(data: bytes | memoryview, dialect_bytes_max: int = DIALECT_REQUEST_BYTES_MAX) -> Any:
+    """Parse what a client sent. Raises BodyError.
+
+    Java and Go clients send strict JSON, which is parsed in C. The dialect and references are read in Python, a second
+    per MiB: up to `dialect_bytes_max`. References stand for copies: more than a few could be any amount of them.
+    """
+    data = bytes(data)
+    references = data.count(b'"$ref"')
+    if references > REFERENCES_MAX:
+        raise BodyError(
+            f"body has {references} references, at most {REFERENCES_MAX} are read: send the values"
+        )
+    if len(data) <= dialect_bytes_max:
+        return loads(data)
+    if references:
+        raise BodyError(
+            f"body of {len(data)} bytes with references, at most {dialect_bytes_max}: send the values"
+        )
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise BodyError(
+            f"body of {len(data)} bytes is not strict JSON ({error}); fastjson's dialect is read up to "
+            f"{dialect_bytes_max} bytes: send strict JSON"
+        ) from None
+
+
+def refuse_references(data: bytes, count_max: int = 0) -> None:
+    """Raises BodyError for more references than are read."""
+    count = data.count(b'"$ref"')
+    if count > count_max:
+        raise BodyError(
+            f"body of {len(data)} bytes has {count} references, at most {count_max} are read: send the values"
+        )
 
 
 def _with_number_keys(data: bytes) -> Any:

@@ -45,6 +45,11 @@ class JsonBody:
         return cls.from_value(fastjson.loads(body))
 
     @classmethod
+    def from_request(cls, body: bytes | memoryview) -> Self:
+        """What a client sent to the broker, within its limits. Raises BodyError."""
+        return cls.from_value(fastjson.loads_request(body))
+
+    @classmethod
     def from_value(cls, value: Any) -> Self:
         """The body out of parsed JSON. Raises BodyError."""
         if not isinstance(value, dict):

@@ -193,8 +193,9 @@ async def test_it_takes_in_so_many_producer_groups_of_one_connection(tmp_path: P
     async with running(tmp_path) as broker:
         client = await broker.client()
         groups = [ProducerData(group_name=f"p{i}") for i in range(GROUPS_A_CHANNEL_MAX + 5)]
-        body = HeartbeatData(client_id="c", producer_data_set=groups).to_body()
-        assert (await client.ask(RequestCode.HEART_BEAT, body=body)).code == 0
+        for part in (groups[:600], groups[600:]):
+            body = HeartbeatData(client_id="c", producer_data_set=part).to_body()
+            assert (await client.ask(RequestCode.HEART_BEAT, body=body)).code == 0
         assert len(broker.broker.producers.groups) == GROUPS_A_CHANNEL_MAX
 
 

@@ -210,3 +210,20 @@ def test_it_raises_nothing_but_the_documented_error(text: str) -> None:
 def test_it_raises_nothing_else_for_any_bytes(data: bytes) -> None:
     with contextlib.suppress(BodyError):
         fastjson.loads(data)
+
+
+def test_a_request_in_the_dialect_has_a_limit() -> None:
+    small, large = b"{'a':[%s1]}" % (b"1," * 10_000), b"{'a':[%s1]}" % (b"1," * 20_000)
+    assert len(fastjson.loads_request(small)["a"]) == 10_001
+    with pytest.raises(BodyError, match="body of 40009 bytes is not strict JSON .* up to 32768 bytes"):
+        fastjson.loads_request(large)
+    assert len(fastjson.loads_request(large.replace(b"'", b'"'))["a"]) == 20_001
+    assert len(fastjson.loads_request(large, 65_536)["a"]) == 20_001
+
+
+def test_a_request_has_few_references() -> None:
+    body = b'{"a":{"b":1},"c":[%s1]}' % (b'{"$ref":"$.a"},' * 17)
+    with pytest.raises(BodyError, match="17 references, at most 16"):
+        fastjson.loads_request(body)
+    few = body.replace(b'{"$ref":"$.a"},', b"", 1)
+    assert fastjson.loads_request(few)["c"] == [{"b": 1}] * 16 + [1]
