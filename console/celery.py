@@ -1,8 +1,9 @@
 """The Celery application: its settings come from Django's, its fixed beat from the table below.
 
-Worker and beat of a small site: ``celery -A console.celery worker -B -P threads -c 4 --without-gossip
---without-mingle``. Schedules an operator edits (reports) live in the
-database: `fire_due` looks at them.
+One machine runs beat and all pools with ``python -m console.workers``. On many, one of them runs ``celery -A
+console.celery beat``, and each any of ``celery -A console.celery worker -Q collect -P threads -c 4 --without-gossip
+--without-mingle``, the same with ``-Q operate`` and with ``-Q report``. Schedules an operator edits (reports) live in
+the database: `fire_due` looks at them.
 """
 
 import ctypes
@@ -11,13 +12,11 @@ import signal
 import sys
 import time
 import warnings
-from typing import Any
 
 import redis
 from celery import Celery
 from celery.exceptions import SecurityWarning
 from celery.schedules import crontab
-from celery.signals import beat_embedded_init, worker_process_init
 from django.conf import settings
 
 # Celery warns root of pickled tasks; ours are JSON only. Units and images run it as a user of its own anyway.
@@ -34,7 +33,6 @@ app.set_default()
 # What always runs: task → (schedule, a number in seconds; seconds after which a waiting call is dropped, so
 # that a worker that was away does not work off an hour of ticks).
 FIXED_BEAT: dict[str, tuple[float | crontab, int]] = {
-    "console.celery.tick": (5.0, 5),
     "console.broker.tasks.survey_due": (10.0, 10),
     "console.lag.tasks.collect_due": (1.0, 2),
     "console.lag.tasks.compact_history": (300.0, 240),
@@ -50,20 +48,25 @@ app.conf.beat_schedule = {
     task: {"task": task, "schedule": schedule, "options": {"expires": expires_s}}
     for task, (schedule, expires_s) in FIXED_BEAT.items()
 }
+TICK = "console.celery.tick"
+# A tick for each pool that must answer at once; all threads of `report` may be busy for minutes.
+for _pool in settings.TICKING_POOLS:
+    app.conf.beat_schedule[f"{TICK} {_pool}"] = {
+        "task": TICK,
+        "schedule": 5.0,
+        "args": (_pool,),
+        "options": {"expires": 5, "queue": _pool},
+    }
 
 
-@app.task(name="console.celery.tick")
-def tick() -> None:
-    """Prove that beat and a worker both run: `/readyz` reads the time this leaves in Redis."""
+@app.task(name=TICK)
+def tick(pool: str) -> None:
+    """Prove that beat and a worker of this pool both run: `/readyz` reads the time this leaves in Redis."""
     with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2) as client:
-        client.set(settings.TICK_KEY, time.time_ns() // 1_000_000, ex=3600)
+        client.set(f"{settings.TICK_KEY}:{pool}", time.time_ns() // 1_000_000, ex=3600)
 
 
-@beat_embedded_init.connect
-@worker_process_init.connect
-def die_with_parent(**_: Any) -> None:
-    """A process the worker forks (beat, pool children) ends with it: the kernel forgets the supervisor's
-    order on fork.
-    """
+def die_with_parent() -> None:
+    """End with the parent process: the kernel forgets the supervisor's order on fork."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -100,16 +100,18 @@ def _database_reason(alias: str) -> str:
 def _redis_parts(at_ms: int) -> list[Part]:
     try:
         with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=PROBE_TIMEOUT_S) as client:
-            tick = client.get(settings.TICK_KEY)
+            ticks = client.mget([f"{settings.TICK_KEY}:{pool}" for pool in settings.TICKING_POOLS])
     except (RedisError, OSError) as error:
         return [Part("redis", f"{settings.REDIS_URL.split('@')[-1]}: {error}")]
-    age_s = None if tick is None else (at_ms - int(tick)) / 1000
-    if age_s is None:
-        late = "no worker has run a beat tick yet"
-    elif age_s > TICK_AGE_MAX_S:
-        late = f"the last beat tick was run {age_s:.0f} s ago; is the Celery worker with beat running?"
-    else:
-        late = ""
+    late = ""
+    for pool, tick in zip(settings.TICKING_POOLS, ticks, strict=True):
+        age_s = None if tick is None else (at_ms - int(tick)) / 1000
+        if age_s is None:
+            late = f"no worker of the pool {pool} has run a beat tick yet"
+        elif age_s > TICK_AGE_MAX_S:
+            late = f"the last beat tick of the pool {pool} was run {age_s:.0f} s ago; do beat and that worker run?"
+        if late:
+            break
     return [Part("redis"), Part("worker and beat", late)]
 
 

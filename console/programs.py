@@ -125,13 +125,13 @@ def web_program(options: Options) -> Program:
 
 
 def worker_program() -> Program:
-    arguments = ["-q", "-A", "console.celery", "worker", "-B", "-P", "threads", "-c", "4", "-l", "INFO"]
+    """Beat and the pools `collect`, `operate` and `report`, each in a process of its own."""
     # A job that is cut off goes on where it stood when the next worker finds its lease over.
     return Program(
         "worker",
-        [sys.executable, "-m", "celery", *arguments, "--without-gossip", "--without-mingle"],
+        [sys.executable, "-m", "console.workers"],
         stop_limit_s=2.0,  # it looks at Redis once a second, and lets tasks end
-        ready_line=re.compile(r"celery@\S+ ready"),
+        ready_line=re.compile(r"report@\S+ ready"),
     )
 
 

@@ -316,13 +316,29 @@ CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 15, "health_check_interval": 5, "socket_keepalive": True}
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_IGNORE_RESULT = True  # a job's row says more than a stored result
-CELERY_TASK_DEFAULT_QUEUE = "tidemark"
+# Queues with workers of their own, and their threads: collection and sweeps never wait for jobs, jobs not for reports.
+# WORKER_COLLECT_THREADS, WORKER_OPERATE_THREADS (of which a quarter work on replays and drains, so that a short change
+# always finds one), WORKER_REPORT_THREADS (each waits for a Spark process of up to 1 GB).
+WORKER_THREADS = {
+    "collect": env.int("WORKER_COLLECT_THREADS", default=4),
+    "operate": max(2, env.int("WORKER_OPERATE_THREADS", default=8)),
+    "report": env.int("WORKER_REPORT_THREADS", default=2),
+}
+LONG_JOBS_MAX = max(1, WORKER_THREADS["operate"] // 4)
+CELERY_TASK_DEFAULT_QUEUE = "collect"
+CELERY_TASK_ROUTES = {
+    "console.operation.tasks.*": {"queue": "operate"},
+    "console.report.tasks.*": {"queue": "report"},
+}
 CELERY_TIMEZONE = "UTC"
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
 CELERY_BEAT_MAX_LOOP_INTERVAL = 5
-TICK_KEY = "tidemark:tick"  # in Redis: when a worker last ran what beat sent; /readyz judges by it
+TICK_KEY = (
+    "tidemark:tick"  # in Redis, with ":pool": when a worker last ran what beat sent; /readyz judges by it
+)
+TICKING_POOLS = ("collect", "operate")
 
 # --- REST ---------------------------------------------------------------------------------------------------
 

@@ -72,6 +72,7 @@ class BrokerDrainPlan:
 
     kind = "broker_drain"
     verb = "CONFIGURE"
+    runs_long = True  # it watches until the traffic is gone
 
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
         """Read every name server's routes. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""

@@ -64,6 +64,7 @@ class ReplayPlan:
 
     kind = "dead_letter_replay"
     verb = "REPLAY"
+    runs_long = True
 
     def holds(self, cluster: str, subject: str) -> str:
         """One replay at a time per group: two at once would send a letter of both twice."""

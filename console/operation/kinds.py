@@ -113,3 +113,13 @@ class KeepsAccounts(Protocol):
     def give_up(self, run: JobRun) -> None:
         """Close what has no outcome, without asking a broker; inside the transaction that ends the job."""
         ...
+
+
+@runtime_checkable
+class RunsLong(Protocol):
+    """A kind whose jobs take minutes or hours: only some threads work on such, so that short changes never wait."""
+
+    @property
+    def runs_long(self) -> bool:
+        """Always True."""
+        ...

@@ -18,8 +18,7 @@ HEARTBEAT_MS = (
     1_000  # renewal, progress and the look at pause, cancel and rate: the "within a second" of the pages
 )
 RECOVERY_MS = 10_000  # beat's interval: a lost queue message delays a job by no more than this
-JOBS_RUNNING_MAX = 2  # of the worker's four threads, so that collecting never waits for a long replay
-SLICE_MS = 30_000  # a job gives way to a waiting one after this
+SLICE_MS = 30_000  # a long job gives way to a waiting long one after this
 RATE_PER_S_MAX = 1_000_000
 
 

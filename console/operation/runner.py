@@ -17,12 +17,14 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from django.conf import settings
 from django.db import InterfaceError, OperationalError, transaction
-from django.db.models import Q, QuerySet
+from django.db.models import F, Q, QuerySet
 
 from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
 from console.operation import journal, run_lock, selectors
@@ -31,7 +33,6 @@ from console.operation.kinds import KeepsAccounts
 from console.operation.models import Job, JobState
 from console.operation.rules import (
     HEARTBEAT_MS,
-    JOBS_RUNNING_MAX,
     LEASE_MS,
     RECOVERY_MS,
     SLICE_MS,
@@ -43,6 +44,8 @@ from console.operation.rules import (
 
 logger = logging.getLogger(__name__)
 
+LONG_PLACES = threading.BoundedSemaphore(settings.LONG_JOBS_MAX)  # of this process
+WOKEN_MAX = 8  # waiting jobs that are queued again when a place becomes free
 LOOK_MS = HEARTBEAT_MS // 2  # pause, cancel and rate are read twice as often as the pages promise
 NAP_S = 0.1  # longest sleep between two looks at the clock
 RETRIES_MAX = (
@@ -186,7 +189,8 @@ class JobRun:
         if row["state"] not in (JobState.RUNNING, JobState.VERIFYING):
             raise JobInterrupted("paused")
         slice_over = (time.monotonic() - self._started) * 1000 >= SLICE_MS
-        if slice_over and Job.objects.filter(state=JobState.QUEUED).exists():
+        kinds = selectors.long_kinds() if slice_over else []
+        if self.job.kind in kinds and waiting(self.now_ms()).filter(kind__in=kinds).exists():
             raise JobInterrupted("slice")
 
     def settling(self) -> None:
@@ -202,12 +206,8 @@ def _work_done(progress: Mapping[str, Any]) -> str:
 def claim(job_id: str, owner: str, now_ms: int) -> Job | None:
     """Take the lease and return the job, or None when it is not to be worked on now."""
     moment = journal.moment(now_ms)
-    busy = Job.objects.filter(state__in=RUNNABLE, lease_until__gt=moment).exclude(pk=job_id)
-    if busy.count() >= JOBS_RUNNING_MAX:
-        return None  # stays QUEUED; the end of a job and beat both wake it
-    free = Q(lease_until__isnull=True) | Q(lease_until__lte=moment)
     lease = {"lease_owner": owner, "lease_until": journal.moment(now_ms + LEASE_MS)}
-    if Job.objects.filter(free, pk=job_id, state__in=RUNNABLE).update(**lease) != 1:
+    if waiting(now_ms).filter(pk=job_id).update(**lease) != 1:
         return None
     job = selectors.job(job_id)
     if job.state == JobState.QUEUED:
@@ -219,32 +219,53 @@ def claim(job_id: str, owner: str, now_ms: int) -> Job | None:
     return job
 
 
+def waiting(now_ms: int) -> QuerySet[Job]:
+    """Jobs that no worker has: the one that waits for longest since a worker had it comes first."""
+    free = Q(lease_until__isnull=True) | Q(lease_until__lte=journal.moment(now_ms))
+    return Job.objects.filter(free, state__in=RUNNABLE).order_by(
+        F("lease_until").asc(nulls_first=True), "created_at"
+    )
+
+
 def orphans(now_ms: int) -> list[str]:
     """Jobs that should be worked on and are not: queued, or running with a lease that is over."""
-    moment = journal.moment(now_ms)
     queued_for_long = Q(state=JobState.QUEUED, created_at__lte=journal.moment(now_ms - RECOVERY_MS // 2))
     left = Q(state__in=(JobState.RUNNING, JobState.VERIFYING))
-    free = Q(lease_until__isnull=True) | Q(lease_until__lte=moment)
-    return list(
-        Job.objects.filter(free & (queued_for_long | left))
-        .order_by("created_at")
-        .values_list("pk", flat=True)
-    )
+    return list(waiting(now_ms).filter(queued_for_long | left).values_list("pk", flat=True))
 
 
 def run(job_id: str, owner: str, *, enqueue: Callable[[str], None]) -> None:
     """Work on one job until it is finished, paused, cancelled or its slice is over."""
-    owner = run_lock.new_run(owner)
-    with run_lock.locked(owner):
-        job = claim(job_id, owner, journal.now_ms())
-        is_ended = job is None or _run(JobRun(job, owner))
-    if not is_ended:
-        return  # the file stays: it shows to the next run that this one is over
-    run_lock.forget(owner)
-    if job is None:
+    with _a_place(job_id) as is_free:
+        is_given_back = is_free and _claim_and_run(job_id, run_lock.new_run(owner))
+    if is_given_back:
+        journal.publish(selectors.job(job_id), at_ms=journal.now_ms())
+        for waiting_id in waiting(journal.now_ms()).values_list("pk", flat=True)[:WOKEN_MAX]:
+            enqueue(waiting_id)
+
+
+@contextlib.contextmanager
+def _a_place(job_id: str) -> Iterator[bool]:
+    """Whether this process has a thread for the job: long ones never take all. The end of one wakes the next."""
+    is_long = Job.objects.filter(pk=job_id, kind__in=selectors.long_kinds()).exists()
+    if is_long and not LONG_PLACES.acquire(blocking=False):
+        yield False
         return
-    journal.publish(selectors.job(job_id), at_ms=journal.now_ms())
-    _wake(enqueue)
+    try:
+        yield True
+    finally:
+        if is_long:
+            LONG_PLACES.release()
+
+
+def _claim_and_run(job_id: str, run: str) -> bool:
+    """Returns whether the job was worked on and given back in order."""
+    with run_lock.locked(run):
+        job = claim(job_id, run, journal.now_ms())
+        is_ended = job is None or _run(JobRun(job, run))
+    if is_ended:  # else the file stays: it shows to the next run that this one is over
+        run_lock.forget(run)
+    return job is not None and is_ended
 
 
 def _run(work: JobRun) -> bool:
@@ -393,7 +414,8 @@ def _retry_later(work: JobRun, error: Exception) -> None:
 
 
 def _release(work: JobRun) -> None:
-    if _held(work).update(**_free(work)) != 1:
+    """Give the job back; from now on it waits behind those that wait already. Raises LeaseLost."""
+    if _held(work).update(**{**_free(work), "lease_until": journal.moment(journal.now_ms())}) != 1:
         raise LeaseLost(work.job.id)
 
 
@@ -406,10 +428,3 @@ def _free(work: JobRun) -> dict[str, Any]:
     """The fields that give the job back; this run does nothing more."""
     others = [run for run in work.job.open_runs if run != work.owner]
     return {"lease_owner": "", "lease_until": None, "open_runs": others}
-
-
-def _wake(enqueue: Callable[[str], None]) -> None:
-    """A place is free: queue the jobs that wait, oldest first."""
-    waiting = Job.objects.filter(Q(state=JobState.QUEUED) | Q(state__in=RUNNABLE, lease_until__isnull=True))
-    for job_id in waiting.order_by("created_at").values_list("pk", flat=True)[:JOBS_RUNNING_MAX]:
-        enqueue(job_id)

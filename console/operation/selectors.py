@@ -12,7 +12,7 @@ from django.utils.module_loading import import_string
 from console.access.name_scope import EVERYTHING, NameScope
 from console.lag.page import PER_PAGE_MAX, Page, cut
 from console.operation.errors import JobNotFound, PlanNotFound, PlanRejected, UndoImpossible
-from console.operation.kinds import PlanKind
+from console.operation.kinds import PlanKind, RunsLong
 from console.operation.models import ACTIVE_STATES, FINAL_STATES, Job, Plan, PlanState
 
 Row = TypeVar("Row", Plan, Job)
@@ -30,6 +30,11 @@ def plan_kind(kind: str) -> PlanKind:
     if found is None:
         raise PlanRejected(f"There is no plan kind {kind!r}.", field="kind")
     return found
+
+
+def long_kinds() -> list[str]:
+    """The names of the kinds whose jobs take minutes or hours."""
+    return [name for name, kind in plan_kinds().items() if isinstance(kind, RunsLong)]
 
 
 def plan(plan_id: str) -> Plan:

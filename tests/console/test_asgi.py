@@ -13,7 +13,7 @@ from pytest_django import Settings
 from console import health
 from console.access.models import SignInFailure
 from console.asgi import application
-from console.celery import tick
+from console.celery import tick as tick_pool
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, GroupRow, Round
 from console.request_limit import REQUEST_BYTES_MAX
@@ -59,6 +59,11 @@ async def get(
         {name.decode().lower(): value.decode() for name, value in start["headers"]},
         body.decode(),
     )
+
+
+def tick() -> None:
+    for pool in ("collect", "operate"):
+        tick_pool(pool)
 
 
 async def test_it_says_it_lives_without_asking_anybody() -> None:
@@ -138,15 +143,16 @@ async def test_it_is_not_ready_without_redis(settings: Settings) -> None:
 @pytest.mark.parametrize(
     ("age_s", "reason"),
     [
-        (None, "no worker has run a beat tick yet"),
-        (61, "the last beat tick was run 61 s ago; is the Celery worker with beat running?"),
+        (None, "no worker of the pool operate has run a beat tick yet"),
+        (61, "the last beat tick of the pool operate was run 61 s ago; do beat and that worker run?"),
         (59, ""),
     ],
 )
 def test_it_is_not_ready_without_worker_and_beat(redis_url: str, age_s: int | None, reason: str) -> None:
-    if age_s is not None:
-        with redis.Redis.from_url(redis_url) as client:
-            client.set("tidemark:tick", NOW_MS - age_s * 1000)
+    with redis.Redis.from_url(redis_url) as client:
+        client.set("tidemark:tick:collect", NOW_MS)
+        if age_s is not None:
+            client.set("tidemark:tick:operate", NOW_MS - age_s * 1000)
     report = health.readiness(NOW_MS)
     assert {part.name: part.reason for part in report.parts}["worker and beat"] == reason
     assert report.ready is (reason == "")
@@ -228,7 +234,8 @@ def test_it_limits_what_prometheus_must_keep(monkeypatch: pytest.MonkeyPatch) ->
 def test_it_ticks(redis_url: str) -> None:
     tick()
     with redis.Redis.from_url(redis_url) as client:
-        assert abs(int(client.get("tidemark:tick")) - time.time_ns() // 1_000_000) < 5_000
+        for pool in ("collect", "operate"):
+            assert abs(int(client.get(f"tidemark:tick:{pool}")) - time.time_ns() // 1_000_000) < 5_000
 
 
 async def test_it_refuses_what_is_too_large_before_it_is_read() -> None:

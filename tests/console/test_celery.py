@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from celery import current_app
 
 from console.celery import FIXED_BEAT, app
@@ -23,13 +24,30 @@ def test_it_beats_only_tasks_that_a_worker_knows() -> None:
 
 def test_it_drops_late_calls_before_they_pile_up() -> None:
     entries = app.conf.beat_schedule
-    assert set(entries) == set(FIXED_BEAT)
+    ticks = {"console.celery.tick collect": "collect", "console.celery.tick operate": "operate"}
+    assert set(entries) == set(FIXED_BEAT) | set(ticks)
+    assert {name: entries[name]["options"]["queue"] for name in ticks} == ticks
     assert entries["console.lag.tasks.collect_due"] == {
         "task": "console.lag.tasks.collect_due",
         "schedule": 1.0,
         "options": {"expires": 2},
     }
     assert all(entry["options"]["expires"] > 0 for entry in entries.values())
+
+
+@pytest.mark.parametrize(
+    ("task", "queue"),
+    [
+        ("console.lag.tasks.collect", "collect"),
+        ("console.lag.tasks.sweep_clients", "collect"),
+        ("console.operation.tasks.run_job", "operate"),
+        ("console.operation.tasks.recover_jobs", "operate"),
+        ("console.report.tasks.run_report", "report"),
+        ("console.report.tasks.fire_due", "report"),
+    ],
+)
+def test_each_task_waits_in_the_queue_of_its_pool(task: str, queue: str) -> None:
+    assert app.amqp.router.route({}, task)["queue"].name == queue
 
 
 def test_it_stores_no_results_and_survives_a_dead_connection() -> None:
@@ -49,7 +67,7 @@ def runs(pid: int) -> bool:
 
 
 def test_it_dies_with_its_parent() -> None:
-    """What beat does at its start, in a process whose parent then ends."""
+    """What every pool and beat do at their start, in a process whose parent then ends."""
     child = (
         "import time; from console.celery import die_with_parent; die_with_parent(); print('bound', flush=True);"
         "time.sleep(60)"

@@ -114,7 +114,7 @@ def test_it_starts_everything_and_stops_it_in_order(product: Product) -> None:
     assert "Redis does not answer" not in told.stdout
     assert "cluster local" in told.stdout
     commands = " ".join(processes_of(product.data).values())
-    for part in ("valkey-server", "-m brokerd", "-m uvicorn", "-m celery"):
+    for part in ("valkey-server", "-m brokerd", "-m uvicorn", "-m console.workers"):
         assert part in commands
     product.stop()
     assert product.process is not None and product.process.returncode == 0

@@ -58,7 +58,7 @@ def _of_checks() -> list[dict[str, str]]:
 
 def _of_parts() -> list[dict[str, str]]:
     """What runs. Not running is no mistake of the set-up."""
-    hint = "Start everything with manage.py up, or the worker with the line in console/celery.py."
+    hint = "Start everything with manage.py up, or the workers with the lines in console/celery.py."
     return [
         _finding(
             "warning" if part.reason else "ok",

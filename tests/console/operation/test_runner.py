@@ -5,13 +5,14 @@ from __future__ import annotations
 import datetime
 
 import pytest
+from django.conf import settings
 from django.contrib.auth.models import User
 from django.utils import timezone
 
 from console.mqadmin import BrokerUnavailable
 from console.operation import errors, runner, selectors, services
 from console.operation.models import Job, JobState
-from console.operation.rules import LEASE_MS, RECOVERY_MS
+from console.operation.rules import LEASE_MS, RECOVERY_MS, SLICE_MS
 from tests.console.operation.tally import Tally
 
 
@@ -182,14 +183,48 @@ def test_it_recovers_what_nobody_works_on(job: Job, alice: User) -> None:
     assert services.recover_jobs(now_ms=at_ms + LEASE_MS) == []
 
 
-def test_it_works_on_two_jobs_at_most(job: Job, tally: type[Tally], alice: User) -> None:
-    others = [
-        services.apply_plan(services.create_plan("tally", "test", "g", {}, alice).id, alice) for _ in range(2)
-    ]
-    assert runner.claim(others[0].id, "worker-1", now_ms()) is not None
-    assert runner.claim(others[1].id, "worker-2", now_ms()) is not None
-    assert runner.claim(job.id, "worker-3", now_ms()) is None
-    assert selectors.job(job.id).state == JobState.QUEUED
+def test_long_jobs_leave_threads_to_short_ones(
+    job: Job, tally: type[Tally], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tally, "runs_long", True, raising=False)
+    for _ in range(settings.LONG_JOBS_MAX):
+        assert runner.LONG_PLACES.acquire(blocking=False)
+    try:
+        services.run_job(job.id, "worker-1")
+        assert (selectors.job(job.id).state, tally.done) == ("QUEUED", [])
+        monkeypatch.delattr(tally, "runs_long")
+        services.run_job(job.id, "worker-1")
+        assert selectors.job(job.id).state == "SUCCEEDED"
+    finally:
+        runner.LONG_PLACES.release(settings.LONG_JOBS_MAX)
+
+
+def test_a_long_job_gives_way_to_the_one_that_waits_for_longest(
+    job: Job, tally: type[Tally], alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tally, "runs_long", True, raising=False)
+    newer = services.apply_plan(services.create_plan("tally", "test", "g", {}, alice).id, alice)
+    queued: list[str] = []
+    monkeypatch.setattr(services, "enqueue", queued.append)
+
+    def end_slice(run: runner.JobRun) -> None:
+        run._started -= SLICE_MS / 1000
+
+    tally.at_step[1] = end_slice
+    services.run_job(job.id, "worker-1")
+    assert (selectors.job(job.id).state, tally.done) == ("RUNNING", [0])
+    assert queued == [newer.id, job.id]
+
+
+def test_a_short_job_gives_way_to_none(job: Job, tally: type[Tally], alice: User) -> None:
+    services.apply_plan(services.create_plan("tally", "test", "g", {}, alice).id, alice)
+
+    def end_slice(run: runner.JobRun) -> None:
+        run._started -= SLICE_MS / 1000
+
+    tally.at_step[1] = end_slice
+    services.run_job(job.id, "worker-1")
+    assert selectors.job(job.id).state == "SUCCEEDED"
 
 
 def test_it_describes_a_job_to_the_browsers(job: Job) -> None:
