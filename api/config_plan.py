@@ -14,7 +14,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api.operation import KEY_HEADER, PlanSerializer
+from api.operation import KEY_HEADER, AcceptWithoutField, PlanSerializer
 from api.permissions import require
 from api.resource import Resource, idempotency_key, remote_addr
 from console.broker.config_keys import KEY_LENGTH_MAX, VALUE_LENGTH_MAX
@@ -31,10 +31,12 @@ BROKERS_MAX = 200
 
 
 class NothingSerializer(serializers.Serializer[Any]):
-    """No parameters."""
+    """No parameters but the brokers that may be left out."""
+
+    accept_without = AcceptWithoutField()
 
 
-class BrokersSerializer(serializers.Serializer[Any]):
+class BrokersSerializer(NothingSerializer):
     brokers = serializers.ListField(
         child=serializers.CharField(max_length=NAME_LENGTH_MAX),
         required=False,
@@ -68,7 +70,7 @@ class GroupParamsSerializer(BrokersSerializer):
     )
 
 
-class GroupDeleteParamsSerializer(serializers.Serializer[Any]):
+class GroupDeleteParamsSerializer(NothingSerializer):
     keep_offsets = serializers.BooleanField(required=False, help_text="its committed offsets stay")
     with_topics = serializers.BooleanField(
         required=False, help_text="its retry and dead-letter topics go too"

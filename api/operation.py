@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django.urls import path
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -21,6 +21,7 @@ from api.resource import IDEMPOTENCY_KEY, Resource, idempotency_key, remote_addr
 from console.cluster import selectors as cluster_selectors
 from console.operation import selectors, services
 from console.operation.models import Job, JobState, Plan, PlanState
+from console.operation.plan_params import ACCEPTED_MAX
 from console.operation.rules import RATE_PER_S_MAX
 
 KEY_HEADER = OpenApiParameter(
@@ -43,6 +44,37 @@ class QueueOffsetSerializer(QueueSerializer):
     )
 
 
+class AcceptWithoutField(serializers.ListField):
+    """Brokers that do not answer and are left out of the plan, by name."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        words = "brokers that do not answer and are left out; without it such a plan is blocked"
+        defaults = {"required": False, "max_length": ACCEPTED_MAX, "help_text": words}
+        super().__init__(child=serializers.CharField(max_length=255), **{**defaults, **kwargs})
+
+
+class UndoRequestSerializer(serializers.Serializer[Any]):
+    accept_without = AcceptWithoutField()
+
+
+class AbsentSerializer(serializers.Serializer[Any]):
+    broker_name = serializers.CharField()
+    since_ms = serializers.IntegerField(allow_null=True, help_text="silent since; null: since just now")
+    why = serializers.CharField()
+    queues = serializers.IntegerField(allow_null=True, help_text="of the plan, where queues are counted")
+    accepted = serializers.BooleanField()
+
+
+class CoverageSerializer(serializers.Serializer[Any]):
+    """What belongs to a plan, and what of it the plan reaches."""
+
+    unit = serializers.ChoiceField(choices=["queues", "brokers"])
+    covered = serializers.IntegerField()
+    expected = serializers.IntegerField()
+    answering = serializers.ListField(child=serializers.CharField())
+    absent = AbsentSerializer(many=True)
+
+
 class OffsetPlanRequestSerializer(serializers.Serializer[Any]):
     """Give what the target needs: time_ms or time; offset; shift; like_group; undo_plan; offsets."""
 
@@ -61,6 +93,7 @@ class OffsetPlanRequestSerializer(serializers.Serializer[Any]):
         required=False, max_length=20, help_text="id of an applied plan of this group"
     )
     offsets = QueueOffsetSerializer(many=True, required=False)
+    accept_without = AcceptWithoutField()
 
 
 class PlanSerializer(serializers.ModelSerializer[Plan]):
@@ -68,12 +101,18 @@ class PlanSerializer(serializers.ModelSerializer[Plan]):
     second_person."""
 
     job = serializers.SerializerMethodField()
+    coverage = serializers.SerializerMethodField()
     undo_of = serializers.CharField(source="undo_of_id", allow_null=True)
 
     class Meta:
         model = Plan
         exclude = ("idempotency_key", "request_hash")
         read_only_fields = ("id",)
+
+    @extend_schema_field(CoverageSerializer(allow_null=True))
+    def get_coverage(self, plan: Plan) -> Any:
+        """Null of kinds that can miss nothing."""
+        return plan.before.get("coverage")
 
     def get_job(self, plan: Plan) -> str | None:
         """Id of the job that applied it."""
@@ -264,13 +303,19 @@ class PlanUndo(Resource):
         operation_id="plans_undo",
         tags=["changes"],
         parameters=[KEY_HEADER],
-        request=None,
+        request=UndoRequestSerializer,
         responses={201: PlanSerializer},
     )
     def post(self, request: Request, plan: str) -> Response:
         visible_plan(request, plan)
+        wanted = UndoRequestSerializer(data=request.data or {})
+        wanted.is_valid(raise_exception=True)
         made = services.undo(
-            plan, request.user, idempotency_key=idempotency_key(request), remote_addr=remote_addr(request)
+            plan,
+            request.user,
+            accept_without=wanted.validated_data.get("accept_without", ()),
+            idempotency_key=idempotency_key(request),
+            remote_addr=remote_addr(request),
         )
         return Response(
             PlanSerializer(made).data, status=201, headers={"Location": f"/api/v1/plans/{made.id}"}

@@ -7,6 +7,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from console.operation.plan_params import ACCEPT_WITHOUT
+
 
 def made_by(cluster: str, kind: str, subject: str, params: Mapping[str, Any]) -> dict[str, str]:
     """Path and body of the request (quoted for a shell), and `manage.py brokers …`."""
@@ -26,4 +28,5 @@ def command_line(cluster: str, kind: str, subject: str, params: Mapping[str, Any
         words = ["config", params["key"]]
         for name, value in params["values"].items():
             words += ["--set", f"{name}={value}"]
+        words += [part for name in params.get(ACCEPT_WITHOUT, ()) for part in ("--accept-without", name)]
     return shlex.join(["manage.py", "brokers", *words, "--cluster", cluster])

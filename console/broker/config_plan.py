@@ -21,16 +21,18 @@ from console.operation.config_change import (
     ConfigPlan,
     ConfigRow,
     admin_of,
-    broker_addrs,
     brokers_in_words,
     chosen_brokers,
     counted,
+    covered_rows,
+    left_out_rows,
     nothing_changes,
 )
+from console.operation.coverage import Coverage, came_back, gone_words, read_coverage
 from console.operation.errors import PlanRejected
 from console.operation.kinds import Draft, PlanWarning
 from console.operation.models import Job, Plan
-from console.operation.plan_params import broker_names, refuse_unknown
+from console.operation.plan_params import ACCEPT_WITHOUT, broker_names, refuse_unknown
 from console.operation.runner import JobRun
 
 BROKER = "broker"
@@ -57,16 +59,22 @@ class BrokerConfigPlan(ConfigPlan):
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
         """Read the key on every broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         admin = admin_of(cluster)
-        addrs = broker_addrs(admin)
-        wish = read_wish(params, subject, addrs)
-        configs = read_configs(admin, {name: addrs[name] for name in sorted(wish.values)})
+        brokers = read_coverage(admin, cluster, params)
+        addrs = brokers.addrs
+        wish = read_wish(params, subject, brokers)
+        cover = brokers.of_brokers(wish.values, [name for name in wish.values if name in addrs])
+        configs = read_configs(admin, {name: addrs[name] for name in sorted(wish.values) if name in addrs})
+        if not configs:
+            cover.require_some(wish.key.name)
         rows = [_row(wish, name, addrs[name], config) for name, config in configs.items()]
         goes = [row for row in rows if row.before != row.after]
-        asked = {"key": wish.key.name, "values": dict(wish.values)}
+        accepted = {ACCEPT_WITHOUT: cover.accepted} if cover.accepted else {}
+        asked = {"key": wish.key.name, "values": dict(wish.values), **accepted}
         confirm = subject if subject != WILDCARD else wish.key.name
         return Draft(
             summary=_summary(wish, goes or rows),
-            diff=[row.as_row() for row in rows],
+            diff=[row.as_row() for row in rows] + left_out_rows(cover, BROKER, wish.key.name),
+            coverage=cover,
             before={
                 "needs": [["CONFIGURE", "*"]],  # as for a drain
                 "key": wish.key.name,
@@ -84,12 +92,13 @@ class BrokerConfigPlan(ConfigPlan):
     def drift(self, plan: Plan, now_ms: int) -> list[str]:
         """Read the key again and compare with the plan."""
         admin = admin_of(plan.cluster)
-        addrs = broker_addrs(admin)
-        key, sentences = plan.before["key"], []
-        for row in plan.diff:
+        cover = read_coverage(admin, plan.cluster, {})
+        addrs, rows = cover.addrs, covered_rows(plan)
+        key, sentences = plan.before["key"], came_back(plan.before, cover)
+        sentences += gone_words(cover, [row["broker_name"] for row in rows])
+        for row in rows:
             name = row["broker_name"]
             if name not in addrs:
-                sentences.append(f"{name} has no master any more")
                 continue
             now = read_configs(admin, {name: addrs[name]})[name].get(key)
             if now != plan.before["values"][name]:
@@ -135,8 +144,10 @@ class BrokerConfigPlan(ConfigPlan):
         super().look_again(cluster)
 
 
-def read_wish(params: Mapping[str, Any], subject: str, addrs: Mapping[str, str]) -> Wish:
-    """Raises PlanRejected naming the parameter."""
+def read_wish(params: Mapping[str, Any], subject: str, cluster: Coverage) -> Wish:
+    """`*` without brokers is all of the cluster, those that do not answer included. Raises PlanRejected naming the
+    parameter.
+    """
     refuse_unknown(params, ("key", "value", "values", "brokers"))
     name, value, values = params.get("key"), params.get("value"), params.get("values")
     if not isinstance(name, str) or not name:
@@ -146,12 +157,13 @@ def read_wish(params: Mapping[str, Any], subject: str, addrs: Mapping[str, str])
         if not isinstance(value, str):
             raise PlanRejected("Give the value as text, as it stands in a broker's file.", "value")
         wanted = broker_names(params) or (() if subject == WILDCARD else (subject,))
-        values = dict.fromkeys(chosen_brokers(addrs, wanted), value)
+        everything = sorted({*cluster.addrs, *cluster.absent})
+        values = dict.fromkeys(wanted or everything, value)
     elif not isinstance(values, Mapping) or not all(isinstance(one, str) for one in values.values()):
         raise PlanRejected("Values is one text for each broker name.", "values")
     if not values:
         raise PlanRejected("No broker is chosen.", "brokers")
-    chosen_brokers(addrs, list(values))
+    chosen_brokers(cluster, list(values))
     if subject != WILDCARD and set(values) != {subject}:
         raise PlanRejected(
             f"A plan of {subject} changes only {subject}; name * to change several.", "brokers"

@@ -29,15 +29,16 @@ from console.operation.config_change import (
     TOPIC,
     ConfigPlan,
     ConfigRow,
-    broker_addrs,
     exact_rows,
+    left_out_rows,
     overwritten_warning,
     read_configs,
 )
+from console.operation.coverage import read_coverage
 from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.kinds import Draft
 from console.operation.models import Job, Plan
-from console.operation.plan_params import refuse_unknown
+from console.operation.plan_params import ACCEPT_WITHOUT, refuse_unknown
 from console.operation.runner import JobRun
 
 ORDERLY = "ORDERLY"
@@ -292,18 +293,25 @@ class DlqReadablePlan(ConfigPlan):
         """Read the topic's permission per broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         refuse_unknown(params, ("exact", "group"))
         admin, topic = _admin(cluster), topic_of(subject)
-        addrs = broker_addrs(admin)
+        brokers = read_coverage(admin, cluster, params)
         exact = params.get("exact")
         if exact is not None and any((each["what"], each["name"]) != (TOPIC, topic) for each in exact):
             raise PlanRejected(f"An undo of this kind is about {topic} only.", field="exact")
-        rows = exact_rows(admin, addrs, exact) if exact is not None else _readable_rows(admin, addrs, topic)
+        rows = (
+            exact_rows(admin, brokers, exact)
+            if exact is not None
+            else _readable_rows(admin, brokers.addrs, topic)
+        )
+        meant = brokers.absent if exact is None else {each["broker_name"] for each in exact}
+        cover = brokers.of_brokers(meant, {row.broker_name for row in rows})
         moving = [row.broker_name for row in rows if row.changes]
         return Draft(
             summary=replay_words.readable_summary(topic, moving, is_undo=exact is not None),
-            diff=[row.as_row() for row in rows],
+            diff=[row.as_row() for row in rows] + left_out_rows(cover, TOPIC, topic),
+            coverage=cover,
             before={"topic": topic, "configs": {row.broker_name: row.before for row in rows}},
             warnings=overwritten_warning(rows) + replay_words.readable_warnings(is_undo=exact is not None),
-            params={} if exact is None else {"exact": exact},
+            params={key: params[key] for key in ("exact", ACCEPT_WITHOUT) if key in params},
             blocked="" if moving else f"{topic} can be read on every broker: there is nothing to do.",
             command="manage.py dlq apply {plan}",
         )

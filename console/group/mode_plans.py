@@ -30,13 +30,15 @@ from console.operation.config_change import (
     ConfigPlan,
     ConfigRow,
     admin_of,
-    broker_addrs,
     brokers_in_words,
     chosen_brokers,
     counted,
+    covered_rows,
+    left_out_rows,
     nothing_changes,
     read_configs,
 )
+from console.operation.coverage import Coverage, came_back, gone_words, read_coverage
 from console.operation.errors import PlanRejected
 from console.operation.kinds import Draft, PlanWarning
 from console.operation.models import Job, Plan
@@ -67,7 +69,8 @@ class GroupModePlan(ConfigPlan):
         """Read every broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         settings_config.check_changeable(subject)
         admin = admin_of(cluster)
-        addrs = broker_addrs(admin)
+        brokers = read_coverage(admin, cluster, params)
+        addrs = brokers.addrs
         modes = read_modes(admin, addrs)
         if "exact" in params:
             topic = params["exact"]["topic"]
@@ -75,21 +78,27 @@ class GroupModePlan(ConfigPlan):
                 name: ModeSetting(each["mode"], each["popShareQueueNum"], is_set=True)
                 for name, each in params["exact"]["brokers"].items()
             }
-            chosen_brokers(addrs, list(wanted))
+            meant = set(wanted)
+            wanted = {name: wanted[name] for name in chosen_brokers(brokers, list(wanted))}
         else:
             wish = read_wish(params)
             topic = wish.topic
-            chosen = self._holders(admin, addrs, subject, wish)
+            chosen = self._holders(admin, brokers, subject, wish)
             wanted = dict.fromkeys(chosen, wish.setting)
+            meant = set(wish.brokers or brokers.absent)
         rows = [
             _row(topic, name, addrs[name], modes[name].of(topic, subject), setting)
             for name, setting in wanted.items()
             if modes[name].is_able
         ]
+        cover = brokers.of_brokers(meant, wanted)
+        if not wanted:
+            cover.require_some(subject)
         followers = ask_followers(admin, addrs, subject)
         return Draft(
             summary=_summary(subject, topic, rows),
-            diff=[row.as_row() for row in rows],
+            diff=[row.as_row() for row in rows] + left_out_rows(cover, MODE, topic),
+            coverage=cover,
             before={"impact": _impact(followers, now_ms), "read_at_ms": now_ms},
             warnings=_warnings(subject, topic, rows, modes, followers),
             blocked=_blocked(wanted, modes) or nothing_changes(rows),
@@ -98,16 +107,19 @@ class GroupModePlan(ConfigPlan):
             made_by={} if "exact" in params else made_by(cluster, self.kind, subject, params),
         )
 
-    def _holders(
-        self, admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str, wish: ModeWish
-    ) -> list[str]:
-        """The chosen brokers that have both topic and group; others would refuse."""
-        chosen = chosen_brokers(addrs, wish.brokers)
+    def _holders(self, admin: BlockingMQAdmin, cluster: Coverage, group: str, wish: ModeWish) -> list[str]:
+        """The chosen brokers that have both topic and group; others would refuse. Raises BrokerUnavailable when only
+        brokers that do not answer may have them.
+        """
+        chosen = chosen_brokers(cluster, wish.brokers)
+        if not chosen:
+            cluster.of_brokers(wish.brokers, ()).require_some(group)
         holders: dict[str, list[str]] = {}
         for what, name in ((TOPIC, wish.topic), (GROUP, group)):
             found = read_configs(admin, chosen, what, name)
             holders[what] = [broker for broker, config in found.items() if config is not None]
             if not holders[what]:
+                cluster.of_brokers(wish.brokers or cluster.absent, ()).require_some(name)
                 raise PlanRejected(f"There is no {what} {name} on {brokers_in_words(list(chosen))}.", what)
         both = [broker for broker in holders[TOPIC] if broker in holders[GROUP]]
         if not both:
@@ -118,9 +130,10 @@ class GroupModePlan(ConfigPlan):
     def drift(self, plan: Plan, now_ms: int) -> list[str]:
         """Ask every broker of the plan again."""
         admin = admin_of(plan.cluster)
-        addrs = broker_addrs(admin)
-        rows = {row["broker_name"]: row for row in plan.diff}
-        sentences = [f"{name} has no master any more" for name in sorted(set(rows) - set(addrs))]
+        cover = read_coverage(admin, plan.cluster, {})
+        addrs = cover.addrs
+        rows = {row["broker_name"]: row for row in covered_rows(plan)}
+        sentences = [*came_back(plan.before, cover), *gone_words(cover, rows)]
         modes = read_modes(admin, {name: addrs[name] for name in rows if name in addrs})
         for name, one in modes.items():
             now = one.of(rows[name]["name"], plan.subject).value()

@@ -80,7 +80,7 @@ def apply_rows(run: JobRun, admin: BlockingMQAdmin, group: str) -> None:
     """Change every waiting row. Raises BrokerUnavailable when a broker is silent: the job comes back for the
     rest."""
     rows: list[Row] = run.result["queues"]
-    addrs = masters(admin)
+    addrs = row_addrs(admin, rows)
     if run.job.attempts > 1:
         _recognise_done(rows, _committed(admin, addrs, group))
     # 15 first: 222 by time refuses a topic of which one queue has no stored offset.
@@ -102,6 +102,17 @@ def apply_rows(run: JobRun, admin: BlockingMQAdmin, group: str) -> None:
         rows, _committed(admin, addrs, group), online=bool(run.plan.before.get("online")), now_ms=run.now_ms()
     )
     run.save()
+
+
+def row_addrs(admin: BlockingMQAdmin, rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Broker name → address of the brokers whose queues move. Raises BrokerUnavailable for one that left the cluster:
+    the job waits for it.
+    """
+    addrs = masters(admin)
+    wanted = {row["broker_name"] for row in rows if row["state"] != "passed"}
+    for name in sorted(wanted - set(addrs)):
+        raise BrokerUnavailable(name, "no name server lists a master of it")
+    return {name: addrs[name] for name in sorted(wanted)}
 
 
 def _recognise_done(rows: list[Row], committed: Mapping[Key, int]) -> None:
@@ -227,7 +238,7 @@ def watch_rows(run: JobRun, admin: BlockingMQAdmin, group: str) -> None:
     """Poll until all rows are verified and the members read on. Raises VerificationFailed with the queues
     that are not."""
     rows: list[Row] = run.result["queues"]
-    addrs = masters(admin)
+    addrs = row_addrs(admin, rows)
     online = bool(run.plan.before.get("online"))
     started_ms = run.progress.setdefault("verify_started_ms", run.now_ms())
     looked_s = 0.0

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from console.group.offset_state import GroupState
+from console.lag.last_seen import QueueSeen
 from console.mqadmin import MessageQueue
+from console.operation.coverage import LEFT_OUT, Absent
 from console.operation.errors import PlanRejected
 
 TARGETS = ("earliest", "latest", "time", "offset", "shift", "like_group", "as_of", "undo", "exact")
@@ -21,6 +23,7 @@ HOW_WORDS = {
     RESET_BY_TIME: "222 by time, online",
     UPDATE_PER_QUEUE: "15 per queue",
     UNCHANGED: "stays",
+    LEFT_OUT: "not covered",
 }
 
 # Normal progress of an online group between plan and apply, per queue: some messages at once, then three times
@@ -180,7 +183,7 @@ def changes(state: GroupState, wish: Wish, known: Known) -> list[Change]:
     scope = {
         queue: each for queue, each in state.queues.items() if wish.queues is None or queue in wish.queues
     }
-    missing = sorted((wish.queues or frozenset()) - set(scope))
+    missing = sorted((wish.queues or frozenset()) - set(scope) - set(state.lost))
     if missing:
         queue = missing[0]
         raise PlanRejected(
@@ -198,6 +201,32 @@ def changes(state: GroupState, wish: Wish, known: Known) -> list[Change]:
         row = Change(queue, each.committed, after, low, high, note=note)
         rows.append(dataclasses.replace(row, how=_how(state, wish, row)) if row.moves else row)
     return rows
+
+
+def lost_queues(state: GroupState, wish: Wish) -> dict[MessageQueue, QueueSeen]:
+    """Queues that belong to the wish and lie on brokers that do not answer."""
+    return {queue: each for queue, each in state.lost.items() if wish.queues is None or queue in wish.queues}
+
+
+def left_out_row(queue: MessageQueue, seen: QueueSeen, absent: Absent) -> dict[str, Any]:
+    """The row of a queue that the plan does not reach, with what was last read of it; its lag now is unknown."""
+    return {
+        "topic": queue.topic,
+        "broker_name": queue.broker_name,
+        "queue_id": queue.queue_id,
+        "before": seen.committed_offset,
+        "after": seen.committed_offset,
+        "delta": None,
+        "lag_before": None,
+        "lag_after": None,
+        "min_offset": seen.min_offset,
+        "max_offset": seen.max_offset,
+        "store_time_ms": None,
+        "moves": False,
+        "how": LEFT_OUT,
+        "how_words": HOW_WORDS[LEFT_OUT],
+        "note": str(absent),
+    }
 
 
 def _wanted(
@@ -299,6 +328,8 @@ def drift(
     allowed = PROGRESS_FLOOR + max(share, PROGRESS_PER_S_LEAST) * elapsed_s
     found = []
     for row in rows:
+        if row["how"] == LEFT_OUT:
+            continue
         queue = MessageQueue(row["topic"], row["broker_name"], row["queue_id"])
         now_state = state.queues.get(queue)
         name = f"{queue.topic} · {queue.broker_name} · {queue.queue_id}"

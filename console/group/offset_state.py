@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from console.lag.broadcast import BROADCASTING
+from console.lag.last_seen import QueueSeen, topic_queues_seen
 from console.mqadmin import (
     BlockingMQAdmin,
     BrokerUnavailable,
@@ -23,17 +24,19 @@ from console.mqadmin import (
     is_system_topic,
 )
 from console.operation.broker_queues import (
+    PERM_READ,
     BrokerQueue,
     ask_each,
-    masters,
     route_queues,
     topic_route,
     with_offsets,
 )
+from console.operation.coverage import Coverage
 from console.operation.errors import PlanRejected
 
 QUEUES_MAX = 2_000  # of one change; more is split by topic
 DERIVED_PREFIXES = ("%RETRY%", "%DLQ%")
+NEVER_SEEN = QueueSeen(None, None, None, 0)
 SERVER_SIDE_RESET = "useServerSideResetOffset"  # BrokerConfig, 5.1.0+, true by default from 5.2.0
 
 
@@ -47,7 +50,9 @@ class QueueState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupState:
-    """A group at one moment. ``clients``: ids of the members that any broker knows."""
+    """A group at one moment. ``clients``: ids of the members that any broker knows. ``lost``: queues of the topics read
+    that lie on brokers which do not answer, as they were last seen.
+    """
 
     group: str
     queues: dict[MessageQueue, QueueState]
@@ -56,25 +61,42 @@ class GroupState:
     server_side_reset: dict[str, bool]  # broker name → it moves single queues of online members (5.x)
     committed: dict[tuple[str, str, int], int]  # (topic, broker name, queue id): all topics of the group
     read_at_ms: int
+    lost: dict[MessageQueue, QueueSeen] = dataclasses.field(default_factory=dict)
 
     @property
     def online(self) -> bool:
         return bool(self.clients)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Asked:
+    """Whom to ask about a group. ``seen``: its queues as rows and history know them, on any broker."""
+
+    admin: BlockingMQAdmin
+    cluster: str
+    group: str
+    coverage: Coverage
+    seen: Mapping[MessageQueue, QueueSeen] = dataclasses.field(default_factory=dict)
+
+    @property
+    def seen_away(self) -> dict[MessageQueue, QueueSeen]:
+        """Those on brokers that do not answer."""
+        return {
+            queue: each for queue, each in self.seen.items() if queue.broker_name not in self.coverage.addrs
+        }
+
+
 def read_group_state(
-    admin: BlockingMQAdmin, group: str, topics: Sequence[str] | None, now_ms: int, *, field: str = "group"
+    asked: Asked, topics: Sequence[str] | None, now_ms: int, *, field: str = "group"
 ) -> GroupState:
     """Read a group's state. ``topics`` None: what it subscribes to or has committed to, without retry and
     DLQ topics. ``field``: the parameter that named the group, for refusals.
 
-    Raises PlanRejected (unknown group or topic, too many queues), BrokerUnavailable when a broker is silent:
-    a change that does not see all queues would be made blind.
+    Raises PlanRejected (unknown group or topic, too many queues), BrokerUnavailable when a broker falls silent in the
+    middle, or when the group lies only on brokers that do not answer.
     """
-    addrs = masters(admin)
-    if not addrs:
-        raise PlanRejected("The name server knows no broker of this cluster.")
-    tables, connections, configs = _read_brokers(admin, addrs, group)
+    group, coverage = asked.group, asked.coverage
+    tables, connections, configs = _read_brokers(asked.admin, coverage.addrs, group)
     committed = {
         (topic, name, queue_id): offset
         for name, table in tables.items()
@@ -83,14 +105,16 @@ def read_group_state(
         for queue_id, offset in queues.items()
     }
     members = [each for each in connections.values() if each is not None]
+    away = asked.seen_away
     if not committed and not members:
+        coverage.of_queues(away, 0).require_some(group)
         raise PlanRejected(f"No broker knows offsets or members of the group {group}.", field=field)
-    chosen = list(topics) if topics else _own_topics(committed, members)
+    chosen = list(topics) if topics else _own_topics([*committed, *away], members)
     if not chosen:
         raise PlanRejected(
             f"The group {group} neither subscribes to a topic nor has committed to one.", "topics"
         )
-    places = _places(admin, chosen)
+    places, lost = _places(asked, chosen)
     return GroupState(
         group=group,
         queues={
@@ -106,6 +130,7 @@ def read_group_state(
         },
         committed=committed,
         read_at_ms=now_ms,
+        lost=lost,
     )
 
 
@@ -139,9 +164,9 @@ def _read_brokers(
 
 
 def _own_topics(
-    committed: Iterable[tuple[str, str, int]], members: Iterable[ConsumerConnection]
+    committed: Iterable[tuple[str, str, int] | MessageQueue], members: Iterable[ConsumerConnection]
 ) -> list[str]:
-    names = {topic for topic, _, _ in committed} | {
+    names = {place.topic if isinstance(place, MessageQueue) else place[0] for place in committed} | {
         topic for each in members for topic in each.subscription_table
     }
     return sorted(
@@ -149,18 +174,36 @@ def _own_topics(
     )
 
 
-def _places(admin: BlockingMQAdmin, topics: Sequence[str]) -> list[BrokerQueue]:
+def _places(asked: Asked, topics: Sequence[str]) -> tuple[list[BrokerQueue], dict[MessageQueue, QueueSeen]]:
+    """The readable queues of these topics where they can be read now, and those that cannot, as they were last seen.
+
+    A route lists a broker's queues for minutes after it died; rows and history know them later too.
+    """
+    lost = {
+        queue: each
+        for queue, each in topic_queues_seen(asked.cluster, topics).items()
+        if queue.broker_name in asked.coverage.absent
+    }
+    lost |= {queue: each for queue, each in asked.seen_away.items() if queue.topic in topics}
     queues: dict[MessageQueue, str] = {}
     for topic in topics:
-        route = topic_route(admin, topic)
+        route = topic_route(asked.admin, topic)
         if route is None:
+            if any(queue.topic == topic for queue in lost):
+                continue
             raise PlanRejected(f"There is no topic {topic}.", field="topics")
-        queues |= route_queues(route, topic)
-    if len(queues) > QUEUES_MAX:
+        for queue, addr in route_queues(route, topic).items():
+            if queue.broker_name in asked.coverage.addrs:
+                queues[queue] = addr
+        for data in route.queue_datas:
+            if data.broker_name in asked.coverage.absent and data.perm & PERM_READ:
+                for queue_id in range(data.read_queue_nums):
+                    lost.setdefault(MessageQueue(topic, data.broker_name, queue_id), NEVER_SEEN)
+    if len(queues) + len(lost) > QUEUES_MAX:
         raise PlanRejected(
-            f"{len(queues):,} queues are too many for one change (at most {QUEUES_MAX:,}); name topics."
+            f"{len(queues) + len(lost):,} queues are too many for one change (at most {QUEUES_MAX:,}); name topics."
         )
-    return with_offsets(admin, queues)
+    return with_offsets(asked.admin, queues), lost
 
 
 def store_times(

@@ -22,6 +22,7 @@ from console.group.offset_change import (
 from console.group.offset_state import GroupState
 from console.lag.broadcast import BROADCASTING
 from console.operation.kinds import PlanWarning
+from console.operation.plan_params import ACCEPT_WITHOUT
 
 NAMED_MAX = 3  # queues, topics or brokers that are named; the others are counted
 RECENT_MS = 10 * 60_000  # a rate older than this is not "present"
@@ -289,6 +290,7 @@ def command_line(cluster: str, group: str, params: Mapping[str, Any]) -> str:
     words += ["--plan", params["undo_plan"]] if params.get("undo_plan") else []
     for each in params.get("offsets") or []:
         words += ["--set", f"{_queue_word(each)}={each['offset']}"]
+    words += [part for name in params.get(ACCEPT_WITHOUT) or () for part in ("--accept-without", name)]
     return shlex.join(words)
 
 

@@ -27,14 +27,17 @@ from console.mqadmin import BlockingMQAdmin, retry_topic
 from console.operation.broker_queues import topic_route
 from console.operation.config_by_hand import made_by
 from console.operation.config_change import (
+    GROUP,
     ConfigPlan,
     ConfigRow,
     admin_of,
-    broker_addrs,
     brokers_in_words,
     chosen_brokers,
+    covered_rows,
+    left_out_rows,
     overwritten_warning,
 )
+from console.operation.coverage import Coverage, came_back, gone_words, read_coverage
 from console.operation.errors import PlanRejected
 from console.operation.kinds import Draft
 from console.operation.models import Job, Plan
@@ -55,21 +58,28 @@ class ReadingPlan(ConfigPlan):
         """Read every broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         settings_config.check_changeable(subject)
         admin = admin_of(cluster)
-        addrs = broker_addrs(admin)
+        brokers = read_coverage(admin, cluster, params)
+        addrs = brokers.addrs
         facts = read_pause_facts(admin, cluster, addrs, subject, now_ms)
         if not facts.has_group and facts.row is None and not any(facts.forbidden.values()):
+            brokers.require_some(subject)
             raise PlanRejected(f"There is no group {subject}.", "group")
         if "exact" in params:
-            rows = _exact_rows(admin, addrs, subject, params["exact"])
+            rows = _exact_rows(admin, brokers, subject, params["exact"])
+            meant = {each["broker_name"] for each in params["exact"]}
         else:
-            topics, brokers = self._wish(admin, addrs, subject, params, facts)
-            rows = self._rows(admin, addrs, subject, topics, brokers, facts)
-        return self._draft(cluster, subject, params, facts, rows)
+            topics, chosen = self._wish(admin, brokers, subject, params, facts)
+            rows = self._rows(admin, addrs, subject, topics, chosen, facts)
+            meant = set(params.get("brokers") or brokers.absent)
+        cover = brokers.of_brokers(meant, {row.broker_name for row in rows})
+        if not rows:
+            cover.require_some(subject)
+        return self._draft(cluster, subject, params, facts, rows, cover)
 
     def _wish(
         self,
         admin: BlockingMQAdmin,
-        addrs: Mapping[str, str],
+        cluster: Coverage,
         group: str,
         params: Mapping[str, Any],
         facts: PauseFacts,
@@ -91,7 +101,7 @@ class ReadingPlan(ConfigPlan):
         if len(topics) > TOPICS_MAX:
             text = f"{len(topics):,} topics are more than one plan takes ({TOPICS_MAX})."
             raise PlanRejected(f"{text} Name some of them.", "topics")
-        return topics, list(chosen_brokers(addrs, brokers))
+        return topics, list(chosen_brokers(cluster, brokers))
 
     def _rows(
         self,
@@ -114,6 +124,7 @@ class ReadingPlan(ConfigPlan):
         params: Mapping[str, Any],
         facts: PauseFacts,
         rows: Sequence[ConfigRow],
+        cover: Coverage,
     ) -> Draft:
         changing = [row for row in rows if row.before != row.after]
         is_closing = any(row.after == {"readable": False} for row in changing)
@@ -132,7 +143,8 @@ class ReadingPlan(ConfigPlan):
         confirm = " --confirm {subject}" if messages else ""
         return Draft(
             summary=summary(group, changing, is_closing),
-            diff=[row.as_row() for row in rows],
+            diff=[row.as_row() for row in rows] + left_out_rows(cover, GROUP, group),
+            coverage=cover,
             before={
                 "impact": impact(facts, rate, waits, kept_ms if is_closing else None, is_closing),
                 "members": len(facts.members.client_ids),
@@ -148,11 +160,10 @@ class ReadingPlan(ConfigPlan):
     def drift(self, plan: Plan, now_ms: int) -> list[str]:
         """Ask each place again and compare with the plan."""
         admin = admin_of(plan.cluster)
-        addrs = broker_addrs(admin)
-        rows = {(row["name"], row["broker_name"]): row for row in plan.diff}
-        sentences = [
-            f"{name} has no master any more" for name in sorted({name for _, name in rows} - set(addrs))
-        ]
+        cover = read_coverage(admin, plan.cluster, {})
+        addrs = cover.addrs
+        rows = {(row["name"], row["broker_name"]): row for row in covered_rows(plan)}
+        sentences = [*came_back(plan.before, cover), *gone_words(cover, {name for _, name in rows})]
         places = [place for place in rows if place[1] in addrs]
         for place, readable in read_places(admin, addrs, plan.subject, places).items():
             if readable != rows[place]["before"]["readable"]:
@@ -266,9 +277,10 @@ def _row(
 
 
 def _exact_rows(
-    admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str, exact: Sequence[Mapping[str, Any]]
+    admin: BlockingMQAdmin, cluster: Coverage, group: str, wanted: Sequence[Mapping[str, Any]]
 ) -> list[ConfigRow]:
-    chosen_brokers(addrs, [each["broker_name"] for each in exact])
+    addrs = chosen_brokers(cluster, [each["broker_name"] for each in wanted])
+    exact = [each for each in wanted if each["broker_name"] in addrs]
     found = read_places(admin, addrs, group, [(each["topic"], each["broker_name"]) for each in exact])
     rows = []
     for each in exact:

@@ -3,24 +3,34 @@ undone exactly."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from console.cluster import selectors as cluster_selectors
 from console.group import offset_apply, offset_change, offset_past, offset_words, selectors
 from console.group.offset_change import Change, Known, Wish
-from console.group.offset_state import GroupState, offsets_at_time, read_group_state, store_times
+from console.group.offset_state import (
+    Asked,
+    GroupState,
+    offsets_at_time,
+    read_group_state,
+    store_times,
+)
 from console.group.offset_words import Limits, Pace
-from console.mqadmin import BlockingMQAdmin, with_admin
+from console.lag.last_seen import QueueSeen, group_queues_seen
+from console.mqadmin import BlockingMQAdmin, BrokerUnavailable, MessageQueue, with_admin
 from console.operation import selectors as operation_selectors
+from console.operation.coverage import LEFT_OUT, Coverage, came_back, read_coverage, with_seen
 from console.operation.errors import PlanDrifted, PlanNotFound, PlanRejected, UndoImpossible
 from console.operation.kinds import Draft
 from console.operation.models import Job, Plan
+from console.operation.plan_params import ACCEPT_WITHOUT
 from console.operation.runner import JobRun
 
 
 class OffsetChangePlan:
-    """params: {target, topics?, queues?, time_ms?, offset?, shift?, like_group?, undo_plan?, offsets?}; see
+    """params: {target, topics?, queues?, time_ms?, offset?, shift?, like_group?, undo_plan?, offsets?,
+    accept_without?}; see
     ``offset_change.TARGETS``. ``undo`` is kept as the ``exact`` offsets that it means."""
 
     kind = "offset_change"
@@ -39,9 +49,14 @@ class OffsetChangePlan:
         wish = offset_change.read_wish(params)
         here = cluster_selectors.cluster_by_name(cluster)
         admin = with_admin(here.namesrv_addrs)
-        state = read_group_state(admin, subject, wish.topics, now_ms)
-        known = self._known(admin, cluster, state, wish)
+        whom = self._whom(admin, cluster, subject, params, now_ms)
+        state = read_group_state(whom, wish.topics, now_ms)
+        lost = offset_change.lost_queues(state, wish)
+        known = self._known(whom, state, wish)
         rows = offset_change.changes(state, wish, known)
+        cover = whom.coverage.of_queues(lost, len(rows))
+        if not rows:
+            cover.require_some(subject)
         rows, span = self._with_store_times(admin, state, rows)
         seen = selectors.group(cluster, subject)
         pace = Pace(
@@ -53,7 +68,7 @@ class OffsetChangePlan:
         model = "" if seen is None else seen.model
         return Draft(
             summary=offset_words.summary(subject, rows, span, pace, state.online, now_ms),
-            diff=[row.as_row() for row in rows],
+            diff=_diff(rows, lost, cover),
             before={
                 "online": state.online,
                 "clients": sorted(state.clients),
@@ -65,7 +80,8 @@ class OffsetChangePlan:
             },
             messages=offset_words.replayed(rows) + offset_words.skipped(rows),
             warnings=offset_words.warnings(state, wish, rows, limits, model, known.sampled),
-            params=dict(params),
+            params={**params, **_accepted(asked)},
+            coverage=cover,
             blocked=offset_change.blocked(state, wish, rows),
             command="manage.py offsets apply {plan} --confirm {subject}",
             made_by=offset_words.made_by(cluster, subject, asked),
@@ -74,13 +90,25 @@ class OffsetChangePlan:
 
     def drift(self, plan: Plan, now_ms: int) -> list[str]:
         """Read the group again and compare with the plan."""
-        topics = sorted({row["topic"] for row in plan.diff})
-        state = read_group_state(self._admin(plan.cluster), plan.subject, topics, now_ms)
+        state, returned = self._state_now(plan, now_ms)
         elapsed_s = max(0.0, (now_ms - plan.before["read_at_ms"]) / 1000)
         seen = selectors.group(plan.cluster, plan.subject)
         out_rate = None if seen is None else seen.out_rate
         moved = offset_change.drift(plan.diff, plan.before["online"], state, elapsed_s, out_rate)
-        return [*_other_jobs(plan), *moved]
+        return [*_other_jobs(plan), *returned, *moved]
+
+    def _state_now(self, plan: Plan, now_ms: int) -> tuple[GroupState, list[str]]:
+        """The group as it is now, and sentences about brokers that answer again. Raises BrokerUnavailable when one
+        that the plan covers does not answer.
+        """
+        admin = self._admin(plan.cluster)
+        cover = read_coverage(admin, plan.cluster, {})
+        rows = [row for row in plan.diff if row["how"] != LEFT_OUT]
+        for name in sorted({row["broker_name"] for row in rows} - set(cover.addrs)):
+            raise BrokerUnavailable(name, str(cover.absent.get(name, f"{name} does not answer")))
+        whom = Asked(admin, plan.cluster, plan.subject, cover)
+        state = read_group_state(whom, sorted({row["topic"] for row in rows}), now_ms)
+        return state, came_back(plan.before, cover)
 
     def apply(self, run: JobRun) -> None:
         """Look once more, record what is there now (for undo), then move every queue by its own request.
@@ -92,8 +120,7 @@ class OffsetChangePlan:
             changes = self.drift(run.plan, run.now_ms())
             if changes:
                 raise PlanDrifted(changes)
-            topics = sorted({row["topic"] for row in run.plan.diff})
-            state = read_group_state(admin, run.plan.subject, topics, run.now_ms())
+            state, _ = self._state_now(run.plan, run.now_ms())
             run.result["queues"] = offset_apply.result_rows(run.plan.diff, state)
             run.progress |= {"done": 0, "total": len(run.result["queues"])}
             run.save()
@@ -130,8 +157,25 @@ class OffsetChangePlan:
     def _admin(self, cluster: str) -> BlockingMQAdmin:
         return with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
 
-    def _known(self, admin: BlockingMQAdmin, cluster: str, state: GroupState, wish: Wish) -> Known:
+    def _whom(
+        self,
+        admin: BlockingMQAdmin,
+        cluster: str,
+        group: str,
+        params: Mapping[str, Any],
+        now_ms: int,
+    ) -> Asked:
+        """The brokers to ask, and what rows and history know of the group on those that do not answer."""
+        seen = group_queues_seen(cluster, group, now_ms)
+        read_at_ms: dict[str, int] = {}
+        for queue, each in seen.items():
+            read_at_ms[queue.broker_name] = max(each.read_at_ms, read_at_ms.get(queue.broker_name, 0))
+        cover = with_seen(read_coverage(admin, cluster, params), list(read_at_ms), read_at_ms)
+        return Asked(admin, cluster, group, cover, seen)
+
+    def _known(self, whom: Asked, state: GroupState, wish: Wish) -> Known:
         """Targets that somebody else knows: the brokers' time index, another group, the history."""
+        admin, cluster = whom.admin, whom.cluster
         scope = [queue for queue in state.queues if wish.queues is None or queue in wish.queues]
         if wish.target == "time":
             assert wish.time_ms is not None
@@ -142,7 +186,8 @@ class OffsetChangePlan:
             if wish.like_group == state.group:
                 raise PlanRejected("A group always stands like itself: name another one.", "like_group")
             topics = sorted({queue.topic for queue in state.queues})
-            other = read_group_state(admin, wish.like_group, topics, state.read_at_ms, field="like_group")
+            other_whom = Asked(admin, cluster, wish.like_group, whom.coverage)
+            other = read_group_state(other_whom, topics, state.read_at_ms, field="like_group")
             absent = f"{wish.like_group} has no committed offset there"
             return Known(
                 {queue: each.committed for queue, each in other.queues.items()},
@@ -179,6 +224,23 @@ class OffsetChangePlan:
         return [
             row.at(times.get((row.queue, row.after))) if row.after is not None else row for row in rows
         ], span
+
+
+def _diff(
+    rows: Sequence[Change], lost: Mapping[MessageQueue, QueueSeen], cover: Coverage
+) -> list[dict[str, Any]]:
+    """Rows of queues that can be moved and of those that cannot be reached, in the order of their names."""
+    found = [row.as_row() for row in rows]
+    found += [
+        offset_change.left_out_row(queue, seen, cover.absent[queue.broker_name])
+        for queue, seen in lost.items()
+    ]
+    return sorted(found, key=lambda row: (row["topic"], row["broker_name"], row["queue_id"]))
+
+
+def _accepted(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The accepted brokers, kept when an undo becomes exact offsets."""
+    return {ACCEPT_WITHOUT: params[ACCEPT_WITHOUT]} if params.get(ACCEPT_WITHOUT) else {}
 
 
 def _undone(cluster: str, subject: str, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from console.operation.config_change import (
     TOPIC,
     Config,
     ConfigRow,
+    addrs_of_plan,
     admin_of,
-    broker_addrs,
     brokers_in_words,
     counted,
     is_denied,
@@ -38,6 +38,7 @@ from console.operation.config_plans import (
     read_wish,
     where,
 )
+from console.operation.coverage import Coverage
 from console.operation.errors import PlanRejected
 from console.operation.kinds import PlanWarning
 from console.operation.models import Job, Plan
@@ -53,6 +54,10 @@ class GroupPlan(ObjectPlan[GroupFacts]):
     def facts(self, asked: Asked, rows: Sequence[ConfigRow]) -> GroupFacts:
         """Who uses the group, on any broker."""
         return read_group_facts(asked.admin, asked.cluster, asked.addrs, asked.subject, asked.now_ms)
+
+    def held_by(self, cluster: str, subject: str, brokers: Coverage) -> frozenset[str]:
+        """Every broker that does not answer: no row says which of them have the settings of a group."""
+        return frozenset(brokers.absent)
 
     def recorded(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> dict[str, Any]:
         """How many members were online, for what is asked later."""
@@ -199,15 +204,17 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
         """The committed offsets, which the brokers forget with the group."""
         if "exact" in run.plan.params or run.plan.params.get("keep_offsets"):
             return
-        addrs = broker_addrs(admin)
+        addrs = addrs_of_plan(admin, run.plan)
         facts = read_group_facts(admin, run.plan.cluster, addrs, run.plan.subject, run.now_ms())
         run.result["offsets"] = [[*place, offset] for place, offset in sorted(facts.offsets.items())]
 
     def after_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
         """An undo commits the recorded offsets again, once the group is there."""
-        addrs = broker_addrs(admin)
+        addrs = addrs_of_plan(admin, run.plan)
         gone: set[str] = set()
         for broker_name, topic, queue_id, offset in run.plan.params.get("offsets", ()):
+            if broker_name not in addrs:
+                continue  # the plan leaves this broker out
             run.beat()
             try:
                 admin.update_consumer_offset(addrs[broker_name], run.plan.subject, topic, queue_id, offset)
@@ -225,7 +232,8 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
         if not wanted:
             return
         admin = admin_of(run.plan.cluster)
-        facts = read_group_facts(admin, run.plan.cluster, broker_addrs(admin), run.plan.subject, run.now_ms())
+        addrs = addrs_of_plan(admin, run.plan)
+        facts = read_group_facts(admin, run.plan.cluster, addrs, run.plan.subject, run.now_ms())
         back = sum(
             facts.offsets.get((broker_name, topic, queue_id), -1) >= offset
             for broker_name, topic, queue_id, offset in wanted

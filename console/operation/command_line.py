@@ -10,6 +10,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -19,7 +20,9 @@ from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.mqadmin import MQBrokerError, MQClientError
 from console.operation import errors, selectors, services
+from console.operation.coverage import LEFT_OUT, verdict_words
 from console.operation.models import RESULT_LISTS, Job, Plan
+from console.operation.plan_params import ACCEPT_WITHOUT
 from console.operation.selectors import plan_kind
 
 REFUSED, NOT_NOW, JOB_FAILED = 1, 3, 4
@@ -43,6 +46,7 @@ class ChangeCommand(BaseCommand):
         applying.add_argument("--no-wait", action="store_true", help="print the job's id and end")
         undoing = actions.add_parser("undo", help="plan to put back what a plan changed")
         undoing.add_argument("plan")
+        add_accepting(undoing)
         for parser in (applying, undoing):
             parser.add_argument("--format", choices=["table", "json"], default="table")
 
@@ -78,15 +82,17 @@ class ChangeCommand(BaseCommand):
         if format == "json":
             self.stdout.write(json.dumps(job.as_row(full=True), indent=1))
         else:
-            figures = " ".join(
-                f"{key}={value}" for key, value in job.result.items() if key not in RESULT_LISTS
-            )
+            told = (*RESULT_LISTS, "coverage")
+            figures = " ".join(f"{key}={value}" for key, value in job.result.items() if key not in told)
             self.stdout.write(f"{job.id} {job.state} {figures}".rstrip())
+            if "coverage" in job.result:
+                self.stdout.write(verdict_words(job.result["coverage"]))
         if job.is_final and job.state != "SUCCEEDED":
             raise CommandError(f"{job.id} {job.state}: {job.error}", returncode=JOB_FAILED)
 
-    def _undo(self, *, plan: str, format: str, **_: Any) -> None:
-        self.print_plan(services.undo(plan, None), format)
+    def _undo(self, *, plan: str, format: str, **options: Any) -> None:
+        accepted = accepting(options).get(ACCEPT_WITHOUT, ())
+        self.print_plan(services.undo(plan, None, accept_without=accepted), format)
 
     def _wait(self, job_id: str, *, show: bool) -> Job:
         """Poll until the job is final; a line per change, a moving line only on a terminal."""
@@ -115,7 +121,8 @@ class ChangeCommand(BaseCommand):
                 continue
             place = f"{row.get('topic', '')} · {row.get('broker_name', '')} · {row.get('queue_id', '')}"
             if "after" in row:
-                before = "never committed" if row["before"] is None else f"{row['before']:,}"
+                unread = "unknown" if row["how"] == LEFT_OUT else "never committed"
+                before = unread if row["before"] is None else f"{row['before']:,}"
                 after = "-" if row["after"] is None else f"{row['after']:,}"
                 self.stdout.write(
                     f"  {place:<50} {before:>16} → {after:>14}  {row['how_words']}  {row['note']}".rstrip()
@@ -161,6 +168,7 @@ def plan_row(plan: Plan) -> dict[str, Any]:
     )
     return {
         **{name: getattr(plan, name) for name in names},
+        "coverage": plan.before.get("coverage"),
         "messages": plan.messages,
         "expires_at": plan.expires_at.isoformat(),
         "verb": plan_kind(plan.kind).verb,
@@ -171,6 +179,21 @@ def add_cluster(parser: CommandParser) -> None:
     """``--cluster NAME``; may be left out where there is only one."""
     parser.add_argument("--cluster", default="", help="may be left out when there is only one")
     parser.add_argument("--format", choices=["table", "json"], default="table")
+
+
+def add_accepting(parser: CommandParser) -> None:
+    """``--accept-without BROKER``."""
+    parser.add_argument(
+        "--accept-without",
+        action="append",
+        metavar="BROKER",
+        help="a broker that does not answer and is left out; may be repeated",
+    )
+
+
+def accepting(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameter of the plan, where the option was given."""
+    return {ACCEPT_WITHOUT: options["accept_without"]} if options.get("accept_without") else {}
 
 
 def cluster_name(given: str) -> str:

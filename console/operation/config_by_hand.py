@@ -7,9 +7,15 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from console.operation.plan_params import ACCEPT_WITHOUT
+
 FLAGS = frozenset({"keep_offsets", "with_topics"})  # options of the commands that take no value
 
-REPEATED = {"brokers": "--broker", "topics": "--topic"}  # lists: an option for each of their names
+REPEATED = {
+    "brokers": "--broker",
+    "topics": "--topic",
+    ACCEPT_WITHOUT: "--accept-without",
+}  # lists: an option for each of their names
 
 
 def made_by(cluster: str, kind: str, subject: str, params: Mapping[str, Any]) -> dict[str, str]:

@@ -9,7 +9,7 @@ before nor the target was changed by somebody else and is not touched.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from console.cluster import selectors as cluster_selectors
@@ -26,6 +26,7 @@ from console.mqadmin import (
     with_admin,
 )
 from console.operation.broker_queues import ask_each, masters, told, topic_route
+from console.operation.coverage import LEFT_OUT, UNLISTED, Coverage, came_back, gone_words, read_coverage
 from console.operation.errors import OperationError, PlanRejected, VerificationFailed
 from console.operation.kinds import PlanWarning
 from console.operation.models import Job, Plan
@@ -81,23 +82,48 @@ def admin_of(cluster: str) -> BlockingMQAdmin:
     return with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
 
 
-def broker_addrs(admin: BlockingMQAdmin) -> dict[str, str]:
-    """Broker name → address of its master. Raises PlanRejected where the name server knows no broker."""
-    addrs = masters(admin)
-    if not addrs:
-        raise PlanRejected("The name server knows no broker of this cluster.")
-    return addrs
-
-
-def chosen_brokers(addrs: Mapping[str, str], wanted: Sequence[str] | None) -> dict[str, str]:
-    """The brokers named, or all. Raises PlanRejected for a name that is not there."""
-    unknown = sorted(set(wanted or ()) - set(addrs))
+def chosen_brokers(cover: Coverage, wanted: Collection[str] | None) -> dict[str, str]:
+    """Those of the brokers named, or of all, that answer. Raises PlanRejected for a name that no broker has."""
+    unknown = sorted(set(wanted or ()) - set(cover.addrs) - set(cover.absent))
     if unknown:
-        known = ", ".join(sorted(addrs))
-        raise PlanRejected(
-            f"There is no broker {', '.join(unknown)} with a master now; there is {known}.", "brokers"
-        )
-    return {name: addr for name, addr in addrs.items() if not wanted or name in wanted}
+        known = ", ".join(sorted({*cover.addrs, *cover.absent}))
+        raise PlanRejected(f"There is no broker {', '.join(unknown)}; there is {known}.", "brokers")
+    return {name: addr for name, addr in cover.addrs.items() if not wanted or name in wanted}
+
+
+def left_out_rows(cover: Coverage, what: str, name: str) -> list[dict[str, Any]]:
+    """Rows of a plan's diff for the brokers that it does not reach: what they have is unknown, and stays."""
+    return [
+        {
+            "what": what,
+            "name": name,
+            "broker_name": broker,
+            "addr": "",
+            "before": None,
+            "after": None,
+            "note": str(each),
+            "deed": LEFT_OUT,
+            "changes": [],
+        }
+        for broker, each in sorted(cover.absent.items())
+    ]
+
+
+def covered_rows(plan: Plan) -> list[dict[str, Any]]:
+    """The rows of a plan's diff without those of brokers that it leaves out."""
+    return [row for row in plan.diff if row["deed"] != LEFT_OUT]
+
+
+def addrs_of_plan(admin: BlockingMQAdmin, plan: Plan) -> dict[str, str]:
+    """Broker name → address of its master now, of the brokers that a plan covers. Raises BrokerUnavailable for one that
+    left the cluster.
+    """
+    addrs = masters(admin)
+    names = sorted({row["broker_name"] for row in covered_rows(plan)})
+    for name in names:
+        if name not in addrs:
+            raise BrokerUnavailable(name, UNLISTED)
+    return {name: addrs[name] for name in names}
 
 
 def read_configs(
@@ -164,7 +190,7 @@ def result_rows(diff: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [
         {**{key: row[key] for key in kept}, "state": "waiting", "error": "", "at_ms": None}
         for row in diff
-        if row["deed"] != "stay"
+        if row["deed"] not in ("stay", LEFT_OUT)
     ]
 
 
@@ -247,7 +273,8 @@ def forget_routes(admin: BlockingMQAdmin, rows: Iterable[Mapping[str, Any]]) -> 
     """Tell the name servers of topics that no broker has any more: brokers do not take their routes back."""
     gone = sorted({row["name"] for row in rows if row["what"] == TOPIC and row["after"] is None})
     for topic in gone:
-        held = read_configs(admin, broker_addrs(admin), TOPIC, topic)
+        # A broker that is away may have the topic still: its route comes back with it.
+        held = read_configs(admin, masters(admin), TOPIC, topic)
         if all(config is None for config in held.values()) and topic_route(admin, topic) is not None:
             admin.delete_topic_in_namesrv(topic)
 
@@ -326,14 +353,16 @@ def difference(expected: Config | None, found: Config | None) -> str:
 
 
 def config_drift(plan: Plan) -> list[str]:
-    """A sentence per broker whose configuration is not what the plan saw, and per broker that came."""
+    """A sentence per broker whose configuration is not what the plan saw, that is gone, or that is back."""
     admin = admin_of(plan.cluster)
-    addrs = broker_addrs(admin)
-    sentences = []
-    for what, name in sorted({(row["what"], row["name"]) for row in plan.diff}):
-        rows = {row["broker_name"]: row for row in plan.diff if (row["what"], row["name"]) == (what, name)}
-        gone = sorted(set(rows) - set(addrs))
-        sentences += [f"{broker_name} has no master any more" for broker_name in gone]
+    cover = read_coverage(admin, plan.cluster, {})
+    addrs, planned = cover.addrs, covered_rows(plan)
+    sentences = [
+        *came_back(plan.before, cover),
+        *gone_words(cover, {row["broker_name"] for row in planned}),
+    ]
+    for what, name in sorted({(row["what"], row["name"]) for row in planned}):
+        rows = {row["broker_name"]: row for row in planned if (row["what"], row["name"]) == (what, name)}
         here = {broker_name: addr for broker_name, addr in addrs.items() if broker_name in rows}
         for broker_name, now in read_configs(admin, here, what, name).items():
             if now != rows[broker_name]["before"]:
@@ -357,19 +386,19 @@ def undo_rows(job: Job) -> list[dict[str, Any]]:
 
 
 def exact_rows(
-    admin: BlockingMQAdmin, addrs: Mapping[str, str], exact: Sequence[Mapping[str, Any]]
+    admin: BlockingMQAdmin, cover: Coverage, exact: Sequence[Mapping[str, Any]]
 ) -> list[ConfigRow]:
-    """The rows of an undo: every broker gets back the very configuration that was recorded."""
+    """The rows of an undo: every broker that answers gets back the very configuration that was recorded."""
     rows = []
     for what, name in dict.fromkeys((each["what"], each["name"]) for each in exact):
         wanted = {each["broker_name"]: each for each in exact if (each["what"], each["name"]) == (what, name)}
-        here = chosen_brokers(addrs, list(wanted))
+        here = chosen_brokers(cover, list(wanted))
         for broker_name, now in read_configs(admin, here, what, name).items():
             each = wanted[broker_name]
             note = ""
             if now not in (each["expected"], each["config"]):
                 note = f"changed since by somebody else: {difference(each['expected'], now)}"
-            rows.append(ConfigRow(what, name, broker_name, addrs[broker_name], now, each["config"], note))
+            rows.append(ConfigRow(what, name, broker_name, here[broker_name], now, each["config"], note))
     return rows
 
 

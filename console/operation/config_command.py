@@ -8,7 +8,13 @@ from typing import Any, ClassVar
 from django.core.management.base import CommandParser
 
 from console.operation import services
-from console.operation.command_line import ChangeCommand, add_cluster, cluster_name
+from console.operation.command_line import (
+    ChangeCommand,
+    accepting,
+    add_accepting,
+    add_cluster,
+    cluster_name,
+)
 
 DEEDS = ("create", "change", "quarantine", "release", "delete", "force_delete")
 
@@ -68,6 +74,7 @@ class ConfigCommand(ChangeCommand):
         parser: CommandParser = actions.add_parser(deed, help=words)
         parser.add_argument("name", metavar=self.what)
         add_cluster(parser)
+        add_accepting(parser)
         return parser
 
     def _create(self, **options: Any) -> None:
@@ -93,5 +100,6 @@ class ConfigCommand(ChangeCommand):
     def plan(self, deed: str, params: Mapping[str, Any], options: Mapping[str, Any]) -> None:
         """Make the plan of a deed and print it."""
         cluster = cluster_name(options["cluster"])
-        plan = services.create_plan(f"{self.what}_{deed}", cluster, options["name"], params, None)
+        wanted = {**params, **accepting(options)}
+        plan = services.create_plan(f"{self.what}_{deed}", cluster, options["name"], wanted, None)
         self.print_plan(plan, options["format"])

@@ -21,17 +21,18 @@ from console.operation.config_change import (
     ConfigPlan,
     ConfigRow,
     admin_of,
-    broker_addrs,
     brokers_in_words,
     change_summary,
     chosen_brokers,
     denied,
     exact_rows,
+    left_out_rows,
     nothing_changes,
     overwritten_warning,
     read_configs,
     reopened,
 )
+from console.operation.coverage import Coverage, read_coverage
 from console.operation.errors import PlanRejected
 from console.operation.kinds import Draft, PlanWarning
 from console.operation.models import Plan
@@ -43,17 +44,23 @@ Facts = TypeVar("Facts")
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What a plan is asked for, and what the brokers say to that, read once. ``addrs``: broker name → address of its
-    master.
+    """What a plan is asked for, and what the brokers say to that, read once. ``brokers``: all of the cluster, those
+    that do not answer included; ``held_by``: those that have the object, or may have it, as far as rows know.
     """
 
     admin: BlockingMQAdmin
     cluster: str
-    addrs: Mapping[str, str]
+    brokers: Coverage
+    held_by: frozenset[str]
     what: str  # TOPIC | GROUP
     subject: str
     params: Mapping[str, Any]
     now_ms: int
+
+    @property
+    def addrs(self) -> Mapping[str, str]:
+        """Broker name → address of its master, of those that answer."""
+        return self.brokers.addrs
 
     @cached_property
     def found(self) -> dict[str, Config | None]:
@@ -62,9 +69,12 @@ class Asked:
 
     @property
     def existing(self) -> dict[str, Config]:
-        """The brokers that have it. Raises PlanRejected when none has."""
+        """The brokers that have it. Raises PlanRejected when none has, BrokerUnavailable when one that does not answer
+        may have it.
+        """
         here = {name: config for name, config in self.found.items() if config is not None}
         if not here:
+            self.brokers.of_brokers(self.held_by, ()).require_some(self.subject)
             raise PlanRejected(f"There is no {self.what} {self.subject}.", self.what)
         return here
 
@@ -155,9 +165,15 @@ class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
     def came_back(self, asked: Asked) -> str:
         """How much of a deleted object an undo brings back, to follow "as it was"."""
 
-    def also_warns(self, asked: Asked, rows: Sequence[ConfigRow]) -> Sequence[PlanWarning]:
-        """Warnings of every plan of this object, whatever the deed."""
-        return ()
+    @abstractmethod
+    def held_by(self, cluster: str, subject: str, brokers: Coverage) -> frozenset[str]:
+        """The brokers that do not answer and have the object, or may have it, as far as rows know."""
+
+    def scope(self, asked: Asked) -> frozenset[str]:
+        """The brokers that the plan is about: those that are named, else those that have the object."""
+        if "exact" in asked.params:
+            return frozenset(each["broker_name"] for each in asked.params["exact"])
+        return frozenset(broker_names(asked.params)) or asked.held_by
 
     # --- The same for all ---
 
@@ -165,23 +181,25 @@ class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
         """Read the brokers and say what would change. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         asked = self._asked(cluster, subject, params, now_ms)
         is_undo = "exact" in params
+        rows = exact_rows(asked.admin, asked.brokers, params["exact"]) if is_undo else self.rows(asked)
+        cover = asked.brokers.of_brokers(self.scope(asked), [row.broker_name for row in rows])
+        if not rows:
+            cover.require_some(subject)
+        facts = self.facts(asked, rows)
         if is_undo:
-            rows = exact_rows(asked.admin, asked.addrs, params["exact"])
-            facts = self.facts(asked, rows)
             summary, blocked = self._put_back(asked, rows, facts)
             stakes = Stakes(overwritten_warning(rows))
         else:
-            rows = self.rows(asked)
-            facts = self.facts(asked, rows)
             summary, blocked = self.summary(asked, rows, facts), self.blocked(asked, rows)
             stakes = self.stakes(asked, rows, facts)
         confirm = " --confirm {subject}" if stakes.typed or stakes.messages else ""
         return Draft(
             summary=summary,
-            diff=[row.as_row() for row in rows],
+            diff=[row.as_row() for row in rows] + left_out_rows(cover, self.what, subject),
             before=self.recorded(asked, rows, facts),
             messages=stakes.messages,
-            warnings=[*stakes.warnings, *self.also_warns(asked, rows)],
+            warnings=list(stakes.warnings),
+            coverage=cover,
             blocked=blocked,
             command=f"manage.py {self.what}s apply {{plan}}{confirm}",
             made_by={} if is_undo else made_by(cluster, self.kind, subject, params),
@@ -190,7 +208,9 @@ class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
 
     def _asked(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Asked:
         admin = admin_of(cluster)
-        return Asked(admin, cluster, broker_addrs(admin), self.what, subject, params, now_ms)
+        brokers = read_coverage(admin, cluster, params)
+        held_by = self.held_by(cluster, subject, brokers)
+        return Asked(admin, cluster, brokers, held_by, self.what, subject, params, now_ms)
 
     def _put_back(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> tuple[str, str]:
         """(summary, why not) of the undo of a plan of this kind: every broker gets the configuration it had."""
@@ -209,6 +229,12 @@ class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
 class CreatePlan(ObjectPlan[Facts]):
     """params: {brokers?} and the object's settings; what is not named gets RocketMQ's default."""
 
+    def scope(self, asked: Asked) -> frozenset[str]:
+        """The brokers that are named, or all of the cluster."""
+        if "exact" in asked.params:
+            return super().scope(asked)
+        return frozenset(broker_names(asked.params)) or frozenset({*asked.addrs, *asked.brokers.absent})
+
     @abstractmethod
     def new_config(self, asked: Asked) -> tuple[Wish, Config]:
         """What is wished, and the configuration it makes. Raises PlanRejected for an illegal name or value."""
@@ -217,11 +243,11 @@ class CreatePlan(ObjectPlan[Facts]):
         """A row per chosen broker. A broker that has the object stays as it is; refused if all have it."""
         wish, config = self.new_config(asked)
         rows = []
-        for broker in chosen_brokers(asked.addrs, wish.brokers):
+        for broker in chosen_brokers(asked.brokers, wish.brokers):
             before = asked.found[broker]
             note = "" if before is None else f"has the {self.what} already"
             rows.append(asked.row(broker, before, config if before is None else before, note))
-        if all(row.before is not None for row in rows):
+        if rows and all(row.before is not None for row in rows):
             raise PlanRejected(
                 f"There is a {self.what} {asked.subject} already; change it instead.", self.what
             )
@@ -245,10 +271,10 @@ class ChangePlan(ObjectPlan[Facts]):
         """A row per broker that has the object; those not chosen stay."""
         self.check_changeable(asked)
         wish = self.wish(asked)
-        chosen_brokers(asked.addrs, wish.brokers)
+        chosen_brokers(asked.brokers, wish.brokers)
         existing = asked.existing
         for broker in wish.brokers:
-            if broker not in existing:
+            if broker in asked.addrs and broker not in existing:
                 raise PlanRejected(
                     f"{broker} does not have the {self.what} {asked.subject}; create it there first.",
                     "brokers",

@@ -11,6 +11,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+from console.operation.coverage import Coverage
+
 if TYPE_CHECKING:
     from console.operation.models import Job, Plan
     from console.operation.runner import JobRun
@@ -45,6 +47,9 @@ class Draft:
     rate_per_s: int | None = None  # rate the job starts with
     confirm_text: str = ""  # what is typed where that is not the subject's name
     typed: bool = False  # the name must be typed however few messages are touched: it can not be taken back
+    coverage: Coverage | None = (
+        None  # what the plan reaches, and what it does not; None: nothing can be missed
+    )
 
 
 class PlanKind(Protocol):

@@ -7,17 +7,29 @@ from typing import Any
 
 from console.operation.errors import PlanRejected
 
+ACCEPT_WITHOUT = "accept_without"  # of every kind: brokers that do not answer and are left out, by name
+ACCEPTED_MAX = 200  # brokers; as many as a cluster has at most
+
 
 def refuse_unknown(params: Mapping[str, Any], known: Collection[str]) -> None:
     """Raise PlanRejected for a parameter that the kind does not know: a misspelt one would be left out silently."""
-    unknown = sorted(set(params) - set(known))
+    unknown = sorted(set(params) - set(known) - {ACCEPT_WITHOUT})
     if unknown:
         raise PlanRejected(f"There is no parameter {unknown[0]!r}; there is {', '.join(known)}.", unknown[0])
 
 
 def broker_names(params: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the brokers that are named, none for all of them. Raises PlanRejected("brokers")."""
-    brokers = params.get("brokers") or ()
-    if isinstance(brokers, str) or not all(isinstance(name, str) for name in brokers):
-        raise PlanRejected("Brokers is a list of broker names.", "brokers")
-    return tuple(brokers)
+    return _names(params, "brokers")
+
+
+def accepted_without(params: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the silent brokers that the plan may leave out. Raises PlanRejected("accept_without")."""
+    return _names(params, ACCEPT_WITHOUT)[:ACCEPTED_MAX]
+
+
+def _names(params: Mapping[str, Any], field: str) -> tuple[str, ...]:
+    names = params.get(field) or ()
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise PlanRejected(f"{field.capitalize()} is a list of broker names.", field)
+    return tuple(names)

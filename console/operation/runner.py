@@ -27,7 +27,7 @@ from django.db import InterfaceError, OperationalError, transaction
 from django.db.models import F, Q, QuerySet
 
 from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
-from console.operation import journal, run_lock, selectors
+from console.operation import coverage, journal, run_lock, selectors
 from console.operation.errors import OperationError
 from console.operation.kinds import KeepsAccounts
 from console.operation.models import Job, JobState
@@ -380,6 +380,8 @@ def _write_end(work: JobRun, event: JobEventKind, error: str) -> None:
             break
     else:
         raise LeaseLost(work.job.id)
+    if event is JobEventKind.VERIFIED and "coverage" in work.result:
+        level, words = "warn", f"{words} on {coverage.verdict_words(work.result['coverage'])}"
     journal.note(work.job, f"{words}: {error}" if error else words, level=level, at_ms=at_ms)
     journal.audit(
         actor=None,

@@ -7,7 +7,7 @@ writes by conditional update, audits, and tells the browsers. Brokers are read o
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from celery import current_app
@@ -18,7 +18,7 @@ from kombu.exceptions import OperationalError
 from console.access import rules as access_rules
 from console.access.models import Verb
 from console.cluster import selectors as cluster_selectors
-from console.operation import journal, run_lock, runner, selectors
+from console.operation import coverage, journal, run_lock, runner, selectors
 from console.operation.errors import (
     ApprovalBySamePerson,
     ApprovalMissing,
@@ -33,8 +33,9 @@ from console.operation.errors import (
     PlanExpired,
     PlanRejected,
 )
-from console.operation.kinds import Draft, Exclusive, PlanKind, ReadsOthers
+from console.operation.kinds import Draft, Exclusive, PlanKind, PlanWarning, ReadsOthers
 from console.operation.models import FINAL_STATES, Confirm, Job, JobState, Plan, PlanState
+from console.operation.plan_params import ACCEPT_WITHOUT
 from console.operation.rules import (
     CANCELLABLE,
     PLAN_LIFE_MS,
@@ -119,7 +120,9 @@ def _plan_row(
     actor: Any,
     at_ms: int,
 ) -> Plan:
-    limits = cluster_selectors.cluster_by_name(cluster)
+    limits, cover = cluster_selectors.cluster_by_name(cluster), draft.coverage
+    before = draft.before if cover is None else {**draft.before, "coverage": cover.value()}
+    warned = [] if cover is None else [PlanWarning(*note) for note in cover.notes]
     plan = Plan(
         kind=handler.kind,
         cluster=cluster,
@@ -127,10 +130,12 @@ def _plan_row(
         params=params if draft.params is None else draft.params,
         diff=draft.diff,
         summary=draft.summary,
-        warnings=[{"level": w.level, "title": w.title, "text": w.text} for w in draft.warnings],
-        before=draft.before,
-        state_hash=fingerprint(draft.before),
-        blocked=draft.blocked or _held_by_another(handler, cluster, subject),
+        warnings=[{"level": w.level, "title": w.title, "text": w.text} for w in [*warned, *draft.warnings]],
+        before=before,
+        state_hash=fingerprint(before),
+        blocked=(cover.blocked if cover is not None else "")
+        or draft.blocked
+        or _held_by_another(handler, cluster, subject),
         confirm=confirmation(
             draft.messages,
             typed_from=limits.typed_confirm_messages,
@@ -235,6 +240,7 @@ def _start(
     handler: PlanKind, plan: Plan, actor: Any, reason: str, idempotency_key: str, remote_addr: str, at_ms: int
 ) -> Job:
     """Plan, job, event and audit in one transaction. Raises IntegrityError when another job holds the same thing."""
+    left_out = coverage.verdict(plan.before, plan.created_by)
     with transaction.atomic():
         claimed = Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT)
         if claimed.update(state=PlanState.APPLIED, reason=reason) != 1:
@@ -252,6 +258,7 @@ def _start(
             created_at=journal.moment(at_ms),
             idempotency_key=idempotency_key,
             holds=handler.holds(plan.cluster, plan.subject) if isinstance(handler, Exclusive) else None,
+            result={} if left_out is None else {"coverage": left_out},
         )
         journal.audit(
             actor=actor, verb="apply", plan=plan, before=plan.before, after=reason, remote_addr=remote_addr
@@ -281,10 +288,16 @@ def _is_applied_with(plan: Plan, idempotency_key: str) -> bool:
 
 
 def undo(
-    plan_id: str, actor: Any, *, idempotency_key: str = "", remote_addr: str = "", now_ms: int | None = None
+    plan_id: str,
+    actor: Any,
+    *,
+    accept_without: Sequence[str] = (),
+    idempotency_key: str = "",
+    remote_addr: str = "",
+    now_ms: int | None = None,
 ) -> Plan:
-    """A new plan that puts back the state recorded when ``plan_id`` was applied. Raises NotPermitted,
-    UndoImpossible.
+    """A new plan that puts back the state recorded when ``plan_id`` was applied. ``accept_without``: silent brokers
+    that it may leave out. Raises NotPermitted, UndoImpossible.
     """
     found = selectors.plan(plan_id)
     require(actor, selectors.plan_kind(found.kind).verb, found.cluster, found.subject)
@@ -293,7 +306,7 @@ def undo(
         plan.kind,
         plan.cluster,
         plan.subject,
-        params,
+        {**params, ACCEPT_WITHOUT: list(accept_without)} if accept_without else params,
         actor,
         idempotency_key=idempotency_key,
         undo_of=plan,

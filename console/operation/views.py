@@ -22,6 +22,7 @@ from console.cluster.models import Cluster
 from console.lag.page import cut
 from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
 from console.operation import operation_list, plan_words, selectors, services
+from console.operation.coverage import of_plan
 from console.operation.errors import (
     JobNotFound,
     OperationError,
@@ -31,6 +32,7 @@ from console.operation.errors import (
 )
 from console.operation.forms import ConfirmForm, RateForm
 from console.operation.models import FINAL_STATES, Job, JobState, Plan, PlanState
+from console.operation.plan_params import ACCEPT_WITHOUT
 from console.operation.rules import CANCELLABLE
 from console.operation.runner import RETRIES_MAX, RETRY_PAUSE_MS
 
@@ -161,6 +163,7 @@ def _plan_page(
         "refusal": refusal,
         "refusal_text": "" if refusal is None else str(refusal),
         "is_drift": isinstance(refusal, PlanDrifted),
+        **_left_out(found),
         "confirm_text": request.POST.get("confirm_text", ""),
         "reason": request.POST.get("reason", ""),
         "rest_url": request.build_absolute_uri("/api/v1/plans/"),
@@ -168,6 +171,15 @@ def _plan_page(
         "now_ms": now_ms,
     }
     return render(request, "operation/plan.html", context, status=status)
+
+
+def _left_out(found: Plan) -> dict[str, Any]:
+    """The brokers that a plan does not reach: those that nobody has accepted yet, and names of the others."""
+    absent = of_plan(found.before).get("absent", [])
+    return {
+        "open_brokers": [each for each in absent if not each["accepted"]],
+        "accepted_brokers": [each["broker_name"] for each in absent if each["accepted"]],
+    }
 
 
 def can_undo(job: Job | None, found: Plan | None = None) -> bool:
@@ -209,7 +221,7 @@ def plan_apply(request: HttpRequest, cluster: str, plan_id: str) -> HttpResponse
 @require_POST
 def plan_deed(request: HttpRequest, cluster: str, plan_id: str, deed: str) -> HttpResponse:
     """discard · approve · undo (a new plan that puts everything back) · again (the same wish, computed
-    anew).
+    anew, without the brokers that are ticked).
     """
     here, found, may_apply = _plan(request, cluster, plan_id)
     try:
@@ -231,8 +243,9 @@ def plan_deed(request: HttpRequest, cluster: str, plan_id: str, deed: str) -> Ht
                 found.kind,
                 here.name,
                 found.subject,
-                found.params,
+                _params_again(request, found),
                 request.user,
+                undo_of=found.undo_of,
                 remote_addr=remote_addr(request),
             )
             return redirect("plan", here.name, anew.id)
@@ -243,6 +256,12 @@ def plan_deed(request: HttpRequest, cluster: str, plan_id: str, deed: str) -> Ht
     except BrokerTrouble as trouble:
         return _plan_page(request, here, found, may_apply, refusal=trouble, status=503)
     raise Http404(f"A plan has no {deed!r}.")
+
+
+def _params_again(request: HttpRequest, found: Plan) -> dict[str, Any]:
+    """The same wish; brokers that are ticked on the page are accepted as left out."""
+    ticked = request.POST.getlist(ACCEPT_WITHOUT)
+    return {**found.params, ACCEPT_WITHOUT: ticked} if ticked else found.params
 
 
 # ---- jobs ----

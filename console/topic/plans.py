@@ -29,10 +29,11 @@ from console.operation.config_plans import (
     read_wish,
     where,
 )
+from console.operation.coverage import Coverage
 from console.operation.kinds import PlanWarning
 from console.operation.models import Plan
 from console.operation.runner import JobRun
-from console.topic import topic_config
+from console.topic import selectors, topic_config
 from console.topic.topic_config import FIELDS, READ
 from console.topic.topic_facts import TopicFacts, impact, read_topic_facts, unread_in
 from console.topic.topic_judgement import (
@@ -41,7 +42,6 @@ from console.topic.topic_judgement import (
     delete_warnings,
     losing,
     own_names,
-    silent_warning,
     use_warnings,
     written_lately,
 )
@@ -71,9 +71,11 @@ class TopicPlan(ObjectPlan[TopicFacts]):
         """RocketMQ's own topics stay as they are."""
         topic_config.check_changeable(asked.subject, own_names(asked.admin))
 
-    def also_warns(self, asked: Asked, rows: Sequence[ConfigRow]) -> Sequence[PlanWarning]:
-        """Brokers that had the topic and are away now."""
-        return silent_warning(asked.cluster, asked.subject, rows)
+    def held_by(self, cluster: str, subject: str, brokers: Coverage) -> frozenset[str]:
+        """Brokers that had the topic when they were last read, and those that never were."""
+        row = selectors.topic(cluster, subject)
+        held = frozenset() if row is None else frozenset(row.brokers)
+        return held | {name for name, each in brokers.absent.items() if not each.was_read}
 
     def removed_again(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> tuple[str, str]:
         """Only an empty topic goes without quarantine."""

@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from console.figures import duration
-from console.lag import selectors as lag_selectors
 from console.mqadmin import BlockingMQAdmin
 from console.operation.config_change import ConfigRow, brokers_in_words, counted
 from console.operation.kinds import PlanWarning
 from console.operation.quarantine import Quarantine
-from console.topic import selectors
 from console.topic.topic_config import PERMISSIONS, READ, WRITE
 from console.topic.topic_facts import TopicFacts
 
@@ -160,22 +158,3 @@ def delete_warnings(facts: TopicFacts, quarantine: Quarantine | None) -> list[Pl
         )
     warnings.append(PlanWarning("warn", "Messages do not come back", "Undo creates the topic again, empty."))
     return warnings
-
-
-def silent_warning(cluster: str, topic: str, rows: Sequence[ConfigRow]) -> list[PlanWarning]:
-    """Brokers that had the topic and are not registered now: they keep what they have."""
-    row = selectors.topic(cluster, topic)
-    if row is None:
-        return []
-    seen = {each.broker_name for each in rows}
-    silent = {broker.broker_name for broker in lag_selectors.silent_brokers(cluster)}
-    away = sorted(name for name in row.brokers if name in silent and name not in seen)
-    if not away:
-        return []
-    return [
-        PlanWarning(
-            "danger",
-            f"{brokers_in_words(away)} is away",
-            "It has the topic too and will come back with it as it was; make the change there later.",
-        )
-    ]

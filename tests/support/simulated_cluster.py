@@ -3,7 +3,8 @@ nothing.
 
 `python -m tests.support.simulated_cluster --brokers 8 --topics 10000 --groups 10000` prints one JSON line with
 its addresses and serves until its standard input ends. A line "silence 3" or "speak 3" there makes broker 3
-swallow its requests, or answer again. `SimulatedCluster` runs it for tests and benchmarks.
+swallow its requests, or answer again; "leave 3" and "return 3" take it out of the name server and cut its connections,
+as a broker that died long ago, and bring it back. `SimulatedCluster` runs it for tests and benchmarks.
 
 Everything follows from the layout and a broker's round, which begins when the broker is asked for all
 committed offsets (43): the same questions get the same answers, and every round's answers differ. All queues of a
@@ -18,7 +19,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from types import TracebackType
@@ -111,7 +112,8 @@ class Broker:
         self.layout, self.number, self.name = layout, number, layout.broker(number)
         self.addrs = addrs
         self.round_number = 0
-        self.is_silent = False
+        self.is_silent = self.is_gone = False
+        self.set_by_hand: dict[tuple[str, str], dict[int, int]] = {}  # (topic, group) → queue → offset
         self.topic_numbers = {layout.topic(topic): topic for topic in layout.topics_on(number)}
         # in the order of what consumes what, as Java prints its tables
         by_key = sorted(
@@ -128,6 +130,7 @@ class Broker:
             RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: lambda _: self.group_table,
             RequestCode.GET_CONSUME_STATS: self.consume_stats,
             RequestCode.GET_CONSUMER_CONNECTION_LIST: self.consumer_connection,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.update_consumer_offset,
         }
 
     @property
@@ -141,7 +144,18 @@ class Broker:
             for group in self.group_numbers.values()
             for _ in range(self.layout.queues)
         )
-        return self.offsets_form % tuple(committed)
+        body = self.offsets_form % tuple(committed)
+        if not self.set_by_hand:
+            return body
+        table = ConsumerOffsetWrapper.from_body(body)
+        for key, offsets in self.set_by_hand.items():
+            table.offset_table[key] |= offsets
+        return table.to_body()
+
+    def update_consumer_offset(self, fields: Mapping[str, str]) -> bytes:
+        key = fields["topic"], fields["consumerGroup"]
+        self.set_by_hand.setdefault(key, {})[int(fields["queueId"])] = int(fields["commitOffset"])
+        return b""
 
     @cached_property
     def offsets_form(self) -> bytes:
@@ -233,16 +247,16 @@ def form_of(body: bytes) -> bytes:
 
 
 class NameServer:
-    """What the simulated name server answers: all brokers, all topics, a route."""
+    """What the simulated name server answers: all brokers that are there, all topics, a route."""
 
-    def __init__(self, layout: Layout, addrs: list[str]) -> None:
-        self.layout, self.addrs = layout, addrs
+    def __init__(self, layout: Layout, addrs: list[str], servers: Sequence[Broker]) -> None:
+        self.layout, self.addrs, self.servers = layout, addrs, servers
 
     def _data(self, number: int) -> BrokerData:
         return BrokerData(CLUSTER, self.layout.broker(number), {0: self.addrs[number]})
 
     def answer(self, command: RemotingCommand) -> RemotingCommand:
-        numbers = range(self.layout.brokers)
+        numbers = [broker.number for broker in self.servers if not broker.is_gone]
         if command.code == RequestCode.GET_BROKER_CLUSTER_INFO:
             names = [self.layout.broker(number) for number in numbers]
             table = {name: self._data(number) for number, name in enumerate(names)}
@@ -258,7 +272,9 @@ class NameServer:
         number = command.ext_fields.get("topic", "").removeprefix("orders-")
         if not number.isdigit() or int(number) >= self.layout.topics:
             return command.response(ResponseCode.TOPIC_NOT_EXIST, "No topic route info in name server")
-        brokers = self.layout.brokers_of(int(number))
+        brokers = [one for one in self.layout.brokers_of(int(number)) if not self.servers[one].is_gone]
+        if not brokers:
+            return command.response(ResponseCode.TOPIC_NOT_EXIST, "No topic route info in name server")
         route = TopicRouteData(
             [self._data(broker) for broker in brokers],
             [
@@ -272,8 +288,10 @@ class NameServer:
 class Peer(asyncio.Protocol):
     """One connection to a simulated server."""
 
-    def __init__(self, answer: Callable[[RemotingCommand], RemotingCommand | None]) -> None:
-        self.answer = answer
+    def __init__(
+        self, answer: Callable[[RemotingCommand], RemotingCommand | None], broker: Broker | None = None
+    ) -> None:
+        self.answer, self.broker = answer, broker
         self.frames = RemotingConnection()
         self.transport: asyncio.Transport
 
@@ -281,6 +299,9 @@ class Peer(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        if self.broker is not None and self.broker.is_gone:
+            self.transport.abort()
+            return
         answers = (self.answer(command) for command in self.frames.receive_data(data))
         self.transport.write(b"".join(one.encode() for one in answers if one is not None))
 
@@ -291,15 +312,17 @@ async def serve(layout: Layout) -> None:
     addrs = [""] * layout.brokers
     brokers = [Broker(layout, number, addrs) for number in range(layout.brokers)]
     for broker in brokers:
-        server = await loop.create_server(partial(Peer, broker.answer), "127.0.0.1", 0)
+        server = await loop.create_server(partial(Peer, broker.answer, broker), "127.0.0.1", 0)
         addrs[broker.number] = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    namesrv = await loop.create_server(partial(Peer, NameServer(layout, addrs).answer), "127.0.0.1", 0)
+    answer = NameServer(layout, addrs, brokers).answer
+    namesrv = await loop.create_server(partial(Peer, answer), "127.0.0.1", 0)
     place = f"127.0.0.1:{namesrv.sockets[0].getsockname()[1]}"
     sys.stdout.write(json.dumps({"namesrv": place, "brokers": addrs}) + "\n")
     sys.stdout.flush()
     while line := await loop.run_in_executor(None, sys.stdin.readline):
         word, number = line.split()
-        brokers[int(number)].is_silent = word == "silence"
+        broker = brokers[int(number)]
+        broker.is_silent, broker.is_gone = word == "silence", word == "leave"
         sys.stdout.write("done\n")
         sys.stdout.flush()
 
@@ -352,6 +375,14 @@ class SimulatedCluster:
     def speak(self, broker: int) -> None:
         """Let it answer again; what it swallowed stays unanswered."""
         self._tell(f"speak {broker}")
+
+    def leave(self, broker: int) -> None:
+        """Let a broker be dead for so long that the name server dropped it."""
+        self._tell(f"leave {broker}")
+
+    def come_back(self, broker: int) -> None:
+        """Let it be there again."""
+        self._tell(f"return {broker}")
 
     def _tell(self, line: str) -> None:
         assert self._process is not None and self._process.stdin is not None

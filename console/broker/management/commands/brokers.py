@@ -12,7 +12,13 @@ from console.broker import selectors
 from console.broker.selectors import BrokerView
 from console.figures import duration, percent, rate
 from console.operation import services
-from console.operation.command_line import ChangeCommand, add_cluster, cluster_name
+from console.operation.command_line import (
+    ChangeCommand,
+    accepting,
+    add_accepting,
+    add_cluster,
+    cluster_name,
+)
 
 KINDS = ("broker_config_change", "broker_drain")
 
@@ -33,6 +39,7 @@ class Command(ChangeCommand):
             "--set", action="append", required=True, metavar="BROKER=VALUE", help="may be repeated"
         )
         add_cluster(config)
+        add_accepting(config)
         for name, words in (
             ("drain", "plan to offer a broker to no producer"),
             ("give-back", "plan to offer it again"),
@@ -67,7 +74,7 @@ class Command(ChangeCommand):
         for name, reason in table.unread.items():
             self.stdout.write(f"{name}: unknown. {reason}")
 
-    def _config(self, *, cluster: str, key: str, set: list[str], format: str, **_: Any) -> None:
+    def _config(self, *, cluster: str, key: str, set: list[str], format: str, **options: Any) -> None:
         values = {}
         for pair in set:
             name, equals, value = pair.partition("=")
@@ -75,7 +82,13 @@ class Command(ChangeCommand):
                 raise CommandError(f"{pair!r} is not BROKER=VALUE.")
             values[name] = value
         subject = next(iter(values)) if len(values) == 1 else "*"
-        self._plan("broker_config_change", cluster, subject, {"key": key, "values": values}, format)
+        self._plan(
+            "broker_config_change",
+            cluster,
+            subject,
+            {"key": key, "values": values, **accepting(options)},
+            format,
+        )
 
     def _drain(self, *, cluster: str, broker: str, format: str, **_: Any) -> None:
         self._plan("broker_drain", cluster, broker, {"direction": "drain"}, format)

@@ -4,7 +4,14 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from console.operation.command_line import ChangeCommand, add_cluster, cluster_name, time_ms
+from console.operation.command_line import (
+    ChangeCommand,
+    accepting,
+    add_accepting,
+    add_cluster,
+    cluster_name,
+    time_ms,
+)
 
 TARGETS = ("earliest", "latest", "time", "offset", "shift", "like_group", "as_of", "undo", "exact")
 
@@ -36,6 +43,7 @@ class Command(ChangeCommand):
         _add_scope(restoring)
         for each in (planning, restoring):
             add_cluster(each)
+            add_accepting(each)
         self.add_change_actions(actions)
 
     def _plan(self, *, group: str, target: str, cluster: str, format: str, **options: Any) -> None:
@@ -47,12 +55,12 @@ class Command(ChangeCommand):
             "undo_plan": options["plan"] or None,
             "offsets": [_queue_offset(word) for word in options["set"] or ()] or None,
         }
-        params = {"target": target, **_scope(options)}
+        params = {"target": target, **_scope(options), **accepting(options)}
         params |= {name: value for name, value in given.items() if value is not None}
         self.make_plan(cluster_name(cluster), group, params, format)
 
     def _restore(self, *, group: str, time: str, cluster: str, format: str, **options: Any) -> None:
-        params = {"target": "as_of", "time_ms": time_ms(time), **_scope(options)}
+        params = {"target": "as_of", "time_ms": time_ms(time), **_scope(options), **accepting(options)}
         self.make_plan(cluster_name(cluster), group, params, format)
 
 

@@ -1,0 +1,73 @@
+"""Brokers and queues as they were last seen, those that do not answer now included. No function here asks a broker.
+
+Three sources, each remembers what the one before may have lost: the rows of the last round (a silent broker's queues
+stay there), the rows of brokers, and the history of committed offsets, which survives a new metrics database.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from console.lag import past, queues
+from console.lag import selectors as lag_selectors
+from console.lag.history import HOUR_MS
+from console.mqadmin import MessageQueue
+
+# How long ago the history is looked into for queues that no row has: about a quarter of an hour is read each.
+LOOKED_BACK_MS = (HOUR_MS, 24 * HOUR_MS, 7 * 24 * HOUR_MS)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSeen:
+    """A broker the collector knows. `silent_since_ms` None: it answered the last round. `was_read` false: it never
+    answered, so what it holds is unknown.
+    """
+
+    silent_since_ms: int | None
+    last_read_ms: int
+    reason: str
+    was_read: bool
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSeen:
+    """A queue as it was read last; None: unknown."""
+
+    min_offset: int | None
+    max_offset: int | None
+    committed_offset: int | None
+    read_at_ms: int
+
+
+def brokers_seen(cluster: str) -> dict[str, BrokerSeen]:
+    """Return every broker name of the cluster that the collector knows."""
+    found: dict[str, BrokerSeen] = {}
+    for row in lag_selectors.broker_rows(cluster):
+        since_ms = None if row.answered else row.since_ms
+        found.setdefault(
+            row.broker_name, BrokerSeen(since_ms, row.read_at_ms, row.reason, row.read_at_ms > 0)
+        )
+    return found
+
+
+def group_queues_seen(cluster: str, group: str, now_ms: int) -> dict[MessageQueue, QueueSeen]:
+    """Return the queues a group had committed offsets on, by the last rows, else by the history of a week."""
+    found: dict[MessageQueue, QueueSeen] = {}
+    for row in queues.of_groups(cluster, [group]):
+        queue = MessageQueue(row.topic, row.broker_name, row.queue_id)
+        found[queue] = QueueSeen(row.min_offset, row.max_offset, row.committed_offset, row.read_at_ms)
+    interval_ms = lag_selectors.collect_interval_ms(cluster)
+    for back_ms in LOOKED_BACK_MS:
+        then = past.offsets_at(cluster, group, now_ms - back_ms, interval_ms=interval_ms)
+        for queue, reading in then.items():
+            found.setdefault(queue, QueueSeen(None, None, reading.offset, reading.read_at_ms))
+    return found
+
+
+def topic_queues_seen(cluster: str, topics: Collection[str]) -> dict[MessageQueue, QueueSeen]:
+    """Return the queues of some topics by the last rows, whoever consumes them."""
+    return {
+        MessageQueue(row.topic, row.broker_name, row.queue_id): QueueSeen(
+            row.min_offset, row.max_offset, None, row.read_at_ms
+        )
+        for row in queues.topic_queues(cluster, topics)
+    }
