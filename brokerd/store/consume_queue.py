@@ -1,4 +1,4 @@
-"""Owns a consume queue: the 20-byte units that say where in the commit log a queue's messages are.
+"""Consume queue files: the 20-byte units that say where in the commit log a queue's messages are.
 
     0                               8                12                              20
     +-------------------------------+----------------+-------------------------------+
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import struct
+import sys
 from pathlib import Path
 
 from brokerd.store.mapped_file import MappedFile
@@ -32,7 +33,6 @@ ZERO_UNIT = bytes(UNIT_BYTES)
 READY_BYTES_MIN = 204 * UNIT_BYTES  # what fits one page
 READY_BYTES_MAX = 16 * READY_BYTES_MIN
 FOLDERS_ABOVE = 3  # <root>/consumequeue/<topic>, for <queue id> below
-RECOVER_FILES_MAX = 3  # as Java: only the last three files are checked
 
 
 class ConsumeQueue:
@@ -153,57 +153,64 @@ class ConsumeQueue:
 
     def unit(self, offset: int) -> tuple[int, int, int]:
         """(commit log offset, size, tags code) of a unit below max_offset. Raises IndexError otherwise."""
-        mapped_file = self.files.find(offset * UNIT_BYTES)
-        if mapped_file is None or offset >= self.max_offset:
+        if offset >= self.max_offset:
             raise IndexError(f"no unit {offset} in {self!r}")
-        commit_log_offset, size_bytes, tags_code = CQ_UNIT.unpack_from(
-            mapped_file.map, offset * UNIT_BYTES - mapped_file.start_offset
-        )
-        return commit_log_offset, size_bytes, tags_code
+        return self.peek(offset)
 
     def next_file_offset(self, offset: int) -> int:
         """The first queue offset of the file after the one of `offset`."""
         units = self.files.file_size_bytes // UNIT_BYTES
         return offset - offset % units + units
 
-    # Loading
+    # Loading. Nothing is written before `go_on_at`.
 
-    def recover(self, *, thorough: bool) -> None:
-        """Find the last unit. `thorough` looks for holes in the last files (crash), else the end is searched.
-
-        The first unit that was never written ends the queue; what lies behind it is cleared.
-        """
+    def load(self) -> None:
+        """Map the files and find the last unit, as a clean stop left it. Raises StoreFilesInvalid."""
         self.files.load()
-        files = self.files.files
-        first = max(0, len(files) - RECOVER_FILES_MAX) if thorough else max(0, len(files) - 1)
-        units_per_file = self.files.file_size_bytes // UNIT_BYTES
-        count, index = 0, first
-        for index in range(first, len(files)):
-            count = first_hole(files[index]) if thorough else written_units(files[index])
-            if count < units_per_file:
-                break
-        start = files[index].start_offset // UNIT_BYTES if files else 0
-        self._go_on_at(start + count, clear=thorough)
+        self._set_end(self.units_before(sys.maxsize))
         self.min_offset = self.files.min_offset // UNIT_BYTES
 
-    def truncate_to_log(self, commit_log_max_offset: int) -> None:
-        """Drop units of records at or behind the end of the log."""
-        low, high = self.files.min_offset // UNIT_BYTES, self.max_offset
+    def units_before(self, commit_log_offset: int) -> int:
+        """The end of the units that point before `commit_log_offset`, by halving: they ascend, zeros follow.
+
+        Where units may be torn (after a crash) the last one must be compared with the log.
+        """
+        low, high = self.files.min_offset // UNIT_BYTES, self.files.end_offset // UNIT_BYTES
         while low < high:
             middle = (low + high) // 2
-            commit_log_offset, size_bytes, _ = self.unit(middle)
-            if commit_log_offset < commit_log_max_offset:
+            unit_offset, size_bytes, _ = self.peek(middle)
+            if size_bytes > 0 and 0 <= unit_offset < commit_log_offset:
                 low = middle + 1
             else:
                 high = middle
-        if low < self.max_offset:
-            self._go_on_at(low, clear=True)
-            self.min_offset = min(self.min_offset, self.max_offset)
+        return low
 
-    def _go_on_at(self, max_offset: int, *, clear: bool) -> None:
+    def peek(self, offset: int) -> tuple[int, int, int]:
+        """The bytes of a unit whether it was written or not. Raises IndexError when no file holds it."""
+        mapped_file = self.files.find(offset * UNIT_BYTES)
+        if mapped_file is None:
+            raise IndexError(f"no file of {self!r} holds unit {offset}")
+        commit_log_offset, size_bytes, tags_code = CQ_UNIT.unpack_from(
+            mapped_file.map, offset * UNIT_BYTES - mapped_file.start_offset
+        )
+        return commit_log_offset, size_bytes, tags_code
+
+    def go_on_at(self, max_offset: int) -> None:
+        """Drop all units from `max_offset` on, durably: what is cleared here never comes back. Raises OSError."""
+        self.files.truncate(max_offset * UNIT_BYTES)
+        for mapped_file in self.files.files[-1:]:
+            mapped_file.flush()
+        self._set_end(max_offset)
+        self.min_offset = min(self.min_offset, max_offset)
+
+    def fill_to(self, max_offset: int) -> None:
+        """Add blank units, so that the next message gets queue offset `max_offset`. Raises OSError."""
+        if self.max_offset < max_offset:
+            self._fill_blank(max_offset)
+            self.next_offset = self.max_offset
+
+    def _set_end(self, max_offset: int) -> None:
         byte_offset = max_offset * UNIT_BYTES
-        if clear:
-            self.files.truncate(byte_offset)
         self.max_offset = self.next_offset = max_offset
         self.files.flushed_offset = byte_offset
         mapped_file = self.files.find(byte_offset)
@@ -259,24 +266,3 @@ class ConsumeQueue:
     def flush(self) -> None:
         """Make all units durable. Caller: one thread at a time."""
         self.files.flush_to(self.max_offset * UNIT_BYTES)
-
-
-def written_units(mapped_file: MappedFile) -> int:
-    """How many units a cleanly closed file holds: the end is found by halving, in 20 reads at most."""
-    low, high = 0, mapped_file.size_bytes // UNIT_BYTES
-    while low < high:
-        middle = (low + high) // 2
-        commit_log_offset, size_bytes, _ = CQ_UNIT.unpack_from(mapped_file.map, middle * UNIT_BYTES)
-        if commit_log_offset >= 0 and size_bytes > 0:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-def first_hole(mapped_file: MappedFile) -> int:
-    """The first unit that was never written, looking at all of them (a lost page leaves a hole of zeros)."""
-    for number, (commit_log_offset, size_bytes, _) in enumerate(CQ_UNIT.iter_unpack(mapped_file.view)):
-        if commit_log_offset < 0 or size_bytes <= 0:
-            return number
-    return mapped_file.size_bytes // UNIT_BYTES

@@ -1,17 +1,20 @@
-"""Owns the consume queues of a store: finding, making, loading and deleting them.
+"""The consume queues of a store: finding, making, loading and deleting them.
 
 Source: `store/.../queue/ConsumeQueueStore.java`. Folder: `consumequeue/<topic>/<queueId>/`.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import orjson
+
 from brokerd.store.consume_queue import ConsumeQueue
+from brokerd.store.durable_file import replace_durably
 from brokerd.store.errors import MessageIllegal
 from brokerd.store.record import TOPIC_BYTES_MAX
 
@@ -19,6 +22,16 @@ logger = logging.getLogger(__name__)
 
 QUEUE_ID_MAX = 65_535  # far above any real topic; a queue id becomes a folder and a mapped file
 MANIFEST_NAME = "consumequeue.json"
+QueueLength = tuple[str, int, int]  # topic, queue id, max offset
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """Lengths of queues. They hold all units of records before `dispatched_offset`, none from `log_max_offset` on."""
+
+    dispatched_offset: int
+    log_max_offset: int
+    lengths: list[QueueLength]
 
 
 class ConsumeQueueTable:
@@ -29,13 +42,14 @@ class ConsumeQueueTable:
         self.file_size_bytes = file_size_bytes
         # Read by flush in another thread: entries are added and removed whole, never changed.
         self.queues: dict[tuple[str, int], ConsumeQueue] = {}
-        self._manifest_path = directory.parent / MANIFEST_NAME
+        self.manifest_path = directory.parent / MANIFEST_NAME
+        self._manifest_written: Manifest | None = None
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(list(self.queues.values()))
 
-    def load(self, *, thorough: bool) -> None:
-        """Find every queue folder and the end of its queue. Raises StoreFilesInvalid."""
+    def load(self) -> None:
+        """Find every queue folder and the end of its queue; nothing is changed. Raises StoreFilesInvalid."""
         if not self.directory.is_dir():
             return
         for topic_dir in sorted(self.directory.iterdir()):
@@ -43,8 +57,7 @@ class ConsumeQueueTable:
                 continue
             for queue_dir in topic_dir.iterdir():
                 if queue_dir.name.isdecimal() and queue_dir.is_dir():
-                    queue = self._new(topic_dir.name, int(queue_dir.name))
-                    queue.recover(thorough=thorough)
+                    self._new(topic_dir.name, int(queue_dir.name)).load()
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         directory = self.directory / topic / str(queue_id)
@@ -65,10 +78,17 @@ class ConsumeQueueTable:
             raise MessageIllegal(f"queue id {queue_id} is not within 0 and {QUEUE_ID_MAX}")
         return self._new(topic, queue_id)
 
-    def reset_queue(self, topic: str, queue_id: int) -> None:
-        """Delete a queue's files, so that recovery builds it from the log."""
-        shutil.rmtree(self.directory / topic / str(queue_id), ignore_errors=True)
-        self._new(topic, queue_id)
+    def reset_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """Delete a queue's files, so that recovery builds it from the log. Raises OSError."""
+        folder = self.directory / topic / str(queue_id)
+        if folder.exists():
+            shutil.rmtree(folder)
+        return self._new(topic, queue_id)
+
+    def delete_queue(self, topic: str, queue_id: int) -> None:
+        """Remove one queue and its files. Raises OSError."""
+        self.reset_queue(topic, queue_id)
+        del self.queues[topic, queue_id]
 
     def topics(self) -> list[str]:
         return sorted({topic for topic, _ in self.queues})
@@ -89,31 +109,33 @@ class ConsumeQueueTable:
         for topic in self.topics():
             self.delete_topic(topic)
 
-    # The manifest: what a clean stop left, so that the next start notices queues that disappeared since.
+    # The manifest: the lengths of all queues at a time when they were durable. A queue that is shorter at the next
+    # start was damaged or deleted, and is rebuilt from the log.
 
-    def write_manifest(self, commit_log_max_offset: int) -> None:
-        queues = [[queue.topic, queue.queue_id, queue.max_offset] for queue in self]
-        self._manifest_path.write_text(
-            json.dumps({"commitLogMaxOffset": commit_log_max_offset, "queues": queues}), encoding="utf-8"
-        )
+    def lengths(self) -> list[QueueLength]:
+        return [(queue.topic, queue.queue_id, queue.max_offset) for queue in self]
 
-    def missing_queues(self, commit_log_max_offset: int) -> list[tuple[str, int]]:
-        """Queues that were longer at the last clean stop. Empty without a manifest of this very log end."""
+    def write_manifest(self, manifest: Manifest) -> None:
+        """Replace the manifest, if it changed. Raises OSError."""
+        if manifest != self._manifest_written:
+            content = {
+                "commitLogDispatchedOffset": manifest.dispatched_offset,
+                "commitLogMaxOffset": manifest.log_max_offset,
+                "queues": manifest.lengths,
+            }
+            replace_durably(self.manifest_path, orjson.dumps(content))
+            self._manifest_written = manifest
+
+    def read_manifest(self) -> Manifest:
+        """Empty when it is missing or unreadable."""
         try:
-            manifest = json.loads(self._manifest_path.read_text(encoding="utf-8"))
-            if manifest["commitLogMaxOffset"] != commit_log_max_offset:
-                return []
-            return [
-                (topic, queue_id)
-                for topic, queue_id, max_offset in manifest["queues"]
-                if max_offset
-                > (self.queues[topic, queue_id].max_offset if (topic, queue_id) in self.queues else 0)
-            ]
+            content = orjson.loads(self.manifest_path.read_bytes())
+            lengths = [(str(topic), int(number), int(end)) for topic, number, end in content["queues"]]
+            return Manifest(
+                int(content["commitLogDispatchedOffset"]), int(content["commitLogMaxOffset"]), lengths
+            )
         except FileNotFoundError:
-            return []
+            return Manifest(0, 0, [])
         except (ValueError, KeyError, TypeError):
-            logger.warning("%s is unreadable, ignored", self._manifest_path)
-            return []
-
-    def remove_manifest(self) -> None:
-        self._manifest_path.unlink(missing_ok=True)
+            logger.warning("%s is unreadable, ignored", self.manifest_path)
+            return Manifest(0, 0, [])

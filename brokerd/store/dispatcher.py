@@ -1,4 +1,4 @@
-"""Owns dispatch: from records of the commit log to consume-queue units and index entries.
+"""Dispatch: from records of the commit log to consume-queue units and index entries.
 
 Source: `DefaultMessageStore.ReputMessageService`, reference store-format §5.1, §5.2 and §13. Java reads the
 log again in a thread; here the writer notes what dispatch needs, and one call per read of a socket works off
@@ -20,6 +20,7 @@ from brokerd.store.record import (
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_NONE,
+    StoredRecord,
     find_property,
 )
 
@@ -53,6 +54,9 @@ class Dispatcher:
 
     def __init__(self, key_index: KeyIndex | None, on_arrival: OnArrival | None) -> None:
         self.pending: deque[Note] = deque()
+        # (commit log offset, store time in ms): every record before it was dispatched. One tuple, because the
+        # flush reads it in another thread.
+        self.dispatched = (0, 0)
         self._key_index = key_index
         self._on_arrival = on_arrival
 
@@ -73,18 +77,28 @@ class Dispatcher:
             count += 1
             if on_arrival is not None and has_unit:
                 on_arrival(queue.topic, queue.queue_id, queue_offset + 1, code)
-        if count and key_index is not None:
-            key_index.finish_batch()
+        if count:
+            if key_index is not None:
+                key_index.finish_batch()
+            self.dispatched = (offset + size_bytes, timestamp_ms)
         return count
 
-    def dispatch_recovered(self, note: Note) -> bool:
-        """One record found by recovery, nobody waits for it; True when its unit was missing."""
-        queue, queue_offset, offset, size_bytes, code, timestamp_ms, sys_flag, properties = note
-        added = gets_unit(sys_flag) and queue.append(queue_offset, offset, size_bytes, code)
+    def index_recovered(self, queue: ConsumeQueue, record: StoredRecord) -> None:
+        """Index a record that recovery found; `finish_recovery` must follow."""
         if self._key_index is not None:
-            self._key_index.put_record(queue, offset, timestamp_ms, sys_flag, properties)
-        return added
+            self._key_index.put_record(
+                queue, record.commit_log_offset, record.store_timestamp_ms, record.sys_flag, record.properties
+            )
 
-    def finish_recovery(self) -> None:
+    def drop_topic(self, topic: str, log_max_offset: int) -> None:
+        """Forget the notes of a deleted topic."""
+        kept = [note for note in self.pending if note[0].topic != topic]
+        self.pending.clear()
+        self.pending.extend(kept)
+        if not kept:
+            self.dispatched = (log_max_offset, self.dispatched[1])
+
+    def finish_recovery(self, log_max_offset: int, store_timestamp_ms: int) -> None:
+        self.dispatched = (log_max_offset, store_timestamp_ms)
         if self._key_index is not None:
             self._key_index.finish_batch()

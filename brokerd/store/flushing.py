@@ -13,9 +13,8 @@ from collections.abc import Callable
 
 from brokerd.store.checkpoint import StoreCheckpoint
 from brokerd.store.commit_log import CommitLog
-from brokerd.store.consume_queue_table import ConsumeQueueTable
+from brokerd.store.derived_flush import DerivedFlush
 from brokerd.store.errors import FlushFailed
-from brokerd.store.key_index import KeyIndex
 from brokerd.store.store_config import MessageStoreConfig
 
 logger = logging.getLogger(__name__)
@@ -35,19 +34,14 @@ class Flusher:
         self,
         config: MessageStoreConfig,
         log: CommitLog,
-        table: ConsumeQueueTable,
-        key_index: KeyIndex,
-        dispatched_timestamp_ms: Callable[[], int],
+        derived: DerivedFlush,
         on_failure: Callable[[], None],
     ) -> None:
-        """`dispatched_timestamp_ms()`: the store time up to which consume queues are built."""
         self.checkpoint: StoreCheckpoint | None = None  # while the store is open
         self.failure = ""
         self._config = config
         self._log = log
-        self._table = table
-        self._key_index = key_index
-        self._dispatched_timestamp_ms = dispatched_timestamp_ms
+        self._derived = derived
         self._on_failure = on_failure
         self._log_lock = threading.Lock()
         self._queues_lock = threading.Lock()
@@ -65,7 +59,10 @@ class Flusher:
             except OSError as error:
                 raise self._failed("the commit log", error) from error
             if self.checkpoint is not None:
-                self.checkpoint.physic_msg_timestamp_ms = timestamp_ms
+                try:
+                    self.checkpoint.log_flushed(flushed_offset, timestamp_ms)
+                except OSError as error:  # the log is durable all the same; the point lags
+                    logger.warning("checkpoint not written: %s", error)
             return flushed_offset
 
     def flush_log_if_due(self, elapsed_ms: int) -> None:
@@ -85,33 +82,24 @@ class Flusher:
     # What is built from it
 
     def flush_queues(self, least_bytes: int = 1) -> None:
-        """Flush queues with enough dirty bytes, full index files and the checkpoint.
+        """Flush queues with enough dirty bytes, index files and the checkpoint.
 
-        Its logics time only moves when all queues were flushed. Raises FlushFailed, and OSError for the checkpoint,
-        which is written anew next time.
+        Manifest and checkpoint only say more when all was flushed. Raises FlushFailed, and OSError for those two,
+        which are written anew next time.
         """
         with self._queues_lock:
             self._refuse_after_failure()
-            timestamp_ms = self._dispatched_timestamp_ms()
+            note = self._derived.take_note() if least_bytes == 1 else None
             try:
-                self._flush_dirty(least_bytes)
-                self._key_index.flush_full_files()
+                self._derived.sync(least_bytes)
             except OSError as error:
                 raise self._failed("the consume queues or the key index", error) from error
-            if self.checkpoint is not None:
-                if least_bytes == 1:
-                    self.checkpoint.logics_msg_timestamp_ms = timestamp_ms
-                self.checkpoint.index_msg_timestamp_ms = self._key_index.safe_timestamp_ms
+            if self.checkpoint is None:
+                return
+            if note is not None:
+                self._derived.save(note, self.checkpoint)
+            else:
                 self.checkpoint.flush()
-
-    def _flush_dirty(self, least_bytes: int) -> None:
-        for queue in self._table:
-            if queue.dirty_bytes >= least_bytes:
-                try:
-                    queue.flush()
-                except FileNotFoundError:
-                    if self._table.queues.get((queue.topic, queue.queue_id)) is queue:  # not a deleted topic
-                        raise
 
     def flush_queues_if_due(self, elapsed_ms: int) -> None:
         """Flush by interval and dirty pages. Raises as flush_queues, FlushFailed once."""
@@ -124,18 +112,6 @@ class Flusher:
         if thorough:
             self._queues_flushed_thoroughly_ms = elapsed_ms
         self.flush_queues(1 if thorough else config.flush_consume_queue_least_pages * PAGE_BYTES)
-
-    def flush_all(self) -> None:
-        """Everything, for a clean stop. Caller: MessageStore.close. Raises FlushFailed or OSError."""
-        self.flush_log()
-        self.flush_queues()
-        try:
-            self._key_index.flush_all()
-        except OSError as error:
-            raise self._failed("the key index", error) from error
-        if self.checkpoint is not None:
-            self.checkpoint.index_msg_timestamp_ms = self._key_index.safe_timestamp_ms
-            self.checkpoint.flush()
 
     # Failure
 

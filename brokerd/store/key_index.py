@@ -13,6 +13,7 @@ from collections import deque
 from operator import mul
 from pathlib import Path
 
+from brokerd.store.checkpoint import DurablePoint
 from brokerd.store.consume_queue import ConsumeQueue
 from brokerd.store.index_file import SLOT_BYTES, IndexFile, Visits, index_file_bytes
 from brokerd.store.java_hash import MASK, java_hash, java_hash_joined
@@ -51,30 +52,78 @@ class KeyIndex:
         self._max_msgs_num_batch = config.max_msgs_num_batch
         self._prefix_hashes: dict[bytes, int] = {}
         self._full_files: deque[IndexFile] = deque()  # still to be flushed
+        self._dropped: list[IndexFile] = []
+        self._restore_count = 0
 
     # Loading
 
-    def load(self, *, clean_shutdown: bool, safe_timestamp_ms: int) -> None:
-        """Map the files. After a crash those with entries newer than the checkpoint's are deleted (§8.5).
+    def load(self, point: DurablePoint | None, *, clean_shutdown: bool, safe_timestamp_ms: int) -> int:
+        """Find the files to keep; return the log offset from which records must be indexed again.
 
+        Nothing is changed before `fit`. With a durable point of ours full files and the newest file's entries up to
+        the point are kept. Without (a Java broker's store) all files after a clean stop; after a crash those that
+        the checkpoint's index time covers (§8.5), where Java loses the keys of the others.
         A file of another size (settings changed) is left alone and not used.
         """
         self.safe_timestamp_ms = safe_timestamp_ms
+        found = self._find_files()
+        if point is None:
+            for index_file in found:
+                is_safe = clean_shutdown or index_file.end_timestamp_ms <= safe_timestamp_ms
+                if not is_safe or not index_file.is_plausible:
+                    break
+                self.files.append(index_file)
+            self._dropped = found[len(self.files) :]
+            return self.files[-1].end_offset if self.files else 0
+        newest = None
+        for index_file in found:
+            if not index_file.is_plausible:
+                break
+            if index_file.number == point.index_file and index_file.count >= point.index_count:
+                newest = index_file
+            if index_file.number >= point.index_file or not index_file.is_full:
+                break
+            self.files.append(index_file)
+        indexed_to = self.files[-1].end_offset if self.files else 0
+        if newest is not None:
+            self.files.append(newest)
+            self._restore_count = point.index_count
+        self._dropped = found[len(self.files) :]
+        return point.derived_offset if newest is not None or not point.index_file else indexed_to
+
+    def _find_files(self) -> list[IndexFile]:
         if not self.directory.is_dir():
-            return
+            return []
         expected_bytes = index_file_bytes(self._hash_slot_num, self._index_num)
+        found = []
         for path in sorted(self.directory.iterdir()):
             if len(path.name) != NAME_DIGITS or not path.name.isdecimal():
                 continue
             if path.stat().st_size != expected_bytes:
                 logger.warning("index file %s has not the size of the settings, unused", path.name)
                 continue
-            index_file = IndexFile(path, self._hash_slot_num, self._index_num)
-            if not clean_shutdown and index_file.end_timestamp_ms > safe_timestamp_ms:
-                logger.info("index file %s may be torn, removed", path.name)
-                index_file.mapped_file.delete()
-                continue
-            self.files.append(index_file)
+            found.append(IndexFile(path, self._hash_slot_num, self._index_num))
+        return found
+
+    def fit(self, log_max_offset: int, *, clean_shutdown: bool) -> None:
+        """Delete what `load` did not keep, and entries of records at or behind the log's end. Raises OSError."""
+        for index_file in self._dropped:
+            logger.info("index file %s may be torn, removed", index_file.mapped_file.path.name)
+            index_file.mapped_file.delete()
+        self._dropped = []
+        while self.files:
+            newest = self.files[-1]
+            count = self._restore_count or newest.count
+            self._restore_count = 0
+            while count > 1 and newest.entry_offset(count - 1) >= log_max_offset:
+                count -= 1
+            if count > 1:
+                if count != newest.count or not clean_shutdown:
+                    newest.restore(count)
+                break
+            self.files.pop().mapped_file.delete()
+        for index_file in self.files:
+            index_file.is_flushed_full = index_file.is_full
         if self.files and not self.files[-1].is_full:
             self._ready_slots(self.files[-1])
 
@@ -171,7 +220,7 @@ class KeyIndex:
             fsync_directory(self.directory)
         while self._full_files:
             index_file = self._full_files.popleft()
-            index_file.mapped_file.flush()
+            index_file.flush()
             self.safe_timestamp_ms = max(self.safe_timestamp_ms, index_file.end_timestamp_ms)
 
     # Reading
@@ -214,9 +263,21 @@ class KeyIndex:
         while self.files:
             self.files.pop().mapped_file.delete()
 
+    def newest_file_and_count(self) -> tuple[int, int]:
+        """Name of the newest file and the number of its next entry, to be noted before a `flush_all`."""
+        files = self.files[-1:]
+        return (files[0].number, files[0].written_count()) if files else (0, 0)
+
     def flush_all(self) -> None:
-        """Make every file durable. Caller: close."""
-        for index_file in self.files:
+        """Make every file durable. Caller: any one thread at a time. Raises OSError."""
+        self.flush_full_files()
+        for index_file in self.files[-1:]:
             index_file.flush()
+            fsync_directory(self.directory)
+
+    def close(self) -> None:
+        """Make every file durable for good, header included. Caller: the writer. Raises OSError."""
+        self.finish_batch()
+        self.flush_all()
         if self.files:
             self.safe_timestamp_ms = max(self.safe_timestamp_ms, self.files[-1].end_timestamp_ms)

@@ -28,9 +28,9 @@ class MappedFileQueue:
         self._has_new_name = False
 
     def load(self) -> None:
-        """Map the files that are there. Raises StoreFilesInvalid for a size or a gap nothing explains.
+        """Map the files that are there; nothing is changed. Raises StoreFilesInvalid for a size or gap unexplained.
 
-        An empty last file is what a crash between creating and sizing it leaves, and is removed.
+        An empty last file is what a crash between creating and sizing it leaves: it is created again when needed.
         """
         if not self.directory.is_dir():
             return
@@ -40,7 +40,7 @@ class MappedFileQueue:
             if len(path.name) == NAME_DIGITS and path.name.isdecimal()
         )
         if paths and paths[-1].stat().st_size == 0:
-            paths.pop().unlink()
+            paths.pop()
         for path in paths:
             size_bytes = path.stat().st_size
             if size_bytes != self.file_size_bytes:

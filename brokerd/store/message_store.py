@@ -22,6 +22,9 @@ from brokerd.remoting.message_names import SCHEDULE_TOPIC
 from brokerd.store.checkpoint import StoreCheckpoint
 from brokerd.store.commit_log import CommitLog
 from brokerd.store.consume_queue_table import ConsumeQueueTable
+from brokerd.store.deleted_topics import FILE_NAME as DELETED_TOPICS_NAME
+from brokerd.store.deleted_topics import DeletedTopics
+from brokerd.store.derived_flush import DerivedFlush
 from brokerd.store.dispatcher import Dispatcher, OnArrival, dispatch_tags_code, gets_unit
 from brokerd.store.errors import FlushFailed, MessageIllegal, PropertiesSizeExceeded, ServiceNotAvailable
 from brokerd.store.file_cleaner import FileCleaner
@@ -80,16 +83,11 @@ class MessageStore:
         self._reader = QueueReader(
             config, self._log, ram_bytes * config.access_message_in_memory_max_ratio // 100
         )
+        self._deleted = DeletedTopics(self._root / DELETED_TOPICS_NAME)
         self._lock = StoreLock(self._root)
         self._abort = AbortFile(self._root)
-        self._flusher = Flusher(
-            config,
-            self._log,
-            self._table,
-            self._key_index,
-            self._dispatched_timestamp_ms,
-            self._flush_failed,
-        )
+        derived = DerivedFlush(self._log, self._table, self._key_index, self._dispatcher)
+        self._flusher = Flusher(config, self._log, derived, self._flush_failed)
         self._delay_levels_ms = config.delay_levels_ms
         self._is_sync_flush = config.is_sync_flush
         self._refusal = "the store is not open"  # why puts are refused; "" accepts them
@@ -112,20 +110,32 @@ class MessageStore:
     # Opening and closing
 
     def open(self, now_ms: int) -> RecoveryReport:
-        """Lock, recover, accept puts. Raises StoreLocked, StoreFilesInvalid, CorruptRecord, OSError."""
+        """Lock, recover, accept puts. A store that is refused is left as it was, and so is this object.
+
+        Raises StoreLocked, StoreFilesInvalid, CorruptRecord, OSError.
+        """
         self._root.mkdir(parents=True, exist_ok=True)
         self._lock.acquire()
         try:
-            clean_shutdown = not self._abort.exists
             if self._abort.flush_failed:
                 self._drop_cached_pages()
-            self._abort.create()
             checkpoint = StoreCheckpoint(self._root / "checkpoint")
             recovery = Recovery(
-                self.config, self._log, self._table, self._key_index, self._dispatcher, checkpoint
+                self.config,
+                self._log,
+                self._table,
+                self._key_index,
+                self._dispatcher,
+                checkpoint,
+                self._deleted,
             )
-            report = recovery.run(clean_shutdown=clean_shutdown)
-            self._table.remove_manifest()
+            plan = recovery.inspect(clean_shutdown=not self._abort.exists)
+            self._abort.create()
+            try:
+                report = recovery.apply(plan)
+            except OSError:
+                self._abort.note_failed_flush()
+                raise
             self._cleaner.set_disk_mark(self._cleaner.disk_used_ratio())
         except BaseException:
             self._lock.release()
@@ -136,7 +146,7 @@ class MessageStore:
         return report
 
     def close(self, now_ms: int) -> None:
-        """Dispatch and flush everything, mark the stop as clean, unlock. Safe to call twice.
+        """Dispatch and flush everything, mark the stop as clean, unlock. Does nothing unless the store is open.
 
         After a failed flush the mark stays away and the log says why: the next start looks at what the disk has.
         """
@@ -147,13 +157,14 @@ class MessageStore:
         try:
             self._flusher.flush_log()
             self.dispatch_pending()
-            self._flusher.flush_all()
+            self._key_index.close()
+            self._flusher.flush_queues()
         except (FlushFailed, OSError) as error:
             logger.error("store closed without a clean end: %s", error)  # noqa: TRY400
         else:
             if not self._pending:  # else the next start has to dispatch: keep the abort file
-                self._table.write_manifest(self._log.max_offset)
                 self._abort.remove()
+        self._checkpoint.close()
         self._flusher.checkpoint = None
         self._lock.release()
         logger.info("store closed at_ms=%d offset=%d", now_ms, self._log.max_offset)
@@ -469,14 +480,6 @@ class MessageStore:
         """Flush consume queues, index and checkpoint when it is time. Caller: another background thread."""
         self._flusher.flush_queues_if_due(elapsed_ms)
 
-    def _dispatched_timestamp_ms(self) -> int:
-        """Store time up to which units were built: just before the oldest waiting message, if any."""
-        last_ms = self._log.last_store_timestamp_ms
-        try:
-            return min(last_ms, self._pending[0][5] - 1)
-        except IndexError:
-            return last_ms
-
     # Keeping
 
     def disk_used_ratio(self) -> float:
@@ -493,10 +496,14 @@ class MessageStore:
         return deleted
 
     def delete_topic_queues(self, topic: str) -> int:
-        """Forget a deleted topic's queues and their files; its records stay in the log until they expire."""
-        kept = [note for note in self._pending if note[0].topic != topic]
-        self._pending.clear()
-        self._pending.extend(kept)
+        """Drop a deleted topic's queues and their files; its records stay in the log until they expire.
+
+        That is remembered first, so that they do not come back when queues are rebuilt. Raises OSError.
+        """
+        if not self._table.queue_ids(topic):
+            return 0
+        self._deleted.add(topic, self._log.max_offset)
+        self._dispatcher.drop_topic(topic, self._log.max_offset)
         return self._table.delete_topic(topic)
 
 

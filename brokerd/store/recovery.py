@@ -1,55 +1,58 @@
-"""Owns opening a store's files: where the log ends, what was not dispatched, what must be cut off.
+"""Opening a store's files: look at everything, refuse or decide, and only then change something.
 
-Source: `CommitLog.recoverNormally/recoverAbnormally`, reference store-format §15. Two differences. (1) After
-a clean stop the scan starts at the newest record a consume queue knows, not at a file's start: starting takes
-milliseconds. (2) Java cuts the log at the first bad record, whatever follows. Here a bad record in front of
-good ones stops the start, unless a lost page (a sector of zeros: power failure before the flush) explains it.
+Source: `CommitLog.recoverNormally/recoverAbnormally`, reference store-format §15. `inspect` reads and raises for a
+damaged store, which is then exactly as it was; `apply` cuts the log's torn tail, makes what was accepted durable and
+brings queues and index in line with it.
+
+* After a clean stop the checkpoint says where the log ends: no record is walked.
+* After a crash the walk starts with the file that holds the oldest of: end of the flushed log, records whose units
+  or index entries may not be on the disk. A queue keeps its units of records before that point and gets the others
+  anew from the log, whatever its files hold: units there may be lost, torn or garbage.
+* A queue that is shorter than the manifest of the last thorough flush says, or whose durable units are not there, is
+  rebuilt from the whole log, which is walked (and judged) before anything is changed.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from brokerd.store.checkpoint import StoreCheckpoint
+from brokerd.store.checkpoint import DurablePoint, StoreCheckpoint
 from brokerd.store.commit_log import CommitLog
-from brokerd.store.consume_queue import ConsumeQueue
+from brokerd.store.consume_queue import BLANK_SIZE, UNIT_BYTES, ConsumeQueue
 from brokerd.store.consume_queue_table import ConsumeQueueTable
+from brokerd.store.deleted_topics import DeletedTopics
+from brokerd.store.derived_flush import DerivedFlush
 from brokerd.store.dispatcher import Dispatcher, dispatch_tags_code, gets_unit
 from brokerd.store.errors import CorruptRecord, MessageIllegal, TornRecord
 from brokerd.store.key_index import KeyIndex
-from brokerd.store.mapped_file import MappedFile
-from brokerd.store.record import BLANK_BYTES, HEADER_BYTES_MIN, StoredRecord, read_record
-from brokerd.store.record_walk import walk_records
+from brokerd.store.log_inspection import LogInspection, LogState, QueueKey
+from brokerd.store.record import BLANK_BYTES, StoredRecord, read_record
+from brokerd.store.record_walk import walk_file
 from brokerd.store.results import RecoveryReport
 from brokerd.store.store_config import MessageStoreConfig
 
 logger = logging.getLogger(__name__)
 
-MAGIC_PREFIX = b"\xda\xa3\x20"  # of V1 and V2
-SECTOR_BYTES = 512
-ZERO_SECTOR = bytes(SECTOR_BYTES)
-SEARCH_CHUNK_BYTES = 1 << 20
-TAIL_LOOK_BYTES = 8 * 1024 * 1024  # how far a torn tail is measured for the report
+NO_LOG = LogState(0, 0, 0, 0, {})
 
 
 @dataclass(slots=True)
-class Scan:
-    """One walk over the log. `gap` says that dispatch needs records from before its start."""
+class OpeningPlan:
+    """What `inspect` decided."""
 
-    start_offset: int
-    end_offset: int
-    reason: str = ""  # why it ended before the end of the files
-    records: int = 0
-    dispatched: int = 0
-    last_store_timestamp_ms: int = 0
-    gap: bool = False
+    clean_shutdown: bool
+    log: LogState
+    is_end_known: bool  # nothing lies behind the log's end
+    derived_from: int  # records from here on get their units anew
+    index_from: int  # and their index entries
+    queue_ends: dict[QueueKey, int] = field(default_factory=dict)  # units a queue keeps
+    rebuilds: dict[QueueKey, int] = field(default_factory=dict)  # queues built anew → their length at least
 
 
 class Recovery:
-    """One opening of a store. Caller: MessageStore.open, once."""
+    """One opening of a store. Caller: MessageStore.open, once; the check command calls `inspect` only."""
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class Recovery:
         key_index: KeyIndex,
         dispatcher: Dispatcher,
         checkpoint: StoreCheckpoint,
+        deleted: DeletedTopics,
     ) -> None:
         self._config = config
         self._log = log
@@ -66,107 +70,140 @@ class Recovery:
         self._key_index = key_index
         self._dispatcher = dispatcher
         self._checkpoint = checkpoint
+        self._deleted = deleted
         self._delay_levels_ms = config.delay_levels_ms
-        self._known_queues: dict[tuple[bytes, int], ConsumeQueue] = {}
-        # Records before it need no index entry: they have one, or nobody wants one.
-        self._indexed_to = 0 if config.message_index_enable else sys.maxsize
+        self._inspection = LogInspection(
+            log.files, checkpoint, deleted, check_crc=config.check_crc_on_recover
+        )
+        self._dispatched = 0
 
-    def run(self, *, clean_shutdown: bool) -> RecoveryReport:
-        """Raises StoreFilesInvalid, CorruptRecord.
+    # Deciding. Nothing is changed here.
 
-        1. Map the log, the consume queues and the index files.
-        2. Without a log, everything derived from it goes too.
-        3. Walk the log from where dispatch may be behind; dispatch what has no unit yet.
-        4. Walk again from the first file when units are missing from before that.
-        5. Decide whether the end is a torn tail or corruption; cut the log.
-        6. Cut the consume queues to the log and correct their minimum offsets.
-        """
-        log, table = self._log, self._table
+    def inspect(self, *, clean_shutdown: bool) -> OpeningPlan:
+        """Read what is there and decide. Raises StoreFilesInvalid, CorruptRecord."""
+        log, checkpoint = self._log, self._checkpoint
         log.files.load()
-        table.load(thorough=not clean_shutdown)
-        self._key_index.load(
-            clean_shutdown=clean_shutdown, safe_timestamp_ms=self._checkpoint.index_msg_timestamp_ms
-        )
-        if self._key_index.files and self._config.message_index_enable:
-            self._indexed_to = self._key_index.files[-1].end_offset
+        self._table.load()
+        self._deleted.load()
         if not log.files.files:
-            table.delete_all()
-            self._key_index.delete_all()
-            log.start_at(0)
-            return RecoveryReport(clean_shutdown, 0, 0, 0, 0, 0, 0, "")
+            return self._without_log(clean_shutdown)
+        # Without a checkpoint at all the missing abort file proves nothing.
+        clean_shutdown = clean_shutdown and checkpoint.is_present
+        index_from = self._load_index(clean_shutdown)
+        plan = None
+        if clean_shutdown:
+            plan = (
+                self._clean_end(index_from) if checkpoint.point else self._after_clean_java_stop(index_from)
+            )
+        plan = plan or self._after_crash(index_from)
+        self._refuse_damage(plan.log)
+        plan.derived_from = min(plan.derived_from, plan.log.end_offset)
+        self._decide_queues(plan)
+        derive_from = self._derive_from(plan)
+        if derive_from < plan.log.walked_from:
+            self._refuse_damage(self._inspection.walk(derive_from, sys.maxsize))
+        return plan
 
-        self._known_queues = {(queue.topic.encode(), queue.queue_id): queue for queue in table}
-        start, dispatch_above = self._clean_start() if clean_shutdown else (self._abnormal_start(), -1)
-        trust_end = clean_shutdown and start == dispatch_above
-        scan = self._scan(start, dispatch_above)
-        if not scan.gap and clean_shutdown:
-            missing = table.missing_queues(scan.end_offset)
-            scan.gap = bool(missing)
-            for topic, queue_id in missing:
-                logger.warning("consume queue damaged, rebuilding topic=%s queue_id=%d", topic, queue_id)
-                table.reset_queue(topic, queue_id)
-        self._known_queues = {(queue.topic.encode(), queue.queue_id): queue for queue in table}
-        if scan.gap and scan.start_offset > log.min_offset:
-            scan = self._scan(log.min_offset, -1)
+    def _derive_from(self, plan: OpeningPlan) -> int:
+        return self._log.min_offset if plan.rebuilds else min(plan.derived_from, plan.index_from)
 
-        trust_end = trust_end and not any(log.files.bytes_at(scan.end_offset, BLANK_BYTES))
-        removed_bytes = 0
-        if trust_end:
-            scan.reason = ""
-        else:
-            removed_bytes = self._judge_end(scan)
-        log.files.truncate(scan.end_offset, clear=not trust_end)
-        log.start_at(scan.end_offset)
-        log.last_store_timestamp_ms = scan.last_store_timestamp_ms or self._checkpoint.physic_msg_timestamp_ms
-        self._fit_derived_files()
-        report = RecoveryReport(
-            clean_shutdown,
-            log.min_offset,
-            log.max_offset,
-            scan.start_offset,
-            scan.records,
-            scan.dispatched,
-            removed_bytes,
-            scan.reason,
+    def _load_index(self, clean_shutdown: bool) -> int:
+        checkpoint, is_enabled = self._checkpoint, self._config.message_index_enable
+        index_from = self._key_index.load(
+            checkpoint.point if is_enabled else None,
+            clean_shutdown=clean_shutdown or not is_enabled,
+            safe_timestamp_ms=checkpoint.index_msg_timestamp_ms,
         )
-        logger.info("store recovered %s", report)
-        return report
+        return max(index_from, self._log.min_offset) if is_enabled else sys.maxsize
 
-    def _fit_derived_files(self) -> None:
-        log = self._log
-        for queue in self._table:
-            if queue.max_physic_offset > log.max_offset:
-                queue.truncate_to_log(log.max_offset)
-            queue.correct_min_offset(log.min_offset)
-        while self._key_index.files and self._key_index.files[-1].end_offset >= max(1, log.max_offset):
-            logger.warning("the newest index file points behind the log, removed")
-            self._key_index.files.pop().mapped_file.delete()
-        self._dispatcher.finish_recovery()
+    def _without_log(self, clean_shutdown: bool) -> OpeningPlan:
+        point = self._checkpoint.point
+        flushed = point.log_offset > 0 if point else self._checkpoint.physic_msg_timestamp_ms > 0
+        if flushed:
+            damage = (
+                f"{self._config.commit_log_dir} holds no file, but the checkpoint knows of flushed messages"
+            )
+            self._refuse_damage(LogState(0, 0, 0, 0, {}, damage=damage))
+        self._key_index.load(None, clean_shutdown=True, safe_timestamp_ms=0)
+        return OpeningPlan(clean_shutdown, NO_LOG, True, 0, 0)
 
-    # Where to start
+    def _refuse_damage(self, log: LogState) -> None:
+        if not log.damage:
+            return
+        raise CorruptRecord(
+            log.end_offset,
+            f"{log.damage}. Nothing was changed. Restore the files from a backup, or look at"
+            f" `python -m brokerd check --store {self._config.store_path_root_dir}` and then repair",
+        )
 
-    def _clean_start(self) -> tuple[int, int]:
-        """(scan from, dispatch only above) after a clean stop.
+    def _clean_end(self, index_from: int) -> OpeningPlan | None:
+        """The end that the checkpoint names. None when something lies behind it: then it was no clean stop."""
+        assert self._checkpoint.point is not None
+        files, end = self._log.files, self._checkpoint.point.log_offset
+        if not files.min_offset <= end <= files.end_offset or any(files.bytes_at(end, BLANK_BYTES)):
+            return None
+        self._check_newest_record(end)
+        physic_ms = self._checkpoint.physic_msg_timestamp_ms
+        return OpeningPlan(True, LogState(end, end, 0, physic_ms, {}), True, end, index_from)
 
-        The newest record with a unit is a record start, so the walk may begin there. Is it not readable, the
-        files were changed since and are treated as after a crash.
-        """
-        newest = max((queue.last_commit_log_offset for queue in self._table), default=-1)
+    def _check_newest_record(self, end: int) -> None:
+        """A log that was restored from an older copy, or lost its last pages, shows at its last record."""
+        newest = self._newest_unit(end)
         mapped_file = self._log.files.find(newest) if newest >= 0 else None
         if mapped_file is None:
-            return self._log.min_offset, -1
+            return
         try:
-            if read_record(mapped_file.view, newest - mapped_file.start_offset, newest) is not None:
-                return newest, newest
+            read_record(mapped_file.view, newest - mapped_file.start_offset, newest)
         except TornRecord as error:
-            logger.warning("after a clean stop: %s", error)
-        return self._abnormal_start(), -1
+            what = (
+                f"{error.reason}; but the log was flushed up to offset {end} and closed: messages are missing"
+            )
+            self._refuse_damage(LogState(newest, newest, 0, 0, {}, damage=what))
 
-    def _abnormal_start(self) -> int:
-        """The newest file whose first record is older than everything that may not be durable."""
+    def _newest_unit(self, end: int) -> int:
+        """The offset of the newest record with a unit before `end`, -1 without one."""
+        return max(
+            (queue.last_commit_log_offset for queue in self._table if queue.max_physic_offset <= end),
+            default=-1,
+        )
+
+    def _after_clean_java_stop(self, index_from: int) -> OpeningPlan | None:
+        """The newest record with a unit is a record's start, so the walk begins there. None: it is not whole."""
+        newest = self._newest_unit(self._log.files.end_offset)
+        mapped_file = self._log.files.find(newest) if newest >= 0 else None
+        if mapped_file is None:
+            return None
+        try:
+            record = read_record(mapped_file.view, newest - mapped_file.start_offset, newest)
+        except TornRecord:
+            return None
+        if record is None:
+            return None
+        derived_from = newest + record.size_bytes
+        log = self._inspection.walk(newest, derived_from)
+        is_end_known = log.records == 1 and not log.torn_bytes
+        index_from = derived_from if self._key_index.files else index_from
+        return OpeningPlan(True, log, is_end_known, derived_from, index_from)
+
+    def _after_crash(self, index_from: int) -> OpeningPlan:
+        log, point = self._log, self._checkpoint.point
+        if point is None:
+            derived_from = self._start_by_time()
+            start = min(derived_from, index_from)
+        else:
+            if point.log_offset > log.files.end_offset:
+                damage = f"the log was flushed up to offset {point.log_offset}, but its files end here"
+                self._refuse_damage(LogState(0, log.files.end_offset, 0, 0, {}, damage=damage))
+            derived_from = max(point.derived_offset, log.min_offset)
+            start = min(max(point.log_offset, log.min_offset), derived_from, index_from)
+        # From a file's start: what was flushed may be damaged all the same, and the newest file suffers most.
+        mapped_file = log.files.find(max(start - 1, log.min_offset))
+        start = mapped_file.start_offset if mapped_file else start
+        return OpeningPlan(False, self._inspection.walk(start, derived_from), False, derived_from, index_from)
+
+    def _start_by_time(self) -> int:
+        """The newest file whose first record is older than everything that may not be durable (Java's rule)."""
         limit_ms = self._checkpoint.min_timestamp_ms
-        if self._config.message_index_safe:
-            limit_ms = min(limit_ms, self._checkpoint.index_msg_timestamp_ms)
         for mapped_file in reversed(self._log.files.files):
             try:
                 first = read_record(mapped_file.view, 0, mapped_file.start_offset)
@@ -176,216 +213,206 @@ class Recovery:
                 return mapped_file.start_offset
         return self._log.min_offset
 
-    # Walking
+    def _decide_queues(self, plan: OpeningPlan) -> None:
+        """Where the units end that each queue keeps, and which queues are built from the whole log."""
+        table, firsts = self._table, plan.log.first_records
+        for key, (queue_offset, _) in firsts.items():
+            queue = table.queues.get(key)
+            if self._ends_well(queue, key, queue_offset, plan.derived_from):
+                plan.queue_ends[key] = queue_offset
+            else:
+                plan.rebuilds[key] = 0
+        for queue in table:
+            key = (queue.topic, queue.queue_id)
+            if key not in firsts and not plan.is_end_known:
+                plan.queue_ends[key] = self._durable_units(queue, plan.derived_from)
+        if self._checkpoint.point is None:
+            return  # another broker's store: the manifest may be older than its deletions
+        manifest = table.read_manifest()
+        if manifest.log_max_offset > plan.log.end_offset:
+            return  # some of these units belong to messages that a crash cut off
+        for topic, queue_id, length in manifest.lengths:
+            key = (topic, queue_id)
+            known = table.queues.get(key)
+            present = plan.queue_ends.get(key, known.max_offset if known else 0)
+            if present < length and self._deleted.end_of(topic) < manifest.dispatched_offset:
+                logger.warning("consume queue damaged, rebuilding topic=%s queue_id=%d", topic, queue_id)
+                plan.rebuilds[key] = length
 
-    def _scan(self, start_offset: int, dispatch_above: int) -> Scan:
-        """Walk records from `start_offset` until one is not whole; dispatch those above `dispatch_above`."""
-        scan = Scan(start_offset, start_offset)
-        files = self._log.files
+    def _ends_well(self, queue: ConsumeQueue | None, key: QueueKey, queue_offset: int, limit: int) -> bool:
+        """Does the queue hold the unit before `queue_offset`, so that the next one goes behind it?"""
+        if queue is None or not queue.files.files:
+            return queue_offset == 0
+        files = queue.files
+        if not files.min_offset <= queue_offset * UNIT_BYTES <= files.end_offset:
+            return False
+        if queue_offset * UNIT_BYTES == files.min_offset:
+            return True
+        return self._is_unit_of(queue, queue_offset - 1, limit)
+
+    def _durable_units(self, queue: ConsumeQueue, limit: int) -> int:
+        """The end of the units of records before `limit`, which are durable; behind them anything may lie.
+
+        Halving supposes that units ascend. Garbage may lead it too far, never too short, so its result is compared
+        with the log, backwards until a unit is the one the log says.
+        """
+        first = queue.files.min_offset // UNIT_BYTES
+        end = number = queue.units_before(limit)
+        while number > first:
+            number -= 1
+            if queue.peek(number)[1] == BLANK_SIZE:
+                continue
+            if self._is_unit_of(queue, number, limit):
+                return end
+            end = number
+        return end
+
+    def _is_unit_of(self, queue: ConsumeQueue, number: int, limit: int) -> bool:
+        """Is this the unit of a record before `limit`? One of an expired record cannot be compared and counts."""
+        offset, size_bytes, _ = queue.peek(number)
+        if size_bytes == BLANK_SIZE:
+            return True
+        if size_bytes <= 0 or not 0 <= offset < limit:
+            return False
+        mapped_file = self._log.files.find(offset)
+        if mapped_file is None:
+            return True
         try:
-            while not scan.gap and (mapped_file := files.find(scan.end_offset)) is not None:
-                self._scan_file(mapped_file, scan, dispatch_above)
-        except TornRecord as error:
-            scan.reason = error.reason
-        return scan
-
-    def _scan_file(self, mapped_file: MappedFile, scan: Scan, dispatch_above: int) -> None:
-        """Walk to the end of one file, or to a gap. Raises TornRecord; scan.end_offset says where."""
-        view, base = mapped_file.view, mapped_file.start_offset
-        check_crc = self._config.check_crc_on_recover
-        while True:
-            self._walk(mapped_file, scan, dispatch_above)
-            if scan.gap:
-                return
-            offset = scan.end_offset  # of a record the fast walk does not know
-            record = read_record(view, offset - base, offset, check_crc=check_crc)
-            if record is None:
-                scan.end_offset = mapped_file.end_offset
-                return
-            if record.properties.endswith(b"\0"):
-                self._check_lost_page(view, offset - base, record)
-            if offset > dispatch_above and not self._dispatch(record, scan):
-                return
-            self._count(scan, offset + record.size_bytes, record.store_timestamp_ms)
-
-    def _walk(self, mapped_file: MappedFile, scan: Scan, dispatch_above: int) -> None:
-        """Most records of a crashed store have their unit and key: for them two look-ups are all."""
-        mapped, base, known = mapped_file.map, mapped_file.start_offset, self._known_queues
-        indexed_to = self._indexed_to
-        position = scan.end_offset - base
-        for walked in walk_records(mapped_file, position, check_crc=self._config.check_crc_on_recover):
-            end, topic, queue_id, queue_offset, sys_flag, timestamp_ms, properties_start = walked
-            offset = base + position
-            queue = known.get((topic, queue_id))
-            is_done = queue is not None and offset < indexed_to and base + end <= queue.max_physic_offset
-            if not is_done and offset > dispatch_above:
-                try:
-                    name = topic.decode()
-                except UnicodeDecodeError:
-                    return  # read_record says what is wrong
-                record = StoredRecord(
-                    end - position,
-                    name,
-                    queue_id,
-                    queue_offset,
-                    offset,
-                    sys_flag,
-                    timestamp_ms,
-                    mapped[properties_start:end],
-                )
-                if not self._dispatch(record, scan):
-                    return
-            position = end
-            self._count(scan, base + end, timestamp_ms)
-
-    @staticmethod
-    def _count(scan: Scan, end_offset: int, timestamp_ms: int) -> None:
-        scan.end_offset = end_offset
-        scan.records += 1
-        scan.last_store_timestamp_ms = timestamp_ms
-
-    def _check_lost_page(self, view: memoryview, position: int, record: StoredRecord) -> None:
-        """Properties have no CRC: zeros at their end and no record behind them are a page that was lost."""
-        following = record.commit_log_offset + record.size_bytes
-        try:
-            read_record(view, position + record.size_bytes, following)
+            record = read_record(mapped_file.view, offset - mapped_file.start_offset, offset, check_crc=False)
         except TornRecord:
-            raise TornRecord(record.commit_log_offset, "its properties end in zeros") from None
+            return False
+        return record is not None and (
+            record.topic == queue.topic
+            and record.queue_id == queue.queue_id
+            and record.queue_offset == number
+            and record.size_bytes == size_bytes
+        )
 
-    def _dispatch(self, record: StoredRecord, scan: Scan) -> bool:
-        """False when units before this one are missing, so that an earlier start may find their records."""
+    # Changing
+
+    def apply(self, plan: OpeningPlan) -> RecoveryReport:
+        """Cut, make durable, derive. Killed at any point, the next opening decides the same. Raises OSError."""
+        log, state = self._log, plan.log
+        end = state.end_offset
+        if state.torn_bytes:
+            logger.warning(
+                "commit log cut at offset=%d bytes=%d reason=%s whole records behind it from=%s",
+                end, state.torn_bytes, state.reason,
+                state.following.commit_log_offset if state.following else "none",
+            )  # fmt: skip
+        self._accept_log(plan)
+        self._deleted.fit(log.min_offset, end)
+        if log.files.files:
+            self._fit_queues(plan)
+            self._key_index.fit(end, clean_shutdown=plan.clean_shutdown)
+            self._derive(plan)
+        else:
+            self._table.delete_all()
+            self._key_index.fit(0, clean_shutdown=True)
+        self._finish(plan)
+        report = RecoveryReport(
+            plan.clean_shutdown,
+            log.min_offset,
+            end,
+            state.walked_from,
+            state.records,
+            self._dispatched,
+            state.torn_bytes,
+            state.reason,
+        )
+        logger.info("store recovered %s", report)
+        return report
+
+    def _accept_log(self, plan: OpeningPlan) -> None:
+        """Cut the log at its end; what is kept counts as flushed from here on, so it is flushed before."""
+        log, checkpoint, end = self._log, self._checkpoint, plan.log.end_offset
+        files = log.files
+        files.truncate(end, clear=not plan.is_end_known)
+        if not plan.is_end_known:
+            for mapped_file in files.files:
+                if mapped_file.end_offset > plan.log.walked_from:
+                    mapped_file.flush()
+        log.start_at(end)
+        log.last_store_timestamp_ms = plan.log.last_store_timestamp_ms or checkpoint.physic_msg_timestamp_ms
+        if plan.is_end_known and checkpoint.point is not None:
+            return
+        if checkpoint.point is None:
+            checkpoint.point = DurablePoint()
+        checkpoint.log_flushed(end, log.last_store_timestamp_ms)
+
+    def _fit_queues(self, plan: OpeningPlan) -> None:
+        table, end = self._table, plan.log.end_offset
+        for queue in table:
+            # A crash may have come before all files of a deleted topic were gone.
+            dead_end = self._deleted.end_of(queue.topic)
+            is_dead = dead_end and queue.max_physic_offset <= dead_end
+            if is_dead and (queue.topic, queue.queue_id) not in plan.log.first_records:
+                table.delete_queue(queue.topic, queue.queue_id)
+        for key, units in plan.queue_ends.items():
+            kept = table.queues.get(key)
+            if kept is not None and kept.files.files and key not in plan.rebuilds:
+                kept.go_on_at(units)
+        for topic, queue_id in plan.rebuilds:
+            table.reset_queue(topic, queue_id)
+        for queue in table:
+            if queue.max_physic_offset > end:
+                queue.go_on_at(self._durable_units(queue, end))
+
+    def _derive(self, plan: OpeningPlan) -> None:
+        """Give every record that needs it its unit and its index entries."""
+        log, end = self._log, plan.log.end_offset
+        start = self._derive_from(plan)
+        while start < end:
+            mapped_file = log.files.find(start)
+            assert mapped_file is not None
+            base, mapped, offset = mapped_file.start_offset, mapped_file.map, start
+            for walked in walk_file(mapped_file, start, end, check_crc=False, durable_offset=end):
+                record_end, topic, queue_id, queue_offset, sys_flag, timestamp_ms, properties_start = walked
+                self._derive_record(
+                    plan,
+                    StoredRecord(
+                        base + record_end - offset,
+                        topic.decode(),
+                        queue_id,
+                        queue_offset,
+                        offset,
+                        sys_flag,
+                        timestamp_ms,
+                        mapped[properties_start:record_end],
+                    ),
+                )
+                offset = base + record_end
+            start = mapped_file.end_offset
+        for key, length in plan.rebuilds.items():
+            self._table.find_or_create(*key).fill_to(length)
+
+    def _derive_record(self, plan: OpeningPlan, record: StoredRecord) -> None:
+        offset, key = record.commit_log_offset, (record.topic, record.queue_id)
+        wants_unit = gets_unit(record.sys_flag) and (offset >= plan.derived_from or key in plan.rebuilds)
+        wants_entries = offset >= plan.index_from
+        if not (wants_unit or wants_entries) or offset < self._deleted.end_of(record.topic):
+            return
         try:
             queue = self._table.find_or_create(record.topic, record.queue_id)
         except MessageIllegal as error:
-            logger.warning("record at %d is not dispatched: %s", record.commit_log_offset, error)
-            return True
-        self._known_queues[record.topic.encode(), record.queue_id] = queue
-        if (
-            record.queue_offset > queue.max_offset
-            and gets_unit(record.sys_flag)
-            and scan.start_offset > self._log.min_offset
-        ):
-            scan.gap = True
-            return False
+            logger.warning("record at %d is not dispatched: %s", offset, error)
+            return
         code = dispatch_tags_code(
             record.topic, record.properties, record.store_timestamp_ms, self._delay_levels_ms
         )
-        added = self._dispatcher.dispatch_recovered(
-            (
-                queue,
-                record.queue_offset,
-                record.commit_log_offset,
-                record.size_bytes,
-                code,
-                record.store_timestamp_ms,
-                record.sys_flag,
-                record.properties,
-            )
-        )
-        scan.dispatched += added
-        return True
+        if wants_unit:
+            self._dispatched += queue.append(record.queue_offset, offset, record.size_bytes, code)
+        if wants_entries:
+            self._dispatcher.index_recovered(queue, record)
 
-    # Judging the end
-
-    def _judge_end(self, scan: Scan) -> int:
-        """How many bytes of a torn tail to cut at the scan's end. Raises CorruptRecord."""
-        mapped_file = self._log.files.find(scan.end_offset)
-        if mapped_file is None:
-            return 0
-        position = scan.end_offset - mapped_file.start_offset
-        tail = mapped_file.view[position : position + TAIL_LOOK_BYTES].tobytes().rstrip(b"\0")
-        following = self._following_record(scan.end_offset)
-        if not tail and following is None:
-            scan.reason = ""  # zeros: the ordinary end of the log
-            return 0
-        if following is not None:
-            self._refuse_corruption(scan, following)
-            return following.commit_log_offset + following.size_bytes - scan.end_offset
-        logger.warning(
-            "torn record cut off offset=%d bytes=%d reason=%s", scan.end_offset, len(tail), scan.reason
-        )
-        return len(tail)
-
-    def _refuse_corruption(self, scan: Scan, following: StoredRecord) -> None:
-        was_flushed = following.store_timestamp_ms <= self._checkpoint.physic_msg_timestamp_ms
-        page_lost = self._lost_page(scan.end_offset, following.commit_log_offset)
-        message = (
-            f"{scan.reason}; whole records follow from offset {following.commit_log_offset} on"
-            f" (stored at {following.store_timestamp_ms} ms)"
-        )
-        if self._config.truncate_corrupt_log or (page_lost and not was_flushed):
-            logger.warning("commit log cut at offset=%d: %s", scan.end_offset, message)
-            return
-        raise CorruptRecord(
-            scan.end_offset,
-            f"{message}. This is not a torn tail. Restore the file from a replica or a backup,"
-            " or set truncate_corrupt_log to cut the log here and lose what follows",
-        )
-
-    def _following_record(self, offset: int) -> StoredRecord | None:
-        """The first whole record anywhere behind a bad one at `offset`."""
-        for mapped_file in self._log.files.files:
-            if mapped_file.end_offset <= offset:
-                continue
-            position = max(offset + 1 - mapped_file.start_offset, 0)
-            record = next_record(mapped_file, position)
-            if record is not None:
-                return record
-        return None
-
-    def _lost_page(self, start: int, end: int) -> bool:
-        """Does a sector of zeros explain the bad record at `start`? If its header is bad: one beginning there."""
-        head = self._log.files.bytes_at(start, HEADER_BYTES_MIN)
-        header_is_good = (
-            len(head) == HEADER_BYTES_MIN
-            and head[4:7] == MAGIC_PREFIX
-            and int.from_bytes(head[28:36]) == start
-        )
-        first = start + -start % SECTOR_BYTES
-        last_first = (
-            end - SECTOR_BYTES if header_is_good else min(end - SECTOR_BYTES, start + HEADER_BYTES_MIN)
-        )
-        return any(
-            self._log.files.bytes_at(offset, SECTOR_BYTES) == ZERO_SECTOR
-            for offset in range(first, last_first + 1, SECTOR_BYTES)
-        )
-
-
-def next_record(mapped_file: MappedFile, position: int) -> StoredRecord | None:
-    """The first whole record at or behind `position`, found by its magic code; holes are skipped."""
-    for extent_start, extent_end in data_extents(mapped_file, position):
-        for start in range(extent_start, extent_end, SEARCH_CHUNK_BYTES):
-            # A copy, because bytes.find is several times faster than mmap.find; magic codes may span chunks.
-            chunk = bytes(mapped_file.view[start : min(start + SEARCH_CHUNK_BYTES + 2, extent_end)])
-            hit = chunk.find(MAGIC_PREFIX)
-            while hit >= 0:
-                record = record_at(mapped_file, start + hit - 4, position)
-                if record is not None:
-                    return record
-                hit = chunk.find(MAGIC_PREFIX, hit + 1)
-    return None
-
-
-def record_at(mapped_file: MappedFile, candidate: int, position_min: int) -> StoredRecord | None:
-    if candidate < position_min:
-        return None
-    try:
-        return read_record(mapped_file.view, candidate, mapped_file.start_offset + candidate)
-    except TornRecord:
-        return None
-
-
-def data_extents(mapped_file: MappedFile, position: int) -> list[tuple[int, int]]:
-    """The parts behind `position` that have blocks, so that a mostly empty 1 GiB file is not read whole."""
-    descriptor = os.open(mapped_file.path, os.O_RDONLY)
-    extents = []
-    try:
-        while position < mapped_file.size_bytes:
-            start = os.lseek(descriptor, position, os.SEEK_DATA)
-            position = os.lseek(descriptor, start, os.SEEK_HOLE)
-            extents.append((start, position))
-    except OSError:  # ENXIO: no data behind position
-        pass
-    finally:
-        os.close(descriptor)
-    return extents
+    def _finish(self, plan: OpeningPlan) -> None:
+        end = self._log.max_offset
+        self._dispatcher.finish_recovery(end, self._log.last_store_timestamp_ms)
+        for queue in self._table:
+            queue.correct_min_offset(self._log.min_offset)
+        point = self._checkpoint.point
+        if point is None or point.derived_offset < end or plan.rebuilds or plan.index_from < end:
+            derived = DerivedFlush(self._log, self._table, self._key_index, self._dispatcher)
+            note = derived.take_note()
+            derived.sync()
+            derived.save(note, self._checkpoint)

@@ -31,8 +31,6 @@ class MessageStoreConfig:
     max_hash_slot_num: int = field(default=5_000_000, metadata={"key": "maxHashSlotNum"})
     max_index_num: int = field(default=20_000_000, metadata={"key": "maxIndexNum"})
     message_index_enable: bool = field(default=True, metadata={"key": "messageIndexEnable"})
-    # True: after a crash the log is scanned from where the key index was last safe: slower, no key is lost.
-    message_index_safe: bool = field(default=False, metadata={"key": "messageIndexSafe"})
 
     flush_disk_type: str = field(default="ASYNC_FLUSH", metadata={"key": "flushDiskType"})
     flush_interval_commit_log_ms: int = field(default=500, metadata={"key": "flushIntervalCommitLog"})
@@ -81,9 +79,6 @@ class MessageStoreConfig:
     # append then costs 0.5 µs instead of a page fault, and a full disk is an error instead of a SIGBUS.
     # 16 MiB is half a second of 100,000 small messages a second.
     prefault_bytes: int = 16 * 1024 * 1024
-    # Ours. After a crash, a bad record that lies before flushed ones stops the start (CorruptRecord). True
-    # cuts the log there instead, as a Java broker does, and loses everything behind it.
-    truncate_corrupt_log: bool = False
 
     def __post_init__(self) -> None:
         if self.flush_disk_type not in ("ASYNC_FLUSH", "SYNC_FLUSH"):

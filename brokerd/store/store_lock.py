@@ -1,4 +1,4 @@
-"""Owns the two marker files: `lock` (one process per store) and `abort` (the last stop was no clean one).
+"""The two marker files: `lock` (one process per store) and `abort` (the last stop was no clean one).
 
 Source: `store/.../DefaultMessageStore.java`, reference store-format §9. The byte-range lock on [0, 1) is the
 one a Java broker takes, so neither opens a store the other works on. It does not exclude a second store in
@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 
 from brokerd.store.errors import StoreLocked
+from brokerd.store.mapped_file import fsync_directory
 
 FLUSH_FAILED = "flush failed"
 
@@ -32,7 +33,8 @@ class StoreLock:
         except OSError as error:
             os.close(descriptor)
             raise StoreLocked(f"{self._path} is locked: another broker runs on this store") from error
-        os.pwrite(descriptor, b"lock", 0)
+        if os.fstat(descriptor).st_size == 0:
+            os.pwrite(descriptor, b"lock", 0)
         self._descriptor = descriptor
 
     def release(self) -> None:
@@ -52,7 +54,9 @@ class AbortFile:
         return self._path.exists()
 
     def create(self) -> None:
+        """Raises OSError."""
         self._path.write_text(str(os.getpid()))
+        fsync_directory(self._path.parent)
 
     @property
     def flush_failed(self) -> bool:
@@ -64,4 +68,6 @@ class AbortFile:
         self._path.write_text(f"{os.getpid()} {FLUSH_FAILED}")
 
     def remove(self) -> None:
+        """Raises OSError."""
         self._path.unlink(missing_ok=True)
+        fsync_directory(self._path.parent)

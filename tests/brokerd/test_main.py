@@ -154,6 +154,44 @@ async def test_a_reset_outlives_a_kill(process: BrokerProcess) -> None:
     assert (moved.code, moved.ext_fields["nextBeginOffset"]) == (21, "1")
 
 
+async def test_it_refuses_a_damaged_store_again_and_again_and_leaves_it_as_it_was(
+    process: BrokerProcess,
+) -> None:
+    """A refused start removed the abort file once, and the next one served the damaged message."""
+    process.start()
+    client = await RawClient.connect(process.address)
+    for number in range(20):
+        body = b"body %d" % number
+        assert (await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("orders"), body)).code == 0
+    process.stop()
+    log = process.data / "commitlog" / f"{0:020d}"
+    position = log.read_bytes().index(b"body 7")
+    (process.data / "abort").touch()
+    with log.open("r+b") as file:
+        file.seek(position)
+        file.write(b"X")
+    before = contents(process.data)
+    for _ in range(3):
+        done = run("listenPort=0", "namesrvListenPort=0", *(f"{k}={v}" for k, v in sizes(process).items()))
+        assert done.returncode == 4
+        assert "body CRC" in done.stderr
+        assert f"python -m brokerd check --store {process.data}" in done.stderr
+        assert contents(process.data) == before
+
+
+def sizes(process: BrokerProcess) -> dict[str, str | int]:
+    return {key: process.settings[key] for key in ("storePathRootDir", "mappedFileSizeCommitLog")}
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    """Every file of a store except the lock; of large, mostly empty ones what is written."""
+    return {
+        str(path.relative_to(root)): path.read_bytes().rstrip(b"\0")
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and path.name != "lock"
+    }
+
+
 def test_it_starts_small(process: BrokerProcess) -> None:
     """30 MiB of anonymous memory (hot-path.md)."""
     process.start()

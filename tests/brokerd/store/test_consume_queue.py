@@ -15,9 +15,9 @@ def new_queue(directory: Path, units: int = 0, first: int = 0) -> ConsumeQueue:
     return queue
 
 
-def reopened(directory: Path, *, thorough: bool) -> ConsumeQueue:
+def reopened(directory: Path) -> ConsumeQueue:
     queue = ConsumeQueue("T", 0, directory, 200)
-    queue.recover(thorough=thorough)
+    queue.load()
     return queue
 
 
@@ -55,7 +55,7 @@ def test_it_starts_in_the_middle_with_blank_units(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["00000000000000000200"]
     data = (tmp_path / "00000000000000000200").read_bytes()
     assert data[:20].hex() == "0000000000000000" + "7fffffff" + "0000000000000000"
-    again = reopened(tmp_path, thorough=False)
+    again = reopened(tmp_path)
     again.correct_min_offset(0)
     assert (again.min_offset, again.max_offset) == (13, 15)
 
@@ -68,11 +68,10 @@ def test_it_fills_a_gap_so_that_offsets_stay_what_records_say(tmp_path: Path) ->
     assert queue.min_offset == 0
 
 
-@pytest.mark.parametrize("thorough", [False, True])
 @pytest.mark.parametrize("units", [0, 1, 9, 10, 11, 20, 29, 30, 45])
-def test_it_finds_its_end_again(tmp_path: Path, units: int, thorough: bool) -> None:
+def test_it_finds_its_end_again(tmp_path: Path, units: int) -> None:
     new_queue(tmp_path, units)
-    queue = reopened(tmp_path, thorough=thorough)
+    queue = reopened(tmp_path)
     assert (queue.min_offset, queue.max_offset, queue.next_offset) == (0, units, units)
     assert queue.max_physic_offset == (units * 100 if units else -1)
     assert queue.last_commit_log_offset == (units - 1) * 100 if units else -1
@@ -80,29 +79,24 @@ def test_it_finds_its_end_again(tmp_path: Path, units: int, thorough: bool) -> N
     assert queue.unit(units) == (units * 100, 100, 7)
 
 
-def test_it_ends_at_a_lost_page_after_a_crash(tmp_path: Path) -> None:
-    queue = new_queue(tmp_path, 25)
-    queue.files.files[1].map[60:80] = bytes(20)  # unit 13
-    again = reopened(tmp_path, thorough=True)
-    assert again.max_offset == 13
-    assert [each.start_offset for each in again.files.files] == [0, 200]
-    assert bytes(again.files.files[1].view[60:]) == bytes(140)
-
-
-def test_it_looks_at_the_last_three_files_only(tmp_path: Path) -> None:
-    queue = new_queue(tmp_path, 45)
-    queue.files.files[1].map[60:80] = bytes(20)
-    assert reopened(tmp_path, thorough=True).max_offset == 45
+@pytest.mark.parametrize("units", [0, 9, 10, 13, 20, 24])
+def test_it_goes_on_anywhere_and_clears_what_lies_behind(tmp_path: Path, units: int) -> None:
+    new_queue(tmp_path, 25)
+    queue = reopened(tmp_path)
+    queue.go_on_at(units)
+    assert (queue.max_offset, queue.next_offset) == (units, units)
+    data = b"".join(path.read_bytes() for path in sorted(tmp_path.iterdir()))
+    assert data[units * 20 :] == bytes(len(data) - units * 20)
+    assert queue.append(units, 7000, 100, 7)
+    assert reopened(tmp_path).unit(units) == (7000, 100, 7)
 
 
 @pytest.mark.parametrize(
-    ("log_end", "units"), [(2500, 25), (2450, 25), (2400, 24), (1000, 10), (999, 10), (0, 0)]
+    ("log_end", "units"), [(2500, 25), (2450, 25), (2400, 24), (1000, 10), (999, 10), (1, 1), (0, 0)]
 )
-def test_it_drops_units_at_or_behind_the_end_of_the_log(tmp_path: Path, log_end: int, units: int) -> None:
-    queue = new_queue(tmp_path, 25)
-    queue.truncate_to_log(log_end)
-    assert queue.max_offset == queue.next_offset == units
-    assert reopened(tmp_path, thorough=False).max_offset == units
+def test_it_finds_the_units_before_an_offset_of_the_log(tmp_path: Path, log_end: int, units: int) -> None:
+    new_queue(tmp_path, 25)
+    assert reopened(tmp_path).units_before(log_end) == units
 
 
 @pytest.mark.parametrize(
@@ -123,7 +117,7 @@ def test_it_deletes_files_whose_last_record_is_gone_but_never_the_last(tmp_path:
     assert queue.delete_expired(99999) == 1
     assert (queue.min_offset, queue.max_offset) == (25, 25)
     assert [each.start_offset for each in queue.files.files] == [400]
-    again = reopened(tmp_path, thorough=False)
+    again = reopened(tmp_path)
     again.correct_min_offset(99999)
     assert (again.min_offset, again.max_offset) == (25, 25)
 

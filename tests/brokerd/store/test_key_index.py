@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from brokerd.store.checkpoint import DurablePoint
 from brokerd.store.consume_queue import ConsumeQueue
 from brokerd.store.index_file import IndexFile
 from brokerd.store.key_index import KeyIndex, index_file_name
@@ -106,25 +107,87 @@ def test_it_tells_how_far_it_is(tmp_path: Path) -> None:
     )
 
 
-def test_it_keeps_all_files_after_a_clean_stop_and_only_safe_ones_after_a_crash(tmp_path: Path) -> None:
+def indexed_crash(root: Path, count: int, noted: int) -> tuple[KeyIndex, DurablePoint]:
+    """Five entries a file; the durable point was noted after `noted` of `count` records of 100 bytes."""
+    index, queue = new_index(root, max_index_num=6), queue_of("T")
+    point = DurablePoint()
+    for number in range(count):
+        if number == noted:
+            index.flush_all()
+            point = DurablePoint(0, number * 100, *index.newest_file_and_count())
+        index_record(index, queue, number * 100, f"k{number} k", now_ms=NOW_MS + number * 1000)
+    index.flush_full_files()
+    return new_index(root, max_index_num=6), point
+
+
+def test_it_keeps_all_files_of_a_java_broker_after_a_clean_stop_and_safe_ones_after_a_crash(
+    tmp_path: Path,
+) -> None:
     index, queue = new_index(tmp_path, max_index_num=4), queue_of("T")
     for number in range(5):
         index_record(index, queue, number * 100, "k", now_ms=NOW_MS + number * 1000)
     index.flush_full_files()
     clean = new_index(tmp_path, max_index_num=4)
-    clean.load(clean_shutdown=True, safe_timestamp_ms=0)
+    assert clean.load(None, clean_shutdown=True, safe_timestamp_ms=0) == 400
+    clean.fit(500, clean_shutdown=True)
     assert found(clean, "k") == [0, 100, 200, 300, 400]
     crashed = new_index(tmp_path, max_index_num=4)
-    crashed.load(clean_shutdown=False, safe_timestamp_ms=NOW_MS + 2000)
+    # Records are indexed again from the end of the last safe file on.
+    assert crashed.load(None, clean_shutdown=False, safe_timestamp_ms=NOW_MS + 2000) == 200
+    assert len(list((tmp_path / "index").iterdir())) == 2
+    crashed.fit(500, clean_shutdown=False)
     assert found(crashed, "k") == [0, 100, 200]
     assert len(list((tmp_path / "index").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("noted", "count"), [(noted, count) for count in (1, 3, 5, 8, 11) for noted in range(count)]
+)
+def test_it_finds_every_key_again_after_a_crash(tmp_path: Path, count: int, noted: int) -> None:
+    index, point = indexed_crash(tmp_path, count, noted)
+    start = index.load(point, clean_shutdown=False, safe_timestamp_ms=0)
+    assert start == noted * 100
+    index.fit(count * 100, clean_shutdown=False)
+    for number in range(start // 100, count):
+        index_record(index, queue_of("T"), number * 100, f"k{number} k", now_ms=NOW_MS + number * 1000)
+    for number in range(count):
+        assert found(index, f"k{number}") == [number * 100]
+    assert found(index, "k") == [number * 100 for number in range(count)]
+
+
+@pytest.mark.parametrize("damage", ["lost", "header", "earlier lost"])
+def test_it_indexes_again_what_a_damaged_file_held(tmp_path: Path, damage: str) -> None:
+    index, point = indexed_crash(tmp_path, 9, 8)
+    paths = sorted((tmp_path / "index").iterdir())
+    assert len(paths) == 4
+    if damage == "header":
+        paths[-1].write_bytes(bytes(36) + b"\x7f\xff\xff\xff" + paths[-1].read_bytes()[40:])
+    else:
+        paths[-1 if damage == "lost" else 1].unlink()
+    start = index.load(point, clean_shutdown=True, safe_timestamp_ms=0)
+    index.fit(900, clean_shutdown=True)
+    assert start == (800 if damage == "earlier lost" else 700)
+    for number in range(start // 100, 9):
+        index_record(index, queue_of("T"), number * 100, f"k{number} k", now_ms=NOW_MS + number * 1000)
+    assert found(index, "k8") == [800]
+    assert found(index, "k7") == [700]
+
+
+def test_it_drops_entries_of_records_that_were_cut_off(tmp_path: Path) -> None:
+    index, point = indexed_crash(tmp_path, 9, 8)
+    index.load(point, clean_shutdown=False, safe_timestamp_ms=0)
+    index.fit(350, clean_shutdown=False)
+    assert found(index, "k") == [0, 100, 200, 300]
+    assert [found(index, f"k{number}") for number in (2, 3, 4, 8)] == [[200], [300], [], []]
+    index_record(index, queue_of("T"), 350, "new")
+    assert found(index, "new") == [350]
 
 
 def test_it_leaves_files_of_other_sizes_alone(tmp_path: Path) -> None:
     (tmp_path / "index").mkdir()
     (tmp_path / "index" / "20270115080000000").write_bytes(bytes(77))
     index = new_index(tmp_path)
-    index.load(clean_shutdown=False, safe_timestamp_ms=0)
+    index.load(None, clean_shutdown=False, safe_timestamp_ms=0)
     index_record(index, queue_of("T"), 100, "k")
     assert found(index, "k") == [100]
     assert len(list((tmp_path / "index").iterdir())) == 2

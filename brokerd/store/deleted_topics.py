@@ -1,0 +1,57 @@
+"""Deleted topics whose records are still in the commit log, so that recovery does not bring them back.
+
+The file (ours, beside RocketMQ's): `deletedtopics.json`, `{"topics": {"<topic>": <commit log offset>}}`. Records of
+the topic that lie before the offset belong to the deleted topic; later ones to a topic that was created anew under
+the same name, whose queues start at 0. An entry goes when the log that holds such records has expired.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import orjson
+
+from brokerd.store.durable_file import replace_durably
+
+logger = logging.getLogger(__name__)
+
+FILE_NAME = "deletedtopics.json"
+
+
+class DeletedTopics:
+    """Topic → the commit log offset below which its records count as deleted. Single writer."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.ends: dict[str, int] = {}
+        self.is_readable = True
+
+    def load(self) -> None:
+        """Read the file. One that cannot be read is reported and counts as empty: nothing is lost by that."""
+        try:
+            ends = orjson.loads(self._path.read_bytes())["topics"]
+            self.ends = {str(topic): int(offset) for topic, offset in ends.items()}
+        except FileNotFoundError:
+            self.ends = {}
+        except (ValueError, KeyError, TypeError, AttributeError):
+            self.is_readable = False
+            logger.exception("%s cannot be read: deleted topics may come back", self._path)
+
+    def add(self, topic: str, log_max_offset: int) -> None:
+        """Remember, durably, that the topic is deleted. Raises OSError."""
+        self.ends[topic] = log_max_offset
+        self._save()
+
+    def fit(self, log_min_offset: int, log_max_offset: int) -> None:
+        """Drop what has expired. What a crash cut off the log is written anew by other records: cut entries too."""
+        ends = {topic: min(end, log_max_offset) for topic, end in self.ends.items() if end > log_min_offset}
+        if ends != self.ends:
+            self.ends = ends
+            self._save()
+
+    def end_of(self, topic: str) -> int:
+        return self.ends.get(topic, 0)
+
+    def _save(self) -> None:
+        replace_durably(self._path, orjson.dumps({"topics": self.ends}, option=orjson.OPT_INDENT_2))
