@@ -1,11 +1,20 @@
-"""The access app in Django's admin. Keys are never shown; the audit can be read, not written."""
+"""The access app in Django's admin: people, teams and grants are kept here; roles, tokens and the audit are shown.
+
+Roles are changed by `manage.py roles`, tokens are made and ended by their page, REST and `manage.py token`.
+"""
+
+from typing import Any
 
 from django.contrib import admin
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
 from django.contrib.auth.decorators import login_not_required
+from django.contrib.auth.models import Group, User
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 
+from console.access.admin_site import AuditedAdmin, ReadOnlyAdmin
 from console.access.models import ApiToken, AuditEvent, Grant, Role
 
 
@@ -13,58 +22,64 @@ from console.access.models import ApiToken, AuditEvent, Grant, Role
 def admin_sign_in(request: HttpRequest) -> HttpResponse:
     """Instead of the admin's own sign-in form, which would let somebody guess passwords without a limit."""
     if request.user.is_authenticated:
-        raise PermissionDenied("The admin pages are for staff.")
+        raise PermissionDenied("The admin pages are for people who may do everything.")
     return redirect_to_login(request.GET.get("next", "/admin/"))
 
 
-@admin.register(Role)
-class RoleAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    list_display = ("name", "verbs")
+class PersonAdmin(AuditedAdmin, UserAdmin):  # type: ignore[type-arg]
+    """People. What they may do is in grants; Django's own permissions mean nothing here."""
+
+    verbs = ("add person", "change person", "remove person")
+    list_display = ("username", "email", "is_active", "is_superuser")
+    list_filter = ("is_active", "is_superuser", "groups")
+    filter_horizontal = ("groups",)
+    fieldsets = (
+        (None, {"fields": ("username", "password", "email", "first_name", "last_name")}),
+        ("Rights", {"fields": ("is_active", "is_superuser", "groups")}),
+        ("Dates", {"fields": ("last_login", "date_joined")}),
+    )
+    readonly_fields = ("last_login", "date_joined")
+
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> Any:
+        """One's own password by its page, which asks for the present one."""
+        if id == str(request.user.pk):
+            return redirect("set-password")
+        return super().user_change_password(request, id, form_url)
+
+
+class TeamAdmin(AuditedAdmin, GroupAdmin):
+    verbs = ("add team", "change team", "remove team")
+    fields = ("name",)
+
+
+admin.site.unregister([User, Group])
+admin.site.register(User, PersonAdmin)
+admin.site.register(Group, TeamAdmin)
 
 
 @admin.register(Grant)
-class GrantAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class GrantAdmin(AuditedAdmin):
+    verbs = ("add grant", "change grant", "remove grant")
     list_display = ("user", "team", "role", "cluster_pattern", "name_pattern")
     list_filter = ("role",)
     search_fields = ("user__username", "team__name")
 
 
-@admin.register(ApiToken)
-class ApiTokenAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
-    """Tokens are made by `manage.py token` or the page, which show the key once; here they are seen and
-    ended.
-    """
+@admin.register(Role)
+class RoleAdmin(ReadOnlyAdmin):
+    list_display = ("name", "verbs")
 
+
+@admin.register(ApiToken)
+class ApiTokenAdmin(ReadOnlyAdmin):
     list_display = ("prefix", "name", "owner", "scopes", "expires_at", "last_used_at", "revoked_at")
     search_fields = ("prefix", "name", "owner__username")
-    fields = (
-        "owner",
-        "name",
-        "prefix",
-        "scopes",
-        "cluster_pattern",
-        "expires_at",
-        "last_used_at",
-        "revoked_at",
-    )
-    readonly_fields = ("owner", "prefix", "last_used_at")
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
+    exclude = ("key_sha256",)
 
 
 @admin.register(AuditEvent)
-class AuditEventAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
+class AuditEventAdmin(ReadOnlyAdmin):
     list_display = ("at", "actor", "verb", "cluster", "subject", "plan_id", "remote_addr")
     list_filter = ("verb", "cluster")
     search_fields = ("actor", "subject", "plan_id")
     date_hierarchy = "at"
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: AuditEvent | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: AuditEvent | None = None) -> bool:
-        return False

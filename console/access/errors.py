@@ -23,3 +23,7 @@ class LinkInvalid(AccessError):
 
 class TokenInvalid(AccessError):
     """An API token that is unknown, revoked or expired, or whose owner left."""
+
+
+class RoleRejected(AccessError):
+    """A role that is not there, or that grants still give."""

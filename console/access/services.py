@@ -14,7 +14,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 
 from console.access import attempts
-from console.access.errors import LinkInvalid, TokenInvalid, WrongCredentials
+from console.access.errors import LinkInvalid, RoleRejected, TokenInvalid, WrongCredentials
 from console.access.models import (
     ApiToken,
     AuditEvent,
@@ -77,6 +77,34 @@ def grant(
         cluster_pattern=cluster_pattern,
         name_pattern=name_pattern,
     )
+
+
+def set_role(name: str, verbs: Sequence[str], *, actor: Any, remote_addr: str = "") -> Role:
+    """Make a role, or give one these verbs: whoever holds it has them from the next request on."""
+    with transaction.atomic():
+        role = Role.objects.select_for_update().filter(name=name).first()
+        before = None if role is None else {"verbs": role.verbs}
+        role = role or Role(name=name)
+        role.verbs = list(dict.fromkeys(str(verb) for verb in verbs))
+        role.save()
+        after = {"verbs": role.verbs}
+        record_audit(
+            actor=actor, verb="set role", subject=name, before=before, after=after, remote_addr=remote_addr
+        )
+    return role
+
+
+def remove_role(name: str, *, actor: Any, remote_addr: str = "") -> None:
+    """Remove a role that nobody holds. Raises RoleRejected."""
+    with transaction.atomic():
+        role = Role.objects.select_for_update().filter(name=name).first()
+        if role is None:
+            raise RoleRejected(f"There is no role {name}.")
+        if role.grants.exists():
+            raise RoleRejected(f"{role.grants.count()} grants give the role {name}: remove them first.")
+        before = {"verbs": role.verbs}
+        role.delete()
+        record_audit(actor=actor, verb="remove role", subject=name, before=before, remote_addr=remote_addr)
 
 
 def create_sign_in_link(user: Any, *, now: datetime.datetime | None = None) -> str:

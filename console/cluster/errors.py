@@ -18,6 +18,10 @@ class ClusterNameTaken(ClusterError):
     code, field = "cluster_name_taken", "name"
 
 
+class ClusterSettingInvalid(ClusterError):
+    code = "cluster_setting_invalid"
+
+
 class NameServerAddressInvalid(ClusterError):
     code, field = "name_server_address_invalid", "namesrv_addrs"
 

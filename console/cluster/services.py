@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -14,6 +15,7 @@ from console.cluster.errors import (
     ClusterIsEmbedded,
     ClusterNameInvalid,
     ClusterNameTaken,
+    ClusterSettingInvalid,
     NameServerAddressInvalid,
     NameServerUnreachable,
     TooManyProbes,
@@ -41,6 +43,9 @@ __all__ = [
 ]
 
 EMBEDDED_NAME = "local"
+CHANGEABLE = frozenset(
+    {"namesrv_addrs", "is_production", "typed_confirm_messages", "second_person_messages", "poll_interval_s"}
+)
 NAMESRV_MAX = 16  # more name servers than anybody runs; each is asked when the cluster is added
 PROBE_DEADLINE_MS = 5_000  # of all of them together
 # This machine connects to what was typed, and the answer says what listens there: a person adds clusters a few times a
@@ -88,6 +93,35 @@ def add_cluster(
             )
     except IntegrityError as error:
         raise ClusterNameTaken(f"There is a cluster {name} already.") from error
+    return cluster
+
+
+def change_cluster(name: str, changes: Mapping[str, Any], actor: Any, *, remote_addr: str = "") -> Cluster:
+    """Change settings of a cluster; new name servers must answer. Raises Cluster.DoesNotExist, ClusterError."""
+    unknown = set(changes) - CHANGEABLE
+    assert not unknown, unknown
+    if "namesrv_addrs" in changes:
+        changes = {**changes, "namesrv_addrs": checked_addrs(changes["namesrv_addrs"])}
+        probe(changes["namesrv_addrs"])
+    with transaction.atomic():
+        cluster = Cluster.objects.select_for_update().get(name=name)
+        before = {field: getattr(cluster, field) for field in changes}
+        for field, value in changes.items():
+            setattr(cluster, field, value)
+        try:
+            cluster.full_clean()
+        except ValidationError as error:
+            raise ClusterSettingInvalid(" ".join(error.messages)) from error
+        cluster.save()
+        record_audit(
+            actor=actor,
+            verb="change cluster",
+            cluster=name,
+            subject=name,
+            before=before,
+            after=dict(changes),
+            remote_addr=remote_addr,
+        )
     return cluster
 
 

@@ -6,6 +6,7 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
+from console.access.models import AuditEvent
 from console.cluster import services
 from tests.support.broker_process import BrokerProcess
 
@@ -40,3 +41,30 @@ def test_it_says_what_is_wrong() -> None:
         run("remove", "staging")
     with pytest.raises(CommandError, match="local is the broker this installation runs"):
         run("remove", "local")
+
+
+def test_it_changes_settings_with_an_audit(brokerd: BrokerProcess) -> None:
+    services.register_embedded("127.0.0.1:9876")
+    said = run("set", "local", "--second-person-messages", "500", "--production")
+    assert said == "local changed: is_production, second_person_messages\n"
+    run("set", "local", "--second-person-messages", "-1", "--namesrv-addrs", brokerd.namesrv)
+    assert list(AuditEvent.objects.order_by("pk").values_list("verb", "before", "after")) == [
+        (
+            "change cluster",
+            {"is_production": False, "second_person_messages": None},
+            {"is_production": True, "second_person_messages": 500},
+        ),
+        (
+            "change cluster",
+            {"namesrv_addrs": "127.0.0.1:9876", "second_person_messages": 500},
+            {"namesrv_addrs": brokerd.namesrv, "second_person_messages": None},
+        ),
+    ]
+    for words, reason in {
+        ("set", "local"): "Name at least one setting",
+        ("set", "staging", "--production"): "There is no cluster staging",
+        ("set", "local", "--namesrv-addrs", "127.0.0.1:1"): "cannot connect",
+        ("set", "local", "--poll-interval-s", "0"): "poll_interval",
+    }.items():
+        with pytest.raises(CommandError, match=reason):
+            run(*words)

@@ -1,6 +1,7 @@
-"""`clusters`: list, add and remove the clusters the console looks after."""
+"""`clusters`: list, add, change and remove the clusters the console looks after."""
 
 import json
+from argparse import BooleanOptionalAction
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -11,7 +12,7 @@ from console.cluster.models import Cluster
 
 
 class Command(BaseCommand):
-    help = "List, add and remove clusters."
+    help = "List, add, change and remove clusters."
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
@@ -23,6 +24,21 @@ class Command(BaseCommand):
         adding.add_argument("name")
         adding.add_argument("namesrv_addrs", help="host:port, several separated by semicolons")
         adding.add_argument("--production", action="store_true", help="pages carry a colour band")
+        setting = actions.add_parser("set", help="change settings of a cluster; each change is audited")
+        setting.add_argument("name")
+        setting.add_argument("--namesrv-addrs", help="other name servers; they are asked first")
+        setting.add_argument(
+            "--production", dest="is_production", action=BooleanOptionalAction, help="a colour band on pages"
+        )
+        setting.add_argument(
+            "--typed-confirm-messages", type=int, help="from so many on, a name must be typed to confirm"
+        )
+        setting.add_argument(
+            "--second-person-messages",
+            type=int,
+            help="from so many on, a second person must agree; -1: never",
+        )
+        setting.add_argument("--poll-interval-s", type=int, help="seconds between two rounds of figures")
         removing = actions.add_parser(
             "remove", help="stop looking after a cluster; the cluster itself is not touched"
         )
@@ -59,6 +75,15 @@ class Command(BaseCommand):
     def _add(self, *, name: str, namesrv_addrs: str, production: bool, **_: Any) -> None:
         services.add_cluster(name, namesrv_addrs, None, is_production=production)
         self.stdout.write(f"{name} added")
+
+    def _set(self, *, name: str, **options: Any) -> None:
+        changes = {field: options[field] for field in services.CHANGEABLE if options.get(field) is not None}
+        if changes.get("second_person_messages") == -1:
+            changes["second_person_messages"] = None
+        if not changes:
+            raise CommandError("Name at least one setting; `clusters set --help` lists them.")
+        services.change_cluster(name, changes, None)
+        self.stdout.write(f"{name} changed: {', '.join(sorted(changes))}")
 
     def _remove(self, *, name: str, **_: Any) -> None:
         services.remove_cluster(name, None)

@@ -1,0 +1,106 @@
+"""Django's admin, for people who may do everything: what the product manages is shown, people are kept here.
+
+No change escapes the audit: a model is read-only, or each change of it is an event with before and after. Models of
+other packages are left out: a periodic task of Celery's beat would run any task of ours with any argument.
+"""
+
+from typing import Any
+
+from django.contrib.admin import AdminSite, ModelAdmin
+from django.contrib.auth.models import AnonymousUser, User
+from django.db.models import Model
+from django.db.models.base import ModelBase
+from django.http import HttpRequest
+from django.shortcuts import redirect
+
+from console.access.selectors import sha256
+from console.access.services import record_audit
+from console.access.visitor import remote_addr
+
+SHOWN_APPS = frozenset({"access", "auth", "cluster"})
+NOT_AUDITED = frozenset({"id", "last_login", "date_joined", "user_permissions", "permissions"})
+
+
+class TidemarkAdminSite(AdminSite):
+    site_header = site_title = "Tidemark"
+
+    def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
+        models: list[Any] = (
+            [model_or_iterable] if isinstance(model_or_iterable, ModelBase) else list(model_or_iterable)
+        )
+        ours = [model for model in models if model._meta.app_label in SHOWN_APPS]
+        super().register(ours, admin_class, **options)
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        person: User | AnonymousUser = request.user
+        return person.is_active and person.is_superuser
+
+    def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        """The product's own page, which limits guesses and is audited."""
+        return redirect("set-password")
+
+
+class ReadOnlyAdmin(ModelAdmin):  # type: ignore[type-arg]
+    """Shown, changed elsewhere: by pages, REST and commands, which keep the rules and the audit."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+
+class AuditedAdmin(ModelAdmin):  # type: ignore[type-arg]
+    """Changed here, each change as an event. ``verbs``: what adding, changing and removing are called."""
+
+    verbs: tuple[str, str, str]
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        if change:
+            request.tidemark_before = snapshot(self.model.objects.get(pk=obj.pk))  # type: ignore[attr-defined]
+        super().save_model(request, obj, form, change)
+
+    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        self._audit(request, self.verbs[0], obj, None, snapshot(obj))
+        return super().log_addition(request, obj, message)
+
+    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
+        before = getattr(request, "tidemark_before", None)
+        after = snapshot(obj)
+        if before != after or before is None:
+            self._audit(request, self.verbs[1], obj, before, after)
+        return super().log_change(request, obj, message)
+
+    def log_deletions(self, request: HttpRequest, queryset: Any) -> Any:
+        for thing in queryset:
+            self._audit(request, self.verbs[2], thing, snapshot(thing), None)
+        return super().log_deletions(request, queryset)
+
+    def _audit(self, request: HttpRequest, verb: str, thing: Any, before: Any, after: Any) -> None:
+        record_audit(
+            actor=request.user,
+            verb=verb,
+            subject=str(thing),
+            before=before,
+            after=after,
+            remote_addr=remote_addr(request),
+        )
+
+
+def snapshot(thing: Model) -> dict[str, Any]:
+    """The fields of a row as the audit keeps them; of a password only that it is another one."""
+    found: dict[str, Any] = {}
+    for field in thing._meta.fields:
+        if field.name not in NOT_AUDITED:
+            value = getattr(thing, field.name)
+            found[field.name] = value if isinstance(value, bool | int | str | list | None) else str(value)
+    if "password" in found:
+        # Not the hash: enough of a hash of it to see that it is another one.
+        found["password"] = sha256(str(found["password"]))[:8]
+    for many in thing._meta.many_to_many:
+        if many.name not in NOT_AUDITED:
+            found[many.name] = sorted(str(one) for one in getattr(thing, many.name).all())
+    return found

@@ -1,0 +1,46 @@
+"""`roles`: list, set and remove the named sets of verbs that people hold by grants."""
+
+import json
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from console.access import services
+from console.access.errors import RoleRejected
+from console.access.models import Role, Verb
+
+
+class Command(BaseCommand):
+    help = "List, set and remove roles; who holds one is set in /admin/access/grant/."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True)
+        listing = actions.add_parser("list", help="every role with its verbs")
+        listing.add_argument("--format", choices=["table", "json"], default="table")
+        setting = actions.add_parser("set", help="make a role, or give it these verbs instead of its own")
+        setting.add_argument("name")
+        setting.add_argument("verbs", nargs="+", choices=Verb.values)
+        removing = actions.add_parser("remove", help="remove a role that no grant gives")
+        removing.add_argument("name")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        try:
+            getattr(self, f"_{options['action']}")(**options)
+        except RoleRejected as refusal:
+            raise CommandError(str(refusal)) from refusal
+
+    def _list(self, *, format: str, **_: Any) -> None:
+        roles = [{"name": role.name, "verbs": role.verbs} for role in Role.objects.all()]
+        if format == "json":
+            self.stdout.write(json.dumps(roles, indent=1))
+            return
+        for role in roles:
+            self.stdout.write(f"{role['name']:<20} {' '.join(role['verbs'])}")
+
+    def _set(self, *, name: str, verbs: list[str], **_: Any) -> None:
+        services.set_role(name, verbs, actor=None)
+        self.stdout.write(f"{name}: {' '.join(verbs)}")
+
+    def _remove(self, *, name: str, **_: Any) -> None:
+        services.remove_role(name, actor=None)
+        self.stdout.write(f"{name} removed")
