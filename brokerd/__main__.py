@@ -1,6 +1,6 @@
-"""Owns the command line: `python -m brokerd -c broker.conf --set listenPort=10911`.
+"""The command line: `python -m brokerd -c broker.conf --set listenPort=10911`, and `check` and `repair` of a store.
 
-Exit codes: 0 stopped by a signal, 2 a setting is wrong, 3 a port is taken, 4 the store cannot be opened.
+Exit codes of the broker: 0 stopped by a signal, 2 a setting is wrong, 3 a port is taken, 4 the store cannot be opened.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import uvloop
 
+from brokerd import store_commands
 from brokerd.changed_properties import ChangedProperties
 from brokerd.config import (
     BrokerConfig,
@@ -47,6 +48,8 @@ class Settings:
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
+    if arguments and arguments[0] in store_commands.COMMANDS:
+        return store_commands.main(arguments)
     options = parse_arguments(arguments)
     logging.basicConfig(
         level=options.log_level.upper(),

@@ -86,7 +86,7 @@ class ConsumeQueue:
         if end_offset <= self.max_physic_offset or queue_offset < self.max_offset:
             return False
         if queue_offset > self.max_offset:
-            self._fill_blank(queue_offset)
+            self._fill_blank(queue_offset, commit_log_offset)
         if self._position == self._end:
             self._make_room()
         assert self._file is not None
@@ -114,8 +114,10 @@ class ConsumeQueue:
         byte_offset = queue_offset * UNIT_BYTES
         return byte_offset - byte_offset % self.files.file_size_bytes
 
-    def _fill_blank(self, queue_offset: int) -> None:
+    def _fill_blank(self, queue_offset: int, commit_log_offset: int) -> None:
+        """Blank units up to `queue_offset`. Behind others they name the next record's offset, so that units ascend."""
         is_first = not self.files.files
+        blank = BLANK_UNIT if is_first else CQ_UNIT.pack(commit_log_offset, BLANK_SIZE, 0)
         if is_first:
             self.max_offset = self._file_start(queue_offset) // UNIT_BYTES
         else:
@@ -129,7 +131,7 @@ class ConsumeQueue:
             assert self._file is not None
             units = min(queue_offset - self.max_offset, (self._end - self._position) // UNIT_BYTES)
             end = self._position + units * UNIT_BYTES
-            self._file.map[self._position : end] = BLANK_UNIT * units
+            self._file.map[self._position : end] = blank * units
             self._position = end
             self.max_offset += units
         if is_first:
@@ -203,10 +205,10 @@ class ConsumeQueue:
         self._set_end(max_offset)
         self.min_offset = min(self.min_offset, max_offset)
 
-    def fill_to(self, max_offset: int) -> None:
+    def fill_to(self, max_offset: int, commit_log_max_offset: int) -> None:
         """Add blank units, so that the next message gets queue offset `max_offset`. Raises OSError."""
         if self.max_offset < max_offset:
-            self._fill_blank(max_offset)
+            self._fill_blank(max_offset, commit_log_max_offset)
             self.next_offset = self.max_offset
 
     def _set_end(self, max_offset: int) -> None:
@@ -238,7 +240,8 @@ class ConsumeQueue:
         while low < high:
             middle = (low + high) // 2
             commit_log_offset, size_bytes, _ = self.unit(middle)
-            if size_bytes == BLANK_SIZE or commit_log_offset < commit_log_min_offset:
+            is_leading_blank = size_bytes == BLANK_SIZE and commit_log_offset == 0
+            if is_leading_blank or commit_log_offset < commit_log_min_offset:
                 low = middle + 1
             else:
                 high = middle

@@ -50,14 +50,15 @@ class ConsumeQueueTable:
 
     def load(self) -> None:
         """Find every queue folder and the end of its queue; nothing is changed. Raises StoreFilesInvalid."""
-        if not self.directory.is_dir():
-            return
-        for topic_dir in sorted(self.directory.iterdir()):
-            if not topic_dir.is_dir():
-                continue
-            for queue_dir in topic_dir.iterdir():
+        for topic, queue_id in self.folders():
+            self._new(topic, queue_id).load()
+
+    def folders(self) -> Iterator[tuple[str, int]]:
+        """(topic, queue id) of every queue that has a folder."""
+        for topic_dir in sorted(self.directory.iterdir()) if self.directory.is_dir() else ():
+            for queue_dir in sorted(topic_dir.iterdir()) if topic_dir.is_dir() else ():
                 if queue_dir.name.isdecimal() and queue_dir.is_dir():
-                    self._new(topic_dir.name, int(queue_dir.name)).load()
+                    yield topic_dir.name, int(queue_dir.name)
 
     def _new(self, topic: str, queue_id: int) -> ConsumeQueue:
         directory = self.directory / topic / str(queue_id)

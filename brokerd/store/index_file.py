@@ -204,6 +204,33 @@ class IndexFile:
         offset: int = ENTRY.unpack_from(self.mapped_file.map, self._entries_start + number * ENTRY_BYTES)[1]
         return offset
 
+    def entries(self) -> Iterator[tuple[int, int]]:
+        """(commit log offset, key hash) of every entry, in order."""
+        written = self.mapped_file.view[
+            self._entries_start + ENTRY_BYTES : self._entries_start + self.count * ENTRY_BYTES
+        ]
+        for key_hash, commit_log_offset, _, _ in ENTRY.iter_unpack(written):
+            yield commit_log_offset, key_hash
+
+    def fault(self) -> str:
+        """Why entries could not be found through their slots; "" when all can. Reads the whole file."""
+        if not self.is_plausible:
+            return f"its header says {self.count} entries, at most {self.index_num}"
+        mapped = self.mapped_file.map
+        newest: dict[int, int] = {}
+        written = self.mapped_file.view[
+            self._entries_start + ENTRY_BYTES : self._entries_start + self.count * ENTRY_BYTES
+        ]
+        for number, (key_hash, _, seconds, previous) in enumerate(ENTRY.iter_unpack(written), 1):
+            slot = key_hash % self.hash_slot_num
+            if previous != newest.get(slot, 0) or seconds < 0:
+                return f"entry {number} does not continue the chain of its slot"
+            newest[slot] = number
+        for slot in range(self.hash_slot_num):
+            if SLOT.unpack_from(mapped, HEADER_BYTES + slot * SLOT_BYTES)[0] != newest.get(slot, 0):
+                return f"slot {slot} does not name its newest entry"
+        return ""
+
     def restore(self, count: int) -> None:
         """Go back to the entries below `count`, which are whole; slots may point behind them or be torn there.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from brokerd.store.checkpoint import DurablePoint
 from brokerd.store.consume_queue import ConsumeQueue
-from brokerd.store.index_file import SLOT_BYTES, IndexFile, Visits, index_file_bytes
+from brokerd.store.index_file import SLOT_BYTES, IndexFile, Visits, index_file_bytes, slot_hash
 from brokerd.store.java_hash import MASK, java_hash, java_hash_joined
 from brokerd.store.mapped_file import fsync_directory
 from brokerd.store.record import KEYS, TRANSACTION_MASK, TRANSACTION_ROLLBACK, UNIQ_KEY, find_property
@@ -38,6 +38,15 @@ POWER_32 = pow(31, 32, 1 << 32)
 def index_file_name(timestamp_ms: int) -> str:
     seconds, milliseconds = divmod(timestamp_ms, 1000)
     return time.strftime("%Y%m%d%H%M%S", time.localtime(seconds)) + f"{milliseconds:03d}"
+
+
+def key_hashes(topic: str, sys_flag: int, properties: bytes) -> list[int]:
+    """The hashes under which a record stands in the index, for checks; `put_record` is the fast twin."""
+    if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+        return []
+    keys = [find_property(properties, UNIQ_KEY), *find_property(properties, KEYS).split(b" ")]
+    prefix = f"{topic}#".encode()
+    return [slot_hash(java_hash(prefix + key)) for key in keys if key]
 
 
 class KeyIndex:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from brokerd.store.commit_log import CommitLog
-from brokerd.store.consume_queue import CQ_UNIT, UNIT_BYTES, ConsumeQueue
+from brokerd.store.consume_queue import BLANK_SIZE, CQ_UNIT, UNIT_BYTES, ConsumeQueue
 from brokerd.store.record import read_store_timestamp
 from brokerd.store.results import BoundaryType, GetMessageResult, GetMessageStatus
 from brokerd.store.store_config import MessageStoreConfig
@@ -106,7 +106,7 @@ class QueueReader:
                     break
             next_offset += 1
             last_offset = commit_log_offset
-            if commit_log_offset < removed_before:
+            if commit_log_offset < removed_before or size_bytes == BLANK_SIZE:
                 continue
             if tags_codes is not None and code not in tags_codes:
                 continue

@@ -384,7 +384,7 @@ class Recovery:
                 offset = base + record_end
             start = mapped_file.end_offset
         for key, length in plan.rebuilds.items():
-            self._table.find_or_create(*key).fill_to(length)
+            self._table.find_or_create(*key).fill_to(length, end)
 
     def _derive_record(self, plan: OpeningPlan, record: StoredRecord) -> None:
         offset, key = record.commit_log_offset, (record.topic, record.queue_id)

@@ -64,8 +64,9 @@ def test_it_fills_a_gap_so_that_offsets_stay_what_records_say(tmp_path: Path) ->
     queue = new_queue(tmp_path, 3)
     assert queue.append(25, 2500, 100, 25)
     assert queue.unit(25) == (2500, 100, 25)
-    assert queue.unit(24) == (0, 0x7FFFFFFF, 0)
-    assert queue.min_offset == 0
+    assert queue.unit(24) == (2500, 0x7FFFFFFF, 0)
+    queue.correct_min_offset(100)
+    assert queue.min_offset == 1
 
 
 @pytest.mark.parametrize("units", [0, 1, 9, 10, 11, 20, 29, 30, 45])
