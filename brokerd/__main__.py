@@ -9,7 +9,6 @@ import argparse
 import asyncio
 import logging
 import os
-import resource
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,12 +31,13 @@ from brokerd.config import (
 )
 from brokerd.config_manager import TableUnreadable
 from brokerd.controller import BrokerController, PortTaken
+from brokerd.log_lines import OneLineFormatter
 from brokerd.store.errors import StoreError
 from brokerd.store.store_config import MessageStoreConfig
+from brokerd.system_limits import raise_file_limit
 
 logger = logging.getLogger("brokerd")
 
-FILES_BESIDE_CONNECTIONS = 4096
 EXIT_CONFIG, EXIT_PORT, EXIT_STORE = 2, 3, 4
 
 
@@ -51,30 +51,18 @@ def main(arguments: Sequence[str], environ: Mapping[str, str]) -> int:
     if arguments and arguments[0] in store_commands.COMMANDS:
         return store_commands.main(arguments)
     options = parse_arguments(arguments)
-    logging.basicConfig(
-        level=options.log_level.upper(),
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s %(message)s",
-    )
+    log = logging.StreamHandler(sys.stderr)
+    log.setFormatter(OneLineFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=options.log_level.upper(), handlers=[log])
     try:
         settings = read_settings(options.config, options.set, environ)
     except (ConfigError, OSError) as error:
         return fail(EXIT_CONFIG, str(error))
     except TableUnreadable as error:  # what operators changed while running was lost
         return fail(EXIT_STORE, str(error))
-    raise_file_limit(settings.live.broker.server_max_connections)
+    raise_file_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(run(settings))
-
-
-def raise_file_limit(connections: int) -> None:
-    """Allow a descriptor per connection and store file, as far as the system lets us (the default is often 1024)."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = connections + FILES_BESIDE_CONNECTIONS
-    if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:

@@ -20,11 +20,6 @@ from brokerd.table_file import TableFile
 logger = logging.getLogger(__name__)
 
 COMMITS_PER_VERSION = 500  # the data version moves every so many commits, as in Java
-# Offsets of queues that the topic does not have are stored, as in Java: queues may be taken away under a consumer. But
-# one client must not fill memory and the file with a hundred thousand of them.
-STRAYS_MAX = 1_024
-LOGGED_EVERY = 1_000
-
 RESETS = "resetOffsetTable"
 
 Key = tuple[str, str]  # topic, group
@@ -40,7 +35,6 @@ class ConsumerOffsetManager:
         self.pull_offsets: OffsetTable = {}
         self._resets: OffsetTable = {}
         self._commits = 0
-        self._strays_refused = 0
         self._is_dirty = False
         self.data_version = DataVersion(timestamp=now_ms, counter=0)
         loaded = config_manager.load(path, parse)
@@ -62,18 +56,9 @@ class ConsumerOffsetManager:
             version = self.data_version
             self.data_version = dataclasses.replace(version, timestamp=now_ms, counter=version.counter + 1)
 
-    def refuses_stray(self, group: str, topic: str, queue_id: int, queues: int) -> bool:
-        """Whether an offset of a queue beyond the topic's `queues` is one too many: counted, and told in the log."""
-        known = self.offsets.get((topic, group), {})
-        if queue_id in known or len(known) < queues + STRAYS_MAX:
-            return False
-        if self._strays_refused % LOGGED_EVERY == 0:
-            logger.warning(
-                "offset refused group=%s topic=%s queue_id=%d: %d offsets on %d queues already; refused before=%d",
-                group, topic, queue_id, len(known), queues, self._strays_refused,
-            )  # fmt: skip
-        self._strays_refused += 1
-        return True
+    def has(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether an offset of this queue is stored."""
+        return queue_id in self.offsets.get((topic, group), {})
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
         """The offset a consumer starts from: a waiting reset first, then what was committed."""

@@ -55,6 +55,7 @@ from brokerd.server import Connection, RemotingServer
 from brokerd.store.message_store import MessageStore
 from brokerd.store.store_config import MessageStoreConfig
 from brokerd.subscription_group import SubscriptionGroupManager
+from brokerd.system_limits import system_limits
 from brokerd.table_file import TableWriter
 from brokerd.topic_config import TopicConfigManager
 
@@ -81,6 +82,7 @@ class BrokerController:
         self._config_dir = store_config.store_path_root_dir / "config"
         self._background = Background()
         self._tables = TableWriter()
+        self._limits = system_limits(config.broker.server_max_connections)
         self._tasks: set[asyncio.Task[None]] = set()
         self._hold = PullRequestHoldService()
         self.store = MessageStore(store_config, self._hold.notify_arrival)
@@ -96,6 +98,7 @@ class BrokerController:
         broker, kv_config = self._build_broker(now_ms), self._load_kv_config()
         report = self.store.open(now_ms)
         logger.info("store opened %s", report)
+        self.store.limit_queues(self._limits.queues_max, self._limits.reason)
         self._config_dir.mkdir(parents=True, exist_ok=True)
         self.broker, self._kv_config = broker, kv_config
         if not report.clean_shutdown:
@@ -134,7 +137,7 @@ class BrokerController:
             key,
             process,
             on_close,
-            settings.server_max_connections,
+            self._limits.connections_max,
             settings.server_channel_max_idle_time_seconds * 1000,
         )
         try:
@@ -211,6 +214,7 @@ class BrokerController:
         self._hot_path = HotPath(broker, sender)
         self._dispatcher = Dispatcher(broker, BROKER_HANDLERS, self._hot_path)
         broker.consumers.on_change = ChangeNotifier(broker).group_changed
+        self._hold.soon = asyncio.get_running_loop().call_soon
         broker.schedule.start(self.store)
         assignments = broker.assignments
         for file in (

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import cast
 
 from brokerd.channel import ChannelClosed, address_text
+from brokerd.peer_budget import PeerBudget
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.connection import FRAME_BYTES_MAX
 
@@ -26,7 +27,11 @@ WRITE_HIGH_BYTES = 8 * 1024 * 1024  # above it the peer's requests are not read 
 PUSH_BYTES_MAX = 64 * 1024 * 1024  # a peer with that much unread is not written to any more: it is closed
 FRAME_HEAD_BYTES = 8
 CLOSE_STEP_S = 0.005
-UNFINISHED_BYTES_MAX = 512 * 1024 * 1024  # of all connections together; one frame has up to FRAME_BYTES_MAX
+# Requests that have not arrived completely, of all connections and of those of one address: 16 of the largest.
+UNFINISHED_BYTES_MAX, UNFINISHED_OF_ADDRESS_BYTES_MAX = 512 * 1024 * 1024, 256 * 1024 * 1024
+# Answers that peers have not read, as above; looked at each time so much was written, and in every scan.
+UNREAD_BYTES_MAX, UNREAD_OF_ADDRESS_BYTES_MAX = 1024 * 1024 * 1024, 512 * 1024 * 1024
+UNREAD_LOOK_BYTES = 64 * 1024 * 1024
 
 
 class Connection(asyncio.Protocol):
@@ -38,6 +43,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._rest: list[bytes] = []  # of a frame that has not arrived completely
         self._rest_bytes = 0
+        self._is_kept = False
         self._needed_bytes = 0
         self._opaque = 0
         self._asked: dict[int, asyncio.Future[RemotingCommand]] = {}
@@ -82,11 +88,18 @@ class Connection(asyncio.Protocol):
 
     def _keep(self, rest: list[bytes], size_bytes: int) -> None:
         """Note what waits for its frame's end, here and for the whole server, which has a limit for all."""
-        server = self._server
-        server.unfinished_bytes += size_bytes - self._rest_bytes
         self._rest, self._rest_bytes = rest, size_bytes
-        if size_bytes and server.unfinished_bytes > UNFINISHED_BYTES_MAX:
-            self.close(f"{server.unfinished_bytes} bytes of unfinished requests are held for all clients")
+        if size_bytes or self._is_kept:
+            self._is_kept = size_bytes > 0
+            self._server.hold_unfinished(self, size_bytes)
+
+    def give_up(self) -> None:
+        """Drop what has not arrived completely, and close: others need the memory."""
+        reason = (
+            f"{self._rest_bytes} bytes of its unfinished request are the most that is held for any client"
+        )
+        self._keep([], 0)
+        self.close(reason)
 
     def _take_rest(self) -> bytes:
         data = b"".join(self._rest)
@@ -103,7 +116,9 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         assert transport is not None
         if replies and not transport.is_closing():
-            transport.write(replies[0] if len(replies) == 1 else b"".join(replies))
+            answer = replies[0] if len(replies) == 1 else b"".join(replies)
+            transport.write(answer)
+            self._server.wrote(len(answer))
         if self._close_reason:
             self.close(self._close_reason)
         elif consumed < len(data):
@@ -145,6 +160,7 @@ class Connection(asyncio.Protocol):
             transport.abort()
             return
         transport.write(data)
+        self._server.wrote(len(data))
 
     def send(self, command: RemotingCommand) -> None:
         self.write(command.encode())
@@ -168,6 +184,11 @@ class Connection(asyncio.Protocol):
         future = self._asked.get(response.opaque)
         if future is not None and not future.done():
             future.set_result(response)
+
+    @property
+    def unread_bytes(self) -> int:
+        """Answers that wait for the peer to read."""
+        return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     def stop_reading(self) -> None:
         self._is_stopping = self._is_write_paused = True  # nor handle what was read and not answered
@@ -208,7 +229,10 @@ class RemotingServer:
         self.process = process
         self.connections: set[Connection] = set()
         self.port = 0
-        self.unfinished_bytes = 0  # of requests that have not arrived completely
+        self._unfinished: PeerBudget[Connection] = PeerBudget(
+            UNFINISHED_BYTES_MAX, UNFINISHED_OF_ADDRESS_BYTES_MAX
+        )
+        self._written_bytes = 0  # since the last look at what is unread
         self._on_close = on_close
         self._max_connections = max_connections
         self._idle_timeout_ms = idle_timeout_ms
@@ -239,6 +263,38 @@ class RemotingServer:
         self.connections.add(connection)
         return True
 
+    @property
+    def unfinished_bytes(self) -> int:
+        """Of requests that have not arrived completely."""
+        return self._unfinished.total_bytes
+
+    def hold_unfinished(self, connection: Connection, size_bytes: int) -> None:
+        self._unfinished.hold(connection, connection.remote_address[0], size_bytes)
+        if size_bytes and self._unfinished.is_over(connection.remote_address[0]):
+            while (holder := self._unfinished.one_too_many()) is not None:
+                holder.give_up()
+
+    def wrote(self, size_bytes: int) -> None:
+        self._written_bytes += size_bytes
+        if self._written_bytes > UNREAD_LOOK_BYTES:
+            self.limit_unread()
+
+    def limit_unread(self) -> None:
+        """Cut the connections whose peers leave most of their answers unread, beyond what all may."""
+        self._written_bytes = 0
+        unread: PeerBudget[Connection] = PeerBudget(UNREAD_BYTES_MAX, UNREAD_OF_ADDRESS_BYTES_MAX)
+        for connection in self.connections:
+            if unread_bytes := connection.unread_bytes:
+                unread.hold(connection, connection.remote_address[0], unread_bytes)
+        while (holder := unread.one_too_many()) is not None:
+            logger.warning(
+                "connection cut peer=%s: it leaves %d bytes of answers unread, the most of all clients",
+                address_text(holder.remote_address),
+                holder.unread_bytes,
+            )
+            unread.hold(holder, holder.remote_address[0], 0)
+            holder.abort()
+
     def forget(self, connection: Connection) -> None:
         self.connections.discard(connection)
         self._on_close(connection)
@@ -247,6 +303,7 @@ class RemotingServer:
         """Close connections without a request for the idle time (Java's IdleStateHandler, 120 s), and cut those that
         were closed by an earlier scan and still hold answers that nobody reads.
         """
+        self.limit_unread()
         for connection in list(self.connections):
             if now_ms - connection.last_read_ms > self._idle_timeout_ms and connection.is_closing:
                 connection.abort()

@@ -72,6 +72,14 @@ def refuse_bad_topic(broker: Broker, config: TopicConfig) -> None:
             raise error_for(
                 ResponseCode.INVALID_PARAMETER, f"{field_name} {value} is not within 1 and {QUEUE_NUMS_MAX}"
             )
+    known = broker.topics.get(name)
+    wanted = config.write_queue_nums - (0 if known is None else known.write_queue_nums)
+    if wanted > broker.store.queue_room:
+        raise error_for(
+            ResponseCode.INVALID_PARAMETER,
+            f"topic[{name}] needs {wanted} more queues, this system has room for {broker.store.queue_room}: "
+            "use fewer queues, delete topics, or raise its limits of open files and maps (ulimit -n, vm.max_map_count)",
+        )
     if not 0 <= config.perm <= 15:
         raise error_for(ResponseCode.INVALID_PARAMETER, f"perm {config.perm} is not within 0 and 15")
     if config.topic_filter_type not in FILTER_TYPES:

@@ -1,4 +1,4 @@
-"""Owns members' requests about their group: the member list, committed offsets, orderly locks.
+"""Members' requests about their group: the member list, committed offsets, orderly locks.
 
 Source: protocol §3.6, §3.10 and §6.3 (`ConsumerManageProcessor.java`, `AdminBrokerProcessor.java`).
 """
@@ -52,19 +52,24 @@ def update_consumer_offset(
     if "queueId" not in ext or "commitOffset" not in ext:
         raise error_for(ResponseCode.INVALID_PARAMETER, "queueId and commitOffset are required")
     queue_id, offset = required_int(command, "queueId"), required_int(command, "commitOffset")
-    # Not the topic's own number of queues: some may be taken away under a consumer.
-    if not 0 <= queue_id < QUEUE_NUMS_MAX:
-        raise error_for(ResponseCode.INVALID_PARAMETER, f"queueId[{queue_id}] is illegal, topic {topic}")
-    queues = max(config.read_queue_nums, config.write_queue_nums)
-    if queue_id >= queues and broker.offsets.refuses_stray(group, topic, queue_id, queues):
+    if not may_commit(broker, group, topic, queue_id, max(config.read_queue_nums, config.write_queue_nums)):
         raise error_for(
             ResponseCode.INVALID_PARAMETER,
-            f"queueId[{queue_id}] is beyond the {queues} queues of topic {topic}",
+            f"queueId[{queue_id}] is illegal, topic {topic} has no such queue and never had",
         )
     if broker.offsets.pending_reset(group, topic, queue_id) is not None:
         return command.response(ResponseCode.SUCCESS, "Offset has been previously reset")
     broker.offsets.commit(group, topic, queue_id, offset, now_ms)
     return command.response(ResponseCode.SUCCESS)
+
+
+def may_commit(broker: Broker, group: str, topic: str, queue_id: int, queues: int) -> bool:
+    """Whether the queue can have progress: queues may be taken away under a consumer, and keep their messages."""
+    return 0 <= queue_id < QUEUE_NUMS_MAX and (
+        queue_id < queues
+        or broker.store.max_offset(topic, queue_id) > 0
+        or broker.offsets.has(group, topic, queue_id)
+    )
 
 
 def query_consumer_offset(

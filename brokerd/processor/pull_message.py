@@ -21,7 +21,7 @@ from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.processor.client_notify import notify_consumer_ids_changed
 from brokerd.processor.offset_reset import take_reset_on_pull
 from brokerd.processor.route import FAQ
-from brokerd.pull_request_hold import HeldPull
+from brokerd.pull_request_hold import HELD_A_CONNECTION_MAX, HELD_MAX, HeldPull
 from brokerd.remoting.bodies import SubscriptionData, SubscriptionGroupConfig
 from brokerd.remoting.codes import MQ_VERSION, Permission, RequestCode, ResponseCode
 from brokerd.remoting.command import PREFIX, RemotingCommand
@@ -130,13 +130,20 @@ def pull_message(
         return moved(broker, pull, target)
     result = read(broker, pull)
     status_code = code_of(result.status, header.queue_offset)
-    if (
-        status_code == ResponseCode.PULL_NOT_FOUND
-        and header.sys_flag & SUSPEND_FLAG
-        and hold(broker, channel, pull, now_ms)
-    ):
-        return None
+    if status_code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & SUSPEND_FLAG:
+        if not broker.hold.has_room(channel):
+            return refusal(too_many_held(), opaque)
+        if hold(broker, channel, pull, now_ms):
+            return None
     return respond(broker, pull, result, status_code)
+
+
+def too_many_held() -> MQBrokerError:
+    return refuse(
+        ResponseCode.SYSTEM_BUSY,
+        f"too many pulls wait for messages: {HELD_A_CONNECTION_MAX} of one connection, {HELD_MAX} of all: "
+        "pull fewer queues with one client",
+    )
 
 
 def refusal(error: MQBrokerError, opaque: int) -> bytes:

@@ -15,12 +15,13 @@ import orjson
 
 from brokerd.store.consume_queue import ConsumeQueue
 from brokerd.store.durable_file import replace_durably
-from brokerd.store.errors import MessageIllegal
+from brokerd.store.errors import MessageIllegal, NoRoomForQueue
 from brokerd.store.record import TOPIC_BYTES_MAX
 
 logger = logging.getLogger(__name__)
 
 QUEUE_ID_MAX = 65_535  # far above any real topic; a queue id becomes a folder and a mapped file
+QUEUES_MAX = 1_000_000  # until the system's limits are known; recovery opens what is there
 MANIFEST_NAME = "consumequeue.json"
 QueueLength = tuple[str, int, int]  # topic, queue id, max offset
 
@@ -44,6 +45,7 @@ class ConsumeQueueTable:
         self.queues: dict[tuple[str, int], ConsumeQueue] = {}
         self.manifest_path = directory.parent / MANIFEST_NAME
         self._manifest_written: Manifest | None = None
+        self.queues_max, self.queues_max_reason = QUEUES_MAX, ""
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(list(self.queues.values()))
@@ -67,7 +69,7 @@ class ConsumeQueueTable:
         return queue
 
     def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Raises MessageIllegal for a name that cannot be a folder or a queue id out of range."""
+        """Raises MessageIllegal for a name that cannot be a folder or a queue id out of range, NoRoomForQueue."""
         queue = self.queues.get((topic, queue_id))
         if queue is not None:
             return queue
@@ -77,6 +79,11 @@ class ConsumeQueueTable:
             raise MessageIllegal(f"topic of {len(topic.encode())} bytes, at most {TOPIC_BYTES_MAX}")
         if not 0 <= queue_id <= QUEUE_ID_MAX:
             raise MessageIllegal(f"queue id {queue_id} is not within 0 and {QUEUE_ID_MAX}")
+        if len(self.queues) >= self.queues_max:
+            raise NoRoomForQueue(
+                f"topic {topic} gets no queue {queue_id}: {len(self.queues)} queues have files already, this system "
+                f"has room for {self.queues_max} ({self.queues_max_reason}): delete topics or raise its limits"
+            )
         return self._new(topic, queue_id)
 
     def reset_queue(self, topic: str, queue_id: int) -> ConsumeQueue:

@@ -4,6 +4,7 @@ StoreError
 ├── PutRefused            status: the put status the sender is told
 │   ├── MessageIllegal        too long, or not allowed; do not retry
 │   ├── PropertiesSizeExceeded
+│   ├── NoRoomForQueue        the system's open files or maps are used up; delete topics or raise its limits
 │   └── ServiceNotAvailable   disk full or store not writeable; the producer retries elsewhere
 ├── FlushFailed           what was written may be lost: the store takes no more until a restart
 ├── LookupTooLong         more index entries on the way than the caller wants to look at
@@ -39,6 +40,10 @@ class PropertiesSizeExceeded(PutRefused):
 
 class ServiceNotAvailable(PutRefused):
     status = PutMessageStatus.SERVICE_NOT_AVAILABLE
+
+
+class NoRoomForQueue(PutRefused):
+    status = PutMessageStatus.CREATE_MAPPED_FILE_FAILED
 
 
 class FlushFailed(StoreError):

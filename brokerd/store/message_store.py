@@ -394,6 +394,15 @@ class MessageStore:
         queue = self._queues.get((topic, queue_id))
         return queue.min_offset if queue else 0
 
+    def limit_queues(self, queues_max: int, reason: str) -> None:
+        """Refuse messages that would make more queues: each has an open, mapped file."""
+        self._table.queues_max, self._table.queues_max_reason = queues_max, reason
+
+    @property
+    def queue_room(self) -> int:
+        """How many more queues may get files."""
+        return max(0, self._table.queues_max - len(self._queues))
+
     def max_offset(self, topic: str, queue_id: int) -> int:
         """The offset behind the last message consumers can see; 0 for a queue that does not exist."""
         queue = self._queues.get((topic, queue_id))

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import pytest
+
+from brokerd import pull_request_hold
 from brokerd.pull_request_hold import HeldPull, PullRequestHoldService
 from tests.brokerd.fakes import MemoryChannel
 
@@ -102,3 +105,31 @@ def test_it_answers_the_others_when_one_cannot_be_resumed() -> None:
     service.notify_arrival("T", 0, 6, 0)
     service.run_ready(3)
     assert (resumed, service.count, service.has_ready) == ([3], 0, False)
+
+
+def test_one_connection_holds_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pull_request_hold, "HELD_A_CONNECTION_MAX", 3)
+    service, resumed, greedy = PullRequestHoldService(), Resumed(), MemoryChannel()
+    assert [service.hold("T", n, resumed.pull(5, channel=greedy)) for n in range(4)] == [True] * 3 + [False]
+    assert service.hold("T", 9, resumed.pull(5))
+    service.notify_arrival("T", 0, 6, 0)
+    assert service.hold("T", 0, resumed.pull(5, channel=greedy))
+    assert not service.has_room(greedy)
+    greedy.close("gone")
+    service.take_due(10_000)
+    assert (service.has_room(greedy), service.count) == (True, 0)
+
+
+def test_thousands_that_are_woken_share_turns() -> None:
+    service, resumed, turns = PullRequestHoldService(), Resumed(), []
+    service.soon = turns.append
+    for _ in range(1_000):
+        service.hold("T", 0, resumed.pull(5))
+    service.notify_arrival("T", 0, 6, 0)
+    counts = []
+    service.run_ready(1)
+    service.run_ready(1)  # another client's send takes no part of them
+    while turns:
+        counts.append(len(resumed))
+        turns.pop()()
+    assert (counts, len(resumed)) == ([200, 400, 600, 800], 1_000)

@@ -182,24 +182,64 @@ async def test_it_answers_a_thousand_requests_of_one_read_a_part_at_a_time(tmp_p
         writer.close()
 
 
-async def test_it_holds_only_so_much_of_unfinished_requests(
+async def test_who_holds_most_of_unfinished_requests_gives_up_first(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "UNFINISHED_BYTES_MAX", 1_000_000)
     async with running(tmp_path) as broker:
         whole = frame(RequestCode.SEND_MESSAGE_V2, 1, send_fields("T"), b"x" * 700_000)
-        slow, greedy = await broker.client(), await broker.client()
+        greedy, newcomer = await broker.client(), await broker.client()
         listener = broker.controller._broker_server
-        slow.write(whole[:600_000])
+        greedy.write(whole[:600_000])
         while listener.unfinished_bytes < 600_000:
             await asyncio.sleep(0.01)
-        greedy.write(whole[:600_000])
+        newcomer.write(whole[:500_000])
         await asyncio.wait_for(greedy.is_closed.wait(), 30)
-        assert listener.unfinished_bytes == 600_000
-        slow.write(whole[600_000:])  # the other one is not disturbed
-        while listener.unfinished_bytes:
+        while listener.unfinished_bytes != 500_000:
             await asyncio.sleep(0.01)
-        assert [answer.code for answer in await received(slow, 1)] == [0]
+        newcomer.write(whole[500_000:])
+        assert [answer.code for answer in await received(newcomer, 1)] == [0]
+        assert listener.unfinished_bytes == 0
+
+
+async def test_half_sent_frames_keep_no_other_client_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """32 clients that stop amid frames of 1 MiB, where there is room for 16: another one's frames go through."""
+    monkeypatch.setattr(server, "UNFINISHED_BYTES_MAX", 16 * 1024 * 1024)
+    monkeypatch.setattr(server, "UNFINISHED_OF_ADDRESS_BYTES_MAX", 16 * 1024 * 1024)
+    async with running(tmp_path) as broker:
+        half = frame(RequestCode.SEND_MESSAGE_V2, 1, send_fields("T"), b"x" * 1024 * 1024)[:-1]
+        for _ in range(32):
+            (await broker.client()).write(half)
+        good = await broker.client()
+        for _ in range(10):
+            answer = await good.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T"), b"x" * 700_000)
+            assert answer.code == 0
+        assert broker.controller._broker_server.unfinished_bytes <= 16 * 1024 * 1024
+
+
+async def test_who_leaves_most_answers_unread_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "UNREAD_BYTES_MAX", 8_000_000)
+    monkeypatch.setattr(server, "UNREAD_LOOK_BYTES", 1_000_000)
+    async with running(tmp_path) as broker:
+        good = await broker.client()
+        await good.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T"), b"x" * 200_000)
+        listener = broker.controller._broker_server
+        writers = []
+        for requests in (60, 10, 10, 10):
+            _, writer = await asyncio.open_connection(*broker.controller.address.split(":"), limit=1024)
+            writers.append(writer)
+            for i in range(requests):
+                writer.write(frame(RequestCode.VIEW_MESSAGE_BY_ID, i, {"offset": "0"}))
+        while len(listener.connections) > 4:
+            assert (await good.ask(RequestCode.GET_BROKER_CONFIG)).code == 0
+            await asyncio.sleep(0.01)
+        unread = sorted(connection.unread_bytes for connection in listener.connections)
+        assert sum(unread) <= 8_000_000
+        assert unread[-1] < 4_000_000  # the one with 12 MB is gone
+        for writer in writers:
+            writer.close()
 
 
 async def received(client: RawClient, count: int) -> list[RemotingCommand]:

@@ -197,3 +197,16 @@ def test_it_reads_tag_expressions() -> None:
     assert codes_of_expression(" TagA ||b|| ") == frozenset({2598919, 98})
     with pytest.raises(MQBrokerError):
         codes_of_expression(" || ")
+
+
+async def test_a_connection_with_too_many_waiting_pulls_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("brokerd.pull_request_hold.HELD_A_CONNECTION_MAX", 2)
+    async with running(tmp_path) as broker:
+        client = await filled(broker, "a")
+        for _ in range(2):
+            client.send(RemotingCommand.request(11, pull_fields("g", "T", 1, flags=6)))
+        answer = await client.ask(11, pull_fields("g", "T", 1, flags=6))
+        assert (answer.code, (answer.remark or "")[:33]) == (2, "too many pulls wait for messages:")
+        assert (await client.ask(11, pull_fields("g", "T", 0, flags=6))).code == 0
