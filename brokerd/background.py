@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 TICK_MS = 100  # delivery of delayed messages and held pulls are due to that precision
 FLUSH_MS = 500  # the store decides what is due
+RETRY_DISPATCH_MS = 1_000
 SAMPLE_MS = 1_000
 SCAN_MS = 10_000
 RESTART_MS = 1_000
@@ -108,13 +109,21 @@ class StoreUpkeep:
         self._schedule = schedule
         self._hold = hold
         self._after_put = after_put
+        self._retry_dispatch_at_ms = 0
 
     def tick(self) -> None:
         now_ms = clock_ms()
         self._hold.take_due(now_ms)
         self._hold.run_ready(now_ms)
-        if self._schedule.deliver_due(self._store, now_ms):
+        if self._schedule.deliver_due(self._store, now_ms, elapsed_ms()) or self._is_dispatch_to_retry():
             self._after_put(now_ms)
+
+    def _is_dispatch_to_retry(self) -> bool:
+        """Without this a broker whose disk was full would wait for a put, which it refuses."""
+        if not self._store.is_dispatch_failing or elapsed_ms() < self._retry_dispatch_at_ms:
+            return False
+        self._retry_dispatch_at_ms = elapsed_ms() + RETRY_DISPATCH_MS
+        return True
 
     async def flush_log(self) -> None:
         await asyncio.to_thread(self._store.flush_log_if_due, elapsed_ms())

@@ -222,7 +222,11 @@ class BrokerController:
             assignments.assignments_file,
         ):  # fmt: skip
             self._tables.add(file)
-        broker.topics.file.write_now()
+        try:
+            broker.topics.file.write_now()
+        except OSError as error:  # a full disk must not keep consumers from what is stored
+            logger.error("%s is not saved: %s; trying again", broker.topics.file.path, error)  # noqa: TRY400
+            broker.topics.file.changed()
 
     def _register(self, now_ms: int) -> None:
         """Make the route known: in this process at once, at other name servers in the background."""

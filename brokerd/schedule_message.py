@@ -1,8 +1,11 @@
-"""Owns delayed delivery by level: messages parked in SCHEDULE_TOPIC_XXXX are put to their real topic when due.
+"""Delayed delivery by level: messages parked in SCHEDULE_TOPIC_XXXX are put to their real topic when due.
 
 Source: semantics §5 (`ScheduleMessageService.java`). Queue id = level − 1; within a queue messages are due in
 order, so only the head of each queue matters. Progress per level is saved in delayOffset.json; after a crash the
 messages since the last save are delivered again (at least once).
+
+When the wall clock is set forward, what waits is delivered earlier by as much. Set back, it is delivered later by as
+much, but never later than its level's whole delay from then on.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from pathlib import Path
 
 from brokerd import config_manager
 from brokerd.remoting import fastjson
+from brokerd.remoting.errors import CorruptRecord, RemotingError
 from brokerd.remoting.message import (
     MessageProperty,
     MessageRecord,
@@ -23,7 +27,6 @@ from brokerd.remoting.message import (
 from brokerd.remoting.message_names import SCHEDULE_TOPIC
 from brokerd.store.errors import MessageIllegal, PropertiesSizeExceeded, StoreError
 from brokerd.store.message_store import MessageStore
-from brokerd.store.results import GetMessageStatus
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +34,9 @@ logger = logging.getLogger(__name__)
 # than 20 ms of it, nor one level the others.
 LEVEL_MAX, ROUND_MAX = 200, 1_000
 DELAY_DIGITS_MAX = 9  # levels are two digits; int() refuses numbers of thousands
+READ_MAX = 32
 RETRY_AFTER_MS = 10_000  # after a message that could not be put
+LOOK_AGAIN_MS = 1_000
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 
 
@@ -42,8 +47,9 @@ class ScheduleMessageService:
         self._path = path
         self.delay_levels_ms = tuple(delay_levels_ms)
         self.offsets: dict[int, int] = config_manager.load(path, parse_offsets) or {}
-        self._look_again_ms: dict[int, int] = {}
+        self._look_again_ms: dict[int, int] = {}  # level → when, by the monotonic clock
         self._next_level = 1
+        self.damaged_count = 0  # messages passed over since the start
         self._is_dirty = False
         self._store: MessageStore | None = None
 
@@ -66,55 +72,87 @@ class ScheduleMessageService:
                 )
                 self.offsets[level] = min(max(offset, low), high)
 
-    def deliver_due(self, store: MessageStore, now_ms: int) -> int:
-        """Put every due message to its topic, within the limits; returns how many. The caller dispatches."""
+    def deliver_due(self, store: MessageStore, now_ms: int, elapsed_ms: int) -> int:
+        """Put every due message to its topic, within the limits; returns how many. The caller dispatches.
+
+        Messages are due by the wall clock (`now_ms`), levels wait by the monotonic one (`elapsed_ms`).
+        """
         delivered = 0
         for _ in range(self.max_level):
             if delivered >= ROUND_MAX:
                 break  # the next round begins with the level this one did not come to
             level = self._next_level
             self._next_level = level % self.max_level + 1
-            if now_ms >= self._look_again_ms.get(level, 0):
-                delivered += self._deliver_level(store, level, now_ms)
+            if elapsed_ms >= self._look_again_ms.get(level, elapsed_ms):
+                self._look_again_ms.pop(level, None)
+                delivered += self._deliver_level(store, level, now_ms, elapsed_ms)
         return delivered
 
-    def _deliver_level(self, store: MessageStore, level: int, now_ms: int) -> int:
-        """As many reads as it takes: one gives 32 messages, or 8 that are not in memory."""
+    def _deliver_level(self, store: MessageStore, level: int, now_ms: int, elapsed_ms: int) -> int:
+        """As many reads as it takes: one gives 32 messages."""
         total = 0
-        while total < LEVEL_MAX:
-            delivered = self._deliver_read(store, level, now_ms, LEVEL_MAX - total)
-            total += delivered
-            if not delivered or now_ms < self._look_again_ms.get(level, 0):
+        while total < LEVEL_MAX and level not in self._look_again_ms:
+            delivered = self._deliver_read(store, level, now_ms, elapsed_ms, min(READ_MAX, LEVEL_MAX - total))
+            if not delivered:
                 break
+            total += delivered
         return total
 
-    def _deliver_read(self, store: MessageStore, level: int, now_ms: int, count_max: int) -> int:
+    def _deliver_read(
+        self, store: MessageStore, level: int, now_ms: int, elapsed_ms: int, count_max: int
+    ) -> int:
+        """How many were delivered or passed over; a level that has to wait is noted in _look_again_ms."""
         queue_id = level - 1
         offset = self.offsets.get(level, 0)
-        if offset >= store.max_offset(SCHEDULE_TOPIC, queue_id):
-            return 0
-        result = store.get_message(SCHEDULE_TOPIC, queue_id, offset, count_max)
-        if result.status is not GetMessageStatus.FOUND:
-            if result.next_begin_offset != offset:
-                logger.warning(
-                    "delay offset moved level=%d to=%d: %s", level, result.next_begin_offset, result.status
-                )
-                self._advance(level, result.next_begin_offset)
-            return 0
-        delivered = 0
-        for view in result.views:
-            record = decode_record(view)
-            due_ms = record.store_timestamp_ms + self.delay_levels_ms[level - 1]
-            # A due time too far away means the clock was set back: due now, as in Java (`correctDeliverTimestamp`).
-            if now_ms < due_ms <= now_ms + self.delay_levels_ms[level - 1]:
-                self._look_again_ms[level] = due_ms
+        low = store.min_offset(SCHEDULE_TOPIC, queue_id)
+        if offset < low:
+            logger.warning("delay offset moved level=%d from=%d to=%d: messages expired", level, offset, low)
+            self._advance(level, low)
+            offset = low
+        done = 0
+        for commit_log_offset, size_bytes, due_ms in store.units(SCHEDULE_TOPIC, queue_id, offset, count_max):
+            wait_ms = self._wait_ms(level, due_ms, now_ms)
+            if wait_ms > 0:
+                # At least once a second, so that a wall clock that was set is noticed.
+                self._look_again_ms[level] = elapsed_ms + min(wait_ms, LOOK_AGAIN_MS)
                 break
-            if not self._deliver(store, record, now_ms):
-                self._look_again_ms[level] = now_ms + RETRY_AFTER_MS
+            record = self._read(store, level, commit_log_offset, size_bytes)
+            if record is not None and not self._deliver(store, record, now_ms):
+                self._look_again_ms[level] = elapsed_ms + RETRY_AFTER_MS
                 break
-            self._advance(level, record.queue_offset + 1)
-            delivered += 1
-        return delivered
+            done += 1
+            self._advance(level, offset + done)
+        return done
+
+    def _wait_ms(self, level: int, due_ms: int, now_ms: int) -> int:
+        """How long a message of this level is still to wait.
+
+        One that is due later than the level's whole delay from now on was stored before the clock was set back: it
+        is due now, as in Java (`correctDeliverTimestamp`).
+        """
+        wait_ms = due_ms - now_ms
+        return wait_ms if wait_ms <= self.delay_levels_ms[level - 1] else 0
+
+    def _read(
+        self, store: MessageStore, level: int, commit_log_offset: int, size_bytes: int
+    ) -> MessageRecord | None:
+        """The waiting message; None, with a log line, for one that is damaged: the level must not wait for it."""
+        view = store.look_message(commit_log_offset, size_bytes)
+        if view is None:
+            logger.warning("delayed message expired level=%d offset=%d", level, commit_log_offset)
+            return None
+        try:
+            record = decode_record(view, check_crc=True)
+            if (record.commit_log_offset, record.topic) != (commit_log_offset, SCHEDULE_TOPIC):
+                raise CorruptRecord(f"it says it lies at {record.commit_log_offset} in {record.topic}")
+        except RemotingError as error:
+            self.damaged_count += 1
+            logger.error(  # noqa: TRY400
+                "delayed message passed over level=%d offset=%d: it is damaged (%s)",
+                level, commit_log_offset, error,
+            )  # fmt: skip
+            return None
+        return record
 
     def _deliver(self, store: MessageStore, record: MessageRecord, now_ms: int) -> bool:
         """Put one message; False to try again later. One that can never be put is dropped with a log line; it stays

@@ -70,6 +70,8 @@ def runtime_table(broker: Broker, now_ms: int) -> dict[str, str]:
             f"{pool}ThreadPoolQueueCapacity": "0",
             f"{pool}ThreadPoolQueueHeadWaitTimeMills": "0",
         }
+    if broker.schedule.damaged_count:  # ours
+        table["delayedMessagesDamaged"] = str(broker.schedule.damaged_count)
     for level, offset in sorted(broker.schedule.offsets.items()):
         table[f"scheduleMessageOffset_{level}"] = (
             f"{offset},{broker.store.max_offset(SCHEDULE_TOPIC, level - 1)}"

@@ -1,4 +1,4 @@
-"""Owns the commit log: one sequence of records over files of equal size, appended by one writer.
+"""The commit log: one sequence of records over files of equal size, appended by one writer.
 
 Source: `store/.../CommitLog.java`, reference store-format §2 and §12. A record never spans two files: when it
 and a blank record of 8 bytes do not fit any more, a blank record closes the file (§2.2).
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from pathlib import Path
 
 from brokerd.store.errors import ServiceNotAvailable, TornRecord
@@ -20,6 +21,8 @@ from brokerd.store.mapped_file_queue import MappedFileQueue
 from brokerd.store.record import BLANK, BLANK_BYTES, BLANK_MAGIC, TWO_INTS, read_record
 
 logger = logging.getLogger(__name__)
+
+TRY_AGAIN_S = 0.1  # on a full disk: thousands of senders a second must not each try to make a file
 
 
 class Readying:
@@ -68,6 +71,8 @@ class CommitLog:
         self._ready = 0  # position in the current file up to which pages are ready
         self._writable_end = 0  # position a record may reach: ready, and 8 bytes before the end of the file
         self._readying: Readying | None = None
+        self._no_room = ""
+        self._no_room_until = 0.0  # by the monotonic clock
 
     def __repr__(self) -> str:
         return f"<CommitLog {self.min_offset}..{self.max_offset} flushed {self.flushed_offset}>"
@@ -122,6 +127,8 @@ class CommitLog:
     def _make_room(self, size_bytes: int) -> None:
         """Off the hot path, once per stretch or file: roll if needed, wait until the pages are ready."""
         assert size_bytes + BLANK_BYTES <= self.file_size_bytes, size_bytes
+        if time.monotonic() < self._no_room_until:
+            raise ServiceNotAvailable(self._no_room)
         try:
             position = self.max_offset - self._base
             if self._file is None or position + size_bytes + BLANK_BYTES > self.file_size_bytes:
@@ -134,7 +141,9 @@ class CommitLog:
         except OSError as error:
             self._readying = None
             self._writable_end = 0
-            raise ServiceNotAvailable(f"the commit log cannot grow: {error}") from error
+            self._no_room = f"the commit log cannot grow: {error}"
+            self._no_room_until = time.monotonic() + TRY_AGAIN_S
+            raise ServiceNotAvailable(self._no_room) from error
 
     def _roll(self) -> None:
         """Close the current file with a blank record and go on in the next one."""
@@ -142,6 +151,8 @@ class CommitLog:
         new_file, ready = self._take_readied_file(next_start)
         if self._file is not None:
             position = self.max_offset - self._base
+            if position + BLANK_BYTES > self._ready:  # nothing was put since the store was opened
+                self._file.allocate(position, BLANK_BYTES)
             remaining = self.file_size_bytes - position
             self._file.map[position : position + BLANK_BYTES] = BLANK.pack(remaining, BLANK_MAGIC)
         self.files.files.append(new_file)

@@ -100,15 +100,17 @@ class ConsumeQueue:
         return True
 
     def _make_room(self) -> None:
-        """Every 204 to 3,264 units: ready the next pages, or start the next file. Raises OSError."""
-        if self._file is not None and self._end < self._file.size_bytes:
-            length_bytes = min(max(self._position, READY_BYTES_MIN), READY_BYTES_MAX)
-            self._file.prefault(self._end, length_bytes)
-            self._end = min(self._end + length_bytes, self._file.size_bytes)
-            return
-        start = self.files.end_offset if self.files.files else self._file_start(self.max_offset)
-        self._file = self.files.append_file(start)
-        self._position, self._end = 0, min(READY_BYTES_MIN, self.files.file_size_bytes)
+        """Every 204 to 3,264 units: start the next file if need be, and ready its next pages. Raises OSError.
+
+        No page is written that was not made ready: on a full disk it would be a SIGBUS.
+        """
+        if self._file is None or self._end == self._file.size_bytes:
+            start = self.files.end_offset if self.files.files else self._file_start(self.max_offset)
+            self._file = self.files.append_file(start)
+            self._position = self._end = 0
+        length_bytes = min(max(self._position, READY_BYTES_MIN), READY_BYTES_MAX)
+        self._file.prefault(self._end, length_bytes)
+        self._end = min(self._end + length_bytes, self._file.size_bytes)
 
     def _file_start(self, queue_offset: int) -> int:
         byte_offset = queue_offset * UNIT_BYTES

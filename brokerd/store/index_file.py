@@ -79,7 +79,12 @@ class IndexFile:
 
     def __init__(self, path: Path, hash_slot_num: int, index_num: int) -> None:
         """Raises OSError, or ValueError when the file has another size."""
-        self.mapped_file = MappedFile(path, index_file_bytes(hash_slot_num, index_num))
+        # Header and slots of a new file have room: a full disk is an error here, not a SIGBUS at a key.
+        self.mapped_file = MappedFile(
+            path,
+            index_file_bytes(hash_slot_num, index_num),
+            reserved_bytes=HEADER_BYTES + hash_slot_num * SLOT_BYTES,
+        )
         self.hash_slot_num = hash_slot_num
         self.index_num = index_num
         self._entries_start = HEADER_BYTES + hash_slot_num * SLOT_BYTES
@@ -136,9 +141,15 @@ class IndexFile:
         self.end_timestamp_ms = store_timestamp_ms
 
     def _make_room(self) -> None:
-        """Ready the pages of the next entries. Raises OSError when the disk is full."""
+        """Ready the pages of the next entries, the first time room for all slots. Raises OSError (disk full)."""
+        if self._ready_count == 0:
+            self.reserve_slots()
         self.mapped_file.prefault(self._entries_start + self.count * ENTRY_BYTES, READY_ENTRIES * ENTRY_BYTES)
         self._ready_count = self.count + READY_ENTRIES
+
+    def reserve_slots(self) -> None:
+        """Have room for the header and all slots, in a file that a crash may have left with holes. Raises OSError."""
+        self.mapped_file.reserve_blocks(0, self._entries_start)
 
     def prefault_slots(self) -> None:
         """Ready the pages of all slots: keys hit them at random. Caller: any thread. Raises OSError."""

@@ -53,6 +53,17 @@ def drop_cached_pages(path: Path) -> None:
         os.close(descriptor)
 
 
+def reserve_blocks(descriptor: int, start: int, length_bytes: int) -> None:
+    """Set blocks aside where the file system can. Raises OSError (ENOSPC: disk full)."""
+    if length_bytes <= 0:
+        return
+    try:
+        os.posix_fallocate(descriptor, start, length_bytes)
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
+            raise
+
+
 def sync_pages(mapped: mmap.mmap, start: int, length_bytes: int) -> None:
     """Wait until a range of a map, from a page's start on, is on the disk. Raises OSError.
 
@@ -70,8 +81,11 @@ class MappedFile:
 
     __slots__ = ("map", "path", "size_bytes", "start_offset", "view")
 
-    def __init__(self, path: Path, size_bytes: int, start_offset: int = 0) -> None:
-        """Raises OSError when it cannot be made or mapped, ValueError when it has another size."""
+    def __init__(self, path: Path, size_bytes: int, start_offset: int = 0, reserved_bytes: int = 0) -> None:
+        """Raises OSError when it cannot be made or mapped, ValueError when it has another size.
+
+        A new file has blocks for its first `reserved_bytes`, or there is none.
+        """
         self.path = path
         self.size_bytes = size_bytes
         self.start_offset = start_offset
@@ -80,6 +94,7 @@ class MappedFile:
             present_bytes = os.fstat(descriptor).st_size
             if present_bytes == 0:
                 os.ftruncate(descriptor, size_bytes)
+                self._reserve_first(descriptor, reserved_bytes)
             elif present_bytes != size_bytes:
                 raise ValueError(f"{path} has {present_bytes} bytes, not {size_bytes}")
             self.map = mmap.mmap(descriptor, size_bytes)
@@ -104,17 +119,24 @@ class MappedFile:
 
     def allocate(self, position: int, length_bytes: int) -> None:
         """Allocate blocks for a range nobody writes to yet, and map its pages. Raises OSError (disk full)."""
+        self.reserve_blocks(position, length_bytes)
+        self.prefault(position, length_bytes)
+
+    def _reserve_first(self, descriptor: int, length_bytes: int) -> None:
+        try:
+            reserve_blocks(descriptor, 0, length_bytes)
+        except OSError:
+            self.delete()
+            raise
+
+    def reserve_blocks(self, position: int, length_bytes: int) -> None:
+        """Have the file system set blocks of a range aside. Raises OSError (ENOSPC: disk full)."""
         start = position - position % PAGE_BYTES
-        length_bytes = min(position + length_bytes, self.size_bytes) - start
         descriptor = os.open(self.path, os.O_RDWR)
         try:
-            os.posix_fallocate(descriptor, start, length_bytes)
-        except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):
-                raise
+            reserve_blocks(descriptor, start, min(position + length_bytes, self.size_bytes) - start)
         finally:
             os.close(descriptor)
-        self.prefault(start, length_bytes)
 
     def prefault(self, position: int, length_bytes: int) -> None:
         """Map the pages of a range, which others may write to meanwhile. Raises OSError (ENOSPC: disk full).
@@ -130,9 +152,14 @@ class MappedFile:
         pages = (ctypes.c_char * 1).from_buffer(self.map, start)
         if _libc().madvise(ctypes.addressof(pages), length_bytes, MADV_POPULATE_WRITE) != 0:
             code = ctypes.get_errno()
-            if code not in (errno.EINVAL, errno.ENOSYS):  # a kernel without it: pages fault in one by one
-                code = errno.ENOSPC if code == errno.EFAULT else code
-                raise OSError(code, os.strerror(code), str(self.path))
+            if code in (
+                errno.EINVAL,
+                errno.ENOSYS,
+            ):  # a kernel before 5.14: pages fault in one by one, with room
+                self.reserve_blocks(start, length_bytes)
+                return
+            code = errno.ENOSPC if code == errno.EFAULT else code
+            raise OSError(code, os.strerror(code), str(self.path))
 
     def clear_from(self, position: int) -> None:
         """Make every byte from `position` zero, so that nothing old is ever read as new."""

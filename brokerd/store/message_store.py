@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from brokerd.remoting.message_names import SCHEDULE_TOPIC
 from brokerd.store.checkpoint import StoreCheckpoint
 from brokerd.store.commit_log import CommitLog
+from brokerd.store.consume_queue import CQ_UNIT
 from brokerd.store.consume_queue_table import ConsumeQueueTable
 from brokerd.store.deleted_topics import FILE_NAME as DELETED_TOPICS_NAME
 from brokerd.store.deleted_topics import DeletedTopics
@@ -357,8 +358,8 @@ class MessageStore:
         try:
             count = self._dispatcher.dispatch_until(end_offset)
         except OSError as error:
-            if not self._dispatch_error:  # tried again with every read of a socket: said once
-                logger.exception("dispatch failed offset=%d; retried at every call", self._pending[0][2])
+            if not self._dispatch_error:  # said once
+                logger.error("dispatch failed offset=%d: %s; trying again", self._pending[0][2], error)  # noqa: TRY400
             self._dispatch_error = f"consume queues or index cannot be written: {error}"
             self._set_refusal()
             return 0
@@ -388,6 +389,12 @@ class MessageStore:
         """
         queue = self._queues.get((topic, queue_id))
         return self._reader.get_message(queue, offset, max_num, tags_codes, record_filter, max_bytes)
+
+    def units(self, topic: str, queue_id: int, offset: int, count_max: int) -> list[tuple[int, int, int]]:
+        """(commit log offset, size, tags code) of up to `count_max` messages from a queue offset on."""
+        queue = self._queues.get((topic, queue_id))
+        units = queue.units(offset, count_max) if queue is not None else None
+        return list(CQ_UNIT.iter_unpack(units)) if units is not None else []
 
     def min_offset(self, topic: str, queue_id: int) -> int:
         """0 for a queue that does not exist."""
@@ -460,6 +467,11 @@ class MessageStore:
     @property
     def dispatch_behind_bytes(self) -> int:
         return self._log.max_offset - self._pending[0][2] if self._pending else 0
+
+    @property
+    def is_dispatch_failing(self) -> bool:
+        """Whether messages wait for room for their units or keys: dispatch_pending is to be tried again."""
+        return self._dispatch_error != ""
 
     @property
     def refusal(self) -> str:

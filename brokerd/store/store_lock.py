@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from brokerd.store.errors import StoreLocked
@@ -34,7 +35,8 @@ class StoreLock:
             os.close(descriptor)
             raise StoreLocked(f"{self._path} is locked: another broker runs on this store") from error
         if os.fstat(descriptor).st_size == 0:
-            os.pwrite(descriptor, b"lock", 0)
+            with suppress(OSError):  # the content is for people; on a full disk there is none
+                os.pwrite(descriptor, b"lock", 0)
         self._descriptor = descriptor
 
     def release(self) -> None:
@@ -54,8 +56,10 @@ class AbortFile:
         return self._path.exists()
 
     def create(self) -> None:
-        """Raises OSError."""
-        self._path.write_text(str(os.getpid()))
+        """Raises OSError. Its content is for people: a full disk must not keep a broker from serving what it has."""
+        self._path.touch()
+        with suppress(OSError):
+            self._path.write_text(str(os.getpid()))
         fsync_directory(self._path.parent)
 
     @property

@@ -29,7 +29,7 @@ def parked(store: MessageStore, *queue_ids: str) -> ScheduleMessageService:
 def test_it_passes_over_a_message_that_no_queue_can_take(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     service = parked(store, "99999999999", "0", "1")
-    assert service.deliver_due(store, DUE_MS) == 3
+    assert service.deliver_due(store, DUE_MS, DUE_MS) == 3
     store.dispatch_pending()
     assert [store.max_offset("TopicTest", queue_id) for queue_id in (0, 1)] == [1, 1]
     assert service.offsets == {1: 3}
@@ -41,7 +41,7 @@ def test_it_delivers_a_backlog_in_rounds(tmp_path: Path, monkeypatch: pytest.Mon
     """Many were parked at once: as after an outage of what a group's handler needs."""
     store = open_store(tmp_path)
     service = parked(store, *["0"] * 450)
-    assert [service.deliver_due(store, DUE_MS) for _ in range(4)] == [200, 200, 50, 0]
+    assert [service.deliver_due(store, DUE_MS, DUE_MS) for _ in range(4)] == [200, 200, 50, 0]
     store.dispatch_pending()
     assert store.max_offset("TopicTest", 0) == 450
     store.close(DUE_MS)
@@ -59,9 +59,9 @@ def test_no_level_waits_for_the_backlog_of_the_others(
     store.dispatch_pending()
     path = store.config.store_path_root_dir / "delayOffset.json"
     service = ScheduleMessageService(path, [LEVEL_MS, LEVEL_MS])
-    assert service.deliver_due(store, DUE_MS) == 4
+    assert service.deliver_due(store, DUE_MS, DUE_MS) == 4
     assert service.offsets == {1: 4}
-    assert service.deliver_due(store, DUE_MS) == 5
+    assert service.deliver_due(store, DUE_MS, DUE_MS) == 5
     assert service.offsets == {1: 8, 2: 1}
     store.close(DUE_MS)
 
@@ -72,9 +72,9 @@ def test_it_waits_while_the_store_can_not_write(tmp_path: Path, monkeypatch: pyt
     with monkeypatch.context() as patch:
         for error in (ServiceNotAvailable("the disk is full"), OSError("no room")):
             patch.setattr(MessageStore, "put_message", raising(error))
-            assert service.deliver_due(store, DUE_MS) == 0
-    assert service.deliver_due(store, DUE_MS + RETRY_AFTER_MS - 1) == 0
-    assert service.deliver_due(store, DUE_MS + RETRY_AFTER_MS) == 1
+            assert service.deliver_due(store, DUE_MS, DUE_MS) == 0
+    assert service.deliver_due(store, DUE_MS + RETRY_AFTER_MS - 1, DUE_MS + RETRY_AFTER_MS - 1) == 0
+    assert service.deliver_due(store, DUE_MS + RETRY_AFTER_MS, DUE_MS + RETRY_AFTER_MS) == 1
     store.close(DUE_MS)
 
 
@@ -92,7 +92,7 @@ def test_an_offset_is_saved_behind_its_delivered_copy(
     store = open_store(tmp_path)
     service = parked(store, "0")
     service.start(store)
-    assert service.deliver_due(store, DUE_MS) == 1
+    assert service.deliver_due(store, DUE_MS, DUE_MS) == 1
     document = service.take_document()
     assert document is not None
     assert store.flushed_offset < store.commit_log_max_offset
@@ -105,3 +105,48 @@ def test_an_offset_is_saved_behind_its_delivered_copy(
     with pytest.raises(FlushFailed):
         service.write(b"{}")
     assert path.read_bytes() == saved
+
+
+def flip(store: MessageStore, queue_offset: int, position: int) -> None:
+    """Damage one byte of a waiting message's record."""
+    offset, _, _ = store.units(SCHEDULE_TOPIC, 0, queue_offset, 1)[0]
+    mapped_file = store._log.files.find(offset)
+    assert mapped_file is not None
+    mapped_file.map[offset - mapped_file.start_offset + position] ^= 0x40
+
+
+@pytest.mark.parametrize("position", [0, 4, 8, 84, 90], ids=["size", "magic", "crc", "body length", "body"])
+def test_a_damaged_message_holds_up_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, position: int
+) -> None:
+    store = open_store(tmp_path)
+    service = parked(store, "0", "0", "0")
+    flip(store, 1, position)
+    assert service.deliver_due(store, DUE_MS, 0) == 3
+    store.dispatch_pending()
+    assert (store.max_offset("TopicTest", 0), service.damaged_count, service.offsets) == (2, 1, {1: 3})
+    assert "delayed message passed over level=1" in caplog.text
+
+
+def waits(store: MessageStore, service: ScheduleMessageService, now_ms: int, elapsed_ms: int) -> bool:
+    return service.deliver_due(store, now_ms, elapsed_ms) == 0
+
+
+def test_a_clock_set_forward_delivers_at_once(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    service = parked(store, "0")
+    assert waits(store, service, NOW_MS, 50_000)
+    assert service.deliver_due(store, NOW_MS + 3_600_000, 51_000) == 1
+    store.close(DUE_MS)
+
+
+def test_a_clock_set_back_delays_by_the_level_at_most(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    service = parked(store, "0")
+    assert waits(store, service, NOW_MS, 50_000)
+    assert service.deliver_due(store, NOW_MS - 3_600_000, 51_000) == 1, "an hour away, in a level of 1 s"
+    parked(store, "0")
+    assert waits(store, service, NOW_MS, 52_000)
+    assert waits(store, service, NOW_MS - 400, 52_500), "not looked at before its second is over"
+    assert service.deliver_due(store, DUE_MS, 53_000) == 1
+    store.close(DUE_MS)

@@ -95,7 +95,8 @@ def test_it_refuses_a_record_when_the_disk_is_full_and_goes_on_later(
     def no_space(self: MappedFile, position: int, length_bytes: int) -> None:
         raise OSError(28, "No space left on device")
 
-    # A full disk cannot be had without root: this is the edge of the process.
+    # On a disk that is really full: tests/hard/disk_full.py.
+    monkeypatch.setattr("brokerd.store.commit_log.TRY_AGAIN_S", 0)
     log.close()
     with monkeypatch.context() as patch:
         patch.setattr(MappedFile, "allocate", no_space)
