@@ -29,7 +29,7 @@ Batch = list[tuple[Message, int]]
 
 
 class TooLate(Exception):
-    """It was not sent: the lease of its sender had ended."""
+    """The lease of the sender had ended: nothing more was sent. What another broker got before is in the ledger."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -53,7 +53,10 @@ class Sender:
 
         After ``until_s`` of the monotonic clock nothing is sent: a worker that was frozen finds its lease over.
         """
-        answers = self._answers(outgoing, until_s)
+        try:
+            answers = self._answers(outgoing, until_s)
+        except TooLate as late:
+            answers = [late] * len(outgoing)
         return Exchange(answers, self._buried(outgoing, answers) if self.to_group else frozenset())
 
     def _answers(self, outgoing: Sequence[Outgoing], until_s: float) -> list[Answer]:
