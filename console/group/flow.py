@@ -4,11 +4,13 @@ still stored. The vertical distance of two lines is lag, the horizontal one late
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from console.mqadmin import MessageQueue
 from spark.lag.samples import Samples
 from spark.lag.snapshot import UNKNOWN_OFFSET, Int64Array
 from spark.lag.status import forward_jumps
@@ -79,6 +81,36 @@ def _grid(times: Int64Array, points: int) -> Int64Array:
 
 def _listed(values: FloatArray) -> list[int | None]:
     return [None if np.isnan(value) else round(value) for value in values.tolist()]
+
+
+PACE_PERCENTILE = 90  # of the steps with progress: one reset that was not seen as such does not make a pace
+
+
+def queue_paces(
+    samples: Samples, gap_ms: int, set_at_ms: Mapping[MessageQueue, int]
+) -> dict[MessageQueue, float]:
+    """Return how many messages a second a group was seen to read of each queue, round by round.
+
+    Steps over a gap, backwards, of a jump, or in which the offset was set (``set_at_ms``) are no reading. A queue
+    without progress is left out.
+    """
+    found: dict[MessageQueue, float] = {}
+    for key, place in samples.slices():
+        times, committed = samples.t_ms[place], samples.committed[place]
+        if len(times) < 2:
+            continue
+        queue = MessageQueue(key.topic, key.broker_name, key.queue_id)
+        took, gained = np.diff(times), np.diff(committed)
+        is_read = (gained > 0) & (took <= gap_ms) & (committed[:-1] != UNKNOWN_OFFSET)
+        is_read[forward_jumps(times, committed) - 1] = False
+        if queue in set_at_ms:
+            # the round that shows it may have been read just before it was written down
+            is_read &= (times[:-1] > set_at_ms[queue]) | (times[1:] + gap_ms < set_at_ms[queue])
+        if is_read.any():
+            rates = gained[is_read] * 1000 / took[is_read]
+            pace = float(np.percentile(rates, PACE_PERCENTILE, method="nearest"))
+            found[queue] = max(pace, found.get(queue, 0.0))
+    return found
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -26,12 +26,13 @@ HOW_WORDS = {
     LEFT_OUT: "not covered",
 }
 
-# Normal progress of an online group between plan and apply, per queue: some messages at once, then three times
-# the speed of the last round, but no less than what a group does that catches up after a replay (its speed of the
-# last round says nothing then). More than that, or anything backwards, is another person's reset.
-PROGRESS_FLOOR = 1_000
-PROGRESS_FACTOR = 3.0
-PROGRESS_PER_S_LEAST = 2_000.0
+# Normal progress of an online group between plan and apply, per queue: twice the pace at which the group was seen to
+# read that very queue, over the time since the plan and what its clients had read and not committed yet. A queue that
+# was not seen moving may hand out a few batches. More than that, or anything backwards, is a reset.
+PROGRESS_FLOOR = 100  # messages: three pulls of 32
+PROGRESS_FACTOR = 2.0
+# Clients commit every 5 s: the offset read for the plan may be one commit old, the one read now just committed.
+COMMIT_SLACK_S = 10.0
 SENTENCES_MAX = 5
 
 
@@ -317,15 +318,14 @@ def drift(
     was_online: bool,
     state: GroupState,
     elapsed_s: float,
-    out_rate: float | None,
+    paces: Mapping[MessageQueue, float],
 ) -> list[str]:
-    """What moved beyond normal progress since the plan's rows were computed. ``out_rate``: the group's
-    messages per second."""
+    """What moved beyond normal progress since the plan's rows were computed. ``paces``: messages a second that the
+    group was seen to read of each queue before the plan.
+    """
     if state.online != was_online:
         now = "came online" if state.online else "went offline"
         return [f"the group {now}, so its offsets are changed in another way"]
-    share = PROGRESS_FACTOR * (out_rate or 0.0) / max(1, len(rows))
-    allowed = PROGRESS_FLOOR + max(share, PROGRESS_PER_S_LEAST) * elapsed_s
     found = []
     for row in rows:
         if row["how"] == LEFT_OUT:
@@ -336,6 +336,8 @@ def drift(
         if now_state is None:
             found.append(f"{name} is gone")
         elif row["moves"]:
+            pace = PROGRESS_FACTOR * paces.get(queue, 0.0)
+            allowed = PROGRESS_FLOOR + pace * (elapsed_s + COMMIT_SLACK_S)
             sentence = _drift_of(row, now_state.committed, now_state.place.min_offset, was_online, allowed)
             if sentence:
                 found.append(f"{name} {sentence}")
@@ -358,7 +360,7 @@ def _drift_of(row: Mapping[str, Any], now: int | None, low: int, online: bool, a
     if now < before:
         return f"{words}, backwards"
     if now - before > allowed:
-        return f"{words}, more than the group's own speed explains"
+        return f"{words}, more than the group's own pace on this queue explains"
     return ""
 
 

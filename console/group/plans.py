@@ -9,6 +9,7 @@ from typing import Any
 from console.cluster import selectors as cluster_selectors
 from console.group import offset_apply, offset_change, offset_past, offset_words, selectors
 from console.group.offset_change import Change, Known, Wish
+from console.group.offset_resets import resets_since
 from console.group.offset_state import (
     Asked,
     GroupState,
@@ -92,10 +93,10 @@ class OffsetChangePlan:
         """Read the group again and compare with the plan."""
         state, returned = self._state_now(plan, now_ms)
         elapsed_s = max(0.0, (now_ms - plan.before["read_at_ms"]) / 1000)
-        seen = selectors.group(plan.cluster, plan.subject)
-        out_rate = None if seen is None else seen.out_rate
-        moved = offset_change.drift(plan.diff, plan.before["online"], state, elapsed_s, out_rate)
-        return [*_other_jobs(plan), *returned, *moved]
+        paces = selectors.queue_paces(plan.cluster, plan.subject, plan.before["read_at_ms"])
+        moved = offset_change.drift(plan.diff, plan.before["online"], state, elapsed_s, paces)
+        moving = [row for row in plan.diff if row["moves"]]
+        return [*_other_jobs(plan), *returned, *resets_since(plan, moving, now_ms), *moved]
 
     def _state_now(self, plan: Plan, now_ms: int) -> tuple[GroupState, list[str]]:
         """The group as it is now, and sentences about brokers that answer again. Raises BrokerUnavailable when one

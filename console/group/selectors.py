@@ -8,13 +8,13 @@ from django.db.models import Count, Q, QuerySet
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.group import flow, pauses
-from console.lag import broadcast, past, queues
+from console.lag import broadcast, past, queues, reset
 from console.lag import selectors as lag_selectors
 from console.lag.broadcast import BROADCASTING
 from console.lag.models import ClientRow, GroupRow
 from console.lag.page import Page, count_if, cut, ordered
 from console.lag.queue_row import QueueRow
-from console.mqadmin import RETRY_TOPIC_PREFIX
+from console.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
 from spark.lag.samples import Samples
 
 PARTIAL = "PARTIAL"  # a filter of its own: known status, unknown parts
@@ -23,6 +23,9 @@ FLOW_MS_MAX = (
     24 * 3_600_000
 )  # of one cumulative flow: a day is read at once, the lines of a month lie on each other
 SPEED_MS = 3_600_000  # the hour whose best minute says what a group can do
+PACE_MS = (
+    600_000  # before a plan: what a queue's readers do now, not what they did after a replay an hour ago
+)
 
 SORTS: dict[str, tuple[str, ...]] = {
     # What a person sorts by → columns; every order ends in the group name, so that pages do not overlap.
@@ -217,6 +220,18 @@ def best_speed(cluster_name: str, name: str, now_ms: int) -> float | None:
     samples = _main_samples(cluster_name, name, now_ms - SPEED_MS, now_ms, interval_ms)
     found = flow.best_speed(samples, past.GAP_INTERVALS * interval_ms)
     return None if found is None else found.per_s
+
+
+def queue_paces(cluster_name: str, name: str, at_ms: int) -> dict[MessageQueue, float]:
+    """Return how many messages a second the group was reading of each queue in the minutes before a moment."""
+    interval_ms = lag_selectors.collect_interval_ms(cluster_name)
+    samples = past.load(cluster_name, name, at_ms - PACE_MS, at_ms + 1, interval_ms=interval_ms)
+    set_at_ms = {
+        MessageQueue(key.topic, key.broker_name, key.queue_id): move.at_ms
+        for key, move in reset.recent_moves(cluster_name, now_ms=at_ms).items()
+        if key.group == name
+    }
+    return flow.queue_paces(samples, past.GAP_INTERVALS * interval_ms, set_at_ms)
 
 
 def _main_samples(cluster_name: str, name: str, from_ms: int, to_ms: int, interval_ms: int) -> Samples:

@@ -11,6 +11,7 @@ from typing import Any
 from console.group import settings_config
 from console.group.settings_config import FIELDS
 from console.group.settings_facts import OFFSETS_KEPT_MAX, GroupFacts, impact, read_group_facts
+from console.lag.reset import note_moves
 from console.mqadmin import BlockingMQAdmin, MQBrokerError, dead_letter_topic, retry_topic
 from console.operation.broker_queues import TOPIC_NOT_EXIST
 from console.operation.config_change import (
@@ -212,6 +213,7 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
         """An undo commits the recorded offsets again, once the group is there."""
         addrs = addrs_of_plan(admin, run.plan)
         gone: set[str] = set()
+        moved: list[tuple[str, str, int, int | None, int]] = []
         for broker_name, topic, queue_id, offset in run.plan.params.get("offsets", ()):
             if broker_name not in addrs:
                 continue  # the plan leaves this broker out
@@ -222,6 +224,9 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
                 if error.code != TOPIC_NOT_EXIST:
                     raise
                 gone.add(topic)
+            else:
+                moved.append((topic, broker_name, queue_id, None, offset))
+        note_moves(run.plan.cluster, run.plan.subject, moved, now_ms=run.now_ms())
         for topic in sorted(gone):
             run.note(f"Offsets of {topic} are not put back: the topic is gone", level="warn")
 

@@ -15,8 +15,12 @@ SENTENCES = (
     _("%(broker)s is left out"),
     _("%(broker)s is not covered"),
     _("%(name)s is known on %(brokers)s alone"),
+    _("%(name)s went back by %(number)s messages at %(time)s, after this plan was made"),
+    _("%(name)s jumped ahead by %(number)s messages at %(time)s, after this plan was made"),
     _("%(names)s do not answer"),
     _("%(names)s do not answer and hold %(number)s of %(total)s queues"),
+    _("%(number)s queue(s) of %(group)s {was|were} moved at %(time)s by %(by)s, after this plan was made"),
+    _("%(number)s queue(s) of %(group)s {was|were} moved at %(time)s, after this plan was made"),
     _("There is no broker %(name)s; there is %(known)s."),
     _(
         "Verified: the brokers show the target on %(covered)s of %(total)s brokers; %(names)s left out, accepted by "

@@ -148,7 +148,7 @@ SENTENCES = (
     _("%(queue)s is gone"),
     _("%(queue)s moved from %(before)s to %(after)s"),
     _("%(queue)s moved from %(before)s to %(after)s, backwards"),
-    _("%(queue)s moved from %(before)s to %(after)s, more than the group's own speed explains"),
+    _("%(queue)s moved from %(before)s to %(after)s, more than the group's own pace on this queue explains"),
     _("%(queue)s no longer holds the target %(offset)s: it starts at %(low)s"),
     _("and %(number)s more queues"),
     _("queue %(queue)s is gone"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from django.conf import settings
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.utils.module_loading import import_string
 
 from console.access.name_scope import EVERYTHING, NameScope
@@ -104,6 +105,13 @@ def _matching(
 ) -> QuerySet[Row]:
     wanted = {"cluster": cluster, **exact}
     return scope.filter(rows.filter(**{field: value for field, value in wanted.items() if value}), "subject")
+
+
+def job_at(cluster: str, subject: str, at_ms: int) -> Job | None:
+    """The job that was working on a group or topic at a moment, the newest of several."""
+    moment = datetime.datetime.fromtimestamp(at_ms / 1000, tz=datetime.UTC)
+    still = Q(finished_at__isnull=True) | Q(finished_at__gte=moment)
+    return Job.objects.filter(still, cluster=cluster, subject=subject, started_at__lte=moment).first()
 
 
 def active_jobs(cluster: str, subject: str = "") -> list[Job]:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from console.group import flow
+from console.mqadmin import MessageQueue
 from spark.lag.samples import Samples, from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 
@@ -108,3 +109,19 @@ def test_it_finds_the_best_minute(committed: list[int], per_s: float | None, min
     else:
         assert found is not None
         assert (found.per_s, found.minutes) == (per_s, minutes)
+
+
+def test_each_queue_has_the_pace_at_which_it_was_read() -> None:
+    """Queue 0 is read at 10 a second; queue 1 was set ahead by 900 at 10 s, and is read at 2 a second."""
+    second = (5, 15, 1_000, 1_010, 1_020)
+    rounds = [
+        (number * 5, {ORDERS_0: (0, 9_000, number * 50, -1), ORDERS_1: (0, 9_000, committed, -1)})
+        for number, committed in enumerate(second)
+    ]
+    set_at_ms = {MessageQueue(*ORDERS_1): 9_000}
+    paces = flow.queue_paces(samples_of(rounds), GAP_MS, {})
+    assert paces == {MessageQueue(*ORDERS_0): 10.0, MessageQueue(*ORDERS_1): 197.0}, "nothing says it was set"
+    known = flow.queue_paces(samples_of(rounds), 4_000, set_at_ms)
+    assert known == {}, "every step is a gap"
+    known = flow.queue_paces(samples_of(rounds), 5_000, set_at_ms)
+    assert known == {MessageQueue(*ORDERS_0): 10.0, MessageQueue(*ORDERS_1): 2.0}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ from console.cluster.models import Cluster
 from console.group import offset_apply
 from console.group.plans import OffsetChangePlan
 from console.lag import services as lag_services
+from console.lag.models import LagEvent
 from console.operation import errors, selectors, services
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster, wait_for
@@ -355,6 +358,81 @@ def test_it_starts_one_job_however_often_the_button_is_pressed(orders: LiveClust
         services.apply_plan(plan.id, alice, "billing")
     assert caught.value.job_id == job.id
     assert Job.objects.count() == 1
+
+
+@contextlib.contextmanager
+def slow_member(live: LiveCluster) -> Iterator[None]:
+    """A member that is stuck on its first messages: 500 more wait in each queue of ``orders``."""
+    stuck = threading.Event()
+    for queue_id in (0, 1):
+        live.send("orders", queue_id, [b"x"] * 500)
+    try:
+        settings = {"consume_concurrency": 1, "persist_consumer_offset_interval_ms": 60_000}
+        with live.member("billing", "orders", lambda _: stuck.wait(60), **settings):
+            wait_for(lambda: live.admin.consumer_connection(live.addr, "billing") is not None)
+            yield
+            stuck.set()
+    finally:
+        stuck.set()
+
+
+def test_a_plan_is_drift_when_another_person_moved_the_online_group(
+    orders: LiveCluster, alice: User, maria: User
+) -> None:
+    """Earliest planned, then Latest applied by another person: the first plan would replay what it never named."""
+    access_services.grant(role="operator", user=maria)
+    with slow_member(orders):
+        earliest = plan_of(orders, alice, target="earliest")
+        latest = plan_of(orders, maria, target="latest")
+        job = run(latest, maria)
+        assert (job.state, job.error) == ("SUCCEEDED", "")
+        with pytest.raises(errors.PlanDrifted) as refusal:
+            services.apply_plan(earliest.id, alice, earliest.confirm_text)
+        first = refusal.value.changes[0]
+        assert first.startswith("2 queues of billing were moved at ")
+        assert first.endswith(f" by maria ({job.id}), after this plan was made")
+        again = plan_of(orders, alice, target="earliest")
+        assert services.apply_plan(again.id, alice, again.confirm_text).state == "QUEUED"
+
+
+def test_a_plan_is_drift_when_somebody_else_set_the_offsets(orders: LiveCluster, alice: User) -> None:
+    """mqadmin, or another console: no record of ours, but no member read 400 messages in a second either."""
+    with slow_member(orders):
+        plan = plan_of(orders, alice, target="earliest")
+
+        def stays_set() -> bool:
+            """Each pull of the member commits where it stands: once it has pulled all, what is set stays."""
+            orders.commit("billing", "orders", 0, 407)
+            time.sleep(0.5)
+            return orders.committed("billing", "orders")[0] == 407
+
+        wait_for(stays_set)
+        with pytest.raises(errors.PlanDrifted, match="moved from 7 to 407, more than the group's own pace"):
+            services.apply_plan(plan.id, alice, plan.confirm_text)
+
+
+@pytest.mark.parametrize(("seen_at", "is_drift"), [(7, True), (400, False)])
+def test_a_jump_that_a_round_saw_is_drift_unless_the_plan_was_made_after_it(
+    orders: LiveCluster, alice: User, seen_at: int, is_drift: bool
+) -> None:
+    with slow_member(orders):
+        orders.commit("billing", "orders", 0, seen_at)
+        plan = plan_of(orders, alice, target="earliest")
+        LagEvent.objects.create(
+            cluster="test",
+            kind="SKIPPED",
+            group="billing",
+            topic="orders",
+            broker_name=orders.broker_name,
+            queue_id=0,
+            at_ms=plan.before["read_at_ms"] + 1,
+            from_offset=7,
+            to_offset=400,
+            messages=393,
+        )
+        changes = OffsetChangePlan().drift(plan, plan.before["read_at_ms"] + 1_000)
+        words = [one for one in changes if one.startswith("orders jumped ahead by 393 messages at ")]
+        assert bool(words) is is_drift
 
 
 def test_it_moves_nothing_when_the_group_moved_before_a_worker_came(orders: LiveCluster, alice: User) -> None:
