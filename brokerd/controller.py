@@ -37,6 +37,7 @@ from brokerd.changed_properties import ChangedProperties
 from brokerd.config import LiveConfig, name_server_addresses
 from brokerd.consumer_manager import ConsumerManager
 from brokerd.consumer_offset import ConsumerOffsetManager
+from brokerd.loop_delay import LoopDelay
 from brokerd.namesrv.kv_config import KvConfigManager
 from brokerd.namesrv.registration import Registration
 from brokerd.namesrv.route_info import BrokerIdentity, RouteInfoManager
@@ -82,6 +83,7 @@ class BrokerController:
         self._config_dir = store_config.store_path_root_dir / "config"
         self._background = Background()
         self._tables = TableWriter()
+        self._loop_delay = LoopDelay()
         self._limits = system_limits(config.broker.server_max_connections)
         self._tasks: set[asyncio.Task[None]] = set()
         self._hold = PullRequestHoldService()
@@ -180,6 +182,7 @@ class BrokerController:
             topic_route=self._topic_route,
             change_properties=self._changed_properties().change,
             tables=self._tables,
+            loop_delay=self._loop_delay,
         )
 
     def _load_kv_config(self) -> KvConfigManager:
@@ -277,6 +280,7 @@ class BrokerController:
         broker, settings = self.broker, self._config.broker
         upkeep = StoreUpkeep(self.store, broker.schedule, self._hold, self._hot_path.after_put)
         scan = ClientScan(self._config, broker.consumers, broker.producers, broker.locks, self._close_idle)
+        self._loop_delay.start()
         self._background.keep_running("writing of tables", self._tables.run)
         every = self._background.every
         every("delivery of delayed messages and held pulls", TICK_MS, upkeep.tick)
@@ -341,6 +345,7 @@ class BrokerController:
             server.stop_reading()
         await self._drain()
         await asyncio.gather(*(server.stop(CLOSE_WITHIN_S) for server in self._servers))
+        self._loop_delay.stop()
         await self._background.stop()
         for task in list(self._tasks):
             task.cancel()

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 
 from console import live
+from console.broker.runtime import loop_delay_s
 from console.cluster import selectors as cluster_selectors
 from console.disk_room import no_room
 from console.lag import selectors as lag_selectors
@@ -185,18 +186,31 @@ class _Rows(Collector):
         disk = GaugeMetricFamily(
             "tidemark_broker_disk_ratio", "Used share of the store's disk", labels=labels
         )
+        p99 = GaugeMetricFamily(
+            "tidemark_broker_loop_delay_p99_seconds",
+            "Wait of the slowest 1 % for its event loop, last minute",
+            labels=labels,
+        )
+        longest = GaugeMetricFamily(
+            "tidemark_broker_loop_delay_max_seconds",
+            "Longest wait for its event loop, last minute",
+            labels=labels,
+        )
         for cluster in cluster_selectors.clusters():
             for row in lag_selectors.broker_rows(cluster.name):
+                p99_s, longest_s = loop_delay_s(row.runtime)
                 key = [row.cluster, row.broker_name, str(row.broker_id)]
                 up.add_metric(key, int(row.answered))
                 for family, value in (
                     (in_rate, row.in_rate),
                     (out_rate, row.out_rate),
                     (disk, row.disk_ratio),
+                    (p99, p99_s),
+                    (longest, longest_s),
                 ):
                     if row.answered and value is not None:
                         family.add_metric(key, value)
-        yield from (up, in_rate, out_rate, disk)
+        yield from (up, in_rate, out_rate, disk, p99, longest)
 
     def _rounds(self) -> Iterator[Metric]:
         labels = ["cluster"]

@@ -1,4 +1,4 @@
-"""Owns requests about the running broker: runtime table, settings, statistics, and questions relayed to clients.
+"""Requests about the running broker: runtime table, settings, statistics, and questions relayed to clients.
 
 Source: semantics §12, protocol §3.13, §3.14 (`AdminBrokerProcessor.java`, `Broker2Client.java`).
 """
@@ -47,7 +47,7 @@ def get_runtime_info(
 
 
 def runtime_table(broker: Broker, now_ms: int) -> dict[str, str]:
-    table = {**store_table(broker), **counter_table(broker)}
+    table = {**store_table(broker), **counter_table(broker), **loop_table(broker)}
     stats = broker.stats
     table |= {
         "brokerActive": "true",
@@ -136,6 +136,12 @@ def counter_table(broker: Broker) -> dict[str, str]:
         "msgGetTotalTodayMorning": str(stats.get_today_morning),
         "msgGetTotalTodayNow": str(stats.broker_get.value),
     }
+
+
+def loop_table(broker: Broker) -> dict[str, str]:
+    """Ours: how long the event loop let what was due wait, in the last minute."""
+    p50_ms, p99_ms, max_ms = broker.loop_delay.delays()
+    return {"loopDelay50": str(p50_ms), "loopDelay99": str(p99_ms), "loopDelayMax": str(max_ms)}
 
 
 def duration_text(duration_ms: int) -> str:

@@ -13,6 +13,7 @@ from brokerd.channel import Channel
 from brokerd.config import LiveConfig
 from brokerd.consumer_manager import ConsumerManager
 from brokerd.consumer_offset import ConsumerOffsetManager
+from brokerd.loop_delay import LoopDelay
 from brokerd.namesrv.kv_config import KvConfigManager
 from brokerd.namesrv.route_info import RouteInfoManager
 from brokerd.producer_manager import ProducerManager
@@ -65,6 +66,7 @@ class Broker:
         [Mapping[str, str]], None
     ]  # what an operator changed (25), for the next start
     tables: TableWriter
+    loop_delay: LoopDelay
 
     sender: MessageSender = field(init=False)
     filtered_entries: int = field(init=False, default=0)  # queue entries looked at for SQL92 in this turn

@@ -86,6 +86,12 @@ def put_p99_ms(table: Table) -> tuple[float | None, str]:
     return None, "no message was written in the last minute"
 
 
+def loop_delay_s(table: Table) -> tuple[float | None, float | None]:
+    """(slowest 1 %, longest) wait for the event loop in the last minute, in seconds; null where it is not told."""
+    p99_ms, max_ms = number(table.get("loopDelay99")), number(table.get("loopDelayMax"))
+    return None if p99_ms is None else p99_ms / 1000, None if max_ms is None else max_ms / 1000
+
+
 def page_cache_state(table: Table, busy_from_ms: int = CACHE_BUSY_MS) -> tuple[str, str]:
     """(word, tone) of the page cache by the longest wait for the commit log now; "" when unknown."""
     held_ms = number(table.get("pageCacheLockTimeMills"))
@@ -197,6 +203,15 @@ def _waiting(pool: str, words: str) -> Judge:
     return judge
 
 
+def _loop(key: str, warn_from_ms: int, bad_from_ms: int) -> Judge:
+    def judge(table: Table) -> tuple[str, str]:
+        value = number(table.get(key)) or 0
+        tone = "bad" if value >= bad_from_ms else "warn" if value >= warn_from_ms else ""
+        return "for the event loop, in the last minute", tone
+
+    return judge
+
+
 def _today(kind: str) -> Judge:
     def judge(table: Table) -> tuple[str, str]:
         now, morning = (number(table.get(f"{kind}{one}")) for one in ("TodayNow", "TodayMorning"))
@@ -243,6 +258,14 @@ _GROUPS: Sequence[tuple[str, str, Sequence[_Entry]]] = (
                 _limited,
                 "of the transient store pool; no limit without one",
             ),
+        ),
+    ),
+    (
+        "Event loop",
+        "does its one thread keep up?",
+        (
+            _Entry("loopDelay99", "Requests wait, slowest 1 %", _ms, judge=_loop("loopDelay99", 20, 100)),
+            _Entry("loopDelayMax", "Longest wait", _ms, judge=_loop("loopDelayMax", 100, 1_000)),
         ),
     ),
     (
@@ -366,7 +389,8 @@ _GROUPS: Sequence[tuple[str, str, Sequence[_Entry]]] = (
         ),
     ),
 )
-HIDDEN = frozenset({"brokerVersion", "dispatchMaxBuffer", "brokerActive", "getTransferedTps"})
+OURS = frozenset({"Event loop"})  # groups that only brokerd has
+HIDDEN = frozenset({"loopDelay50", "brokerVersion", "dispatchMaxBuffer", "brokerActive", "getTransferedTps"})
 
 
 def figures(table: Table) -> list[RuntimeGroup]:
@@ -374,6 +398,7 @@ def figures(table: Table) -> list[RuntimeGroup]:
     groups = [
         RuntimeGroup(name, question, [_figure(entry, table) for entry in entries])
         for name, question, entries in _GROUPS
+        if name not in OURS or any(entry.key in table for entry in entries)
     ]
     shown = {key for _, _, entries in _GROUPS for entry in entries for key in (entry.key, *entry.also)}
     explained = re.compile(r".*ThreadPoolQueue(Capacity|HeadWaitTimeMills)|msg(Put|Get)Total.*")

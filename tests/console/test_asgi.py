@@ -178,7 +178,10 @@ def one_round() -> None:
         cluster="local", group="billing", status="OK", lag=7, time_lag_ms=1500, read_at_ms=1
     )
     GroupRow.objects.create(cluster="local", group="ghost", status="UNKNOWN", lag=None, read_at_ms=1)
-    BrokerRow.objects.create(cluster="local", broker_name="broker-a", addr="a:1", answered=True, in_rate=12.5)
+    delays = {"loopDelay99": "3.5", "loopDelayMax": "250.0"}
+    BrokerRow.objects.create(
+        cluster="local", broker_name="broker-a", addr="a:1", answered=True, in_rate=12.5, runtime=delays
+    )
     BrokerRow.objects.create(
         cluster="local", broker_name="broker-b", addr="b:1", answered=False, in_rate=12.5
     )
@@ -198,6 +201,8 @@ async def test_it_measures_what_is_known_and_only_that() -> None:
         'tidemark_broker_up{broker="broker-a",broker_id="0",cluster="local"} 1.0',
         'tidemark_broker_up{broker="broker-b",broker_id="0",cluster="local"} 0.0',
         'tidemark_broker_in_rate{broker="broker-a",broker_id="0",cluster="local"} 12.5',
+        'tidemark_broker_loop_delay_p99_seconds{broker="broker-a",broker_id="0",cluster="local"} 0.0035',
+        'tidemark_broker_loop_delay_max_seconds{broker="broker-a",broker_id="0",cluster="local"} 0.25',
         'tidemark_collector_round_seconds{cluster="local"} 0.25',
         'tidemark_collector_round_calls{cluster="local"} 9.0',
         "tidemark_websocket_clients 0.0",

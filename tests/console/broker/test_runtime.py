@@ -41,6 +41,17 @@ def test_it_explains_what_a_5_x_broker_tells() -> None:
     assert shown["earliestMessageTimeStamp"].text == "2026-11-21 09:13:43 UTC"
 
 
+def test_the_event_loop_is_a_figure_of_brokers_that_have_one() -> None:
+    assert "loopDelay99" not in by_key(captured("5.3.3"))
+    shown = by_key(
+        {**captured("5.3.3"), "loopDelay50": "0.4", "loopDelay99": "21.5", "loopDelayMax": "1250.0"}
+    )
+    assert (shown["loopDelay99"].text, shown["loopDelay99"].tone) == ("22 ms", "warn")
+    assert (shown["loopDelayMax"].text, shown["loopDelayMax"].tone) == ("1.3 s", "bad")
+    assert shown["loopDelayMax"].says == "for the event loop, in the last minute"
+    assert "loopDelay50" not in shown
+
+
 def test_it_says_what_a_4_x_broker_does_not_tell() -> None:
     shown = by_key(captured("4.9.7"))
     assert shown["getTransferedTps"].text == "0 /s"
