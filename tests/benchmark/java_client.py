@@ -26,7 +26,7 @@ from brokerd.remoting.bodies import TopicConfig
 from consumers import MQAdmin
 from tests.support import java_peer
 from tests.support.apache_cluster import FAST_JVM, ApacheCluster
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker_process import CommandBroker
 from tests.support.java_peer import JavaPeer
 
 TOPIC, QUEUES, THREADS = "Bench", 8, 64
@@ -108,7 +108,7 @@ async def create_topic(peer: Peer) -> None:
 @contextlib.contextmanager
 def peers(folder: Path, *, with_apache: bool) -> Iterator[list[Peer]]:
     with contextlib.ExitStack() as stack:
-        broker = BrokerProcess(folder / "store", mappedFileSizeCommitLog=LOG_FILE_BYTES).start()
+        broker = CommandBroker(folder / "store", mappedFileSizeCommitLog=LOG_FILE_BYTES).start()
         stack.callback(broker.stop)
         assert broker.process is not None
         found = [Peer("brokerd", broker.namesrv, broker.address, broker.process.pid)]

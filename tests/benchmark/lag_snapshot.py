@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker_process import CommandBroker
 from tests.support.simulated_cluster import SimulatedCluster
 
 ROUNDS = 30
@@ -99,7 +99,7 @@ def broker_cost(topics: int, queues: int, groups: int) -> dict[str, Any]:
     from console.mqadmin import SubscriptionGroupConfig, TopicConfig, close_admins, with_admin
 
     with tempfile.TemporaryDirectory() as folder:
-        broker = BrokerProcess(Path(folder, "store")).start()
+        broker = CommandBroker(Path(folder, "store")).start()
         assert broker.process is not None
         admin = with_admin(broker.namesrv)
         for group in range(groups):

@@ -23,7 +23,7 @@ from typing import Any
 import django
 
 from tests.benchmark.send_raw import cpu_seconds
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess, CommandBroker
 
 GROUP, TOPIC, DLQ, RETRY, FLOOR = "billing", "orders", "%DLQ%billing", "%RETRY%billing", "floor"
 RATES = (500, 2_000, 5_000)
@@ -176,7 +176,7 @@ def main() -> None:
             "LOG_LEVEL": "ERROR",
         }
         django.setup()
-        broker = BrokerProcess(Path(folder) / "store", mappedFileSizeCommitLog=256 << 20).start()
+        broker = CommandBroker(Path(folder) / "store", mappedFileSizeCommitLog=256 << 20).start()
         try:
             world = World(broker)
             world.prepare(max(WARM + options.letters, int(max(RATES) * options.seconds)))

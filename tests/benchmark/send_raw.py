@@ -22,7 +22,7 @@ from pathlib import Path
 from brokerd.remoting.message import Message, encode_batch
 from brokerd.store.message_store import MessageStore
 from brokerd.store.store_config import MessageStoreConfig
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess, CommandBroker
 
 QUEUES = 8
 BATCH = 32
@@ -162,7 +162,7 @@ def measure(broker: BrokerProcess, load: Load, seconds: float, per_request: int 
 
 def measure_broker(seconds: float, body: bytes) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
-        broker = BrokerProcess(Path(folder) / "store", mappedFileSizeCommitLog=1 << 30).start()
+        broker = CommandBroker(Path(folder) / "store", mappedFileSizeCommitLog=1 << 30).start()
         try:
             address = ("127.0.0.1", broker.port)
 
@@ -204,7 +204,7 @@ def memory_mib(broker: BrokerProcess) -> dict[str, float]:
 def measure_start() -> dict[str, float]:
     """Start to the first accepted send, on an empty store."""
     with tempfile.TemporaryDirectory() as folder:
-        broker = BrokerProcess(Path(folder) / "store")
+        broker = CommandBroker(Path(folder) / "store")
         started = time.monotonic()
         broker.start()
         with socket.create_connection(("127.0.0.1", broker.port)) as connection:

@@ -18,7 +18,7 @@ from brokerd.config import ConfigError
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.message import decode_records
 from tests.brokerd.running import RawClient, pull_fields, send_fields
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess, CommandBroker
 
 
 def run(*assignments: str) -> subprocess.CompletedProcess[str]:
@@ -30,7 +30,7 @@ def run(*assignments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture()
 def process(tmp_path: Path):  # type: ignore[no-untyped-def]
-    broker = BrokerProcess(tmp_path / "store")
+    broker = CommandBroker(tmp_path / "store")
     yield broker
     broker.stop()
 

@@ -6,15 +6,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.broker_forks import ForkedBroker
 from tests.support.ports import free_port
 
 READY_WITHIN_S = 60  # a second where nothing else runs
 
 
 class BrokerProcess:
-    """`python -m brokerd` with small store files. The ports stay the same over restarts."""
+    """brokerd with small store files, in a process of its own. The ports stay the same over restarts."""
 
     def __init__(self, data: Path, **settings: str | int) -> None:
         self.data = data
@@ -32,7 +34,7 @@ class BrokerProcess:
             "diskSpaceWarningLevelRatio": 100,
             **settings,
         }
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | ForkedBroker | None = None
         self.log = data.parent / f"{data.name}.log"
 
     @property
@@ -46,18 +48,18 @@ class BrokerProcess:
     def start(self) -> BrokerProcess:
         arguments = [item for key, value in self.settings.items() for item in ("--set", f"{key}={value}")]
         ready_before = self.output().count("brokerd ready")
-        with self.log.open("a") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "brokerd", *arguments], stdout=log, stderr=subprocess.STDOUT
-            )
+        self.process = self.launch(arguments)
         deadline = time.monotonic() + READY_WITHIN_S
         while time.monotonic() < deadline:
             if self.process.poll() is not None:
                 raise AssertionError(f"brokerd ended with {self.process.returncode}: {self.output()[-2000:]}")
             if self.output().count("brokerd ready") > ready_before:
                 return self
-            time.sleep(0.02)
+            time.sleep(0.005)
         raise AssertionError(f"brokerd not ready within {READY_WITHIN_S} s: {self.output()[-2000:]}")
+
+    def launch(self, arguments: Sequence[str]) -> subprocess.Popen[bytes] | ForkedBroker:
+        return ForkedBroker(arguments, self.log)
 
     def output(self) -> str:
         """Everything it printed, over all its runs."""
@@ -77,3 +79,13 @@ class BrokerProcess:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+
+
+class CommandBroker(BrokerProcess):
+    """`python -m brokerd` itself: for tests of the command, and for what is measured of its process."""
+
+    def launch(self, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+        with self.log.open("a") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "brokerd", *arguments], stdout=log, stderr=subprocess.STDOUT
+            )

@@ -467,7 +467,7 @@ def test_it_goes_on_where_it_stood_when_a_broker_leaves_in_the_middle(
     assert (waiting.state, waiting.progress["done"]) == ("RUNNING", 1)
     assert "trying again in 5 s" in waiting.events.last().text
     monkeypatch.setattr(offset_apply, "_apply_chunk", apply_chunk)
-    orders.broker.start()
+    orders.restart()
     wait_for(lambda: orders.has_route("orders"), within_s=30)
     Job.objects.filter(pk=job.id).update(lease_until=None)
     services.run_job(job.id, "worker-2")
@@ -511,7 +511,7 @@ def test_it_waits_for_a_broker_that_is_away_and_goes_on(orders: LiveCluster, ali
     services.run_job(job.id, "worker-1")
     waiting = selectors.job(job.id)
     assert (waiting.state, waiting.progress["retries"]) == ("RUNNING", 1)
-    orders.broker.start()
+    orders.restart()
     wait_for(lambda: orders.has_route("orders"))
     Job.objects.filter(pk=job.id).update(lease_until=None)
     services.run_job(job.id, "worker-2")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from console.cluster.models import Cluster
 from console.mqadmin import BlockingMQAdmin, MQBrokerError, SubscriptionGroupConfig, TopicConfig, with_admin
 from consumers import (
+    BrokerUnavailable,
     ConsumeFromWhere,
     ConsumeStatus,
     Message,
@@ -34,6 +35,17 @@ class LiveCluster:
         """Make it known to the console under its name."""
         Cluster.objects.create(name=NAME, namesrv_addrs=self.broker.namesrv)
         return self
+
+    def restart(self) -> None:
+        """Start the broker again, and wait until the console's client reaches it: it pauses when it was refused."""
+        self.broker.start()
+        wait_for(self.answers, "the broker")
+
+    def answers(self) -> bool:
+        try:
+            return bool(self.admin.runtime_info(self.addr))
+        except BrokerUnavailable:
+            return False
 
     @property
     def admin(self) -> BlockingMQAdmin:

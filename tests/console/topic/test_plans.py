@@ -300,7 +300,7 @@ def test_it_goes_on_when_the_broker_is_back_and_writes_once(live: LiveCluster, m
     services.run_job(job.id, "worker-1")
     waiting = selectors.job(job.id)
     assert (waiting.state, waiting.progress["retries"]) == ("RUNNING", 1)
-    live.broker.start()
+    live.restart()
     wait_for(lambda: live.has_route("orders"), within_s=30)
     live.admin.create_topic(  # the write arrived although its answer was lost
         live.addr, type(live.admin.topic_config(live.addr, "orders")).from_value(plan.diff[0]["after"])

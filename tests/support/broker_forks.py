@@ -1,0 +1,140 @@
+"""A process that has brokerd loaded and forks: three quarters of what a start costs is importing the same modules.
+
+Hundreds of tests start a broker. Each fork is what `python -m brokerd` would be: a process, a store and ports of its
+own. The process ends with the one that started it, and every broker with it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import NoReturn
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+class ForkedBroker:
+    """A forked brokerd, with the methods of subprocess.Popen that tests use."""
+
+    def __init__(self, arguments: Sequence[str], log: Path) -> None:
+        self.pid, self._note = _server(os.getpid()).fork(arguments, log)
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None and self._note.exists():
+            self.returncode = int(self._note.read_text())
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while (code := self.poll()) is None:
+            if deadline is not None and time.monotonic() > deadline:
+                raise subprocess.TimeoutExpired("brokerd", timeout or 0)
+            time.sleep(0.002)
+        return code
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+class _Server:
+    """The caller's end of the forking process. A request is a line; the answer is the process id of the fork."""
+
+    def __init__(self) -> None:
+        self._notes = Path(tempfile.mkdtemp(prefix="tm-forks-", dir="/tmp"))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(self._notes)],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._requests = 0
+        atexit.register(self._close, os.getpid())
+
+    def fork(self, arguments: Sequence[str], log: Path) -> tuple[int, Path]:
+        """Process id, and the file that will hold the exit code."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._requests += 1
+        note = self._notes / str(self._requests)
+        request = {"arguments": arguments, "log": str(log.absolute()), "note": str(note)}
+        self._process.stdin.write(json.dumps(request) + "\n")
+        self._process.stdin.flush()
+        return int(self._process.stdout.readline()), note
+
+    def _close(self, owner: int) -> None:
+        if os.getpid() == owner:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+            self._process.wait()
+            shutil.rmtree(self._notes, ignore_errors=True)
+
+
+@cache
+def _server(process_id: int) -> _Server:
+    """One for each process of tests: a fork of it must not share the pipe."""
+    return _Server()
+
+
+def main() -> None:
+    """Fork for each line of the input; end all forks when it ends."""
+    import brokerd.__main__ as command
+
+    notes: dict[int, Path] = {}  # process id → where its exit code belongs
+
+    def reap(*_: object) -> None:
+        while notes:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            note = notes.pop(pid)
+            draft = note.with_suffix(".draft")
+            draft.write_text(str(os.waitstatus_to_exitcode(status)))
+            draft.rename(note)
+
+    def run(arguments: Sequence[str], log: str) -> NoReturn:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        sys.exit(command.main(arguments, os.environ))
+
+    signal.signal(signal.SIGCHLD, reap)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests; they stop their brokers
+    for line in sys.stdin:
+        request = json.loads(line)
+        # A fork that ends at once is reaped only when its note is known.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
+        pid = os.fork()
+        if pid == 0:
+            run(request["arguments"], request["log"])
+        notes[pid] = Path(request["note"])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        sys.stdout.write(f"{pid}\n")
+        sys.stdout.flush()
+    for pid in list(notes):
+        os.kill(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()
