@@ -7,6 +7,11 @@ T ?= tests
 ARGS ?=
 # A test that passes only the second time is listed as RERUN: a defect to mend, not a reason to throw a day's work away.
 PYTEST := $(PY) -m pytest -q --reruns 1 --reruns-delay 1 -rR
+# Tests of a file share what it starts; files run in the order of collection, which puts the long ones first.
+SPREAD := -n 2 --dist loadfile --no-loadscope-reorder
+
+# Every process of the product and of the tests would compile the same modules again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # How hard `make hard` tries: by default each harness's own number of rounds.
 ROUNDS ?=
@@ -19,16 +24,18 @@ help: ## List the targets
 run: set-up-run ## Start everything with demo traffic and print a sign-in link (ARGS="--port 8080 --no-demo")
 	@exec $(PY) manage.py up $(ARGS)
 
-test: set-up-test check unit postgres peers e2e ## All checks and all tests, with real peers and a real browser
+# Side by side, as each waits half of its time; each prints its log in one piece when it ends. The longest come first.
+test: set-up-test ## All checks and all tests, with real peers and a real browser
+	@$(MAKE) --no-print-directory --keep-going --jobs 3 --output-sync=target unit peers postgres e2e check
 
 unit: set-up-test ## Tests of the packages only (T=tests/brokerd for a part)
-	$(PYTEST) $(T) -n 3 --dist loadfile --ignore=tests/peers --ignore=tests/e2e --ignore=tests/benchmark
+	$(PYTEST) $(T) $(SPREAD) --ignore=tests/peers --ignore=tests/e2e --ignore=tests/benchmark
 
 postgres: set-up-test ## What writes and reads the database, once more on PostgreSQL
-	deploy/with-postgres.sh $(PYTEST) tests/api tests/console -n 3 --dist loadfile
+	deploy/with-postgres.sh $(PYTEST) tests/api tests/console $(SPREAD)
 
 peers: set-up-test ## Real parts: Java clients of RocketMQ 5.3.3 and 4.9.7, an Apache RocketMQ 5.3.3 cluster
-	$(PYTEST) tests/peers
+	$(PYTEST) tests/peers $(SPREAD) -n 3
 
 e2e: set-up-test ## The operator's stories in Chromium, against the whole product
 	$(PYTEST) tests/e2e

@@ -26,6 +26,11 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any-speed")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that start a JVM for Spark come first: they take longest, and the end of a run waits for none of them."""
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
 @pytest.fixture
 def short_dir() -> Iterator[Path]:
     """A folder whose name is short enough for a Unix socket (108 bytes), unlike `tmp_path`."""

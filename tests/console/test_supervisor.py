@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import sqlite3
@@ -22,7 +23,7 @@ import pytest
 from console import supervisor
 from console.programs import Options, Program
 from console.supervisor import Child, Output, Schema, UpError
-from tests.support.product import Product
+from tests.support.product import ROOT, Product
 
 PATIENCE_S = 60.0
 
@@ -80,19 +81,36 @@ def run_up(product: Product) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.fixture(scope="module")
+def databases(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder that was used before: making the databases is most of a first start."""
+    data = tmp_path_factory.mktemp("used") / "var"
+    command = [sys.executable, "manage.py", "prepare", "--migrate"]
+    environ = {**os.environ, "TIDEMARK_DATA": str(data), "DJANGO_SETTINGS_MODULE": "console.settings"}
+    subprocess.run(command, cwd=ROOT, env=environ, check=True, timeout=120)
+    Schema(data, os.environ).mark_current()
+    return data
+
+
 @pytest.fixture
-def product(tmp_path: Path) -> Iterator[Product]:
+def new_product(tmp_path: Path) -> Iterator[Product]:
     running = Product(tmp_path / "var", "--no-demo")
     yield running
     if running.process is not None:
         running.stop()
 
 
+@pytest.fixture
+def product(new_product: Product, databases: Path) -> Product:
+    shutil.copytree(databases, new_product.data)
+    return new_product
+
+
 # --- The real thing ---
 
 
-def test_it_starts_everything_and_stops_it_in_order(product: Product) -> None:
-    product.start()
+def test_it_starts_everything_and_stops_it_in_order(new_product: Product) -> None:
+    product = new_product.start()
     status, page = get(product.sign_in_url)
     assert (status, "Set password" in page) == (200, True)
     assert get(f"{product.url}/healthz") == (200, "ok\n")
@@ -105,7 +123,7 @@ def test_it_starts_everything_and_stops_it_in_order(product: Product) -> None:
     # A command in another shell finds the same Redis as the product.
     told = subprocess.run(
         [sys.executable, "manage.py", "doctor", "--format", "json"],
-        cwd=Path(__file__).parent.parent.parent,
+        cwd=ROOT,
         env={"PATH": os.environ["PATH"], "TIDEMARK_DATA": str(product.data)},
         capture_output=True,
         text=True,
@@ -172,7 +190,6 @@ def test_it_names_a_taken_port_in_one_line(product: Product, attribute: str, mes
 
 
 def test_it_stops_what_it_started_when_a_part_can_not_start(product: Product) -> None:
-    (product.data / "store").parent.mkdir(parents=True)
     (product.data / "store").write_text("a file where the store's folder must be")
     refused = run_up(product)
     assert refused.returncode == 1
@@ -323,11 +340,13 @@ async def test_it_ends_the_spark_server_that_a_report_left_behind(tmp_path: Path
     """Asked first, so that it can clean up; a process that is not the worker's is left alone."""
     note = tmp_path / supervisor.WARM_SPARK_NOTE
     note.parent.mkdir()
-    server = "trap 'echo cleaned up; exit' TERM; while :; do sleep 0.05; done"
-    script = f'nohup /bin/sh -c "{server}" & echo "{{\\"pid\\": $!}}" > {note}; echo started; wait'
+    server = "trap 'echo cleaned up; exit' TERM; echo started; while :; do sleep 0.05; done"
+    script = (
+        f'nohup /bin/sh -c "{server}" & echo "{{\\"pid\\": $!}}" > {note}.draft; mv {note}.draft {note}; wait'
+    )
     stream = io.StringIO()
     child = Child(Program("worker", ["/bin/sh", "-c", script], 5), {}, Output(stream), lambda: None)
-    while "started" not in stream.getvalue():
+    while "started" not in stream.getvalue() or not note.exists():
         await asyncio.sleep(0.01)
     assert child.process is not None
     group = child.process.pid

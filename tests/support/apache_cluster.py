@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import socket
 import subprocess
 import time
@@ -16,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from consumers import BrokerUnavailable, MQAdmin, MQBrokerError, MQClientError
+from tests.support.maven import build_once
 from tests.support.ports import free_port
 
 PROJECT = Path(__file__).parent.parent / "peers" / "apache"
@@ -41,13 +41,8 @@ FAST_JVM = ("-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-XX:+UseG1GC")
 
 def build() -> str:
     """Class path of name server and broker; Maven runs only when the pom changed."""
-    jars, stamp, pom = PROJECT / "target" / "jars", PROJECT / "target" / "built", PROJECT / "pom.xml"
-    if not stamp.exists() or stamp.stat().st_mtime < pom.stat().st_mtime:
-        if shutil.which("mvn") is None:
-            raise RuntimeError("Maven is missing: apt-get install maven (make test does it when run as root)")
-        subprocess.run(["mvn", "-q", "-B", "compile"], cwd=PROJECT, check=True, timeout=600)
-        stamp.touch()
-    return f"{jars}/*"
+    build_once(PROJECT, PROJECT / "target" / "built", [PROJECT / "pom.xml"])
+    return f"{PROJECT / 'target' / 'jars'}/*"
 
 
 class Jvm:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import tempfile
 import threading
@@ -10,6 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.support.maven import build_once
 
 PROJECT = Path(__file__).parent.parent / "peers" / "java"
 RELEASES = ("5.3.3", "4.9.7")
@@ -22,18 +23,8 @@ HOME = Path(tempfile.gettempdir()) / "tidemark-java-peer"
 def build(release: str) -> str:
     """Class path of the peer against one release; Maven runs only when sources changed."""
     target = PROJECT / "target" / release
-    stamp = target / "built"
     sources = [PROJECT / "pom.xml", *PROJECT.glob("src/**/*.java")]
-    if not stamp.exists() or stamp.stat().st_mtime < max(s.stat().st_mtime for s in sources):
-        if shutil.which("mvn") is None:
-            raise RuntimeError("Maven is missing: apt-get install maven (make test does it when run as root)")
-        subprocess.run(
-            ["mvn", "-q", "-B", f"-Drocketmq.version={release}", "compile"],
-            cwd=PROJECT,
-            check=True,
-            timeout=600,
-        )
-        stamp.touch()
+    build_once(PROJECT, target / "built", sources, f"-Drocketmq.version={release}")
     return f"{target / 'classes'}:{target / 'jars'}/*"
 
 

@@ -37,10 +37,11 @@ def ports_to_take(system_range: tuple[int, int]) -> range:
 
 
 def _candidates() -> Iterable[int]:
-    """All of them in an order of chance: a port that was just used may still have connections that fade."""
+    """All of them from a random one on: a port that was just used may still have connections that fade."""
     ports = ports_to_take(_system_range())
     assert len(ports) > 1_000, f"the system gives out nearly all ports: {SYSTEM_RANGE}"
-    return random.sample(ports, len(ports))
+    start = random.randrange(len(ports))
+    return (ports[(start + step) % len(ports)] for step in range(len(ports)))
 
 
 def _system_range() -> tuple[int, int]:

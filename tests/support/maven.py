@@ -1,0 +1,27 @@
+"""Maven for the Java parts of the tests: each project is built once, by one process of tests at a time."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+# Two builds at once would write the same files of Maven's repository in the home folder.
+LOCK = Path(tempfile.gettempdir()) / f"tidemark-test-maven-{os.getuid()}.lock"
+
+
+def build_once(project: Path, stamp: Path, sources: Iterable[Path], *options: str) -> None:
+    """`mvn compile` unless ``stamp`` is newer than all sources."""
+    newest = max(source.stat().st_mtime for source in sources)
+    with LOCK.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if stamp.exists() and stamp.stat().st_mtime >= newest:
+            return
+        if shutil.which("mvn") is None:
+            raise RuntimeError("Maven is missing: apt-get install maven (make test does it when run as root)")
+        subprocess.run(["mvn", "-q", "-B", *options, "compile"], cwd=project, check=True, timeout=600)
+        stamp.touch()
