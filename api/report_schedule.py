@@ -300,8 +300,14 @@ class Export(Resource):
     @extend_schema(
         operation_id="report_export",
         tags=["reports"],
-        parameters=LINE_FILTERS,
-        responses={(200, "application/octet-stream"): OpenApiResponse(OpenApiTypes.BINARY)},
+        parameters=[
+            *LINE_FILTERS,
+            OpenApiParameter("fmt", str, OpenApiParameter.PATH, enum=list(exports.FORMATS)),
+        ],
+        responses={
+            (200, kind.partition(";")[0]): OpenApiResponse(OpenApiTypes.BINARY)
+            for kind, _ in exports.FORMATS.values()
+        },
     )
     def get(self, request: Request, cluster: str, job: str, fmt: str) -> HttpResponseBase:
         existing(cluster, job)

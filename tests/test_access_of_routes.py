@@ -1,210 +1,57 @@
-"""Every address and every socket with who may use it, in one table; an address that is not in it fails the test.
+"""Every address, socket subject, kind of plan and task against who may use it (`tests.support.access_table`).
 
-Checked for each route and method: strangers are sent to sign in (REST: 401), people without a role and people who may
-look at another name only are refused, readers can not change anything, a change by session needs its CSRF token, and
-methods that are not in the table are 405. Pages that everybody may open show no name of somebody else.
+Checked for each route and method: strangers are sent to sign in (REST: 401), people without a role, of another cluster
+and of another name are refused, each verb and each scope of a token opens what the table says and nothing else, a
+change by session needs its CSRF token, and methods that are not in the table are 405. Pages that everybody may open
+show no name of somebody else. What exists and is not in the table fails.
 """
 
 from __future__ import annotations
 
+import ast
+import datetime
 import functools
+import re
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
-from django.contrib.auth.models import User
+from django.contrib.auth.models import AnonymousUser, User
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.utils import timezone
 
 from console import quota, routing
+from console.access import services as access_services
+from console.access.models import ApiToken
+from console.celery import app
 from console.cluster.models import Cluster
 from console.operation.models import Job, Plan
+from console.plans import PLAN_KINDS
 from tests.console.report import rows as report_rows
+from tests.support import access_table as table
 from tests.support import sample_rows
+from tests.support.access_table import (
+    HIDDEN,
+    METHODS,
+    NAMED,
+    NAMELESS,
+    OPEN,
+    PAGES,
+    PERSON,
+    REST,
+    ROWS,
+    SOME,
+    TABLE,
+    VERBS,
+    WHOLE,
+)
 from tests.support.people import signed_in
 
+CONSOLE = Path(__file__).parent.parent / "console"
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
-
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-# Who may: anybody · who signed in · who may see anything of the cluster (rows of others are left out) · who may do the
-# verb to the whole cluster · who may do it to the name in the address.
-OPEN, PERSON, SOME, WHOLE, NAMED = "open", "person", "some", "whole", "named"
-HIDDEN = ("analytics", "billing", "notifier", "fraud", "orders", "op-sample", "job-sample")
-
-
-class Route(NamedTuple):
-    """GET and POST: who may, and the verb it takes. `whole` routes are of the cluster, `named` of `name`."""
-
-    get: tuple[str, str] | None = None
-    post: tuple[str, str] | None = None
-    delete: tuple[str, str] | None = None
-    body: Mapping[str, Any] = {}
-
-    def methods(self) -> set[str]:
-        return {name for name, who in zip(("GET", "POST", "DELETE"), self[:3], strict=True) if who}
-
-
-def view(who: str) -> Route:
-    return Route(get=(who, "VIEW"))
-
-
-def change(verb: str, who: str = NAMED, **body: Any) -> Route:
-    return Route(post=(who, verb), body=body)
-
-
-def form(verb: str, who: str = NAMED, reader: tuple[str, str] | None = None, **body: Any) -> Route:
-    """A page with a form: shown to who may send it, or to `reader`."""
-    return Route(get=reader or (who, verb), post=(who, verb), body=body)
-
-
-NEW_TOPIC = {"name": "fresh", "brokers": "broker-a", "read_queues": 1, "write_queues": 1, "perm": 6}
-NEW_GROUP = {"name": "fresh", "brokers": "broker-a", "retry_max_times": 1, "retry_queues": 1}
-PAGES = {
-    "sign-in": Route(get=(OPEN, ""), post=(OPEN, "")),
-    "sign-in-link": Route(get=(OPEN, ""), post=(OPEN, "")),
-    "sign-out": Route(post=(PERSON, "")),
-    "set-password": Route(get=(PERSON, ""), post=(PERSON, "")),
-    "columns": Route(post=(PERSON, ""), body={"of": 12, "on": "3"}),
-    "language": Route(post=(OPEN, ""), body={"language": "zh-hans", "next": "/"}),
-    "script-words": Route(get=(OPEN, "")),
-    "said": Route(get=(PERSON, "")),
-    "tokens": Route(get=(PERSON, ""), post=(PERSON, "")),
-    "token-revoke": Route(post=(PERSON, "")),
-    "activity": view(WHOLE),
-    "home": view(PERSON),
-    "clusters": Route(get=(PERSON, ""), post=(WHOLE, "ADMIN")),
-    "overview": view(SOME),
-    "jump": view(SOME),
-    "brokers": view(SOME),
-    "broker": view(SOME),
-    "broker-config": form("CONFIGURE"),
-    "broker-drain": change("CONFIGURE"),
-    "name-servers": view(WHOLE),
-    "topics": view(SOME),
-    "topic-create": form("CONFIGURE", reader=(SOME, "VIEW"), **NEW_TOPIC),
-    "topic": view(NAMED),
-    "topic-change": form("CONFIGURE"),
-    "topic-delete": form("CONFIGURE"),
-    "topic-release": change("CONFIGURE"),
-    "groups": view(SOME),
-    "group": view(NAMED),
-    "group-client": view(NAMED),
-    "group-watch": change("VIEW"),
-    "offset-change": form("RESET"),
-    "group-create": form("CONFIGURE", reader=(SOME, "VIEW"), **NEW_GROUP),
-    "group-settings": form("CONFIGURE", reader=(NAMED, "VIEW")),
-    "group-delete": form("CONFIGURE"),
-    "group-release": change("CONFIGURE"),
-    "group-pause": form("CONFIGURE", reader=(NAMED, "VIEW"), deed="pause"),
-    "group-resume": change("CONFIGURE"),
-    "group-mode": form("CONFIGURE", reader=(NAMED, "VIEW")),
-    "messages": view(SOME),
-    "message-export": view(WHOLE),
-    "message-send": form("SEND", WHOLE, reader=(WHOLE, "VIEW"), topic="orders", encoding="text", body="x"),
-    "message-schema": form("CONFIGURE", WHOLE),
-    "message": view(SOME),
-    "dead-letters": view(SOME),
-    "dead-letter-group": form("REPLAY", reader=(NAMED, "VIEW")),
-    "dead-letter-readable": change("CONFIGURE"),
-    "dead-letter-export": view(NAMED),
-    "dead-letter-ledger": view(NAMED),
-    "operations": view(SOME),
-    "job": view(NAMED),
-    "job-control": change("RESET"),
-    "plan": view(NAMED),
-    "plan-apply": change("RESET"),
-    "plan-deed": change("RESET"),
-    "reports": view(SOME),
-    "group-report": view(NAMED),
-    "group-slo": change("CONFIGURE"),
-    "report": view(SOME),
-    "report-run": change("REPORT", WHOLE),
-    "report-schedule": change("CONFIGURE", WHOLE),
-    "report-download": view(SOME),
-}
-REST = {
-    "api-clusters": Route(
-        get=(PERSON, ""), post=(WHOLE, "ADMIN"), body={"name": "new", "namesrv_addrs": "127.0.0.1:1"}
-    ),
-    "api-cluster": view(WHOLE),
-    "api-brokers": view(SOME),
-    "api-broker": view(SOME),
-    "api-broker-runtime": view(WHOLE),
-    "api-broker-config": view(WHOLE),
-    "api-config-differences": view(WHOLE),
-    "api-name-servers": view(WHOLE),
-    "api-route-differences": view(WHOLE),
-    "api-group-settings": view(NAMED),
-    "api-topic-config": view(NAMED),
-    "api-topic-producers": view(NAMED),
-    "api-topic-quarantine": view(NAMED),
-    "api-topics": view(SOME),
-    "api-topic": view(NAMED),
-    "api-topic-queues": view(NAMED),
-    "api-topic-groups": view(NAMED),
-    "api-groups": view(SOME),
-    "api-group": view(NAMED),
-    "api-group-client-running-info": view(NAMED),
-    "api-group-flow": view(NAMED),
-    "api-group-pauses": view(NAMED),
-    "api-group-queues": view(NAMED),
-    "api-group-clients": view(NAMED),
-    "api-group-lag": view(NAMED),
-    "api-group-latency": view(NAMED),
-    "api-group-throughput": view(NAMED),
-    "api-messages": view(NAMED),
-    "api-message-stream": view(NAMED),
-    "api-message-tail": view(NAMED),
-    "api-message-export": view(NAMED),
-    "api-message": view(NAMED),
-    "api-send-plans": change("SEND", topic="orders", body="x"),
-    "api-replay-plans": change("REPLAY", group="billing", target="failed_group"),
-    "api-dlq-readable-plans": change("CONFIGURE", group="billing"),
-    "api-dead-letters": view(SOME),
-    "api-dead-letter-group": view(NAMED),
-    "api-ledger": view(NAMED),
-    "api-offset-plans": change("RESET", group="billing", target="latest"),
-    "api-config-plans": change("CONFIGURE", kind="topic_create", subject="orders"),
-    "api-plans": view(SOME),
-    "api-jobs": view(SOME),
-    "api-plan": view(NAMED),
-    "api-plan-apply": change("RESET"),
-    "api-plan-undo": change("RESET"),
-    "api-plan-discard": change("RESET"),
-    "api-plan-approve": change("RESET"),
-    "api-job": view(NAMED),
-    "api-job-pause": change("RESET"),
-    "api-job-resume": change("RESET"),
-    "api-job-cancel": change("RESET"),
-    "api-job-rate": change("RESET", rate_per_s=5),
-    "api-report-runs": view(SOME),
-    "api-report-job-runs": change("REPORT", WHOLE),
-    "api-report-rows": view(SOME),
-    "api-report-rows-csv": view(SOME),
-    "api-report-run": view(SOME),
-    "api-report-schedules": view(WHOLE),
-    "api-report-schedule": change("CONFIGURE", WHOLE),
-    "api-group-slo": Route(
-        get=(NAMED, "VIEW"),
-        post=(NAMED, "CONFIGURE"),
-        delete=(NAMED, "CONFIGURE"),
-        body={"slo_ms": 1, "target": 0.9},
-    ),
-    "api-report-lines": view(SOME),
-    "api-group-latency-heat": view(NAMED),
-    "api-group-retention-room": view(NAMED),
-    "api-report-export": view(SOME),
-    "api-tokens": Route(get=(PERSON, ""), post=(PERSON, "")),
-    "api-token": Route(delete=(PERSON, "")),
-    "api-audit": view(WHOLE),
-    "api-schema": Route(get=(PERSON, "")),
-    "api-docs": Route(get=(PERSON, "")),
-}
-TABLE = PAGES | REST
-# Addresses without a name: everything else under /api/v1 is a 404 document, and Django's admin asks for staff.
-NAMELESS = {"api/v1/<path:rest>", "admin/login/"}
 
 
 def routes(patterns: list[Any], before: str = "") -> Iterator[tuple[str, URLPattern]]:
@@ -419,3 +266,239 @@ def test_every_answer_has_the_headers_that_keep_foreign_code_out(world: Cluster)
             wrong[name, method] = policy
         assert answer.status_code < 500 or answer.status_code == 503, name
     assert wrong == {}
+
+
+def reads_hidden(name: str, answer: Any) -> list[str]:
+    body = b"".join(answer) if answer.streaming else answer.content
+    text, asked = body.decode(errors="replace"), address_of(name)  # a refusal repeats what was asked for
+    return [word for word in HIDDEN if word in text and word not in asked]
+
+
+def test_people_of_another_cluster_are_refused_and_read_nothing(world: Cluster) -> None:
+    """Every verb, everywhere else."""
+    Cluster.objects.create(name="other", namesrv_addrs="127.0.0.1:1")
+    client = signed_in("elsewhere", verbs=VERBS, cluster="other")
+    wrong = {}
+    for name, method, answer in answers(client, GUARDED):
+        seen = reads_hidden(name, answer)
+        empty = name in WITHOUT_CLUSTER and answer.status_code == 200
+        if seen or (answer.status_code not in (403, 404) and not empty):
+            wrong[name, method] = (answer.status_code, seen)
+    assert wrong == {}
+
+
+# Lists over all clusters: they show rows of those one may see.
+WITHOUT_CLUSTER = ("api-plans", "api-jobs")
+
+
+def needs(name: str, method: str) -> str:
+    """The verb of the table; "" where any verb opens the door."""
+    who, verb = who_and_verb(name, method)
+    return "" if who in (OPEN, PERSON) else verb
+
+
+def misjudged(client: Client, verb: str, cases: list[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """What one verb opened though the table says no, or did not though it says yes."""
+    wrong = {}
+    for name, method, answer in answers(client, cases):
+        wanted = needs(name, method)
+        opens = verb in ("ADMIN", wanted) or wanted in ("VIEW", "")
+        if name == "job-control":  # back to the job's page, which says why: its job must be as it was
+            was = Job.objects.get().cancel_requested
+            Job.objects.update(cancel_requested=False)
+            if was is not opens:
+                wrong[name, method] = answer.status_code
+        elif opens == (answer.status_code in (401, 403) or (not opens and is_refused(name, answer))):
+            wrong[name, method] = answer.status_code
+    return wrong
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_opens_what_the_table_says(world: Cluster, verb: str) -> None:
+    everywhere = ("clusters", "api-clusters") if verb == "ADMIN" else ()  # ADMIN adds one, if it answers
+    cases = [case for case in GUARDED if case[1] != "GET" or needs(*case) != "VIEW"]
+    found = misjudged(signed_in("single", verbs=(verb,)), verb, cases)
+    assert {case: status for case, status in found.items() if case[0] not in everywhere} == {}
+
+
+REST_CASES = [case for case in GUARDED if case[0] in REST and case[0] != "api-docs"]
+
+
+def with_token(*scopes: str, cluster: str = "*", **fields: Any) -> Client:
+    owner = User.objects.filter(username="owner").first() or User.objects.create_superuser("owner")
+    _, key = access_services.create_token(
+        owner=owner, name="t", scopes=scopes, cluster_pattern=cluster, **fields
+    )
+    return Client(headers={"authorization": f"Bearer {key}"})
+
+
+@pytest.mark.parametrize("scope", VERBS)
+def test_each_scope_of_a_token_opens_what_the_table_says(world: Cluster, scope: str) -> None:
+    assert misjudged(with_token(scope), scope, REST_CASES) == {}
+
+
+def test_a_token_of_another_cluster_opens_nothing(world: Cluster) -> None:
+    wrong = {}
+    for name, method, answer in answers(with_token("ADMIN", cluster="other"), REST_CASES):
+        empty = name in WITHOUT_CLUSTER and answer.status_code == 200
+        if reads_hidden(name, answer) or (answer.status_code not in (403, 404) and not empty):
+            wrong[name, method] = answer.status_code
+    assert wrong == {}
+
+
+def test_a_token_allows_no_more_than_its_owner(world: Cluster) -> None:
+    signed_in("reader", verbs=("VIEW",))
+    _, key = access_services.create_token(
+        owner=User.objects.get(username="reader"), name="t", scopes=["ADMIN"]
+    )
+    client = Client(headers={"authorization": f"Bearer {key}"})
+    assert misjudged(client, "VIEW", REST_CASES) == {}
+
+
+def test_tokens_open_no_page_and_no_token_makes_or_ends_another(world: Cluster) -> None:
+    pages = [
+        case for case in CASES if case[0] in PAGES and who_and_verb(*case)[0] != OPEN and case[1] == "GET"
+    ]
+    wrong = {
+        (name, method): answer.status_code
+        for name, method, answer in answers(with_token("ADMIN"), pages)
+        if answer.status_code != 302 or not answer["Location"].startswith("/sign-in")
+    }
+    assert wrong == {}
+    narrow = with_token("CONFIGURE")
+    assert ask(narrow, "POST", "api-tokens").status_code == 403
+    assert ask(narrow, "DELETE", "api-token").status_code == 403
+
+
+@pytest.mark.parametrize("end", ["expired", "revoked", "owner left", "unknown"])
+def test_a_token_that_ended_opens_nothing(world: Cluster, end: str) -> None:
+    client = with_token("ADMIN", expires_at=timezone.now() if end == "expired" else None)
+    if end == "revoked":
+        ApiToken.objects.update(revoked_at=timezone.now())
+    elif end == "owner left":
+        User.objects.filter(username="owner").update(is_active=False)
+    elif end == "unknown":
+        ApiToken.objects.all().delete()
+    cases = [case for case in CASES if case[0] in REST and case[0] != "api-docs"]
+    found = {answer.status_code for _, _, answer in answers(client, cases)}
+    assert found == {401}
+
+
+# --- Plans --------------------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_plan_is_in_the_table() -> None:
+    assert {kind: str(plan.verb) for kind, plan in PLAN_KINDS.items()} == table.KINDS
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_moves_the_plans_of_its_kinds_only(world: Cluster, verb: str) -> None:
+    now = timezone.now()
+    later = now + datetime.timedelta(minutes=10)
+    client = signed_in("single", verbs=(verb,))
+    for kind in table.KINDS:
+        Plan.objects.create(
+            id=f"op-{kind}"[:32],
+            kind=kind,
+            cluster="local",
+            subject="billing",
+            state="DRAFT",
+            created_by="another",
+            created_at=now,
+            expires_at=later,
+            blocked="nothing is sent in this test",
+        )
+    wrong = {}
+    for kind, wanted in table.KINDS.items():
+        for step in ("apply", "approve", "undo", "discard"):
+            quota.forget_local()
+            answer = client.post(
+                f"/api/v1/plans/{f'op-{kind}'[:32]}/{step}", {}, content_type="application/json"
+            )
+            opens = verb in ("ADMIN", wanted)
+            if opens == (answer.status_code == 403):
+                wrong[kind, step] = answer.status_code
+    assert wrong == {}
+
+
+# --- Sockets ------------------------------------------------------------------------------------------------
+
+
+def subjects_of_code() -> set[str]:
+    """Every text of the publishing modules that is a subject, with {} for what is put in."""
+    found = set()
+    for path in sorted(CONSOLE.rglob("*.py")):
+        source = path.read_text()
+        if "live.publish(" not in source:
+            continue
+        assert str(path.relative_to(CONSOLE)) in table.PUBLISHERS, f"{path} publishes: add it to the table"
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.JoinedStr):
+                parts = (str(one.value) if isinstance(one, ast.Constant) else "{}" for one in node.values)
+                found.add("".join(parts).replace("{}/", "c/{}/", 1) if _is_place(node) else "".join(parts))
+            elif isinstance(node, ast.Call) and ast.unparse(node.func) == "live.publish":
+                found |= {str(one.value) for one in node.args[:1] if isinstance(one, ast.Constant)}
+    return {text for text in found if re.fullmatch(r"c/\{\}/[a-z]+(/\{\})?|[a-z]+|job/\{\}", text)}
+
+
+def _is_place(node: ast.JoinedStr) -> bool:
+    first = node.values[0]
+    return isinstance(first, ast.FormattedValue) and ast.unparse(first.value) == "place"
+
+
+def subjects_of_pages() -> set[str]:
+    texts = "".join(path.read_text() for path in (CONSOLE.parent / "templates").rglob("*.html"))
+    named = re.findall(r'data-[a-z-]*(?:subject|reload-on)="([^"]+)"', texts)
+    return {re.sub(r"\{\{.*?\}\}", "{}", subject) for subject in named} - {"{}"}
+
+
+def test_every_live_subject_is_in_the_table() -> None:
+    assert subjects_of_code() == set(table.SUBJECTS)
+    assert subjects_of_pages() <= set(table.SUBJECTS)
+
+
+def test_each_subject_shows_what_the_table_says(world: Cluster) -> None:
+    signed_in("nobody", verbs=())
+    signed_in("elsewhere", verbs=VERBS, cluster="other")
+    signed_in("narrow", verbs=VERBS, names="unrelated")
+    signed_in("named", verbs=("VIEW",), names="billing")
+    signed_in("whole", verbs=("VIEW",), cluster="local")
+    row = {"cluster": "local", "subject": "billing", "verb": "VIEW"}
+    sees: dict[str, dict[str, str]] = {}
+    for subject in table.SUBJECTS:
+        address = subject.replace("{}", "local", 1).replace("{}", "billing") if "c/" in subject else subject
+        for name in ("", "nobody", "elsewhere", "narrow", "named", "whole"):
+            person = User.objects.get(username=name) if name else AnonymousUser()
+            view = routing.view_of(person, address.replace("job/{}", "job/job-sample"))
+            shown = view is not None and (view.sees is None or view.sees("billing", row))
+            found = "no" if view is None else "row" if shown else "none"
+            sees.setdefault(subject, {})[name or "stranger"] = found
+    who = ("stranger", "nobody", "elsewhere", "narrow", "named", "whole")
+    expected = {
+        SOME: ("no", "no", "no", "none", "row", "row"),
+        WHOLE: ("no", "no", "no", "no", "no", "row"),
+        NAMED: ("no", "no", "no", "no", "row", "row"),
+        ROWS: ("none", "none", "none", "none", "row", "row"),
+    }
+    # How old the figures are and which reports ran: no row of these names a group or a topic.
+    without_names = {"c/{}/collector", "c/{}/reports"}
+    wrong = {}
+    for subject, kind in table.SUBJECTS.items():
+        wanted = dict(zip(who, expected[kind], strict=True))
+        if subject in without_names:
+            wanted["narrow"] = "row"
+        if sees[subject] != wanted:
+            wrong[subject] = sees[subject]
+    assert wrong == {}
+
+
+# --- Tasks --------------------------------------------------------------------------------------------------
+
+
+def test_every_task_is_in_the_table() -> None:
+    app.loader.import_default_modules()
+    assert {name for name in app.tasks if not name.startswith("celery.")} == set(table.TASKS)
+    beaten = {entry["task"] for entry in app.conf.beat_schedule.values()}
+    assert beaten == {name for name, start in table.TASKS.items() if start == table.BEAT}
+    started_by_people = {start for start in table.TASKS.values() if start not in (table.BEAT, table.TASK)}
+    assert started_by_people <= set(TABLE)
