@@ -64,6 +64,7 @@ class CommitLog:
     def __init__(self, directory: Path, file_size_bytes: int, prefault_bytes: int) -> None:
         self.files = MappedFileQueue(directory, file_size_bytes)
         self.max_offset = 0  # behind the last record
+        self.opened_at = 0  # what lies before it was written by an earlier process
         self.last_store_timestamp_ms = 0  # of the last record appended; what a flush makes durable
         self._prefault_bytes = min(prefault_bytes, file_size_bytes)
         self._file: MappedFile | None = None
@@ -93,7 +94,7 @@ class CommitLog:
 
     def start_at(self, max_offset: int) -> None:
         """Go on behind the last record recovery accepted. Caller: recovery, once, before the first append."""
-        self.max_offset = max_offset
+        self.max_offset = self.opened_at = max_offset
         self.files.flushed_offset = max_offset
         self._file = self.files.find(max_offset)
         self._base = self._file.start_offset if self._file else max_offset

@@ -1,14 +1,16 @@
 """Deleted topics whose records are still in the commit log, so that recovery does not bring them back.
 
-The file (ours, beside RocketMQ's): `deletedtopics.json`, `{"topics": {"<topic>": <commit log offset>}}`. Records of
-the topic that lie before the offset belong to the deleted topic; later ones to a topic that was created anew under
-the same name, whose queues start at 0. An entry goes when the log that holds such records has expired.
+The file (ours, beside RocketMQ's): `deletedtopics.json`,
+`{"topics": {"<topic>": <commit log offset>}, "crc32": <of the topics as compact JSON>}`. Records of the topic that lie
+before the offset belong to the deleted topic; later ones to a topic that was created anew under the same name, whose
+queues start at 0. An entry goes when the log that holds such records has expired.
 """
 
 from __future__ import annotations
 
 import logging
 from pathlib import Path
+from zlib import crc32
 
 import orjson
 
@@ -30,7 +32,10 @@ class DeletedTopics:
     def load(self) -> None:
         """Read the file. One that cannot be read is reported and counts as empty: nothing is lost by that."""
         try:
-            ends = orjson.loads(self._path.read_bytes())["topics"]
+            content = orjson.loads(self._path.read_bytes())
+            ends = content["topics"]
+            if content["crc32"] != crc32(orjson.dumps(ends)):
+                raise ValueError("the checksum is not that of the topics")  # noqa: TRY301
             self.ends = {str(topic): int(offset) for topic, offset in ends.items()}
         except FileNotFoundError:
             self.ends = {}
@@ -54,4 +59,5 @@ class DeletedTopics:
         return self.ends.get(topic, 0)
 
     def _save(self) -> None:
-        replace_durably(self._path, orjson.dumps({"topics": self.ends}, option=orjson.OPT_INDENT_2))
+        content = {"topics": self.ends, "crc32": crc32(orjson.dumps(self.ends))}
+        replace_durably(self._path, orjson.dumps(content, option=orjson.OPT_INDENT_2))

@@ -6,15 +6,20 @@ decoded: an answer is a list of memoryviews of the mapped files (hot-path.md rul
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from brokerd.store.commit_log import CommitLog
 from brokerd.store.consume_queue import BLANK_SIZE, CQ_UNIT, UNIT_BYTES, ConsumeQueue
-from brokerd.store.record import read_store_timestamp
+from brokerd.store.errors import TornRecord
+from brokerd.store.record import read_record, read_store_timestamp
 from brokerd.store.results import BoundaryType, GetMessageResult, GetMessageStatus
 from brokerd.store.store_config import MessageStoreConfig
 
+logger = logging.getLogger(__name__)
+
+DAMAGED_NAMED_MAX = 1_000  # damaged records that are logged; more say nothing new
 PULL_BYTES_MAX = 128 * 1024 * 1024  # DefaultMessageStore.MAX_PULL_MSG_SIZE
 
 
@@ -31,6 +36,7 @@ class QueueReader:
 
     def __init__(self, config: MessageStoreConfig, log: CommitLog, in_memory_bytes: int) -> None:
         self._log = log
+        self._damaged: set[int] = set()
         self._in_memory_bytes = in_memory_bytes
         self._filter_bytes_max = config.max_filter_message_size
         self._bytes_in_memory_max = config.max_transfer_bytes_on_message_in_memory
@@ -69,12 +75,19 @@ class QueueReader:
             return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, next_file, low, high)
         result = GetMessageResult(GetMessageStatus.NO_MATCHED_MESSAGE, offset, low, high)
         self._collect(
-            units, result, max_num, tags_codes, matches_record, min(max(max_bytes, 100), PULL_BYTES_MAX)
+            queue,
+            units,
+            result,
+            max_num,
+            tags_codes,
+            matches_record,
+            min(max(max_bytes, 100), PULL_BYTES_MAX),
         )
         return result
 
     def _collect(
         self,
+        queue: ConsumeQueue,
         units: memoryview,
         result: GetMessageResult,
         max_num: int,
@@ -90,6 +103,7 @@ class QueueReader:
         log = self._log
         log_end = log.max_offset
         in_memory_from = log_end - self._in_memory_bytes
+        opened_at = log.opened_at
         view, view_start, view_end = memoryview(b""), 0, 0
         total = count = 0
         next_offset = result.next_begin_offset
@@ -122,7 +136,10 @@ class QueueReader:
                 removed_before = log.next_file_offset(commit_log_offset)
                 continue
             record = view[commit_log_offset - view_start : end - view_start]
-            if matches_record is not None and not matches_record(record):
+            if (
+                commit_log_offset < opened_at
+                and not self._is_whole(queue, next_offset - 1, record, commit_log_offset)
+            ) or (matches_record is not None and not matches_record(record)):
                 continue
             views.append(record)
             total += size_bytes
@@ -135,6 +152,29 @@ class QueueReader:
             result.status = GetMessageStatus.FOUND
         if last_offset >= 0:
             result.suggest_pulling_from_slave = log_end - last_offset > self._in_memory_bytes
+
+    def _is_whole(self, queue: ConsumeQueue, number: int, view: memoryview, offset: int) -> bool:
+        """Is this the whole record of the queue's unit? What an earlier process wrote may have been damaged since.
+
+        A start does not read it all, so it is compared when it is served (3 µs a record). One that is damaged is left
+        out: nothing can be done with it, and what follows must not wait.
+        """
+        try:
+            record = read_record(view, 0, offset)
+        except TornRecord as error:
+            what = error.reason
+        else:
+            if record is not None and record[:4] == (len(view), queue.topic, queue.queue_id, number):
+                return True
+            what = "the record is another message's"
+        if offset not in self._damaged and len(self._damaged) < DAMAGED_NAMED_MAX:
+            self._damaged.add(offset)
+            logger.error(
+                "damaged message left out topic=%s queue_id=%d offset=%d commit_log_offset=%d: %s;"
+                " stop the broker and run `python -m brokerd check`",
+                queue.topic, queue.queue_id, number, offset, what,
+            )  # fmt: skip
+        return False
 
     def store_timestamp(self, queue: ConsumeQueue, offset: int) -> int:
         """Store time in ms of the message at a queue offset; -1 when there is none (any more)."""

@@ -138,8 +138,11 @@ class Recovery:
 
     def _clean_end(self, index_from: int) -> OpeningPlan | None:
         """The end that the checkpoint names. None when something lies behind it: then it was no clean stop."""
-        assert self._checkpoint.point is not None
-        files, end = self._log.files, self._checkpoint.point.log_offset
+        point = self._checkpoint.point
+        assert point is not None
+        files, end = self._log.files, point.log_offset
+        if point.derived_offset != end:
+            return None
         if not files.min_offset <= end <= files.end_offset or any(files.bytes_at(end, BLANK_BYTES)):
             return None
         self._check_newest_record(end)
@@ -401,6 +404,9 @@ class Recovery:
             record.topic, record.properties, record.store_timestamp_ms, self._delay_levels_ms
         )
         if wants_unit:
+            if record.queue_offset == 0 and queue.max_offset > 0:
+                # Its topic was deleted and created again, and the deletion is not remembered: the newer one counts.
+                queue.go_on_at(0)
             self._dispatched += queue.append(record.queue_offset, offset, record.size_bytes, code)
         if wants_entries:
             self._dispatcher.index_recovered(queue, record)

@@ -77,7 +77,8 @@ class Surveyor:
         self._inspection = LogInspection(self.files, self.checkpoint, self._deleted, check_crc=True)
         self._survey = Survey()
         self._is_clean = not (root / "abort").exists()
-        self._units: dict[QueueKey, tuple[int, int]] = {}  # first and next queue offset of the log's records
+        self._ends: dict[QueueKey, int] = {}  # behind the last queue offset of the log's records
+        self._wrong_units: dict[QueueKey, str] = {}  # of each queue the first
 
     def look(self) -> Survey:
         survey = self._survey
@@ -181,9 +182,10 @@ class Surveyor:
             )
 
     def _compare_unit(self, key: QueueKey, queue_offset: int, unit: tuple[int, int, int]) -> None:
-        first, _ = self._units.get(key, (queue_offset, 0))
-        self._units[key] = (first, queue_offset + 1)
-        if key in self._survey.bad_queues:
+        if queue_offset == 0:
+            self._wrong_units.pop(key, None)  # of a topic that was deleted: this one was created anew
+        self._ends[key] = queue_offset + 1
+        if key in self._wrong_units:
             return
         queue = self.table.queues.get(key)
         try:
@@ -191,7 +193,7 @@ class Surveyor:
         except IndexError:
             present = None
         if present != unit:
-            self._bad_queue(key, f"unit {queue_offset} is {present}, the log says {unit}")
+            self._wrong_units[key] = f"unit {queue_offset} is {present}, the log says {unit}"
 
     def _bad_queue(self, key: QueueKey, what: str) -> None:
         self._survey.bad_queues.add(key)
@@ -231,12 +233,15 @@ class Surveyor:
             survey.faults.append(Fault("commitlog", what, remedy))
 
     def _judge_queues(self, derived_from: int) -> None:
-        """Queues that are longer or shorter than they should be, and units of records that are not there."""
+        """Wrong units, queues longer or shorter than they should be, units of records that are not there."""
+        for key, what in self._wrong_units.items():
+            if key not in self._survey.bad_queues:
+                self._bad_queue(key, what)
         if derived_from < self._survey.log_end:
             return  # units behind the durable point may be anything
         for queue in self.table:
             key = (queue.topic, queue.queue_id)
-            expected = self._units.get(key, (0, 0))[1]
+            expected = self._ends.get(key, 0)
             if key in self._survey.bad_queues or queue.max_offset <= expected:
                 continue
             offset, size_bytes, _ = queue.unit(queue.max_offset - 1)

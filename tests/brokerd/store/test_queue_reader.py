@@ -204,3 +204,31 @@ def test_it_reads_what_is_still_being_sent_after_a_file_is_deleted(tmp_path: Pat
     store.close(NOW_MS)
     del store
     assert [body_of(view) for view in result.views] == [b"m0", b"m1", b"m2"]
+
+
+@pytest.mark.parametrize("damage", ["body", "header", "unit"])
+def test_it_leaves_out_a_message_that_was_damaged_since_an_earlier_process_wrote_it(
+    tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A clean start reads no log, so what is on the disk is compared when it is served."""
+    store = filled(tmp_path, 6)
+    offset = store._table.queues["TopicTest", 0].unit(3)[0]
+    store.close(NOW_MS)
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    position = offset + 88
+    if damage == "header":
+        position = offset + 30
+    if damage == "unit":
+        path, position = tmp_path / "consumequeue" / "TopicTest" / "0" / f"{0:020d}", 3 * 20 + 7
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1
+    path.write_bytes(data)
+    again = open_store(tmp_path)
+    for _ in range(2):
+        result = again.get_message("TopicTest", 0, 0, 32)
+        assert [body_of(view) for view in result.views] == [b"m0", b"m1", b"m2", b"m4", b"m5"]
+        assert result.next_begin_offset == 6
+    assert caplog.text.count("damaged message left out topic=TopicTest queue_id=0 offset=3") == 1
+    put_all(again, [b"new"])
+    assert [body_of(view) for view in again.get_message("TopicTest", 0, 6, 32).views] == [b"new"]
+    again.close(NOW_MS)
