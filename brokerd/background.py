@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable
 
+from brokerd.clock import steady_ms, wall_ms
 from brokerd.config import LiveConfig
 from brokerd.consumer_manager import ConsumerManager
 from brokerd.consumer_offset import ConsumerOffsetManager
@@ -29,15 +29,6 @@ SAMPLE_MS = 1_000
 SCAN_MS = 10_000
 RESTART_MS = 1_000
 DELETE_FILES_FIRST_MS, DELETE_FILES_MS = 60_000, 10_000
-
-
-def clock_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def elapsed_ms() -> int:
-    """For intervals and deadlines: goes on evenly when the wall clock is set."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class Background:
@@ -112,28 +103,28 @@ class StoreUpkeep:
         self._retry_dispatch_at_ms = 0
 
     def tick(self) -> None:
-        now_ms = clock_ms()
-        self._hold.take_due(now_ms)
-        self._hold.run_ready(now_ms)
-        if self._schedule.deliver_due(self._store, now_ms, elapsed_ms()) or self._is_dispatch_to_retry():
-            self._after_put(now_ms)
+        began_ms = steady_ms()
+        self._hold.take_due(began_ms)
+        self._hold.run_ready(began_ms)
+        if self._schedule.deliver_due(self._store, wall_ms(), began_ms) or self._is_dispatch_to_retry():
+            self._after_put(began_ms)
 
     def _is_dispatch_to_retry(self) -> bool:
         """Without this a broker whose disk was full would wait for a put, which it refuses."""
-        if not self._store.is_dispatch_failing or elapsed_ms() < self._retry_dispatch_at_ms:
+        if not self._store.is_dispatch_failing or steady_ms() < self._retry_dispatch_at_ms:
             return False
-        self._retry_dispatch_at_ms = elapsed_ms() + RETRY_DISPATCH_MS
+        self._retry_dispatch_at_ms = steady_ms() + RETRY_DISPATCH_MS
         return True
 
     async def flush_log(self) -> None:
-        await asyncio.to_thread(self._store.flush_log_if_due, elapsed_ms())
+        await asyncio.to_thread(self._store.flush_log_if_due, steady_ms())
 
     async def flush_queues(self) -> None:
-        await asyncio.to_thread(self._store.flush_queues_if_due, elapsed_ms())
+        await asyncio.to_thread(self._store.flush_queues_if_due, steady_ms())
 
     async def delete_expired_files(self) -> None:
         ratio = await asyncio.to_thread(self._store.disk_used_ratio)
-        deleted = self._store.delete_expired_files(clock_ms(), ratio)
+        deleted = self._store.delete_expired_files(wall_ms(), ratio)
         if deleted:
             logger.info("expired files deleted count=%d disk_used=%.2f", deleted, ratio)
 
@@ -187,7 +178,7 @@ class ClientScan:
         self._close_idle = close_idle
 
     def scan(self) -> None:
-        now_ms = clock_ms()
+        now_ms = steady_ms()
         timeout_ms = self._config.broker.channel_expired_timeout
         for group, member in self._consumers.expired(now_ms, timeout_ms):
             logger.warning("member expired group=%s client_id=%s", group, member.client_id)

@@ -123,8 +123,7 @@ class PutTimes:
         self._due_ms = now_ms + MINUTE_MS
 
     def add(self, puts: int, took_ms: int) -> None:
-        """Hot path: once per read of a socket. A clock that was set back makes no negative times."""
-        took_ms = max(took_ms, 0)
+        """Hot path: once per read of a socket."""
         self.total += puts
         counts = self._counts
         counts[took_ms] = counts.get(took_ms, 0) + puts
@@ -194,8 +193,8 @@ class BrokerStats:
     def find(self, name: str, key: str) -> StatsItem | None:
         return self.items.get((name, key))
 
-    def sample(self, now_ms: int) -> None:
-        """Take the samples that are due; called every second."""
+    def sample(self, now_ms: int, wall_ms: int) -> None:
+        """Take the samples that are due; called every second. Rates go by a steady clock, days by the wall's."""
         self._totals.append(
             BrokerTotals(
                 now_ms,
@@ -205,7 +204,7 @@ class BrokerStats:
                 self.broker_get.value,
             )
         )
-        self._roll_day(now_ms)
+        self._roll_day(wall_ms)
         self.put_times.roll(now_ms)
         self._turns_ms.append(self.turn_longest_ms)
         self.turn_longest_ms = 0

@@ -30,10 +30,10 @@ from brokerd.background import (
     ClientScan,
     OffsetSaver,
     StoreUpkeep,
-    clock_ms,
 )
 from brokerd.broker_stats import BrokerStats
 from brokerd.changed_properties import ChangedProperties
+from brokerd.clock import steady_ms, wall_ms
 from brokerd.config import LiveConfig, name_server_addresses
 from brokerd.consumer_manager import ConsumerManager
 from brokerd.consumer_offset import ConsumerOffsetManager
@@ -93,7 +93,7 @@ class BrokerController:
 
     async def start(self) -> None:
         """Raises PortTaken, TableUnreadable, StoreError or OSError; `stop` then stops what was started."""
-        now_ms = clock_ms()
+        now_ms = wall_ms()
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS_MAX, "background"))
         await self._take_ports()
         # The tables first: one that cannot be read refuses the start before the store is touched.
@@ -103,6 +103,7 @@ class BrokerController:
         self.store.limit_queues(self._limits.queues_max, self._limits.reason)
         self._config_dir.mkdir(parents=True, exist_ok=True)
         self.broker, self._kv_config = broker, kv_config
+        broker.topics.adopt(self.store.queue_counts(), now_ms)
         if not report.clean_shutdown:
             broker.offsets.fit(self.store.max_offset, now_ms)
         self._connect_parts()
@@ -175,7 +176,7 @@ class BrokerController:
             hold=self._hold,
             schedule=ScheduleMessageService(folder / "delayOffset.json", delay_levels_ms),
             assignments=AssignmentManager(folder),
-            stats=BrokerStats(config.broker.broker_cluster_name, now_ms),
+            stats=BrokerStats(config.broker.broker_cluster_name, steady_ms()),
             store_host=(self.broker_ip(), self._broker_server.port),
             spawn=self._spawn,
             later=self._later,
@@ -247,7 +248,7 @@ class BrokerController:
         self._namesrv_dispatcher = Dispatcher(name_server, NAMESRV_HANDLERS)
         topics = broker.topics
         self._routes.register_broker(
-            self._identity(), topics.topics.values(), topics.data_version, None, now_ms
+            self._identity(), topics.topics.values(), topics.data_version, None, steady_ms()
         )
         broker.topics.on_change = self._topics_changed_here
         broker.topics.on_delete = lambda topic: self._routes.delete_topic(topic, {broker.broker_name})
@@ -297,11 +298,11 @@ class BrokerController:
             every(
                 "scan of brokers",
                 self._config.namesrv.scan_not_active_broker_interval,
-                lambda: self._routes.drop_expired(clock_ms()),
+                lambda: self._routes.drop_expired(steady_ms()),
             )
 
     def _sample(self) -> None:
-        self.broker.stats.sample(clock_ms())
+        self.broker.stats.sample(steady_ms(), wall_ms())
 
     def _close_idle(self, now_ms: int) -> None:
         for server in self._servers:
@@ -357,7 +358,7 @@ class BrokerController:
         if hasattr(self, "_saver"):
             self._saver.save_now()
         self._tables.close()
-        self.store.close(clock_ms())
+        self.store.close(wall_ms())
 
     async def _drain(self) -> None:
         """Wait for the answers of what was read: those that wait for a flush, or for a table to be saved."""

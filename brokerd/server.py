@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import cast
 
 from brokerd.channel import ChannelClosed, address_text
+from brokerd.clock import steady_ms
 from brokerd.peer_budget import PeerBudget
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.connection import FRAME_BYTES_MAX
@@ -60,7 +61,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         peer = transport.get_extra_info("peername") or ("", 0)
         self.remote_address = (peer[0], peer[1])
-        self.last_read_ms = time.time_ns() // 1_000_000
+        self.last_read_ms = steady_ms()
         if not self._server.admit(self):
             transport.abort()
             return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from brokerd import config_manager
@@ -123,6 +123,16 @@ class TopicConfigManager:
             return self.put(dataclasses.replace(existing, order=order), now_ms)
         logger.info("topic created topic=%s queues=%d", topic, queue_nums)
         return self.put(dataclasses.replace(topic_config(topic, queue_nums, READ_WRITE), order=order), now_ms)
+
+    def adopt(self, queue_counts: Mapping[str, int], now_ms: int) -> None:
+        """Make topics that the store has messages of: their settings could not be saved before the last end."""
+        missing = {topic: queues for topic, queues in queue_counts.items() if topic not in self.topics}
+        for topic, queues in sorted(missing.items()):
+            logger.warning("topic made anew, its messages are here topic=%s queues=%d", topic, queues)
+        if missing:
+            self.put_all(
+                [topic_config(topic, queues, READ_WRITE) for topic, queues in missing.items()], now_ms
+            )
 
     def create_retry_topic_of_send(self, topic: str, now_ms: int) -> TopicConfig | None:
         """A send to a missing `%RETRY%` topic makes it with one queue (§1.3)."""

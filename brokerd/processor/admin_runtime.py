@@ -11,6 +11,7 @@ import shutil
 
 from brokerd.broker_stats import snapshot
 from brokerd.channel import Channel, ChannelClosed
+from brokerd.clock import steady_ms
 from brokerd.config import HOT_KEYS, ConfigError, build, check, read_properties, to_properties
 from brokerd.consumer_manager import ClientChannelInfo
 from brokerd.processor.broker import Broker, BrokerHandler, Saved
@@ -43,10 +44,10 @@ def get_runtime_info(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """GET_BROKER_RUNTIME_INFO (28)."""
-    return command.response(ResponseCode.SUCCESS, body=KVTable(table=runtime_table(broker, now_ms)).to_body())
+    return command.response(ResponseCode.SUCCESS, body=KVTable(table=runtime_table(broker)).to_body())
 
 
-def runtime_table(broker: Broker, now_ms: int) -> dict[str, str]:
+def runtime_table(broker: Broker) -> dict[str, str]:
     table = {**store_table(broker), **counter_table(broker), **loop_table(broker)}
     stats = broker.stats
     table |= {
@@ -54,7 +55,7 @@ def runtime_table(broker: Broker, now_ms: int) -> dict[str, str]:
         "brokerVersion": str(MQ_VERSION),
         "brokerVersionDesc": VERSION_DESC,
         "bootTimestamp": str(stats.boot_timestamp_ms),
-        "runtime": duration_text(now_ms - stats.boot_timestamp_ms),
+        "runtime": duration_text(steady_ms() - stats.boot_timestamp_ms),
         "startAcceptSendRequestTimeStamp": str(broker.config.broker.start_accept_send_request_time_stamp),
         "EndTransactionQueueSize": "0",
         "EndTransactionThreadPoolQueueCapacity": "0",

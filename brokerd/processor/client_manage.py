@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from brokerd.channel import Channel
+from brokerd.clock import steady_ms
 from brokerd.consumer_manager import ClientChannelInfo
 from brokerd.filter.sql_parser import compile_expression
 from brokerd.filter.sql_tokens import ExpressionError
@@ -58,7 +59,7 @@ def heart_beat(
     if len(parts) <= 1:
         for part in parts:
             join(broker, client, part, now_ms)
-        produce(broker, client, producers, now_ms)
+        produce(broker, client, producers)
         return response
 
     async def take_in() -> None:
@@ -69,7 +70,7 @@ def heart_beat(
                     return
                 join(broker, client, part, now_ms)
                 await asyncio.sleep(0)
-            produce(broker, client, producers, now_ms)
+            produce(broker, client, producers)
         except Exception as error:  # noqa: BLE001  every failure is answered
             answer = failure(command, error, channel)
         if not command.is_oneway:
@@ -120,12 +121,13 @@ def join(broker: Broker, client: Client, consumers: list[Any], now_ms: int) -> N
     for consumer in found:
         if ensure_group(broker, consumer, now_ms):
             member = ClientChannelInfo(
-                client.channel, client.client_id, client.language, client.version, now_ms
+                client.channel, client.client_id, client.language, client.version, steady_ms()
             )
             broker.consumers.register(consumer, member)
 
 
-def produce(broker: Broker, client: Client, groups: list[str], now_ms: int) -> None:
+def produce(broker: Broker, client: Client, groups: list[str]) -> None:
+    now_ms = steady_ms()
     for group in groups:
         broker.producers.register(
             group,

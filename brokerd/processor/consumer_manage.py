@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 
 from brokerd.channel import Channel
+from brokerd.clock import steady_ms
 from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.processor.ext_fields import optional, required, required_int
 from brokerd.processor.offset_reset import member_list_for
@@ -31,7 +32,7 @@ def get_consumer_list(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     group = required(command, "consumerGroup")
-    client_ids = member_list_for(broker, group, channel, now_ms)
+    client_ids = member_list_for(broker, group, channel, steady_ms())
     if not client_ids:
         raise error_for(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group}")
     body = ConsumerListBody(consumer_id_list=client_ids)
@@ -118,7 +119,7 @@ def lock_batch(broker: Broker, channel: Channel, command: RemotingCommand, now_m
     """LOCK_BATCH_MQ (41). Only queues of this broker can be locked: names of nothing would stay in memory."""
     request = LockBatchRequestBody.from_request(command.body)
     queues = [queue for queue in request.mq_set if is_here(broker, queue)]
-    held = broker.locks.lock(request.consumer_group, queues, request.client_id, now_ms)
+    held = broker.locks.lock(request.consumer_group, queues, request.client_id, steady_ms())
     return command.response(ResponseCode.SUCCESS, body=LockBatchResponseBody(lock_ok_mq_set=held).to_body())
 
 

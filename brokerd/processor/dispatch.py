@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from brokerd.channel import Channel, address_text
+from brokerd.clock import STEADY_OFFSET_MS
 from brokerd.processor.broker import Answer, Saved
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import LENGTH, RemotingCommand, decode_frame
@@ -80,7 +81,7 @@ class FastPath(Protocol):
 
     def before_plain(self) -> None: ...
 
-    def after_read(self, peer: Channel, replies: list[bytes], now_ms: int) -> list[bytes]: ...
+    def after_read(self, peer: Channel, replies: list[bytes], began_ms: int) -> list[bytes]: ...
 
 
 class Dispatcher(Generic[Context]):
@@ -102,8 +103,8 @@ class Dispatcher(Generic[Context]):
         Frames beyond REPLY_BYTES_A_TURN of answers, TURN_NS_MAX of work, or as much filtering as one turn does, stay
         unused: the caller comes again when the peer has read and others had their turn.
         """
-        now_ms = peer.last_read_ms = time.time_ns() // 1_000_000
-        began_ns = time.monotonic_ns()
+        now_ms, began_ns = time.time_ns() // 1_000_000, time.monotonic_ns()
+        peer.last_read_ms = began_ms = began_ns // 1_000_000 + STEADY_OFFSET_MS
         fast_path = self._fast_path
         try_frame = fast_path.try_frame if fast_path is not None else None
         position, end = 0, len(data)
@@ -147,7 +148,7 @@ class Dispatcher(Generic[Context]):
             if is_plain and time.monotonic_ns() - began_ns > TURN_NS_MAX:
                 break
         if fast_path is not None:
-            replies = fast_path.after_read(peer, replies, now_ms)
+            replies = fast_path.after_read(peer, replies, began_ms)
         return position, replies
 
     @staticmethod

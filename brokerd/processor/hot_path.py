@@ -6,11 +6,10 @@ the plain handlers, which must give the same answers: tests/brokerd/processor/te
 
 from __future__ import annotations
 
-import time
-
 from brokerd.channel import Channel
+from brokerd.clock import steady_ms
 from brokerd.processor.broker import Broker
-from brokerd.processor.group_commit import GroupCommit
+from brokerd.processor.group_commit import GroupCommit, refused
 from brokerd.processor.pull_message import pull_message
 from brokerd.processor.send_message import Sender, SendOutcome, outcome_fields
 from brokerd.remoting.binary_send_header import BinarySendReplyTemplate, decode_binary_send_head
@@ -108,8 +107,11 @@ class HotPath:
         if self._group_commit is None and self._store.dispatch_behind_bytes:
             self._dispatched_early += self._store.dispatch_pending()
 
-    def after_read(self, peer: Channel, replies: list[bytes], now_ms: int) -> list[bytes]:
-        """Make what the read stored visible and wake who waits for it; with SYNC_FLUSH hold the answers back."""
+    def after_read(self, peer: Channel, replies: list[bytes], began_ms: int) -> list[bytes]:
+        """Make what the read stored visible and wake who waits for it; with SYNC_FLUSH hold the answers back.
+
+        `began_ms`: when the read began, by the steady clock, as all times from here on.
+        """
         self._broker.filtered_entries = 0
         if self._topics.is_made_by_message:
             self._topics.is_made_by_message = False
@@ -120,48 +122,52 @@ class HotPath:
             log_end = store.commit_log_max_offset
             if log_end != self._log_end:
                 self._log_end = log_end
-                self._group_commit.hold(peer, replies, now_ms)
-                self._note_turn(now_ms)
+                self._group_commit.hold(peer, replies, began_ms)
+                self._note_turn(began_ms)
                 return []
         elif store.dispatch_behind_bytes or self._dispatched_early:
-            self._note_turn(now_ms, store.dispatch_pending() + self._dispatched_early)
+            self._note_turn(began_ms, store.dispatch_pending() + self._dispatched_early)
             self._dispatched_early = 0
         if self._hold.has_ready:
-            self._hold.run_ready(now_ms)
+            self._hold.run_ready(began_ms)
         return replies
 
     def _hold_until_saved(self, peer: Channel, replies: list[bytes]) -> None:
         """A message made its topic: a restart must find the topic of what was acknowledged."""
 
-        # An error is logged there: the messages are stored, and their topic is in force.
-        def answer(_: Exception | None) -> None:
+        def answer(error: Exception | None) -> None:
+            frames = replies
+            if error is not None:
+                frames = [
+                    refused(frame, f"the message's topic cannot be saved: {error}") for frame in replies
+                ]
             if self._group_commit is not None:
-                self._group_commit.hold(peer, replies, time.time_ns() // 1_000_000)
+                self._group_commit.hold(peer, frames, steady_ms())
             else:
-                peer.write(b"".join(replies))
+                peer.write(b"".join(frames))
 
         self._broker.tables.when_saved(answer)
 
     def _note_turn(self, began_ms: int, puts: int = 0) -> None:
-        took_ms = time.time_ns() // 1_000_000 - began_ms
+        took_ms = steady_ms() - began_ms
         if puts:
             self._put_times.add(puts, took_ms)
         if took_ms > self._stats.turn_longest_ms:
             self._stats.turn_longest_ms = took_ms
 
-    def after_put(self, now_ms: int) -> None:
+    def after_put(self, began_ms: int) -> None:
         """The same for messages the broker itself stored (delayed ones that became due)."""
         if self._group_commit is not None:
             self._log_end = self._store.commit_log_max_offset
-            self._group_commit.commit(now_ms)
-            self._note_turn(now_ms)
+            self._group_commit.commit(began_ms)
+            self._note_turn(began_ms)
             return
-        self._note_turn(now_ms, self._store.dispatch_pending())
-        self._hold.run_ready(now_ms)
+        self._note_turn(began_ms, self._store.dispatch_pending())
+        self._hold.run_ready(began_ms)
 
     def _after_flush(self, began_ms: int) -> None:
         """What was read from `began_ms` on is on the disk."""
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = steady_ms()
         puts = self._store.dispatch_pending()
         if puts:
             self._put_times.add(puts, now_ms - began_ms)

@@ -19,6 +19,7 @@ import logging
 from collections.abc import Mapping
 
 from brokerd.channel import Channel
+from brokerd.clock import steady_ms
 from brokerd.consumer_manager import BROADCASTING, ConsumerGroupInfo
 from brokerd.processor.broker import Broker, Saved
 from brokerd.processor.client_notify import notify_consumer_ids_changed
@@ -62,7 +63,7 @@ def invoke_reset_offset(broker: Broker, channel: Channel, command: RemotingComma
     if server_side:
         broker.offsets.reset(group, topic, targets, now_ms)
         broker.offsets.save()
-        make_members_follow(broker, topic, group, targets, now_ms)
+        make_members_follow(broker, topic, group, targets)
     else:
         targets = classic_targets(broker, topic, group, targets, is_force=is_true(command, "isForce"))
         push_reset(broker, topic, group, targets, timestamp_ms)
@@ -97,16 +98,14 @@ def reset_targets(
     return {q: store.offset_by_time(topic, q, timestamp_ms, BoundaryType.LOWER) for q in queue_ids}
 
 
-def make_members_follow(
-    broker: Broker, topic: str, group: str, targets: Mapping[int, int], now_ms: int
-) -> None:
+def make_members_follow(broker: Broker, topic: str, group: str, targets: Mapping[int, int]) -> None:
     """Bring the news to the live members (see the module's text)."""
     info = broker.consumers.get(group)
     if info is None or info.message_model == BROADCASTING:
         return
     old = {c for c, m in info.members.items() if m.version < FOLLOWS_OFFSET_MOVED_VERSION}
     broker.hold.wake_group(topic, group, targets, lambda channel: channel not in old)
-    broker.hold.run_ready(now_ms)
+    broker.hold.run_ready(steady_ms())
     for channel in old:
         logger.info("member set aside group=%s client_id=%s", group, info.members[channel].client_id)
         broker.consumers.set_aside(group, channel)

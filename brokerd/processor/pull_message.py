@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from brokerd.broker_stats import GROUP_GET_NUMS, GROUP_GET_SIZE
 from brokerd.channel import Channel, address_text
+from brokerd.clock import steady_ms
 from brokerd.consumer_manager import BROADCASTING, ConsumerGroupInfo
 from brokerd.filter.property_filter import SQL92, record_filter
 from brokerd.filter.sql_tokens import ExpressionError
@@ -133,7 +134,7 @@ def pull_message(
     if status_code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & SUSPEND_FLAG:
         if not broker.hold.has_room(channel):
             return refusal(too_many_held(), opaque)
-        if hold(broker, channel, pull, now_ms):
+        if hold(broker, channel, pull, steady_ms()):
             return None
     return respond(broker, pull, result, status_code)
 
@@ -196,7 +197,7 @@ def checked(
         pull_filter = subscription_filter(broker, header, group_config)
     except MQBrokerError as error:
         if error.code == ResponseCode.SUBSCRIPTION_NOT_LATEST:
-            nudge(broker, channel, header.consumer_group, now_ms)
+            nudge(broker, channel, header.consumer_group, steady_ms())
         raise
     return Pull(
         opaque, header, pull_filter, topic.topic_sys_flag, group_config.group_sys_flag, header.queue_offset

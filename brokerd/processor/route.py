@@ -8,6 +8,7 @@ from __future__ import annotations
 import zlib
 
 from brokerd.channel import Channel
+from brokerd.clock import steady_ms
 from brokerd.config import to_properties
 from brokerd.namesrv.kv_config import ORDER_TOPIC_CONFIG
 from brokerd.namesrv.route_info import BROKER_EXPIRED_MS, BrokerIdentity
@@ -50,7 +51,7 @@ def register_broker(
         wrapper.topic_config_table.values(),
         wrapper.data_version,
         channel,
-        now_ms,
+        steady_ms(),
         int(timeout) if timeout else BROKER_EXPIRED_MS,
     )[::-1]
     ext_fields = {"haServerAddr": ha_addr, "masterAddr": master_addr}
@@ -75,7 +76,7 @@ def query_data_version(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """QUERY_DATA_VERSION (322): a broker asks whether it must register fully."""
-    version = server.routes.data_version(required(command, "brokerAddr"), now_ms)
+    version = server.routes.data_version(required(command, "brokerAddr"), steady_ms())
     if version is None:
         return command.response(ResponseCode.SUCCESS, ext_fields={"changed": "true"})
     body = version.to_body()

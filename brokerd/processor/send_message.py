@@ -13,6 +13,7 @@ from functools import lru_cache
 
 from brokerd.broker_stats import TOPIC_PUT_NUMS, TOPIC_PUT_SIZE, StatsItem
 from brokerd.channel import Channel
+from brokerd.clock import steady_ms
 from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.processor.message_properties import (
     has_no_special,
@@ -273,7 +274,7 @@ class Sender:
         if version >= MAX_RECONSUME_HEADER_VERSION and header.max_reconsume_times is not None:
             times_max = header.max_reconsume_times
         is_last = (header.reconsume_times or 0) > times_max
-        if not is_last and not broker.locks.is_group_locked(group, now_ms):
+        if not is_last and not broker.locks.is_group_locked(group, steady_ms()):
             return header.topic, queue_id
         topic = dead_letter_topic(group)
         broker.topics.create_of_message(topic, DEAD_LETTER_QUEUE_NUMS, now_ms)

@@ -59,6 +59,9 @@ from brokerd.store.store_lock import AbortFile, StoreLock
 logger = logging.getLogger(__name__)
 
 RECORD_OVERHEAD_MAX = 65_536  # topic, properties and fixed fields on top of maxMessageSize (CommitLog.java)
+STORE_TIME_HELD_MAX_MS = (
+    2 * 3_600_000
+)  # a wrong time zone or summer time; a clock that was off by days was wrong
 BATCH_ENTRY_BYTES = 22  # fixed bytes of a message in a batch body: 4 total, magic, crc, flag, lengths
 HOST_V6_BYTES = 20
 PUT_OK = PutMessageStatus.PUT_OK
@@ -242,6 +245,7 @@ class MessageStore:
         queue_offset = queue.next_offset if has_unit else 0
         log = self._log
         offset = log.reserve(size_bytes)
+        stored_ms = now_ms if now_ms >= log.last_store_timestamp_ms else self._store_time(now_ms)
         try:
             record = encode_record(
                 topic_field,
@@ -254,7 +258,7 @@ class MessageStore:
                 sys_flag,
                 born_timestamp_ms,
                 born,
-                now_ms,
+                stored_ms,
                 stored,
                 reconsume_times,
                 prepared_transaction_offset,
@@ -263,13 +267,13 @@ class MessageStore:
             raise MessageIllegal(f"a number of the message does not fit its field: {error}") from error
         if tags_code is None or topic == SCHEDULE_TOPIC:
             tags_code = dispatch_tags_code(topic, properties, now_ms, self._delay_levels_ms)
-        log.append(record, now_ms)
+        log.append(record, stored_ms)
         if has_unit:
             queue.next_offset = queue_offset + 1
         self._pending.append(
-            (queue, queue_offset, offset, size_bytes, tags_code, now_ms, sys_flag, properties)
+            (queue, queue_offset, offset, size_bytes, tags_code, stored_ms, sys_flag, properties)
         )
-        return PutResult(PUT_OK, offset, queue_offset, now_ms, size_bytes)
+        return PutResult(PUT_OK, offset, queue_offset, stored_ms, size_bytes)
 
     def put_messages(
         self,
@@ -306,6 +310,7 @@ class MessageStore:
             self._refuse_size(body_bytes, 0, total_bytes)
         start = offset = self._log.reserve(total_bytes)
         queue_offset = queue.next_offset
+        now_ms = self._store_time(now_ms)
         records: list[bytes] = []
         notes = []
         try:
@@ -338,6 +343,21 @@ class MessageStore:
         queue.next_offset = queue_offset
         self._pending.extend(notes)
         return [PutResult(PUT_OK, note[2], note[1], now_ms, note[3]) for note in notes]
+
+    def _store_time(self, now_ms: int) -> int:
+        """Store times ascend in the log, on which the search by time relies: a clock set back stands still for it.
+
+        Set back by more than STORE_TIME_HELD_MAX_MS it was wrong before, and the true time counts from now on.
+        """
+        last_ms = self._log.last_store_timestamp_ms
+        if last_ms - now_ms > STORE_TIME_HELD_MAX_MS:
+            logger.error(
+                "store times go back by %d ms: the clock was set back. Offsets by time are not exact for messages"
+                " stored before",
+                last_ms - now_ms,
+            )
+            return now_ms
+        return max(now_ms, last_ms)
 
     def _refuse_size(self, body_bytes: int, properties_bytes: int, record_bytes: int) -> None:
         if properties_bytes > PROPERTIES_BYTES_MAX:
@@ -480,6 +500,13 @@ class MessageStore:
 
     def topics(self) -> list[str]:
         return self._table.topics()
+
+    def queue_counts(self) -> dict[str, int]:
+        """Topic → highest queue id with messages, and one."""
+        counts: dict[str, int] = {}
+        for topic, queue_id in self._queues:
+            counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+        return counts
 
     def queues(self, topic: str) -> list[int]:
         return self._table.queue_ids(topic)

@@ -16,7 +16,7 @@ def test_it_samples_each_window_at_its_interval() -> None:
     item = stats.item("TOPIC_PUT_NUMS", "T")
     for second in range(25):
         item.add(2)
-        stats.sample(second * 1000)
+        stats.sample(second * 1000, second * 1000)
     assert [s.at_ms for s in item.minute] == [0, 10_000, 20_000]
     assert [len(item.hour), len(item.day)] == [1, 1]
     assert stats.topic_put_tps("T") == 2.0
@@ -35,7 +35,7 @@ def test_it_tells_rates_as_java_prints_them() -> None:
     for second in range(601):
         stats.put_times.add(3, 0)
         stats.get_miss_times += 1
-        stats.sample(second * 1000)
+        stats.sample(second * 1000, second * 1000)
         if second == 5:
             assert (stats.rates("put"), stats.rates("get_total")) == ("3.0  ", "1.0 0.0 0.0")
         if second == 61:  # blanks as in a capture of a young broker of 5.3.3
@@ -46,9 +46,9 @@ def test_it_tells_rates_as_java_prints_them() -> None:
 def test_it_rolls_the_day_at_local_midnight() -> None:
     stats = BrokerStats("C", 0)
     stats.broker_put.add(7)
-    stats.sample(86_400_000)
+    stats.sample(86_400_000, 86_400_000)
     stats.broker_put.add(1)
-    stats.sample(2 * 86_400_000)
+    stats.sample(2 * 86_400_000, 2 * 86_400_000)
     assert (stats.put_yesterday_morning, stats.put_today_morning, stats.broker_put.value) == (7, 8, 8)
 
 
@@ -128,7 +128,7 @@ def test_it_remembers_the_longest_turn_for_ten_seconds() -> None:
     stats.turn_longest_ms = 7
     assert stats.log_held_ms() == 7
     for second in range(10):
-        stats.sample(second * 1000)
+        stats.sample(second * 1000, second * 1000)
     assert stats.log_held_ms() == 7
-    stats.sample(10_000)
+    stats.sample(10_000, 10_000)
     assert stats.log_held_ms() == 0

@@ -166,8 +166,8 @@ async def test_the_answer_of_a_send_waits_for_the_topic_it_made(
 
         with monkeypatch.context() as disk:
             disk.setattr(config_manager, "write_pieces", full)
-            # The message is stored, and its topic is in force: it is acknowledged all the same.
-            assert (await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("Full"), b"x")).code == 0
+            refused = await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("Full"), b"x")
+            assert (refused.code, "topic cannot be saved" in (refused.remark or "")) == (14, True)
 
 
 async def test_a_change_that_is_not_saved_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

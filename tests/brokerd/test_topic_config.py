@@ -109,3 +109,11 @@ def test_it_makes_no_topics_of_sends_beyond_its_limit(
     assert topics.create_in_send("One", "TBW102", 4, 1) is not None
     assert topics.create_in_send("Two", "TBW102", 4, 1) is None
     assert topics.put(topic_config("Three", 1, 6), 1) is not None  # an operator may
+
+
+def test_topics_whose_messages_are_there_are_made_anew(tmp_path: Path) -> None:
+    topics = manager(tmp_path)
+    topics.put(topic_config("Known", 4, 4), 0)
+    topics.adopt({"Known": 2, "Lost": 3}, 0)
+    assert topics.get("Known") == topic_config("Known", 4, 4)
+    assert topics.get("Lost") == topic_config("Lost", 3, 6)

@@ -397,9 +397,9 @@ async def test_it_shows_counters(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         client = await filled(broker, "a", "b")
         now_ms = broker.broker.stats.boot_timestamp_ms
-        broker.broker.stats.sample(now_ms + 20_000)
+        broker.broker.stats.sample(now_ms + 20_000, now_ms + 20_000)
         await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T"), b"x")
-        broker.broker.stats.sample(now_ms + 30_000)
+        broker.broker.stats.sample(now_ms + 30_000, now_ms + 30_000)
         fields = {"statsName": "TOPIC_PUT_NUMS", "statsKey": "T"}
         answer = await client.ask(RequestCode.VIEW_BROKER_STATS_DATA, fields)
         assert BrokerStatsData.from_body(answer.body).stats_minute.sum == 1

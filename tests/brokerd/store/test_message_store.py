@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from brokerd.remoting.message_names import SCHEDULE_TOPIC
 from brokerd.store.errors import (
     MessageIllegal,
     PropertiesSizeExceeded,
@@ -396,4 +397,52 @@ def test_it_answers_for_queues_it_does_not_have(tmp_path: Path) -> None:
     assert (store.min_offset("None", 0), store.max_offset("None", 0)) == (0, 0)
     assert (store.commit_log_min_offset, store.commit_log_max_offset) == (0, 0)
     assert 0 < store.disk_used_ratio() <= 1
+    store.close(NOW_MS)
+
+
+def test_store_times_stand_still_when_the_clock_is_set_back(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
+    hour_ms = 3_600_000
+    times = [NOW_MS, NOW_MS - hour_ms, NOW_MS - hour_ms + 5, NOW_MS + 7]
+    stored = [put(store, b"%d" % number, now_ms=at).store_timestamp_ms for number, at in enumerate(times)]
+    batch = [BatchEntry(b"b", b"")]
+    stored += [
+        each.store_timestamp_ms
+        for each in store.put_messages(
+            "TopicTest",
+            0,
+            batch,
+            born_timestamp_ms=1,
+            born_host=BORN_HOST,
+            store_host=STORE_HOST,
+            now_ms=NOW_MS,
+        )
+    ]
+    store.dispatch_pending()
+    assert stored == [NOW_MS, NOW_MS, NOW_MS, NOW_MS + 7, NOW_MS + 7]
+    assert store.offset_by_time("TopicTest", 0, NOW_MS + 1) == 3
+    assert store.offset_by_time("TopicTest", 0, NOW_MS) == 0
+    store.close(NOW_MS)
+    again = open_store(tmp_path)
+    assert put(again, now_ms=NOW_MS - hour_ms).store_timestamp_ms == NOW_MS + 7, "over a restart too"
+    again.close(NOW_MS)
+
+
+def test_a_clock_that_was_days_ahead_is_not_followed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = open_store(tmp_path)
+    put(store, now_ms=NOW_MS + 86_400_000)
+    assert put(store, now_ms=NOW_MS).store_timestamp_ms == NOW_MS
+    assert put(store, now_ms=NOW_MS + 1).store_timestamp_ms == NOW_MS + 1
+    assert caplog.text.count("store times go back by 86400000 ms") == 1
+    store.close(NOW_MS)
+
+
+def test_a_delay_is_counted_from_the_true_time(tmp_path: Path) -> None:
+    store = open_store(tmp_path, message_delay_level="1s 10s")
+    put(store, now_ms=NOW_MS)
+    put(store, topic=SCHEDULE_TOPIC, queue_id=1, properties=b"DELAY\x012\x02", now_ms=NOW_MS - 3_600_000)
+    store.dispatch_pending()
+    assert store.units(SCHEDULE_TOPIC, 1, 0, 1)[0][2] == NOW_MS - 3_600_000 + 10_000
     store.close(NOW_MS)
