@@ -24,7 +24,7 @@ from brokerd.table_file import TableWriter
 logger = logging.getLogger(__name__)
 
 # One turn answers no more than this before it writes: a read can hold a thousand pulls of a MiB each.
-REPLY_BYTES_A_TURN = 8 * 1024 * 1024
+REPLY_BYTES_A_TURN = 2 * 1024 * 1024
 TURN_NS_MAX = 5_000_000  # and handles no more plain requests once it took that long
 # Properties of 32 KiB, with every character escaped; a pull's expression has 16 KiB.
 HEADER_BYTES_MAX = 256 * 1024

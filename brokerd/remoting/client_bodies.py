@@ -154,7 +154,7 @@ class HeartbeatParts:
         fastjson.refuse_references(body)
         try:
             large = msgspec.json.decode(body, type=_Heartbeat)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise BodyError(
                 f"HeartbeatData of {len(body)} bytes: {error}; more than "
                 f"{fastjson.DIALECT_REQUEST_BYTES_MAX} are read as strict JSON only"

@@ -94,6 +94,7 @@ async def test_no_hostile_heartbeat_takes_long(tmp_path: Path) -> None:
         body(*(group(f"g{i}") for i in range(60_000))),
         b'{"consumerDataSet":[' + b"[]," * 340_000 + b"1]}",
         b"['" + b"[" * 31_000,
+        b'{"consumerDataSet":' + b"[" * 40_000,
         b'{"a":' + b'"{1:",' * 5_000 + b"1:2}",
     ]
     async with running(tmp_path) as broker:
