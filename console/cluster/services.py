@@ -21,6 +21,7 @@ from console.cluster.errors import (
     TooManyProbes,
 )
 from console.cluster.models import Cluster
+from console.inner_address import leads_to_machine_secrets
 from console.mqadmin import (
     BrokerUnavailable,
     MQBrokerError,
@@ -185,6 +186,11 @@ def probe(namesrv_addrs: str) -> list[str]:
     if wait_s:
         raise TooManyProbes(wait_s)
     logger.info("asking name servers addrs=%s", namesrv_addrs)
+    for addr in split_addrs(namesrv_addrs):
+        if leads_to_machine_secrets(addr.rpartition(":")[0]):
+            raise NameServerUnreachable(
+                f"{addr} is link-local or a cloud's metadata address: it is not asked."
+            )
     brokers: set[str] = set()
     answers = ask_once(split_addrs(namesrv_addrs), lambda admin: admin.cluster_info(), PROBE_DEADLINE_MS)
     for addr, answer in answers.items():

@@ -385,6 +385,7 @@ SENTENCES = (
     _("Token %(prefix)s is revoked. Whoever uses it is refused from now on."),
     _("Too many attempts. Try again in %(number)s seconds."),
     _("Too many addresses were tried. Try again in %(number)s seconds."),
+    _("%(name)s is link-local or a cloud's metadata address: it is not asked."),
     _("Topics and groups"),
     _("touches %(number)s messages"),
     _("Tuesday"),

@@ -8,7 +8,6 @@ only this machine may. See `valid_webhook` and `_refuse_inner`.
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import logging
 import ssl
@@ -26,6 +25,7 @@ from django.contrib.auth.models import User
 from django.core.mail import EmailMultiAlternatives
 
 from console.access.name_scope import EVERYTHING, NameScope, view_scope
+from console.inner_address import is_inner
 from console.report import notice
 from console.report.models import ReportRun, ReportSchedule
 from console.report.schedules import host_of
@@ -47,10 +47,6 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
-
-
-# Where clouds tell a machine its own secrets, besides link-local addresses: AWS over IPv6, Alibaba, Oracle.
-METADATA_ADDRESSES = frozenset({"fd00:ec2::254", "100.100.100.200", "192.0.0.192"})
 
 
 def valid_webhook(url: str) -> str:
@@ -78,22 +74,6 @@ def valid_webhook(url: str) -> str:
 
 
 INNER = "A webhook to {host} would reach what only this machine may; WEBHOOK_HOSTS can allow it."
-
-
-def is_inner(host: str) -> bool:
-    """Whether an address is this machine's own, link-local, or one where clouds keep secrets. False for names.
-    Addresses of private networks are where chat servers are: they are allowed.
-    """
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    address = mapped or address
-    kinds = (address.is_loopback, address.is_link_local, address.is_unspecified, address.is_multicast)
-    return any(kinds) or str(address) in METADATA_ADDRESSES
 
 
 def _refuse_inner(connection: HTTPConnection) -> None:

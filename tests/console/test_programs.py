@@ -16,6 +16,7 @@ OPTIONS = Options(Path("/d"), "127.0.0.1", 8000, 10911, 9876, demo=True)
 def test_it_gives_brokerd_its_ports_store_and_file_size() -> None:
     assert {
         "listenPort=10911",
+        "bindAddress=127.0.0.1",
         "namesrvListenPort=9876",
         "storePathRootDir=/d/store",
         "mappedFileSizeCommitLog=134217728",
@@ -26,6 +27,7 @@ def test_it_serves_sockets_without_deflate() -> None:
     command = " ".join(programs.web_program(OPTIONS).command)
     assert "console.asgi:application --host 127.0.0.1 --port 8000" in command
     assert "--ws-per-message-deflate false" in command
+    assert "--no-proxy-headers" in command  # console.asgi decides whom to believe
 
 
 def test_it_shows_an_address_one_can_open() -> None:

@@ -191,3 +191,16 @@ def test_addresses_are_tried_ten_times_a_minute(alice: User) -> None:
     found = tried[0]
     assert (found.actor, found.subject, found.remote_addr) == ("alice", "staging", "10.0.0.1")
     assert found.after["namesrv_addrs"] == "127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    "addr", ["169.254.169.254:80", "[fe80::1]:9876", "100.100.100.200:80", "[fd00:ec2::254]:80", "rebound:80"]
+)
+def test_addresses_of_machine_secrets_are_not_asked(
+    alice: User, addr: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("169.254.169.254", 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(services, "ask_once", None)  # a call would fail
+    with pytest.raises(NameServerUnreachable, match="link-local or a cloud's metadata"):
+        services.add_cluster("staging", f"10.0.0.1:9876;{addr}", alice)
