@@ -231,6 +231,7 @@ class BrokerController:
         except OSError as error:  # a full disk must not keep consumers from what is stored
             logger.error("%s is not saved: %s; trying again", broker.topics.file.path, error)  # noqa: TRY400
             broker.topics.file.changed()
+        self._tables.start()
 
     def _register(self, now_ms: int) -> None:
         """Make the route known: in this process at once, at other name servers in the background."""

@@ -124,6 +124,10 @@ class TableWriter:
         self._wake.set()
         self._hurry.set()
 
+    def start(self) -> None:
+        """Start the thread: at its first write the event loop would wait for it."""
+        self._executor.submit(int).result()
+
     async def run(self) -> None:
         """Write what changes, until cancelled."""
         while True:

@@ -5,16 +5,18 @@ Source: semantics §11, protocol §3.13 (`AdminBrokerProcessor.java`). Resetting
 
 from __future__ import annotations
 
+import asyncio
+
 from brokerd.channel import Channel, ChannelClosed, address_text
 from brokerd.consumer_manager import ClientChannelInfo
 from brokerd.processor.admin_topic import existing_topic
 from brokerd.processor.broker import Broker, BrokerHandler, Saved
+from brokerd.processor.dispatch import answer_later
 from brokerd.processor.ext_fields import is_true, optional, required
 from brokerd.processor.offset_reset import RESET_PUSH_VERSION, invoke_reset_offset
 from brokerd.remoting import fastjson
 from brokerd.remoting.bodies import (
     ConsumeStats,
-    ConsumeStatsList,
     GetConsumerStatusBody,
     OffsetWrapper,
     QueryConsumeTimeSpanBody,
@@ -26,6 +28,7 @@ from brokerd.remoting.errors import RemotingError, error_for
 from brokerd.remoting.message import RETRY_TOPIC_PREFIX, MessageQueue
 
 STATUS_TIMEOUT_MS = 5_000
+QUEUES_A_TURN = 200  # 10 ms of the event loop
 STATUS_DIALECT_BYTES_MAX = 128 * 1024  # about 2,000 queues of one member, with queues as keys
 
 
@@ -84,43 +87,59 @@ def get_consume_stats(
     return command.response(ResponseCode.SUCCESS, body=stats.to_body())
 
 
-def get_broker_consume_stats(
-    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
-) -> RemotingCommand:
-    """GET_BROKER_CONSUME_STATS (317): every group; with isOrder only orderly topics."""
+def get_broker_consume_stats(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> None:
+    """GET_BROKER_CONSUME_STATS (317): every group; with isOrder only orderly topics.
+
+    Tens of thousands of queues: made over several turns of the event loop, and answered behind the last.
+    """
     only_orderly = is_true(command, "isOrder")
-    listed: list[dict[str, list[ConsumeStats]]] = []
-    total_diff = total_inflight = 0
     with_offsets: dict[str, list[str]] = {}
     for topic, group in sorted(broker.offsets.offsets):  # once, not once for each of ten thousand groups
         with_offsets.setdefault(group, []).append(topic)
-    for group in sorted(broker.groups.groups):
-        stats_of_group = []
-        for topic in subscribed(broker, group, with_offsets.get(group, [])):
-            config = broker.topics.get(topic)
-            if config is None or (only_orderly and not config.order):
+
+    async def collect() -> RemotingCommand:
+        entries: list[bytes] = []
+        total_diff = total_inflight = queues_of_turn = 0
+        for group in sorted(broker.groups.groups.keys() & with_offsets.keys()):
+            stats = consume_stats_by_topic(broker, group, with_offsets[group], only_orderly=only_orderly)
+            if not stats:
                 continue
-            stats = consume_stats_of(broker, group, [topic])
-            stats_of_group.append(stats)
-            for queue in stats.offset_table.values():
+            entries.append(fastjson.dumps({group: [each.to_value() for each in stats]}))
+            for queue in (queue for each in stats for queue in each.offset_table.values()):
                 total_diff += queue.broker_offset - queue.consumer_offset
                 total_inflight += (queue.pull_offset or 0) - queue.consumer_offset
-        if stats_of_group:
-            listed.append({group: stats_of_group})
-    body = ConsumeStatsList(
-        consume_stats_list=listed,
-        broker_addr=broker.address,
-        total_diff=total_diff,
-        total_inflight_diff=total_inflight,
-    )
-    return command.response(ResponseCode.SUCCESS, body=body.to_body())
+                queues_of_turn += 1
+            if queues_of_turn > QUEUES_A_TURN:
+                queues_of_turn = 0
+                await asyncio.sleep(0)
+        body = b'{"brokerAddr":%b,"consumeStatsList":[%b],"totalDiff":%d,"totalInflightDiff":%d}' % (
+            fastjson.dumps(broker.address),
+            b",".join(entries),
+            total_diff,
+            total_inflight,
+        )
+        return command.response(ResponseCode.SUCCESS, body=body)
+
+    answer_later(broker, channel, command, collect())
+
+
+def consume_stats_by_topic(
+    broker: Broker, group: str, topics: list[str], *, only_orderly: bool
+) -> list[ConsumeStats]:
+    """One for each topic of the group that exists, as 317 lists them."""
+    found = []
+    for topic in subscribed(broker, group, topics):
+        config = broker.topics.get(topic)
+        if config is not None and (config.order or not only_orderly):
+            found.append(consume_stats_of(broker, group, [topic]))
+    return found
 
 
 def get_all_consumer_offset(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
     """GET_ALL_CONSUMER_OFFSET (43)."""
-    return command.response(ResponseCode.SUCCESS, body=broker.offsets.wrapper().to_body())
+    return command.response(ResponseCode.SUCCESS, body=broker.offsets.body())
 
 
 def get_all_delay_offset(

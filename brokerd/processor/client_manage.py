@@ -17,7 +17,7 @@ from brokerd.consumer_manager import ClientChannelInfo
 from brokerd.filter.sql_parser import compile_expression
 from brokerd.filter.sql_tokens import ExpressionError
 from brokerd.processor.broker import Broker, BrokerHandler
-from brokerd.processor.dispatch import failure
+from brokerd.processor.dispatch import answer_later
 from brokerd.processor.ext_fields import optional, required
 from brokerd.processor.pull_message import TAG_TYPES, check_expression_type
 from brokerd.producer_manager import ProducerChannelInfo
@@ -62,21 +62,17 @@ def heart_beat(
         produce(broker, client, producers)
         return response
 
-    async def take_in() -> None:
-        answer = response
-        try:
-            for part in parts:
-                if not channel.is_open:
-                    return
-                join(broker, client, part, now_ms)
-                await asyncio.sleep(0)
-            produce(broker, client, producers)
-        except Exception as error:  # noqa: BLE001  every failure is answered
-            answer = failure(command, error, channel)
-        if not command.is_oneway:
-            channel.send(answer)
+    async def take_in() -> RemotingCommand:
+        for part in parts:
+            if not channel.is_open:
+                break
+            join(broker, client, part, now_ms)
+            await asyncio.sleep(0)
+        else:
+            produce(broker, client, producers, now_ms)
+        return response
 
-    broker.spawn(take_in())
+    answer_later(broker, channel, command, take_in())
     return None
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Generic, Protocol, TypeVar
 
 from brokerd.channel import Channel, address_text
 from brokerd.clock import STEADY_OFFSET_MS
-from brokerd.processor.broker import Answer, Saved
+from brokerd.processor.broker import Answer, Broker, Saved
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import LENGTH, RemotingCommand, decode_frame
 from brokerd.remoting.connection import FRAME_BYTES_MAX
@@ -230,3 +230,19 @@ def failure(command: RemotingCommand, error: Exception, peer: Channel) -> Remoti
         "request failed code=%d peer=%s", command.code, address_text(peer.remote_address), exc_info=error
     )
     return command.response(ResponseCode.SYSTEM_ERROR, INSIDE % command.code)
+
+
+def answer_later(
+    broker: Broker, channel: Channel, command: RemotingCommand, answer: Awaitable[RemotingCommand]
+) -> None:
+    """Answer a request over several turns of the event loop; a failure is answered too."""
+
+    async def run() -> None:
+        try:
+            response = await answer
+        except Exception as error:  # noqa: BLE001  every failure is answered, and logged if it is not the client's
+            response = failure(command, error, channel)
+        if not command.is_oneway:
+            channel.send(response)
+
+    broker.spawn(run())

@@ -68,12 +68,22 @@ class GroupCommit:
                     await loop.run_in_executor(self._thread, self._store.flush)
                 except FlushFailed as error:
                     self._refuse(held, str(error))
+                except Exception as error:
+                    logger.exception("flush failed in a way of its own")
+                    self._refuse(held, f"the flush failed inside the broker: {error}")
                 else:
-                    self._after_flush(since_ms)
+                    self._make_visible(since_ms)
                     for each in held:
                         each.channel.write(b"".join(each.frames))
         finally:
             self._task = None
+
+    def _make_visible(self, since_ms: int) -> None:
+        """What is on the disk is acknowledged, even if its place in a queue comes with a later turn."""
+        try:
+            self._after_flush(since_ms)
+        except Exception:
+            logger.exception("messages on the disk are not in their queues yet")
 
     @staticmethod
     def _refuse(held: Sequence[HeldAnswers], reason: str) -> None:

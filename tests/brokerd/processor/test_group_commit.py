@@ -93,3 +93,26 @@ async def test_a_failed_flush_answers_senders_with_the_reason() -> None:
     ]
     assert flushed == []
     commit.close()
+
+
+async def test_an_unexpected_error_ends_no_flushing() -> None:
+    """Neither one of the flush nor one of what follows it: each is logged, and every answer goes out."""
+    disk, flushed = Disk(), []
+
+    def follow(since_ms: int) -> None:
+        flushed.append(since_ms)
+        if len(flushed) == 1:
+            raise ZeroDivisionError
+
+    commit, channels = GroupCommit(disk, follow), [MemoryChannel() for _ in range(3)]  # type: ignore[arg-type]
+    commit.hold(channels[0], [b"stored"], 1)
+    await wait_until(lambda: channels[0].written == [b"stored"])
+    disk.error = OSError(5, "Input/output error")  # type: ignore[assignment]
+    answer = RemotingCommand(0, "JAVA", opaque=7, flag=RESPONSE_FLAG).encode()
+    commit.hold(channels[1], [answer], 2)
+    await wait_until(lambda: channels[1].written != [])
+    assert channels[1].sent[0].code == ResponseCode.SERVICE_NOT_AVAILABLE
+    disk.error = None
+    commit.hold(channels[2], [b"again"], 3)
+    await wait_until(lambda: channels[2].written == [b"again"])
+    commit.close()
