@@ -69,7 +69,7 @@ def heart_beat(
             join(broker, client, part, now_ms)
             await asyncio.sleep(0)
         else:
-            produce(broker, client, producers, now_ms)
+            produce(broker, client, producers)
         return response
 
     answer_later(broker, channel, command, take_in())
