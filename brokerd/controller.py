@@ -34,6 +34,7 @@ from brokerd.background import (
 from brokerd.broker_stats import BrokerStats
 from brokerd.changed_properties import ChangedProperties
 from brokerd.clock import steady_ms, wall_ms
+from brokerd.cold_reads import ColdReads
 from brokerd.config import LiveConfig, name_server_addresses
 from brokerd.consumer_manager import ConsumerManager
 from brokerd.consumer_offset import ConsumerOffsetManager
@@ -87,6 +88,7 @@ class BrokerController:
         self._limits = system_limits(config.broker.server_max_connections)
         self._tasks: set[asyncio.Task[None]] = set()
         self._hold = PullRequestHoldService()
+        self._cold_reads = ColdReads()
         self.store = MessageStore(store_config, self._hold.notify_arrival)
         self._registration: Registration | None = None
         self._servers: list[RemotingServer] = []
@@ -175,6 +177,7 @@ class BrokerController:
             locks=QueueLockManager(),
             hold=self._hold,
             schedule=ScheduleMessageService(folder / "delayOffset.json", delay_levels_ms),
+            cold_reads=self._cold_reads,
             assignments=AssignmentManager(folder),
             stats=BrokerStats(config.broker.broker_cluster_name, steady_ms()),
             store_host=(self.broker_ip(), self._broker_server.port),
@@ -219,7 +222,7 @@ class BrokerController:
         self._dispatcher = Dispatcher(broker, BROKER_HANDLERS, self._hot_path)
         broker.consumers.on_change = ChangeNotifier(broker).group_changed
         self._hold.soon = asyncio.get_running_loop().call_soon
-        broker.schedule.start(self.store)
+        broker.schedule.start(self.store, self._cold_reads.begin)
         assignments = broker.assignments
         for file in (
             broker.topics.file, broker.groups.file, broker.offsets.file, assignments.modes_file,
@@ -355,6 +358,7 @@ class BrokerController:
         # Threads that still save or flush must not finish after what follows.
         if hasattr(self, "_hot_path"):
             self._hot_path.close()
+        self._cold_reads.close()
         await asyncio.get_running_loop().shutdown_default_executor()
         if hasattr(self, "_saver"):
             self._saver.save_now()

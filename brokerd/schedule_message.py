@@ -11,7 +11,8 @@ much, but never later than its level's whole delay from then on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 
 from brokerd import config_manager
@@ -25,8 +26,11 @@ from brokerd.remoting.message import (
     tags_code,
 )
 from brokerd.remoting.message_names import SCHEDULE_TOPIC
+from brokerd.store.cold_pages import FileRange
 from brokerd.store.errors import MessageIllegal, PropertiesSizeExceeded, StoreError
 from brokerd.store.message_store import MessageStore
+
+ReadAhead = Callable[[list[FileRange]], Future[None]]
 
 logger = logging.getLogger(__name__)
 
@@ -52,14 +56,17 @@ class ScheduleMessageService:
         self.damaged_count = 0  # messages passed over since the start
         self._is_dirty = False
         self._store: MessageStore | None = None
+        self._read_ahead: ReadAhead | None = None
+        self._reading: dict[int, Future[None]] = {}  # level → what it waits for from the disk
 
     @property
     def max_level(self) -> int:
         return len(self.delay_levels_ms)
 
-    def start(self, store: MessageStore) -> None:
+    def start(self, store: MessageStore, read_ahead: ReadAhead | None = None) -> None:
         """Bring saved offsets back into the range of what the store holds."""
         self._store = store
+        self._read_ahead = read_ahead
         for level in range(1, self.max_level + 1):
             low, high = (
                 store.min_offset(SCHEDULE_TOPIC, level - 1),
@@ -109,6 +116,8 @@ class ScheduleMessageService:
             logger.warning("delay offset moved level=%d from=%d to=%d: messages expired", level, offset, low)
             self._advance(level, low)
             offset = low
+        if self._waits_for_disk(store, level, offset, count_max, elapsed_ms):
+            return 0
         done = 0
         for commit_log_offset, size_bytes, due_ms in store.units(SCHEDULE_TOPIC, queue_id, offset, count_max):
             wait_ms = self._wait_ms(level, due_ms, now_ms)
@@ -123,6 +132,29 @@ class ScheduleMessageService:
             done += 1
             self._advance(level, offset + done)
         return done
+
+    def _waits_for_disk(
+        self, store: MessageStore, level: int, offset: int, count_max: int, elapsed_ms: int
+    ) -> bool:
+        """Messages wait for up to hours: they are read ahead in a thread, and the next tick delivers them."""
+        if self._read_ahead is None:
+            return False
+        reading = self._reading.get(level)
+        if reading is not None:
+            self._look_again_ms[level] = elapsed_ms
+            if not reading.done():
+                return True
+            del self._reading[level]
+            if reading.exception() is not None:
+                logger.error("delayed messages cannot be read level=%d: %s", level, reading.exception())
+                self._look_again_ms[level] = elapsed_ms + RETRY_AFTER_MS
+                return True
+            del self._look_again_ms[level]
+        cold = store.cold_pages(SCHEDULE_TOPIC, level - 1, offset, count_max)
+        if cold:
+            self._reading[level] = self._read_ahead(cold)
+            self._look_again_ms[level] = elapsed_ms
+        return bool(cold)
 
     def _wait_ms(self, level: int, due_ms: int, now_ms: int) -> int:
         """How long a message of this level is still to wait.

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from brokerd.assignment import AssignmentManager
 from brokerd.broker_stats import BrokerStats
 from brokerd.channel import Channel
+from brokerd.cold_reads import ColdReads
 from brokerd.config import LiveConfig
 from brokerd.consumer_manager import ConsumerManager
 from brokerd.consumer_offset import ConsumerOffsetManager
@@ -56,6 +57,7 @@ class Broker:
     locks: QueueLockManager
     hold: PullRequestHoldService
     schedule: ScheduleMessageService
+    cold_reads: ColdReads
     assignments: AssignmentManager
     stats: BrokerStats
     store_host: tuple[str, int]  # brokerIP1 and the port: part of every message id

@@ -7,6 +7,7 @@ answers with slices of the mapped log, joined once (hot-path rules 16 and 22).
 from __future__ import annotations
 
 import enum
+import logging
 import time
 from dataclasses import dataclass
 from functools import partial
@@ -30,14 +31,18 @@ from brokerd.remoting.errors import MQBrokerError, NoPermission, error_for
 from brokerd.remoting.headers import PullMessageRequestHeader
 from brokerd.remoting.message import tags_code
 from brokerd.remoting.send_header import PullFields
+from brokerd.store.cold_pages import FileRange
 from brokerd.store.queue_reader import RecordFilter
 from brokerd.store.results import GetMessageResult, GetMessageStatus
+
+logger = logging.getLogger(__name__)
 
 COMMIT_OFFSET_FLAG, SUSPEND_FLAG, SUBSCRIPTION_FLAG, CLASS_FILTER_FLAG = 1, 2, 4, 8
 # A pull's header, whichever way it was read.
 PullHeader = PullMessageRequestHeader | PullFields
 
 MASTER_ID = 0
+COLD_PASSES_MAX = 4  # units, then records; what was dropped meanwhile once more
 SUBSCRIBE_ALL = "*"
 TAG_TYPES = (None, "", "TAG")
 SUSPEND_MAX_MS = 60_000  # clients ask for 15 to 20 s and give up after 30 s
@@ -129,6 +134,10 @@ def pull_message(
     )
     if target is not None:
         return moved(broker, pull, target)
+    cold = cold_pages(broker, pull)
+    if cold:
+        broker.spawn(read_and_answer(broker, channel, pull, cold))
+        return None
     result = read(broker, pull)
     status_code = code_of(result.status, header.queue_offset)
     if status_code == ResponseCode.PULL_NOT_FOUND and header.sys_flag & SUSPEND_FLAG:
@@ -137,6 +146,31 @@ def pull_message(
         if hold(broker, channel, pull, steady_ms()):
             return None
     return respond(broker, pull, result, status_code)
+
+
+def cold_pages(broker: Broker, pull: Pull) -> list[FileRange]:
+    header = pull.header
+    return broker.store.cold_pages(
+        header.topic, header.queue_id, pull.offset, header.max_msg_nums, *pull.filter
+    )
+
+
+async def read_and_answer(broker: Broker, channel: Channel, pull: Pull, cold: list[FileRange]) -> None:
+    """Answer a pull of messages that are not in memory: others are served while the disk reads."""
+    try:
+        for _ in range(COLD_PASSES_MAX):
+            if not cold:
+                break
+            await broker.cold_reads.read(cold)
+            cold = cold_pages(broker, pull)
+    except OSError as error:
+        logger.error("messages cannot be read topic=%s offset=%d: %s", pull.header.topic, pull.offset, error)  # noqa: TRY400
+        channel.write(
+            refusal(refuse(ResponseCode.SYSTEM_ERROR, f"the broker cannot read this: {error}"), pull.opaque)
+        )
+        return
+    if channel.is_open:
+        resume(broker, channel, pull, 0, steady_ms())
 
 
 def too_many_held() -> MQBrokerError:

@@ -15,7 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 
 PAGE_BYTES = 4096
-MADV_POPULATE_WRITE = 23  # Linux 5.14
+MADV_WILLNEED = 3
+MADV_POPULATE_READ, MADV_POPULATE_WRITE = 22, 23  # Linux 5.14
 MS_SYNC = 4
 FALLOC_KEEP_SIZE_AND_PUNCH_HOLE = 0x03
 CLEAR_CHUNK_BYTES = 1 << 20
@@ -25,6 +26,7 @@ CLEAR_CHUNK_BYTES = 1 << 20
 def _libc() -> ctypes.CDLL:
     libc = ctypes.CDLL(None, use_errno=True)
     libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
     libc.msync.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
     return libc
@@ -160,6 +162,33 @@ class MappedFile:
                 return
             code = errno.ENOSPC if code == errno.EFAULT else code
             raise OSError(code, os.strerror(code), str(self.path))
+
+    def is_resident(self, position: int, length_bytes: int) -> bool:
+        """Whether all pages of a range are in memory."""
+        start = position - position % PAGE_BYTES
+        count = (position + length_bytes - start + PAGE_BYTES - 1) // PAGE_BYTES
+        flags = ctypes.create_string_buffer(count)
+        pages = (ctypes.c_char * 1).from_buffer(self.map, start)
+        if _libc().mincore(ctypes.addressof(pages), position + length_bytes - start, flags) != 0:
+            return True  # no answer: read as if they were
+        return all(flag & 1 for flag in flags.raw)
+
+    def read_ahead(self, position: int, length_bytes: int) -> None:
+        """Bring a range into memory, without the GIL. Raises OSError where the disk cannot read it."""
+        start = position - position % PAGE_BYTES
+        length_bytes = position + length_bytes - start
+        pages = (ctypes.c_char * 1).from_buffer(self.map, start)
+        if _libc().madvise(ctypes.addressof(pages), length_bytes, MADV_POPULATE_READ) == 0:
+            return
+        code = ctypes.get_errno()
+        if code in (
+            errno.EINVAL,
+            errno.ENOSYS,
+        ):  # a kernel before 5.14: asked for, and with luck there in time
+            _libc().madvise(ctypes.addressof(pages), length_bytes, MADV_WILLNEED)
+            return
+        code = errno.EIO if code == errno.EFAULT else code
+        raise OSError(code, os.strerror(code), str(self.path))
 
     def clear_from(self, position: int) -> None:
         """Make every byte from `position` zero, so that nothing old is ever read as new."""

@@ -20,8 +20,9 @@ from collections.abc import Sequence
 
 from brokerd.remoting.message_names import SCHEDULE_TOPIC
 from brokerd.store.checkpoint import StoreCheckpoint
+from brokerd.store.cold_pages import ColdPages, FileRange
 from brokerd.store.commit_log import CommitLog
-from brokerd.store.consume_queue import CQ_UNIT
+from brokerd.store.consume_queue import CQ_UNIT, UNIT_BYTES
 from brokerd.store.consume_queue_table import ConsumeQueueTable
 from brokerd.store.deleted_topics import FILE_NAME as DELETED_TOPICS_NAME
 from brokerd.store.deleted_topics import DeletedTopics
@@ -88,6 +89,7 @@ class MessageStore:
             config, self._log, ram_bytes * config.access_message_in_memory_max_ratio // 100
         )
         self._deleted = DeletedTopics(self._root / DELETED_TOPICS_NAME)
+        self._cold_pages = ColdPages(self._log)
         self._lock = StoreLock(self._root)
         self._abort = AbortFile(self._root)
         derived = DerivedFlush(self._log, self._table, self._key_index, self._dispatcher)
@@ -409,6 +411,26 @@ class MessageStore:
         """
         queue = self._queues.get((topic, queue_id))
         return self._reader.get_message(queue, offset, max_num, tags_codes, record_filter, max_bytes)
+
+    def cold_pages(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_num: int,
+        tags_codes: frozenset[int] | None = None,
+        record_filter: RecordFilter | None = None,
+    ) -> list[FileRange]:
+        """What get_message would have to wait for the disk for; [] when everything is in memory."""
+        queue = self._queues.get((topic, queue_id))
+        if record_filter is not None:
+            return self._cold_pages.of_pull(queue, offset, record_filter.entries_max)
+        if tags_codes is not None:
+            units_max = self.config.max_filter_message_size // UNIT_BYTES
+            return self._cold_pages.of_pull(queue, offset, units_max, tags_codes)
+        return self._cold_pages.of_pull(
+            queue, offset, min(max_num, self.config.max_transfer_count_on_message_in_memory)
+        )
 
     def units(self, topic: str, queue_id: int, offset: int, count_max: int) -> list[tuple[int, int, int]]:
         """(commit log offset, size, tags code) of up to `count_max` messages from a queue offset on."""
