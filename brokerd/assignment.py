@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import orjson
 
@@ -23,6 +24,7 @@ from brokerd.table_file import TableFile
 
 logger = logging.getLogger(__name__)
 
+DIVISIONS_MAX = 1_000  # remembered at once
 ASSIGNMENTS_MAX = 10_000  # (topic, group) pairs; a console that errs must not fill memory
 SERVER_STRATEGIES = ("AVG", "AVG_BY_CIRCLE")  # what QUERY_ASSIGNMENT accepts
 
@@ -49,6 +51,22 @@ class Assignment:
         return sorted(owned) == sorted(queues) and set(self.queues_of) == set(client_ids)
 
 
+class Basis(NamedTuple):
+    """What a division follows from. All members of a group ask within a moment: it is computed once."""
+
+    strategy: str
+    stored: Assignment | None
+    queues: tuple[MessageQueue, ...]
+    client_ids: tuple[str, ...]
+
+
+def divide(basis: Basis) -> Mapping[str, Sequence[MessageQueue]]:
+    """Client id → queues: what the console stored while it fits, else by the strategy."""
+    if basis.stored is not None and basis.stored.fits(basis.queues, basis.client_ids):
+        return basis.stored.queues_of
+    return assign_server_side(basis.queues, basis.client_ids, basis.strategy)
+
+
 class AssignmentManager:
     """Modes and assignments. Single-threaded: the broker's event loop."""
 
@@ -57,6 +75,7 @@ class AssignmentManager:
         self.modes_file = TableFile(modes_path, self._modes_pieces)
         self.assignments_file = TableFile(assignments_path, self._assignments_pieces)
         self.modes: dict[Key, MessageRequestMode] = config_manager.load(modes_path, parse_modes) or {}
+        self._divisions: dict[Key, tuple[Basis, Mapping[str, Sequence[MessageQueue]]]] = {}
         self.assignments: dict[Key, Assignment] = (
             config_manager.load_or_empty(assignments_path, parse_assignments) or {}
         )
@@ -108,13 +127,16 @@ class AssignmentManager:
         client_ids: Sequence[str],
     ) -> list[MessageQueue] | None:
         """The queues of one member; None when it is no member, the topic has no queues or the strategy is unknown."""
-        if client_id not in client_ids or not queues or strategy not in SERVER_STRATEGIES:
+        if not queues or strategy not in SERVER_STRATEGIES:
             return None
-        stored = self.assignments.get((topic, group))
-        if stored is not None and stored.fits(queues, client_ids):
-            return list(stored.queues_of[client_id])
-        members = sorted(set(client_ids))
-        return assign_server_side(sorted(queues), members, strategy).get(client_id, [])
+        basis = Basis(strategy, self.assignments.get((topic, group)), tuple(queues), tuple(client_ids))
+        known = self._divisions.get((topic, group))
+        if known is None or known[0] != basis:
+            if len(self._divisions) >= DIVISIONS_MAX:
+                self._divisions.clear()
+            known = self._divisions[(topic, group)] = (basis, divide(basis))
+        share = known[1].get(client_id)
+        return None if share is None else list(share)
 
     def remove_group(self, group: str) -> None:
         self._keep(lambda key: key[1] != group)

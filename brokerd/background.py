@@ -124,7 +124,8 @@ class StoreUpkeep:
 
     async def delete_expired_files(self) -> None:
         ratio = await asyncio.to_thread(self._store.disk_used_ratio)
-        deleted = self._store.delete_expired_files(wall_ms(), ratio)
+        deleted = await asyncio.to_thread(self._store.delete_expired_files, wall_ms(), ratio)
+        self._store.note_disk_use(ratio)
         if deleted:
             logger.info("expired files deleted count=%d disk_used=%.2f", deleted, ratio)
 

@@ -5,6 +5,9 @@ Source: semantics §8.4, protocol §6.5 (`QueryAssignmentProcessor.java`), docs/
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
+
 from brokerd.assignment import SERVER_STRATEGIES, Assignment, MessageRequestMode
 from brokerd.channel import Channel
 from brokerd.consumer_manager import BROADCASTING
@@ -24,6 +27,7 @@ from brokerd.remoting.errors import error_for
 from brokerd.remoting.message import RETRY_TOPIC_PREFIX, MessageQueue
 
 PULL, POP = "PULL", "POP"
+TOPICS_REMEMBERED = 64  # with 100,000 queues at most
 # What GET_CAPABILITIES (75002) lists; Apache brokers answer it with code 3.
 CAPABILITIES = ("assignment",)
 
@@ -42,15 +46,17 @@ def query_assignment(
     return None
 
 
-def subscribe_queues(topic: str, route: TopicRouteData | None) -> list[MessageQueue]:
+def subscribe_queues(topic: str, route: TopicRouteData | None) -> tuple[MessageQueue, ...]:
+    """The readable queues in order; the same object for all members that ask in a moment."""
     if route is None:
-        return []
-    return sorted(
-        MessageQueue(topic, queue.broker_name, queue_id)
-        for queue in route.queue_datas
-        if queue.perm & Permission.READ
-        for queue_id in range(queue.read_queue_nums)
-    )
+        return ()
+    readable = [queue for queue in route.queue_datas if queue.perm & Permission.READ]
+    return queues_of(topic, tuple(sorted((queue.broker_name, queue.read_queue_nums) for queue in readable)))
+
+
+@lru_cache(maxsize=TOPICS_REMEMBERED)
+def queues_of(topic: str, brokers: tuple[tuple[str, int], ...]) -> tuple[MessageQueue, ...]:
+    return tuple(MessageQueue(topic, name, queue_id) for name, count in brokers for queue_id in range(count))
 
 
 def assignment_body(
@@ -59,7 +65,7 @@ def assignment_body(
     """The answer's body; `{}` (nothing to tell) keeps the member's queues as they are."""
     topic, group = request.topic, request.consumer_group
     queues = subscribe_queues(topic, route)
-    owned: list[MessageQueue] | None
+    owned: Sequence[MessageQueue] | None
     if request.message_model == BROADCASTING:
         owned = queues or None
     else:

@@ -57,18 +57,23 @@ def allocate_by_consistent_hash(
     """CONSISTENT_HASH: a member that comes or goes moves few queues."""
     if not _check(client_id, queues, client_ids):
         return []
+    owner_at = _owners(client_ids)
+    ring = sorted(owner_at)
+    return [queue for queue in queues if owner_at[_next_point(ring, queue)] == client_id]
+
+
+def _owners(client_ids: Sequence[str]) -> dict[int, str]:
+    """Point on the ring → member; of equal points the last member's."""
     owner_at = {}
     for member in client_ids:
         for node in range(VIRTUAL_NODES):
             owner_at[_ring_hash(f"{member}-{node}")] = member
-    ring = sorted(owner_at)
-    owned = []
-    for queue in queues:
-        name = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
-        point = ring[bisect_left(ring, _ring_hash(name)) % len(ring)]
-        if owner_at[point] == client_id:
-            owned.append(queue)
-    return owned
+    return owner_at
+
+
+def _next_point(ring: Sequence[int], queue: MessageQueue) -> int:
+    name = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
+    return ring[bisect_left(ring, _ring_hash(name)) % len(ring)]
 
 
 def _ring_hash(key: str) -> int:
@@ -113,9 +118,42 @@ STRATEGIES: dict[str, Strategy] = {
 def assign_server_side(
     queues: Queues, client_ids: Sequence[str], strategy: str = "AVG"
 ) -> dict[str, list[MessageQueue]]:
-    """Everybody's share at once: {client id: queues}. Raises KeyError for an unknown strategy."""
+    """The share of every member at once: {client id: queues}. Raises KeyError for an unknown strategy.
+
+    The same as asking each member's strategy, in one pass: thousands of members ask at the same moment.
+    """
     members, ordered = sorted(set(client_ids)), sorted(queues)
-    allocate = STRATEGIES[strategy]
-    if not ordered:
+    divide = DIVISIONS[strategy]
+    if not ordered or not members:
         return {member: [] for member in members}
-    return {member: allocate("", member, ordered, members) for member in members}
+    return divide(ordered, members)
+
+
+def _divide_averagely(queues: Queues, members: Sequence[str]) -> dict[str, list[MessageQueue]]:
+    share, rest = divmod(len(queues), len(members))
+    divided, start = {}, 0
+    for index, member in enumerate(members):
+        end = start + share + (index < rest)
+        divided[member] = list(queues[start:end])
+        start = end
+    return divided
+
+
+def _divide_by_circle(queues: Queues, members: Sequence[str]) -> dict[str, list[MessageQueue]]:
+    return {member: list(queues[index :: len(members)]) for index, member in enumerate(members)}
+
+
+def _divide_by_consistent_hash(queues: Queues, members: Sequence[str]) -> dict[str, list[MessageQueue]]:
+    owner_at = _owners(members)
+    ring = sorted(owner_at)
+    divided: dict[str, list[MessageQueue]] = {member: [] for member in members}
+    for queue in queues:
+        divided[owner_at[_next_point(ring, queue)]].append(queue)
+    return divided
+
+
+DIVISIONS: dict[str, Callable[[Queues, Sequence[str]], dict[str, list[MessageQueue]]]] = {
+    "AVG": _divide_averagely,
+    "AVG_BY_CIRCLE": _divide_by_circle,
+    "CONSISTENT_HASH": _divide_by_consistent_hash,
+}

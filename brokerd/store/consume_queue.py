@@ -259,6 +259,7 @@ class ConsumeQueue:
             commit_log_offset = CQ_UNIT.unpack_from(first.map, first.size_bytes - UNIT_BYTES)[0]
             if commit_log_offset >= commit_log_min_offset:
                 break
+            del first
             self.files.delete_first()
             deleted += 1
         self.correct_min_offset(commit_log_min_offset)

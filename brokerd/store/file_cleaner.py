@@ -65,7 +65,10 @@ class FileCleaner:
             self.is_disk_full = False
 
     def delete_expired(self, now_ms: int, ratio: float) -> int:
-        """One round; return how many commit log files were deleted. The last file always stays."""
+        """One round; return how many commit log files were deleted. The last file always stays.
+
+        Caller: any one thread; the writer goes on meanwhile.
+        """
         config, log = self._config, self._log
         clean_at_once = (
             ratio * 100 > config.disk_space_clean_forcibly_ratio and config.clean_file_forcibly_enable
@@ -81,9 +84,11 @@ class FileCleaner:
             expires_ms = first.last_modified_ms() + config.file_reserved_time_h * HOUR_MS
             if not clean_at_once and expires_ms > now_ms:
                 break
+            name = first.path.name
+            del first  # the last use of its map is to be in delete_first
             log.files.delete_first()
             deleted += 1
-            logger.info("deleted commit log file %s", first.path.name)
+            logger.info("deleted commit log file %s", name)
         if deleted:
             for queue in self._table:
                 queue.delete_expired(log.min_offset)

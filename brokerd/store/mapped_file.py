@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 PAGE_BYTES = 4096
-MADV_WILLNEED = 3
+MADV_WILLNEED, MADV_DONTNEED = 3, 4
 MADV_POPULATE_READ, MADV_POPULATE_WRITE = 22, 23  # Linux 5.14
 MS_SYNC = 4
 FALLOC_KEEP_SIZE_AND_PUNCH_HOLE = 0x03
@@ -210,6 +210,20 @@ class MappedFile:
 
     def last_modified_ms(self) -> int:
         return self.path.stat().st_mtime_ns // 1_000_000
+
+    def unlink(self) -> int | None:
+        """Remove the name and unmap the pages; return a descriptor to be closed behind the last use of the map.
+
+        Freeing a GiB takes the kernel long; when a map goes it happens with the GIL held, at os.close without.
+        """
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY)
+        except FileNotFoundError:
+            return None
+        self.path.unlink(missing_ok=True)
+        pages = (ctypes.c_char * 1).from_buffer(self.map)
+        _libc().madvise(ctypes.addressof(pages), self.size_bytes, MADV_DONTNEED)
+        return descriptor
 
     def delete(self) -> None:
         """Remove the name; the pages stay until the last view of them is gone."""

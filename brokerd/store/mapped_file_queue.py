@@ -5,6 +5,7 @@ Source: `store/.../MappedFileQueue.java`. File n starts at the offset in its nam
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from brokerd.store.errors import StoreFilesInvalid
@@ -71,7 +72,16 @@ class MappedFileQueue:
         if not files:
             return None
         index = (offset - files[0].start_offset) // self.file_size_bytes
-        return files[index] if 0 <= index < len(files) else None
+        if not 0 <= index < len(files):
+            return None
+        try:
+            found = files[index]
+            if found.start_offset <= offset < found.end_offset:
+                return found
+        except IndexError:
+            pass
+        # Another thread has just deleted the first file: the others moved forward.
+        return next((each for each in list(files) if each.start_offset <= offset < each.end_offset), None)
 
     def bytes_at(self, offset: int, size_bytes: int) -> bytes:
         """A copy of up to `size_bytes` from `offset` on, of one file; b"" behind the last file."""
@@ -132,8 +142,12 @@ class MappedFileQueue:
         self.flushed_offset = min(self.flushed_offset, offset)
 
     def delete_first(self) -> None:
-        """Delete the oldest file."""
-        self.files.pop(0).delete()
+        """Delete the oldest file. Caller: any thread; one of 1 GiB takes long, but does not hold the GIL."""
+        first = self.files.pop(0)
+        descriptor = first.unlink()
+        del first  # unmaps it; its blocks are freed when the descriptor is closed
+        if descriptor is not None:
+            os.close(descriptor)
 
     def delete_all(self) -> None:
         while self.files:

@@ -557,13 +557,15 @@ class MessageStore:
         return self._cleaner.disk_used_ratio()
 
     def delete_expired_files(self, now_ms: int, disk_used_ratio: float) -> int:
-        """One round of deletion and of the disk-full mark, every 10 s; return how many log files went."""
-        deleted = self._cleaner.delete_expired(now_ms, disk_used_ratio)
+        """One round of deletion; return how many log files went. Caller: any one thread, every 10 s."""
+        return self._cleaner.delete_expired(now_ms, disk_used_ratio)
+
+    def note_disk_use(self, disk_used_ratio: float) -> None:
+        """Refuse or accept puts by how full the disk is."""
         self._cleaner.set_disk_mark(disk_used_ratio)
         self._set_refusal()
         if self._dispatch_error:  # no put comes any more to retry it
             self.dispatch_pending()
-        return deleted
 
     def delete_topic_queues(self, topic: str) -> int:
         """Drop a deleted topic's queues and their files; its records stay in the log until they expire.

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
+from brokerd.assignment import AssignmentManager
+from brokerd.remoting.allocate import assign_server_side
 from brokerd.remoting.bodies import (
     AssignmentBody,
     QueryAssignmentRequestBody,
@@ -128,3 +133,23 @@ async def test_it_keeps_nothing_it_cannot_save(tmp_path: Path) -> None:
         assert odd != body
         assert (await client.ask(RequestCode.TIDEMARK_PUT_ASSIGNMENT, body=odd)).code == 1
         assert await put(client, 2, c1=q(0), c2=q(1)) == (0, "true")
+
+
+def test_thousands_of_members_share_one_division(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    divided: list[int] = []
+
+    def counted(queues: object, members: Sequence[str], strategy: str) -> dict[str, list[MessageQueue]]:
+        divided.append(len(members))
+        return assign_server_side(queues, members, strategy)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("brokerd.assignment.assign_server_side", counted)
+    manager = AssignmentManager(tmp_path)
+    queues = [MessageQueue("T", "b", number) for number in range(4_000)]
+    members = [f"c{number:04}" for number in range(2_000)]
+    shares = [manager.query("T", "g", member, "AVG", queues, members) for member in members[:50]]
+    assert shares == [queues[2 * number : 2 * number + 2] for number in range(50)]
+    assert divided == [2_000]
+    members.append("new")
+    assert manager.query("T", "g", "new", "AVG", queues, members) == queues[-1:]
+    assert manager.query("T", "g", "stranger", "AVG", queues, members) is None
+    assert divided == [2_000, 2_001]

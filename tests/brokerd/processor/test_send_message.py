@@ -200,10 +200,10 @@ async def test_it_answers_14_while_the_disk_is_full(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         client = await broker.client()
         await client.ask(V2, send_fields("T"), b"x")
-        broker.broker.store.delete_expired_files(0, 0.95)
+        broker.broker.store.note_disk_use(0.95)
         answer = await client.ask(V2, send_fields("T"), b"x")
         assert (answer.code, "disk is fuller than 90 %" in (answer.remark or "")) == (14, True)
-        broker.broker.store.delete_expired_files(0, 0.5)
+        broker.broker.store.note_disk_use(0.5)
         assert (await client.ask(V2, send_fields("T"), b"x")).code == 0
 
 

@@ -110,3 +110,15 @@ def test_it_assigns_for_everybody_in_one_order() -> None:
     assert assign_server_side(queues(3), []) == {}
     with pytest.raises(KeyError):
         assign_server_side(queues(3), ["c0"], "NOBODY_KNOWS")
+
+
+@pytest.mark.parametrize("strategy", ["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"])
+def test_all_shares_at_once_are_each_members_own(strategy: str) -> None:
+    for queue_count in (0, 1, 7, 40):
+        for member_count in (1, 3, 8, 50):
+            members = [f"c{number:02}" for number in range(member_count)]
+            expected = {
+                member: STRATEGIES[strategy]("g", member, queues(queue_count), members) if queue_count else []
+                for member in members
+            }
+            assert assign_server_side(queues(queue_count), members, strategy) == expected

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from brokerd.background import StoreUpkeep
 from brokerd.store.errors import ServiceNotAvailable
 from brokerd.store.file_cleaner import used_ratio
+from brokerd.store.mapped_file import MappedFile
 from brokerd.store.message_store import MessageStore
 from tests.brokerd.store.stores import bodies, open_store, put, put_all
 
@@ -91,17 +94,17 @@ def test_it_moves_the_start_of_queues_and_the_index_with_the_log(tmp_path: Path)
 
 def test_it_refuses_puts_above_the_warning_level_until_well_below(tmp_path: Path) -> None:
     store = aged(tmp_path, 0)
-    store.delete_expired_files(AT_FIVE_MS, 0.90)
+    store.note_disk_use(0.90)
     put(store)
-    store.delete_expired_files(AT_FIVE_MS, 0.91)
+    store.note_disk_use(0.91)
     with pytest.raises(ServiceNotAvailable, match="the disk is fuller than 90 %") as caught:
         put(store)
     assert caught.value.status == "SERVICE_NOT_AVAILABLE"
     assert "90 %" in store.refusal
-    store.delete_expired_files(AT_FIVE_MS, 0.86)
+    store.note_disk_use(0.86)
     with pytest.raises(ServiceNotAvailable):
         put(store)
-    store.delete_expired_files(AT_FIVE_MS, 0.85)
+    store.note_disk_use(0.85)
     put(store)
     store.close(AT_FOUR_MS)
 
@@ -110,3 +113,42 @@ def test_it_measures_the_file_system_of_a_folder_that_may_not_exist_yet(tmp_path
     ratio = used_ratio(tmp_path / "not" / "yet")
     assert 0 < ratio <= 1
     assert round(ratio * 100) == pytest.approx(ratio * 100)
+
+
+async def test_files_are_deleted_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of 1 GiB takes the kernel long; the event loop must not wait for ten."""
+    store = aged(tmp_path, 5)
+    threads: set[str] = set()
+    unlink = MappedFile.unlink
+
+    def noted(mapped_file: MappedFile) -> int | None:
+        threads.add(threading.current_thread().name)
+        return unlink(mapped_file)
+
+    monkeypatch.setattr(MappedFile, "unlink", noted)
+    monkeypatch.setattr(store, "disk_used_ratio", lambda: 0.88)
+    upkeep = StoreUpkeep(store, None, None, None)  # type: ignore[arg-type]
+    await upkeep.delete_expired_files()
+    assert files(store) == [4]
+    assert threads and threading.current_thread().name not in threads
+    store.close(AT_FOUR_MS)
+
+
+def test_a_reader_finds_its_file_while_another_is_deleted(tmp_path: Path) -> None:
+    store = aged(tmp_path, 0)
+    queue = store._log.files
+    stale = list(queue.files)
+    queue.files = Shrinking(stale)  # type: ignore[assignment]
+    assert queue.find(3 * 4096) is stale[3]
+    queue.files = stale
+    store.close(AT_FOUR_MS)
+
+
+class Shrinking(list[MappedFile]):
+    """Loses its first file between the look at it and the next look, as by another thread."""
+
+    def __len__(self) -> int:
+        count = super().__len__()
+        if self[0].start_offset == 0:
+            self.pop(0)
+        return count

@@ -43,7 +43,7 @@ def test_after_a_failed_flush_the_store_takes_nothing(
         store.flush()
     flush_everything(store)
     assert store.flushed_offset == 0
-    store.delete_expired_files(NOW_MS, 0.3)
+    store.note_disk_use(0.3)
     assert store.refusal == LOG_FAILED, "room on the disk does not mend it"
     assert bodies(store) == [b"in doubt"], "it can still be read"
 

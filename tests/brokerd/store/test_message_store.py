@@ -374,7 +374,7 @@ def test_it_refuses_puts_while_queues_cannot_be_written_and_recovers(
     with pytest.raises(ServiceNotAvailable, match="consume queues or index cannot be written"):
         put(store, b"b")
     (tmp_path / "consumequeue").unlink()
-    store.delete_expired_files(NOW_MS, 0.1)
+    store.note_disk_use(0.1)
     assert put_all(store, [b"b"])[0].queue_offset == 1
     assert bodies(store) == [b"a", b"b"]
     store.close(NOW_MS)
