@@ -156,14 +156,18 @@ class _Renewal:
     def _run(self) -> None:
         renew_at_s = time.monotonic() + RENEW_EVERY_S
         while True:
-            with contextlib.suppress(queue.Empty, _Away):
-                left = self._left.get(timeout=max(0.0, renew_at_s - time.monotonic()))
-                _counter(settings.REDIS_URL).release(*left)
-            if time.monotonic() >= renew_at_s:
-                renew_at_s = time.monotonic() + RENEW_EVERY_S
-                for key, lease in list(self._held):
-                    with contextlib.suppress(_Away):
+            try:
+                with contextlib.suppress(queue.Empty):
+                    left = self._left.get(timeout=max(0.0, renew_at_s - time.monotonic()))
+                    _counter(settings.REDIS_URL).release(*left)
+                if time.monotonic() >= renew_at_s:
+                    renew_at_s = time.monotonic() + RENEW_EVERY_S
+                    for key, lease in list(self._held):
                         _counter(settings.REDIS_URL).hold(key, lease, 0)
+            except _Away:
+                pass  # the leases end by themselves
+            except Exception:
+                logger.exception("leases not renewed held=%d", len(self._held))
 
 
 _renewal_lock = threading.Lock()
