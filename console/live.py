@@ -41,6 +41,7 @@ from redis.commands.core import Script
 from redis.exceptions import RedisError
 
 from console.live_request import Request
+from console.storable import storable_value
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +138,10 @@ def _publisher(url: str) -> Script:
 
 
 def _encode(row: Row | None) -> bytes:
-    return orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS)
+    try:
+        return orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS)
+    except orjson.JSONEncodeError:  # half of a surrogate pair in a text
+        return orjson.dumps(storable_value(row), option=orjson.OPT_NON_STR_KEYS)
 
 
 # --- Values -------------------------------------------------------------------------------------------------

@@ -24,4 +24,7 @@ async def in_thread(lines: Iterator[str] | Iterator[bytes]) -> AsyncIterator[byt
 
 def _piece(lines: Iterator[str] | Iterator[bytes]) -> bytes:
     found: list[str | bytes] = list(itertools.islice(lines, LINES_A_PIECE))
-    return b"".join(line.encode() if isinstance(line, str) else line for line in found)
+    # Half of a surrogate pair, which nothing encodes, is shown as \ud83d.
+    return b"".join(
+        line.encode("utf-8", "backslashreplace") if isinstance(line, str) else line for line in found
+    )

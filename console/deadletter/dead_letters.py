@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django.conf import settings
@@ -23,6 +23,10 @@ from console.operation.broker_queues import PERM_READ, BrokerQueue, route_queues
 from console.operation.errors import PlanRejected
 
 PULL_MAX = 32  # of one pull; brokers cap it there
+WINDOW = 1_024  # letters read at once: 32 pulls of 32 in flight on one connection
+WINDOW_BYTES_MAX = (
+    32 * 1024 * 1024
+)  # of their bodies: a replay holds three windows, and a letter may have 4 MiB
 WINDOW_DEADLINE_MS = 15_000
 SAMPLE_SCAN_MAX = 20_000  # letters looked at for a sample
 SAMPLE_SCAN_MS = 5_000
@@ -172,6 +176,39 @@ def places(admin: BlockingMQAdmin, topic: str) -> Places:
     return Places(with_offsets(admin, queues))
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class Window:
+    """Letters in offset order; ``end`` is behind all that were read, those that have expired too."""
+
+    letters: list[MessageRecord | Unreadable]
+    end: int
+
+
+class LetterReader:
+    """Reads a stretch of a queue window by window: at most WINDOW letters, and few where they are large."""
+
+    def __init__(self, admin: BlockingMQAdmin, place: BrokerQueue) -> None:
+        self.admin = admin
+        self.place = place
+        self.at = place.min_offset
+        self._size = WINDOW
+
+    def __iter__(self) -> Iterator[Window]:
+        while self.at < self.place.max_offset:
+            yield self.read()
+
+    def read(self) -> Window:
+        """The next window. Raises BrokerUnavailable, RemotingTimeout, MQBrokerError."""
+        high = min(self.at + self._size, self.place.max_offset)
+        window = _read(self.admin, self.place, self.at, high)
+        # Large letters: ask for as many as came, so that few are read for nothing; and for more again later.
+        self._size = (
+            min(WINDOW, 2 * (window.end - self.at)) if window.end < high else min(WINDOW, 2 * self._size)
+        )
+        self.at = window.end
+        return window
+
+
 def read_window(
     admin: BlockingMQAdmin, place: BrokerQueue, low: int, high: int
 ) -> list[MessageRecord | Unreadable]:
@@ -179,24 +216,48 @@ def read_window(
 
     Raises BrokerUnavailable, RemotingTimeout, MQBrokerError.
     """
+    reader = LetterReader(admin, dataclasses.replace(place, min_offset=low, max_offset=high))
+    return [letter for window in reader for letter in window.letters]
 
-    async def read(client: MQAdmin) -> list[list[MessageRecord | Unreadable]]:
+
+def _read(admin: BlockingMQAdmin, place: BrokerQueue, low: int, high: int) -> Window:
+    """From ``low`` to ``high``, or to where WINDOW_BYTES_MAX ended it."""
+    room = _Room(WINDOW_BYTES_MAX)
+
+    async def read(client: MQAdmin) -> list[Window]:
         starts = range(low, high, PULL_MAX)
-        return await asyncio.gather(*(_read_piece(client, place, s, min(s + PULL_MAX, high)) for s in starts))
+        return await asyncio.gather(
+            *(_read_piece(client, place, start, min(start + PULL_MAX, high), room) for start in starts)
+        )
 
     answer = admin.gather({"window": read}, WINDOW_DEADLINE_MS)["window"]
     if isinstance(answer, Exception):
         raise answer
-    return [letter for piece in answer for letter in piece]
+    letters: list[MessageRecord | Unreadable] = []
+    end = low
+    for piece in answer:
+        whole = min(end + PULL_MAX, high)
+        letters += piece.letters
+        end = piece.end
+        if end < whole:
+            break
+    return Window(letters, end)
 
 
-async def _read_piece(
-    client: MQAdmin, place: BrokerQueue, low: int, high: int
-) -> list[MessageRecord | Unreadable]:
-    """At most 32 letters; a broker may answer fewer per pull (its transfer limit), so pull until the end."""
+@dataclasses.dataclass(slots=True)
+class _Room:
+    """Bytes that the pieces of a window may still read."""
+
+    left: int
+
+
+async def _read_piece(client: MQAdmin, place: BrokerQueue, low: int, high: int, room: _Room) -> Window:
+    """At most 32 letters; a broker may answer fewer per pull (its transfer limit), so pull until the end, or until
+    there is no room. At least one pull, so that reading always goes on.
+    """
     found: list[MessageRecord | Unreadable] = []
     position, count = low, high - low
-    while position < high:
+    while position < high and (position == low or room.left > 0):
         try:
             result = await client.pull(
                 place.addr, place.queue.topic, place.queue.queue_id, position, min(count, high - position)
@@ -208,11 +269,13 @@ async def _read_piece(
             found.append(Unreadable(position, str(error)))
             position += 1
             continue
-        found += [record for record in result.messages if record.queue_offset < high]
+        letters = [record for record in result.messages if record.queue_offset < high]
+        found += letters
+        room.left -= sum(len(record.body) for record in letters)
         if result.next_begin_offset <= position:
-            break
-        position = result.next_begin_offset
-    return found
+            return Window(found, high)  # the rest is not there
+        position = min(result.next_begin_offset, high)
+    return Window(found, position)
 
 
 def sample_letters(admin: BlockingMQAdmin, topic: str, wanted: Filter, limit: int) -> Letters:

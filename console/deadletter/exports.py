@@ -12,14 +12,13 @@ from console.cluster import selectors as cluster_selectors
 from console.deadletter import selectors
 from console.deadletter.dead_letters import (
     Filter,
+    LetterReader,
     cause_of,
     original_topic,
     places,
     read_filter,
-    read_window,
     topic_of,
 )
-from console.deadletter.replay import WINDOW
 from console.mqadmin import (
     BlockingMQAdmin,
     BrokerUnavailable,
@@ -68,8 +67,8 @@ def letters(cluster: str, group: str, wanted: Mapping[str, Any]) -> Iterator[dic
 
 def _read(admin: BlockingMQAdmin, queues: Sequence[BrokerQueue], wanted: Filter) -> Iterator[dict[str, Any]]:
     for place in queues:
-        for low in range(place.min_offset, place.max_offset, WINDOW):
-            for letter in read_window(admin, place, low, min(low + WINDOW, place.max_offset)):
+        for window in LetterReader(admin, place):
+            for letter in window.letters:
                 if isinstance(letter, MessageRecord) and wanted.matches(letter):
                     yield _letter(letter, place.queue.broker_name)
 

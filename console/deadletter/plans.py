@@ -17,7 +17,7 @@ from console.deadletter import (
     selectors,
 )
 from console.deadletter.dead_letters import Filter, Places, places, read_filter, topic_of
-from console.deadletter.models import LedgerState, ReplayLedger
+from console.deadletter.models import NAME_LENGTH_MAX, LedgerState, ReplayLedger
 from console.deadletter.preview import Preview, look_through
 from console.deadletter.replay import Replay
 from console.deadletter.replay_params import checked_params
@@ -40,6 +40,7 @@ from console.operation.kinds import Draft
 from console.operation.models import Job, Plan
 from console.operation.plan_params import ACCEPT_WITHOUT, refuse_unknown
 from console.operation.runner import JobRun
+from console.storable import storable
 
 ORDERLY = "ORDERLY"
 SEND = "SEND"
@@ -221,8 +222,8 @@ class ReplayPlan:
             before["ranges"] = [{"broker_name": queue.broker_name, "queue_id": queue.queue_id, **span}]
             asked = {
                 **dataclasses.asdict(given),
-                "message_id": letter.message_id,
-                "keys": (letter.keys or "")[:255],
+                "message_id": storable(letter.message_id, NAME_LENGTH_MAX),
+                "keys": storable(letter.keys or "", NAME_LENGTH_MAX),
             }
             is_original = given.is_original
         return Draft(

@@ -8,8 +8,7 @@ from array import array
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from console.deadletter.dead_letters import Filter, Unreadable, original_topic, read_window
-from console.deadletter.replay import WINDOW
+from console.deadletter.dead_letters import Filter, LetterReader, Unreadable, original_topic
 from console.mqadmin import BlockingMQAdmin, MessageQueue, MessageRecord
 from console.operation.broker_queues import BrokerQueue
 
@@ -97,13 +96,14 @@ def look_through(
             "unreadable": 0,
         }
         preview.rows.append(row)
-        for low in range(place.min_offset, place.max_offset, WINDOW):
+        reader = LetterReader(admin, place)
+        while reader.at < place.max_offset:
             if looked_at >= PREVIEW_MAX or time.monotonic() > deadline:
                 preview.complete = False
                 break
-            high = min(low + WINDOW, place.max_offset)
-            found = preview.take(read_window(admin, place, low, high), wanted, row)
+            low, window = reader.at, reader.read()
+            found = preview.take(window.letters, wanted, row)
             ids = {offset: letter.message_id for offset, letter in found.items()}
             row["already"] += preview.skip(found, sent_before(place.queue, ids), place)
-            looked_at += high - low
+            looked_at += window.end - low
     return preview

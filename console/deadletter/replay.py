@@ -23,9 +23,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 from console.deadletter import replay_account, replay_copy, selectors
-from console.deadletter.dead_letters import Filter, Unreadable, original_topic, read_filter, read_window
+from console.deadletter.dead_letters import Filter, LetterReader, Unreadable, original_topic, read_filter
 from console.deadletter.ledger import LedgerEntry, insert_entries, write_outcomes
-from console.deadletter.models import LedgerState, ReplayLedger
+from console.deadletter.models import NAME_LENGTH_MAX, LedgerState, ReplayLedger
 from console.deadletter.replay_send import Exchange, Sender, TooLate, is_refused_for_now
 from console.deadletter.replay_targets import Outgoing, Targets, route_queues_of
 from console.deadletter.token_bucket import TokenBucket, batch_size
@@ -41,9 +41,12 @@ from console.mqadmin import (
 from console.operation.broker_queues import BrokerQueue, with_offsets
 from console.operation.errors import VerificationFailed
 from console.operation.runner import JobRun, LeaseLost
+from console.storable import storable
 
-WINDOW = 1_024  # letters read at once: 32 pulls of 32 in flight on one connection
 BATCH_MAX = 512  # copies in flight at once, and ledger rows per transaction
+BATCH_BYTES_MAX = (
+    8 * 1024 * 1024
+)  # of bodies: more at once may keep a slow broker silent for longer than we wait
 ATTEMPTS_MAX = 3  # per copy, for answers that say "not now"
 RETRY_PAUSE_S = 0.5
 NAP_S = 0.02  # longest sleep between two looks at the rate
@@ -147,19 +150,15 @@ class Replay:
     def _windows(self, place: BrokerQueue) -> Iterator[Window]:
         """Letters that match, window by window; the next one is read while this one is worked off."""
 
-        def read(low: int) -> Future[list[Letter]]:
-            return self.threads.submit(
-                read_window, self.admin, place, low, min(low + WINDOW, place.max_offset)
-            )
-
-        ahead = read(place.min_offset) if place.min_offset < place.max_offset else None
-        for low in range(place.min_offset, place.max_offset, WINDOW):
-            assert ahead is not None
-            letters = self._wait(ahead)
-            end = min(low + WINDOW, place.max_offset)
-            ahead = read(end) if end < place.max_offset else None
-            matching = [each for each in letters if isinstance(each, Unreadable) or self.wanted.matches(each)]
-            yield Window(matching, self._sent_before(place.queue, matching), end)
+        reader = LetterReader(self.admin, place)
+        ahead = self.threads.submit(reader.read) if reader.at < place.max_offset else None
+        while ahead is not None:
+            found = self._wait(ahead)
+            ahead = self.threads.submit(reader.read) if found.end < place.max_offset else None
+            matching = [
+                each for each in found.letters if isinstance(each, Unreadable) or self.wanted.matches(each)
+            ]
+            yield Window(matching, self._sent_before(place.queue, matching), found.end)
 
     def _sent_before(self, queue: MessageQueue, letters: Sequence[Letter]) -> dict[int, str]:
         if not self.skip_replayed:
@@ -191,10 +190,12 @@ class Replay:
         """How many letters make a batch: the rate counts what is sent, not what is skipped."""
         is_first = self.to_group and not self.counts[LedgerState.SENT]
         size = 1 if is_first else batch_size(self.run.rate_per_s, BATCH_MAX)
-        to_send = 0
+        to_send = bytes_to_send = 0
         for index, letter in enumerate(window.letters[:BATCH_MAX]):
-            to_send += letter.queue_offset not in window.earlier
-            if to_send == size:
+            if letter.queue_offset not in window.earlier:
+                to_send += 1
+                bytes_to_send += len(letter.body) if isinstance(letter, MessageRecord) else 0
+            if to_send == size or bytes_to_send >= BATCH_BYTES_MAX:
                 return index + 1
         return min(len(window.letters), BATCH_MAX)
 
@@ -245,8 +246,8 @@ class Replay:
             queue.broker_name,
             queue.queue_id,
             letter.queue_offset,
-            record.message_id if record else "",
-            (record.keys or "")[:255] if record else "",
+            storable(record.message_id, NAME_LENGTH_MAX) if record else "",
+            storable(record.keys or "", NAME_LENGTH_MAX) if record else "",
             LedgerState.PENDING,
             replay_copy.replay_key(self.run.plan.id, queue, letter.queue_offset),
             at_ms,

@@ -9,13 +9,14 @@ counted as failed and never sent again by this plan.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 from console.deadletter import replay_copy
-from console.deadletter.dead_letters import read_window
+from console.deadletter.dead_letters import LetterReader, read_window
 from console.deadletter.ledger import LedgerEntry, pending_entries, write_outcomes
 from console.deadletter.models import LedgerState
-from console.deadletter.replay import BATCH_MAX, WINDOW, Replay
+from console.deadletter.replay import BATCH_MAX, Replay
 from console.deadletter.replay_targets import Outgoing
 from console.deadletter.token_bucket import batch_size
 from console.mqadmin import BrokerUnavailable, MessageQueue, MessageRecord
@@ -77,9 +78,10 @@ def _resolve_queue(replay: Replay, queue: MessageQueue, entries: list[LedgerEntr
     start = min(entry.target_from_offset or 0 for entry in entries)
     keys = {entry.replay_key: entry for entry in entries}
     decided: list[LedgerEntry] = []
-    for low in range(max(start, place.min_offset), place.max_offset, WINDOW):
+    reader = LetterReader(replay.admin, dataclasses.replace(place, min_offset=max(start, place.min_offset)))
+    for window in reader:
         replay.run.beat()
-        for record in read_window(replay.admin, place, low, min(low + WINDOW, place.max_offset)):
+        for record in window.letters:
             if isinstance(record, MessageRecord):
                 found = keys.pop(record.properties.get(replay_copy.REPLAY_KEY, ""), None)
                 if found is not None:

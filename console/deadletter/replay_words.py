@@ -96,7 +96,7 @@ def preview_warnings(
         text = "A later replay leaves them out unless it is told to send everything again."
         found.append(PlanWarning("info", "The letters stay where they are", text))
     else:
-        text = "Every copy carries a key; none is sent twice."
+        text = "Every copy carries a key: each letter is sent at most once, or reported as unknown."
         found.append(PlanWarning("info", "A replay can not be undone", text))
     return found
 

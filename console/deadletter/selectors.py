@@ -10,12 +10,13 @@ from typing import Any
 from django.db.models import Count, Max, Min
 
 from console.access.name_scope import EVERYTHING, NameScope
-from console.deadletter.models import DeadLetterSurvey, LedgerState, ReplayLedger
+from console.deadletter.models import NAME_LENGTH_MAX, DeadLetterSurvey, LedgerState, ReplayLedger
 from console.lag import queues
 from console.lag.models import ClientRow, GroupRow, TopicRow
 from console.lag.page import Page, cut
 from console.mqadmin import DLQ_TOPIC_PREFIX, MessageQueue, dead_letter_topic
 from console.operation.models import Job, JobState
+from console.storable import storable
 
 DLQ_KIND = "DLQ"  # TopicRow.kind
 KIND = "dead_letter_replay"
@@ -337,7 +338,7 @@ def sent_before(cluster: str, queue: MessageQueue, message_ids: Mapping[int, str
     ).order_by("id")
     found: dict[int, str] = {}
     for offset, message_id, plan_id in rows.values_list("queue_offset", "message_id", "plan_id"):
-        if message_ids.get(offset) == message_id:
+        if storable(message_ids.get(offset, ""), NAME_LENGTH_MAX) == message_id:
             found[offset] = plan_id
     return found
 

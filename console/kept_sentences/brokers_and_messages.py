@@ -137,7 +137,16 @@ SENTENCES = (
     _("Drained: no producer is offered it"),
     _("Each has a file of its own."),
     _("Episodes"),
-    _("Every copy carries a key; none is sent twice."),
+    _("Every copy carries a key: each letter is sent at most once, or reported as unknown."),
+    _("%(job)s of %(person)s works on %(name)s and is not finished: wait for its end, or cancel it."),
+    _("Another job ended at this moment: apply again."),
+    _(
+        "The plan counted %(planned)s dead letters, the replay decided %(decided)s: "
+        "%(missing)s were deleted by their broker or left out."
+    ),
+    _("Make a new plan for the rest."),
+    _("a worker stood still for longer than its lease with this letter in hand: it may have been sent"),
+    _("the job failed before the broker's answer was known: it may have been sent"),
     _("Every topic reads “read, write” afterwards"),
     _("expired files are deleted at once"),
     _("files are deleted although they are not expired: groups that are behind lose them"),

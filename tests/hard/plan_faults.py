@@ -46,6 +46,7 @@ django.setup()
 from django.core.management import call_command  # noqa: E402
 from django.db import connections  # noqa: E402
 
+import console.plans  # noqa: E402, F401  before the forks: a long run must not meet files that changed meanwhile
 from console.access import services as access_services  # noqa: E402
 from console.access.models import AuditEvent  # noqa: E402
 from console.deadletter import replay, replay_recovery  # noqa: E402
@@ -353,8 +354,8 @@ def places() -> list[tuple[Story, int, Mode]]:
 def run_round(seed: int) -> str:
     """Story, write and fault by seed; raises AssertionError when a promise was broken."""
     every = places()
-    # 7,919 is prime: neighbouring seeds, and so a short run, meet different stories, writes and faults.
-    story, number, mode = every[seed * 7_919 % len(every)]
+    # 101 is prime: neighbouring seeds, and so a short run, meet different stories, writes and faults.
+    story, number, mode = every[seed * 101 % len(every)]
     tell(story, f"g{seed}-{time.time_ns() % 1_000_000}", Fault(number, mode), redis_is_gone=seed % 2 == 1)
     return f"{story.name}, {mode.name}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from console.mqadmin import close_admins
@@ -23,8 +25,21 @@ from tests.support.broker_process import BrokerProcess
 LETTERS = 3_000
 
 
+def databases_of_its_own() -> dict[str, str]:
+    """On PostgreSQL new databases beside those of the tests; files in its folder on SQLite."""
+    found = {}
+    for variable in ("DATABASE_URL", "METRICS_DATABASE_URL"):
+        server = os.environ.get(variable, "").rpartition("/")[0]
+        if server:
+            name = f"killed_{secrets.token_hex(6)}"
+            with psycopg.connect(f"{server}/postgres", autocommit=True) as connection:
+                connection.execute(f"CREATE DATABASE {name}")
+            found[variable] = f"{server}/{name}"
+    return found
+
+
 class Console:
-    """Processes of ``replay_process`` on one database file."""
+    """Processes of ``replay_process`` on databases of their own."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -35,6 +50,7 @@ class Console:
             "REDIS_URL": "redis://127.0.0.1:1/0",
             "DJANGO_SETTINGS_MODULE": "console.settings",
             "LOG_LEVEL": "ERROR",
+            **databases_of_its_own(),
         }
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:

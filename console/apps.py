@@ -1,0 +1,13 @@
+"""Lets every connection to a database pass `console.storable`."""
+
+from django.apps import AppConfig
+from django.db.backends.signals import connection_created
+
+from console import storable
+
+
+class ConsoleConfig(AppConfig):
+    name = "console"
+
+    def ready(self) -> None:
+        connection_created.connect(storable.install)
