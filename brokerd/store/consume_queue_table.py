@@ -68,17 +68,17 @@ class ConsumeQueueTable:
         self.queues[topic, queue_id] = queue
         return queue
 
+    def make(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """A queue that is not in the table yet. Raises MessageIllegal."""
+        check_name(topic, queue_id)
+        return ConsumeQueue(topic, queue_id, self.directory / topic / str(queue_id), self.file_size_bytes)
+
     def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
         """Raises MessageIllegal for a name that cannot be a folder or a queue id out of range, NoRoomForQueue."""
         queue = self.queues.get((topic, queue_id))
         if queue is not None:
             return queue
-        if not topic or topic in (".", "..") or "/" in topic or "\0" in topic:
-            raise MessageIllegal(f"topic {topic!r} cannot be stored")
-        if len(topic.encode()) > TOPIC_BYTES_MAX:
-            raise MessageIllegal(f"topic of {len(topic.encode())} bytes, at most {TOPIC_BYTES_MAX}")
-        if not 0 <= queue_id <= QUEUE_ID_MAX:
-            raise MessageIllegal(f"queue id {queue_id} is not within 0 and {QUEUE_ID_MAX}")
+        check_name(topic, queue_id)
         if len(self.queues) >= self.queues_max:
             raise NoRoomForQueue(
                 f"topic {topic} gets no queue {queue_id}: {len(self.queues)} queues have files already, this system "
@@ -147,3 +147,21 @@ class ConsumeQueueTable:
         except (ValueError, KeyError, TypeError):
             logger.warning("%s is unreadable, ignored", self.manifest_path)
             return Manifest(0, 0, [])
+
+
+def check_name(topic: str, queue_id: int) -> None:
+    """Raises MessageIllegal for a name that cannot be a folder or a queue id out of range."""
+    if not topic or topic in (".", "..") or "/" in topic or "\0" in topic:
+        raise MessageIllegal(f"topic {topic!r} cannot be stored")
+    if len(topic.encode()) > TOPIC_BYTES_MAX:
+        raise MessageIllegal(f"topic of {len(topic.encode())} bytes, at most {TOPIC_BYTES_MAX}")
+    if not 0 <= queue_id <= QUEUE_ID_MAX:
+        raise MessageIllegal(f"queue id {queue_id} is not within 0 and {QUEUE_ID_MAX}")
+
+
+def is_name(topic: str, queue_id: int) -> bool:
+    try:
+        check_name(topic, queue_id)
+    except MessageIllegal:
+        return False
+    return True

@@ -20,7 +20,6 @@ from brokerd.store.record import (
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_NONE,
-    StoredRecord,
     find_property,
 )
 
@@ -83,12 +82,12 @@ class Dispatcher:
             self.dispatched = (offset + size_bytes, timestamp_ms)
         return count
 
-    def index_recovered(self, queue: ConsumeQueue, record: StoredRecord) -> None:
+    def index_recovered(
+        self, queue: ConsumeQueue, offset: int, store_timestamp_ms: int, sys_flag: int, properties: bytes
+    ) -> None:
         """Index a record that recovery found; `finish_recovery` must follow."""
         if self._key_index is not None:
-            self._key_index.put_record(
-                queue, record.commit_log_offset, record.store_timestamp_ms, record.sys_flag, record.properties
-            )
+            self._key_index.put_record(queue, offset, store_timestamp_ms, sys_flag, properties)
 
     def drop_topic(self, topic: str, log_max_offset: int) -> None:
         """Forget the notes of a deleted topic."""

@@ -17,18 +17,20 @@ from __future__ import annotations
 import logging
 import sys
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from brokerd.store.checkpoint import DurablePoint, StoreCheckpoint
 from brokerd.store.commit_log import CommitLog
 from brokerd.store.consume_queue import BLANK_SIZE, UNIT_BYTES, ConsumeQueue
-from brokerd.store.consume_queue_table import ConsumeQueueTable
+from brokerd.store.consume_queue_table import ConsumeQueueTable, is_name
 from brokerd.store.deleted_topics import DeletedTopics
 from brokerd.store.derived_flush import DerivedFlush
 from brokerd.store.dispatcher import Dispatcher, dispatch_tags_code, gets_unit
 from brokerd.store.errors import CorruptRecord, MessageIllegal, TornRecord
 from brokerd.store.key_index import KeyIndex
 from brokerd.store.log_inspection import LogInspection, LogState, QueueKey
-from brokerd.store.record import BLANK_BYTES, StoredRecord, read_record
+from brokerd.store.mapped_file import MappedFile
+from brokerd.store.record import BLANK_BYTES, read_record
 from brokerd.store.record_walk import walk_file
 from brokerd.store.results import RecoveryReport
 from brokerd.store.store_config import MessageStoreConfig
@@ -36,6 +38,14 @@ from brokerd.store.store_config import MessageStoreConfig
 logger = logging.getLogger(__name__)
 
 NO_LOG = LogState(0, 0, 0, 0, {})
+
+
+class Target(NamedTuple):
+    """The queue of a record. Records from `live_from` on count, those from `units_from` on get their units anew."""
+
+    queue: ConsumeQueue
+    live_from: int
+    units_from: int
 
 
 @dataclass(slots=True)
@@ -223,7 +233,7 @@ class Recovery:
             queue = table.queues.get(key)
             if self._ends_well(queue, key, queue_offset, plan.derived_from):
                 plan.queue_ends[key] = queue_offset
-            else:
+            elif is_name(*key):
                 plan.rebuilds[key] = 0
         for queue in table:
             key = (queue.topic, queue.queue_id)
@@ -368,48 +378,49 @@ class Recovery:
         while start < end:
             mapped_file = log.files.find(start)
             assert mapped_file is not None
-            base, mapped, offset = mapped_file.start_offset, mapped_file.map, start
-            for walked in walk_file(mapped_file, start, end, check_crc=False, durable_offset=end):
-                record_end, topic, queue_id, queue_offset, sys_flag, timestamp_ms, properties_start = walked
-                self._derive_record(
-                    plan,
-                    StoredRecord(
-                        base + record_end - offset,
-                        topic.decode(),
-                        queue_id,
-                        queue_offset,
-                        offset,
-                        sys_flag,
-                        timestamp_ms,
-                        mapped[properties_start:record_end],
-                    ),
-                )
-                offset = base + record_end
+            self._derive_file(plan, mapped_file, start, end)
             start = mapped_file.end_offset
         for key, length in plan.rebuilds.items():
             self._table.find_or_create(*key).fill_to(length, end)
 
-    def _derive_record(self, plan: OpeningPlan, record: StoredRecord) -> None:
-        offset, key = record.commit_log_offset, (record.topic, record.queue_id)
-        wants_unit = gets_unit(record.sys_flag) and (offset >= plan.derived_from or key in plan.rebuilds)
-        wants_entries = offset >= plan.index_from
-        if not (wants_unit or wants_entries) or offset < self._deleted.end_of(record.topic):
-            return
+    def _derive_file(self, plan: OpeningPlan, mapped_file: MappedFile, start: int, end: int) -> None:
+        """Hot path of recovery: a record costs 5 µs, most of them its hashes."""
+        base, mapped, offset = mapped_file.start_offset, mapped_file.map, start
+        index_from, index = plan.index_from, self._dispatcher.index_recovered
+        targets: dict[tuple[bytes, int], Target] = {}
+        for walked in walk_file(mapped_file, start, end, check_crc=False, durable_offset=end):
+            record_end, topic, queue_id, queue_offset, sys_flag, timestamp_ms, properties_start = walked
+            target = targets.get((topic, queue_id))
+            if target is None:
+                target = targets[topic, queue_id] = self._target(plan, topic.decode(), queue_id, offset)
+            if offset >= target.live_from and (offset >= target.units_from or offset >= index_from):
+                properties = mapped[properties_start:record_end]
+                queue = target.queue
+                if offset >= target.units_from and gets_unit(sys_flag):
+                    if queue_offset == 0 and queue.max_offset > 0:
+                        # Its topic was deleted and created again, and that is not remembered: the newer one counts.
+                        queue.go_on_at(0)
+                    code = dispatch_tags_code(queue.topic, properties, timestamp_ms, self._delay_levels_ms)
+                    size_bytes = base + record_end - offset
+                    self._dispatched += queue.append(queue_offset, offset, size_bytes, code)
+                    self._table.queues[queue.topic, queue_id] = queue
+                if offset >= index_from:
+                    index(queue, offset, timestamp_ms, sys_flag, properties)
+            offset = base + record_end
+
+    def _target(self, plan: OpeningPlan, topic: str, queue_id: int, offset: int) -> Target:
+        key = (topic, queue_id)
+        units_from = 0 if key in plan.rebuilds else plan.derived_from
         try:
-            queue = self._table.find_or_create(record.topic, record.queue_id)
+            # Not in the table yet: a queue that only has entries in the index shall not show up.
+            queue = self._table.queues.get(key) or self._table.make(topic, queue_id)
         except MessageIllegal as error:
             logger.warning("record at %d is not dispatched: %s", offset, error)
-            return
-        code = dispatch_tags_code(
-            record.topic, record.properties, record.store_timestamp_ms, self._delay_levels_ms
-        )
-        if wants_unit:
-            if record.queue_offset == 0 and queue.max_offset > 0:
-                # Its topic was deleted and created again, and the deletion is not remembered: the newer one counts.
-                queue.go_on_at(0)
-            self._dispatched += queue.append(record.queue_offset, offset, record.size_bytes, code)
-        if wants_entries:
-            self._dispatcher.index_recovered(queue, record)
+            queue, units_from = (
+                ConsumeQueue("", 0, self._table.directory, self._table.file_size_bytes),
+                sys.maxsize,
+            )
+        return Target(queue, self._deleted.end_of(topic), units_from)
 
     def _finish(self, plan: OpeningPlan) -> None:
         end = self._log.max_offset

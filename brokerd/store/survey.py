@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from brokerd.remoting.message_names import SCHEDULE_TOPIC
 from brokerd.store.checkpoint import StoreCheckpoint
 from brokerd.store.consume_queue import BLANK_SIZE, ConsumeQueue
 from brokerd.store.consume_queue_table import ConsumeQueueTable
@@ -192,6 +193,11 @@ class Surveyor:
             present = queue.peek(queue_offset) if queue is not None else None
         except IndexError:
             present = None
+        if key[0] == SCHEDULE_TOPIC and present is not None:
+            present = (
+                *present[:2],
+                unit[2],
+            )  # a time, which is not the store time's when the clock was set back
         if present != unit:
             self._wrong_units[key] = f"unit {queue_offset} is {present}, the log says {unit}"
 
