@@ -108,6 +108,7 @@ class Dispatcher(Generic[Context]):
         fast_path = self._fast_path
         try_frame = fast_path.try_frame if fast_path is not None else None
         position, end = 0, len(data)
+        view = memoryview(data)
         unpack_length = LENGTH.unpack_from
         replies: list[bytes] = []
         reply_bytes = 0
@@ -133,7 +134,7 @@ class Dispatcher(Generic[Context]):
                             break
                         fast_path.before_plain()
                     is_plain = True
-                    reply = self._answer(decode_frame(data[position + 4 : frame_end]), peer, now_ms)
+                    reply = self._answer(decode_frame(view[position + 4 : frame_end]), peer, now_ms)
             except RemotingCommandError as error:
                 self._malformed(peer, str(error))
                 position = end

@@ -188,6 +188,8 @@ def measure(broker: BrokerProcess, loads: list[Load], seconds: float) -> Phase:
     stop = multiprocessing.Event()
     workers = [multiprocessing.Process(target=load, args=(broker.port, stop), daemon=True) for load in loads]
     client, waits_ms = Client(broker.port), []
+    # Makes the topic and its queue: the answer waits for the topic's file.
+    client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("Sender"), b"x")
     for worker in workers:
         worker.start()
     began, began_cpu_s = time.monotonic(), cpu_s(broker.process.pid)
