@@ -10,9 +10,11 @@ for a page fault or for a new file, and a full disk is an error of `append` rath
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from brokerd.store.errors import ServiceNotAvailable, TornRecord
@@ -72,6 +74,7 @@ class CommitLog:
         self._ready = 0  # position in the current file up to which pages are ready
         self._writable_end = 0  # position a record may reach: ready, and 8 bytes before the end of the file
         self._readying: Readying | None = None
+        self.on_failure: Callable[[OSError], None] = lambda _: None
         self._no_room = ""
         self._no_room_until = 0.0  # by the monotonic clock
 
@@ -142,6 +145,10 @@ class CommitLog:
         except OSError as error:
             self._readying = None
             self._writable_end = 0
+            if (
+                error.errno == errno.EIO
+            ):  # a new file's name may not be on the disk, and would not be said again
+                self.on_failure(error)
             self._no_room = f"the commit log cannot grow: {error}"
             self._no_room_until = time.monotonic() + TRY_AGAIN_S
             raise ServiceNotAvailable(self._no_room) from error

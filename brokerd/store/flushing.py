@@ -57,7 +57,7 @@ class Flusher:
             try:
                 flushed_offset, timestamp_ms = self._log.flush()
             except OSError as error:
-                raise self._failed("the commit log", error) from error
+                raise self.fail("the commit log", error) from error
             if self.checkpoint is not None:
                 try:
                     self.checkpoint.log_flushed(flushed_offset, timestamp_ms)
@@ -93,7 +93,7 @@ class Flusher:
             try:
                 self._derived.sync(least_bytes)
             except OSError as error:
-                raise self._failed("the consume queues or the key index", error) from error
+                raise self.fail("the consume queues or the key index", error) from error
             if self.checkpoint is None:
                 return
             if note is not None:
@@ -119,7 +119,8 @@ class Flusher:
         if self.failure:
             raise FlushFailed(self.failure)
 
-    def _failed(self, files: str, error: OSError) -> FlushFailed:
+    def fail(self, files: str, error: OSError) -> FlushFailed:
+        """Note that the disk did not take something; the error to raise. Caller: any thread."""
         if not self.failure:
             self.failure = (
                 f"{files} could not be flushed ({error}): messages stored since offset {self._log.flushed_offset}"

@@ -89,6 +89,7 @@ class MessageStore:
             config, self._log, ram_bytes * config.access_message_in_memory_max_ratio // 100
         )
         self._deleted = DeletedTopics(self._root / DELETED_TOPICS_NAME)
+        self._log.on_failure = self._log_failed
         self._cold_pages = ColdPages(self._log)
         self._lock = StoreLock(self._root)
         self._abort = AbortFile(self._root)
@@ -188,6 +189,9 @@ class MessageStore:
                 )
             else:
                 self._refusal = self._dispatch_error
+
+    def _log_failed(self, error: OSError) -> None:
+        self._flusher.fail("the commit log's folder", error)
 
     def _flush_failed(self) -> None:
         """Take no more puts, and leave a note for the next start. Caller: the thread whose flush failed."""

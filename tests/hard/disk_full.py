@@ -208,10 +208,10 @@ def run_round(seed: int) -> str:
         return f"{kind}: {asyncio.run(round_on(disk, rng))}"
 
 
-def in_own_namespace(arguments: list[str]) -> list[str]:
-    """The command that runs this module where its mounts vanish with it."""
+def in_own_namespace(arguments: list[str], harness: str = "disk_full") -> list[str]:
+    """The command that runs a harness where its mounts vanish with it."""
     flags = ["-m"] if os.geteuid() == 0 else ["-U", "-r", "-m"]
-    return ["unshare", *flags, sys.executable, "-m", "tests.hard.disk_full", *arguments]
+    return ["unshare", *flags, sys.executable, "-m", f"tests.hard.{harness}", *arguments]
 
 
 if __name__ == "__main__":

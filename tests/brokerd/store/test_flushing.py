@@ -129,3 +129,14 @@ def test_new_queue_files_are_named_durably_by_their_flush(
     queues = [each for each in synced if "consumequeue/T" in each or each == root]
     assert queues == [root, f"{root}/consumequeue/T/0", f"{root}/consumequeue/T", root]
     store.close(NOW_MS)
+
+
+def test_a_name_that_may_be_lost_is_final_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_store(tmp_path)
+    with monkeypatch.context() as broken:
+        broken.setattr("brokerd.store.mapped_file_queue.fsync_directory", failing_disk)
+        with pytest.raises(ServiceNotAvailable, match="Input/output error"):
+            put(store)
+    assert store.refusal.startswith("the commit log's folder could not be flushed ([Errno 5]")
+    with pytest.raises(ServiceNotAvailable, match="could not be flushed"):
+        put(store)
