@@ -13,6 +13,7 @@ from pytest_django import Settings
 from redis import Redis
 
 import console.celery  # noqa: F401  the current Celery application, as in every process of the product
+from console import quota
 from tests.support.broker_process import BrokerProcess
 from tests.support.redis_process import RedisProcess
 
@@ -29,6 +30,12 @@ hypothesis.settings.load_profile("any-speed")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that start a JVM for Spark come first: they take longest, and the end of a run waits for none of them."""
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+
+
+@pytest.fixture(autouse=True)
+def fresh_limits() -> None:
+    """What one test asked for counts for no other: all of them are one process."""
+    quota.forget_local()
 
 
 @pytest.fixture

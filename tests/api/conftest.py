@@ -10,7 +10,6 @@ import pytest
 from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
-from console import quota
 from console.access import services as access_services
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, ClientRow, GroupRow, TopicRow
@@ -18,11 +17,6 @@ from console.lag.queue_row import QueueRow, TopicQueueRow
 from tests.support import people, sample_queues
 
 AT = 1_760_000_000_000
-
-
-@pytest.fixture(autouse=True)
-def fresh_throttle() -> None:
-    quota.forget_local()
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from tests.support.redis_process import RedisProcess
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
-    quota.forget_local()
     yield
     quota._counter.cache_clear()
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from django.contrib.auth.models import User
 
-from console import mqadmin, quota
+from console import mqadmin
 from console.access.models import AuditEvent
 from console.cluster import services
 from console.cluster.errors import (
@@ -24,11 +24,6 @@ from console.cluster.models import Cluster
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def fresh_limits() -> None:
-    quota.forget_local()
 
 
 @pytest.fixture
