@@ -126,7 +126,8 @@ class Connection(asyncio.Protocol):
             rest = data[consumed:] if consumed else data
             self._keep([rest], len(rest))
             length = int.from_bytes(rest[:4], "big") if len(rest) >= 4 else 0
-            self._needed_bytes = max(FRAME_HEAD_BYTES, 4 + min(length, FRAME_BYTES_MAX))
+            # A length that no frame has is not waited for: the next turn closes for it.
+            self._needed_bytes = max(FRAME_HEAD_BYTES, 4 + length if length <= FRAME_BYTES_MAX else 0)
             if self._rest_bytes >= self._needed_bytes and not self._is_write_paused:
                 asyncio.get_running_loop().call_soon(self._go_on)
 

@@ -110,3 +110,15 @@ async def test_slow_requests_of_one_read_share_the_loop_with_others(
         while len(greedy.received) < 200:
             await asyncio.sleep(0.01)
         assert [answer.opaque for answer in greedy.received] == list(range(200))
+
+
+async def test_a_malformed_frame_behind_a_turn_that_was_cut_short_closes_the_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by the fuzz: its length was waited for until the connection was idle for two minutes."""
+    async with running(tmp_path) as broker:
+        monkeypatch.setattr(dispatch, "TURN_NS_MAX", 0)
+        client = await broker.client()
+        client.write(frame(RequestCode.GET_BROKER_CONFIG, 1, {}) + b"\x7f\xff\xff\xff" + b"x" * 100)
+        await asyncio.wait_for(client.is_closed.wait(), 30)
+        assert [answer.opaque for answer in client.received] == [1]
