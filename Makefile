@@ -35,7 +35,7 @@ postgres: set-up-test ## What writes and reads the database, once more on Postgr
 	deploy/with-postgres.sh $(PYTEST) tests/api tests/console $(SPREAD)
 
 peers: set-up-test ## Real parts: Java clients of RocketMQ 5.3.3 and 4.9.7, an Apache RocketMQ 5.3.3 cluster
-	$(PYTEST) tests/peers $(SPREAD) -n 3
+	$(PYTEST) tests/peers $(SPREAD)
 
 e2e: set-up-test ## The operator's stories in Chromium, against the whole product
 	$(PYTEST) tests/e2e
