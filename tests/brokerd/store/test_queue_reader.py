@@ -206,7 +206,7 @@ def test_it_reads_what_is_still_being_sent_after_a_file_is_deleted(tmp_path: Pat
     assert [body_of(view) for view in result.views] == [b"m0", b"m1", b"m2"]
 
 
-@pytest.mark.parametrize("damage", ["body", "header", "unit"])
+@pytest.mark.parametrize("damage", ["body", "header", "unit", "another's unit"])
 def test_it_leaves_out_a_message_that_was_damaged_since_an_earlier_process_wrote_it(
     tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -222,6 +222,11 @@ def test_it_leaves_out_a_message_that_was_damaged_since_an_earlier_process_wrote
         path, position = tmp_path / "consumequeue" / "TopicTest" / "0" / f"{0:020d}", 3 * 20 + 7
     data = bytearray(path.read_bytes())
     data[position] ^= 1
+    if damage == "another's unit":
+        data[position] ^= 1
+        path = tmp_path / "consumequeue" / "TopicTest" / "0" / f"{0:020d}"
+        data = bytearray(path.read_bytes())
+        data[3 * 20 : 4 * 20] = data[1 * 20 : 2 * 20]
     path.write_bytes(data)
     again = open_store(tmp_path)
     for _ in range(2):

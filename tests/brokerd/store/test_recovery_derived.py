@@ -125,6 +125,23 @@ def test_it_forgets_units_of_messages_that_a_power_failure_took(tmp_path: Path) 
     again.close(NOW_MS)
 
 
+def test_it_is_not_misled_by_garbage_behind_a_quiet_queues_end(tmp_path: Path) -> None:
+    """No later message says where the queue ends, and halving meets a unit that looks whole."""
+    store = open_store(tmp_path)
+    put_all(store, [b"a", b"b", b"c"])
+    thorough_flush(store)
+    put_all(store, [b"other"], topic="Other")
+    kill(store)
+    path = tmp_path / "consumequeue" / "TopicTest" / "0" / f"{0:020d}"
+    data = bytearray(path.read_bytes())
+    data[5 * 20 : 6 * 20] = data[1 * 20 : 2 * 20]
+    path.write_bytes(data)
+    again, _ = reopened(tmp_path)
+    assert bodies(again) == [b"a", b"b", b"c"]
+    assert put(again).queue_offset == 3
+    again.close(NOW_MS)
+
+
 def test_it_walks_no_record_after_a_clean_stop(tmp_path: Path) -> None:
     store = open_store(tmp_path)
     for number in range(60):
