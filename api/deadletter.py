@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from api import pagination
 from api.message import MessageSerializer
-from api.operation import KEY_HEADER, OFFSET_MAX, MakesPlan, PlanSerializer
+from api.operation import KEY_HEADER, OFFSET_MAX, AcceptWithoutField, MakesPlan, PlanSerializer
 from api.permissions import require_visible
 from api.resource import Resource
 from console.access.name_scope import view_scope
@@ -70,6 +70,7 @@ class ReplayPlanRequestSerializer(serializers.Serializer[Any]):
     skip_replayed = serializers.BooleanField(default=True)
     stop_after_failures = serializers.IntegerField(required=False, min_value=1, max_value=STOP_MAX)
     stop_if_dlq_grows_by = serializers.IntegerField(required=False, min_value=1, max_value=STOP_MAX)
+    accept_without = AcceptWithoutField()
 
 
 class ReadablePlanRequestSerializer(serializers.Serializer[Any]):

@@ -14,6 +14,7 @@ from api.permissions import EVERYTHING, HasVerb
 from api.problems import CONTENT_TYPE, ProblemSerializer
 from api.throttling import ScopeThrottle
 from console.cluster import selectors as cluster_selectors
+from console.lag.last_seen import may_lie_on_silent
 
 Row = TypeVar("Row")
 
@@ -89,7 +90,7 @@ def existing_row(what: str, find: Callable[[str, str], Row | None], cluster: str
     cluster_selectors.cluster_by_name(cluster)
     found = find(cluster, name)
     if found is None:
-        raise NotFound(f"There is no {what} {name} in {cluster}.")
+        raise NotFound(f"There is no {what} {name} in {cluster}.{may_lie_on_silent(cluster)}")
     return found
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from django.conf import settings
@@ -165,12 +165,16 @@ def cause_of(record: MessageRecord) -> str:
     return ""
 
 
-def places(admin: BlockingMQAdmin, topic: str) -> Places:
-    """The queues to read, or the reason why nothing can be read."""
+def places(admin: BlockingMQAdmin, topic: str, brokers: Collection[str] | None = None) -> Places:
+    """The queues to read, or the reason why nothing can be read. ``brokers``: only on these."""
     route = topic_route(admin, topic)
     if route is None:
         return Places([], f"There is no topic {topic}: the group has no dead letters.")
-    queues = route_queues(route, topic)
+    queues = {
+        queue: addr
+        for queue, addr in route_queues(route, topic).items()
+        if brokers is None or queue.broker_name in brokers
+    }
     if not queues and any(not data.perm & PERM_READ for data in route.queue_datas):
         return Places([], WRITE_ONLY.format(topic=topic))
     return Places(with_offsets(admin, queues))

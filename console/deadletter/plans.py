@@ -23,6 +23,7 @@ from console.deadletter.replay import Replay
 from console.deadletter.replay_params import checked_params
 from console.deadletter.replay_targets import route_queues_of
 from console.deadletter.retention import retention_ms
+from console.lag.last_seen import topic_queues_seen
 from console.mqadmin import BlockingMQAdmin, MessageQueue, retry_topic, with_admin
 from console.operation.broker_queues import PERM_READ, BrokerQueue, ask_each, masters
 from console.operation.config_change import (
@@ -34,7 +35,7 @@ from console.operation.config_change import (
     overwritten_warning,
     read_configs,
 )
-from console.operation.coverage import read_coverage
+from console.operation.coverage import Coverage, read_coverage
 from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.kinds import Draft
 from console.operation.models import Job, Plan
@@ -62,7 +63,7 @@ class _Finding:
 
 class ReplayPlan:
     """params: {target, topic?, client_id?, letter?, filter?, rate_per_s?, skip_replayed?, stop_after_failures?,
-    stop_if_dlq_grows_by?}; the subject is the group whose dead letters are sent."""
+    stop_if_dlq_grows_by?, accept_without?}; the subject is the group whose dead letters are sent."""
 
     kind = "dead_letter_replay"
     verb = "REPLAY"
@@ -76,7 +77,12 @@ class ReplayPlan:
         """Look through the dead letters and count. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         checked = checked_params(subject, params)
         admin = _admin(cluster)
-        found = places(admin, topic_of(subject))
+        brokers, topic = read_coverage(admin, cluster, params), topic_of(subject)
+        found = places(admin, topic, brokers.addrs)
+        lost = _out_of_reach(cluster, topic, brokers, checked.get("letter"))
+        cover = brokers.of_queues(lost, len(found.queues))
+        if not found.queues:
+            cover.require_some(topic)
         queues = _only(found.queues, checked.get("letter")) if not found.problem else []
         preview = self._preview(admin, cluster, queues, read_filter(checked["filter"]))
         finding = _Finding(admin, cluster, subject, checked, found, preview, now_ms)
@@ -97,6 +103,7 @@ class ReplayPlan:
                 preview, checked, self._others(finding), _online(admin, subject), expiring
             ),
             params=checked,
+            coverage=cover,
             blocked=found.problem or self._target_problem(finding) or _nothing_left(preview, to_send),
             command="manage.py dlq apply {plan} --confirm {subject}",
             rate_per_s=checked["rate_per_s"],
@@ -105,7 +112,8 @@ class ReplayPlan:
     def drift(self, plan: Plan, now_ms: int) -> list[str]:
         """Letters that expired, or a topic that was made anew, since the preview. New letters are no drift:
         they stay out."""
-        found = places(_admin(plan.cluster), plan.before["topic"])
+        planned = {each["broker_name"] for each in plan.before["ranges"]}
+        found = places(_admin(plan.cluster), plan.before["topic"], planned)
         if found.problem:
             return [found.problem]
         now = {(place.queue.broker_name, place.queue.queue_id): place for place in found.queues}
@@ -334,6 +342,18 @@ def _readable_rows(admin: BlockingMQAdmin, addrs: Mapping[str, str], topic: str)
 
 def _admin(cluster: str) -> BlockingMQAdmin:
     return with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+
+
+def _out_of_reach(
+    cluster: str, topic: str, brokers: Coverage, letter: Mapping[str, Any] | None
+) -> list[MessageQueue]:
+    """Queues of dead letters on brokers that do not answer; of one letter, those of its broker."""
+    return [
+        queue
+        for queue in topic_queues_seen(cluster, [topic])
+        if queue.broker_name in brokers.absent
+        and (letter is None or queue.broker_name == letter["broker_name"])
+    ]
 
 
 def _only(queues: Sequence[BrokerQueue], letter: Mapping[str, Any] | None) -> list[BrokerQueue]:

@@ -15,6 +15,7 @@ from console.mqadmin import (
     validate_topic,
 )
 from console.operation.errors import PlanRejected
+from console.operation.plan_params import ACCEPT_WITHOUT, accepted_without
 from console.operation.rules import RATE_PER_S_MAX
 
 STOP_MAX = 1_000_000_000
@@ -30,6 +31,7 @@ KNOWN = frozenset(
         "skip_replayed",
         "stop_after_failures",
         "stop_if_dlq_grows_by",
+        ACCEPT_WITHOUT,
     }
 )
 
@@ -63,6 +65,9 @@ def checked_params(subject: str, params: Mapping[str, Any]) -> dict[str, Any]:
         limit = whole_number(params, field, STOP_MAX)
         if limit is not None:
             found[field] = limit
+    accepted = accepted_without(params)
+    if accepted:
+        found[ACCEPT_WITHOUT] = list(accepted)
     return found | _of_target(target, params) | _letter(params)
 
 

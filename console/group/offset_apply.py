@@ -3,13 +3,18 @@
 ``result["queues"]`` has one row per queue that moves. Its ``before`` is read again just before the change
 (an online group goes on between plan and apply) and is what undo puts back. States of a row: waiting →
 applied | failed → verified.
+
+A client that is fast may have read everything again before it is looked at: its committed offset is then past the place
+it stood at before, as if nothing had happened. So a row keeps ``was_reset``: a 5.x broker says itself that it moved the
+offset (222 per queue); a member that was told by an older broker is seen to drop the queue for the ten seconds in which
+it starts again (307).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from console.group.offset_change import RESET_BY_TIME, RESET_PER_QUEUE, UPDATE_PER_QUEUE
 from console.group.offset_state import GroupState
@@ -64,6 +69,8 @@ def result_rows(diff: Iterable[Mapping[str, Any]], state: GroupState) -> list[Ro
             "verified_at_ms": None,
             "committed_now": None,
             "resumed": None,
+            "planned": row["after"],
+            "was_reset": False,
         }
         for row in diff
         if row["moves"]
@@ -169,6 +176,7 @@ def _take(row: Row, answer: Any) -> None:
         row["state"], row["error"], row["took_ms"] = "applied", "", answer[0]
         moved = None if answer[1] is None else answer[1].get(key_of(row))
         if moved is not None:
+            row["was_reset"] = row["how"] == RESET_PER_QUEUE
             row["target"] = moved  # 222 by time: the broker's own lookup decides, and a member is told that
 
 
@@ -244,7 +252,7 @@ def watch_rows(run: JobRun, admin: BlockingMQAdmin, group: str) -> None:
     looked_s = 0.0
     while True:
         observe(rows, _committed(admin, addrs, group), online=online, now_ms=run.now_ms())
-        if time.monotonic() - looked_s >= MEMBERS_EVERY_S and any(row["resumed"] is False for row in rows):
+        if time.monotonic() - looked_s >= MEMBERS_EVERY_S and any(map(_awaits_members, rows)):
             looked_s = time.monotonic()
             hear_members(rows, _members_stand(admin, addrs, group))
         open_rows = [row for row in rows if row["state"] == "applied"]
@@ -273,12 +281,26 @@ def observe(rows: list[Row], committed: Mapping[Key, int], *, online: bool, now_
             row["resumed"] = bool(nothing_to_read or (now is not None and now > row["target"]))
 
 
-def hear_members(rows: list[Row], stands: Mapping[Key, int]) -> None:
-    """A member that holds a queue at the target, or a little further, has resumed, long before it commits."""
+def _awaits_members(row: Mapping[str, Any]) -> bool:
+    """Whether what members say of this queue matters still."""
+    return row["resumed"] is False or (row["state"] == "applied" and row["how"] == RESET_BY_TIME)
+
+
+def hear_members(rows: list[Row], stands: Mapping[Key, Stand]) -> None:
+    """A member that holds a queue at the target, or a little further, has resumed, long before it commits. One that
+    dropped it since the reset was told has been reset.
+    """
     for row in rows:
         stand = stands.get(key_of(row))
-        if row["resumed"] is False and stand is not None and at_target(row, stand, online=True):
-            row["resumed"] = True
+        if stand is None:
+            continue
+        if stand.is_dropped:
+            row["is_dropped"] = True
+        elif row.get("is_dropped") or at_target(row, stand.offset, online=True):
+            # it holds the queue again, from the place it was told
+            row["was_reset"] = row["was_reset"] or bool(row.get("is_dropped"))
+            if row["resumed"] is False and at_target(row, stand.offset, online=True):
+                row["resumed"] = True
 
 
 def at_target(row: Mapping[str, Any], now: int, *, online: bool) -> bool:
@@ -288,7 +310,7 @@ def at_target(row: Mapping[str, Any], now: int, *, online: bool) -> bool:
     if not online or now < row["target"]:
         return False
     moved_back = row["before"] is not None and row["target"] < row["before"]
-    return not moved_back or now < row["before"]
+    return not moved_back or now < row["before"] or bool(row.get("was_reset"))
 
 
 def _conclude(
@@ -318,6 +340,9 @@ def _conclude(
         ]
         raise VerificationFailed(f"{len(failed) + len(open_rows)} of {len(rows)} queues: {'; '.join(words)}")
     run.note(f"{len(rows)} of {len(rows)} queues verified")
+    for row in [row for row in rows if row["target"] != row["planned"]][:3]:
+        led = f"stands at {row['target']:,}, where the broker's own search led, not at {row['planned']:,}"
+        run.note(f"{_name(row)} {led}", level="warn")
     if asleep:
         run.note(
             f"{len(asleep)} queues stand at the target, but no member has read on from there yet",
@@ -338,7 +363,14 @@ def _committed(admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str) -> 
     return found
 
 
-def _members_stand(admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str) -> dict[Key, int]:
+class Stand(NamedTuple):
+    """What a member says of a queue: the next offset it will confirm, and whether it has let go of it."""
+
+    offset: int
+    is_dropped: bool = False
+
+
+def _members_stand(admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str) -> dict[Key, Stand]:
     """Where members say they stand (307), for small groups; members that do not answer are left out."""
     online = ask_each(admin, addrs, lambda client, addr: client.consumer_connection(addr, group))
     where = {
@@ -356,7 +388,7 @@ def _members_stand(admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str)
         CALL_DEADLINE_MS,
     )
     return {
-        (queue.topic, queue.broker_name, queue.queue_id): info.commit_offset
+        (queue.topic, queue.broker_name, queue.queue_id): Stand(info.commit_offset, info.dropped)
         for answer in answers.values()
         if not isinstance(answer, Exception)
         for queue, info in answer.mq_table.items()

@@ -200,7 +200,7 @@ def changes(state: GroupState, wish: Wish, known: Known) -> list[Change]:
         elif wanted is not None and wanted > high:
             note = f"asked for {wanted:,}; the queue ends at {high:,}"
         row = Change(queue, each.committed, after, low, high, note=note)
-        rows.append(dataclasses.replace(row, how=_how(state, wish, row)) if row.moves else row)
+        rows.append(dataclasses.replace(row, how=_how(state, row)) if row.moves else row)
     return rows
 
 
@@ -259,15 +259,23 @@ def _wanted(
     return found, known.notes.get(queue, "" if found is not None else "no offset is known to go to")
 
 
-def _how(state: GroupState, wish: Wish, row: Change) -> str:
+def is_by_time(state: GroupState, queue: MessageQueue) -> bool:
+    """Whether members are told a time there, and the broker looks up the offset itself (222, as 4.x does)."""
+    # 222 by time refuses a topic with a queue that has no stored offset
+    return (
+        state.online
+        and not state.server_side_reset.get(queue.broker_name)
+        and state.queues[queue].committed is not None
+    )
+
+
+def _how(state: GroupState, row: Change) -> str:
     """The request that moves this queue: 15 when nobody is online, 222 when members must be told."""
-    if not state.online:
-        return UPDATE_PER_QUEUE
-    if state.server_side_reset.get(row.queue.broker_name):
+    if is_by_time(state, row.queue):
+        return RESET_BY_TIME
+    if state.online and state.server_side_reset.get(row.queue.broker_name):
         return RESET_PER_QUEUE
-    if row.before is None:
-        return UPDATE_PER_QUEUE  # 222 by time refuses a topic with a queue that has no stored offset
-    return RESET_BY_TIME
+    return UPDATE_PER_QUEUE
 
 
 def blocked(state: GroupState, wish: Wish, rows: Sequence[Change]) -> str:

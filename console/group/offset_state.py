@@ -33,6 +33,7 @@ from console.operation.broker_queues import (
 )
 from console.operation.coverage import Coverage
 from console.operation.errors import PlanRejected
+from console.operation.time_search import first_offsets, told_by_broker
 
 QUEUES_MAX = 2_000  # of one change; more is split by topic
 DERIVED_PREFIXES = ("%RETRY%", "%DLQ%")
@@ -233,25 +234,26 @@ def store_times(
 
 
 def offsets_at_time(
+    admin: BlockingMQAdmin, places: Sequence[BrokerQueue], time_ms: int, versions: Mapping[str, str]
+) -> dict[MessageQueue, int]:
+    """The first offset stored at or after a time, per queue. Raises what a broker answered."""
+    asked = {(place, time_ms): versions.get(place.queue.broker_name, "") for place in places}
+    return {place.queue: _offset(answer) for (place, _), answer in first_offsets(admin, asked).items()}
+
+
+def offsets_told(
     admin: BlockingMQAdmin, places: Sequence[BrokerQueue], time_ms: int
 ) -> dict[MessageQueue, int]:
-    """The first offset stored at or after a time, per queue (29). Raises what a broker answered.
-
-    Brokers up to 5.1.0 answer the *nearest* message, and the last one for any later time: where that one is
-    older than asked, the next offset is meant.
-    """
+    """Where brokers send members that they reset to a time, per queue: before 5.1.1 to the nearest message."""
     answers = ask_each(
         admin,
-        {place.queue: (place.addr, place.queue.topic, place.queue.queue_id, time_ms) for place in places},
-        lambda client, arguments: client.search_offset(*arguments),
+        {place: place for place in places},
+        lambda client, place: told_by_broker(client, place, time_ms),
     )
-    found: dict[MessageQueue, int] = {}
-    for queue, answer in answers.items():
-        if isinstance(answer, Exception):
-            raise answer
-        found[queue] = answer
-    times = store_times(admin, [(place, found[place.queue]) for place in places])
-    for queue, offset in list(found.items()):
-        if times.get((queue, offset), time_ms) < time_ms:
-            found[queue] = offset + 1
-    return found
+    return {place.queue: _offset(answer) for place, answer in answers.items()}
+
+
+def _offset(answer: int | Exception) -> int:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

@@ -14,6 +14,7 @@ from console.group.offset_state import (
     Asked,
     GroupState,
     offsets_at_time,
+    offsets_told,
     read_group_state,
     store_times,
 )
@@ -180,9 +181,16 @@ class OffsetChangePlan:
         scope = [queue for queue in state.queues if wish.queues is None or queue in wish.queues]
         if wish.target == "time":
             assert wish.time_ms is not None
-            return Known(
-                dict(offsets_at_time(admin, [state.queues[queue].place for queue in scope], wish.time_ms))
-            )
+            places = [state.queues[queue].place for queue in scope]
+            exact = offsets_at_time(admin, places, wish.time_ms, whom.coverage.versions)
+            by_time = [state.queues[queue].place for queue in scope if offset_change.is_by_time(state, queue)]
+            told = offsets_told(admin, by_time, wish.time_ms)
+            notes = {
+                queue: f"this release goes to the nearest message; the first at that time is {exact[queue]:,}"
+                for queue, offset in told.items()
+                if offset != exact[queue]
+            }
+            return Known({**exact, **told}, notes)
         if wish.target == "like_group":
             if wish.like_group == state.group:
                 raise PlanRejected("A group always stands like itself: name another one.", "like_group")

@@ -22,6 +22,7 @@ from console.group.forms import TARGETS, OffsetChangeForm, queue_value
 from console.lag import selectors as lag_selectors
 from console.lag import services as lag_services
 from console.lag.broadcast import BROADCASTING
+from console.lag.last_seen import may_lie_on_silent
 from console.lag.models import ClientRow, GroupRow
 from console.lag.queue_row import QueueRow
 from console.mqadmin import (
@@ -266,7 +267,8 @@ def watch(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
 def _known(cluster: str, group: str) -> GroupRow:
     row = selectors.group(cluster, group)
     if row is None:
-        raise Http404(f"{cluster} knows no group {group}: it never connected, or was deleted.")
+        where = may_lie_on_silent(cluster)
+        raise Http404(f"{cluster} knows no group {group}: it never connected, or was deleted.{where}")
     return row
 
 

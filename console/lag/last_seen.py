@@ -4,6 +4,7 @@ Three sources, each remembers what the one before may have lost: the rows of the
 stay there), the rows of brokers, and the history of committed offsets, which survives a new metrics database.
 """
 
+import datetime
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -47,6 +48,16 @@ def brokers_seen(cluster: str) -> dict[str, BrokerSeen]:
             row.broker_name, BrokerSeen(since_ms, row.read_at_ms, row.reason, row.read_at_ms > 0)
         )
     return found
+
+
+def may_lie_on_silent(cluster: str) -> str:
+    """Return a sentence for what no row knows while brokers are silent: it may be there. "" while all answer."""
+    silent = lag_selectors.silent_brokers(cluster)
+    if not silent:
+        return ""
+    names = ", ".join(sorted({row.broker_name for row in silent}))
+    at = datetime.datetime.fromtimestamp(min(row.since_ms for row in silent) / 1000, tz=datetime.UTC)
+    return f" It may lie on {names}, silent since {at:%Y-%m-%d %H:%M:%S} UTC."
 
 
 def group_queues_seen(cluster: str, group: str, now_ms: int) -> dict[MessageQueue, QueueSeen]:

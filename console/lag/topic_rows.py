@@ -165,6 +165,8 @@ def _row(
     consumed: RowDict | None,
 ) -> RowDict:
     stored = stored or {**NOT_STORED, "read_at_ms": view.now_ms}
+    # Its brokers told nothing since this process began: the configuration is that of the row before.
+    kept = {} if facts else view.previous_topics.get(topic, {})
     silent = sorted(view.silences.keys() & brokers) if view.silences else []
     partial = bool(silent) or bool(view.blind)
     kind = view.offset_kinds.get(topic, "")
@@ -173,9 +175,9 @@ def _row(
         "kind": topic_kind(topic, view.own_topics),
         "offset_kind": kind,
         "offset_is_not_count": bool(kind),
-        "read_queues": sum(one.read_queues for one in facts.values()),
-        "write_queues": sum(one.write_queues for one in facts.values()),
-        "perm": next((one.perm for one in facts.values()), 0),
+        "read_queues": kept.get("read_queues") or sum(one.read_queues for one in facts.values()),
+        "write_queues": kept.get("write_queues") or sum(one.write_queues for one in facts.values()),
+        "perm": next((one.perm for one in facts.values()), kept.get("perm", 0)),
         "brokers": sorted(brokers),
         **stored,
         **(consumed or NOT_CONSUMED),

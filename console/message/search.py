@@ -32,6 +32,7 @@ from console.mqadmin import (
 )
 from console.operation.body_format import ProtobufDecoder
 from console.operation.broker_queues import BrokerQueue, ask_each, route_queues, topic_route
+from console.operation.time_search import first_offsets
 
 ROUND_DEADLINE_MS = 5_000
 SCANNED_MAX = 20_000_000  # messages looked at by one search
@@ -191,6 +192,9 @@ class Source:
     held_by: frozenset[str]  # brokers that had the topic in the last round
     silent: Mapping[str, str]  # of all brokers, those that did not answer the last round
     protobuf: ProtobufDecoder | None = None  # how the topic's bodies read, where it has a schema
+    versions: Mapping[str, str] = dataclasses.field(
+        default_factory=dict
+    )  # broker name → release, as of the last round
 
 
 def source_of(cluster: str, topic: str) -> Source:
@@ -202,6 +206,7 @@ def source_of(cluster: str, topic: str) -> Source:
         frozenset(row.brokers if row is not None else ()),
         {each.broker_name: each.reason for each in lag_selectors.silent_brokers(cluster)},
         schemas.decoder_of(cluster, topic),
+        {each.broker_name: each.version for each in lag_selectors.broker_rows(cluster)},
     )
 
 
@@ -217,6 +222,8 @@ class Queues:
 def queues_now(source: Source, query: Query) -> Queues:
     """Ask name server and brokers. Raises TopicNotFound, BrokerUnavailable when no name server answers."""
     route = topic_route(source.admin, query.topic)
+    if route is None and (held := sorted(source.held_by & set(source.silent))):
+        return Queues([], {name: source.silent[name] or "not registered" for name in held}, 0)
     if route is None:
         raise TopicNotFound(f"There is no topic {query.topic} in {source.cluster}.")
     routed = route_queues(route, query.topic)
@@ -247,7 +254,7 @@ def open_search(
     queues = queues_now(source, query)
     if query.sql:
         check_sql(source.admin, query, queues.places)
-    bounds = _bounds(source.admin, queues.places, query, queues.silent)
+    bounds = _bounds(source, queues.places, query, queues.silent)
     search = begin_search(
         source.admin,
         query,
@@ -366,27 +373,21 @@ def check_sql(admin: BlockingMQAdmin, query: Query, places: Sequence[BrokerQueue
 
 
 def _bounds(
-    admin: BlockingMQAdmin, places: list[BrokerQueue], query: Query, silent: dict[str, str]
+    source: Source, places: list[BrokerQueue], query: Query, silent: dict[str, str]
 ) -> dict[BrokerQueue, tuple[int, int]]:
     """[low, high) of each queue: what is retained, cut by time (29) or offset."""
+    admin, versions = source.admin, source.versions
     times = {"low": query.from_ms, "high": None if query.to_ms is None else query.to_ms + 1}
     asked = {
-        (place.queue, end): (place, moment)
+        (place, moment): versions.get(place.queue.broker_name, "")
         for place in places
-        for end, moment in times.items()
+        for moment in times.values()
         if moment is not None
     }
-    answers = ask_each(
-        admin,
-        asked,
-        lambda client, about: client.search_offset(
-            about[0].addr, about[0].queue.topic, about[0].queue.queue_id, about[1]
-        ),
-        ROUND_DEADLINE_MS,
-    )
+    answers = first_offsets(admin, asked, ROUND_DEADLINE_MS)
     bounds = {}
     for place in places:
-        found = {end: answers.get((place.queue, end)) for end in times}
+        found = {end: None if moment is None else answers[place, moment] for end, moment in times.items()}
         failure = next((answer for answer in found.values() if isinstance(answer, Exception)), None)
         if failure is not None:
             silent[place.queue.broker_name] = str(failure)

@@ -55,6 +55,9 @@ class Coverage:
     addrs: Mapping[str, str]
     absent: Mapping[str, Absent]
     asked_without: tuple[str, ...] = ()
+    versions: Mapping[str, str] = dataclasses.field(
+        default_factory=dict
+    )  # broker name → V5_3_3, as it says itself
     unit: str = BROKERS
     covered: int = 0
 
@@ -185,6 +188,11 @@ def read_coverage(admin: BlockingMQAdmin, cluster: str, params: Mapping[str, Any
         addrs={name: addr for name, addr in sorted(listed.items()) if name not in silent},
         absent={name: _absent(name, why, seen.get(name)) for name, why in silent.items()},
         asked_without=accepted,
+        versions={
+            name: answer.get("brokerVersionDesc", "")
+            for name, answer in answers.items()
+            if isinstance(answer, dict)
+        },
     )
 
 

@@ -12,6 +12,7 @@ from console.access.models import Verb
 from console.access.name_scope import NameScope, view_scope
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
+from console.lag.last_seen import may_lie_on_silent
 from console.lag.models import TopicRow
 from console.operation.config_change import TOPIC, counted
 from console.operation.config_table import read_table
@@ -100,7 +101,10 @@ def known(cluster: str, topic: str) -> TopicRow:
     """The topic's row, or Http404."""
     row = selectors.topic(cluster, topic)
     if row is None:
-        raise Http404(f"{cluster} has no topic {topic}; if it was just created, the next round will show it.")
+        where = may_lie_on_silent(cluster)
+        raise Http404(
+            f"{cluster} has no topic {topic}; if it was just created, the next round will show it.{where}"
+        )
     return row
 
 

@@ -15,7 +15,7 @@ from console.lag import services as lag_services
 from console.mqadmin import close_admins
 from tests.peers.apache_world import NAME, ApacheWorld
 from tests.support import java_peer
-from tests.support.apache_cluster import ApacheCluster
+from tests.support.apache_cluster import OLD_RELEASE, ApacheCluster
 from tests.support.broker_process import BrokerProcess
 from tests.support.java_peer import JavaPeer
 
@@ -68,6 +68,13 @@ def apache_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheC
         yield cluster
 
 
+@pytest.fixture(scope="module")
+def old_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
+    """Apache RocketMQ 4.9.7 with one broker, started once for a module."""
+    with ApacheCluster(tmp_path_factory.mktemp("old"), names=("broker-a",), release=OLD_RELEASE) as cluster:
+        yield cluster
+
+
 @pytest.fixture
 def apache(apache_cluster: ApacheCluster) -> ApacheCluster:
     """The module's cluster with both brokers up, whatever the test before did to them."""
@@ -76,10 +83,22 @@ def apache(apache_cluster: ApacheCluster) -> ApacheCluster:
 
 
 @pytest.fixture
-def world(
-    apache: ApacheCluster, redis_url: str, tmp_path: Path, settings: Settings, request: pytest.FixtureRequest
-) -> Iterator[ApacheWorld]:
+def world(apache: ApacheCluster, console: Callable[[ApacheCluster], ApacheWorld]) -> ApacheWorld:
     """The Apache cluster added to an empty console as a person adds it; no round has run yet."""
+    return console(apache)
+
+
+@pytest.fixture
+def old_world(old_cluster: ApacheCluster, console: Callable[[ApacheCluster], ApacheWorld]) -> ApacheWorld:
+    """The same with the cluster of 4.9.7."""
+    return console(old_cluster)
+
+
+@pytest.fixture
+def console(
+    redis_url: str, tmp_path: Path, settings: Settings, request: pytest.FixtureRequest
+) -> Iterator[Callable[[ApacheCluster], ApacheWorld]]:
+    """An empty console, and how a cluster is added to it."""
     request.node.add_marker(pytest.mark.django_db(databases=["default", "metrics"]))
     request.getfixturevalue("db")
     settings.DATA_DIR = tmp_path / "data"
@@ -87,7 +106,11 @@ def world(
     lag_services.collectors.clear()
     access_services.ensure_first_person()
     person = User.objects.create_user("alice", is_superuser=True)
-    cluster_services.add_cluster(NAME, apache.namesrv, person)
-    yield ApacheWorld(apache, person)
+
+    def added(cluster: ApacheCluster) -> ApacheWorld:
+        cluster_services.add_cluster(NAME, cluster.namesrv, person)
+        return ApacheWorld(cluster, person)
+
+    yield added
     lag_services.collectors.clear()
     close_admins()

@@ -19,7 +19,7 @@ from tests.support.maven import build_once
 from tests.support.ports import free_port
 
 PROJECT = Path(__file__).parent.parent / "peers" / "apache"
-RELEASE = "5.3.3"
+RELEASE, OLD_RELEASE = "5.3.3", "4.9.7"
 # Three JVMs that start at once on two busy cores.
 READY_WITHIN_S = 120
 # Java 17 closes what RocketMQ opens by reflection (bin/runbroker.sh opens it too).
@@ -39,10 +39,11 @@ SMALL_JVM = (
 FAST_JVM = ("-Xms1g", "-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-XX:+UseG1GC")
 
 
-def build() -> str:
+def build(release: str = RELEASE) -> str:
     """Class path of name server and broker; Maven runs only when the pom changed."""
-    build_once(PROJECT, PROJECT / "target" / "built", [PROJECT / "pom.xml"])
-    return f"{PROJECT / 'target' / 'jars'}/*"
+    target = PROJECT / "target" / release
+    build_once(PROJECT, target / "built", [PROJECT / "pom.xml"], f"-Drocketmq.version={release}")
+    return f"{target / 'jars'}/*"
 
 
 class Jvm:
@@ -71,6 +72,8 @@ class Jvm:
         self.log = folder / "output.log"
         self.process: subprocess.Popen[bytes] | None = None
         (folder / "conf").mkdir(parents=True)
+        for name in ("namesrv", "broker"):  # 4.9 does not start without; what it would log there nobody reads
+            (folder / "conf" / f"logback_{name}.xml").write_text("<configuration/>")
         lines = [f"{key}={value}\n" for key, value in settings.items()]
         (folder / "conf.properties").write_text("".join(lines))
 
@@ -153,7 +156,8 @@ class ApacheBroker(Jvm):
 class ApacheCluster:
     """`with ApacheCluster(folder) as cluster:` — name server, broker-a and broker-b.
 
-    `names`: other brokers; `changes`: settings of all of them; `jvm`: SMALL_JVM for tests, FAST_JVM to measure.
+    `names`: other brokers; `changes`: settings of all of them; `jvm`: SMALL_JVM for tests, FAST_JVM to measure;
+    `release`: of both, as Maven Central has it.
     """
 
     def __init__(
@@ -162,8 +166,9 @@ class ApacheCluster:
         names: Sequence[str] = ("broker-a", "broker-b"),
         changes: Mapping[str, str | int] | None = None,
         jvm: Sequence[str] = SMALL_JVM,
+        release: str = RELEASE,
     ) -> None:
-        class_path = build()
+        class_path = build(release)
         self.namesrv_port = free_port()
         self.name_server = Jvm(
             folder / "namesrv",

@@ -23,7 +23,7 @@ from console.lag.models import BrokerRow, GroupRow, QueueSheet, TopicQueueSheet
 from console.mqadmin import BrokerUnavailable, close_admins
 from console.operation import errors, selectors, services
 from console.operation.models import Job, Plan
-from tests.support.simulated_cluster import SimulatedCluster
+from tests.support.simulated_cluster import Layout, SimulatedCluster
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 TOPIC, GROUP = "orders-00007", "orders-00007-service"  # nobody of it is online, it stands at 1,000,000
@@ -239,7 +239,7 @@ def test_the_page_asks_for_the_broker_by_name(halved: World, client: Client, set
     assert "1 of 2 queues." in page and "broker-1 is left out, accepted by alice." in page
     client.cookies[settings.LANGUAGE_COOKIE_NAME] = "zh-hans"
     page = client.get(f"/c/local/plans/{plan.id}").content.decode()
-    assert "2 个队列中有 1 个在其上" in page and "不包含它重新生成计划" in page
+    assert "2 个队列中有 1 个在其上。请等待其恢复应答" in page and "不包含它重新生成计划" in page
 
 
 def test_rest_names_it_and_takes_the_acceptance(halved: World, client: Client) -> None:
@@ -275,3 +275,37 @@ def test_the_command_prints_it_and_takes_the_acceptance(halved: World) -> None:
     out = io.StringIO()
     call_command("offsets", "apply", plan.id, "--confirm", plan.confirm_text, "--here", stdout=out)
     assert "1 of 2 queues; broker-1 left out, accepted by system" in out.getvalue()
+
+
+def test_pages_of_what_lies_on_dead_brokers_alone_name_them(
+    redis_url: str, alice: User, client: Client, tmp_path: Path, settings: Settings
+) -> None:
+    settings.DATA_DIR, settings.HISTORY_URL = tmp_path / "data", f"file://{tmp_path / 'data' / 'history'}"
+    lag_services.collectors.clear()
+    client.force_login(alice)
+    with SimulatedCluster(brokers=4, topics=8, groups=8) as cluster:
+        Cluster.objects.create(name="local", namesrv_addrs=cluster.namesrv)
+        world = World(cluster, alice)
+        world.collect()
+        cluster.leave(1)
+        cluster.leave(2)  # topic 1 and its group lie on these two
+        lag_services.collectors.clear()  # the worker starts again, and hears of neither
+        world.collect()
+        topic, group = Layout.topic(1), Layout.group(1)
+        for path in (f"/c/local/groups/{group}", f"/c/local/topics/{topic}"):
+            page = client.get(path)
+            assert page.status_code == 200, path
+            assert "broker-1 has not answered since" in page.content.decode()
+        assert "Nobody may read this topic" not in client.get(f"/c/local/topics/{topic}").content.decode()
+        row = client.get(f"/api/v1/clusters/local/topics/{topic}").json()
+        assert (row["perm"], row["partial"], row["brokers"]) == (6, True, ["broker-1", "broker-2"])
+        assert client.get(f"/api/v1/clusters/local/groups/{group}").status_code == 200
+        with pytest.raises(BrokerUnavailable, match=f"{group} is known on broker-1 and broker-2 alone"):
+            world.plan("offset_change", group, target="earliest")
+        found = client.get(f"/api/v1/clusters/local/topics/{topic}/messages")
+        assert found.status_code == 200 and set(found.json()["silent"]) == {"broker-1", "broker-2"}
+        missing = client.get("/api/v1/clusters/local/groups/never-seen")
+        assert missing.status_code == 404
+        assert "It may lie on broker-1, broker-2" in missing.json()["detail"]
+    lag_services.collectors.clear()
+    close_admins()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from console.group import offset_apply, offset_change
+from console.group.offset_apply import Stand
 from console.group.offset_change import Change, Known
 from console.group.offset_state import GroupState, QueueState
 from console.mqadmin import MessageQueue
@@ -160,14 +161,43 @@ def test_it_hears_from_members_before_they_commit() -> None:
         "state": "applied",
         "error": "",
         "resumed": None,
+        "was_reset": False,
     }
     key = ("orders", "broker-a", 0)
     offset_apply.observe([row], {key: 20}, online=True, now_ms=5)
     assert (row["state"], row["reported"], row["resumed"]) == ("verified", 20, False)
-    offset_apply.hear_members([row], {key: 50})
+    offset_apply.hear_members([row], {key: Stand(50)})
     assert row["resumed"] is False, "it still holds the old place"
-    offset_apply.hear_members([row], {key: 20})
+    offset_apply.hear_members([row], {key: Stand(20)})
     assert row["resumed"] is True
+
+
+def test_a_member_that_read_everything_again_before_it_was_looked_at_is_no_failure() -> None:
+    """Back from 50 to 20 and past 50 again: only that the queue was let go tells it from a reset that never came."""
+    plan = [row.as_row() for row in changes(state(server_side=False, q0=50), target="earliest")]
+    (row,) = offset_apply.result_rows(plan, state(q0=50))
+    row["state"] = "applied"
+    key = ("orders", "broker-a", 0)
+
+    def looks(*stands: Stand) -> str:
+        one = dict(row)
+        for stand in stands:
+            offset_apply.hear_members([one], {key: stand})
+        offset_apply.observe([one], {key: 63}, online=True, now_ms=5)
+        return str(one["state"])
+
+    assert looks(Stand(50), Stand(63)) == "applied", "nothing shows that it was told"
+    assert looks(Stand(50), Stand(50, is_dropped=True)) == "applied", "it is still starting again"
+    assert looks(Stand(50), Stand(50, is_dropped=True), Stand(63)) == "verified"
+
+
+def test_a_broker_that_moves_offsets_itself_is_believed() -> None:
+    (row,) = offset_apply.result_rows(
+        [one.as_row() for one in changes(state(q0=50), target="earliest")], state(q0=50)
+    )
+    offset_apply._take(row, (3, {("orders", "broker-a", 0): 0}))
+    offset_apply.observe([row], {("orders", "broker-a", 0): 63}, online=True, now_ms=5)
+    assert (row["how"], row["state"], row["resumed"]) == ("222_queue", "verified", True)
 
 
 def test_it_leaves_a_queue_that_went_past_its_target_by_itself() -> None:

@@ -11,7 +11,14 @@ from console.deadletter import exports, selectors, services
 from console.deadletter.dead_letters import TEXT_FILTERS
 from console.deadletter.replay_copy import TARGETS
 from console.operation import services as services_of_plans
-from console.operation.command_line import ChangeCommand, add_cluster, cluster_name, time_ms
+from console.operation.command_line import (
+    ChangeCommand,
+    accepting,
+    add_accepting,
+    add_cluster,
+    cluster_name,
+    time_ms,
+)
 
 
 class Command(ChangeCommand):
@@ -36,6 +43,8 @@ class Command(ChangeCommand):
         exporting.add_argument("--as", dest="kind", choices=list(exports.CONTENT_TYPES), default="ndjson")
         allowing = actions.add_parser("readable", help="plan: let a write-only dead-letter topic be read")
         allowing.add_argument("group")
+        add_accepting(replaying)
+        add_accepting(allowing)
         for each in (sampling, replaying, exporting):
             each.add_argument("group")
             each.add_argument("--from", dest="from_time", help="ISO 8601 with zone")
@@ -86,6 +95,7 @@ class Command(ChangeCommand):
             "skip_replayed": not options["again"],
             "filter": _filter(options),
             **{name: value for name, value in given.items() if value is not None},
+            **accepting(options),
         }
         self.make_plan(cluster_name(cluster), group, params, format)
 
@@ -94,10 +104,9 @@ class Command(ChangeCommand):
         for line in exports.letter_lines(found, kind):
             self.stdout.write(line, ending="")
 
-    def _readable(self, *, group: str, cluster: str, format: str, **_: Any) -> None:
-        self.print_plan(
-            services_of_plans.create_plan("dlq_readable", cluster_name(cluster), group, {}, None), format
-        )
+    def _readable(self, *, group: str, cluster: str, format: str, **options: Any) -> None:
+        name, params = cluster_name(cluster), accepting(options)
+        self.print_plan(services_of_plans.create_plan("dlq_readable", name, group, params, None), format)
 
 
 def _filter(options: dict[str, Any]) -> dict[str, Any]:
