@@ -10,6 +10,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from zlib import crc32
 
 import orjson
 
@@ -130,6 +131,7 @@ class ConsumeQueueTable:
                 "commitLogDispatchedOffset": manifest.dispatched_offset,
                 "commitLogMaxOffset": manifest.log_max_offset,
                 "queues": manifest.lengths,
+                "crc32": crc32(orjson.dumps(manifest.lengths)),
             }
             replace_durably(self.manifest_path, orjson.dumps(content))
             self._manifest_written = manifest
@@ -139,6 +141,8 @@ class ConsumeQueueTable:
         try:
             content = orjson.loads(self.manifest_path.read_bytes())
             lengths = [(str(topic), int(number), int(end)) for topic, number, end in content["queues"]]
+            if content["crc32"] != crc32(orjson.dumps(lengths)):
+                raise ValueError("the checksum is not that of the lengths")  # noqa: TRY301
             return Manifest(
                 int(content["commitLogDispatchedOffset"]), int(content["commitLogMaxOffset"]), lengths
             )
