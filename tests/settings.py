@@ -1,9 +1,20 @@
 """Django settings of the tests: the product's own, on throw-away data."""
 
+import atexit
 import os
+import shutil
 import tempfile
 
-_GIVEN = {"TIDEMARK_DATA": tempfile.mkdtemp(prefix="tidemark-test-"), "SECRET_KEY": "only-for-tests"}
+_DATA, _OWNER = tempfile.mkdtemp(prefix="tidemark-test-"), os.getpid()
+
+
+@atexit.register
+def _remove_data() -> None:
+    if os.getpid() == _OWNER:  # a process forked from this one ends earlier
+        shutil.rmtree(_DATA, ignore_errors=True)
+
+
+_GIVEN = {"TIDEMARK_DATA": _DATA, "SECRET_KEY": "only-for-tests"}
 _GIVEN = {name: value for name, value in _GIVEN.items() if name not in os.environ}
 os.environ.update(_GIVEN)
 from console.settings import *  # noqa: E402, F403
