@@ -86,7 +86,7 @@ def test_a_reset_needs_no_mouse(page: Page, product: Product) -> None:
 
 
 def worker_pid(product: Product) -> int:
-    """The Celery worker of this product: a child of its supervisor."""
+    """The parent of beat and the pools of workers: a child of the supervisor."""
     assert product.process is not None
     children = subprocess.run(
         ["ps", "--ppid", str(product.process.pid), "-o", "pid=,args="],
@@ -94,7 +94,7 @@ def worker_pid(product: Product) -> int:
         text=True,
         check=True,
     ).stdout.splitlines()
-    (worker,) = [line for line in children if " worker" in line and "celery" in line]
+    (worker,) = [line for line in children if "console.workers" in line]
     return int(worker.split()[0])
 
 
