@@ -54,10 +54,10 @@ from console.deadletter.models import ReplayLedger  # noqa: E402
 from console.mqadmin import Message  # noqa: E402
 from console.operation import journal, runner, services  # noqa: E402
 from console.operation.models import Job, JobState, Plan  # noqa: E402
-from tests.hard.faults import MODES, Fault, Mode, install, locks_note  # noqa: E402
 from tests.hard.tally import main  # noqa: E402
 from tests.support.broker_process import BrokerProcess  # noqa: E402
 from tests.support.redis_process import RedisProcess  # noqa: E402
+from tests.support.write_faults import MODES, Fault, Mode, install, locks_note  # noqa: E402
 
 LETTERS, BATCH = 20, 8
 QUEUES, MESSAGES = 3, 10
