@@ -12,7 +12,6 @@ import ast
 import datetime
 import functools
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,6 @@ from console.celery import app
 from console.cluster.models import Cluster
 from console.operation.models import Job, Plan
 from console.plans import PLAN_KINDS
-from tests.console.report import rows as report_rows
 from tests.support import access_table as table
 from tests.support import sample_rows
 from tests.support.access_table import (
@@ -49,6 +47,7 @@ from tests.support.access_table import (
     WHOLE,
 )
 from tests.support.people import signed_in
+from tests.support.sample_change import write_sample_change
 
 CONSOLE = Path(__file__).parent.parent / "console"
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -105,27 +104,7 @@ def needs_cluster(name: str) -> bool:
 def world() -> Cluster:
     """The sample cluster with a plan, its job, a report's run, all about what `HIDDEN` names."""
     here = sample_rows.sample()
-    now = timezone.now()
-    plan = Plan.objects.create(
-        id="op-sample",
-        kind="offset_change",
-        cluster="local",
-        subject="billing",
-        state="APPLIED",
-        created_by="somebody",
-        created_at=now,
-        expires_at=now,
-    )
-    Job.objects.create(
-        id="job-sample",
-        plan=plan,
-        kind=plan.kind,
-        cluster="local",
-        subject="billing",
-        created_by="somebody",
-        created_at=now,
-    )
-    report_rows.row(report_rows.run("report-sample"), window_start_ms=int(time.time()) // 3_600 * 3_600_000)
+    write_sample_change()
     return here
 
 

@@ -213,18 +213,16 @@ def _text(value: Any) -> bytes:
 
 def build(broker: Any) -> World:
     """Rows of a sample cluster whose name server is away, and a live one with a topic, a group and dead letters."""
-    from django.utils import timezone
     from drf_spectacular.generators import SchemaGenerator
     from rest_framework.test import APIClient
 
     from api.throttling import ScopeThrottle
     from console.access import services as access_services
     from console.lag import services as lag_services
-    from console.operation.models import Job, Plan
     from tests.console.deadletter.letters import group_with_topics, write_letters
     from tests.console.operation.live_cluster import LiveCluster
-    from tests.console.report import rows as report_rows
     from tests.support import sample_rows
+    from tests.support.sample_change import write_sample_change
 
     ScopeThrottle.RATES.update(dict.fromkeys(ScopeThrottle.RATES, 10**9))
     sample_rows.sample()
@@ -234,23 +232,7 @@ def build(broker: Any) -> World:
     live.commit("billing", "orders", 0, 2)
     write_letters(live, 10)
     lag_services.collect("test", now_ms=time.time_ns() // 1_000_000)
-    now = timezone.now()
-    plan = Plan.objects.create(
-        id="op-sample", kind="offset_change", cluster="local", subject="billing", state="APPLIED",
-        created_by="x", created_at=now, expires_at=now,
-    )  # fmt: skip
-    Job.objects.create(
-        id="job-sample",
-        plan=plan,
-        kind=plan.kind,
-        cluster="local",
-        subject="billing",
-        created_by="x",
-        created_at=now,
-    )
-    report_rows.row(
-        report_rows.run("report-sample"), window_start_ms=1_790_000_000_000 // 3_600_000 * 3_600_000
-    )
+    write_sample_change()
     _, key = access_services.create_token(
         owner=access_services.ensure_first_person(), name="fuzz", scopes=["ADMIN"]
     )

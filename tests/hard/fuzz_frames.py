@@ -11,7 +11,6 @@ import functools
 import json
 import random
 import struct
-import sys
 from pathlib import Path
 
 from brokerd.remoting.codes import RequestCode
@@ -19,7 +18,7 @@ from brokerd.remoting.command import RemotingCommand, SerializeType, decode_fram
 from brokerd.remoting.connection import FRAME_BYTES_MAX
 from brokerd.remoting.errors import RemotingCommandError
 from tests.hard.tally import main
-from tests.support.watched_broker import connect, read_answer, share_below, watched_broker
+from tests.support.watched_broker import connect, read_answer, report, watched_broker
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "wire"
 FRAMES_A_ROUND = 12
@@ -249,17 +248,6 @@ def run_round(seed: int) -> str:
     assert "Traceback" not in (output := broker.new_output()), output[-2000:]
     assert broker.descriptors < DESCRIPTORS_MAX, f"{broker.descriptors} descriptors"
     return outcome
-
-
-def report() -> None:
-    """What the good client waited, and what the broker holds."""
-    broker = watched_broker()
-    waits = broker.waits_ms
-    print(
-        f"good client: {len(waits)} messages, p50 {share_below(waits, 0.5):.1f} ms, p99 {share_below(waits, 0.99):.1f} "
-        f"ms, longest {max(waits):.1f} ms; broker: {broker.memory_mib:.0f} MiB, {broker.descriptors} descriptors",
-        file=sys.stderr,
-    )
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 import socket
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
@@ -16,7 +15,7 @@ from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand
 from tests.brokerd.running import pull_fields, send_fields
 from tests.hard.tally import main
-from tests.support.watched_broker import GOOD_TOPIC, connect, read_answer, share_below, watched_broker
+from tests.support.watched_broker import GOOD_TOPIC, connect, read_answer, report, watched_broker
 
 GOOD_WAIT_MAX_MS = 2_000  # on a machine that others use too; the benchmark measures what is usual
 MEMORY_MIB_MAX = 900  # 512 MiB of unfinished requests, answers that are not read, and what Python needs
@@ -116,17 +115,6 @@ def run_round(seed: int) -> str:
     broker.send_good()
     assert "Traceback" not in (output := broker.new_output()), output[-2000:]
     return kind.__name__
-
-
-def report() -> None:
-    """What the good client waited, and what the broker holds."""
-    broker = watched_broker()
-    waits = broker.waits_ms
-    print(
-        f"good client: {len(waits)} messages, p50 {share_below(waits, 0.5):.1f} ms, p99 {share_below(waits, 0.99):.1f} "
-        f"ms, longest {max(waits):.1f} ms; broker: {broker.memory_mib:.0f} MiB, {broker.descriptors} descriptors",
-        file=sys.stderr,
-    )
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import functools
 import os
 import shutil
 import socket
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -114,3 +115,14 @@ def share_below(values: list[float], share: float) -> float:
     """The value below which `share` of them lie."""
     found = sorted(values)
     return found[min(len(found) - 1, int(len(found) * share))] if found else 0.0
+
+
+def report() -> None:
+    """What the good client waited, and what the broker holds."""
+    broker = watched_broker()
+    waits = broker.waits_ms
+    print(
+        f"good client: {len(waits)} messages, p50 {share_below(waits, 0.5):.1f} ms, p99 {share_below(waits, 0.99):.1f} "
+        f"ms, longest {max(waits):.1f} ms; broker: {broker.memory_mib:.0f} MiB, {broker.descriptors} descriptors",
+        file=sys.stderr,
+    )
