@@ -18,6 +18,7 @@ from pathlib import Path
 
 LOWEST, HIGHEST = 12_000, 65_535  # below are the ports that products choose: 8080, 9876, 10911
 SYSTEM_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+TRIES = 500  # half of all ports may be taken, and three at once are still found
 IANA_RANGE = (49_152, 65_535)  # what systems without that file give out
 
 
@@ -31,7 +32,9 @@ def free_port(neighbours: Sequence[int] = ()) -> int:
             bindable += 1
             if all(map(_take, wanted)) and all(map(_is_bindable, wanted)):
                 return port
-    raise AssertionError(f"no free port: {bindable} could be bound, all of them taken by other test processes")
+    raise AssertionError(
+        f"no free port: {bindable} could be bound, all of them taken by other test processes"
+    )
 
 
 def ports_to_take(system_range: tuple[int, int]) -> range:
@@ -41,11 +44,12 @@ def ports_to_take(system_range: tuple[int, int]) -> range:
 
 
 def _candidates() -> Iterable[int]:
-    """All of them from a random one on: a port that was just used may still have connections that fade."""
+    """Random ones: a port that was just used may still have connections that fade. Never one after the other, as each
+    that fails keeps a neighbour of the next.
+    """
     ports = ports_to_take(_system_range())
     assert len(ports) > 1_000, f"the system gives out nearly all ports: {SYSTEM_RANGE}"
-    start = random.randrange(len(ports))
-    return (ports[(start + step) % len(ports)] for step in range(len(ports)))
+    return random.sample(ports, TRIES)
 
 
 def _system_range() -> tuple[int, int]:

@@ -41,6 +41,12 @@ def test_the_ports_beside_it_are_free_too_and_stay_ours() -> None:
         pass
 
 
+def test_a_neighbour_that_is_taken_costs_one_try_only() -> None:
+    chosen = [free_port(neighbours=(-2, 1)) for _ in range(100)]
+    together = {port + distance for port in chosen for distance in (-2, 0, 1)}
+    assert len(together) == 300
+
+
 def test_the_longer_stretch_outside_of_the_systems_range_is_taken() -> None:
     assert ports_to_take((32_768, 60_999)) == range(12_000, 32_768)
     assert ports_to_take((1_024, 30_000)) == range(30_001, 65_536)
