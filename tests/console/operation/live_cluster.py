@@ -42,8 +42,9 @@ class LiveCluster:
         wait_for(self.answers, "the broker")
 
     def answers(self) -> bool:
+        """Whether both the name server and the broker answer: the client counts refusals of each address."""
         try:
-            return bool(self.admin.runtime_info(self.addr))
+            return bool(self.admin.cluster_info() and self.admin.runtime_info(self.addr))
         except BrokerUnavailable:
             return False
 
