@@ -47,7 +47,7 @@ class TopicConfigManager:
         self._config = config
         self._texts = EntryTexts()
         self.file = TableFile(path, self._document)
-        # A message made a topic: whoever answers its sender waits until the topic is in the file, and clears this.
+        # A message made a topic: its sender is answered when the topic is in the file; the answering code clears this.
         self.is_made_by_message = False
         self.topics: dict[str, TopicConfig] = {}
         self.data_version = DataVersion(timestamp=now_ms, counter=0)

@@ -1,9 +1,9 @@
-"""Addresses that must not be reached because somebody typed them: this machine's own, link-local, secrets of clouds."""
+"""Addresses that no form may make the console connect to: this machine's own, link-local, secrets of clouds."""
 
 import ipaddress
 import socket
 
-# Where clouds tell a machine its own secrets, besides link-local addresses: AWS over IPv6, Alibaba, Oracle.
+# Where clouds serve a machine its own secrets, besides link-local addresses: AWS over IPv6, Alibaba, Oracle.
 METADATA_ADDRESSES = frozenset({"fd00:ec2::254", "100.100.100.200", "192.0.0.192"})
 
 

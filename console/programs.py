@@ -94,8 +94,8 @@ def brokerd_program(options: Options) -> Program:
         "listenPort": options.broker_port,
         "namesrvListenPort": options.namesrv_port,
         "brokerIP1": "127.0.0.1",
-        # RocketMQ's default listens everywhere, and whoever connects may read, write and delete. Clients elsewhere
-        # could not use this broker anyway: its routes name 127.0.0.1.
+        # RocketMQ's default listens everywhere, and every client that connects may read, write and delete. Clients
+        # elsewhere could not use this broker anyway: its routes name 127.0.0.1.
         "bindAddress": "127.0.0.1",
         "storePathRootDir": store_folder(options),
         "mappedFileSizeCommitLog": COMMIT_LOG_FILE_BYTES,

@@ -12,7 +12,7 @@ Scope = MutableMapping[str, Any]
 Network = IPv4Network | IPv6Network
 Address = IPv4Address | IPv6Address
 
-HOPS_MAX = 32  # addresses of one X-Forwarded-For that are looked at; nobody has more proxies in a row
+HOPS_MAX = 32  # addresses of one X-Forwarded-For that are looked at; no site has more proxies in a row
 FORWARDING_HEADERS = frozenset({b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"})
 LOOPBACK_HOSTS = frozenset({b"127.0.0.1", b"localhost", b"[::1]"})
 

@@ -145,7 +145,7 @@ SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS and env.bool("TIDEMARK_HSTS_SUBDOMAINS", default=False)
 SECURE_HSTS_PRELOAD = SECURE_HSTS_INCLUDE_SUBDOMAINS and env.bool("TIDEMARK_HSTS_PRELOAD", default=False)
 # TRUSTED_PROXIES: addresses or networks of the reverse proxies in front, comma separated: 127.0.0.1,10.0.0.0/24. Their
-# X-Forwarded-For says who asks, for the audit and the limits of sign-in. Nobody else's is believed.
+# X-Forwarded-For names the client for the audit and the limits of sign-in. That of any other peer is ignored.
 try:
     TRUSTED_PROXIES = reverse_proxy.networks(env.list("TRUSTED_PROXIES", default=[]))
 except ValueError as error:
@@ -160,7 +160,7 @@ SESSION_COOKIE_NAME = "tidemark_session"
 CSRF_COOKIE_NAME = "tidemark_csrf"
 X_FRAME_OPTIONS = "DENY"
 SECURE_REFERRER_POLICY = "same-origin"
-# METRICS_TOKEN: whoever scrapes /metrics, or wants the reasons of /readyz, must send it as a bearer token. Without it
+# METRICS_TOKEN: the bearer token that /metrics and the reasons of /readyz require. Without it
 # only this machine may, and not through a proxy.
 METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
 

@@ -79,7 +79,7 @@ class StoreCheckpoint:
         return max(0, oldest_ms - SAFETY_MS)
 
     def log_flushed(self, offset: int, store_timestamp_ms: int) -> None:
-        """Note that the log is durable before `offset`. Caller: whoever flushed it, any thread. Raises OSError."""
+        """Note that the log is durable before `offset`. Caller: any thread, after a flush. Raises OSError."""
         with self._lock:
             point = self.point or DurablePoint()
             self.physic_msg_timestamp_ms = store_timestamp_ms

@@ -27,7 +27,7 @@ def is_idle(session: Mapping[str, Any], now_s: float) -> bool:
 
 
 class IdleSessionMiddleware:
-    """Signs out whoever comes back too late, before any page is made for them, and notes when a session is used."""
+    """Sign out idle sessions before a page is rendered, and record when a session is used."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response

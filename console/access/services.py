@@ -80,7 +80,7 @@ def grant(
 
 
 def set_role(name: str, verbs: Sequence[str], *, actor: Any, remote_addr: str = "") -> Role:
-    """Make a role, or give one these verbs: whoever holds it has them from the next request on."""
+    """Create a role, or set its verbs; its holders have them from the next request on."""
     with transaction.atomic():
         role = Role.objects.select_for_update().filter(name=name).first()
         before = None if role is None else {"verbs": role.verbs}
@@ -95,7 +95,7 @@ def set_role(name: str, verbs: Sequence[str], *, actor: Any, remote_addr: str = 
 
 
 def remove_role(name: str, *, actor: Any, remote_addr: str = "") -> None:
-    """Remove a role that nobody holds. Raises RoleRejected."""
+    """Remove a role without holders. Raises RoleRejected."""
     with transaction.atomic():
         role = Role.objects.select_for_update().filter(name=name).first()
         if role is None:

@@ -87,7 +87,7 @@ def put_p99_ms(table: Table) -> tuple[float | None, str]:
 
 
 def loop_delay_s(table: Table) -> tuple[float | None, float | None]:
-    """(slowest 1 %, longest) wait for the event loop in the last minute, in seconds; null where it is not told."""
+    """(p99, longest) wait for the event loop in the last minute, in seconds; None where a broker has no such figure."""
     p99_ms, max_ms = number(table.get("loopDelay99")), number(table.get("loopDelayMax"))
     return None if p99_ms is None else p99_ms / 1000, None if max_ms is None else max_ms / 1000
 

@@ -297,7 +297,7 @@ def hear_members(rows: list[Row], stands: Mapping[Key, Stand]) -> None:
         if stand.is_dropped:
             row["is_dropped"] = True
         elif row.get("is_dropped") or at_target(row, stand.offset, online=True):
-            # it holds the queue again, from the place it was told
+            # it holds the queue again, from the offset of the reset
             row["was_reset"] = row["was_reset"] or bool(row.get("is_dropped"))
             if row["resumed"] is False and at_target(row, stand.offset, online=True):
                 row["resumed"] = True

@@ -205,7 +205,7 @@ def changes(state: GroupState, wish: Wish, known: Known) -> list[Change]:
 
 
 def lost_queues(state: GroupState, wish: Wish) -> dict[MessageQueue, QueueSeen]:
-    """Queues that belong to the wish and lie on brokers that do not answer."""
+    """Queues in the requested scope on brokers that do not answer."""
     return {queue: each for queue, each in state.lost.items() if wish.queues is None or queue in wish.queues}
 
 
@@ -260,7 +260,7 @@ def _wanted(
 
 
 def is_by_time(state: GroupState, queue: MessageQueue) -> bool:
-    """Whether members are told a time there, and the broker looks up the offset itself (222, as 4.x does)."""
+    """Whether members receive a time there, and the broker looks up the offset itself (222, as 4.x does)."""
     # 222 by time refuses a topic with a queue that has no stored offset
     return (
         state.online

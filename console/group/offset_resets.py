@@ -1,4 +1,4 @@
-"""Resets of a group's offsets since a plan was made, whoever made them: this console's own moves, and jumps that rounds
+"""Resets of a group's offsets since a plan was made, by any person: this console's own moves, and jumps that rounds
 saw. A plan computed before such a reset means other messages than those its rows name."""
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def group_queues_seen(cluster: str, group: str, now_ms: int) -> dict[MessageQueu
 
 
 def topic_queues_seen(cluster: str, topics: Collection[str]) -> dict[MessageQueue, QueueSeen]:
-    """Return the queues of some topics by the last rows, whoever consumes them."""
+    """Return the queues of some topics by the last rows, with or without consumers."""
     return {
         MessageQueue(row.topic, row.broker_name, row.queue_id): QueueSeen(
             row.min_offset, row.max_offset, None, row.read_at_ms

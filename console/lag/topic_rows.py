@@ -165,7 +165,7 @@ def _row(
     consumed: RowDict | None,
 ) -> RowDict:
     stored = stored or {**NOT_STORED, "read_at_ms": view.now_ms}
-    # Its brokers told nothing since this process began: the configuration is that of the row before.
+    # Its brokers reported nothing since this process began: the configuration is that of the row before.
     kept = {} if facts else view.previous_topics.get(topic, {})
     silent = sorted(view.silences.keys() & brokers) if view.silences else []
     partial = bool(silent) or bool(view.blind)

@@ -94,7 +94,7 @@ class Coverage:
 
     @property
     def open(self) -> list[Absent]:
-        """The absent brokers that nobody has accepted yet."""
+        """The absent brokers that are not accepted yet."""
         return [self.absent[name] for name in sorted(self.absent) if name not in self.asked_without]
 
     @property

@@ -174,7 +174,7 @@ def _plan_page(
 
 
 def _left_out(found: Plan) -> dict[str, Any]:
-    """The brokers that a plan does not reach: those that nobody has accepted yet, and names of the others."""
+    """The brokers that a plan does not reach: those not accepted yet, and the names of the others."""
     absent = of_plan(found.before).get("absent", [])
     return {
         "open_brokers": [each for each in absent if not each["accepted"]],
@@ -259,7 +259,7 @@ def plan_deed(request: HttpRequest, cluster: str, plan_id: str, deed: str) -> Ht
 
 
 def _params_again(request: HttpRequest, found: Plan) -> dict[str, Any]:
-    """The same wish; brokers that are ticked on the page are accepted as left out."""
+    """The same parameters, with the brokers ticked on the page accepted as left out."""
     ticked = request.POST.getlist(ACCEPT_WITHOUT)
     return {**found.params, ACCEPT_WITHOUT: ticked} if ticked else found.params
 
