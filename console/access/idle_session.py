@@ -16,6 +16,11 @@ BY_TIMER = "HTTP_X_TIDEMARK_TIMER"  # static/js sends it with what no person ask
 NOTED_EVERY_S = 60  # not every request must write the session
 
 
+def start_session(sender: object, request: HttpRequest, **_: object) -> None:
+    """Record a sign-in as the first use of its session. Signal handler of `user_logged_in`."""
+    request.session[USED_AT] = int(time.time())
+
+
 def is_idle(session: Mapping[str, Any], now_s: float) -> bool:
     """Whether a session was left alone for too long. One from before this was recorded counts from now on."""
     used_at_s = session.get(USED_AT)

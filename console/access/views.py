@@ -1,7 +1,6 @@
 """Sign-in, the one-time link, the own password, sign-out, and the audit trail."""
 
 import datetime
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +21,6 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.access import rules, selectors, services
 from console.access.errors import LinkInvalid, TooManyAttempts, WrongCredentials
 from console.access.forms import ActivityForm, ChangePasswordForm, ColumnsForm, NewPasswordForm, SignInForm
-from console.access.idle_session import USED_AT
 from console.access.models import AuditEvent
 from console.access.visitor import remote_addr
 from console.spreadsheet import csv_line
@@ -38,11 +36,6 @@ def _next(request: HttpRequest) -> str:
     wanted = request.POST.get("next") or request.GET.get("next") or "/"
     is_ours = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
     return wanted if is_ours else "/"
-
-
-def _open_session(request: HttpRequest, person: User) -> None:
-    login(request, person, backend=BACKEND)
-    request.session[USED_AT] = int(time.time())
 
 
 @login_not_required
@@ -61,7 +54,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         except (WrongCredentials, TooManyAttempts) as refusal:
             form.add_error("password", str(refusal))
             return _refused(request, "access/sign_in.html", context, refusal)
-        _open_session(request, person)
+        login(request, person, backend=BACKEND)
         return redirect(_next(request))
     return render(request, "access/sign_in.html", context)
 
@@ -86,7 +79,7 @@ def sign_in_link(request: HttpRequest, key: str) -> HttpResponse:
             person = services.redeem_sign_in_link(key, password=password, remote_addr=remote_addr(request))
         except LinkInvalid as refusal:
             return render(request, "access/link_invalid.html", {"reason": str(refusal)}, status=410)
-        _open_session(request, person)
+        login(request, person, backend=BACKEND)
         return redirect("/")
     return render(
         request,

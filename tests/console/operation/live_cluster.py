@@ -70,7 +70,7 @@ class LiveCluster:
     def has_route(self, topic: str) -> bool:
         try:
             return bool(self.admin.topic_route(topic).queue_datas)
-        except MQBrokerError:  # not known yet
+        except (MQBrokerError, BrokerUnavailable):  # not known yet, or just started
             return False
 
     def create_group(self, group: str, **settings: int | bool) -> None:
