@@ -29,6 +29,9 @@ def test_half_a_change_is_named_accepted_and_told_in_the_verdict(world: ApacheWo
     world.fill("halves", 10)
     wait_for(lambda: world.end("halves") == 40)
     world.commit("halved", "halves", dict.fromkeys(PLACES, 10))
+    # A broker that was just started saves no offsets for ten seconds, and kill -9 loses what is not saved.
+    saved = world.cluster.brokers[1].folder / "store" / "config" / "consumerOffset.json"
+    wait_for(lambda: saved.exists() and "halves@halved" in saved.read_text())
 
     lose_broker_b(world)
     plan = world.plan("offset_change", "halved", {"target": "earliest"})
