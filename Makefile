@@ -7,7 +7,8 @@ T ?= tests
 ARGS ?=
 # A test that passes only the second time is listed as RERUN: a defect to mend, not a reason to throw a day's work away.
 PYTEST := $(PY) -m pytest -q --reruns 1 --reruns-delay 1 -rR
-# Tests of a file share what it starts; files run in the order of collection, which puts the long ones first.
+# Tests of a file share what it starts; files run in the order of collection, which puts the long ones first. A process
+# of tests waits most of its time for what it started.
 SPREAD := -n 2 --dist loadfile --no-loadscope-reorder
 
 # Every process of the product and of the tests would compile the same modules again.
@@ -29,7 +30,7 @@ test: set-up-test ## All checks and all tests, with real peers and a real browse
 	@$(MAKE) --no-print-directory --keep-going --jobs 3 --output-sync=target unit peers postgres e2e check
 
 unit: set-up-test ## Tests of the packages only (T=tests/brokerd for a part)
-	$(PYTEST) $(T) $(SPREAD) --ignore=tests/peers --ignore=tests/e2e --ignore=tests/benchmark
+	$(PYTEST) $(T) $(SPREAD) -n 4 --ignore=tests/peers --ignore=tests/e2e --ignore=tests/benchmark
 
 postgres: set-up-test ## What writes and reads the database, once more on PostgreSQL
 	deploy/with-postgres.sh $(PYTEST) tests/api tests/console $(SPREAD) --ignore=tests/console/test_supervisor.py
