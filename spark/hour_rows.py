@@ -44,7 +44,7 @@ from spark import histogram
 from spark.lag.forecast import DRAIN_MS_MAX
 from spark.lag.rollup import PERCENTILES
 from spark.lag.snapshot import BoolArray, Int64Array
-from spark.lag.status import WORST_FIRST
+from spark.lag.status import WORST_FIRST, LagStatus
 from spark.progress import CODES, STATUS_OF_CODE, CodeArray, status_ms
 from spark.rounds import FloatArray, Matrix, Rounds
 from spark.row_facts import GRAIN_QUEUE, GRAIN_TOPIC, Facts, PromiseOf, facts_of
@@ -412,7 +412,9 @@ def drain_columns(
 def status_columns(in_status: Int64Array, highest: CodeArray, asked: Asked) -> dict[str, Any]:
     """The columns of statuses, from the milliseconds in each code and the worst code of each row."""
     in_status = in_status.copy()
-    in_status[:, CODES[WORST_FIRST[-1]]] += np.maximum(asked.to_ms - asked.from_ms - in_status.sum(axis=1), 0)
+    in_status[:, CODES[LagStatus.UNKNOWN]] += np.maximum(
+        asked.to_ms - asked.from_ms - in_status.sum(axis=1), 0
+    )
     ordered = in_status[:, [CODES[status] for status in WORST_FIRST]]
     offsets = pa.array(np.arange(len(ordered) + 1) * ordered.shape[1], pa.int32())
     return {

@@ -258,7 +258,9 @@ def _derived(merged: dict[str, Any], from_ms: int, to_ms: int, spec: JobSpec) ->
     gaps = [merged[name].to_numpy(zero_copy_only=False) for name in ("max_gap_ms", "hole")]
     gaps.append(to_ms - merged["window_end_ms"].to_numpy(zero_copy_only=False))
     spent = np.stack([merged[name].to_numpy(zero_copy_only=False) for name in STATUSES], axis=1)
-    spent[:, -1] = np.maximum((to_ms - from_ms) - spent[:, :-1].sum(axis=1), 0)
+    unknown = WORST_FIRST.index(LagStatus.UNKNOWN)
+    spent[:, unknown] = 0
+    spent[:, unknown] = np.maximum((to_ms - from_ms) - spent.sum(axis=1), 0)
     severities = np.array([SEVERITY[status] for status in WORST_FIRST])
     worst = np.where(spent > 0, severities, 0).max(axis=1)
     words = {SEVERITY[status]: status.value for status in LagStatus}

@@ -23,7 +23,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from os import SEEK_END
 from pathlib import PurePosixPath
@@ -58,7 +58,7 @@ from spark.lag.samples import (
     from_snapshots,
     join_in_time,
 )
-from spark.lag.snapshot import Snapshot, no_offsets
+from spark.lag.snapshot import Snapshot
 from spark.lag.wal_group import GroupReader
 
 __all__ = [
@@ -443,7 +443,16 @@ def _read_logs(paths: Iterable[str], group: str | None) -> Samples:
 
 
 def _heads_only(one: Snapshot) -> Snapshot:
-    return replace(one, commit_keys=(), committed=no_offsets(), pulled=no_offsets())
+    return Snapshot(
+        one.ts_ms,
+        one.number,
+        one.brokers,
+        one.head_keys,
+        one.max_offset,
+        one.min_offset,
+        head_status=one.head_status,
+        oldest_ms=one.oldest_ms,
+    )
 
 
 def merge(parts: Sequence[Samples]) -> Samples:

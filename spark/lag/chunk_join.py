@@ -86,7 +86,7 @@ def decode_in_order(tables: Iterable[pa.Table], each: Callable[..., Iterable[Any
 def _joined(parts: Sequence[RegularRows], each: Callable[..., Iterable[Any]]) -> Samples:
     keys = parts[0].keys
     rounds = sum(len(part.t_ms) for part in parts)
-    columns = [np.empty((len(keys), rounds), dtype=np.int64) for _ in SAMPLE_COLUMNS]
+    columns = [np.empty((len(keys), rounds), dtype=np.int64) for _ in SAMPLE_COLUMNS[:5]]
     is_unread = all(part.table["in_flight"].null_count == part.table.num_rows for part in parts)
     if is_unread:  # the ordinary case: one number for all of them, a fifth of the memory less
         columns.pop()
@@ -97,7 +97,8 @@ def _joined(parts: Sequence[RegularRows], each: Callable[..., Iterable[Any]]) ->
         _decode(part, is_head, [column[:, end - len(part.t_ms) : end] for column in columns])
 
     list(each(fill, parts, ends))
-    previous = Previous(*(parts[0].column(name)[:, 0] for name in PREVIOUS))
+    t_ms, max_offset, min_offset, committed_before = (parts[0].column(name)[:, 0] for name in PREVIOUS)
+    previous = Previous(t_ms, max_offset, min_offset, committed_before)
     starts = np.arange(len(keys) + 1, dtype=np.int64) * rounds
     flat = [column.reshape(-1) for column in columns]
     if is_unread:

@@ -365,13 +365,9 @@ def take_earlier(
     previous: Previous, earliest: Int64Array, rows: Int64Array, first_ms: Int64Array, theirs: Previous
 ) -> None:
     """The sample before a joined series is the one before its earliest part."""
-    earlier = first_ms < earliest[rows]
-    at = rows[earlier]
-    earliest[at] = first_ms[earlier]
-    previous.t_ms[at] = theirs.t_ms[earlier]
-    previous.max_offset[at] = theirs.max_offset[earlier]
-    previous.min_offset[at] = theirs.min_offset[earlier]
-    previous.committed[at] = theirs.committed[earlier]
+    earlier = np.flatnonzero(first_ms < earliest[rows])
+    earliest[rows[earlier]] = first_ms[earlier]
+    previous.put(rows[earlier], theirs, earlier)
 
 
 def begins_series(table: pa.Table) -> BoolArray:

@@ -7,18 +7,35 @@ are both read into it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, CommitKey, HeadKey, Int64Array, Snapshot
+from spark.lag.codes import NO_FLAGS, OK_CODE, UNKNOWN_CODE, ByteArray
+from spark.lag.snapshot import (
+    UNKNOWN_OFFSET,
+    UNKNOWN_TIME,
+    BoolArray,
+    CommitKey,
+    HeadKey,
+    Int64Array,
+    Snapshot,
+    no_codes,
+    no_offsets,
+)
 
 RETRY_TOPIC_PREFIX = "%RETRY%"
 DEAD_LETTER_TOPIC_PREFIX = "%DLQ%"
-SAMPLE_COLUMNS = ("t_ms", "max_offset", "min_offset", "committed", "pulled")
+Figures = Int64Array | ByteArray
+SAMPLE_COLUMNS = (
+    *("t_ms", "max_offset", "min_offset", "committed", "pulled"),
+    *("time_lag_ms", "status", "flags", "oldest_ms"),
+)
+# What a sample says where nothing was kept; a head that was read is OK.
+DEFAULTS = {"time_lag_ms": UNKNOWN_TIME, "status": UNKNOWN_CODE, "flags": NO_FLAGS, "oldest_ms": UNKNOWN_TIME}
 
 
 class SeriesKind(StrEnum):
@@ -47,26 +64,60 @@ class SeriesKey(NamedTuple):
         return SeriesKind.DLQ if self.topic.startswith(DEAD_LETTER_TOPIC_PREFIX) else SeriesKind.HEAD
 
 
+def column_type(name: str) -> type[np.generic]:
+    """Return what the numbers of one of `SAMPLE_COLUMNS` are."""
+    return np.uint8 if name in ("status", "flags") else np.int64
+
+
+def default_column(name: str, is_head: BoolArray) -> Figures:
+    """Return what samples say where one of `DEFAULTS` was not kept."""
+    found = np.full(len(is_head), DEFAULTS[name], dtype=column_type(name))
+    if name == "status":
+        found[is_head] = OK_CODE
+    return found
+
+
+def _heads_among(keys: Sequence[SeriesKey]) -> BoolArray:
+    return np.fromiter((not key.group for key in keys), dtype=np.bool_, count=len(keys))
+
+
 @dataclass(frozen=True, slots=True)
 class Previous:
-    """The last sample before the window, one per series, so that the window's first interval is exact.
+    """The last sample before the window, one per series: it holds until the window's first one.
 
-    `t_ms` is `UNKNOWN_OFFSET` where there is none.
+    `t_ms` is `UNKNOWN_OFFSET` where there is none. The columns are those of `Samples`.
     """
 
     t_ms: Int64Array
     max_offset: Int64Array
     min_offset: Int64Array
     committed: Int64Array
+    pulled: Int64Array = field(default_factory=no_offsets)
+    time_lag_ms: Int64Array = field(default_factory=no_offsets)
+    status: ByteArray = field(default_factory=no_codes)
+    flags: ByteArray = field(default_factory=no_codes)
+    oldest_ms: Int64Array = field(default_factory=no_offsets)
+
+    def __post_init__(self) -> None:
+        for name, default in {"pulled": UNKNOWN_OFFSET, **DEFAULTS}.items():
+            if len(getattr(self, name)) != len(self.t_ms):
+                column = np.full(len(self.t_ms), default, dtype=column_type(name))
+                object.__setattr__(self, name, column)
 
     @classmethod
     def none(cls, count: int) -> "Previous":
         """Return "nothing is known" for `count` series."""
-        return cls(*(np.full(count, UNKNOWN_OFFSET, dtype=np.int64) for _ in range(4)))
+        t_ms, max_offset, min_offset, committed = np.full((4, count), UNKNOWN_OFFSET, dtype=np.int64)
+        return cls(t_ms, max_offset, min_offset, committed)
 
     def take(self, rows: Int64Array) -> "Previous":
         """Return the previous samples of some series."""
-        return Previous(self.t_ms[rows], self.max_offset[rows], self.min_offset[rows], self.committed[rows])
+        return Previous(*(getattr(self, name)[rows] for name in SAMPLE_COLUMNS))
+
+    def put(self, rows: Int64Array | BoolArray, samples: "Samples | Previous", places: Int64Array) -> None:
+        """Set those of some series to samples at some places."""
+        for name in SAMPLE_COLUMNS:
+            getattr(self, name)[rows] = getattr(samples, name)[places]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +125,8 @@ class Samples:
     """All samples of some series. Series `i` owns `[starts[i], starts[i + 1])`, in ascending time.
 
     `t_ms` is the round's time, the same for every series of a round. `committed` and `pulled` are
-    `UNKNOWN_OFFSET` for heads and where they were not read.
+    `UNKNOWN_OFFSET` for heads and where they were not read; `oldest_ms` of a group's series is its queue's. What is
+    judged (`time_lag_ms` and behind) may be left out: see `Snapshot`.
     """
 
     keys: Sequence[SeriesKey]
@@ -85,6 +137,16 @@ class Samples:
     committed: Int64Array
     pulled: Int64Array
     previous: Previous
+    time_lag_ms: Int64Array = field(default_factory=no_offsets)
+    status: ByteArray = field(default_factory=no_codes)
+    flags: ByteArray = field(default_factory=no_codes)
+    oldest_ms: Int64Array = field(default_factory=no_offsets)
+
+    def __post_init__(self) -> None:
+        for name in DEFAULTS:
+            if len(getattr(self, name)) != len(self.t_ms):
+                is_head = np.repeat(_heads_among(self.keys), self.counts)
+                object.__setattr__(self, name, default_column(name, is_head))
 
     @property
     def counts(self) -> Int64Array:
@@ -131,26 +193,12 @@ class Samples:
         previous = self.previous.take(rows)
         last = self.starts[:-1][rows] + before[rows] - 1
         seen = before[rows] > 0
-        for ours, theirs in (
-            (previous.t_ms, self.t_ms),
-            (previous.max_offset, self.max_offset),
-            (previous.min_offset, self.min_offset),
-            (previous.committed, self.committed),
-        ):
-            ours[seen] = theirs[last[seen]]
+        previous.put(seen, self, last[seen])
         return self._kept(rows, kept, counts[rows], previous)
 
     def _kept(self, rows: Int64Array, kept: BoolArray, counts: Int64Array, previous: Previous) -> "Samples":
-        return Samples(
-            [self.keys[row] for row in rows.tolist()],
-            starts_of(counts),
-            self.t_ms[kept],
-            self.max_offset[kept],
-            self.min_offset[kept],
-            self.committed[kept],
-            self.pulled[kept],
-            previous,
-        )
+        columns = [getattr(self, name)[kept] for name in SAMPLE_COLUMNS]
+        return samples_of([self.keys[row] for row in rows.tolist()], starts_of(counts), columns, previous)
 
 
 def starts_of(counts: Int64Array) -> Int64Array:
@@ -169,11 +217,12 @@ def segment_sums(values: Int64Array, starts: Int64Array) -> Int64Array:
 
 
 def samples_of(
-    keys: Sequence[SeriesKey], starts: Int64Array, columns: Sequence[Int64Array], previous: Previous
+    keys: Sequence[SeriesKey], starts: Int64Array, columns: Sequence[Any], previous: Previous
 ) -> Samples:
-    """Return samples from columns in the order of `SAMPLE_COLUMNS`."""
-    t_ms, max_offset, min_offset, committed, pulled = columns
-    return Samples(keys, starts, t_ms, max_offset, min_offset, committed, pulled, previous)
+    """Return samples from columns in the order of `SAMPLE_COLUMNS`; what is judged may be left out at the end."""
+    judged = dict(zip(SAMPLE_COLUMNS[5:], columns[5:], strict=False))
+    t_ms, max_offset, min_offset, committed, pulled = columns[:5]
+    return Samples(keys, starts, t_ms, max_offset, min_offset, committed, pulled, previous, **judged)
 
 
 def empty_samples() -> Samples:
@@ -190,7 +239,7 @@ def from_snapshots(snapshots: Iterable[Snapshot], previous: Snapshot | None = No
     """
     rounds = sorted({one.ts_ms: one for one in snapshots}.values(), key=lambda one: one.ts_ms)
     index: dict[SeriesKey, int] = {}
-    parts: list[tuple[Int64Array, ...]] = []
+    parts: list[tuple[Figures, ...]] = []
     places: _Places | None = None
     for snapshot in rounds:
         if places is None or not places.fit(snapshot):
@@ -206,12 +255,12 @@ def from_snapshots(snapshots: Iterable[Snapshot], previous: Snapshot | None = No
 
 
 def assemble(
-    keys: Sequence[SeriesKey], series: Int64Array, columns: Sequence[Int64Array], previous: Previous
+    keys: Sequence[SeriesKey], series: Int64Array, columns: Sequence[Any], previous: Previous
 ) -> Samples:
     """Sort samples given in any order by (series key, time); of several with the same time the last given
     stays.
 
-    `columns` are t_ms, max_offset, min_offset, committed, pulled; `series` numbers the keys.
+    `columns` are `SAMPLE_COLUMNS`; `series` numbers the keys.
     """
     order = sorted(range(len(keys)), key=lambda i: keys[i])
     rank = np.empty(len(keys), dtype=np.int64)
@@ -249,7 +298,7 @@ def join_in_time(
         counts[rank[own]] += part.counts
     starts = starts_of(counts)
     free = starts[:-1].copy()
-    columns = [np.empty(int(starts[-1]), dtype=np.int64) for _ in SAMPLE_COLUMNS]
+    columns = [np.empty(int(starts[-1]), dtype=column_type(name)) for name in SAMPLE_COLUMNS]
     for part, own in zip(parts, rows, strict=True):
         at = rank[own]
         places = np.repeat(free[at] - part.starts[:-1], part.counts) + np.arange(len(part.t_ms))
@@ -261,7 +310,7 @@ def join_in_time(
     )
 
 
-def _side_by_side(parts: Sequence[Samples]) -> list[Int64Array] | None:
+def _side_by_side(parts: Sequence[Samples]) -> list[Figures] | None:
     """Return the columns of parts that hold the same series, in which every series has as many samples as the others:
     whole rows are copied. None for other parts.
     """
@@ -325,26 +374,27 @@ class _Places:
         return self.head_keys == snapshot.head_keys and self.commit_keys == snapshot.commit_keys
 
 
-def _round_samples(snapshot: Snapshot, places: _Places) -> tuple[Int64Array, ...]:
-    """Return (series, t, max, min, committed, pulled) of one round."""
+def _round_samples(snapshot: Snapshot, places: _Places) -> tuple[Figures, ...]:
+    """Return the series of one round, and its figures in the order of `SAMPLE_COLUMNS`."""
     nothing = np.full(len(places.head_keys), UNKNOWN_OFFSET, dtype=np.int64)
+    known = places.known
     return (
         places.series,
         np.full(len(places.rows), snapshot.ts_ms, dtype=np.int64),
         snapshot.max_offset[places.rows],
         snapshot.min_offset[places.rows],
-        np.concatenate([nothing, snapshot.committed[places.known]]),
-        np.concatenate([nothing, snapshot.pulled[places.known]]),
+        np.concatenate([nothing, snapshot.committed[known]]),
+        np.concatenate([nothing, snapshot.pulled[known]]),
+        np.concatenate([nothing, snapshot.time_lag_ms[known]]),
+        np.concatenate([snapshot.head_status, snapshot.status[known]]),
+        np.concatenate([np.zeros(len(nothing), dtype=np.uint8), snapshot.flags[known]]),
+        snapshot.oldest_ms[places.rows],
     )
 
 
 def _fill_previous(samples: Samples, snapshot: Snapshot) -> None:
-    heads = snapshot.heads()
-    commits = snapshot.commits()
-    for row, key in enumerate(samples.keys):
-        head = heads.get(HeadKey(*key[1:]))
-        committed = commits.get(CommitKey(*key), UNKNOWN_OFFSET) if key.group else UNKNOWN_OFFSET
-        if head is not None and (not key.group or committed != UNKNOWN_OFFSET):
-            samples.previous.t_ms[row] = snapshot.ts_ms
-            samples.previous.min_offset[row], samples.previous.max_offset[row] = head
-            samples.previous.committed[row] = committed
+    before = from_snapshots([snapshot])
+    places = {key: at for at, key in enumerate(before.keys)}
+    found = np.array([places.get(key, -1) for key in samples.keys], dtype=np.int64)
+    known = found >= 0
+    samples.previous.put(known, before, before.starts[:-1][found[known]])

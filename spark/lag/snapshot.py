@@ -1,9 +1,9 @@
 """One look at a cluster: what every broker said about its queues and committed offsets in one collection
-round.
+round, and what the round made of it.
 
-A snapshot lists only what was read. A queue of a silent broker is absent, never zero; whoever compares two
-snapshots sees the gap. Committed offsets are read before max offsets, so `max_offset - committed` over-states
-the lag by what arrived in between and is never negative by a race (lag.md 1.1).
+Every series that is known is in every snapshot, from its first one to its tombstone (`codes.ABSENT`): a queue of a
+silent broker has its last offsets and the status UNKNOWN. Committed offsets are read before max offsets, so
+`max_offset - committed` over-states the lag by what arrived in between and is never negative by a race (lag.md 1.1).
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,13 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from spark.lag.codes import NO_FLAGS, OK_CODE, UNKNOWN_CODE, ByteArray
+
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 UNKNOWN_OFFSET = -1  # RocketMQ offsets are never negative
+UNKNOWN_TIME = -1  # neither are time lags and store times
 
 
 class HeadKey(NamedTuple):
@@ -59,11 +62,20 @@ def no_offsets() -> Int64Array:
     return np.empty(0, dtype=np.int64)
 
 
+def no_codes() -> ByteArray:
+    """Return an empty array of statuses or flags."""
+    return np.empty(0, dtype=np.uint8)
+
+
 @dataclass(frozen=True, slots=True)
 class Snapshot:
     """One collection round. Arrays run parallel to their keys; `ts_ms` is when the round began.
 
-    `pulled` is `UNKNOWN_OFFSET` where only the table of committed offsets (43) was read.
+    `committed` is `UNKNOWN_OFFSET` where the group never committed, `pulled` where only the table of committed offsets
+    (43) was read. `time_lag_ms` is the age of the first unread message, `oldest_ms` the store time of a queue's oldest
+    one by the collector's clock, both `UNKNOWN_TIME` where it is not known. `status` and `head_status` are
+    `codes.CODE_OF`; a head that was read is OK. `flags` are of `codes.SampleFlag`. What is judged may be left out: then
+    queues were read, and nothing is known of how groups do.
     """
 
     ts_ms: int
@@ -75,10 +87,26 @@ class Snapshot:
     commit_keys: Sequence[CommitKey] = ()
     committed: Int64Array = field(default_factory=no_offsets)
     pulled: Int64Array = field(default_factory=no_offsets)
+    time_lag_ms: Int64Array = field(default_factory=no_offsets)
+    status: ByteArray = field(default_factory=no_codes)
+    flags: ByteArray = field(default_factory=no_codes)
+    head_status: ByteArray = field(default_factory=no_codes)
+    oldest_ms: Int64Array = field(default_factory=no_offsets)
 
     def __post_init__(self) -> None:
         assert len(self.head_keys) == len(self.max_offset) == len(self.min_offset)
         assert len(self.commit_keys) == len(self.committed) == len(self.pulled)
+        for name, keys, default in (
+            ("time_lag_ms", self.commit_keys, UNKNOWN_TIME),
+            ("status", self.commit_keys, UNKNOWN_CODE),
+            ("flags", self.commit_keys, NO_FLAGS),
+            ("head_status", self.head_keys, OK_CODE),
+            ("oldest_ms", self.head_keys, UNKNOWN_TIME),
+        ):
+            column = getattr(self, name)
+            if len(column) != len(keys):
+                assert len(column) == 0, name
+                object.__setattr__(self, name, np.full(len(keys), default, dtype=column.dtype))
 
     def heads(self) -> dict[HeadKey, tuple[int, int]]:
         """Return {queue: (min offset, max offset)}, for tests and small readers."""

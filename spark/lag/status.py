@@ -7,48 +7,36 @@ commit log to follow; LOST, SKIPPED, OFFLINE, NEVER_COMMITTED, INVALID and UNKNO
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 
+from spark.lag.codes import (
+    ABSENT,
+    CODE_OF,
+    SEVERITY,
+    STATUS_OF,
+    WORST_FIRST,
+    LagStatus,
+    SampleFlag,
+)
 from spark.lag.forecast import DRAINED, UNKNOWN_DRAIN, Direction, Drain, drain, trend
 from spark.lag.snapshot import BoolArray, Int64Array
 
-
-class LagStatus(StrEnum):
-    """The codes that rows, REST and CSV carry."""
-
-    OK = "OK"
-    CATCHING_UP = "CATCHING_UP"
-    FALLING_BEHIND = "FALLING_BEHIND"
-    STALLED = "STALLED"
-    STOPPED = "STOPPED"
-    REWOUND = "REWOUND"
-    SKIPPED = "SKIPPED"
-    LOST = "LOST"
-    OFFLINE = "OFFLINE"
-    NEVER_COMMITTED = "NEVER_COMMITTED"
-    INVALID = "INVALID"
-    UNKNOWN = "UNKNOWN"
-
-
-# Worst first: which word a group gets whose queues differ. UNKNOWN is not worst: a known bad status stays
-# visible beside it.
-WORST_FIRST = (
-    LagStatus.LOST,
-    LagStatus.STALLED,
-    LagStatus.STOPPED,
-    LagStatus.OFFLINE,
-    LagStatus.FALLING_BEHIND,
-    LagStatus.INVALID,
-    LagStatus.REWOUND,
-    LagStatus.SKIPPED,
-    LagStatus.CATCHING_UP,
-    LagStatus.NEVER_COMMITTED,
-    LagStatus.OK,
-    LagStatus.UNKNOWN,
-)
-SEVERITY = {status: len(WORST_FIRST) - rank for rank, status in enumerate(WORST_FIRST)}
+__all__ = [
+    "ABSENT",
+    "CODE_OF",
+    "SEVERITY",
+    "STATUS_OF",
+    "WORST_FIRST",
+    "Judgement",
+    "LagStatus",
+    "QueueHistory",
+    "SampleFlag",
+    "attention",
+    "forward_jumps",
+    "judge",
+    "worst",
+]
 
 WINDOW_MS = 10 * 60_000  # Burrow watches 10 commits; 10 minutes hold 10 rounds even at a 60 s interval
 # a healthy push consumer commits every 5 s, or with its next pull, up to 30 s later
@@ -278,7 +266,7 @@ def _from_last_zero(history: QueueHistory) -> slice:
 
 
 def worst(statuses: Iterable[LagStatus]) -> LagStatus:
-    """Return the worst known status; UNKNOWN only when nothing else is known."""
+    """Return the worst status; a known standing problem is worse than UNKNOWN, anything fine or passing is not."""
     return max(statuses, key=SEVERITY.__getitem__, default=LagStatus.UNKNOWN)
 
 

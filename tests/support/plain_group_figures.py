@@ -15,12 +15,12 @@ WORST_FIRST = [
     "OFFLINE",
     "FALLING_BEHIND",
     "INVALID",
+    "UNKNOWN",
     "REWOUND",
     "SKIPPED",
     "CATCHING_UP",
     "NEVER_COMMITTED",
     "OK",
-    "UNKNOWN",
 ]
 
 

@@ -7,11 +7,15 @@ from hypothesis import strategies as st
 
 from spark.lag.forecast import Drain
 from spark.lag.status import (
+    ABSENT,
+    CODE_OF,
     POP_QUIET_MS,
+    STATUS_OF,
     WORST_FIRST,
     Judgement,
     LagStatus,
     QueueHistory,
+    SampleFlag,
     attention,
     forward_jumps,
     judge,
@@ -199,9 +203,27 @@ def test_it_does_not_call_a_never_committed_queue_zero() -> None:
 def test_it_ranks_every_status_once() -> None:
     assert sorted(WORST_FIRST) == sorted(LagStatus)
     assert worst([OK, LagStatus.CATCHING_UP]) is LagStatus.CATCHING_UP
-    assert worst([UNKNOWN, OK]) is OK
+    assert worst([UNKNOWN, OK]) is worst([UNKNOWN, LagStatus.CATCHING_UP]) is UNKNOWN
+    assert worst([UNKNOWN, LagStatus.INVALID]) is LagStatus.INVALID
     assert worst([UNKNOWN]) is UNKNOWN
     assert worst([]) is UNKNOWN
+
+
+def test_it_never_renumbers_a_status() -> None:
+    numbered = (
+        "ABSENT OK CATCHING_UP FALLING_BEHIND STALLED STOPPED REWOUND SKIPPED LOST OFFLINE NEVER_COMMITTED"
+    )
+    words = f"{numbered} INVALID UNKNOWN".split()
+    assert [ABSENT, *CODE_OF.values()] == [*range(13)] == [*range(len(words))]
+    assert [STATUS_OF[code].value for code in range(1, 13)] == words[1:]
+    assert [(flag.name, flag.value) for flag in SampleFlag] == [
+        ("TIME_LAG_BOUND", 1),
+        ("LAG_BOUND", 2),
+        ("NOT_COUNT", 4),
+        ("PAUSED", 8),
+        ("RESET_PENDING", 16),
+        ("MOVED", 32),
+    ]
 
 
 def test_it_orders_by_attention() -> None:

@@ -1,0 +1,65 @@
+"""What history keeps of a judgement: the statuses with their numbers, the flags, and which status is worse.
+
+The numbers stand in files: a number that was given is never given again.
+"""
+
+from enum import IntFlag, StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+ByteArray = npt.NDArray[np.uint8]
+
+
+class LagStatus(StrEnum):
+    """The codes that rows, REST and CSV carry. New ones are added at the end: files keep their place here, from 1."""
+
+    OK = "OK"
+    CATCHING_UP = "CATCHING_UP"
+    FALLING_BEHIND = "FALLING_BEHIND"
+    STALLED = "STALLED"
+    STOPPED = "STOPPED"
+    REWOUND = "REWOUND"
+    SKIPPED = "SKIPPED"
+    LOST = "LOST"
+    OFFLINE = "OFFLINE"
+    NEVER_COMMITTED = "NEVER_COMMITTED"
+    INVALID = "INVALID"
+    UNKNOWN = "UNKNOWN"
+
+
+class SampleFlag(IntFlag):
+    """What a sample's figures mean."""
+
+    TIME_LAG_BOUND = 1  # the time lag is at least what is kept
+    LAG_BOUND = 2  # more messages may wait than the offsets show
+    NOT_COUNT = 4  # offsets of this topic do not count messages
+    PAUSED = 8
+    RESET_PENDING = 16
+    MOVED = 32  # the committed offset was set, not consumed, since the last known sample
+
+
+ABSENT = 0  # the series does not exist from here on
+CODE_OF = {status: code for code, status in enumerate(LagStatus, 1)}
+STATUS_OF = {code: status for status, code in CODE_OF.items()}
+OK_CODE, UNKNOWN_CODE = CODE_OF[LagStatus.OK], CODE_OF[LagStatus.UNKNOWN]
+NEVER_COMMITTED_CODE = CODE_OF[LagStatus.NEVER_COMMITTED]
+NO_FLAGS = 0
+
+# Worst first: the status of a row of several queues. A standing problem that is known stays visible beside an unknown
+# part; nothing that is fine or passing hides it.
+WORST_FIRST = (
+    LagStatus.LOST,
+    LagStatus.STALLED,
+    LagStatus.STOPPED,
+    LagStatus.OFFLINE,
+    LagStatus.FALLING_BEHIND,
+    LagStatus.INVALID,
+    LagStatus.UNKNOWN,
+    LagStatus.REWOUND,
+    LagStatus.SKIPPED,
+    LagStatus.CATCHING_UP,
+    LagStatus.NEVER_COMMITTED,
+    LagStatus.OK,
+)
+SEVERITY = {status: len(WORST_FIRST) - rank for rank, status in enumerate(WORST_FIRST)}
