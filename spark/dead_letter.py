@@ -26,10 +26,10 @@ from pyspark.sql import functions as F
 
 from spark.job import HOUR_MS, JobResult, JobSpec
 from spark.job_process import main, say
-from spark.publish import result, warnings_of, write
-from spark.schemas import KEY, STAMP, WINDOW, report_columns, row_schema
+from spark.publish import result
+from spark.schemas import KEY, STAMP, WINDOW, row_schema
 from spark.sources import CommitLogSource, ConsumeQueueSource
-from spark.store_job import DAY_MS, ORDER, coverage, read_stores, stamped
+from spark.store_job import DAY_MS, ORDER, coverage, published, read_stores, stamped
 
 PREFIX = "%DLQ%"
 RETRY_MAX = 16  # RocketMQ's retryMaxTimes
@@ -53,16 +53,14 @@ SCHEMA = row_schema(
 )
 
 
-def transform(letters: DataFrame, days: DataFrame, retry_max: dict[str, int], as_of_ms: int) -> DataFrame:
+def transform(letters: DataFrame, days: DataFrame, limits: DataFrame, as_of_ms: int) -> DataFrame:
     """Rows of both grains, without what every row says. `letters`: records of %DLQ% topics; `days`: `window_start_ms`
-    of the days asked for.
+    of the days asked for; `limits`: `group` and `retry_max` of groups that have their own.
     """
-    limit: Column = F.lit(RETRY_MAX)
-    for group, most in sorted(retry_max.items()):
-        limit = F.when(F.col("group") == group, F.lit(most)).otherwise(limit)
     found = (
         letters.withColumn("group", F.substring("topic", len(PREFIX) + 1, 1_000))
-        .withColumn("retry_max", limit)
+        .join(F.broadcast(limits), "group", "left")
+        .fillna(RETRY_MAX, ["retry_max"])
         # the copy that becomes a dead letter counts as one more try
         .withColumn("attempts", F.greatest(F.col("reconsume_times") - 1, F.lit(0)))
         .withColumn(
@@ -130,20 +128,20 @@ def run(spark: SparkSession, spec: JobSpec) -> JobResult:
     """Read, transform, write. The same files give the same rows in the same order."""
     started = time.monotonic()
     if not spec.stores:
-        return result(spark, spec, started=started, rows=0, warnings=[])
+        return result(spark, spec, started=started, rows=0)
     say(f"reading the dead letters of {len(spec.stores)} store{'' if len(spec.stores) == 1 else 's'}")
     messages = read_stores(spark, spec, CommitLogSource, all_times=True).cache()
-    units = read_stores(spark, spec, ConsumeQueueSource)
+    units = read_stores(spark, spec, ConsumeQueueSource).cache()
     at = ["cluster", "broker_name", "topic", "queue_id", "queue_offset"]
     letters = messages.filter(F.col("topic").startswith(PREFIX)).join(units.select(*at), at, "left_semi")
     starts = range(spec.from_ms - spec.from_ms % DAY_MS, min(spec.to_ms, spec.as_of_ms), DAY_MS)
     days = spark.createDataFrame([(start,) for start in starts], "window_start_ms bigint")
-    rows = stamped(transform(letters, days, retry_limits(spec), spec.as_of_ms), spec, coverage(messages))
+    limits = spark.createDataFrame([*retry_limits(spec).items()], "group string, retry_max int")
+    rows = stamped(transform(letters, days, limits, spec.as_of_ms), spec, coverage(messages))
     rows = rows.withColumns({"kind": F.lit("DLQ"), "broker_name": F.lit("")})
-    rows = rows.select(*report_columns(SCHEMA)).cache()
-    write(rows, spec.output, (*ORDER, "cause"))
-    done = result(spark, spec, started=started, rows=rows.count(), warnings=warnings_of(messages))
-    for one in (messages, rows):
+    order = (*ORDER, "cause")
+    done = published(spark, spec, rows, SCHEMA, order, started=started, sources=[messages, units])
+    for one in (messages, units):
         one.unpersist()
     return done
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from spark.grid_rows import GridRows, retry_counts
 from spark.hour_rows import Asked, tables
+from spark.notes import Note
 from spark.periods import folded, merge
 from spark.rounds import Matrix
 from spark.sample_codes import HourRows
@@ -21,9 +22,9 @@ TOPICS_KEPT = 2_000  # hours of group-topics that become rows at once: 40 MB of 
 CODES_KEPT = 1 << 24  # samples whose codes wait for the end of the period: 130 MB of them
 
 
-def hour_rows(item: WorkItem, warnings: list[str]) -> Iterator[pa.Table]:
+def hour_rows(item: WorkItem, notes: list[Note]) -> Iterator[pa.Table]:
     """The rows of an item's hours, in each table those of a grain in the order of their keys; what cannot be read comes
-    into `warnings`.
+    into `notes`.
     """
     reader = HistoryReader(item)
     hours = HourTables(reader)
@@ -32,10 +33,10 @@ def hour_rows(item: WorkItem, warnings: list[str]) -> Iterator[pa.Table]:
             yield from hours.of(part)
     yield from hours.rest()
     reader.close()
-    warnings += reader.warnings
+    notes += reader.notes
 
 
-def period_rows(item: WorkItem, warnings: list[str]) -> Iterator[pa.Table]:
+def period_rows(item: WorkItem, notes: list[Note]) -> Iterator[pa.Table]:
     """As `hour_rows`, but the item's hours are added up to one period."""
     reader = HistoryReader(item)
     hours = HourTables(reader, for_period=True)
@@ -58,7 +59,7 @@ def period_rows(item: WorkItem, warnings: list[str]) -> Iterator[pa.Table]:
     if found:
         yield merge(found, item.from_ms, item.to_ms, reader.spec)
     reader.close()
-    warnings += reader.warnings
+    notes += reader.notes
 
 
 class HourTables:

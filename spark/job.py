@@ -19,6 +19,17 @@ class JobSpecError(ValueError):
     """The spec cannot be run: the text says which field and why."""
 
 
+class JobFailed(Exception):
+    """The job cannot give a report; the text says why and what to do."""
+
+
+class UnreadFile(msgspec.Struct, frozen=True):
+    """A history file that could not be read, and why."""
+
+    path: str
+    reason: str
+
+
 class HourFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One hour of one cluster and every history file (path or fsspec URL) that holds some of it.
 
@@ -132,7 +143,11 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What the run produced. `output` is a folder of Parquet files; `warnings` name files that could not be read."""
+    """What the run produced. `output` is a folder of Parquet files, all of which are there.
+
+    `unread`: history files that some task could not read. `lost_ms`: the starts of periods of which nothing could be
+    read; they have no rows, and those of an earlier run are to stay. `warnings`: sentences about anything else.
+    """
 
     job_id: str
     output: str
@@ -141,6 +156,8 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True):
     elapsed_ms: int
     spark_version: str
     warnings: tuple[str, ...] = ()
+    unread: tuple[UnreadFile, ...] = ()
+    lost_ms: tuple[int, ...] = ()
 
     def to_json(self) -> str:
         return msgspec.json.encode(self, order="sorted").decode()

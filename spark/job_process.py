@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from spark import class_archive
 from spark.executor_watch import ExecutorWatch
 from spark.java import JavaMissing
-from spark.job import JobResult, JobSpec, JobSpecError
+from spark.job import JobFailed, JobResult, JobSpec, JobSpecError
 from spark.session import (
     SparkAway,
     build_context,
@@ -128,6 +128,8 @@ def run_spec(text: str, run_of: Callable[[JobSpec], Run], session: KeptSession) 
     try:
         with watch:
             result = run(spark, spec)
+    except JobFailed as error:
+        return _fail(str(error))
     except (PySparkException, Py4JError) as error:
         return _fail(watch.lost or f"Spark could not compute the report: {error}")
     _say("RESULT", result.to_json())

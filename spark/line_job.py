@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark.job import HOUR_MS, JobResult, JobSpec
 from spark.lag.samples import RETRY_TOPIC_PREFIX
+from spark.notes import with_losses
 from spark.publish import publish
 from spark.rounds import Matrix
 from spark.schemas import ddl, report_columns, warning_rows
@@ -54,7 +55,9 @@ def item_batches(
         if found:
             yield from pa.Table.from_pylist(found, schema=schema).to_batches()
     reader.close()
-    yield from warning_rows(schema, reader.warnings).to_batches()
+    own_files = (path for hour in item.hours for path in hour.files)
+    notes = with_losses(reader.notes, own_files, item.from_ms)
+    yield from warning_rows(schema, [note.to_json() for note in notes]).to_batches()
 
 
 def shared(line: Timeline, key: Key, item: WorkItem, spec: JobSpec) -> Row:

@@ -1,13 +1,15 @@
-"""Reports whose rows never pass through Spark: each task writes those of its work items, the driver is told how many.
+"""Reports whose rows never pass through Spark: each task writes those of its work items under `output` itself.
 
 A queue's row has 70 columns; carrying a hundred thousand of them through the JVM, sorting and writing them there took
 ten times as long as making them. An item's rows are complete and in order where they are made, so its file needs
 nothing of another: the names of the files are in the order of their rows, and the same spec writes the same bytes.
-`output` must be the same folder for every executor, as Spark's own writers ask too.
+`output` is storage that every executor writes to and the driver reads: tasks report the files they wrote, and a job
+whose files are not there fails.
 """
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 import zlib
@@ -19,17 +21,18 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from fsspec.implementations.local import LocalFileSystem
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from spark.job import JobResult, JobSpec
+from spark.job import JobFailed, JobResult, JobSpec
 from spark.job_process import say
-from spark.publish import WARNINGS_MAX, result
+from spark.notes import Note, with_losses
+from spark.publish import emptied, result
 from spark.session import context_of
 from spark.work import TASKS_MAX, WorkItem
 
-ItemRows = Callable[[WorkItem, list[str]], Iterator[pa.Table]]
-ANSWER = pa.schema([pa.field("rows", pa.int64()), pa.field("warning", pa.string())])
+ItemRows = Callable[[WorkItem, list[Note]], Iterator[pa.Table]]
 ORDER = ("cluster", "window_start_ms", "grain", "group", "topic", "broker_name", "queue_id")
 KEY = ORDER[3:]  # inside of a period and a grain
 # Rows of single queues are read from these files: those of one group, or a few columns of all. A row group has the
@@ -49,6 +52,14 @@ class Part(msgspec.Struct, frozen=True):
         return f"part-{self.period:05}-{grain}-{self.number:03}.parquet"
 
 
+class Written(msgspec.Struct, frozen=True):
+    """What a task reports of a part: the bytes of each file by its name, how many rows, and what is missing in them."""
+
+    files: dict[str, int]
+    rows: int
+    notes: list[Note]
+
+
 def publish_parts(
     spark: SparkSession | SparkContext,
     spec: JobSpec,
@@ -57,50 +68,70 @@ def publish_parts(
     *,
     finish: Callable[[Any, str], object] = lambda files, folder: None,
 ) -> JobResult:
-    """Have the items' rows written into `spec.output`, in place of whatever is there.
+    """Have the items' rows written into `spec.output`, in place of whatever is there. Raises JobFailed.
 
     `finish(file system, folder)` may make small tables of them, in folders below.
     """
     started = time.monotonic()
-    found: list[tuple[int, str | None]] = []
+    written: list[Written] = []
     if items:
         hours = sum(len(item.hours) for item in items if not item.after)
         say(f"computing {hours} hour{'' if hours == 1 else 's'}")
-        files, folder = fsspec.core.url_to_fs(spec.output)
-        if files.exists(folder):
-            files.rm(folder, recursive=True)
-        files.makedirs(folder)
-        output = files.unstrip_protocol(folder)
-        found = _written(spark, dealt(items), output, rows_of)
+        files, folder = emptied(spec.output)
+        written = _written(spark, dealt(items), files.unstrip_protocol(folder), rows_of)
+        require_there(files, folder, written)
         finish(files, folder)
-    warnings = sorted({text for _, text in found if text})[:WARNINGS_MAX]
-    return result(spark, spec, started=started, rows=sum(count for count, _ in found), warnings=warnings)
+    notes = [note for one in written for note in one.notes]
+    return result(spark, spec, started=started, rows=sum(one.rows for one in written), notes=notes)
+
+
+def require_there(files: Any, folder: str, written: Sequence[Written]) -> None:
+    """Raise JobFailed unless every file that a task reports is in the folder, as long as it was."""
+    claimed = {name: size for one in written for name, size in one.files.items()}
+    if not claimed:
+        return
+    files.invalidate_cache()
+    try:
+        found = {entry["name"].rpartition("/")[2]: entry["size"] for entry in files.ls(folder, detail=True)}
+    except OSError:
+        found = {}
+    absent = sorted(name for name, size in claimed.items() if found.get(name) != size)
+    if absent:
+        raise JobFailed(
+            f"The tasks wrote {len(claimed)} files, and {len(absent)} of them are not in {folder} (the first is "
+            f"{absent[0]}). Set REPORTS_URL to storage that the console and every Spark worker share."
+        )
 
 
 def _written(
     spark: SparkSession | SparkContext, tasks: Sequence[bytes], output: str, rows_of: ItemRows
-) -> list[tuple[int, str | None]]:
-    """(rows, None) and (0, warning) of the tasks, run in one stage. Spark SQL, for which it would be two columns, costs
-    six seconds of CPU to begin with; only Spark Connect has no other way.
+) -> list[Written]:
+    """What the tasks report, run in one stage. Spark SQL, for which it would be one column, costs six seconds of CPU to
+    begin with; only Spark Connect has no other way.
     """
     context = context_of(spark)
     if context is not None:
         work = context.parallelize(tasks, len(tasks))
-        return work.flatMap(lambda task: _answers(write_task(task, output, rows_of))).collect()
+        answers = work.flatMap(lambda task: map(_encoded, write_task(task, output, rows_of))).collect()
+        return [_decoded(answer) for answer in answers]
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for task in batch.column(0).to_pylist():
-                yield from write_task(tasks[task], output, rows_of)
+                answers = [_encoded(one) for one in write_task(tasks[task], output, rows_of)]
+                yield pa.record_batch({"answer": pa.array(answers, pa.string())})
 
     # a range has as many partitions as it is told, a number in each: no shuffle
     numbers = cast(SparkSession, spark).range(0, len(tasks), 1, len(tasks))
-    return [(row[0], row[1]) for row in numbers.mapInArrow(write, "rows bigint, warning string").collect()]
+    return [_decoded(row[0]) for row in numbers.mapInArrow(write, "answer string").collect()]
 
 
-def _answers(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, str | None]]:
-    for batch in batches:
-        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+def _encoded(one: Written) -> str:
+    return msgspec.json.encode(one).decode()
+
+
+def _decoded(answer: str) -> Written:
+    return msgspec.json.decode(answer, type=Written)
 
 
 def dealt(items: Sequence[WorkItem]) -> list[bytes]:
@@ -116,20 +147,23 @@ def dealt(items: Sequence[WorkItem]) -> list[bytes]:
     return [zlib.compress(msgspec.json.encode(parts[task::tasks]), 1) for task in range(tasks)]
 
 
-def write_task(packed: bytes, output: str, rows_of: ItemRows) -> Iterator[pa.RecordBatch]:
+def write_task(packed: bytes, output: str, rows_of: ItemRows) -> Iterator[Written]:
     """The executor's side: the files of some items."""
+    files, folder = fsspec.core.url_to_fs(output)
+    files.makedirs(folder, exist_ok=True)
     for part in msgspec.json.decode(zlib.decompress(packed), type=list[Part]):
-        warnings: list[str] = []
+        notes: list[Note] = []
         grains: dict[str, list[pa.Table]] = {}
-        for table in rows_of(part.item, warnings):
+        for table in rows_of(part.item, notes):
             for grain, own in _by_grain(table):
                 grains.setdefault(grain, []).append(own)
-        files, folder = fsspec.core.url_to_fs(output)
-        for grain, tables in grains.items():
-            _write(files, f"{folder}/{part.name(grain)}", _in_order(tables))
-        counts = [sum(table.num_rows for tables in grains.values() for table in tables)]
-        answer = {"rows": counts + [0] * len(warnings), "warning": [None, *warnings]}
-        yield from pa.table(answer, schema=ANSWER).to_batches()
+        sizes = {
+            part.name(grain): _write(files, f"{folder}/{part.name(grain)}", _in_order(tables))
+            for grain, tables in grains.items()
+        }
+        own_files = (path for hour in part.item.hours for path in hour.files)
+        rows = sum(table.num_rows for tables in grains.values() for table in tables)
+        yield Written(sizes, rows, with_losses(notes, own_files, part.item.from_ms))
 
 
 def _by_grain(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
@@ -153,21 +187,45 @@ def _key(table: pa.Table, row: int) -> tuple[Any, ...]:
     return tuple(table[name][row].as_py() for name in KEY)
 
 
-def _write(files: Any, path: str, table: pa.Table) -> None:
-    """A whole file or none: a task may be cut short, or run twice."""
+def _write(files: Any, path: str, table: pa.Table) -> int:
+    """Write a whole file or none, as a task may be cut short or run twice; return its bytes.
+
+    On a local disk that takes a draft, made durable and renamed. Object storage shows a file when it is complete.
+    """
+    if not isinstance(files, LocalFileSystem):
+        with files.open(path, "wb") as sink:
+            _write_table(table, sink)
+        return int(files.size(path))
     folder, _, name = path.rpartition("/")
     draft = f"{folder}/.{name}.{uuid.uuid4().hex}"
+    with open(draft, "wb") as sink:
+        _write_table(table, sink)
+        sink.flush()
+        os.fsync(sink.fileno())
+        size = sink.tell()
+    os.replace(draft, path)
+    _sync(folder)
+    return size
+
+
+def _write_table(table: pa.Table, sink: Any) -> None:
     # numbers hardly repeat: dictionaries of them take a third of the time of writing, and a fifth more room
     words = [field.name for field in table.schema if pa.types.is_string(field.type)]
-    with files.open(draft, "wb") as sink:
-        pq.write_table(
-            table.combine_chunks(),
-            sink,
-            row_group_size=ROW_GROUP_ROWS,
-            compression="zstd",
-            compression_level=1,
-            use_dictionary=words,
-            write_statistics=STATISTICS,
-            write_page_checksum=True,
-        )
-    files.mv(draft, path)
+    pq.write_table(
+        table.combine_chunks(),
+        sink,
+        row_group_size=ROW_GROUP_ROWS,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=words,
+        write_statistics=STATISTICS,
+        write_page_checksum=True,
+    )
+
+
+def _sync(folder: str) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

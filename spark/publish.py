@@ -1,21 +1,28 @@
-"""How a job's rows become files: computed once, written in a fixed order, what could not be read told apart."""
+"""How the rows of a report become a file: collected by the driver, put in a fixed order, written where `output` says.
+
+The driver writes through fsspec and not through Spark's writer: that one leaves the parts with the executors where
+they share no folder, and needs Hadoop's own file systems for object storage. For reports with few rows;
+`spark.part_files` has those with many.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import fsspec
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark import SparkContext
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
-from spark.job import JobResult, JobSpec
+from spark.job import JobFailed, JobResult, JobSpec
 from spark.job_process import say
-from spark.schemas import report_columns
+from spark.notes import Note, told
+from spark.schemas import WARNING, report_columns
 from spark.work import TASKS_MAX, WORK_SCHEMA, WorkItem
-
-WARNINGS_MAX = 100  # a page shows a few; a history where more is broken is looked at elsewhere
 
 Transform = Callable[[DataFrame], DataFrame]
 
@@ -30,31 +37,22 @@ def publish(
     *,
     finish: Transform | None = None,
 ) -> JobResult:
-    """Transform the items and write the rows as one Parquet file in `output`; the order is total, so the same rows
-    give the same bytes. `finish` makes the rows from those of all items. Only what could not be read is computed twice:
-    keeping all rows for a second look took longer than making them. For jobs with few rows; `spark.part_files` has
-    those with many.
+    """Transform the items and write the rows as one Parquet file; `finish` makes the rows from those of all items.
+
+    `order` is total, so the same rows give the same bytes.
     """
     started = time.monotonic()
-    warnings: list[str] = []
-    rows = 0
-    if items:
-        hours = sum(len(item.hours) for item in items if not item.after)
-        say(f"computing {hours} hour{'' if hours == 1 else 's'}")
-        rolled = transform(spread(spark, items))
-        if finish is not None:
-            rolled.cache()
-        made = rolled if finish is None else finish(rolled)
-        seen = Observation()
-        counted = made.observe(seen, F.count(F.lit(1)).alias("all"), F.count("warning").alias("warnings"))
-        figures = counted.filter(F.col("warning").isNull()).select(*report_columns(schema))
-        write(figures, spec.output, order)
-        rows = int(seen.get["all"]) - int(seen.get["warnings"])
-        if seen.get["warnings"]:
-            warnings = warnings_of(rolled)
-        if finish is not None:
-            rolled.unpersist()
-    return result(spark, spec, started=started, rows=rows, warnings=warnings)
+    if not items:
+        return result(spark, spec, started=started, rows=0)
+    hours = sum(len(item.hours) for item in items if not item.after)
+    say(f"computing {hours} hour{'' if hours == 1 else 's'}")
+    rolled = transform(spread(spark, items))
+    made = (rolled if finish is None else finish(rolled)).toArrow()
+    is_row = pc.is_null(made[WARNING.name])
+    notes = [Note.from_json(text) for text in made[WARNING.name].drop_null().to_pylist()]
+    rows = made.filter(is_row).select(report_columns(schema))
+    write(rows, spec.output, order)
+    return result(spark, spec, started=started, rows=rows.num_rows, notes=notes)
 
 
 def spread(spark: SparkSession, items: Sequence[WorkItem]) -> DataFrame:
@@ -72,20 +70,35 @@ def spread(spark: SparkSession, items: Sequence[WorkItem]) -> DataFrame:
     return dealt.select(*WORK_SCHEMA.names)
 
 
-def write(rows: DataFrame, output: str, order: Sequence[str]) -> None:
-    """One file, sorted by `order`."""
-    by = [F.col(name) for name in order]
-    rows.repartition(1).sortWithinPartitions(*by).write.mode("overwrite").parquet(output)
+def write(rows: pa.Table, output: str, order: Sequence[str]) -> None:
+    """Write one file, sorted by `order`, in the place of whatever is there. Raises JobFailed."""
+    ordered = rows.sort_by([(name, "ascending") for name in order])
+    try:
+        files, folder = emptied(output)
+        with files.open(f"{folder}/part-00000.parquet", "wb") as sink:
+            pq.write_table(ordered, sink, compression="zstd")
+    except OSError as error:
+        raise JobFailed(
+            f"The rows could not be written to {output}: {type(error).__name__}: {error}."
+        ) from error
 
 
-def warnings_of(rolled: DataFrame) -> list[str]:
-    """What could not be read, each sentence once, in order."""
-    broken = rolled.filter(F.col("warning").isNotNull()).select("warning").distinct().orderBy("warning")
-    return [row["warning"] for row in broken.limit(WARNINGS_MAX).collect()]
+def emptied(output: str) -> tuple[Any, str]:
+    """Return the file system and the folder of an output, without what an earlier attempt left there."""
+    files, folder = fsspec.core.url_to_fs(output)
+    if files.exists(folder):
+        files.rm(folder, recursive=True)
+    files.makedirs(folder, exist_ok=True)
+    return files, folder
 
 
 def result(
-    spark: SparkSession | SparkContext, spec: JobSpec, *, started: float, rows: int, warnings: Sequence[str]
+    spark: SparkSession | SparkContext,
+    spec: JobSpec,
+    *,
+    started: float,
+    rows: int,
+    notes: Sequence[Note] = (),
 ) -> JobResult:
     """The answer of a run that began at `started` (monotonic seconds)."""
     hours = {(hour.cluster, hour.hour_ms) for hour in spec.hours if hour.hour_ms < spec.as_of_ms}
@@ -96,5 +109,5 @@ def result(
         hours=len(hours),
         elapsed_ms=int((time.monotonic() - started) * 1000),
         spark_version=spark.version,
-        warnings=tuple(warnings),
+        **told(notes),
     )

@@ -32,7 +32,7 @@ STAMP = (
     pa.field("job_id", pa.string()),
     pa.field("code_version", pa.string()),
 )
-# Besides rows a task yields sentences about what it could not read.
+# Besides rows a task yields what it could not read: a `spark.notes.Note` as JSON, of stores a sentence.
 WARNING = pa.field("warning", pa.string())
 
 SQL_TYPES = {

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource
 
-from spark.job import HOUR_MS, JobSpec
+from spark.job import HOUR_MS, JobFailed, JobResult, JobSpec
+from spark.notes import NOTES_MAX, Note
+from spark.publish import result, write
+from spark.schemas import report_columns
 from spark.sources import CommitLogSource
 
 DAY_MS = 24 * HOUR_MS
@@ -60,3 +65,27 @@ def coverage(messages: DataFrame) -> DataFrame:
     """Since when each cluster's logs are kept: the latest of its brokers' oldest records."""
     oldest = messages.groupBy("cluster", "broker_name").agg(F.min("store_timestamp_ms").alias("oldest"))
     return oldest.groupBy("cluster").agg(F.max("oldest").alias("log_from_ms"))
+
+
+def published(
+    spark: SparkSession,
+    spec: JobSpec,
+    rows: DataFrame,
+    schema: pa.Schema,
+    order: Sequence[str],
+    *,
+    started: float,
+    sources: Sequence[DataFrame],
+) -> JobResult:
+    """Write the rows; `sources` are what they were made of, with warnings. Raises JobFailed when nothing was readable.
+
+    Rows of before stay then: a store that cannot be read is not one without messages.
+    """
+    texts = reduce(DataFrame.union, [one.select("warning") for one in sources])
+    broken = texts.filter(F.col("warning").isNotNull()).distinct().orderBy("warning").limit(NOTES_MAX)
+    notes = [Note(row["warning"]) for row in broken.collect()]
+    if notes and not sources[0].filter(F.col("warning").isNull()).take(1):
+        raise JobFailed(f"No message of the stores could be read: {notes[0].text}.")
+    table = rows.select(*report_columns(schema)).toArrow()
+    write(table, spec.output, order)
+    return result(spark, spec, started=started, rows=table.num_rows, notes=notes)

@@ -25,10 +25,10 @@ from pyspark.sql import functions as F
 
 from spark.job import HOUR_MS, JobResult, JobSpec
 from spark.job_process import main, say
-from spark.publish import result, warnings_of, write
-from spark.schemas import KEY, STAMP, WINDOW, report_columns, row_schema
+from spark.publish import result
+from spark.schemas import KEY, STAMP, WINDOW, row_schema
 from spark.sources import CommitLogSource, ConsumeQueueSource
-from spark.store_job import ORDER, coverage, day_start, read_stores, stamped
+from spark.store_job import ORDER, coverage, day_start, published, read_stores, stamped
 
 MINUTE_MS = 60_000
 SCHEMA = row_schema(
@@ -116,17 +116,15 @@ def run(spark: SparkSession, spec: JobSpec) -> JobResult:
     """Read, transform, write. The same files give the same rows in the same order."""
     started = time.monotonic()
     if not spec.stores:
-        return result(spark, spec, started=started, rows=0, warnings=[])
+        return result(spark, spec, started=started, rows=0)
     say(f"reading {len(spec.stores)} store{'' if len(spec.stores) == 1 else 's'}")
     messages = read_stores(spark, spec, CommitLogSource).cache()
     units = read_stores(spark, spec, ConsumeQueueSource).cache()
     rows = stamped(transform(messages, units), spec, coverage(messages))
     rows = rows.withColumns({"kind": kind_of(F.col("topic")), "group": F.lit(""), "broker_name": F.lit("")})
-    rows = rows.select(*report_columns(SCHEMA)).cache()
-    write(rows, spec.output, (*ORDER, "hour_ms"))
-    warnings = warnings_of(messages.select("warning").union(units.select("warning")))
-    done = result(spark, spec, started=started, rows=rows.count(), warnings=warnings)
-    for one in (messages, units, rows):
+    order = (*ORDER, "hour_ms")
+    done = published(spark, spec, rows, SCHEMA, order, started=started, sources=[messages, units])
+    for one in (messages, units):
         one.unpersist()
     return done
 

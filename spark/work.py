@@ -26,6 +26,7 @@ from spark.lag.rollup import Figures
 from spark.lag.samples import DEAD_LETTER_TOPIC_PREFIX, Samples, SeriesKey, from_snapshots
 from spark.lag.snapshot import Int64Array
 from spark.lookback import COLUMNS, Ages, Heads, Int32Array, ages
+from spark.notes import Note
 
 WORK_SCHEMA = pa.schema([pa.field("item", pa.string())])
 UNREADABLE = (wal.WalError, ChunkFileError, pa.ArrowException, OSError)
@@ -156,12 +157,12 @@ class HourGrid:
 
 
 class HistoryReader:
-    """Reads the hours of one work item, block by block; `warnings` fill up on the way."""
+    """Reads the hours of one work item, block by block; `notes` fill up on the way."""
 
     def __init__(self, item: WorkItem) -> None:
         self.item = item
         self.spec = JobSpec.from_json(item.spec)
-        self.warnings: list[str] = []
+        self.notes: list[Note] = []
         self._logs: dict[str, Samples] = {}
         self._files: dict[str, ChunkFile | ChunkBuckets | None] = {}
         self._recent: deque[str] = deque()
@@ -477,14 +478,14 @@ class HistoryReader:
                     segment = wal.read_segment(data)
                     self._logs[path] = from_snapshots(segment.snapshots)
                     if segment.damaged:
-                        self.warnings.append(f"{path}: damaged inside, read up to there")
+                        self.notes.append(Note(f"{path}: damaged inside, read up to there"))
             except UNREADABLE as error:
                 self._give_up(path, error)
         return self._logs[path]
 
     def _give_up(self, path: str, error: Exception) -> None:
         self._files[path] = None
-        self.warnings.append(f"{path}: {type(error).__name__}: {error}"[:WARNING_LENGTH_MAX])
+        self.notes.append(Note(f"{type(error).__name__}: {error}"[:WARNING_LENGTH_MAX], path))
 
     def _dead_letters(self, hour: HourFiles) -> dict[str, int]:
         """Messages that came into each group's dead-letter topic; its queues are heads, they have no group."""

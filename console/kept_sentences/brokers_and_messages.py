@@ -209,6 +209,15 @@ SENTENCES = (
         "choose a later window."
     ),
     _("No member of the group is online"),
+    _(
+        "None of the %(number)s history files of %(cluster)s could be read, and the rows of before stay. The first: "
+        "%(reason)s (%(path)s). Check that HISTORY_URL can be reached with its credentials, and run the report again."
+    ),
+    _(
+        "The job made %(number)s rows, and %(found)s are in its output %(folder)s: the rows of before stay. "
+        "Set REPORTS_URL to storage that the console and every Spark worker share."
+    ),
+    _("The database did not take all rows. No hour or day is half-written; run it again: %(error)s"),
     _("no message was written in the last minute"),
     _("no name server answers: %(reason)s"),
     _("No name server lists it"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 from console.lag import past
 from console.lag.history import HOUR_MS, Kind
 from console.report.models import ReportRun
+from console.report.process import JobResult
 
 SAID_MAX = 50
 
@@ -37,6 +39,33 @@ def missing(run: ReportRun, hours: Collection[int], now_ms: int) -> list[str]:
     ]
     said += [f"{_span(first_ms, last_ms + HOUR_MS)}: no history" for first_ms, last_ms in _stretches(unknown)]
     return sorted(said)[:SAID_MAX]
+
+
+def unread(spec: dict[str, Any], result: JobResult, period_ms: int) -> list[str]:
+    """Return a line for each history file that the job could not read, and for each period that keeps its rows."""
+    hours: dict[str, list[int]] = {}
+    for hour in spec["hours"]:
+        for path in hour["files"]:
+            hours.setdefault(path, []).append(hour["hour_ms"])
+    said = [
+        f"{_span(start_ms, start_ms + period_ms)}: nothing of it could be read, the rows of before stay"
+        for start_ms in result.lost_ms
+    ]
+    for file in result.unread:
+        own = hours.get(file.path)
+        span = f"{_span(min(own), max(own) + HOUR_MS)}: " if own else ""
+        said.append(f"{span}a history file could not be read, {file.reason} ({file.path})")
+    return sorted(said)[:SAID_MAX]
+
+
+def nothing_readable(cluster: str, result: JobResult) -> str:
+    """Return why a run of which no period could be read has failed."""
+    first = result.unread[0]
+    return (
+        f"None of the {len(result.unread)} history files of {cluster} could be read, and the rows of before stay. "
+        f"The first: {first.reason} ({first.path}). Check that HISTORY_URL can be reached with its credentials, "
+        "and run the report again."
+    )
 
 
 def _stretches(hours: list[int]) -> Iterator[tuple[int, int]]:

@@ -39,6 +39,13 @@ class ReportFailed(Exception):
     """The job ended without a result; the text says why and what to do, for the page."""
 
 
+class UnreadFile(msgspec.Struct, frozen=True):
+    """A history file that the job could not read, and why."""
+
+    path: str
+    reason: str
+
+
 class JobResult(msgspec.Struct, frozen=True):
     """The job's answer (`spark.job.JobResult`, which only the job's own process may import)."""
 
@@ -49,6 +56,8 @@ class JobResult(msgspec.Struct, frozen=True):
     elapsed_ms: int
     spark_version: str
     warnings: list[str]
+    unread: list[UnreadFile] = []
+    lost_ms: list[int] = []  # starts of periods of which nothing could be read
 
 
 @dataclass(slots=True)

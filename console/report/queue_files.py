@@ -2,10 +2,10 @@
 
 An hour of 1,000 groups has a hundred thousand such rows, so they stay in the Parquet files that the job wrote, beside
 the history and not in the database. A file is of one window and of a range of groups, sorted by group, topic, broker
-and queue, and is never changed. It exists when its row in `QueueRowFile` is LIVE:
+and queue, and is never changed or moved. It exists when its row in `QueueRowFile` is LIVE:
 
-    noted as WRITING -> brought to its place, made durable -> LIVE, in the transaction that replaces the run's other
-    rows -> SUPERSEDED by the next run over the same window -> deleted after GRACE_MS
+    written by a task -> noted as WRITING -> LIVE, in the transaction that replaces the other rows of its window ->
+    SUPERSEDED by the next run over the same window -> deleted after GRACE_MS
 
 Every step may be the last one before a crash: what was noted and never became LIVE is deleted like the superseded.
 Reading the rows: `console.report.queue_rows`.
@@ -15,63 +15,60 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
-import posixpath
-import shutil
 from collections.abc import Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import fsspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 from django.conf import settings
 from django.db.models import Q
-from fsspec.implementations.local import LocalFileSystem
 
-from console.report.jobs import DAY_MS, HOUR_MS, PERIODS_MS
+from console.report.jobs import DAY_MS, HOUR_MS
 from console.report.models import QueueRowFile, ReportRun
+from console.report.output import Output, Part, below_reports_url, local_or_url, remove_empty_folders
 
 logger = logging.getLogger(__name__)
 
 State = QueueRowFile.State
-PARTS = "part-*-queue-*.parquet"  # as `spark.part_files` names them; the order of names is that of windows and groups
 GRACE_MS = HOUR_MS  # who listed a file before it was superseded has read it by then
 DELETED_AT_ONCE = 2_000  # after one run: a console that was off for long catches up over several
 BLOCK_BYTES = 4 * 1024 * 1024
 UNREADABLE = (pa.ArrowException, OSError, EOFError, KeyError, ValueError)
 
 
-def parts_of(folder: Path) -> list[Path]:
-    """The files of single queues in the folder of a job's output, in the order of their rows."""
-    return sorted(folder.glob(PARTS))
-
-
-def bring(run: ReportRun, parts: Sequence[Path], now_ms: int) -> list[QueueRowFile]:
-    """Note the files of a run and bring them, durably, to where they are read; the caller then calls `publish`. Raises
-    OSError and pyarrow's errors.
-    """
-    files = [_noted(run, number, part, now_ms) for number, part in enumerate(parts)]
-    QueueRowFile.objects.bulk_create(files)
-    for file, part in zip(files, parts, strict=True):
-        file.sha256 = _digest(part)
-        _move(part, location(file))
-    return files
+def note(run: ReportRun, output: Output, parts: Sequence[Part], now_ms: int) -> list[QueueRowFile]:
+    """Note the files of a run that were written; the caller then calls `publish`. Raises OSError."""
+    files = [
+        QueueRowFile(
+            path=below_reports_url(output, part),
+            run=run,
+            job=run.job,
+            cluster=run.cluster,
+            window_start_ms=part.window_start_ms,
+            window_end_ms=part.window_end_ms,
+            group_first=part.ends[0],
+            group_last=part.ends[1],
+            rows=part.rows,
+            bytes=part.bytes,
+            sha256=_digest(output.files, part.path),
+            code_version=settings.CODE_VERSION,
+            created_at_ms=now_ms,
+        )
+        for part in parts
+    ]
+    return QueueRowFile.objects.bulk_create(files, batch_size=500)
 
 
 def publish(run: ReportRun, files: Sequence[QueueRowFile], periods: Sequence[int], now_ms: int) -> int:
-    """Let files take the place of what was there of the run's periods; in the caller's transaction. Returns how many
-    rows they have.
-    """
+    """Let files replace what was there of some of the run's periods, in the caller's transaction; return their rows."""
     before = QueueRowFile.objects.filter(
         cluster=run.cluster, job=run.job, window_start_ms__in=periods, state__in=[State.LIVE, State.DAMAGED]
     )
     before.update(state=State.SUPERSEDED, superseded_at_ms=now_ms)
     for file in files:
         file.state, file.created_at_ms = State.LIVE, now_ms
-    QueueRowFile.objects.bulk_update(files, ["state", "created_at_ms", "sha256"], batch_size=200)
+    QueueRowFile.objects.bulk_update(files, ["state", "created_at_ms"], batch_size=200)
     return sum(file.rows for file in files)
 
 
@@ -89,13 +86,14 @@ def tend(cluster: str, now_ms: int) -> int:
         filesystem, path = fsspec.core.url_to_fs(location(file))
         with suppress(FileNotFoundError):
             filesystem.rm(path)
+            remove_empty_folders(filesystem, path)
         file.delete()
     return len(files)
 
 
 def location(file: QueueRowFile) -> str:
     """A local path, or an fsspec address."""
-    return f"{str(settings.REPORTS_URL).rstrip('/').removeprefix('file://')}/{file.path}"
+    return f"{local_or_url(str(settings.REPORTS_URL))}/{file.path}"
 
 
 def what_is_wrong(file: QueueRowFile, error: Exception) -> str:
@@ -104,7 +102,7 @@ def what_is_wrong(file: QueueRowFile, error: Exception) -> str:
     try:
         if not filesystem.exists(path):
             problem = "it is gone: it was removed from the storage"
-        elif _digest_at(filesystem, path) != file.sha256:
+        elif _digest(filesystem, path) != file.sha256:
             problem = f"it has {filesystem.size(path)} bytes with another checksum than when it was made"
         else:
             return f"it cannot be read now ({type(error).__name__}: {error})"[
@@ -120,55 +118,7 @@ def what_is_wrong(file: QueueRowFile, error: Exception) -> str:
     return problem
 
 
-def _noted(run: ReportRun, number: int, part: Path, now_ms: int) -> QueueRowFile:
-    """What is to be known of a file without opening it; its rows are in order, so the ends say it."""
-    with pq.ParquetFile(part) as parquet:
-        last = parquet.metadata.num_row_groups - 1
-        ends = ["window_start_ms", "window_end_ms", "group"]
-        head, tail = (parquet.read_row_group(group, ends) for group in (0, last))
-        rows = parquet.metadata.num_rows
-    start_ms = head["window_start_ms"][0].as_py()
-    start = datetime.fromtimestamp(start_ms / 1000, UTC)
-    folder = f"queues/job={run.job}/cluster={run.cluster}/date={start:%Y-%m-%d}"
-    folder += f"/hour={start:%H}" if PERIODS_MS[run.job] == HOUR_MS else ""
-    return QueueRowFile(
-        path=f"{folder}/{run.pk}-{run.attempts}-{number:05}.parquet",
-        run=run,
-        job=run.job,
-        cluster=run.cluster,
-        window_start_ms=start_ms,
-        window_end_ms=head["window_end_ms"][0].as_py(),
-        group_first=head["group"][0].as_py(),
-        group_last=tail["group"][-1].as_py(),
-        rows=rows,
-        bytes=part.stat().st_size,
-        code_version=settings.CODE_VERSION,
-        created_at_ms=now_ms,
-    )
-
-
-def _move(part: Path, target: str) -> None:
-    filesystem, path = fsspec.core.url_to_fs(target)
-    folder = posixpath.dirname(path)
-    filesystem.makedirs(folder, exist_ok=True)
-    if not isinstance(filesystem, LocalFileSystem):
-        filesystem.put_file(str(part), path)
-        return
-    shutil.move(part, path)
-    for each in (path, folder):
-        descriptor = os.open(each, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-def _digest(part: Path) -> str:
-    with part.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _digest_at(filesystem: Any, path: str) -> str:
+def _digest(filesystem: Any, path: str) -> str:
     digest = hashlib.sha256()
     with filesystem.open(path, "rb") as file:
         while block := file.read(BLOCK_BYTES):

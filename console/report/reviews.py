@@ -8,10 +8,11 @@ computed are not filled in: each row says of how many days it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from django.conf import settings
+from django.db import transaction
 from django.db.models import Max, Min
 
 from console.lag.models import GroupRow, HistoryFile, HistoryGap, LagEvent, TopicRow
@@ -20,6 +21,7 @@ from console.report.jobs import DAY_MS, PERIODS_MS
 from console.report.models import LagRow, ReportRow, ReportRun
 from console.report.weekly_review import week_rows
 
+REVIEWED_JOBS = ("lag_day", "lag_week")
 BUDGET_DAYS = 28  # four whole weeks, so that weekdays weigh the same
 EVENTS_MAX = 2_000  # of a day: what a disaster does to everybody is told by so many
 OFFLINE_MS = 7 * DAY_MS
@@ -46,38 +48,64 @@ class GroupDay(NamedTuple):
     in_time: int
 
 
-def insert_reviews(run: ReportRun, periods: Sequence[int], stamp: dict[str, Any], *, now_ms: int) -> int:
-    """Write the review rows of a lag report whose own rows are in; returns how many. In the caller's transaction."""
-    if run.job not in ("lag_day", "lag_week"):
+def replace_reviews(
+    run: ReportRun,
+    periods: Sequence[int],
+    stamp: dict[str, Any],
+    *,
+    claim: Callable[[], None],
+    now_ms: int,
+) -> int:
+    """Make the review rows of a lag report anew whose own rows are in, a transaction a period; return how many.
+
+    `claim` is called in every transaction and raises when the run belongs to another worker.
+    """
+    if run.job not in REVIEWED_JOBS or not periods:
         return 0
     length_ms = PERIODS_MS[run.job]
     days = _group_days(run.cluster, min(periods) - BUDGET_DAYS * DAY_MS, max(periods) + length_ms)
-    made: list[ReportRow] = []
+    count = 0
     for start_ms in periods:
-        end_ms = min(start_ms + length_ms, run.to_ms, now_ms)
-        found = [*_slo_rows(run.cluster, days, start_ms, length_ms)]
-        if run.job == "lag_day":
-            found += _day_rows(run.cluster, start_ms, end_ms, now_ms)
-        else:
-            found += week_rows(run.cluster, start_ms)
-        made += [
-            ReportRow(
-                **stamp,
-                cluster=run.cluster,
-                grain=grain,
-                window_start_ms=start_ms,
-                window_end_ms=end_ms,
-                kind=figures.pop("kind", ""),
-                group=figures.pop("group", ""),
-                topic=figures.pop("topic", ""),
-                broker_name=figures.pop("broker_name", ""),
-                coverage_pct=figures.pop("coverage_pct", None),
-                figures={name: value for name, value in figures.items() if value is not None},
-            )
-            for grain, figures in found
-        ]
-    ReportRow.objects.bulk_create(made, batch_size=1_000)
-    return len(made)
+        with transaction.atomic():
+            claim()
+            old = ReportRow.objects.filter(cluster=run.cluster, job=run.job, window_start_ms=start_ms)
+            old.delete()
+            made = _review_rows(run, days, start_ms, stamp, now_ms)
+            ReportRow.objects.bulk_create(made, batch_size=1_000)
+        count += len(made)
+    return count
+
+
+def _review_rows(
+    run: ReportRun,
+    days: dict[str, dict[int, GroupDay]],
+    start_ms: int,
+    stamp: dict[str, Any],
+    now_ms: int,
+) -> list[ReportRow]:
+    length_ms = PERIODS_MS[run.job]
+    end_ms = min(start_ms + length_ms, run.to_ms, now_ms)
+    found = [*_slo_rows(run.cluster, days, start_ms, length_ms)]
+    if run.job == "lag_day":
+        found += _day_rows(run.cluster, start_ms, end_ms, now_ms)
+    else:
+        found += week_rows(run.cluster, start_ms)
+    return [
+        ReportRow(
+            **stamp,
+            cluster=run.cluster,
+            grain=grain,
+            window_start_ms=start_ms,
+            window_end_ms=end_ms,
+            kind=figures.pop("kind", ""),
+            group=figures.pop("group", ""),
+            topic=figures.pop("topic", ""),
+            broker_name=figures.pop("broker_name", ""),
+            coverage_pct=figures.pop("coverage_pct", None),
+            figures={name: value for name, value in figures.items() if value is not None},
+        )
+        for grain, figures in found
+    ]
 
 
 # --- Promises -----------------------------------------------------------------------------------------------

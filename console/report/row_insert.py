@@ -10,7 +10,6 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -31,32 +30,26 @@ ONLY_IN_FILES = ("_buckets", "_counts")
 AS_CSV = pacsv.WriteOptions(include_header=False, quoting_style="all_valid")
 
 
-def insert_lag_rows(folder: Path, stamp: dict[str, Any]) -> int:
-    """Insert the rows of a folder's Parquet files; `stamp`: values by column that every row has, in the place of what
-    the file says. The files of single queues have left the folder. Returns how many. Raises ValueError for a file with
-    a column that the table lacks.
+def insert_lag_rows(file: pq.ParquetFile, stamp: dict[str, Any]) -> int:
+    """Insert the rows of a file and return how many; `stamp`: values by column that every row has, in the place of what
+    the file says. Raises ValueError for a file with a column that the table lacks.
     """
     into = connections[router.db_for_write(LagRow)]
     write = _copy if into.vendor == "postgresql" else _insert
     count = 0
-    for path in sorted(folder.glob("*.parquet")):
-        with pq.ParquetFile(path) as file:
-            for table in _tables(file, stamp):
-                write(into, table)
-                count += table.num_rows
+    for table in _tables(file, stamp):
+        write(into, table)
+        count += table.num_rows
     return count
 
 
-def insert_report_rows(folder: Path, stamp: dict[str, Any]) -> int:
+def insert_report_rows(table: pa.Table | None, stamp: dict[str, Any]) -> int:
     """As `insert_lag_rows`, of reports whose rows are few: shared columns as columns, the known figures as JSON."""
-    count = 0
-    for path in sorted(folder.glob("*.parquet")):
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(REPORT_ROWS_AT_ONCE):
-                rows = [_report_row(row, stamp) for row in batch.to_pylist()]
-                ReportRow.objects.bulk_create(rows)
-                count += len(rows)
-    return count
+    if table is None:
+        return 0
+    for batch in table.to_batches(REPORT_ROWS_AT_ONCE):
+        ReportRow.objects.bulk_create([_report_row(row, stamp) for row in batch.to_pylist()])
+    return int(table.num_rows)
 
 
 def _report_row(row: dict[str, Any], stamp: dict[str, Any]) -> ReportRow:

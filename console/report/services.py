@@ -1,4 +1,4 @@
-"""A report's life: asked for, computed by Spark in a process of its own, its rows replaced in one transaction.
+"""A report's life: asked for, computed by Spark in a process of its own, its rows replaced period by period.
 
 Spark never starts inside the web or Celery process: a run is `python -m spark.<job>` with a JobSpec on standard input.
 One run per report and cluster is open at a time (the database sees to it), one Spark process runs per machine (a lock
@@ -10,13 +10,11 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pyarrow as pa
 from celery import current_app
 from django.conf import settings
@@ -33,18 +31,16 @@ from console.cluster.models import Cluster
 from console.lag.chronicle import client_counts
 from console.lag.history import file_location
 from console.lag.models import HistoryFile
-from console.report import process, queue_files, selectors
+from console.report import output, process, queue_files, selectors
 from console.report.jobs import HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
-from console.report.missing import lost_hours, missing
-from console.report.models import OPEN_STATES, LagRow, QueueRowFile, ReportRow, ReportRun
+from console.report.missing import lost_hours, missing, nothing_readable, unread
+from console.report.models import OPEN_STATES, ReportRun
 from console.report.process import JobResult, ReportFailed
-from console.report.reviews import insert_reviews
-from console.report.row_insert import insert_lag_rows, insert_report_rows
+from console.report.replacement import Produced, replace_rows
 from console.report.rules import (
     ATTEMPTS_MAX,
     LEASE_MS,
     LEASE_RENEWED_EVERY_MS,
-    OUTPUTS_KEPT,
     ReportRejected,
     Window,
     period_start,
@@ -148,8 +144,8 @@ def release_dead_runs(*, now_ms: int) -> None:
         if run.attempts >= ATTEMPTS_MAX:
             changed = mine.update(
                 state=ReportRun.State.FAILED,
-                error=f"The worker stopped {run.attempts} times before the report was done. Nothing was half-written; "
-                "ask for a shorter window, or look at the worker's log.",
+                error=f"The worker stopped {run.attempts} times before the report was done. "
+                "No hour or day is half-written; ask for a shorter window, or look at the worker's log.",
                 step="",
                 finished_at_ms=now_ms,
             )
@@ -207,14 +203,14 @@ class _Attempt:
         return self._offset_ms + time.monotonic_ns() // 1_000_000
 
     def work(self) -> None:
-        """1. Ask Spark. 2. Bring the files of single queues to their place. 3. In one transaction let them and the
-        other rows replace those of before, and end the run. If it fails, the old rows stay.
+        """1. Ask Spark, whose tasks write the files where they stay. 2. Note those of single queues. 3. Let the rows
+        replace those of before, a transaction a period, and end the run. A period that failed keeps its rows.
         """
         run = self.run
         _publish(run.id, self.now_ms())
         try:
             spec = job_spec(run, now_ms=self._started_ms)
-            self._write(spec=spec)
+            self._write(spec=spec, output=spec["output"])
             result = process.run_job(
                 json.dumps(spec, sort_keys=True),
                 on_step=self.show,
@@ -222,11 +218,7 @@ class _Attempt:
                 timeout_s=RUN_TIMEOUT_S,
             )
             self.show("writing rows")
-            parts = queue_files.parts_of(Path(result.output)) if run.job in LAG_JOBS and result.rows else []
-            files = queue_files.bring(run, parts, self.now_ms())
-            untold = missing(run, [hour["hour_ms"] for hour in spec["hours"]], self._started_ms)
-            result = msgspec.structs.replace(result, warnings=[*untold, *result.warnings])
-            self._finish(result, files, computed_periods(run, spec))
+            self._finish(spec, result)
         except RunLost:
             logger.warning("report was taken over run=%s attempt=%d", run.id, run.attempts)
             return
@@ -234,9 +226,11 @@ class _Attempt:
             self._fail(str(error))
         except DatabaseError as error:
             logger.exception("report rows not written run=%s", run.id)
-            self._fail(f"The database did not take the rows, nothing was half-written: {error}")
+            self._fail(
+                f"The database did not take all rows. No hour or day is half-written; run it again: {error}"
+            )
         except KeyboardInterrupt:
-            self._fail("Stopped by hand. Nothing was half-written.")
+            self._fail("Stopped by hand. No hour or day is half-written.")
             raise
         except Exception:
             logger.exception("report ended in an error run=%s", run.id)
@@ -244,7 +238,7 @@ class _Attempt:
         _publish(run.id, self.now_ms())
         if run.requested_by_id is None:  # a person who asked looks at the page
             _send_task(DELIVER_TASK, run.id)
-        _prune_outputs(run.job)
+        output.prune(run.job)
         queue_files.tend(run.cluster, self._started_ms)
 
     def show(self, step: str) -> None:
@@ -264,21 +258,35 @@ class _Attempt:
         if mine.update(**values) != 1:
             raise RunLost(self.run.pk)
 
-    def _finish(self, result: JobResult, files: Sequence[QueueRowFile], periods: Sequence[int]) -> None:
+    def _finish(self, spec: dict[str, Any], result: JobResult) -> None:
+        run = self.run
+        lost = set(result.lost_ms)
+        periods = [start_ms for start_ms in computed_periods(run, spec) if start_ms not in lost]
+        if lost and not periods:
+            raise ReportFailed(nothing_readable(run.cluster, result))
         generated_at_ms = self.now_ms()
-        with transaction.atomic():
-            row_count = _replace_rows(self.run, result, periods, generated_at_ms)
-            row_count += queue_files.publish(self.run, files, periods, generated_at_ms)
-            self._write(
-                state=ReportRun.State.SUCCEEDED,
-                step="",
-                row_count=row_count,
-                warnings=list(result.warnings),
-                output=result.output,
-                spark_version=result.spark_version,
-                finished_at_ms=self.now_ms(),
-            )
-        logger.info("report done run=%s rows=%d spark_ms=%d", self.run.id, row_count, result.elapsed_ms)
+        stamp = {
+            "run_id": run.id,
+            "job": run.job,
+            "generated_at_ms": generated_at_ms,
+            "code_version": settings.CODE_VERSION,
+        }
+        produced = Produced.of(run, result, periods, generated_at_ms)
+        row_count = replace_rows(run, produced, periods, stamp, claim=self._claim, now_ms=generated_at_ms)
+        unknown = missing(run, [hour["hour_ms"] for hour in spec["hours"]], self._started_ms)
+        self._write(
+            state=ReportRun.State.SUCCEEDED,
+            step="",
+            row_count=row_count,
+            warnings=[*unknown, *unread(spec, result, PERIODS_MS[run.job]), *result.warnings],
+            spark_version=result.spark_version,
+            finished_at_ms=self.now_ms(),
+        )
+        logger.info("report done run=%s rows=%d spark_ms=%d", run.id, row_count, result.elapsed_ms)
+
+    def _claim(self) -> None:
+        """Hold the run until the end of the caller's transaction: no other attempt writes meanwhile. Raises RunLost."""
+        self._write(lease_until_ms=self.now_ms() + LEASE_MS)
 
     def _fail(self, error: str) -> None:
         logger.warning("report failed run=%s reason=%s", self.run.id, error)
@@ -305,8 +313,7 @@ def job_spec(run: ReportRun, *, now_ms: int) -> dict[str, Any]:
         "as_of_ms": now_ms,
         "hours": [] if is_of_stores else _hours(run, now_ms),
         "stores": _stores(run) if is_of_stores else [],
-        # An attempt that lost its lease may still be writing when the next one begins.
-        "output": str(output_folder(run.job) / run.id / f"attempt-{run.attempts}"),
+        "output": output.output_url(run),
         "slo_ms": settings.LAG_SLO_MS,
         "slo_target": settings.LAG_SLO_TARGET,
         "slos": selectors.slos(run.cluster),
@@ -373,46 +380,6 @@ def computed_periods(run: ReportRun, spec: dict[str, Any]) -> list[int]:
     period_ms = PERIODS_MS[run.job]
     hours = [hour["hour_ms"] for hour in spec["hours"]] or range(run.from_ms, run.to_ms, HOUR_MS)
     return sorted({period_start(hour_ms, period_ms) for hour_ms in hours})
-
-
-def _replace_rows(run: ReportRun, result: JobResult, periods: Sequence[int], generated_at_ms: int) -> int:
-    """Put the run's rows, but those of single queues, in the place of what was computed for its periods before; in the
-    caller's transaction.
-    """
-    stamp = {
-        "run_id": run.id,
-        "job": run.job,
-        "generated_at_ms": generated_at_ms,
-        "code_version": settings.CODE_VERSION,
-    }
-    for model in (LagRow, ReportRow):
-        model.objects.filter(cluster=run.cluster, job=run.job, window_start_ms__in=periods).delete()
-    if not result.rows:
-        return 0
-    folder = Path(result.output)
-    if run.job not in LAG_JOBS:
-        return insert_report_rows(folder, stamp)
-    count = insert_lag_rows(folder, stamp)
-    for extra in sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("_")):
-        insert_report_rows(extra, stamp)
-    return count + insert_reviews(run, periods, stamp, now_ms=generated_at_ms)
-
-
-def output_folder(job: str) -> Path:
-    """Where the Parquet files of a report's runs lie, a folder per run and in it one per attempt."""
-    return Path(settings.REPORTS_DIR) / job
-
-
-def _prune_outputs(job: str) -> None:
-    """Delete the folders of all but the newest runs, and of runs that failed."""
-    runs = ReportRun.objects.filter(job=job)
-    done = runs.filter(state=ReportRun.State.SUCCEEDED).exclude(output="").order_by("-finished_at_ms")
-    kept = set(done.values_list("pk", flat=True)[:OUTPUTS_KEPT])
-    kept |= set(runs.filter(state__in=OPEN_STATES).values_list("pk", flat=True))
-    for folder in output_folder(job).glob("report-*"):
-        if folder.name not in kept:
-            shutil.rmtree(folder, ignore_errors=True)
-            runs.filter(pk=folder.name).update(output="")
 
 
 def _publish(run_id: str, now_ms: int) -> None:

@@ -68,7 +68,7 @@ def _measured(history: Path, files: int, interval_ms: int) -> dict[str, Any]:
 
         return measured
 
-    rows, files = timed("rows_s", services._replace_rows), timed("files_s", queue_files.bring)
+    rows, files = timed("rows_s", services.replace_rows), timed("files_s", queue_files.note)
     taken = []
     for _ in range(RUNS):
         now_ms = start_ms + HOUR_MS
@@ -76,7 +76,7 @@ def _measured(history: Path, files: int, interval_ms: int) -> dict[str, Any]:
             job="lag_hour", cluster="reference", window=Window(start_ms, now_ms), actor=None, now_ms=now_ms
         )
         began = time.perf_counter()
-        with patch.object(services, "_replace_rows", rows), patch.object(queue_files, "bring", files):
+        with patch.object(services, "replace_rows", rows), patch.object(queue_files, "note", files):
             services.run_report(run.id, now_ms=now_ms)
         taken.append(
             {"published_s": round(time.perf_counter() - began, 2), **spans, "load": os.getloadavg()[0]}

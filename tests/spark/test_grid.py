@@ -14,6 +14,7 @@ from spark import histogram
 from spark.hour_tables import HourTables, period_rows
 from spark.job import HOUR_MS, HourFiles, JobSpec, Promise
 from spark.lag import chunk
+from spark.notes import Note
 from spark.part_files import ORDER
 from spark.periods import merge
 from spark.work import HistoryReader, HourBlock, HourGrid, WorkItem, work_items
@@ -134,7 +135,7 @@ def both_ways(asked: JobSpec) -> tuple[pa.Table, int]:
             fast += hours.of(part)
             seen += part.grid.names.num_rows if isinstance(part, HourGrid) else 0
         fast += hours.rest()
-        assert reader.warnings == []
+        assert reader.notes == []
     order = [(name, "ascending") for name in ORDER]
     expected, found = (pa.concat_tables(one).sort_by(order).combine_chunks() for one in (plain, fast))
     for name in expected.schema.names:
@@ -253,9 +254,9 @@ def day_both_ways(item: WorkItem) -> pa.Table:
     hours = [one for blocks in reader.blocks() for block in blocks for one in plain.rows_of(block)]
     assert all(one.codes is None for one in hours)
     expected = merge(hours, item.from_ms, item.to_ms, reader.spec)
-    warnings: list[str] = []
-    found = pa.concat_tables(period_rows(item, warnings)).sort_by([(name, "ascending") for name in ORDER])
-    assert warnings == []
+    notes: list[Note] = []
+    found = pa.concat_tables(period_rows(item, notes)).sort_by([(name, "ascending") for name in ORDER])
+    assert notes == []
     for name in expected.schema.names:
         assert found[name].combine_chunks().equals(expected[name].combine_chunks()), name
     return found

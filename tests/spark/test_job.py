@@ -76,8 +76,8 @@ def test_its_result_travels_as_one_line() -> None:
         warnings=("a: b\nc",),
     )
     assert result.to_json() == (
-        '{"elapsed_ms":9,"hours":1,"job_id":"report-1","output":"/r","rows":3,"spark_version":"4.3.0",'
-        '"warnings":["a: b\\nc"]}'
+        '{"elapsed_ms":9,"hours":1,"job_id":"report-1","lost_ms":[],"output":"/r","rows":3,"spark_version":"4.3.0",'
+        '"unread":[],"warnings":["a: b\\nc"]}'
     )
 
 

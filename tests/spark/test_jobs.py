@@ -137,9 +137,21 @@ def test_it_names_a_broken_chunk_and_computes_the_rest(
     broken.write_bytes(bytes(data))
     asked = spec("lag_day", [history[0], str(broken)], tmp_path)
     result = import_module("spark.lag_day").run(spark, asked)
-    (warning,) = result.warnings
-    assert warning.startswith(f"{broken}: ")
+    (unread,) = result.unread
+    assert (unread.path, result.warnings, result.lost_ms) == (str(broken), (), ())
     assert result.rows > 0
+
+
+@pytest.mark.parametrize("job", ["lag_hour", "episodes"])
+def test_it_says_of_which_periods_nothing_could_be_read(
+    spark: SparkSession, history: list[str], tmp_path: Path, job: str
+) -> None:
+    """The volume is away: nothing is a result with no rows of a quiet day."""
+    gone = str(tmp_path / "gone.parquet")
+    result = import_module(f"spark.{job}").run(spark, spec(job, [gone], tmp_path))
+    assert [file.path for file in result.unread] == [gone]
+    assert result.rows == 0
+    assert result.lost_ms == ((START_MS if job == "lag_hour" else DAY_START),)
 
 
 HIGHER_ORDER = """

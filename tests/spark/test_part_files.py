@@ -11,24 +11,19 @@ import pytest
 
 from spark import lag_hour, part_files, work
 from spark.hour_tables import hour_rows, period_rows
-from spark.job import HOUR_MS, HourFiles, JobSpec
-from spark.part_files import ORDER, ItemRows
+from spark.job import HOUR_MS, HourFiles, JobFailed, JobSpec
+from spark.notes import Note
+from spark.part_files import ORDER, ItemRows, Written
 from tests.spark.history_files import AS_OF, START, STEP, generated
 from tests.spark.hours import Hour, an_hour
 from tests.spark.work_of import rows_of, spec
 from tests.support.lag_reference import START_MS
 
 
-def written(
-    asked: JobSpec, period_ms: int, rows_of_item: ItemRows, folder: Path
-) -> list[tuple[int, str | None]]:
-    """Every task of the job, the last one first; (rows, warning) as the driver hears them."""
-    folder.mkdir()
+def written(asked: JobSpec, period_ms: int, rows_of_item: ItemRows, folder: Path) -> list[Written]:
+    """Every task of the job, the last one first; what they report."""
     tasks = part_files.dealt(work.work_items(asked, period_ms=period_ms))
-    answers = [
-        batch for task in tasks[::-1] for batch in part_files.write_task(task, str(folder), rows_of_item)
-    ]
-    return [(row["rows"], row["warning"]) for batch in answers for row in batch.to_pylist()]
+    return [one for task in tasks[::-1] for one in part_files.write_task(task, str(folder), rows_of_item)]
 
 
 def two_hours(folder: Path, **changes: object) -> JobSpec:
@@ -50,7 +45,7 @@ def test_names_of_files_are_in_the_order_of_their_rows_however_work_is_dealt(
     counts = written(asked, HOUR_MS, hour_rows, tmp_path / "whole")
     rows = rows_of(tmp_path / "whole")
     keys = [tuple(row[name] for name in ORDER) for row in rows]
-    assert keys == sorted(keys) and len(set(keys)) == len(keys) == sum(count for count, _ in counts) > 40
+    assert keys == sorted(keys) and len(set(keys)) == len(keys) == sum(one.rows for one in counts) > 40
     assert sorted(path.name for path in (tmp_path / "whole").iterdir()) == [
         "part-00000-queue-000.parquet",
         "part-00000-topic-000.parquet",
@@ -78,12 +73,41 @@ def test_a_task_that_runs_twice_writes_the_same_files(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == first
 
 
-def test_what_cannot_be_read_is_told_and_nothing_of_it_is_written(tmp_path: Path) -> None:
+def test_a_period_of_which_nothing_can_be_read_is_reported_as_lost(tmp_path: Path) -> None:
     gone = str(tmp_path / "gone.parquet")
-    ((count, none), (zero, warning)) = written(spec([gone], 0, 1), HOUR_MS, hour_rows, tmp_path / "out")
-    assert (count, none, zero) == (0, None, 0)
-    assert warning is not None and warning.startswith(f"{gone}: FileNotFoundError")
+    (one,) = written(spec([gone], 0, 1), HOUR_MS, hour_rows, tmp_path / "out")
+    unread, lost = one.notes
+    assert (one.files, one.rows) == ({}, 0)
+    assert (unread.path, unread.text.partition(":")[0]) == (gone, "FileNotFoundError")
+    assert lost == Note(lost_ms=0)
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_a_period_with_one_readable_file_is_not_lost(tmp_path: Path) -> None:
+    asked = two_hours(tmp_path)
+    gone = str(tmp_path / "gone.parquet")
+    early, late = sorted(asked.hours, key=lambda hour: hour.hour_ms)
+    hours = (early, msgspec.structs.replace(late, files=(gone,), older=()))
+    day = msgspec.structs.replace(asked, hours=hours)
+    found = written(day, 24 * HOUR_MS, period_rows, tmp_path / "day")
+    assert [(note.path, note.lost_ms) for one in found for note in one.notes] == [(gone, -1)]
+    assert sum(one.rows for one in found) > 0
+    found = written(day, HOUR_MS, hour_rows, tmp_path / "hours")
+    lost = [note.lost_ms for one in found for note in one.notes if not note.path]
+    assert lost == [START_MS + HOUR_MS]
+
+
+def test_a_job_fails_whose_files_are_not_where_the_driver_looks(tmp_path: Path) -> None:
+    """Executors with folders of their own, or an output that was lost: never a report without rows."""
+    out = tmp_path / "out"
+    reported = written(two_hours(tmp_path), HOUR_MS, hour_rows, out)
+    files = fsspec.filesystem("file")
+    part_files.require_there(files, str(out), reported)
+    (out / "part-00001-queue-000.parquet").write_bytes(b"short")
+    with pytest.raises(JobFailed, match=r"wrote 4 files, and 1 of them are not in .*part-00001-queue-000"):
+        part_files.require_there(files, str(out), reported)
+    with pytest.raises(JobFailed, match="Set REPORTS_URL to storage that the console and every Spark worker"):
+        part_files.require_there(files, str(tmp_path / "elsewhere"), reported)
 
 
 def test_the_worst_of_an_hour_are_ranked_by_each_figure(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from spark.job import HOUR_MS, HourFiles, JobSpec
 from spark.lag import chunk
 from spark.lag.samples import Samples, from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey
+from spark.notes import Note
 from spark.part_files import ItemRows
 from spark.work import work_items
 from tests.spark.lag.history import rounds
@@ -44,9 +45,10 @@ def day_rows(asked: JobSpec) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def _made(asked: JobSpec, period_ms: int, rows_of: ItemRows) -> tuple[list[dict[str, Any]], list[str]]:
-    warnings: list[str] = []
+    notes: list[Note] = []
     items = work_items(asked, period_ms=period_ms)
-    return [row for item in items for table in rows_of(item, warnings) for row in table.to_pylist()], warnings
+    rows = [row for item in items for table in rows_of(item, notes) for row in table.to_pylist()]
+    return rows, [f"{note.path}: {note.text}" if note.path else note.text for note in notes]
 
 
 def rows_of(output: str | Path) -> list[dict[str, Any]]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pytest_django import Settings
 
@@ -43,18 +41,17 @@ class FakeSpark:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def computes(self, *rows: dict[str, object], warnings: tuple[str, ...] = ()) -> None:
+    def computes(self, *rows: dict[str, object], warnings: tuple[str, ...] = (), **more: object) -> None:
+        """`more`: other fields of the result."""
         made = self.folder / "made"
         shutil.rmtree(made, ignore_errors=True)
         made.mkdir()
-        topics = [row for row in rows if row.get("grain") != "queue"]
-        pq.write_table(
-            pa.Table.from_pylist(topics or [figures()])[: len(topics)], made / "part-00000-topic-000.parquet"
-        )
-        write_parts(made, *(row for row in rows if row.get("grain") == "queue"))
+        for grain in ("topic", "queue"):
+            write_parts(made, *(row for row in rows if row.get("grain", "topic") == grain), grain=grain)
         self.does(
             "print('STEP computing', flush=True)\nimport shutil\n"
-            f"shutil.copytree('{made}', spec['output'], dirs_exist_ok=True)\n" + answer(len(rows), warnings)
+            f"shutil.copytree('{made}', spec['output'], dirs_exist_ok=True)\n"
+            + answer(len(rows), warnings, **more)
         )
 
     def does(self, code: str) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 PREAMBLE = "import json, os, sys, time\nspec = json.loads(sys.stdin.readline())\nprint('TAKEN', flush=True)\n"
 ANSWER = """
 print("RESULT " + json.dumps({"job_id": spec["job_id"], "output": spec["output"], "rows": %d, "hours": 1,
-    "elapsed_ms": 5, "spark_version": "4.3.0", "warnings": %r}), flush=True)
+    "elapsed_ms": 5, "spark_version": "4.3.0", "warnings": %r, **%r}), flush=True)
 """
 
 
@@ -19,6 +19,6 @@ def write_job(folder: Path, code: str, *, preamble: str = PREAMBLE, name: str = 
     (package / f"{name}.py").write_text(preamble + code)
 
 
-def answer(rows: int, warnings: tuple[str, ...] = ()) -> str:
-    """Code that ends a job with a result."""
-    return ANSWER % (rows, list(warnings))
+def answer(rows: int, warnings: tuple[str, ...] = (), **more: object) -> str:
+    """Code that ends a job with a result; `more`: other fields of it."""
+    return ANSWER % (rows, list(warnings), more)

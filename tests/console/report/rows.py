@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 
 from console.report import queue_files
 from console.report.models import LagRow, QueueRowFile, ReportRun
+from console.report.output import Output, output_url
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -77,8 +78,8 @@ def queue(**fields: Any) -> dict[str, Any]:
     return figures(**{"grain": "queue", "broker_name": "broker-a", "queue_id": 1, **fields})
 
 
-def write_parts(folder: Path, *rows: dict[str, Any]) -> list[Path]:
-    """Files of rows of single queues as the job leaves them: one for each window, sorted; every column in each."""
+def write_parts(folder: Path, *rows: dict[str, Any], grain: str = "queue") -> list[Path]:
+    """Files of rows as the job leaves them: one for each window, sorted; every column in each."""
     columns = sorted({name for row in rows for name in row})
     paths = []
     for number, start_ms in enumerate(sorted({row["window_start_ms"] for row in rows})):
@@ -86,14 +87,20 @@ def write_parts(folder: Path, *rows: dict[str, Any]) -> list[Path]:
             {name: row.get(name) for name in columns} for row in rows if row["window_start_ms"] == start_ms
         ]
         own.sort(key=lambda row: (row["group"], row["topic"], row["broker_name"], row["queue_id"]))
-        paths.append(folder / f"part-{number:05}-queue-000.parquet")
+        paths.append(folder / f"part-{number:05}-{grain}-000.parquet")
         pq.write_table(pa.Table.from_pylist(own), paths[-1], row_group_size=2, write_page_checksum=True)
     return paths
 
 
 def publish(of: ReportRun, *rows: dict[str, Any], at_ms: int = NOW) -> list[QueueRowFile]:
     """Rows of single queues, published as a run's."""
+    output = Output(output_url(of))
+    output.files.makedirs(output.folder, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        files = queue_files.bring(of, write_parts(Path(folder), *rows), at_ms)
+        paths = {f"{output.folder}/{path.name}": path for path in write_parts(Path(folder), *rows)}
+        for target, path in paths.items():
+            output.files.put_file(str(path), target)
+    parts = [part for part in output.parts() if part.path in paths]  # other tests may have had the folder
+    files = queue_files.note(of, output, parts, at_ms)
     queue_files.publish(of, files, [row["window_start_ms"] for row in rows], at_ms)
     return files

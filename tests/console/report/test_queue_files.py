@@ -46,10 +46,11 @@ def test_it_publishes_them_with_the_run_and_keeps_them_out_of_the_database(
     assert (run.error, run.row_count, LagRow.objects.count()) == ("", 4, 1)
     early, late = QueueRowFile.objects.order_by("window_start_ms")
     assert (early.group_first, early.group_last, early.rows, early.state) == ("a", "b", 2, State.LIVE)
-    assert early.path == f"queues/job=lag_hour/cluster=local/date=2024-10-04/hour=07/{run.id}-1-00000.parquet"
+    assert early.path == f"runs/lag_hour/{run.id}/attempt-1/part-00000-queue-000.parquet"
     assert (late.window_end_ms, late.run_id) == (TODAY + 9 * HOUR, run.id)
     assert path_of(late).stat().st_size == late.bytes
-    assert not list(Path(run.output).glob("*-queue-*"))
+    # where the job wrote them
+    assert path_of(early) == Path(run.output) / "part-00000-queue-000.parquet"
 
 
 def test_the_next_run_over_the_same_time_replaces_them(cluster: Cluster, spark_job: FakeSpark) -> None:
@@ -79,7 +80,7 @@ def test_a_run_that_fails_leaves_what_was_there(
         raise OSError("no space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(services, "_replace_rows", refuse)
+        patched.setattr(services, "replace_rows", refuse)
         assert computed(NOW + HOUR).state == ReportRun.State.FAILED
     assert QueueRowFile.objects.get(state=State.LIVE) == before and path_of(before).exists()
     left = QueueRowFile.objects.get(state=State.WRITING)
@@ -151,7 +152,7 @@ def test_they_lie_in_any_storage(
     request.addfinalizer(lambda: fsspec.filesystem("memory").rm("/queues-of-tests", recursive=True))
     run = rows.run()
     (early, late) = rows.publish(run, queue(lag_max=1, **at(7)), queue(lag_max=2, **at(8)))
-    assert queue_files.location(early).startswith("memory://queues-of-tests/queues/job=lag_hour/")
+    assert queue_files.location(early).startswith("memory://queues-of-tests/runs/lag_hour/")
     found = QueueRows("local", "lag_hour")
     assert [row.lag_max for row in selectors.row_page(found, sort="lag_max").rows] == [2, 1]
     fsspec.filesystem("memory").rm(queue_files.location(late))

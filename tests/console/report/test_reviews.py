@@ -8,7 +8,7 @@ import pytest
 
 from console.lag.models import GroupRow, HistoryGap, LagEvent, TopicRow
 from console.report.models import GroupSlo, ReportRow, ReportRun
-from console.report.reviews import insert_reviews
+from console.report.reviews import replace_reviews
 from console.report.weekly_review import proposals
 from tests.console.report.rows import DAY, HOUR, TODAY, row, run
 
@@ -23,7 +23,9 @@ def a_day(of: ReportRun, start_ms: int, **fields: Any) -> None:
 
 
 def reviews(of: ReportRun, *periods: int, now_ms: int = TODAY + DAY) -> dict[str, list[ReportRow]]:
-    count = insert_reviews(of, periods, {"run_id": of.id, "job": of.job, **STAMP}, now_ms=now_ms)
+    count = replace_reviews(
+        of, periods, {"run_id": of.id, "job": of.job, **STAMP}, claim=lambda: None, now_ms=now_ms
+    )
     made = list(ReportRow.objects.filter(job=of.job).order_by("pk"))
     assert len(made) == count
     found: dict[str, list[ReportRow]] = {}

@@ -25,6 +25,7 @@ from console.report.services import ReportAlreadyRunning
 from spark.lag.status import WORST_FIRST
 from tests.console.report import rows
 from tests.console.report.conftest import FakeSpark
+from tests.console.report.fake_job import answer
 from tests.console.report.rows import HOUR, NOW, TODAY, figures
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -127,7 +128,7 @@ def test_it_computes_and_puts_the_rows_in_place(cluster: Cluster, spark_job: Fak
         ("other", "report-0", "billing", 4),
     ]
     assert run.started_at_ms == NOW and run.finished_at_ms is not None and run.finished_at_ms >= NOW
-    assert run.output == f"{spark_job.folder}/reports/lag_hour/{run.id}/attempt-1"
+    assert run.output == f"{spark_job.folder}/reports/runs/lag_hour/{run.id}/attempt-1"
 
 
 def test_it_keeps_every_kind_of_value(cluster: Cluster, spark_job: FakeSpark) -> None:
@@ -177,13 +178,14 @@ def test_it_keeps_the_old_rows_when_anything_fails(cluster: Cluster, spark_job: 
 def test_it_fails_honestly_on_a_result_that_does_not_fit(
     cluster: Cluster, spark_job: FakeSpark, caplog: pytest.LogCaptureFixture
 ) -> None:
-    spark_job.computes({"colour": "red"})
+    spark_job.computes(figures(colour="red"))
     run = computed(request())
     assert (run.state, run.error) == ("FAILED", "An error of the console itself; the worker's log has it.")
     assert "columns that its table lacks: colour" in caplog.text
-    spark_job.does("os.makedirs(spec['output']); open(spec['output'] + '/a.parquet', 'w').write('none')\n"
-                    "print('RESULT ' + json.dumps({'job_id': 'x', 'output': spec['output'], 'rows': 1, 'hours': 1, "
-                   "'elapsed_ms': 1, 'spark_version': '4', 'warnings': []}))")  # fmt: skip
+    part = "part-00000-topic-000.parquet"
+    spark_job.does(
+        f"os.makedirs(spec['output']); open(spec['output'] + '/{part}', 'w').write('none')\n" + answer(1)
+    )
     assert "Parquet" in computed(request()).error
 
 
@@ -304,7 +306,7 @@ def test_it_gives_up_after_the_second_worker(cluster: Cluster, enqueued: list[st
     run.refresh_from_db()
     assert (run.state, run.finished_at_ms, enqueued) == ("FAILED", NOW + LEASE_MS + 1, [])
     assert run.error.startswith(
-        "The worker stopped 2 times before the report was done. Nothing was half-written"
+        "The worker stopped 2 times before the report was done. No hour or day is half-written"
     )
 
 
@@ -352,25 +354,36 @@ def test_it_ends_the_run_that_is_stopped_by_hand(
     with pytest.raises(KeyboardInterrupt):
         services.run_report(run.id, now_ms=NOW)
     run.refresh_from_db()
-    assert (run.state, run.error) == ("FAILED", "Stopped by hand. Nothing was half-written.")
+    assert (run.state, run.error) == ("FAILED", "Stopped by hand. No hour or day is half-written.")
 
 
 # --- files ---
 
 
-def test_it_keeps_the_newest_twenty_outputs(cluster: Cluster, spark_job: FakeSpark) -> None:
-    folder = services.output_folder("lag_hour")
+def test_it_keeps_the_newest_twenty_outputs(
+    cluster: Cluster, spark_job: FakeSpark, settings: Settings
+) -> None:
+    """Of older runs the files of single queues stay, which are published where they were written."""
+    folder = Path(settings.REPORTS_DIR) / "runs" / "lag_hour"
     for number in range(25):
-        output = folder / f"report-{number:02}"
-        output.mkdir(parents=True)
-        rows.run(output.name, output=str(output), finished_at_ms=NOW - 1_000 + number)
-    (folder / "report-failed").mkdir()
-    (folder / "notes of somebody").mkdir()
+        run = rows.run(f"report-{number:02}", attempts=1, finished_at_ms=NOW - 1_000 + number)
+        output = folder / run.id / "attempt-1"
+        if number == 3:
+            (live,) = rows.publish(run, rows.queue())
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "part-00000-topic-000.parquet").touch()
+        ReportRun.objects.filter(pk=run.pk).update(output=str(output))
+    rows.run("report-failed", attempts=1, state="FAILED", output=str(folder / "report-failed" / "attempt-1"))
+    (folder / "report-failed" / "attempt-1").mkdir(parents=True)
+    (folder / "report-failed" / "attempt-1" / ".draft").touch()
+    (folder / "notes of an operator").mkdir()
     run = computed(request())
     kept = sorted(path.name for path in folder.iterdir())
-    assert kept == sorted(["notes of somebody", run.id, *(f"report-{n:02}" for n in range(6, 25))])
+    newest = [f"report-{number:02}" for number in range(6, 25)]
+    assert kept == sorted(["notes of an operator", run.id, "report-03", *newest])
+    assert [path.name for path in (folder / "report-03" / "attempt-1").iterdir()] == [Path(live.path).name]
     assert ReportRun.objects.get(pk="report-05").output == ""
-    assert ReportRun.objects.get(pk="report-06").output == str(folder / "report-06")
+    assert ReportRun.objects.get(pk="report-06").output == str(folder / "report-06" / "attempt-1")
 
 
 def test_it_needs_no_java_with_a_spark_elsewhere(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

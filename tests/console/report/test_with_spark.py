@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -64,6 +65,14 @@ def command_of(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
 
 
+@contextmanager
+def away(folder: Path) -> Iterator[None]:
+    """A volume that is not mounted."""
+    folder.rename(f"{folder}.away")
+    yield
+    Path(f"{folder}.away").rename(folder)
+
+
 def manifest(path: str, kind: str, start_ms: int, length_ms: int) -> None:
     HistoryFile.objects.create(
         path=path, kind=kind, cluster="local", ts_lo_ms=start_ms, ts_hi_ms=start_ms + length_ms
@@ -103,11 +112,21 @@ def test_it_turns_history_into_rows_and_parquet(
         "quiet": 5_000,
     }
     paths = list(Path(run.output).glob("*.parquet"))
-    assert paths[0].parent.parent.parent.parent.name == "reports"
-    paths += [Path(queue_files.location(file)) for file in files]
+    assert paths[0].parent.parent.parent.parent.parent.name == "reports"
+    assert {Path(queue_files.location(file)) for file in files} <= set(paths)
     assert sum(pq.read_metadata(path).num_rows for path in paths) == len(expected)
     summary = selectors.summary(selectors.rows("local"))
     assert (summary["from_ms"], summary["to_ms"]) == (START, AS_OF)
+    rows_before = list(LagRow.objects.order_by("pk").values())
+    with away(tmp_path / "chunks"), away(tmp_path / "history"):
+        asked = services.request_run(job="lag_hour", cluster="local", window=window, actor=None, now_ms=AS_OF)
+        services.run_report(asked.id, now_ms=AS_OF)
+    run = selectors.run(asked.id)
+    assert run.state == ReportRun.State.FAILED
+    assert run.error.startswith(
+        "None of the 13 history files of local could be read, and the rows of before stay."
+    )
+    assert list(LagRow.objects.order_by("pk").values()) == rows_before
     kept = process._kept._process
     asked = services.request_run(job="lag_day", cluster="local", window=window, actor=None, now_ms=AS_OF)
     services.run_report(asked.id, now_ms=AS_OF)
