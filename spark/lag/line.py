@@ -1,0 +1,169 @@
+"""A group's topic, or one of its queues, over any time: what each round shows of it, as arrays side by side.
+
+Episodes, capacity and the replay of forecasts are read off this line. Rounds of several grids, hour after hour, are
+put behind each other: only the rows that are asked for stay in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import numpy as np
+
+from spark.lag.figures import queue_name
+from spark.lag.fold import BEHIND_MS
+from spark.lag.grid import QUEUE_WIDTH, TOPIC_WIDTH, Grid
+from spark.lag.rounds import GAP_INTERVALS, Rounds, rounds_of
+from spark.lag.samples import SeriesKey
+from spark.lag.snapshot import BoolArray, Int64Array
+
+
+class LineKey(NamedTuple):
+    """Whose line it is; of a group's topic without a queue."""
+
+    group: str
+    topic: str
+    broker_name: str = ""
+    queue_id: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The columns of `spark.lag.rounds.Rounds` for one row. `worst` is the number of the queue with the oldest message
+    in `queue_names`; `committed` and `max_offset` are that queue's.
+    """
+
+    interval_ms: int
+    incarnation: int
+    queue_names: tuple[str, ...]
+    t_ms: Int64Array
+    exists: Int64Array
+    states: Int64Array
+    is_read: BoolArray
+    is_counted: BoolArray
+    is_aged: BoolArray
+    is_bound: BoolArray
+    moved: BoolArray
+    lag: Int64Array
+    age_ms: Int64Array
+    produced: Int64Array
+    consumed: Int64Array
+    lost: Int64Array
+    worst: Int64Array
+    committed: Int64Array
+    max_offset: Int64Array
+
+    @property
+    def limit_ms(self) -> int:
+        """How long a round holds."""
+        return GAP_INTERVALS * self.interval_ms
+
+    @property
+    def gap_ms(self) -> Int64Array:
+        """The time since the round before, 0 where there is none or it was too long ago."""
+        gaps = np.diff(self.t_ms, prepend=self.t_ms[:1])
+        found: Int64Array = np.where(gaps <= self.limit_ms, gaps, 0)
+        return found
+
+    def held_ms(self, from_ms: int, to_ms: int) -> Int64Array:
+        """Return for how much of a window each round holds."""
+        ends = np.minimum(np.append(self.t_ms, to_ms)[1:], self.t_ms + self.limit_ms)
+        return np.maximum(np.minimum(ends, to_ms) - np.maximum(self.t_ms, from_ms), 0)
+
+    def since(self, from_ms: int) -> Line:
+        """Return the rounds from `from_ms` on and the one before them."""
+        first = max(int(np.searchsorted(self.t_ms, from_ms)) - 1, 0)
+        own = {name: getattr(self, name)[first:] for name in COLUMNS}
+        return Line(self.interval_ms, self.incarnation, self.queue_names, **own)
+
+
+COLUMNS = tuple(one.name for one in fields(Line))[3:]
+
+
+def topic_lines(grids: Iterable[Grid]) -> dict[LineKey, Line]:
+    """Return the line of every group-topic of the grids of consecutive windows."""
+    return _lines(grids, TOPIC_WIDTH, lambda grid: np.arange(len(grid.keys)))
+
+
+def late_queue_lines(grids: Iterable[Grid]) -> dict[LineKey, Line]:
+    """Return the line of every queue in which a message ever waited longer than a commit takes: few of very many."""
+    kept = list(grids)
+    late = {
+        grid.keys[row][:QUEUE_WIDTH]
+        for grid in kept
+        for row in np.flatnonzero((grid.time_lag_ms > BEHIND_MS).any(axis=1)).tolist()
+    }
+    return _lines(
+        kept,
+        QUEUE_WIDTH,
+        lambda grid: np.array(
+            [i for i, key in enumerate(grid.keys) if key[:QUEUE_WIDTH] in late], dtype=np.int64
+        ),
+    )
+
+
+def _lines(grids: Iterable[Grid], width: int, wanted: Callable[[Grid], Int64Array]) -> dict[LineKey, Line]:
+    parts: dict[LineKey, list[Line]] = {}
+    for grid in grids:
+        rows = wanted(grid)
+        if len(rows) and len(grid.t_ms):
+            own = grid if len(rows) == len(grid.keys) else grid.take(rows)
+            for key, line in _of_grid(own, width):
+                parts.setdefault(_line_key(key, width), []).append(line)
+    return {key: joined(found) for key, found in parts.items()}
+
+
+def _line_key(key: SeriesKey, width: int) -> LineKey:
+    if width == TOPIC_WIDTH:
+        return LineKey(key.group, key.topic)
+    return LineKey(key.group, key.topic, key.broker_name, key.queue_id)
+
+
+def _of_grid(grid: Grid, width: int) -> Iterable[tuple[SeriesKey, Line]]:
+    starts = grid.starts(width)
+    rounds = rounds_of(grid)
+    rows = rounds.together(starts)
+    for number, (first, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
+        yield grid.keys[first], _line(grid, rounds, rows, number, slice(first, end))
+
+
+def _line(grid: Grid, queues: Rounds, rows: Rounds, number: int, own: slice) -> Line:
+    worst = np.argmax(queues.age_ms[own], axis=0)
+    column = np.arange(len(grid.t_ms))
+    names = COLUMNS[1:-3]
+    return Line(
+        grid.interval_ms,
+        max(key.incarnation for key in grid.keys[own]),
+        tuple(queue_name(key) for key in grid.keys[own]),
+        grid.t_ms,
+        **{name: getattr(rows, name)[number] for name in names},
+        worst=worst,
+        committed=grid.committed[own][worst, column],
+        max_offset=grid.max_offset[own][worst, column],
+    )
+
+
+def joined(parts: Sequence[Line]) -> Line:
+    """Return parts of which each follows the one before; what each knows of the time before it is left out."""
+    if len(parts) == 1:
+        return parts[0]
+    names = tuple(dict.fromkeys(name for part in parts for name in part.queue_names))
+    place = {name: number for number, name in enumerate(names)}
+    columns: dict[str, list[np.ndarray]] = {name: [] for name in COLUMNS}
+    upto = -1
+    for part in parts:
+        kept = part.t_ms > upto
+        for name in COLUMNS:
+            values = getattr(part, name)
+            if name == "worst":
+                values = np.array([place[one] for one in part.queue_names], dtype=np.int64)[values]
+            columns[name].append(values[kept])
+        upto = max(upto, int(part.t_ms[-1]))
+    return Line(
+        parts[-1].interval_ms,
+        max(part.incarnation for part in parts),
+        names,
+        **{name: np.concatenate(values) for name, values in columns.items()},
+    )
