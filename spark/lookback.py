@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from spark.lag.chunk_rows import whole_column
+from spark.lag.chunk_decode import whole_column
 from spark.lag.snapshot import BoolArray, Int64Array
 
 Int32Array = npt.NDArray[np.int32]

@@ -48,7 +48,7 @@ BLOCK_BYTES = 4 * 1024 * 1024
 # footer of one of them.
 BUCKET_BYTES = 128 * 1024 * 1024
 MERGED_SHARE = 0.8  # of its hour files is about a day: rows of a series side by side are smaller
-UNREADABLE = (pa.ArrowException, wal.WalError, chunk.OtherVersion, OSError, EOFError)
+UNREADABLE = (pa.ArrowException, wal.WalError, OSError, EOFError)
 
 
 def clusters_with_history() -> list[str]:
@@ -238,8 +238,6 @@ def quarantine_if_damaged(row: HistoryFile, now_ms: int, *, or_gone: bool = Fals
         else:
             with filesystem.open(path, "rb") as file:
                 wal.decode_header(file.read(wal.HEADER_BYTES_MAX))
-    except chunk.OtherVersion as error:
-        problem = str(error)
     except UNREADABLE as error:
         problem = problem or f"{type(error).__name__}: {error}"
     if problem:

@@ -112,8 +112,7 @@ class HistoryLog:
     def catch_up(self, since_ms: int) -> list[Snapshot]:
         """Return the rounds this process has not seen, from `since_ms` at first, then what others appended.
 
-        A torn tail is cut off, so that the next append follows a whole frame. A segment of another version of this
-        program is set aside.
+        A torn tail is cut off, so that the next append follows a whole frame. A file that is no segment is set aside.
         """
         if not self.folder.is_dir():
             return []
@@ -242,7 +241,7 @@ class HistoryLog:
                     )
                     file.truncate(0)
                     return []
-                except wal.WalError as error:  # of another version of this program, or damaged
+                except wal.WalError as error:  # damaged
                     quarantine(self._register(start_ms), str(error), start_ms + wal.SEGMENT_MS)
                     return []
                 self.start_ms, self.state = start_ms, wal.SegmentState(position=position)

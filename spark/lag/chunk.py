@@ -20,7 +20,7 @@ import os
 import threading
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,19 +36,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark.lag import wal
+from spark.lag.chunk_decode import decode_table, rows_within, take_earlier
 from spark.lag.chunk_join import decode_in_order
-from spark.lag.chunk_pages import RowsWanted, read_lists
-from spark.lag.chunk_rows import (
-    CHUNK_SCHEMA,
-    FILE_SCHEMA,
-    LISTS,
-    PRESENT,
-    decode_table,
-    encode_table,
-    rows_within,
-    take_earlier,
-    with_present,
-)
+from spark.lag.chunk_rows import CHUNK_SCHEMA, LISTS, encode_table
 from spark.lag.samples import (
     SAMPLE_COLUMNS,
     Previous,
@@ -64,7 +54,6 @@ from spark.lag.wal_group import GroupReader
 __all__ = [
     "CHUNK_SCHEMA",
     "ChunkWriter",
-    "OtherVersion",
     "check_format",
     "compact",
     "decode_table",
@@ -97,10 +86,6 @@ _NEEDED = [
 FOOTER_BYTES_KEPT = 128 * 1024 * 1024
 
 
-class OtherVersion(Exception):
-    """A whole Parquet file that is no chunk of this version."""
-
-
 def compact(snapshots: Iterable[Snapshot], *, interval_ms: int, previous: Snapshot | None = None) -> pa.Table:
     """Turn the rounds of an hour into a chunk table. `previous` is the last round before them, if there is
     one. `spark.lag.compaction` does the same for many series without holding all of them at once.
@@ -130,10 +115,10 @@ class ChunkWriter:
         names = [field.name for field in CHUNK_SCHEMA if pa.types.is_string(field.type)]
         self._writer = pq.ParquetWriter(
             sink,
-            FILE_SCHEMA,
+            CHUNK_SCHEMA,
             compression="zstd",
             compression_level=_ZSTD_LEVEL,
-            use_dictionary=[*names, "dt_ms", PRESENT],
+            use_dictionary=[*names, "dt_ms"],
             use_byte_stream_split=[*(f"{name}.list.element" for name in LISTS), *numbers],
             write_statistics=[
                 "group",
@@ -175,7 +160,7 @@ class ChunkWriter:
             table = pa.concat_tables(self._waiting).unify_dictionaries()
             for part in _between_groups(table) if self._whole_groups else [table]:
                 parts = max(1, round(part.num_rows / ROW_GROUP_ROWS))
-                self._writer.write_table(with_present(part), row_group_size=-(-part.num_rows // parts))
+                self._writer.write_table(part, row_group_size=-(-part.num_rows // parts))
             self._rows += table.num_rows
             self._waiting.clear()
 
@@ -212,8 +197,8 @@ def read_chunk(
 ) -> pa.Table:
     """Read a chunk; with `group` only that group's rows ("" for heads), from the row groups that can hold them.
 
-    Raises FileNotFoundError, ArrowException or OSError for what is not a whole chunk, or OtherVersion. The footer of a
-    file named by path or URL is remembered: chunks never change.
+    Raises FileNotFoundError, ArrowException or OSError for what is not a whole chunk. The footer of a file named by
+    path or URL is remembered: chunks never change.
     """
     if isinstance(source, str):
         with opened(source) as file:
@@ -228,8 +213,6 @@ class _Footer:
     metadata: pq.FileMetaData
     lowest: Sequence[str]
     highest: Sequence[str]
-    places: Mapping[str, int]  # the columns of lists, by name
-    knows_present: bool  # false: written before the lists that are there were noted
 
 
 class _Footers:
@@ -262,14 +245,16 @@ _footers = _Footers()
 
 
 def check_format(source: IO[bytes]) -> None:
-    """Raise OtherVersion for a Parquet file that is no chunk of this version, ArrowException for what is none."""
+    """Raise ArrowException for what is no chunk."""
     _check_columns(pq.read_metadata(source))
 
 
 def _check_columns(metadata: pq.FileMetaData) -> None:
-    lacking = sorted(set(CHUNK_SCHEMA.names) - set(metadata.schema.to_arrow_schema().names))
+    """Raise ArrowException when a column is missing that no row is without: what may be null may be missing."""
+    needed = {field.name for field in CHUNK_SCHEMA if not field.nullable}
+    lacking = sorted(needed - set(metadata.schema.to_arrow_schema().names))
     if lacking:
-        raise OtherVersion(f"another version of this program wrote it: it lacks the column {lacking[0]}")
+        raise pa.ArrowInvalid(f"it is no lag history: it lacks the column {lacking[0]}")
 
 
 def _footer_of(metadata: pq.FileMetaData) -> _Footer:
@@ -279,13 +264,16 @@ def _footer_of(metadata: pq.FileMetaData) -> _Footer:
     found = [
         metadata.row_group(number).column(column).statistics for number in range(metadata.num_row_groups)
     ]
-    return _Footer(
-        metadata,
-        [one.min for one in found],
-        [one.max for one in found],
-        {name: names.index(f"{name}.list.element") for name in LISTS},
-        PRESENT in names,
-    )
+    return _Footer(metadata, [one.min for one in found], [one.max for one in found])
+
+
+def completed(table: pa.Table, columns: Sequence[str] = CHUNK_SCHEMA.names) -> pa.Table:
+    """Return the columns of a chunk in their order; one that its file does not have is null."""
+    schema = pa.schema([CHUNK_SCHEMA.field(name) for name in columns])
+    for field in schema:
+        if field.name not in table.column_names:
+            table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+    return table.select(columns).cast(schema)
 
 
 def opened(path: str) -> IO[bytes]:
@@ -298,69 +286,23 @@ def opened(path: str) -> IO[bytes]:
 
 
 def _read_rows(file: IO[bytes], footer: _Footer, group: str | None, columns: Sequence[str]) -> pa.Table:
-    schema = pa.schema([CHUNK_SCHEMA.field(name) for name in columns])
     with pq.ParquetFile(file, metadata=footer.metadata, read_dictionary=["dt_ms"]) as parquet:
         if group is None:
-            return parquet.read(columns=columns).select(columns).cast(schema)
+            return completed(parquet.read(columns=columns), columns)
         row_groups = range(bisect_left(footer.highest, group), bisect_right(footer.lowest, group))
-        if not row_groups:
-            return schema.empty_table()
-        lists = [name for name in LISTS if name in columns and footer.knows_present]
-        rest = [name for name in columns if name not in lists]
-        if lists:
-            rest = list(dict.fromkeys([*rest, "group", "n", PRESENT]))
-        table = parquet.read_row_groups(row_groups, columns=rest, use_threads=False)
-        rows = np.flatnonzero(pc.equal(table["group"], group).to_numpy())
-        if len(rows) == 0:
-            return schema.empty_table()
-        place = slice(int(rows[0]), int(rows[-1]) + 1)
-        found = _list_columns(file, footer, row_groups, table, place, lists) if lists else {}
-        if found is None:  # written by somebody else
-            table = parquet.read_row_groups(row_groups, columns=columns, use_threads=False)
-            found = {}
-    own = table.slice(place.start, place.stop - place.start)
-    if len(found) < len(lists) and 2 * own.num_rows < table.num_rows:
-        own = own.take(np.arange(own.num_rows))  # a slice keeps the lists of the whole row group in memory
-    for name, column in found.items():
-        own = own.append_column(schema.field(name), column)
-    own = own.select(columns)
-    return own if own.schema.equals(schema) else own.cast(schema)
-
-
-def _list_columns(
-    file: IO[bytes],
-    footer: _Footer,
-    row_groups: range,
-    table: pa.Table,
-    rows: slice,
-    names: Sequence[str],
-) -> dict[str, pa.Array] | None:
-    """Return the lists of some rows of row groups whose other columns are `table`; None: the general reader must."""
-    counts, present = table["n"].to_numpy().astype(np.int64), table[PRESENT].to_numpy()
-    found = {}
-    for name in names:
-        is_null = present & (1 << LISTS.index(name)) == 0
-        wanted = []
-        start = 0
-        for number in row_groups:
-            end = start + footer.metadata.row_group(number).num_rows
-            first, last = max(rows.start, start), min(rows.stop, end)
-            if first < last:
-                own = np.where(is_null[start:end], 0, counts[start:end])
-                wanted.append(RowsWanted(number, first - start, last - start, own, is_null[start:end]))
-            start = end
-        column = read_lists(file, footer.metadata, footer.places[name], wanted)
-        if column is None:
-            return None
-        found[name] = column
-    return found
+        wanted = list(dict.fromkeys([*columns, "group"]))
+        table = completed(parquet.read_row_groups(row_groups, columns=wanted, use_threads=False), wanted)
+    rows = np.flatnonzero(pc.equal(table["group"], group).to_numpy())
+    if 2 * len(rows) < table.num_rows:  # a slice keeps the lists of the whole row group in memory
+        return table.select(columns).take(rows)
+    return table.select(columns).slice(int(rows[0]), len(rows)) if len(rows) else table.select(columns)
 
 
 def read_blocks(source: IO[bytes] | str) -> Iterator[pa.Table]:
     """Yield a chunk's row groups one by one, in key order. A series may go on in the next one."""
     with pq.ParquetFile(source, read_dictionary=["dt_ms"]) as file:
         for number in range(file.num_row_groups):
-            yield file.read_row_group(number, columns=CHUNK_SCHEMA.names).cast(CHUNK_SCHEMA)
+            yield completed(file.read_row_group(number, columns=CHUNK_SCHEMA.names))
 
 
 def load_window(

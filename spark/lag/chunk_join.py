@@ -14,18 +14,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark.lag.chunk_rows import (
-    PREVIOUS,
-    SERIES,
+from spark.lag.chunk_decode import (
+    base_of,
+    based_values,
     begins_series,
     decode_columns,
     decode_table,
     decode_times,
     list_items,
+    previous_of,
     whole_column,
 )
-from spark.lag.samples import SAMPLE_COLUMNS, Previous, Samples, SeriesKey, samples_of
+from spark.lag.chunk_rows import BASED, SERIES
+from spark.lag.samples import SAMPLE_COLUMNS, Figures, Samples, SeriesKey, column_type, samples_of
 from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Int64Array
+
+PULLED = SAMPLE_COLUMNS.index("pulled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +90,10 @@ def decode_in_order(tables: Iterable[pa.Table], each: Callable[..., Iterable[Any
 def _joined(parts: Sequence[RegularRows], each: Callable[..., Iterable[Any]]) -> Samples:
     keys = parts[0].keys
     rounds = sum(len(part.t_ms) for part in parts)
-    columns = [np.empty((len(keys), rounds), dtype=np.int64) for _ in SAMPLE_COLUMNS[:5]]
+    columns = [np.empty((len(keys), rounds), dtype=column_type(name)) for name in SAMPLE_COLUMNS]
     is_unread = all(part.table["in_flight"].null_count == part.table.num_rows for part in parts)
-    if is_unread:  # the ordinary case: one number for all of them, a fifth of the memory less
-        columns.pop()
+    if is_unread:  # the ordinary case: one number for all of them, a tenth of the memory less
+        columns[PULLED] = np.broadcast_to(np.int64(UNKNOWN_OFFSET), columns[PULLED].shape)
     is_head = np.array([not key.group for key in keys])
     ends = np.cumsum([len(part.t_ms) for part in parts]).tolist()
 
@@ -97,31 +101,34 @@ def _joined(parts: Sequence[RegularRows], each: Callable[..., Iterable[Any]]) ->
         _decode(part, is_head, [column[:, end - len(part.t_ms) : end] for column in columns])
 
     list(each(fill, parts, ends))
-    t_ms, max_offset, min_offset, committed_before = (parts[0].column(name)[:, 0] for name in PREVIOUS)
-    previous = Previous(t_ms, max_offset, min_offset, committed_before)
+    first = np.arange(len(keys), dtype=np.int64) * parts[0].rows_each
     starts = np.arange(len(keys) + 1, dtype=np.int64) * rounds
     flat = [column.reshape(-1) for column in columns]
     if is_unread:
-        flat.append(np.broadcast_to(np.int64(UNKNOWN_OFFSET), len(flat[0])))
-    return samples_of(keys, starts, flat, previous)
+        flat[PULLED] = np.broadcast_to(np.int64(UNKNOWN_OFFSET), len(flat[0]))
+    return samples_of(keys, starts, flat, previous_of(parts[0].table).take(first))
 
 
 def _follows(before: RegularRows, after: RegularRows) -> bool:
     return bool(before.t_ms[-1] < after.t_ms[0]) and after.keys == before.keys
 
 
-def _decode(rows: RegularRows, is_head: BoolArray, columns: Sequence[Int64Array]) -> None:
-    """Write the samples into their places, one array a figure, series x rounds; the last one, pulled, may be left out:
-    nobody read any.
+def _decode(rows: RegularRows, is_head: BoolArray, columns: Sequence[Figures]) -> None:
+    """Write the samples into their places, one array a figure, series x rounds; pulled offsets may be read-only:
+    then none was read.
     """
     if not bool((rows.counts == rows.counts[0]).all()):
-        for column, values in zip(columns, decode_columns(rows.table), strict=False):
-            column[:] = values.reshape(column.shape)
+        for column, values in zip(columns, decode_columns(rows.table), strict=True):
+            if column.flags.writeable:
+                column[:] = values.reshape(column.shape)
         return
     shape = (len(rows.keys), rows.rows_each, int(rows.counts[0]))
     columns[0][:] = rows.t_ms
-    views = (column.reshape(shape, copy=False) for column in columns[1:])  # what they get stands in the whole
-    max_offset, min_offset, committed, *pulled = views
+    # what these get stands in the whole
+    max_offset, min_offset, committed, pulled, *judged = (
+        column.reshape(shape, copy=None if at == PULLED else False)
+        for at, column in enumerate(columns[1:], 1)
+    )
     for name, first, offsets in (("dmax", "max0", max_offset), ("dmin", "min0", min_offset)):
         _undo_deltas(rows, name, rows.column(first), offsets)
     valid, items = _items(rows, "lag")
@@ -133,16 +140,23 @@ def _decode(rows: RegularRows, is_head: BoolArray, columns: Sequence[Int64Array]
     else:
         committed[valid] = max_offset[valid] - items
         committed[~valid] = max_offset[~valid] - base[~valid][:, None]
-    for own in pulled:
-        own[:] = UNKNOWN_OFFSET
+    if columns[PULLED].flags.writeable:
+        pulled[:] = UNKNOWN_OFFSET
         valid, items = _items(rows, "in_flight")
         if items is not None:
-            own[valid] = np.where(items >= 0, committed[valid] + items, UNKNOWN_OFFSET)
+            pulled[valid] = np.where(items >= 0, committed[valid] + items, UNKNOWN_OFFSET)
     if is_head.any():
         committed[is_head] = UNKNOWN_OFFSET
+    is_head_row = np.repeat(is_head, rows.rows_each)
+    for name, figures in zip(BASED, judged, strict=True):
+        own_base = base_of(rows.table, name, is_head_row).reshape(shape[:2])
+        figures[:] = own_base[:, :, None]
+        valid, items = _items(rows, name)
+        if items is not None:
+            figures[valid] = based_values(name, own_base[valid][:, None], items)
 
 
-def _undo_deltas(rows: RegularRows, name: str, first: Int64Array, offsets: Int64Array) -> None:
+def _undo_deltas(rows: RegularRows, name: str, first: Int64Array, offsets: Figures) -> None:
     valid, items = _items(rows, name)
     if items is None:
         offsets[:] = first[:, :, None]
@@ -158,7 +172,7 @@ def _undo_deltas(rows: RegularRows, name: str, first: Int64Array, offsets: Int64
 
 
 def _items(rows: RegularRows, name: str) -> tuple[BoolArray, npt.NDArray[np.int32] | None]:
-    """Return (series x rows: whose list is not null, the items of those row by row, None: nobody's)."""
+    """Return (series x rows: whose list is not null, the items of those row by row, None: of no row)."""
     column = rows.table[name]
     valid = pc.is_valid(column).to_numpy().reshape(len(rows.keys), rows.rows_each)
     if column.null_count == len(column):

@@ -6,7 +6,7 @@ side by side. A sample is a few small integers:
 
     kind                HEAD, GROUP, RETRY (the group's own %RETRY% topic), DLQ
     t0_ms, n            time of the first sample, number of samples; interval_ms: the collector's period
-    prev_*              last sample before the hour (null: none): the first interval is exact without another file
+    prev_*              the last sample before the hour (null: none), it holds until the first one
     max0, min0          offsets at the first sample; min_last, max_last, committed_last at the last one
     dt_ms               times of the samples - t0_ms: int32, little-endian, side by side. Dictionary-coded: all series
                         of the same rounds share one entry
@@ -14,7 +14,14 @@ side by side. A sample is a few small integers:
     lag_base, lag[]     lag_base + lag[i] = max offset - committed offset, signed: committed offsets come back exactly.
                         `lag` null: lag_base every time; heads have no lag, their lag_base is 0
     in_flight[]         pulled - committed offset, -1 where it was not read; null: never read
-    lists_present       in files only: which of the four lists are not null, 1: dmax, 2: dmin, 4: lag, 8: in_flight
+    time_lag_base, time_lag[]    age of the first unread message in 0.1 s, -1 in a list where unknown
+    status_base, status[]        numbers of `codes.CODE_OF`
+    flags_base, flags[]          bits of `codes.SampleFlag`
+    oldest_base, oldest[]        store time of the queue's oldest message in 0.1 s: base + item, `NO_OLDEST` for unknown
+                                 of these four: the list null: the base every time; that null too: not known
+
+A column that may be null may be missing in a file, which an older version of this program wrote: it is null then.
+Columns that this version does not know are not read.
 
 Lists that say nothing are null because an idle queue is the common case: they cost no time to write or to read.
 `lag[]` is the raw difference; what can still be read, lost and invalid follow from it and are computed, never
@@ -31,13 +38,32 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark.lag.samples import Previous, Samples, SeriesKey, assemble, empty_samples, samples_of, starts_of
-from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Int64Array
+from spark.lag.codes import ByteArray
+from spark.lag.samples import (
+    SAMPLE_COLUMNS,
+    Figures,
+    Previous,
+    Samples,
+    SeriesKey,
+    starts_of,
+)
+from spark.lag.snapshot import (
+    UNKNOWN_OFFSET,
+    BoolArray,
+    Int64Array,
+    in_tenths,
+)
 
 INT32_MAX = 2**31 - 1
-LISTS = ("dmax", "dmin", "lag", "in_flight")
+NO_OLDEST = -(2**31)
+BASED = ("time_lag", "status", "flags", "oldest")  # a base, and a list where the figure changes
+LISTS = ("dmax", "dmin", "lag", "in_flight", *BASED)
 SERIES = SeriesKey._fields
-PREVIOUS = ("prev_t_ms", "prev_max", "prev_min", "prev_committed")
+# the columns of `SAMPLE_COLUMNS`, as they stand in rows
+PREVIOUS = (
+    *("prev_t_ms", "prev_max", "prev_min", "prev_committed", "prev_pulled"),
+    *("prev_time_lag", "prev_status", "prev_flags", "prev_oldest"),
+)
 
 CHUNK_SCHEMA = pa.schema(
     [
@@ -54,15 +80,11 @@ CHUNK_SCHEMA = pa.schema(
         *[pa.field(name, pa.int64(), nullable=False) for name in ("max0", "min0", "max_last", "min_last")],
         pa.field("committed_last", pa.int64()),
         pa.field("lag_base", pa.int64(), nullable=False),
+        *[pa.field(f"{name}_base", pa.int64() if name == "oldest" else pa.int32()) for name in BASED],
         pa.field("dt_ms", pa.dictionary(pa.int32(), pa.binary()), nullable=False),
         *[pa.field(name, pa.list_(pa.field("element", pa.int32(), nullable=False))) for name in LISTS],
     ]
 )
-
-# A file says of each row which lists are not null, bit by bit in the order of `LISTS`: who looks for the items of some
-# rows knows their place without decoding levels. Files of before do not have it, tables in memory neither.
-PRESENT = "lists_present"
-FILE_SCHEMA = CHUNK_SCHEMA.append(pa.field(PRESENT, pa.int32(), nullable=False))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +99,10 @@ class SeriesRows:
     committed: Int64Array | None  # None: heads only
     pulled: Int64Array | None  # None: never read
     previous: Previous
+    time_lag_ms: Int64Array | None  # None: heads only
+    status: ByteArray
+    flags: ByteArray | None  # None: heads only
+    oldest_ms: Int64Array
     rounds_ms: Int64Array | None = None  # the times of every series, where all have the same
 
 
@@ -116,6 +142,10 @@ def encode_table(samples: Samples, *, interval_ms: int) -> pa.Table:
         samples.committed,
         samples.pulled,
         samples.previous,
+        samples.time_lag_ms,
+        samples.status,
+        samples.flags,
+        samples.oldest_ms,
     )
     return encode_rows(rows, interval_ms=interval_ms)
 
@@ -137,7 +167,6 @@ def encode_rows(samples: SeriesRows, *, interval_ms: int) -> pa.Table:
     lag_base = np.where(fits, 0, lowest)
     if not (fits | is_steady).all():
         raw_lag -= np.repeat(np.where(is_steady, 0, lag_base), counts)
-    previous = _row_previous(samples, at, series)
     committed_last = (
         np.zeros(len(at), dtype=np.int64) if samples.committed is None else samples.committed[last]
     )
@@ -146,7 +175,7 @@ def encode_rows(samples: SeriesRows, *, interval_ms: int) -> pa.Table:
         "interval_ms": np.full(len(at), interval_ms, dtype=np.int32),
         "t0_ms": samples.t_ms[at],
         "n": counts.astype(np.int32),
-        **{name: pa.array(v, mask=v == UNKNOWN_OFFSET) for name, v in zip(PREVIOUS, previous, strict=True)},
+        **_row_previous(samples, at, series),
         "max0": samples.max_offset[at],
         "min0": samples.min_offset[at],
         "max_last": samples.max_offset[last],
@@ -158,16 +187,9 @@ def encode_rows(samples: SeriesRows, *, interval_ms: int) -> pa.Table:
         "dmin": _deltas(samples.min_offset, starts, extents[1]),
         "lag": _nulls("lag", len(at)) if is_steady.all() else _list_array(raw_lag, starts, is_steady),
         "in_flight": _in_flight(samples, starts),
+        **_based(samples, starts),
     }
     return pa.table(columns, schema=CHUNK_SCHEMA)
-
-
-def with_present(table: pa.Table) -> pa.Table:
-    """Return chunk rows as a file holds them: with the note which of their lists are there."""
-    present = np.zeros(table.num_rows, dtype=np.int32)
-    for bit, name in enumerate(LISTS):
-        present |= table[name].is_valid().to_numpy().astype(np.int32) << bit
-    return table.append_column(FILE_SCHEMA.field(PRESENT), pa.array(present))
 
 
 def _raw_lag(samples: SeriesRows, is_head: BoolArray) -> Int64Array:
@@ -208,7 +230,7 @@ def _row_starts(
         starts = np.unique(np.concatenate([starts, middles]))
 
 
-def _extent(values: Int64Array, starts: Int64Array) -> tuple[Int64Array, Int64Array]:
+def _extent(values: Figures, starts: Int64Array) -> tuple[Figures, Figures]:
     """Return the smallest and the largest number of each row."""
     grid = _grid(values, starts)
     if grid is not None:
@@ -216,7 +238,7 @@ def _extent(values: Int64Array, starts: Int64Array) -> tuple[Int64Array, Int64Ar
     return np.minimum.reduceat(values, starts[:-1]), np.maximum.reduceat(values, starts[:-1])
 
 
-def _grid(values: Int64Array, starts: Int64Array) -> Int64Array | None:
+def _grid(values: Figures, starts: Int64Array) -> Figures | None:
     """Return rows of one length as a matrix, which costs nothing; None when their lengths differ."""
     count = int(starts[1] - starts[0])
     if len(values) != count * (len(starts) - 1) or np.any(np.diff(starts) != count):
@@ -272,11 +294,38 @@ def _in_flight(samples: SeriesRows, starts: Int64Array) -> pa.Array:
     return _list_array(np.minimum(items, INT32_MAX), starts, is_unread)
 
 
+def _based(samples: SeriesRows, starts: Int64Array) -> dict[str, pa.Array]:
+    """Return the columns of `BASED`: what does not change in an hour, as mostly, takes a number and no list."""
+    found = {}
+    for name, values in (
+        ("time_lag", None if samples.time_lag_ms is None else in_tenths(samples.time_lag_ms)),
+        ("status", samples.status),
+        ("flags", samples.flags),
+        ("oldest", in_tenths(samples.oldest_ms)),
+    ):
+        if values is None:
+            found[f"{name}_base"] = pa.nulls(len(starts) - 1, CHUNK_SCHEMA.field(f"{name}_base").type)
+            found[name] = _nulls(name, len(starts) - 1)
+            continue
+        lowest, highest = _extent(values, starts)
+        is_steady = lowest == highest
+        base = np.where(is_steady, lowest, 0)
+        if name == "oldest" and not is_steady.all():
+            base = highest
+            from_base = np.maximum(values - np.repeat(base, np.diff(starts)), -INT32_MAX)
+            values = np.where(values < 0, NO_OLDEST, from_base)
+        found[f"{name}_base"] = pa.array(base, mask=base < 0).cast(CHUNK_SCHEMA.field(f"{name}_base").type)
+        found[name] = (
+            _nulls(name, len(is_steady)) if is_steady.all() else _list_array(values, starts, is_steady)
+        )
+    return found
+
+
 def _nulls(name: str, count: int) -> pa.Array:
     return pa.nulls(count, CHUNK_SCHEMA.field(name).type)
 
 
-def _list_array(values: Int64Array, starts: Int64Array, is_null: BoolArray) -> pa.Array:
+def _list_array(values: Figures, starts: Int64Array, is_null: BoolArray) -> pa.Array:
     """Return a list<int32> column; a null list takes no items. Rows of one length are copied whole: 10 times as fast as
     item by item.
     """
@@ -295,188 +344,17 @@ def _lists(items: npt.NDArray[np.int32], starts: Int64Array, is_null: BoolArray)
     )
 
 
-def _row_previous(samples: SeriesRows, at: Int64Array, series: Int64Array) -> tuple[Int64Array, ...]:
-    """Return (t, max, min, committed) before each row: the series' own previous, or the sample in front."""
+def _row_previous(samples: SeriesRows, at: Int64Array, series: Int64Array) -> dict[str, pa.Array]:
+    """Return the sample before each row: the series' own previous, or the one in front."""
     own = at == samples.starts[series]
     front = np.maximum(at - 1, 0)
-    before = samples.previous
-    pairs = (
-        (before.t_ms, samples.t_ms),
-        (before.max_offset, samples.max_offset),
-        (before.min_offset, samples.min_offset),
-        (before.committed, samples.committed),
-    )
-    return tuple(
-        own_before[series] if values is None else np.where(own, own_before[series], values[front])
-        for own_before, values in pairs
-    )
-
-
-def decode_table(table: pa.Table) -> Samples:
-    """Return the samples of chunk rows in any order; rows of the same series are joined."""
-    if table.num_rows == 0:
-        return empty_samples()
-    return _joined(table, starts_of(whole_column(table, "n")), decode_columns(table))
-
-
-def decode_columns(table: pa.Table) -> list[Int64Array]:
-    """Return the samples of chunk rows, row by row, in the order of `SAMPLE_COLUMNS`."""
-    counts = whole_column(table, "n")
-    starts = starts_of(counts)
-    t_ms = decode_times(table)
-    max_offset = _undo_deltas(table, "dmax", whole_column(table, "max0"), starts)
-    min_offset = _undo_deltas(table, "dmin", whole_column(table, "min0"), starts)
-    is_head = pc.equal(table["group"], "").to_numpy()
-    committed = max_offset - np.repeat(whole_column(table, "lag_base"), counts)
-    _subtract_items(committed, table, "lag", starts)
-    pulled = np.full(len(t_ms), UNKNOWN_OFFSET, dtype=np.int64)
-    _decode_pulled(pulled, committed, table, starts)
-    if is_head.any():
-        committed[np.repeat(is_head, counts)] = UNKNOWN_OFFSET
-    return [t_ms, max_offset, min_offset, committed, pulled]
-
-
-def _joined(table: pa.Table, starts: Int64Array, columns: list[Int64Array]) -> Samples:
-    """Join the rows of each series. Rows as files hold them need no sorting."""
-    is_new = begins_series(table)
-    first = np.flatnonzero(is_new).astype(np.int64)
-    names = (table[name].take(first).to_pylist() for name in SERIES)
-    run_keys = list(map(SeriesKey._make, zip(*names, strict=True)))
-    t_ms = columns[0]
-    later = t_ms[starts[1:-1]] > t_ms[starts[1:-1] - 1]
-    in_order = all(one < after for one, after in zip(run_keys, run_keys[1:], strict=False))
-    t_before, max_before, min_before, c_before = (whole_column(table, name) for name in PREVIOUS)
-    row_previous = Previous(t_before, max_before, min_before, c_before)
-    if in_order and np.all(is_new[1:] | later):
-        bounds = np.append(starts[:-1][first], len(t_ms))
-        return samples_of(run_keys, bounds, columns, row_previous.take(first))
-    keys = list(dict.fromkeys(run_keys))
-    index = {key: i for i, key in enumerate(keys)}
-    row_series = np.array([index[key] for key in run_keys], dtype=np.int64)[np.cumsum(is_new) - 1]
-    previous = Previous.none(len(keys))
-    earliest = np.full(len(keys), np.iinfo(np.int64).max)
-    t0_ms = whole_column(table, "t0_ms")
-    by_time = np.argsort(-t0_ms, kind="stable")  # the earliest row of a series is assigned last
-    take_earlier(previous, earliest, row_series[by_time], t0_ms[by_time], row_previous.take(by_time))
-    return assemble(keys, np.repeat(row_series, np.diff(starts)), columns, previous)
-
-
-def take_earlier(
-    previous: Previous, earliest: Int64Array, rows: Int64Array, first_ms: Int64Array, theirs: Previous
-) -> None:
-    """The sample before a joined series is the one before its earliest part."""
-    earlier = np.flatnonzero(first_ms < earliest[rows])
-    earliest[rows[earlier]] = first_ms[earlier]
-    previous.put(rows[earlier], theirs, earlier)
-
-
-def begins_series(table: pa.Table) -> BoolArray:
-    """Return which rows are of another series than the row before them."""
-    begins = np.ones(table.num_rows, dtype=np.bool_)
-    begins[1:] = False
-    for name in SERIES:
-        column = table[name].combine_chunks()
-        begins[1:] |= pc.not_equal(column.slice(1), column.slice(0, table.num_rows - 1)).to_numpy(False)
-    return begins
-
-
-def decode_times(table: pa.Table) -> Int64Array:
-    """Return the times of the samples of chunk rows, row by row."""
-    column = table["dt_ms"]
-    parts = []
-    for piece in column.chunks:
-        coded = piece if pa.types.is_dictionary(piece.type) else piece.dictionary_encode()
-        entries = [np.frombuffer(entry, dtype="<i4") for entry in coded.dictionary.to_pylist()]
-        indices = coded.indices.to_numpy()
-        if len(entries) == 1:
-            parts.append(np.broadcast_to(entries[0], (len(indices), len(entries[0]))).reshape(-1))
-        else:
-            parts += [entries[index] for index in indices.tolist()]
-    t_ms = np.repeat(whole_column(table, "t0_ms"), whole_column(table, "n"))
-    t_ms += np.concatenate(parts)
-    return t_ms
-
-
-def rows_within(table: pa.Table, from_ms: int, to_ms: int) -> pa.Table:
-    """Return the rows that have samples in [from_ms, to_ms), or around all of it."""
-    t0_ms = whole_column(table, "t0_ms")
-    inside = (t0_ms < to_ms) & (t0_ms + _last_times(table) >= from_ms)
-    return table if inside.all() else table.filter(inside)
-
-
-def _last_times(table: pa.Table) -> Int64Array:
-    """Return the last dt_ms of each row."""
-    found = []
-    for piece in table["dt_ms"].chunks:
-        ends = [int(np.frombuffer(entry[-4:], dtype="<i4")[0]) for entry in piece.dictionary.to_pylist()]
-        found.append(np.array(ends, dtype=np.int64)[piece.indices.to_numpy()])
-    last: Int64Array = np.concatenate(found) if found else np.empty(0, dtype=np.int64)
-    return last
-
-
-def _undo_deltas(table: pa.Table, name: str, first: Int64Array, starts: Int64Array) -> Int64Array:
-    """Return the offsets: row by row the first one plus the changes so far."""
-    counts = np.diff(starts)
-    offsets = np.repeat(first, counts)
-    rows, own_counts, items = _items(table, name, counts)
-    if len(rows) == 0:
-        return offsets
-    count = int(counts[0])
-    if np.all(counts == count):
-        # rows of one length: 3 times as fast as one sum over all and its correction
-        offsets.reshape(-1, count)[rows] += np.cumsum(items.reshape(-1, count), axis=1)
-        return offsets
-    totals = np.cumsum(items)
-    own_starts = starts_of(own_counts)
-    totals -= np.repeat(totals[own_starts[:-1]], own_counts)  # the first change of a row is 0
-    offsets[_places(rows, starts, len(offsets))] += totals
-    return offsets
-
-
-def _subtract_items(offsets: Int64Array, table: pa.Table, name: str, starts: Int64Array) -> None:
-    rows, _, items = _items(table, name, np.diff(starts))
-    if len(rows):
-        offsets[_places(rows, starts, len(offsets))] -= items
-
-
-def _decode_pulled(pulled: Int64Array, committed: Int64Array, table: pa.Table, starts: Int64Array) -> None:
-    rows, _, items = _items(table, "in_flight", np.diff(starts))
-    if len(rows):
-        places = _places(rows, starts, len(pulled))
-        pulled[places] = np.where(items >= 0, committed[places] + items, UNKNOWN_OFFSET)
-
-
-def _items(table: pa.Table, name: str, counts: Int64Array) -> tuple[Int64Array, Int64Array, Int64Array]:
-    """Return (rows whose list is not null, their lengths, all their items)."""
-    column = table[name]
-    if column.null_count == len(column):
-        nothing = np.empty(0, dtype=np.int64)
-        return nothing, nothing, nothing
-    rows = np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False)).astype(np.int64)
-    return rows, counts[rows], list_items(column).astype(np.int64)
-
-
-def list_items(column: pa.ChunkedArray) -> npt.NDArray[np.int32]:
-    """Return the items of all lists of a column, one after the other."""
-    flat = [piece.flatten().to_numpy(zero_copy_only=False) for piece in column.chunks if len(piece)]
-    items: npt.NDArray[np.int32] = flat[0] if len(flat) == 1 else np.concatenate(flat)
-    return items
-
-
-def _places(rows: Int64Array, starts: Int64Array, length: int) -> BoolArray | slice:
-    """Return where the items of some rows belong."""
-    if len(rows) == len(starts) - 1:
-        return slice(None)
-    mask = np.zeros(len(starts) - 1, dtype=np.bool_)
-    mask[rows] = True
-    places: BoolArray = np.repeat(mask, np.diff(starts))
-    assert len(places) == length
-    return places
-
-
-def whole_column(table: pa.Table, name: str) -> Int64Array:
-    """Return a column of numbers, `UNKNOWN_OFFSET` for null."""
-    column = table[name]
-    filled = column.fill_null(UNKNOWN_OFFSET) if column.null_count else column
-    values: Int64Array = filled.to_numpy().astype(np.int64)
-    return values
+    found = {}
+    for name, column in zip(PREVIOUS, SAMPLE_COLUMNS, strict=True):
+        before, values = getattr(samples.previous, column)[series], getattr(samples, column)
+        if values is not None and not own.all():
+            before = np.where(own, before, values[front])
+        if column in ("time_lag_ms", "oldest_ms"):
+            before = in_tenths(before)
+        is_none = before == UNKNOWN_OFFSET if before.dtype == np.int64 else None
+        found[name] = pa.array(before, mask=is_none).cast(CHUNK_SCHEMA.field(name).type)
+    return found

@@ -6,7 +6,7 @@ turned into chunk rows while it is in the processor's caches. 48 million samples
 decoded; a large day is several files, buckets of groups that follow each other.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, repeat
 from operator import itemgetter
@@ -17,14 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark.lag.chunk import CHUNK_SCHEMA, ChunkWriter, Written
+from spark.lag.chunk import CHUNK_SCHEMA, ChunkWriter, Written, completed
 from spark.lag.chunk_rows import SeriesRows, encode_rows, name_table
-from spark.lag.samples import Previous, SeriesKey, starts_of
-from spark.lag.snapshot import UNKNOWN_OFFSET, CommitKey, HeadKey, Int64Array, Snapshot
+from spark.lag.samples import Figures, Previous, SeriesKey, starts_of
+from spark.lag.snapshot import CommitKey, HeadKey, Int64Array, Snapshot
 
 # 4 MiB a column: half of it stays in a core's second cache and takes 7 % more time, for it calls NumPy twice as often.
 BLOCK_SAMPLES = 512 * 1024
 MERGE_ROWS = 20_000  # rows of a day in memory at once, about 40 MB
+HEAD_FIGURES = ("max_offset", "min_offset", "head_status", "oldest_ms")
+COMMIT_FIGURES = ("committed", "pulled", "time_lag_ms", "status", "flags")
+NO_SAMPLE = 255  # in place of a status where a series is not in a round
 TAIL = itemgetter(slice(1, None))  # of a commit key: its head's
 Topic = tuple[str, str]  # group, topic
 KEY_COLUMNS = ("group", "topic", "broker_name", "queue_id", "incarnation", "t0_ms")
@@ -45,22 +48,24 @@ def write_hour(
 
 
 class _Matrix:
-    """A figure of all rounds, a row a round and a column a series; `UNKNOWN_OFFSET` where a round did not read it.
+    """A figure of all rounds, a row a round and a column a series; `missing` where a series is not in a round.
 
     Rounds mostly list the same series in the same order: then the columns are cut from the rounds themselves and the
     whole is never laid out.
     """
 
-    def __init__(self, values: Sequence[Int64Array], columns: Sequence[Int64Array], width: int) -> None:
+    def __init__(
+        self, values: Sequence[Figures], columns: Sequence[Int64Array], width: int, missing: int
+    ) -> None:
         self._rounds = values
         if all(one is columns[0] for one in columns) and len(columns[0]) == width:
             return
-        matrix = np.full((len(values), width), UNKNOWN_OFFSET, dtype=np.int64)
+        matrix = np.full((len(values), width), missing, dtype=values[0].dtype)
         for row, own, at in zip(matrix, values, columns, strict=True):
             row[at] = own
         self._rounds = list(matrix)
 
-    def across(self, columns: Int64Array) -> Int64Array:
+    def across(self, columns: Int64Array) -> Figures:
         """Return some columns as rows, side by side in memory."""
         first, last = int(columns.min()), int(columns.max())
         if last - first > 4 * len(columns):  # far apart: not worth cutting the whole stretch
@@ -68,11 +73,11 @@ class _Matrix:
         stretch = self._turned([one[first : last + 1] for one in self._rounds])
         if last - first + 1 == len(columns) and bool(np.all(columns[1:] > columns[:-1])):
             return stretch
-        rows: Int64Array = stretch[columns - first]
+        rows: Figures = stretch[columns - first]
         return rows
 
     @staticmethod
-    def _turned(parts: Sequence[Int64Array]) -> Int64Array:
+    def _turned(parts: Sequence[Figures]) -> Figures:
         return np.ascontiguousarray(np.concatenate(parts).reshape(len(parts), -1).T)
 
 
@@ -101,28 +106,27 @@ class _Series:
 
 @dataclass(frozen=True, slots=True)
 class _Grid:
-    """All rounds. The column of a commit's queue is `head_of`, -1: no round read it; `pulled` is None when no round
-    read any. `before_*` is the round before, by the same columns.
+    """All rounds: figures of queues, and of groups' queues, of which `pulled` is missing when no round read any.
+
+    The column of a commit's queue is `head_of`, -1: it is in no round. `head_before`, `commit_before`: where the series
+    of the columns are in the round before, -1: not there.
     """
 
     t_ms: Int64Array
     head_keys: Sequence[HeadKey]
-    max_offset: _Matrix
-    min_offset: _Matrix
+    heads: Mapping[str, _Matrix]
     commit_keys: Sequence[CommitKey]
-    committed: _Matrix
-    pulled: _Matrix | None
+    commits: Mapping[str, _Matrix]
     head_of: Int64Array
-    before_ms: int
-    before_max: Int64Array
-    before_min: Int64Array
-    before_committed: Int64Array
+    before: Snapshot
+    head_before: Int64Array
+    commit_before: Int64Array
 
 
 def _blocks(snapshots: Iterable[Snapshot], previous: Snapshot | None) -> Iterator[SeriesRows]:
     """Yield the samples of time-ordered rounds block by block, in key order: the same as `from_snapshots` gives.
 
-    Later snapshots of the same time replace earlier ones. A commit whose queue no round read gives no sample: without
+    Later snapshots of the same time replace earlier ones. A commit whose queue is in no round gives no sample: without
     max offset there is no lag.
     """
     rounds = sorted({one.ts_ms: one for one in snapshots}.values(), key=lambda one: one.ts_ms)
@@ -146,22 +150,33 @@ def _grid(rounds: Sequence[Snapshot], previous: Snapshot | None) -> _Grid:
     has_pulled = any(bool((one.pulled >= 0).any()) for one in rounds)
     head_keys, commit_keys = list(heads), list(commits)
     before = previous or Snapshot(-1, -1)
-    own_heads = _known(before.head_keys, rounds[0].head_keys, head_columns[0], heads)
-    own_commits = _known(before.commit_keys, rounds[0].commit_keys, commit_columns[0], commits)
+
+    def matrix(name: str, columns: Sequence[Int64Array], width: int) -> _Matrix:
+        missing = NO_SAMPLE if name in ("status", "head_status") else 0
+        return _Matrix([getattr(one, name) for one in rounds], columns, width, missing)
+
     return _Grid(
         np.array([one.ts_ms for one in rounds], dtype=np.int64),
         head_keys,
-        _Matrix([one.max_offset for one in rounds], head_columns, len(head_keys)),
-        _Matrix([one.min_offset for one in rounds], head_columns, len(head_keys)),
+        {name: matrix(name, head_columns, len(head_keys)) for name in HEAD_FIGURES},
         commit_keys,
-        _Matrix([one.committed for one in rounds], commit_columns, len(commit_keys)),
-        _Matrix([one.pulled for one in rounds], commit_columns, len(commit_keys)) if has_pulled else None,
+        {
+            name: matrix(name, commit_columns, len(commit_keys))
+            for name in COMMIT_FIGURES
+            if name != "pulled" or has_pulled
+        },
         _rows_in(heads, map(TAIL, commit_keys), len(commit_keys)),
-        before.ts_ms,
-        _spread(before.max_offset, own_heads, len(head_keys)),
-        _spread(before.min_offset, own_heads, len(head_keys)),
-        _spread(before.committed, own_commits, len(commit_keys)),
+        before,
+        _places_in(before.head_keys, head_keys),
+        _places_in(before.commit_keys, commit_keys),
     )
+
+
+def _places_in(before: Sequence[Any], keys: Sequence[Any]) -> Int64Array:
+    """Return where keys are in the round before, -1 where they are not."""
+    if len(before) == len(keys) and before == keys:
+        return np.arange(len(keys), dtype=np.int64)
+    return _rows_in(dict(zip(before, count(), strict=False)), keys, len(keys))
 
 
 def _columns(
@@ -180,95 +195,66 @@ def _columns(
     return found
 
 
-def _known(
-    keys: Sequence[object], first_keys: Sequence[object], first_columns: Int64Array, index: dict[Any, int]
-) -> Int64Array:
-    """Return the columns of the round before, -1 where no round has the series."""
-    return first_columns if keys is first_keys else _rows_in(index, keys, len(keys))
-
-
 def _rows_in(index: dict[Any, int], keys: Iterable[object], count: int) -> Int64Array:
     return np.fromiter(map(index.get, keys, repeat(-1)), dtype=np.int64, count=count)
-
-
-def _spread(values: Int64Array, columns: Int64Array, width: int) -> Int64Array:
-    """Lay numbers out by columns, `UNKNOWN_OFFSET` elsewhere; those of column -1 belong to nothing."""
-    found = np.full(width + 1, UNKNOWN_OFFSET, dtype=np.int64)
-    found[columns] = values
-    return found[:width]
 
 
 def _block(
     grid: _Grid, names: pa.Table, heads: Int64Array, commits: Int64Array | None
 ) -> Iterator[SeriesRows]:
-    """Yield the samples of some columns, none where no round read one."""
-    high, low = grid.max_offset.across(heads), grid.min_offset.across(heads)
-    committed = pulled = None
+    """Yield the samples of some columns, none where no round has one."""
+    figures = {name: matrix.across(heads) for name, matrix in grid.heads.items()}
+    present = figures["head_status"] != NO_SAMPLE
     if commits is not None:
-        committed = grid.committed.across(commits)
-        pulled = None if grid.pulled is None else grid.pulled.across(commits)
-    if high.min() > UNKNOWN_OFFSET and (committed is None or committed.min() > UNKNOWN_OFFSET):
-        yield _whole_rows(grid, names, high, low, committed, pulled, _before(grid, heads, commits))
-        return
-    read = high != UNKNOWN_OFFSET
-    if committed is not None:
-        read &= committed != UNKNOWN_OFFSET
-    counts = read.sum(axis=1).astype(np.int64)
-    rows = np.flatnonzero(counts)
-    if len(rows) == 0:
-        return
+        figures |= {name: matrix.across(commits) for name, matrix in grid.commits.items()}
+        present &= figures["status"] != NO_SAMPLE
     previous = _before(grid, heads, commits)
-    times = np.broadcast_to(grid.t_ms, read.shape)
-    if len(rows) < len(counts):
-        names, previous = names.take(rows), previous.take(rows)
-
+    rounds_ms: Int64Array | None = grid.t_ms
+    counts = present.sum(axis=1).astype(np.int64)
+    times = np.broadcast_to(grid.t_ms, present.shape)
+    if present.all():  # the ordinary case
+        flat = {name: figure.reshape(-1) for name, figure in figures.items()}
+        times = times.reshape(-1)
+    else:
+        rows = np.flatnonzero(counts)
+        if len(rows) == 0:
+            return
+        flat = {name: figure[present] for name, figure in figures.items()}
+        names, previous, counts = names.take(rows), previous.take(rows), counts[rows]
+        times, rounds_ms = times[present], None
     yield SeriesRows(
         names,
-        starts_of(counts[rows]),
-        times[read],
-        high[read],
-        low[read],
-        None if committed is None else committed[read],
-        None if pulled is None else pulled[read],
+        starts_of(counts),
+        times,
+        flat["max_offset"],
+        flat["min_offset"],
+        flat.get("committed"),
+        flat.get("pulled"),
         previous,
-    )
-
-
-def _whole_rows(
-    grid: _Grid,
-    names: pa.Table,
-    high: Int64Array,
-    low: Int64Array,
-    committed: Int64Array | None,
-    pulled: Int64Array | None,
-    previous: Previous,
-) -> SeriesRows:
-    """Return the samples of series that every round read: the ordinary case."""
-    return SeriesRows(
-        names,
-        np.arange(len(high) + 1, dtype=np.int64) * high.shape[1],
-        np.broadcast_to(grid.t_ms, high.shape).reshape(-1),
-        high.reshape(-1),
-        low.reshape(-1),
-        None if committed is None else committed.reshape(-1),
-        None if pulled is None else pulled.reshape(-1),
-        previous,
-        grid.t_ms,
+        flat.get("time_lag_ms"),
+        flat["head_status" if commits is None else "status"],
+        flat.get("flags"),
+        flat["oldest_ms"],
+        rounds_ms,
     )
 
 
 def _before(grid: _Grid, heads: Int64Array, commits: Int64Array | None) -> Previous:
     """Return the sample before of each series that has one."""
-    found = Previous.none(len(heads))
-    if grid.before_ms < 0:
-        return found
-    known = grid.before_max[heads] != UNKNOWN_OFFSET
+    found, before = Previous.none(len(heads)), grid.before
+    places = grid.head_before[heads]
+    known = places >= 0
     if commits is not None:
-        known &= grid.before_committed[commits] != UNKNOWN_OFFSET
-        found.committed[known] = grid.before_committed[commits][known]
-    found.t_ms[known] = grid.before_ms
-    found.max_offset[known] = grid.before_max[heads][known]
-    found.min_offset[known] = grid.before_min[heads][known]
+        own = grid.commit_before[commits]
+        known &= own >= 0
+    found.t_ms[known] = before.ts_ms
+    for name in ("max_offset", "min_offset", "oldest_ms"):
+        getattr(found, name)[known] = getattr(before, name)[places[known]]
+    if commits is None:
+        found.status[known] = before.head_status[places[known]]
+    else:
+        for name in COMMIT_FIGURES:
+            getattr(found, name)[known] = getattr(before, name)[own[known]]
     return found
 
 
@@ -297,8 +283,9 @@ class _Cursor:
         have = self.rest.num_rows
         while have < count:
             columns = CHUNK_SCHEMA.names
-            part = self.file.read_row_group(self.next_row_group, columns=columns, use_threads=False)
-            part = part.cast(CHUNK_SCHEMA)
+            part = completed(
+                self.file.read_row_group(self.next_row_group, columns=columns, use_threads=False)
+            )
             self.next_row_group += 1
             parts.append(part)
             have += part.num_rows

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from spark.lag.codes import NO_FLAGS, OK_CODE, UNKNOWN_CODE, ByteArray
 from spark.lag.snapshot import (
@@ -29,7 +30,7 @@ from spark.lag.snapshot import (
 
 RETRY_TOPIC_PREFIX = "%RETRY%"
 DEAD_LETTER_TOPIC_PREFIX = "%DLQ%"
-Figures = Int64Array | ByteArray
+Figures = npt.NDArray[Any]  # whole numbers, or codes of a byte
 SAMPLE_COLUMNS = (
     *("t_ms", "max_offset", "min_offset", "committed", "pulled"),
     *("time_lag_ms", "status", "flags", "oldest_ms"),

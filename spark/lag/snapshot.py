@@ -22,6 +22,19 @@ UNKNOWN_OFFSET = -1  # RocketMQ offsets are never negative
 UNKNOWN_TIME = -1  # neither are time lags and store times
 
 
+TENTH_MS = 100
+
+
+def in_tenths(ms: Int64Array) -> Int64Array:
+    """Return times as history keeps them, in 0.1 s rounded up: a time lag of 0 says that nothing waits."""
+    return np.where(ms < 0, UNKNOWN_TIME, -(-ms // TENTH_MS))
+
+
+def from_tenths(tenths: Int64Array) -> Int64Array:
+    """Return milliseconds of what `in_tenths` made."""
+    return np.where(tenths < 0, UNKNOWN_TIME, tenths * TENTH_MS)
+
+
 class HeadKey(NamedTuple):
     """A queue. `incarnation` grows when a topic of the same name is deleted and made again."""
 
@@ -73,7 +86,8 @@ class Snapshot:
 
     `committed` is `UNKNOWN_OFFSET` where the group never committed, `pulled` where only the table of committed offsets
     (43) was read. `time_lag_ms` is the age of the first unread message, `oldest_ms` the store time of a queue's oldest
-    one by the collector's clock, both `UNKNOWN_TIME` where it is not known. `status` and `head_status` are
+    one by the collector's clock, both `UNKNOWN_TIME` where it is not known; files
+    keep 0.1 s of them. `status` and `head_status` are
     `codes.CODE_OF`; a head that was read is OK. `flags` are of `codes.SampleFlag`. What is judged may be left out: then
     queues were read, and nothing is known of how groups do.
     """

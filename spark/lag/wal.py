@@ -19,21 +19,27 @@ Frame header, then the payload:
 `crc32` covers payload bytes, names bytes, ts_ms and the payload. The payload is two zstd-1 frames:
 
     names    `FrameNames` in JSON, the series that appear for the first time in this segment; names bytes 0: none
-    body     u32 length, `FrameHead` in JSON: round number, brokers
+    body     u32 length, `FrameHead` in JSON: round number, brokers, names of columns
 
 Then the body has for heads and again for commits:
 
-    present  bit per known series, little bit order: which series this round saw
-    changed  bit per known series: whose numbers differ from the last time they were seen
-    deltas   of max and of min (of committed and of pulled) of the changed ones: u8 number of byte-planes, 0 to 8, then
-             so many x (number of changed) bytes of zigzag(delta), all lowest bytes first
+    present  bit per known series, little bit order: which series are in this round
+    columns  each in the order of their names: u32 length, and so many bytes:
+             bit per known series: whose number differs from the last time it was in a round
+             deltas of those: u8 number of byte-planes, 1 to 8, then so many x (number of changed) bytes of
+             zigzag(delta), all lowest bytes first
+             length 0: no number differs
 
 A series is known by its order of appearance in its segment, so a segment can be read alone. Naming all of them takes
-as long as ten rounds: a segment may begin with a frame that is no round (magic LKEY, from version 3 on), the names and
-numbers of a round of the segment before. It is written ahead, while nobody waits; without it the first round names
-them. Byte-planes put what small deltas have in common side by side, and planes of zeros only
-are left out; zstd then makes less than a byte of a series. Mostly the next segment begins with the same names: they
-are compressed once and read once.
+as long as ten rounds: a segment may begin with a frame that is no round (magic LKEY), the names and numbers of a round
+of the segment before. It is written ahead, while no round waits; without it the first round names them. Byte-planes
+put what small deltas have in common side by side, and planes of zeros only are left out; zstd then makes less than a
+byte of a number that changed. Mostly the next segment begins with the same names: they are compressed once and read
+once.
+
+A frame without names of columns has those of `HEAD_COLUMNS` and `COMMIT_COLUMNS`. A later version of this program may
+write more: a reader skips columns that it does not know, and one that a frame lacks is the default of `Snapshot`. The
+version in the header says who wrote it and keeps no reader away.
 
 Behind the last frame there may be zeros, room for frames to come (`console.lag.history`). A frame cut by a crash ends
 the segment: `read_segment` returns what is whole and where it ends, the writer truncates there and goes on. A bad frame
@@ -42,17 +48,26 @@ the segment: `read_segment` returns what is whole and where it ends, the writer 
 
 import struct
 import zlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import itemgetter
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import zstandard
 
-from spark.lag.snapshot import BoolArray, BrokerRead, CommitKey, HeadKey, Int64Array, Snapshot
+from spark.lag.snapshot import (
+    BoolArray,
+    BrokerRead,
+    CommitKey,
+    HeadKey,
+    Int64Array,
+    Snapshot,
+    from_tenths,
+    in_tenths,
+)
 
 SEGMENT_MS = 5 * 60 * 1000  # what a crash between compaction and upload can cost to read again
 SEGMENT_HEADER = struct.Struct("<8sHHq")
@@ -62,30 +77,37 @@ CRC = struct.Struct("<I")
 LENGTH = struct.Struct("<I")
 assert SEGMENT_HEADER.size == 20
 assert FRAME_HEADER.size == 24
-SEGMENT_MAGIC = b"TMLAGWAL"
+SEGMENT_MAGIC = b"TMLAGLOG"
 FRAME_MAGIC = b"LFRM"
 KEY_MAGIC = b"LKEY"
-VERSION = 3
-OLDEST_VERSION = 2  # knows no frame of names
+VERSION = 1
 HEADER_BYTES_MAX = SEGMENT_HEADER.size + 2**16 + CRC.size
-PART_BYTES_MAX = 256 * 1024 * 1024  # 1,000,000 series at 200 bytes of names or 34 of numbers, with room
+PART_BYTES_MAX = 256 * 1024 * 1024  # 1,000,000 series at 200 bytes of names or 74 of numbers, with room
 ZSTD_LEVEL = 1
-NO_PLANES = b"\0"  # deltas that are all 0
+# The columns of version 1, what frames have that name none: never changed. A later version adds some behind them.
+HEAD_COLUMNS = ("max_offset", "min_offset", "head_status", "oldest_tenths")
+COMMIT_COLUMNS = ("committed", "pulled", "time_lag_tenths", "status", "flags")
+IN_TENTHS = {"time_lag_tenths": "time_lag_ms", "oldest_tenths": "oldest_ms"}
+COLUMNS = frozenset({*HEAD_COLUMNS, *COMMIT_COLUMNS})
+
+Numbers = npt.NDArray[Any]
 
 
 class WalError(Exception):
-    """The bytes are not a segment of this version, or a frame does not follow from those before it."""
+    """The bytes are not a segment, or a frame does not follow from those before it."""
 
 
 class CutHeader(WalError):
     """The header is not all there: a crash cut it when the segment began, nothing of it is lost."""
 
 
-class FrameHead(msgspec.Struct):
+class FrameHead(msgspec.Struct, omit_defaults=True):
     """What every frame says in words."""
 
     number: int
     brokers: list[BrokerRead]
+    head_columns: tuple[str, ...] = HEAD_COLUMNS
+    commit_columns: tuple[str, ...] = COMMIT_COLUMNS
 
 
 class FrameNames(msgspec.Struct):
@@ -100,22 +122,30 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(slots=True)
 class _Known(Generic[Key]):
-    """Series of one sort in order of appearance and the numbers they had when last seen."""
+    """Series of one sort in order of appearance and their numbers, by column, when they were in a round last."""
 
     keys: list[Key] = field(default_factory=list)
     index: dict[Key, int] = field(default_factory=dict)
-    first: Int64Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    second: Int64Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    numbers: dict[str, Numbers] = field(
+        default_factory=dict
+    )  # the arrays may be a snapshot's: never written to
     # The series of the frame before: mostly those of the next one too. 200,000 keys are looked up in 50 ms.
     last_keys: Sequence[Key] = ()
     last_rows: Int64Array = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     last_is_all: bool = False  # all known series, in their order
-    is_lent: bool = False  # `first` and `second` are a snapshot's, never to be written to
 
     def renewed(self) -> "_Known[Key]":
-        """Return the same names with numbers nobody has seen."""
-        first, second = np.zeros_like(self.first), np.zeros_like(self.second)
-        return _Known(self.keys, self.index, first, second, self.last_keys, self.last_rows, self.last_is_all)
+        """Return the same names without any numbers."""
+        return _Known(self.keys, self.index, {}, self.last_keys, self.last_rows, self.last_is_all)
+
+    def last(self, column: str) -> Numbers:
+        """Return the numbers of all series; 0 of those that had none."""
+        found = self.numbers.get(column)
+        missing = len(self.keys) - (0 if found is None else len(found))
+        if found is None or missing:
+            grown = np.zeros(missing, dtype=np.int64)
+            found = self.numbers[column] = grown if found is None else np.concatenate([found, grown])
+        return found
 
     def rows_of(self, keys: Sequence[Key]) -> Int64Array:
         """Return where known keys stand."""
@@ -141,10 +171,6 @@ class _Known(Generic[Key]):
         self.index.update(zip(keys, range(len(self.keys), len(self.keys) + len(keys)), strict=True))
         self.keys = [*self.keys, *keys]
         self.last_is_all = False
-        grown = np.zeros(len(keys), dtype=np.int64)
-        self.first = np.concatenate([self.first, grown])
-        self.second = np.concatenate([self.second, grown])
-        self.is_lent = False
 
 
 @dataclass(slots=True)
@@ -210,8 +236,8 @@ def _encode(magic: bytes, state: SegmentState, snapshot: Snapshot) -> bytes:
     head = msgspec.json.encode(FrameHead(snapshot.number, list(snapshot.brokers)))
     numbers = b"".join(
         [
-            *_encode_numbers(state.heads, snapshot.head_keys, snapshot.max_offset, snapshot.min_offset),
-            *_encode_numbers(state.commits, snapshot.commit_keys, snapshot.committed, snapshot.pulled),
+            *_encode_columns(state.heads, snapshot.head_keys, snapshot, HEAD_COLUMNS),
+            *_encode_columns(state.commits, snapshot.commit_keys, snapshot, COMMIT_COLUMNS),
         ]
     )
     payload = names + _compressed(LENGTH.pack(len(head)) + head + numbers)
@@ -288,12 +314,10 @@ def decode_header(data: bytes) -> tuple[str, int, int]:
     """Return (cluster, started_at_ms, position of the first frame). Raises WalError."""
     if len(data) < SEGMENT_HEADER.size:
         raise CutHeader(f"segment of {len(data)} bytes has no header")
-    magic, version, name_length, started_at_ms = SEGMENT_HEADER.unpack_from(data)
+    magic, _, name_length, started_at_ms = SEGMENT_HEADER.unpack_from(data)
     end = SEGMENT_HEADER.size + name_length
     if magic != SEGMENT_MAGIC:
         raise WalError(f"not a lag history segment: starts with {data[:8]!r}")
-    if not OLDEST_VERSION <= version <= VERSION:
-        raise WalError(f"segment of version {version}, this program reads {OLDEST_VERSION} to {VERSION}")
     if len(data) < end + CRC.size:
         raise CutHeader(f"segment of {len(data)} bytes has no whole header")
     if CRC.unpack_from(data, end)[0] != zlib.crc32(data[:end]):
@@ -364,13 +388,35 @@ def _learn_names(state: SegmentState, names: bytes) -> None:
 def _decode_body(state: SegmentState, ts_ms: int, body: bytes) -> Snapshot:
     """Return the snapshot of a checked body."""
     head, position = frame_head(body)
-    head_keys, max_offset, min_offset, position = _decode_numbers(state.heads, body, position)
-    commit_keys, committed, pulled, position = _decode_numbers(state.commits, body, position)
+    head_keys, heads, position = _decode_columns(state.heads, body, position, head.head_columns)
+    commit_keys, commits, position = _decode_columns(state.commits, body, position, head.commit_columns)
     if position != len(body):
         raise WalError(f"frame {head.number} has {len(body) - position} bytes too many")
-    return Snapshot(
-        ts_ms, head.number, head.brokers, head_keys, max_offset, min_offset, commit_keys, committed, pulled
-    )
+    return snapshot_from(ts_ms, head, head_keys, heads, commit_keys, commits)
+
+
+def snapshot_from(
+    ts_ms: int,
+    head: FrameHead,
+    head_keys: Sequence[HeadKey],
+    heads: Mapping[str, Int64Array],
+    commit_keys: Sequence[CommitKey],
+    commits: Mapping[str, Int64Array],
+) -> Snapshot:
+    """Return a round from the columns of a frame. Raises WalError when it has no offsets."""
+    try:
+        columns: dict[str, Any] = {**heads, **commits}
+        for tenths, name in IN_TENTHS.items():
+            if tenths in columns:
+                columns[name] = from_tenths(columns.pop(tenths))
+        for name in ("head_status", "status", "flags"):
+            if name in columns:
+                columns[name] = columns[name].astype(np.uint8)
+        return Snapshot(
+            ts_ms, head.number, head.brokers, head_keys=head_keys, commit_keys=commit_keys, **columns
+        )
+    except (TypeError, AssertionError) as error:
+        raise WalError(f"frame {head.number} lacks offsets") from error
 
 
 def frame_head(body: bytes) -> tuple[FrameHead, int]:
@@ -380,62 +426,84 @@ def frame_head(body: bytes) -> tuple[FrameHead, int]:
     return msgspec.json.decode(body[LENGTH.size : position], type=FrameHead), position
 
 
-def _encode_numbers(
-    known: _Known[Key], keys: Sequence[Key], first: Int64Array, second: Int64Array
+def _column(snapshot: Snapshot, name: str) -> Numbers:
+    """Return a column as frames have it."""
+    if name in IN_TENTHS:
+        return in_tenths(getattr(snapshot, IN_TENTHS[name]))
+    found: Numbers = getattr(snapshot, name)
+    return found
+
+
+def _encode_columns(
+    known: _Known[Key], keys: Sequence[Key], snapshot: Snapshot, names: Sequence[str]
 ) -> Iterator[bytes]:
-    """Yield present bits, changed bits and deltas; remember the numbers in `known`."""
+    """Yield present bits and columns; remember the numbers in `known`."""
     rows = known.rows_of(keys)
-    before_first, before_second = known.first, known.second
-    if known.last_is_all:
-        known.first, known.second, known.is_lent = first, second, True
-        present = np.ones(len(rows), dtype=np.bool_)
-    else:
-        known.first, known.second, known.is_lent = before_first.copy(), before_second.copy(), False
-        known.first[rows] = first
-        known.second[rows] = second
-        present = np.zeros(len(known.keys), dtype=np.bool_)
-        present[rows] = True
-    changed = known.first != before_first
-    second_changed = known.second != before_second
-    is_second_still = not second_changed.any()
-    changed |= second_changed
+    present = np.zeros(len(known.keys), dtype=np.bool_)
+    present[rows] = True
     yield _encode_bits(present)
-    yield _encode_bits(changed)
-    moved = np.flatnonzero(changed)  # taking by number is 3 times as fast as by mask
-    yield _encode_deltas(known.first.take(moved) - before_first.take(moved))
-    if is_second_still:
-        yield NO_PLANES
-    else:
-        yield _encode_deltas(known.second.take(moved) - before_second.take(moved))
+    for name in names:
+        before, now = known.last(name), _column(snapshot, name)
+        if not known.last_is_all:
+            own, now = now, before.astype(np.int64)
+            now[rows] = own
+        known.numbers[name] = now
+        changed = now != before
+        moved = np.flatnonzero(changed)  # taking by number is 3 times as fast as by mask
+        column = b""
+        if len(moved):
+            deltas = now.take(moved).astype(np.int64) - before.take(moved).astype(np.int64)
+            column = _encode_bits(changed) + _encode_deltas(deltas)
+        yield LENGTH.pack(len(column))
+        yield column
 
 
-def _decode_numbers(
-    known: _Known[Key], body: bytes, position: int
-) -> tuple[Sequence[Key], Int64Array, Int64Array, int]:
-    """Return (keys seen, their two numbers, position behind)."""
+def _decode_columns(
+    known: _Known[Key], body: bytes, position: int, names: Sequence[str]
+) -> tuple[Sequence[Key], dict[str, Int64Array], int]:
+    """Return (keys in the round, their columns as far as they are known, position behind)."""
     count = len(known.keys)
     width = (count + 7) // 8
-    present = _decode_bits(body[position : position + width], count)
-    changed = _decode_bits(body[position + width : position + 2 * width], count)
-    position += 2 * width
-    moved = np.flatnonzero(changed)
-    if known.is_lent:
-        known.first, known.second, known.is_lent = known.first.copy(), known.second.copy(), False
-    deltas, position = _decode_deltas(body, position, len(moved))
-    known.first[moved] += deltas
-    deltas, position = _decode_deltas(body, position, len(moved))
-    known.second[moved] += deltas
-    rows = np.flatnonzero(present)
-    return known.keys_at(rows), known.first[rows], known.second[rows], position
+    rows = np.flatnonzero(_decode_bits(body, position, count))
+    position += width
+    keys = known.keys_at(rows)
+    found = {}
+    for name, data in columns_in(body, position, names):
+        position += LENGTH.size + len(data)
+        if name not in COLUMNS:
+            continue  # of a later version
+        numbers = known.last(name)
+        if data:
+            moved = np.flatnonzero(_decode_bits(data, 0, count))
+            numbers = known.numbers[name] = numbers.astype(np.int64)
+            numbers[moved] += _decode_deltas(data, width, len(moved))
+        found[name] = numbers[rows]
+    return keys, found, position
+
+
+def columns_in(body: bytes, position: int, names: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield the columns at a position of a body as they were encoded. Raises WalError when they are not all there."""
+    for name in names:
+        end = position + LENGTH.size
+        if end > len(body):
+            raise WalError(f"column {name} does not begin within the frame")
+        position, end = end, end + LENGTH.unpack_from(body, position)[0]
+        if end > len(body):
+            raise WalError(f"column {name} does not end within the frame")
+        yield name, body[position:end]
+        position = end
 
 
 def _encode_bits(bits: BoolArray) -> bytes:
     return np.packbits(bits, bitorder="little").tobytes()
 
 
-def _decode_bits(data: bytes, count: int) -> BoolArray:
-    bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=count, bitorder="little")
-    return bits.astype(np.bool_)
+def _decode_bits(data: bytes, position: int, count: int) -> BoolArray:
+    width = (count + 7) // 8
+    if position + width > len(data):
+        raise WalError(f"bits of {count} series do not end within the frame")
+    octets = np.frombuffer(data, dtype=np.uint8, count=width, offset=position)
+    return np.unpackbits(octets, count=count, bitorder="little").astype(np.bool_)
 
 
 def _encode_deltas(deltas: Int64Array) -> bytes:
@@ -446,17 +514,23 @@ def _encode_deltas(deltas: Int64Array) -> bytes:
     )
 
 
-def _decode_deltas(body: bytes, position: int, count: int) -> tuple[Int64Array, int]:
-    """Return the deltas at a position, and the position behind. Raises WalError when they are not all there."""
-    planes, end = body[position], position + 1 + body[position] * count
-    if planes > 8 or end > len(body):
-        raise WalError(f"{planes} byte-planes of {count} numbers do not end within the frame")
+def _decode_deltas(column: bytes, position: int, count: int) -> Int64Array:
+    """Return the deltas behind the bits of a column. Raises WalError when they are not all there."""
+    planes = planes_of(column, position, count)
     zigzag = np.zeros(count, dtype=np.uint64)
     for plane in range(planes):
         start = position + 1 + plane * count
-        own = np.frombuffer(body, dtype=np.uint8, count=count, offset=start)
+        own = np.frombuffer(column, dtype=np.uint8, count=count, offset=start)
         zigzag |= own.astype(np.uint64) << np.uint64(8 * plane)
-    return undo_zigzag(zigzag), end
+    return undo_zigzag(zigzag)
+
+
+def planes_of(column: bytes, position: int, count: int) -> int:
+    """Return how many byte-planes of so many deltas follow. Raises WalError when the column ends elsewhere."""
+    planes = column[position] if position < len(column) else 0
+    if not 0 < planes <= 8 or position + 1 + planes * count != len(column):
+        raise WalError(f"{planes} byte-planes of {count} numbers do not end with their column")
+    return planes
 
 
 def undo_zigzag(zigzag: npt.NDArray[np.uint64]) -> Int64Array:

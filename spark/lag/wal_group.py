@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from spark.lag import wal
+from spark.lag.codes import ByteArray
 from spark.lag.snapshot import BoolArray, CommitKey, HeadKey, Int64Array, Snapshot
 
 Key = TypeVar("Key", HeadKey, CommitKey)
@@ -42,54 +43,54 @@ class _Names:
 
 @dataclass(slots=True)
 class _Own:
-    """The group's series of one sort: where they stand in the segment, in order, and their two numbers so far."""
+    """The group's series of one sort: where they stand in the segment, in order, and their numbers so far."""
 
     rows: Int64Array
-    first: Int64Array
-    second: Int64Array
+    numbers: dict[str, Int64Array] = field(default_factory=dict)
 
-    @classmethod
-    def at(cls, rows: Sequence[int]) -> "_Own":
-        count = len(rows)
-        return cls(np.array(rows, dtype=np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64))
-
-    def take(self, body: bytes, position: int, count: int) -> tuple[BoolArray, int]:
-        """Take what a frame says of these; `count` series are named so far. Return (which it saw, position behind)."""
+    def take(
+        self, body: bytes, position: int, count: int, names: Sequence[str]
+    ) -> tuple[BoolArray, dict[str, Int64Array], int]:
+        """Take what a frame says of these; `count` series are named so far. Return (which are in the round, their
+        columns, position behind).
+        """
         width = (count + 7) // 8
-        data = np.frombuffer(body, dtype=np.uint8)
-        if position + 2 * width >= len(data):
+        if position + width > len(body):
             raise wal.WalError(f"bits of {count} series do not end within the frame")
         rows = self.rows[: int(np.searchsorted(self.rows, count))]
         places, bits = rows >> 3, (rows & 7).astype(np.uint8)
+        octets = np.frombuffer(body, dtype=np.uint8, count=width, offset=position)
         present = np.zeros(len(self.rows), dtype=np.bool_)
-        present[: len(rows)] = (data[position : position + width][places] >> bits) & 1
-        changed = data[position + width : position + 2 * width]
-        before = np.zeros(width + 1, dtype=np.int64)
-        np.cumsum(np.bitwise_count(changed), out=before[1:])
-        moved = np.flatnonzero((changed[places] >> bits) & 1)
-        lower = (np.left_shift(1, bits[moved].astype(np.int64)) - 1).astype(np.uint8)
-        ranks = before[places[moved]] + np.bitwise_count(changed[places[moved]] & lower)
-        position += 2 * width
-        for numbers in (self.first, self.second):
-            deltas, position = _deltas_at(data, position, int(before[-1]), ranks)
-            numbers[moved] += deltas
-        return present, position
+        present[: len(rows)] = (octets[places] >> bits) & 1
+        position += width
+        found = {}
+        for name, column in wal.columns_in(body, position, names):
+            position += wal.LENGTH.size + len(column)
+            if name in wal.COLUMNS:
+                numbers = self.numbers.setdefault(name, np.zeros(len(self.rows), dtype=np.int64))
+                if column:
+                    moved, deltas = _changes(column, width, places, bits)
+                    numbers[moved] += deltas
+                found[name] = numbers[present]
+        return present, found, position
 
 
-def _deltas_at(
-    data: np.ndarray[tuple[int], np.dtype[np.uint8]], position: int, count: int, ranks: Int64Array
-) -> tuple[Int64Array, int]:
-    """Return some of `count` deltas, and the position behind all of them."""
-    if position >= len(data):
-        raise wal.WalError(f"{count} numbers do not end within the frame")
-    planes = int(data[position])
-    end = position + 1 + planes * count
-    if planes > 8 or end > len(data):
-        raise wal.WalError(f"{planes} byte-planes of {count} numbers do not end within the frame")
+def _changes(column: bytes, width: int, places: Int64Array, bits: ByteArray) -> tuple[Int64Array, Int64Array]:
+    """Return which of some series a column changes, and by how much."""
+    if len(column) < width:
+        raise wal.WalError("bits of a column do not end with it")
+    data = np.frombuffer(column, dtype=np.uint8)
+    changed = data[:width]
+    before = np.zeros(width + 1, dtype=np.int64)
+    np.cumsum(np.bitwise_count(changed), out=before[1:])
+    moved = np.flatnonzero((changed[places] >> bits) & 1)
+    lower = (np.left_shift(1, bits[moved].astype(np.int64)) - 1).astype(np.uint8)
+    ranks = before[places[moved]] + np.bitwise_count(changed[places[moved]] & lower)
+    count = int(before[-1])
     zigzag = np.zeros(len(ranks), dtype=np.uint64)
-    for plane in range(planes):
-        zigzag |= data[position + 1 + plane * count + ranks].astype(np.uint64) << np.uint64(8 * plane)
-    return wal.undo_zigzag(zigzag), end
+    for plane in range(wal.planes_of(column, width, count)):
+        zigzag |= data[width + 1 + plane * count + ranks].astype(np.uint64) << np.uint64(8 * plane)
+    return moved, wal.undo_zigzag(zigzag)
 
 
 class GroupReader:
@@ -110,30 +111,22 @@ class GroupReader:
             position += frame.size
         named = self._named(frames)
         last = named[-1] if named else _Names()
-        heads, commits = _Own.at(sorted(set(last.head_rows))), _Own.at(last.commit_rows)
+        heads = _Own(np.array(sorted(set(last.head_rows)), dtype=np.int64))
+        commits = _Own(np.array(last.commit_rows, dtype=np.int64))
         head_keys = [last.heads[row] for row in heads.rows.tolist()]
         commit_keys = [CommitKey(self._group, *last.heads[row]) for row in last.head_rows]
         snapshots = []
         for frame, names in zip(frames, named, strict=True):
             body = wal.decompressed(frame.body)
             head, position = wal.frame_head(body)
-            seen_heads, position = heads.take(body, position, len(names.heads))
-            seen_commits, position = commits.take(body, position, names.commits)
+            seen_heads, of_heads, position = heads.take(body, position, len(names.heads), head.head_columns)
+            seen, of_commits, position = commits.take(body, position, names.commits, head.commit_columns)
             if position != len(body):
                 raise wal.WalError(f"frame {head.number} has {len(body) - position} bytes too many")
             if frame.magic == wal.FRAME_MAGIC:
+                own_heads, own_commits = _kept(head_keys, seen_heads), _kept(commit_keys, seen)
                 snapshots.append(
-                    Snapshot(
-                        frame.ts_ms,
-                        head.number,
-                        head.brokers,
-                        _kept(head_keys, seen_heads),
-                        heads.first[seen_heads],
-                        heads.second[seen_heads],
-                        _kept(commit_keys, seen_commits),
-                        commits.first[seen_commits],
-                        commits.second[seen_commits],
-                    )
+                    wal.snapshot_from(frame.ts_ms, head, own_heads, of_heads, own_commits, of_commits)
                 )
         return snapshots
 

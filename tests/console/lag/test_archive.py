@@ -145,7 +145,7 @@ def test_it_names_a_truncated_file_and_goes_on(two_hours: list[int], cut: int) -
     assert seen() == two_hours
 
 
-def test_it_sets_a_file_of_another_version_aside_and_says_so(two_hours: list[int]) -> None:
+def test_it_sets_a_file_without_offsets_aside_and_says_so(two_hours: list[int]) -> None:
     HistoryFile.objects.filter(kind="wal").update(state="deleted")
     row = HistoryFile.objects.filter(kind="chunk_hour").order_by("ts_lo_ms")[0]
     old = chunk.read_chunk(str(location(row))).drop_columns(["lag_base"])
@@ -154,7 +154,7 @@ def test_it_sets_a_file_of_another_version_aside_and_says_so(two_hours: list[int
     HistoryFile.objects.filter(pk=row.pk).update(bytes=len(data), sha256=hashlib.sha256(data).hexdigest())
     assert seen() == two_hours[20:]
     row.refresh_from_db()
-    assert row.reason == "another version of this program wrote it: it lacks the column lag_base"
+    assert row.reason == "ArrowInvalid: it is no lag history: it lacks the column lag_base"
     (gap,) = selectors.gaps("local", START, START + DAY_MS)
     assert (gap.from_ms, gap.to_ms) == (START, START + HOUR_MS)
     assert gap.reason == f"history file set aside: {row.reason}"

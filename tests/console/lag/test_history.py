@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -85,20 +86,34 @@ def test_it_cuts_a_torn_tail_and_goes_on(cut: int) -> None:
     assert kept == ([0, 1] if cut == -1 else [])
 
 
-def test_it_sets_a_log_of_another_version_aside_and_says_so() -> None:
+def test_it_sets_a_log_that_is_none_aside_and_says_so() -> None:
     write(hour_of_rounds(count=3))
     (path,) = history.wal_folder("local").glob("*.wal")
-    data = bytearray(path.read_bytes())
-    data[8] = 1  # the version
+    data = path.read_bytes().replace(b"TMLAGLOG", b"TMLAGWAL")
     path.write_bytes(data)
     log = HistoryLog("local")
     assert log.catch_up(START) == []
     log.append(snapshot(START + 20_000, {HEAD: (0, 7)}, {COMMIT: 6}, number=99))
     aside = HistoryFile.objects.get(state="quarantined")
-    assert aside.reason == "segment of version 1, this program reads 2 to 3"
+    assert aside.reason == "not a lag history segment: starts with b'TMLAGWAL'"
     assert Path(history.file_location(aside.path, aside.kind)).read_bytes() == data
     assert committed(START + 20_000)[QUEUE].offset == 6
     assert [row.state for row in HistoryFile.objects.order_by("pk")] == ["quarantined", "live"]
+
+
+def test_it_goes_on_in_a_log_of_a_later_version() -> None:
+    write(hour_of_rounds(count=3))
+    (path,) = history.wal_folder("local").glob("*.wal")
+    data = bytearray(path.read_bytes())
+    end = wal.decode_header(bytes(data))[2]
+    data[8] = 7  # the version
+    data[end - 4 : end] = zlib.crc32(bytes(data[: end - 4])).to_bytes(4, "little")
+    path.write_bytes(data)
+    log = HistoryLog("local")
+    assert [one.number for one in log.catch_up(START)] == [0, 1, 2]
+    log.append(snapshot(START + 20_000, {HEAD: (0, 7)}, {COMMIT: 6}, number=99))
+    assert committed(START + 20_000)[QUEUE].offset == 6
+    assert [row.state for row in HistoryFile.objects.all()] == ["live"]
 
 
 def ahead_files() -> list[Path]:

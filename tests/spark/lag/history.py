@@ -1,6 +1,7 @@
 """Small histories to test with: rounds written as tables of numbers."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -47,4 +48,20 @@ def snapshot(
         list(commits),
         np.array(list(commits.values()), dtype=np.int64),
         np.array([(pulled or {}).get(key, -1) for key in commits], dtype=np.int64),
+    )
+
+
+def judged(one: Snapshot, chance: int) -> Snapshot:
+    """Return a round with judgements drawn at random, mostly those of the round before, as files keep them."""
+    draw = np.random.default_rng([chance, one.ts_ms // 2])
+    heads, commits = len(one.head_keys), len(one.commit_keys)
+    is_rare = draw.random(commits) < 0.3
+    oldest = 1_700_000_000_000 + 100 * draw.integers(0, 2_000_000_000, heads)
+    return replace(
+        one,
+        time_lag_ms=np.where(is_rare, -1, 100 * draw.integers(0, 10_000_000, commits)),
+        status=np.where(is_rare, draw.integers(0, 13, commits), 1).astype(np.uint8),
+        flags=np.where(is_rare, draw.integers(0, 64, commits), 0).astype(np.uint8),
+        head_status=draw.choice(np.array([0, 1, 12], dtype=np.uint8), heads),
+        oldest_ms=np.where(draw.random(heads) < 0.3, -1, oldest),
     )

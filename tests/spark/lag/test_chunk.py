@@ -2,6 +2,7 @@
 
 import io
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +13,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark.lag import chunk, wal
-from spark.lag.samples import Samples, SeriesKey, from_snapshots
+from spark.lag.samples import SAMPLE_COLUMNS, Samples, SeriesKey, from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
-from tests.spark.lag.history import rounds, snapshot
+from tests.spark.lag.history import judged, rounds, snapshot
 from tests.support.lag_reference import SIZES, Reference
 
 HEAD = HeadKey("orders", "broker-a", 0)
 COMMIT = CommitKey("billing", "orders", "broker-a", 0)
 DEAD = HeadKey("%DLQ%billing", "broker-a", 0)
 RETRY = CommitKey("billing", "%RETRY%billing", "broker-a", 0)
+
+
+def array(*values: int) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+def codes(*values: int) -> np.ndarray:
+    return np.array(values, dtype=np.uint8)
+
 
 HISTORY = rounds(
     {
@@ -31,28 +41,32 @@ HISTORY = rounds(
     {COMMIT: [90, 100, 100, 35], RETRY: [5, 5, 5, 7]},
     start_ms=3_600_000,
 )
+# of the rounds of billing: waits, catches up, not read, rewound; of the queue: its oldest message is of 1,000 s
+HISTORY[0] = replace(
+    HISTORY[0], time_lag_ms=array(4_200, 0), status=codes(2, 1), oldest_ms=array(1_000_000, -1)
+)
+HISTORY[1] = replace(
+    HISTORY[1], time_lag_ms=array(90_000, 0), status=codes(2, 1), oldest_ms=array(1_000_000, -1)
+)
+HISTORY[3] = replace(
+    HISTORY[3],
+    time_lag_ms=array(100, -1),
+    status=codes(6, 11),
+    flags=codes(33, 0),
+    oldest_ms=array(1_900_000, -1, -1),
+)
 
 
 def as_dict(samples: Samples) -> dict[SeriesKey, dict[str, list[int]]]:
     return {
-        key: {
-            name: getattr(samples, name)[place].tolist()
-            for name in ("t_ms", "max_offset", "min_offset", "committed", "pulled")
-        }
+        key: {name: getattr(samples, name)[place].tolist() for name in SAMPLE_COLUMNS}
         for key, place in samples.slices()
     }
 
 
-def previous_of(samples: Samples) -> dict[SeriesKey, tuple[int, int, int, int]]:
-    before = samples.previous
-    columns = zip(
-        before.t_ms.tolist(),
-        before.max_offset.tolist(),
-        before.min_offset.tolist(),
-        before.committed.tolist(),
-        strict=True,
-    )
-    return dict(zip(samples.keys, columns, strict=True))
+def previous_of(samples: Samples) -> dict[SeriesKey, tuple[int, ...]]:
+    columns = (getattr(samples.previous, name).tolist() for name in SAMPLE_COLUMNS)
+    return dict(zip(samples.keys, zip(*columns, strict=True), strict=True))
 
 
 def test_it_writes_the_documented_row() -> None:
@@ -80,6 +94,11 @@ def test_it_writes_the_documented_row() -> None:
         "prev_max": 99,
         "prev_min": 10,
         "prev_committed": 80,
+        "prev_pulled": 95,
+        "prev_time_lag": None,
+        "prev_status": 12,
+        "prev_flags": 0,
+        "prev_oldest": None,
         "max0": 100,
         "min0": 10,
         "max_last": 130,
@@ -91,12 +110,24 @@ def test_it_writes_the_documented_row() -> None:
         "dmin": [0, 0, 30],
         "lag": [10, 30, 95],
         "in_flight": None,
+        "time_lag_base": 0,
+        "time_lag": [42, 900, 1],
+        "status_base": 0,
+        "status": [2, 2, 6],
+        "flags_base": 0,
+        "flags": [0, 0, 33],
+        "oldest_base": 19_000,
+        "oldest": [-9_000, -9_000, 0],
     }
     assert rows["DLQ", "%DLQ%billing"]["lag"] is None
     # what never changed takes no items
     assert [rows["HEAD", "%RETRY%billing"][name] for name in ("dmax", "dmin", "lag_base")] == [None, None, 0]
     # committed beyond max is kept, not clamped
     assert rows["RETRY", "%RETRY%billing"]["lag"] == [0, 0, 0, -2]
+    # what did not change takes a number and no list
+    head = rows["HEAD", "orders"]
+    assert [head[name] for name in ("status_base", "status", "flags_base", "flags")] == [1, None, 0, None]
+    assert [head[name] for name in ("time_lag_base", "time_lag", "oldest_base")] == [None, None, 19_000]
 
 
 def test_it_gives_back_what_was_compacted() -> None:
@@ -174,23 +205,20 @@ def test_it_cuts_a_window_and_remembers_the_sample_before(tmp_path: Path) -> Non
     paths = write_files(tmp_path, HISTORY, [2])
     table = chunk.load_window(paths, 3_605_000, 3_615_000, group="billing")
     loaded = chunk.decode_table(table)
-    assert as_dict(loaded) == {
-        SeriesKey(*RETRY): {
-            "t_ms": [3_605_000, 3_610_000],
-            "max_offset": [5, 5],
-            "min_offset": [0, 0],
-            "committed": [5, 5],
-            "pulled": [-1, -1],
-        },
-        SeriesKey(*COMMIT): {
-            "t_ms": [3_605_000],
-            "max_offset": [130],
-            "min_offset": [10],
-            "committed": [100],
-            "pulled": [-1],
-        },
+    found = as_dict(loaded)
+    assert found[SeriesKey(*RETRY)]["t_ms"] == [3_605_000, 3_610_000]
+    assert found[SeriesKey(*COMMIT)] == {
+        "t_ms": [3_605_000],
+        "max_offset": [130],
+        "min_offset": [10],
+        "committed": [100],
+        "pulled": [-1],
+        "time_lag_ms": [90_000],
+        "status": [2],
+        "flags": [0],
+        "oldest_ms": [1_000_000],
     }
-    assert previous_of(loaded)[SeriesKey(*COMMIT)] == (3_600_000, 100, 10, 90)
+    assert previous_of(loaded)[SeriesKey(*COMMIT)] == (3_600_000, 100, 10, 90, -1, 4_200, 2, 0, 1_000_000)
     wider = chunk.decode_table(chunk.load_window(paths, 3_605_000, 3_615_000, lookback_ms=5_000))
     assert as_dict(wider)[SeriesKey(*COMMIT)]["t_ms"] == [3_600_000, 3_605_000]
 
@@ -211,21 +239,79 @@ MOVES = st.lists(
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.lists(MOVES, min_size=1, max_size=4), st.integers(0, 12))
-def test_it_round_trips_any_history(moves: list[list[tuple[int, int, int] | None]], cut: int) -> None:
+@given(st.lists(MOVES, min_size=1, max_size=4), st.integers(0, 12), st.integers(0, 99))
+def test_it_round_trips_any_history(
+    moves: list[list[tuple[int, int, int] | None]], cut: int, chance: int
+) -> None:
     width = max(len(one) for one in moves)
     cut = min(cut, width)
     padded = [[*one, *[None] * (width - len(one))] for one in moves]
-    history = rounds(
-        {HEAD._replace(queue_id=q): [m and (m[0], m[1]) for m in one] for q, one in enumerate(padded)},
-        {COMMIT._replace(queue_id=q): [m and m[2] for m in one] for q, one in enumerate(padded)},
-    )
+    history = [
+        judged(one, chance)
+        for one in rounds(
+            {HEAD._replace(queue_id=q): [m and (m[0], m[1]) for m in one] for q, one in enumerate(padded)},
+            {COMMIT._replace(queue_id=q): [m and m[2] for m in one] for q, one in enumerate(padded)},
+        )
+    ]
     whole = from_snapshots(history)
     sink = io.BytesIO()
     chunk.write_chunk(chunk.compact(history, interval_ms=5_000), sink)
-    assert as_dict(chunk.decode_table(chunk.read_chunk(pa.BufferReader(sink.getvalue())))) == as_dict(whole)
-    parts = [from_snapshots(history[:cut]), from_snapshots(history[cut:], history[cut - 1] if cut else None)]
+    read = chunk.decode_table(chunk.read_chunk(pa.BufferReader(sink.getvalue())))
+    assert as_dict(read) == as_dict(whole)
+    before = history[cut - 1] if cut else None
+    parts = [from_snapshots(history[:cut]), from_snapshots(history[cut:], before)]
     assert as_dict(chunk.merge(parts)) == as_dict(whole)
+    later = chunk.decode_table(chunk.compact(history[cut:], interval_ms=5_000, previous=before))
+    assert previous_of(later) == previous_of(parts[1])
+
+
+NEWER = pa.field("filter_ratio", pa.list_(pa.float32()))
+
+
+def test_it_reads_a_file_of_a_later_version_without_what_that_added() -> None:
+    table = chunk.compact(HISTORY, interval_ms=5_000)
+    newer, sink = table.append_column(NEWER, pa.nulls(table.num_rows, NEWER.type)), io.BytesIO()
+    pq.write_table(newer, sink)
+    chunk.check_format(pa.BufferReader(sink.getvalue()))
+    for group in (None, "billing"):
+        read = chunk.read_chunk(pa.BufferReader(sink.getvalue()), group=group)
+        assert read.schema == chunk.CHUNK_SCHEMA
+        assert as_dict(chunk.decode_table(read)) == {
+            key: one
+            for key, one in as_dict(from_snapshots(HISTORY)).items()
+            if group is None or key.group == group
+        }
+    assert [one.schema for one in chunk.read_blocks(pa.BufferReader(sink.getvalue()))] == [chunk.CHUNK_SCHEMA]
+
+
+def test_it_reads_an_older_file_that_kept_no_judgements() -> None:
+    table, sink = chunk.compact(HISTORY, interval_ms=5_000), io.BytesIO()
+    names = [field.name for field in table.schema if not field.nullable]
+    pq.write_table(table.select([*names, "prev_t_ms", "dmax", "dmin", "lag"]), sink)
+    chunk.check_format(pa.BufferReader(sink.getvalue()))
+    found = as_dict(chunk.decode_table(chunk.read_chunk(pa.BufferReader(sink.getvalue()), group="billing")))
+    assert found[SeriesKey(*COMMIT)] == {
+        "t_ms": [3_600_000, 3_605_000, 3_615_000],
+        "max_offset": [100, 130, 130],
+        "min_offset": [10, 10, 40],
+        "committed": [90, 100, 35],
+        "pulled": [-1, -1, -1],
+        "time_lag_ms": [-1, -1, -1],
+        "status": [12, 12, 12],
+        "flags": [0, 0, 0],
+        "oldest_ms": [-1, -1, -1],
+    }
+    heads = chunk.decode_table(chunk.read_chunk(pa.BufferReader(sink.getvalue()), group=""))
+    assert as_dict(heads)[SeriesKey("", *HEAD)]["status"] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("lacking", ["group", "max0", "lag_base", "dt_ms"])
+def test_it_refuses_a_file_without_offsets(lacking: str) -> None:
+    sink = io.BytesIO()
+    pq.write_table(chunk.compact(HISTORY, interval_ms=5_000).drop_columns([lacking]), sink)
+    for read in (chunk.check_format, chunk.read_chunk):
+        with pytest.raises(pa.ArrowInvalid, match=f"lacks the column {lacking}"):
+            read(pa.BufferReader(sink.getvalue()))
 
 
 def test_it_needs_less_than_a_byte_a_sample_of_ordinary_traffic() -> None:

@@ -12,6 +12,7 @@ from spark.lag import chunk
 from spark.lag.chunk_join import decode_in_order, regular_rows
 from spark.lag.samples import Samples
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
+from tests.spark.lag.history import judged
 from tests.spark.lag.test_chunk import as_dict, previous_of
 
 QUEUES = [HeadKey("orders", "broker-a", number) for number in range(3)]
@@ -24,7 +25,7 @@ files = st.lists(st.lists(rounds, min_size=1, max_size=4), min_size=1, max_size=
 
 
 def tables_of(
-    moves: Sequence[Sequence[Sequence[Sequence[int]]]], *, hours_each: int = 1
+    moves: Sequence[Sequence[Sequence[Sequence[int]]]], *, hours_each: int = 1, chance: int = 0
 ) -> tuple[list[pa.Table], list[Snapshot]]:
     """Make one chunk table of each list of rounds; a table holds them in so many rows a series."""
     high, low, done = (np.full(len(QUEUES), start, dtype=np.int64) for start in (100, 10, 90))
@@ -39,9 +40,8 @@ def tables_of(
                 grown, cut, consumed, pulled = np.array(move, dtype=np.int64).T
                 high, low, done = high + grown, low + np.maximum(cut, 0), done + consumed
                 in_flight = np.where(pulled < 0, -1, done + pulled)
-                own.append(
-                    Snapshot(at_ms, len(every), (), QUEUES, high, low, COMMITS, done.copy(), in_flight)
-                )
+                one = Snapshot(at_ms, len(every), (), QUEUES, high, low, COMMITS, done.copy(), in_flight)
+                own.append(judged(one, chance) if chance else one)
                 at_ms += INTERVAL_MS
             hours.append(chunk.compact(own, interval_ms=INTERVAL_MS, previous=every[-1] if every else None))
             every += own
@@ -56,12 +56,12 @@ def same(found: Samples, wanted: Samples) -> bool:
     return as_dict(found) == as_dict(wanted) and previous_of(found) == previous_of(wanted)
 
 
-@given(moves=files, hours_each=st.integers(1, 2))
+@given(moves=files, hours_each=st.integers(1, 2), chance=st.integers(0, 99))
 @settings(max_examples=150, deadline=None)
 def test_it_decodes_files_as_if_one_by_one(
-    moves: Sequence[Sequence[Sequence[Sequence[int]]]], hours_each: int
+    moves: Sequence[Sequence[Sequence[Sequence[int]]]], hours_each: int, chance: int
 ) -> None:
-    tables, every = tables_of(moves, hours_each=hours_each)
+    tables, every = tables_of(moves, hours_each=hours_each, chance=chance)
     found = decode_in_order(tables)
     assert len(found) == 1
     assert same(found[0], chunk.merge([chunk.decode_table(table) for table in tables]))

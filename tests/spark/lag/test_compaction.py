@@ -14,7 +14,7 @@ from spark.lag import chunk, compaction
 from spark.lag.compaction import MergeInput
 from spark.lag.samples import Samples, from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
-from tests.spark.lag.history import rounds, snapshot
+from tests.spark.lag.history import judged, rounds, snapshot
 from tests.spark.lag.test_chunk import HISTORY, MOVES, as_dict, previous_of
 from tests.support.lag_reference import SIZES, Reference
 
@@ -43,8 +43,10 @@ def test_it_makes_the_same_hour_block_by_block(monkeypatch: pytest.MonkeyPatch, 
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(MOVES, min_size=1, max_size=4))
-def test_it_makes_the_same_hour_of_any_history(moves: list[list[tuple[int, int, int] | None]]) -> None:
+@given(st.lists(MOVES, min_size=1, max_size=4), st.integers(0, 99), st.booleans())
+def test_it_makes_the_same_hour_of_any_history(
+    moves: list[list[tuple[int, int, int] | None]], chance: int, is_later: bool
+) -> None:
     width = max(len(one) for one in moves)
     padded = [[*one, *[None] * (width - len(one))] for one in moves]
     history = rounds(
@@ -54,7 +56,11 @@ def test_it_makes_the_same_hour_of_any_history(moves: list[list[tuple[int, int, 
             for q, one in enumerate(padded)
         },
     )
-    assert as_dict(read(hour_file(history))) == as_dict(from_snapshots(history))
+    history = [judged(one, chance) for one in history]
+    before, own = (history[0], history[1:]) if is_later else (None, history)
+    found, wanted = read(hour_file(own, before)), from_snapshots(own, before)
+    assert as_dict(found) == as_dict(wanted)
+    assert previous_of(found) == previous_of(wanted)
 
 
 def test_it_takes_the_last_of_two_rounds_of_one_time() -> None:

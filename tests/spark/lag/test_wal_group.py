@@ -9,6 +9,7 @@ from spark.lag import wal
 from spark.lag.samples import SeriesKey, from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 from spark.lag.wal_group import GroupReader
+from tests.spark.lag.history import judged
 from tests.spark.lag.test_chunk import as_dict
 from tests.spark.lag.test_wal import AHEAD, AHEAD_ENDS, IMAGE
 
@@ -52,13 +53,13 @@ def of_group(snapshots: list[Snapshot], group: str) -> dict[SeriesKey, dict[str,
 
 
 @settings(max_examples=150, deadline=None)
-@given(rounds=ROUNDS, begins=st.sets(st.integers(1, 6)), ahead=st.booleans())
+@given(rounds=ROUNDS, begins=st.sets(st.integers(1, 6)), ahead=st.booleans(), chance=st.integers(0, 99))
 def test_it_reads_what_the_whole_segments_tell(
-    rounds: list[dict[CommitKey, tuple[tuple[int, ...], bool]]], begins: set[int], ahead: bool
+    rounds: list[dict[CommitKey, tuple[tuple[int, ...], bool]]], begins: set[int], ahead: bool, chance: int
 ) -> None:
     state = wal.SegmentState()
     segments = [wal.encode_header("local", 0)]
-    snapshots = [snapshot_of(number, seen) for number, seen in enumerate(rounds)]
+    snapshots = [judged(snapshot_of(number, seen), chance) for number, seen in enumerate(rounds)]
     for number, snapshot in enumerate(snapshots):
         if number in begins:
             state = state.successor()
