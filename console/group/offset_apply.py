@@ -151,17 +151,24 @@ def _apply_chunk(
         make = _update_call if how == UPDATE_PER_QUEUE else _reset_call
         calls = {key_of(row): make(addrs, group, row) for row in chunk}
         of_row = {key_of(row): key_of(row) for row in chunk}
+    planned = {key_of(row): row["target"] for row in chunk}
+    _note(run, group, chunk)
     answers = admin.gather({key: _timed(call) for key, call in calls.items()}, CALL_DEADLINE_MS)
     for row in chunk:
         _take(row, answers[of_row[key_of(row)]])
-    moved = [(*key_of(row), row["before"], row["target"]) for row in chunk if row["state"] == "applied"]
-    note_moves(run.plan.cluster, group, moved, now_ms=run.now_ms())
+    _note(run, group, [row for row in chunk if row["target"] != planned[key_of(row)]])
     silent = [
         answer for answer in answers.values() if isinstance(answer, BrokerUnavailable | RemotingTimeout)
     ]
     if silent:
         run.save()
         raise silent[0]
+
+
+def _note(run: JobRun, group: str, rows: Iterable[Row]) -> None:
+    """Write down what is about to move, for the collector: what it passes over is not consumed."""
+    moved = [(*key_of(row), row["before"], row["target"]) for row in rows]
+    note_moves(run.plan.cluster, group, moved, now_ms=run.now_ms())
 
 
 def _take(row: Row, answer: Any) -> None:

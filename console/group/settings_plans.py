@@ -213,8 +213,12 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
         """An undo commits the recorded offsets again, once the group is there."""
         addrs = addrs_of_plan(admin, run.plan)
         gone: set[str] = set()
-        moved: list[tuple[str, str, int, int | None, int]] = []
-        for broker_name, topic, queue_id, offset in run.plan.params.get("offsets", ()):
+        offsets = run.plan.params.get("offsets", ())
+        moved = [
+            (topic, name, number, None, offset) for name, topic, number, offset in offsets if name in addrs
+        ]
+        note_moves(run.plan.cluster, run.plan.subject, moved, now_ms=run.now_ms())
+        for broker_name, topic, queue_id, offset in offsets:
             if broker_name not in addrs:
                 continue  # the plan leaves this broker out
             run.beat()
@@ -224,9 +228,6 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
                 if error.code != TOPIC_NOT_EXIST:
                     raise
                 gone.add(topic)
-            else:
-                moved.append((topic, broker_name, queue_id, None, offset))
-        note_moves(run.plan.cluster, run.plan.subject, moved, now_ms=run.now_ms())
         for topic in sorted(gone):
             run.note(f"Offsets of {topic} are not put back: the topic is gone", level="warn")
 

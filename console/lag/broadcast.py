@@ -17,6 +17,7 @@ from console.lag.round_series import QueueKey
 from console.lag.round_view import ClientProgress, Members, RoundView, RowDict
 from console.mqadmin import RETRY_TOPIC_PREFIX
 from spark.lag.forecast import UNKNOWN_DRAIN, Drain, slowest
+from spark.lag.round_arrays import age_of
 from spark.lag.status import SEVERITY, WINDOW_MS, Judgement, LagStatus, QueueHistory, attention, judge, worst
 
 BROADCASTING = "BROADCASTING"
@@ -165,7 +166,8 @@ def _said(view: RoundView, group: str, client: ClientProgress, one: RowDict) -> 
     if not len(samples) or samples[-1, 0] != client.read_at_ms:
         return QueueSaid(key, None, None, False, None)
     low, high, committed = samples[-1, 1:].tolist()
-    history = QueueHistory(samples[:, 0], samples[:, 2], samples[:, 1], samples[:, 3])
+    offsets = samples[:, 2], samples[:, 1], samples[:, 3]
+    history = QueueHistory(samples[:, 0], *offsets, np.append(False, np.diff(samples[:, 3]) < 0))
     if committed > high:
         return QueueSaid(key, None, None, False, judge(history, time_lag_ms=None, clients=None))
     age_ms, is_bound = _age_then(view, key, max(committed, low), high, client.read_at_ms)
@@ -185,7 +187,7 @@ def _age_then(
     now = None if head is None else view.window.head(head)
     if head is None or now is None or now[1] <= first:
         return None, False
-    age_ms, is_bound = view.window.age(head, first)
+    age_ms, is_bound = age_of(view.window, head, first)
     return max(0, age_ms - (view.now_ms - read_at_ms)), is_bound
 
 

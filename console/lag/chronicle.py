@@ -68,7 +68,7 @@ def _happening(key: QueueKey, before: RowDict, row: RowDict) -> Happening | None
     if (row["lost"] or 0) > (before["lost"] or 0):
         lost = row["lost"] - (before["lost"] or 0)
         return Happening(LagEvent.Kind.LOST, key, row["min_offset"] - lost, row["min_offset"], lost)
-    if row["status"] == LagStatus.SKIPPED and before["status"] != LagStatus.SKIPPED:
+    if row["moved"]:
         return Happening(LagEvent.Kind.SKIPPED, key, was, now, now - was)
     return None
 

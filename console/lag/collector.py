@@ -24,6 +24,7 @@ from console.lag.history import HOUR_MS, HistoryLog, Kind, State, file_location
 from console.lag.keyed_columns import KeyedColumns
 from console.lag.models import BrokerRow, GroupRow, HistoryFile, Round, TopicRow
 from console.lag.offset_kind import LIGHT, LMQ_PREFIX
+from console.lag.presence import Presence
 from console.lag.queue_rows import QueueTable
 from console.lag.round_series import (
     QueueKey,
@@ -31,7 +32,6 @@ from console.lag.round_series import (
     TopicQueueKey,
     clock_offset_ms,
     columns_of,
-    commit_key,
     learn_store_times,
     newest_writes_ms,
     series_of,
@@ -139,6 +139,7 @@ class Collector:
         self.registered: list[BrokerAddress] = []
         self.lookups: list[Lookup] = []
         self.looked_up_ms: dict[tuple[str, TopicQueueKey], int] = {}
+        self.presence = Presence()
         self.gaps = chronicle.Gaps(cluster, interval_ms)
         self.told_groups: frozenset[str] = frozenset()  # whose pages were told of the last round
 
@@ -204,7 +205,10 @@ class Collector:
         unwritten = self._write(snapshot)
         self.window.append(snapshot)
         learn_store_times(self.window, series, answers, self.clock_offsets_ms)
-        view = self._view(answers, series, knowledge, now_ms)
+        without_members = self.presence.deserted(
+            admin, answers, series, self.queues.rows, knowledge.members, now_ms
+        )
+        view = self._view(answers, series, knowledge, without_members, now_ms)
         round_row = Round(
             cluster=self.cluster,
             number=number,
@@ -317,14 +321,13 @@ class Collector:
         answers: Sequence[BrokerAnswers],
         series: RoundSeries,
         knowledge: Knowledge,
+        without_members: frozenset[str],
         now_ms: int,
     ) -> RoundView:
         silences = self._silences(answers, now_ms)
         # Rows of a broker that answered once stay until it does again, so whoever has rows is not blind.
         heard_of = {key.broker_name for key in self.topic_queues.rows.keys} | self.topic_tables.keys()
-        found = reset.set_here(knowledge.moves, series, self.queues.rows, now_ms)
-        for at, messages in found.rises.items():
-            self.window.note_jump(commit_key(series, at), messages)
+        found = reset.set_here(knowledge.moves, series, self.queues.rows)
         return RoundView(
             cluster=self.cluster,
             now_ms=now_ms,
@@ -341,6 +344,8 @@ class Collector:
             owners=knowledge.owners,
             filters=knowledge.filters,
             set_here=found.marks,
+            moved_here=found.moved,
+            without_members=without_members,
             offset_kinds=self.offset_kinds,
             own_topics=own_topics([answer.address for answer in answers]),
             previous_queues=self.queues.rows,

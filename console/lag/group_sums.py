@@ -15,7 +15,6 @@ from console.lag.queue_rows import DRAIN_NUMBERS, QueueTable
 from console.lag.round_series import QueueKey
 from console.lag.round_view import RoundView, RowDict
 from console.mqadmin import RETRY_TOPIC_PREFIX
-from spark.lag import round_arrays
 from spark.lag.skew import skews
 from spark.lag.snapshot import BoolArray, Int64Array
 from spark.lag.status import SEVERITY, LagStatus
@@ -230,8 +229,8 @@ def _rates(view: RoundView, table: QueueTable, runs: Runs) -> dict[str, list[Any
     """Messages per second in and out over the queues that were read; unknown when none has a rate."""
     produced, consumed = np.full(len(table.keys), np.nan), np.full(len(table.keys), np.nan)
     read, committed = table.place >= 0, table.commit >= 0
-    produced[read] = round_arrays.produce_rates(view.window, view.columns.heads[table.place[read]])
-    consumed[committed] = round_arrays.consume_rates(view.window, table.commit[committed])
+    produced[read] = view.window.produce_rates()[view.columns.heads[table.place[read]]]
+    consumed[committed] = view.window.consume_rates()[table.commit[committed]]
     return {"in_rate": values_of(runs.total(produced)), "out_rate": values_of(runs.total(consumed))}
 
 

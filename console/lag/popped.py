@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from console.lag.round_view import Popped, RowDict
+from console.lag.round_view import Members, Popped, RowDict
 from spark.lag.status import POP_QUIET_MS, LagStatus, attention
 
 POP_MODE = "POP"
@@ -45,6 +45,16 @@ def popped_of(members: Iterable[tuple[list[RowDict] | None, int]]) -> Popped:
                 by_topic[one["topic"]] += one["popped"]
                 times.append(read_at_ms)
     return Popped(dict(by_topic), min(times, default=None), is_whole and bool(times))
+
+
+def groups_holding(members: Mapping[str, Members]) -> frozenset[str]:
+    """Return the POP groups whose members hold, or may hold, messages that the committed offset has passed."""
+    return frozenset(
+        group
+        for group, one in members.items()
+        if one.consume_mode == POP_MODE
+        and not (one.popped.is_whole and not any(one.popped.by_topic.values()))
+    )
 
 
 def pop_figures(row: RowDict, popped: Popped, *, taken_ms: int | None, now_ms: int) -> RowDict:

@@ -30,6 +30,7 @@ class QueueRow:
     committed_offset: int | None = None
     pulled_offset: int | None = None
     lag: int | None = None
+    lag_lower_bound: bool = _says("members of a POP group hold messages that the offset has passed", False)
     offset_is_not_count: bool = _says("there are at most as many messages as the lag says", False)
     in_flight: int | None = None
     available: int | None = None
@@ -54,6 +55,8 @@ class QueueRow:
         "somebody set the committed offset, and no member has committed since: a target, no progress", False
     )
     reset_at_ms: int | None = _says("when it was last seen to be set, by this console or somebody else")
+    moved: bool = _says("the committed offset was set, not consumed, since the reading before", False)
+    paused: bool = _says("the broker gives the group nothing of this topic", False)
     read_at_ms: int = 0
     reason: str = ""
     missed_rounds: int = _says("rounds since its broker, which answers, last listed it", 0)

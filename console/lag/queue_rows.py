@@ -3,14 +3,14 @@
 A round's queues are worked out together, as columns (`QueueTable`); rows are made of them at the end.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from console.lag.columns import NULL, texts
 from console.lag.keyed_columns import Column, KeyedColumns
-from console.lag.popped import POP_MODE
+from console.lag.popped import POP_MODE, groups_holding
 from console.lag.queue_row import QueueRow, kinds_of
 from console.lag.round_series import QueueKey, commit_key
 from console.lag.round_view import RoundView, RowDict
@@ -18,7 +18,15 @@ from spark.lag import round_arrays
 from spark.lag.forecast import Drain
 from spark.lag.round_arrays import Progress
 from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Int64Array
-from spark.lag.status import POP_QUIET_MS, QUIET_MS, SKIP_MESSAGES, Judgement, LagStatus, judge
+from spark.lag.status import (
+    POP_QUIET_MS,
+    QUIET_MS,
+    SPAN_MESSAGES,
+    Judgement,
+    LagStatus,
+    is_beyond_handling,
+    judge,
+)
 
 ROUNDS_TO_TOMBSTONE = 3  # a queue its answering broker left out so often is gone; one reply may be incomplete
 MAY_BE_PAUSED = {
@@ -40,10 +48,13 @@ NEVER_READ: RowDict = {
     "offset_is_not_count": False,
     "reset_pending": False,
     "reset_at_ms": None,
+    "paused": False,
 }
 # What is unknown of a queue that was not read.
 UNKNOWN_FIGURES: RowDict = {
     "lag": None,
+    "lag_lower_bound": False,
+    "moved": False,
     "in_flight": None,
     "available": None,
     "time_lag_ms": None,
@@ -138,6 +149,8 @@ class _Read:
         self.heads = view.columns.heads[place]
         self.commit = np.full(self.count, -1, dtype=np.int64)
         self.commit[self.has] = view.columns.commits
+        self.moved = self._moved()
+        self.window.mark_moved(self.commit[self.moved])
         self.waiting = np.flatnonzero(self.valid & (self.lag > 0))
         self.behind = self._progress(self.waiting)
         self.age = round_arrays.ages(self.window, self.behind.heads, self.behind.first_unread)
@@ -163,8 +176,7 @@ class _Read:
         lost = self._lost()
         judged = self._judged()
         committed_before = self.before["committed_offset"]
-        moved = committed_before != self.committed
-        knows_moves = self.has & (committed_before != NULL)
+        changed = self.has & (committed_before != NULL) & (committed_before != self.committed)
         return {
             "min_offset": self.low,
             "max_offset": self.high,
@@ -178,36 +190,73 @@ class _Read:
             "queueing_ms": self._queueing(),
             "speed": speed,
             **judged,
-            **self._losses(speed, time_lag, is_bound),
+            **self._losses(speed),
             "lost": lost,
             "owner": texts([self.view.owners.get(key, "") for key in self.keys]),
             "last_commit_ms": np.where(
-                knows_moves, np.where(moved, self.view.now_ms, self.before["last_commit_ms"]), NULL
+                changed,
+                self.view.now_ms,
+                np.where(self.has & (committed_before != NULL), self.before["last_commit_ms"], NULL),
             ),
             "read_at_ms": self.read_ms,
             "missed_rounds": np.zeros(self.count, dtype=np.int64),
             "offset_is_not_count": self._is_not_count(),
-            **self._resets(moved, knows_moves, judged["status"]),
+            "lag_lower_bound": self.valid & self._of_groups(groups_holding(self.view.members)),
+            "moved": self.moved,
+            "paused": self._paused(),
+            **self._resets(changed),
             "commit": self.commit,
-            "remarkable": (knows_moves & (self.committed < committed_before))
+            "remarkable": self.moved
             | (lost > np.maximum(self.before["lost"], 0))
-            | (judged["status"] == LagStatus.SKIPPED.value)
             | (self.high < self.view.series.topics.before[self.view.series.groups.place]),
         }
 
-    def _resets(self, moved: BoolArray, knows_moves: BoolArray, status: Column) -> dict[str, Column]:
-        """Which offsets were set and not committed since: by us, back, or ahead by as much as a skip."""
-        jumped = (status == LagStatus.SKIPPED.value) & (self.before["status"] != LagStatus.SKIPPED.value)
-        went_back = self.committed < self.before["committed_offset"]
+    def _moved(self) -> BoolArray:
+        """Return which committed offsets were set, not consumed, since the reading before.
+
+        All that went back, and of those that rose: what a change of this console set; what no member can have
+        confirmed, because the group has none or the queue does not hold so much; and what is far beyond the speed at
+        which the group was seen to handle what waits. A smaller rise that another tool set under a group with members
+        looks like consumption, and is taken for it; of what a group consumed behind a move in the same interval
+        nothing is known: all of the rise counts as moved.
+        """
+        before = self.before["committed_offset"]
+        known = self.has & (before != NULL)
+        rise = np.where(known, self.committed - before, 0)
+        found: BoolArray = (rise < 0) | (
+            (rise > 0)
+            & (
+                self.view.moved_here
+                | (self.committed > self.high)
+                | self._of_groups(self.view.without_members)
+            )
+        )
+        for at in np.flatnonzero(~found & (rise > SPAN_MESSAGES)).tolist():
+            found[at] = is_beyond_handling(self.window.history(commit_key(self.view.series, at)))
+        return found
+
+    def _resets(self, changed: BoolArray) -> dict[str, Column]:
+        """Which offsets were set and not committed since."""
         was_pending = (
             self.before["reset_pending"] == np.True_
         )  # a round of an older version knew no such thing
-        set_now = knows_moves & moved & (went_back | jumped)
-        set_now |= self.has & self.view.set_here & (moved | ~was_pending)
+        set_now = self.moved | (self.has & self.view.set_here & (changed | ~was_pending))
         return {
-            "reset_pending": set_now | (self.has & was_pending & ~moved),
+            "reset_pending": set_now | (self.has & was_pending & ~changed),
             "reset_at_ms": np.where(set_now, self.view.now_ms, self.before["reset_at_ms"]),
         }
+
+    def _of_groups(self, groups: Collection[str]) -> BoolArray:
+        """Return which queues are consumed by one of these groups."""
+        if not groups:
+            return np.zeros(self.count, dtype=np.bool_)
+        return np.array([key.group in groups for key in self.keys], dtype=np.bool_)
+
+    def _paused(self) -> BoolArray:
+        if not any(told.groups or told.topics for told in self.view.refusals.values()):
+            return np.zeros(self.count, dtype=np.bool_)
+        refused = self.view.is_refused
+        return np.array([refused(key.group, key.topic, key.broker_name) for key in self.keys], dtype=np.bool_)
 
     def _is_not_count(self) -> BoolArray:
         kinds = self.view.offset_kinds
@@ -230,7 +279,7 @@ class _Read:
         first = np.maximum(self.pulled, self.first)
         waiting = np.flatnonzero(known & (first < self.high))
         age = round_arrays.ages(self.window, self.heads[waiting], first[waiting])
-        found[waiting] = np.where(age.lower_bound, NULL, age.ms)
+        found[waiting] = np.where(age.estimate_ms == round_arrays.NO_AGE, NULL, age.estimate_ms)
         return found
 
     def _lost(self) -> Int64Array:
@@ -243,26 +292,20 @@ class _Read:
         found = np.where(is_new, np.maximum(0, self.low - self.committed), found)
         return np.where(self.has, found, NULL)
 
-    def _losses(
-        self, speed: round_arrays.FloatArray, time_lag: Int64Array, is_bound: BoolArray
-    ) -> dict[str, Column]:
+    def _losses(self, speed: round_arrays.FloatArray) -> dict[str, Column]:
         """When retention reaches the first unread message: never where nothing waits or the group keeps pace.
 
         A queue whose first message is still there has seen no retention yet: then it is not before that.
         """
         never = self.valid & ((self.lag == 0) | (speed >= 1))
         left_ms = np.where(self.valid & ~never & (self.committed < self.low), 0, NULL)
-        asked = np.flatnonzero(
-            self.valid
-            & ~never
-            & (self.committed >= self.low)
-            & (time_lag != NULL)
-            & ~is_bound
-            & ~np.isnan(speed)
-        )
+        age_ms = np.full(self.count, round_arrays.NO_AGE)
+        age_ms[self.waiting] = self.age.estimate_ms
+        is_known = (age_ms != round_arrays.NO_AGE) & ~np.isnan(speed)
+        asked = np.flatnonzero(self.valid & ~never & (self.committed >= self.low) & is_known)
         place = self.view.series.groups.place[asked]
         oldest = self.view.columns.oldest
-        ahead_ms = oldest.ms[place] - time_lag[asked]
+        ahead_ms = oldest.ms[place] - age_ms[asked]
         found = round_arrays.losses_ms(ahead_ms, speed[asked])
         never[asked] = np.isnan(found)
         left_ms[asked] = np.where(np.isnan(found), NULL, np.nan_to_num(found)).astype(np.int64)
@@ -285,7 +328,7 @@ class _Read:
             held = self.high[at] - self.low[at]
             found["status"][at] = LagStatus.NEVER_COMMITTED.value
             found["reason"][at] = f"no committed offset yet, the queue holds {held:,} messages"
-        is_done = self.has & (self.committed == self.high) & ~self._may_have_jumped()
+        is_done = self.has & (self.committed == self.high) & ~self.window.has_moved(self.commit)
         found["drain_ms"][is_done] = 0
         is_clear = is_done | ~self.has
         is_clear[self.waiting[self._is_ordinary()]] = True
@@ -306,12 +349,6 @@ class _Read:
             return f"paused, the broker gives the group nothing of this topic; {judgement.reason}"
         return judgement.reason
 
-    def _may_have_jumped(self) -> BoolArray:
-        before = self.before["committed_offset"]
-        far = self.committed - np.maximum(before, 0) >= SKIP_MESSAGES
-        found: BoolArray = (before != NULL) & (far | (self.before["status"] == LagStatus.SKIPPED.value))
-        return found
-
     def _is_ordinary(self) -> BoolArray:
         """Which of `waiting` are well without a look at their history."""
         found = round_arrays.is_ordinary(self.window, self.behind, self.age)
@@ -328,7 +365,8 @@ class _Read:
             waiting = int(np.searchsorted(self.waiting, at))
             time_lag_ms = 0
             if waiting < len(self.waiting) and self.waiting[waiting] == at:
-                time_lag_ms = None if self.age.lower_bound[waiting] else int(self.age.ms[waiting])
+                age_ms = int(self.age.estimate_ms[waiting])
+                time_lag_ms = None if age_ms == round_arrays.NO_AGE else age_ms
         members = self.view.members.get(self.keys[at].group)
         word = self.before["status"][at]
         return judge(

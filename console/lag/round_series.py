@@ -10,8 +10,7 @@ import numpy as np
 from console.lag.broker_reads import BrokerAnswers
 from console.mqadmin import is_system_topic
 from spark.lag import round_arrays
-from spark.lag.round_arrays import Ages
-from spark.lag.snapshot import UNKNOWN_OFFSET, BrokerRead, CommitKey, HeadKey, Int64Array, Snapshot
+from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, BrokerRead, CommitKey, HeadKey, Int64Array, Snapshot
 from spark.lag.window import LagWindow
 
 CLOCK_TOLERANCE_MS = 1_000  # below this a broker's clock counts as ours (lag.md 1.3, clock skew)
@@ -72,6 +71,14 @@ class RoundSeries:
     unread: Sequence[QueueKey]
 
 
+class OldestAges(NamedTuple):
+    """Ages of the oldest messages of queues, as likely as they are known: the least they can be where `lower_bound`."""
+
+    ms: Int64Array
+    lower_bound: BoolArray
+    is_wanted: BoolArray
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class RoundColumns:
     """Where the queues of a round are in the window, once the window has the round.
@@ -82,7 +89,7 @@ class RoundColumns:
 
     heads: Int64Array
     commits: Int64Array
-    oldest: Ages
+    oldest: OldestAges
 
 
 def columns_of(window: LagWindow, series: RoundSeries) -> RoundColumns:
@@ -92,11 +99,11 @@ def columns_of(window: LagWindow, series: RoundSeries) -> RoundColumns:
     heads[[head is not None for head in topics.heads]] = window.newest_heads
     holds = np.flatnonzero((heads >= 0) & (topics.min_offset < topics.max_offset))
     found = round_arrays.ages(window, heads[holds], topics.min_offset[holds])
-    oldest = Ages(
-        np.zeros_like(heads), np.zeros(len(heads), dtype=np.bool_), np.zeros(len(heads), dtype=np.bool_)
-    )
-    for everything, some in zip(oldest, found, strict=True):
-        everything[holds] = some
+    nothing = np.zeros(len(heads), dtype=np.bool_)
+    oldest = OldestAges(np.zeros_like(heads), nothing, nothing.copy())
+    is_known = found.estimate_ms != round_arrays.NO_AGE
+    oldest.ms[holds] = np.where(is_known, found.estimate_ms, found.ms)
+    oldest.lower_bound[holds], oldest.is_wanted[holds] = ~is_known, found.is_wanted
     return RoundColumns(heads, window.newest_commits, oldest)
 
 

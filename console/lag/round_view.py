@@ -99,9 +99,11 @@ class RoundView:
     previous_groups: Mapping[str, RowDict] = field(default_factory=dict)
     previous_topics: Mapping[str, RowDict] = field(default_factory=dict)
     previous_topic_queues: KeyedColumns[TopicQueueKey] = field(default_factory=KeyedColumns.nothing)
-    set_here: BoolArray | np.bool_ = (
-        np.False_
-    )  # which of the groups' queues stand where a change of ours put them
+    # which of the groups' queues stand where a change of ours put them, and which it moved ahead since they were read
+    set_here: BoolArray | np.bool_ = np.False_
+    moved_here: BoolArray | np.bool_ = np.False_
+    # groups of which no member is connected, by the brokers' word of this round
+    without_members: frozenset[str] = frozenset()
     offset_kinds: Mapping[str, str] = field(default_factory=dict)  # of topics whose offsets are no count
     own_topics: frozenset[str] = frozenset()  # brokers make topics of their own and their cluster's name
 

@@ -15,7 +15,6 @@ from console.lag.queue_rows import QueueTable
 from console.lag.round_series import TopicQueueKey
 from console.lag.round_view import RoundView, RowDict
 from console.mqadmin import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic
-from spark.lag import round_arrays
 from spark.lag.snapshot import Int64Array
 
 
@@ -43,7 +42,7 @@ def topic_queue_table(view: RoundView) -> TopicQueueTable:
     """Return the queues of all topics."""
     topics, heads, previous = view.series.topics, view.columns.heads, view.previous_topic_queues
     rates = np.full(len(heads), np.nan)
-    rates[heads >= 0] = round_arrays.produce_rates(view.window, heads[heads >= 0])
+    rates[heads >= 0] = view.window.produce_rates()[heads[heads >= 0]]
     read: dict[str, Column] = {
         "min_offset": topics.min_offset,
         "max_offset": topics.max_offset,
@@ -128,7 +127,7 @@ def _consumed(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
     losing = runs.first_smallest(loss).tolist()
     rates = np.full(len(places), np.nan)
     commit = table.commit[order]
-    rates[commit >= 0] = round_arrays.consume_rates(view.window, commit[commit >= 0])
+    rates[commit >= 0] = view.window.consume_rates()[commit[commit >= 0]]
     out_rates = values_of(runs.total(rates))
     readers = Counter(topic for _, topic in {key[:2] for key in table.keys})
     found = {}

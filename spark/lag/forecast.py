@@ -16,9 +16,14 @@ import numpy.typing as npt
 from spark.lag.snapshot import Int64Array
 
 DRAIN_MS_MAX = 365 * 24 * 3_600_000  # beyond a year "never" is the truer word
-EDGE_MS = 60_000  # commits every few seconds do not blur the smallest lag of a minute
-# growing or shrinking means by more than 5 % between the first and the last minute of the window
-TREND_CHANGE = 0.05
+TREND_MS = 120_000  # a turn shows within a minute and a half
+TREND_POINTS_MIN = 5  # a group that commits once a minute is watched for five
+TREND_POINTS_MAX = (
+    40  # a reading every 5 s; of more some are left out, for the number of pairs grows with the square
+)
+TREND_SURE_PCT = 90  # of the pairs of points must agree, or the lag is steady
+PEAK_AGE_MS = 60_000  # a largest lag younger than that is the rhythm of commits
+TREND_CHANGE = 0.05  # `spark.progress` alone
 BAND_STEP_MS = (
     60_000  # the band is made from whole minutes: shorter ones show the rhythm of commits, not speed
 )
@@ -40,18 +45,23 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """The smallest lags of a window's first and last minute, `span_ms` apart."""
+    """How a lag changes in messages per millisecond (`pace`), between which paces all but a tenth at either end of the
+    pairs of points lie, and the lags of the first and the last point, `span_ms` apart.
+    """
 
     first: int
     last: int
     span_ms: int
+    pace: float
+    low_pace: float
+    high_pace: float
 
     @property
     def direction(self) -> Direction:
-        """STEADY within 5 %: a queue that keeps its distance neither falls behind nor catches up."""
-        if self.last < self.first * (1 - TREND_CHANGE):
+        """STEADY unless nine of ten pairs agree: chance does not make a lag grow or shrink."""
+        if self.high_pace < 0:
             return Direction.SHRINKING
-        return Direction.GROWING if self.last > self.first * (1 + TREND_CHANGE) else Direction.STEADY
+        return Direction.GROWING if self.low_pace > 0 else Direction.STEADY
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,36 +101,49 @@ UNKNOWN_DRAIN = Drain(None, False)
 DRAINED = Drain(0, False)
 
 
-def trend(t_ms: Int64Array, lag: Int64Array) -> Trend:
-    """Return the trend of a window (at least one sample)."""
-    first, last = t_ms <= t_ms[0] + EDGE_MS, t_ms >= t_ms[-1] - EDGE_MS
-    at_first = int(t_ms[first][lag[first].argmin()])
-    at_last = int(t_ms[last][lag[last].argmin()])
-    return Trend(int(lag[first].min()), int(lag[last].min()), max(0, at_last - at_first))
+def trend(t_ms: Int64Array, lag: Int64Array, committed: Int64Array) -> Trend:
+    """Return the trend of a window (at least one sample): the median of the paces between all pairs of points of the
+    last minutes (Theil and Sen), which neither a burst nor a pause bends.
+
+    Points are the rounds in which the committed offset rose: behind each commit the lag is what the group has really
+    not handled, whether it commits every few seconds or every half minute. Without two of them it is the first and the
+    last round.
+    """
+    points = np.flatnonzero(np.diff(committed) > 0) + 1
+    recent = points[t_ms[points] >= t_ms[-1] - TREND_MS]
+    points = recent if len(recent) >= TREND_POINTS_MIN else points[-TREND_POINTS_MIN:]
+    points = points[:: -(len(points) // TREND_POINTS_MAX + 1)][::-1]
+    if len(points) < 2:
+        points = np.array([0, len(t_ms) - 1])
+    times, values = t_ms[points], lag[points]
+    one, other = np.triu_indices(len(points), 1)
+    took_ms = times[other] - times[one]
+    if not took_ms.any():
+        return Trend(int(lag[0]), int(lag[-1]), 0, 0.0, 0.0, 0.0)
+    low, pace, high = np.percentile(
+        (values[other] - values[one]) / took_ms, [100 - TREND_SURE_PCT, 50, TREND_SURE_PCT]
+    )
+    span_ms = int(times[-1] - times[0])
+    return Trend(int(values[0]), int(values[-1]), span_ms, float(pace), float(low), float(high))
 
 
 def drain(t_ms: Int64Array, max_offset: Int64Array, committed: Int64Array, *, band: BandRule = BAND) -> Drain:
     """Return when the lag of a window (one queue, uninterrupted backlog, no jumps) is gone.
 
-    The time is L / (mu - lambda) (lag.md 1.2, 14) with mu - lambda from the trend since the lag was largest: `never`
-    unless it shrinks. The band is that of a `BandRule` over whole minutes; with fewer than three of them there is none.
+    The time is L / (mu - lambda) (lag.md 1.2, 14) with mu - lambda from the trend: `never` unless it shrinks. The band
+    is that of a `BandRule` over whole minutes since the lag was largest; with fewer than three of them there is none.
     """
     lag = max_offset - committed
     if lag[-1] <= 0:
         return DRAINED
-    t_ms, max_offset, committed = since_largest(t_ms, max_offset, committed)
-    lag = max_offset - committed
-    window_ms = int(t_ms[-1] - t_ms[0])
-    found = trend(t_ms, lag)
+    found = trend(t_ms, lag, committed)
     if found.span_ms == 0:
         return UNKNOWN_DRAIN
-    if found.last >= found.first:
-        return Drain(None, True, window_ms=window_ms)
-    ms = _limited(int(lag[-1]) * found.span_ms / (found.first - found.last))
+    ms = _limited(int(lag[-1]) / -found.pace) if found.pace < 0 else None
     if ms is None:
-        return Drain(None, True, window_ms=window_ms)
-    low_ms, high_ms = band_of(t_ms, max_offset, committed, ms, band)
-    return Drain(ms, False, low_ms, high_ms, window_ms)
+        return Drain(None, True, window_ms=found.span_ms)
+    low_ms, high_ms = band_of(*since_largest(t_ms, max_offset, committed), ms, band)
+    return Drain(ms, False, low_ms, high_ms, found.span_ms)
 
 
 def since_largest(
@@ -128,7 +151,7 @@ def since_largest(
 ) -> tuple[Int64Array, Int64Array, Int64Array]:
     """Return the window from where its lag was largest: how fast it shrinks, not how long it stood still before."""
     peak = len(t_ms) - 1 - int((max_offset - committed)[::-1].argmax())
-    if t_ms[-1] - t_ms[peak] <= EDGE_MS:
+    if t_ms[-1] - t_ms[peak] <= PEAK_AGE_MS:
         return t_ms, max_offset, committed
     return t_ms[peak:], max_offset[peak:], committed[peak:]
 

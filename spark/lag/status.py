@@ -47,21 +47,24 @@ QUIET_MS = 60_000  # no progress for so long, with messages waiting, is not a sl
 POP_QUIET_MS = 6 * 60_000
 RHYTHM_FACTOR = 3  # a consumer that commits every 5 minutes is quiet after 15
 BACKLOG_GRACE_MS = 60_000  # a backlog younger than this is an ordinary burst
-# a concurrent consumer may commit 2,000 at once (consumeConcurrentlyMaxSpan); a skip is larger
-SKIP_MESSAGES = 10_000
-SKIP_FACTOR = 20  # ... and this much faster than it ever consumed in the window
+# What one slow message held back is committed with it, all at once: up to consumeConcurrentlyMaxSpan messages.
+SPAN_MESSAGES = 2_000
+SPEEDS_MIN = 3  # intervals of measured handling speed, before anything is compared with it
+SKIP_FACTOR = 20  # a group whose database recovers is several times as fast at once; one that skips far more
+SKIP_MESSAGES = 10_000  # `forward_jumps`, for samples without marks
 
 
 @dataclass(frozen=True, slots=True)
 class QueueHistory:
     """The window of one queue as one group consumes it, oldest first, only rounds that were read; at least
-    one.
+    one. `moved`: the committed offset was set, not consumed, since the round before.
     """
 
     t_ms: Int64Array
     max_offset: Int64Array
     min_offset: Int64Array
     committed: Int64Array
+    moved: BoolArray
 
     def moves(self) -> Int64Array:
         """Changes of the committed offset from round to round."""
@@ -71,7 +74,9 @@ class QueueHistory:
     def part(self, since: int | slice) -> "QueueHistory":
         """Return some of the rounds: a slice, or all from one place on."""
         own = since if isinstance(since, slice) else slice(since, None)
-        return QueueHistory(self.t_ms[own], self.max_offset[own], self.min_offset[own], self.committed[own])
+        return QueueHistory(
+            self.t_ms[own], self.max_offset[own], self.min_offset[own], self.committed[own], self.moved[own]
+        )
 
     def drain(self) -> Drain:
         """Return when what can still be read is read, at this window's pace."""
@@ -133,7 +138,7 @@ def judge(
     lag = high - committed
     if lag == 0:
         since_ms = _since(history, history.committed >= history.max_offset)
-        return _skipped(history, history.moves()) or Judgement(LagStatus.OK, since_ms, "", DRAINED)
+        return _skipped(history) or Judgement(LagStatus.OK, since_ms, "", DRAINED)
     if clients == 0:
         reason = f"no client is connected, {lag:,} messages wait"
         return Judgement(LagStatus.OFFLINE, _last_progress(history), reason, NO_END)
@@ -161,7 +166,7 @@ def _judge_backlog(
             word = LagStatus.STOPPED if len(advances) else LagStatus.STALLED
             reason = f"no progress for {quiet_ms // 1000} s while {lag:,} messages wait"
             return Judgement(word, now_ms - quiet_ms, reason, NO_END)
-    jumped = _rewound(history, moves) or _skipped(history, moves)
+    jumped = _rewound(history, moves) or _skipped(history)
     if jumped is not None:
         return jumped
     if time_lag_ms is not None and time_lag_ms <= TIME_LAG_ALLOWED_MS:
@@ -172,20 +177,17 @@ def _judge_backlog(
 
 
 def _judge_trend(history: QueueHistory, backlog: slice, previous: LagStatus | None) -> Judgement:
-    """Compare the smallest lags of the backlog's first and last minute. A lag that shrinks by less than 5 % keeps
-    the word CATCHING_UP it had: pages do not flicker.
+    """One trend decides the word and the end. A lag that is not sure to shrink any more keeps the word CATCHING_UP
+    while it more likely does: pages do not flicker.
     """
     own = history.part(backlog)
-    found = trend(own.t_ms, own.max_offset - own.committed)
+    found = trend(own.t_ms, own.max_offset - own.committed, own.committed)
     keeps = previous is LagStatus.CATCHING_UP and found.direction is Direction.STEADY
-    catches_up = found.direction is Direction.SHRINKING or (keeps and found.last < found.first)
+    catches_up = found.direction is Direction.SHRINKING or (keeps and found.pace < 0)
     end = own.drain() if catches_up else NO_END
-    if end.ms is None:  # it shrank over the window, and no longer: one word for both
-        end = Drain(None, True, window_ms=found.span_ms)
-    word = LagStatus.FALLING_BEHIND if end.never else LagStatus.CATCHING_UP
-    span_s = int(own.t_ms[-1] - own.t_ms[0]) // 1000
-    reason = f"lag went from {found.first:,} to {found.last:,} in {span_s} s"
-    return Judgement(word, int(own.t_ms[0]), reason, end)
+    word = LagStatus.CATCHING_UP if end.ms is not None else LagStatus.FALLING_BEHIND
+    reason = f"lag went from {found.first:,} to {found.last:,} in {found.span_ms // 1000} s"
+    return Judgement(word, int(own.t_ms[0]), reason, end if end.ms is not None else NO_END)
 
 
 def _rewound(history: QueueHistory, moves: Int64Array) -> Judgement | None:
@@ -203,11 +205,9 @@ def _rewound(history: QueueHistory, moves: Int64Array) -> Judgement | None:
     return Judgement(LagStatus.REWOUND, int(history.t_ms[at + 1]), reason, history.part(at + 1).drain())
 
 
-def _skipped(history: QueueHistory, moves: Int64Array) -> Judgement | None:
-    """The committed offset jumped further than the group ever consumed in that time: somebody moved it."""
-    if len(moves) == 0 or moves.max() < SKIP_MESSAGES:
-        return None
-    jumps = forward_jumps(history.t_ms, history.committed)
+def _skipped(history: QueueHistory) -> Judgement | None:
+    """The committed offset was set ahead in the window: what lies between was not handled."""
+    jumps = np.flatnonzero(history.moved[1:] & (history.moves() > 0)) + 1
     if len(jumps) == 0:
         return None
     at = int(jumps[-1])
@@ -223,6 +223,28 @@ def _pending(history: QueueHistory, at: int) -> str:
     is_still_there = bool((history.committed[at:] == history.committed[at]).all())
     waits = history.committed[-1] < history.max_offset[-1]
     return ", nothing was confirmed since" if is_still_there and waits else ""
+
+
+def is_beyond_handling(history: QueueHistory) -> bool:
+    """Whether the newest rise of the committed offset is more than the group can have handled since the reading before.
+
+    Compared with its own fastest interval of the window in which messages waited at both ends, for only then it was
+    as fast as it can be: `SKIP_FACTOR` times that, and the `SPAN_MESSAGES` that one slow message may have held back.
+    Nothing is claimed of a group that was not behind, or was not seen handling in `SPEEDS_MIN` intervals. So a skip of
+    a few thousand messages on a busy group cannot be told from progress here: the console's own moves and those of
+    groups without members are known in other ways.
+    """
+    if len(history.t_ms) < 2:
+        return False
+    gained = history.moves()
+    behind = history.max_offset > np.maximum(history.committed, history.min_offset)
+    took_ms = np.maximum(np.diff(history.t_ms), 1)
+    handled = behind[:-1] & behind[1:] & (gained > 0) & ~history.moved[1:]
+    handled[-1] = False
+    if not behind[-2] or int(handled.sum()) < SPEEDS_MIN:
+        return False
+    fastest = float((gained[handled] / took_ms[handled]).max())
+    return bool(gained[-1] > SPAN_MESSAGES + SKIP_FACTOR * fastest * took_ms[-1])
 
 
 def forward_jumps(t_ms: Int64Array, committed: Int64Array) -> Int64Array:

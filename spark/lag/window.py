@@ -2,27 +2,29 @@
 
 It is a fold over snapshots: appending the frames of the write-ahead log in order gives the same window that
 the live collector had, so it may be thrown away at any time. Ten minutes are kept at full resolution (rates
-and statuses), the max offsets of a day at one a minute (ages of old messages).
+and statuses), max offsets for longer (`old_heads`: ages of old messages). The figures of its newest round are in
+`round_arrays`.
 """
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import insort
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from spark.lag import inversion
 from spark.lag.inversion import KnownTime
+from spark.lag.old_heads import HeadLog, thinned
 from spark.lag.samples import Samples
 from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, CommitKey, HeadKey, Int64Array, Snapshot, no_offsets
-from spark.lag.status import SKIP_MESSAGES, WINDOW_MS, QueueHistory, forward_jumps
+from spark.lag.status import WINDOW_MS, QueueHistory
 
 RATE_MS = 60_000  # the one-minute rates that pages show
 SPEED_MS = 120_000  # catch-up speed is measured over so long: four commits of the slowest healthy consumer
-COARSE_STEP_MS = 60_000
-COARSE_POINTS_MAX = 24 * 60  # a day; a message older than that has a looked-up age or a lower bound
+COARSE_STEP_MS = 120_000  # 40,000 queues: 230 MB for a day
+COARSE_ROWS = 24 * 30  # a day; a message older than that has a looked-up age or a lower bound
+LATE_ROWS = 24 * 240  # readings of queues with a late group: a day at 15 s, 8 hours at 5 s
+LATE_QUEUES_MAX = 2_048  # of more, those that were late first: 94 MB
 KNOWN_TIMES_MAX = 8  # per queue; the oldest looked-up one and the newest matter
 # a master switch loses a tail this small; a larger fall means the topic was made again
 REGRESSION_SHARE = 0.05
@@ -42,9 +44,14 @@ class Ring(Generic[Key]):
         self.last = np.full(FIRST_CAPACITY, UNKNOWN_OFFSET, dtype=np.int64)
         self.first = np.full((rows, FIRST_CAPACITY), UNKNOWN_OFFSET, dtype=np.int64)
         self.second = np.full((rows, FIRST_CAPACITY), UNKNOWN_OFFSET, dtype=np.int64)
+        self._newest: tuple[Sequence[Key], Int64Array] = ((), no_offsets())
 
     def columns(self, keys: Sequence[Key]) -> Int64Array:
-        """Return the columns of some series, new ones for those not seen before."""
+        """Return the columns of some series, new ones for those not seen before. Rounds mostly have the series of the
+        round before.
+        """
+        if keys == self._newest[0]:
+            return self._newest[1]
         found = np.empty(len(keys), dtype=np.int64)
         for place, key in enumerate(keys):
             column = self.index.get(key)
@@ -59,6 +66,7 @@ class Ring(Generic[Key]):
             self.first = np.pad(self.first, wider, constant_values=UNKNOWN_OFFSET)
             self.second = np.pad(self.second, wider, constant_values=UNKNOWN_OFFSET)
             self.last = np.pad(self.last, (0, more), constant_values=UNKNOWN_OFFSET)
+        self._newest = keys, found
         return found
 
     def put(self, row: int, columns: Int64Array, first: Int64Array, second: Int64Array) -> None:
@@ -68,64 +76,6 @@ class Ring(Generic[Key]):
         self.first[row, columns] = first
         self.second[row, columns] = second
         self.last[columns] = first
-
-
-@dataclass(slots=True)
-class _CoarseHeads:
-    """Max offsets of one queue, one a minute; of a stretch without messages only both ends. They never fall: a lost
-    tail (master switch) is a stretch without messages here.
-    """
-
-    t_ms: list[int]
-    max_offset: list[int]
-
-    def add(self, t_ms: int, max_offset: int) -> None:
-        if self.t_ms:
-            if t_ms <= self.t_ms[-1]:
-                return
-            max_offset = max(max_offset, self.max_offset[-1])
-        if len(self.t_ms) > 1 and self.max_offset[-1] == self.max_offset[-2] == max_offset:
-            self.t_ms[-1] = t_ms
-            return
-        self.t_ms.append(t_ms)
-        self.max_offset.append(max_offset)
-        if len(self.t_ms) > COARSE_POINTS_MAX:
-            del self.t_ms[0], self.max_offset[0]
-
-
-@dataclass(frozen=True, slots=True)
-class QueueState:
-    """One queue of a group in the newest round; `time_lag_lower_bound`: it is at least `time_lag_ms`."""
-
-    key: CommitKey
-    min_offset: int
-    max_offset: int
-    committed: int
-    pulled: int | None
-    time_lag_ms: int | None
-    time_lag_lower_bound: bool
-
-    @property
-    def lag(self) -> int:
-        """Messages that wait and can still be read."""
-        return max(0, self.max_offset - max(self.committed, self.min_offset))
-
-    @property
-    def in_flight(self) -> int | None:
-        """Messages pulled and not confirmed; null where the pulled offset is unknown."""
-        if self.pulled is None:
-            return None
-        return min(self.lag, max(0, self.pulled - max(self.committed, self.min_offset)))
-
-    @property
-    def available(self) -> int | None:
-        """Messages nobody has pulled yet. Together with those in flight they are the lag, always (lag.md 1.2, 4)."""
-        in_flight = self.in_flight
-        if self.pulled is None or in_flight is None:
-            return None
-        available = max(0, self.max_offset - max(self.pulled, self.committed, self.min_offset))
-        assert self.committed > self.max_offset or in_flight + available == self.lag, self
-        return available
 
 
 def is_lost_tail(before: tuple[int, int], now: tuple[int, int]) -> bool:
@@ -151,68 +101,104 @@ class LagWindow:
         self.commits: Ring[CommitKey] = Ring(self.rows)
         self.newest_heads = no_offsets()  # columns of the newest round, in the order of its keys
         self.newest_commits = no_offsets()
-        self._coarse: dict[HeadKey, _CoarseHeads] = {}
-        self._known: dict[HeadKey, list[KnownTime]] = {}
-        # of committed offsets that somebody is known to have set ahead: in which round, by how many messages
-        self._told_jumps: dict[CommitKey, tuple[int, int]] = {}
+        self.coarse = HeadLog(COARSE_ROWS, FIRST_CAPACITY)
+        self.late = LateHeads()
+        self.known_times: dict[HeadKey, list[KnownTime]] = {}
+        # time of a round → columns of `commits` that were set, not consumed, since the reading before
+        self._moves: dict[int, Int64Array] = {}
         self._rates: dict[str, npt.NDArray[np.float64]] = {}  # of the newest round, made when first asked for
         self._newest: dict[tuple[str, str, int], int] = {}  # incarnation of each queue
-        # per column of `commits`: when the committed offset last went back, or ahead by as much as a skip
-        self._odd_ms = np.full(FIRST_CAPACITY, -1, dtype=np.int64)
+        self._head_of = no_offsets()  # per column of `commits`, the queue's column of `heads`
 
     def append(self, snapshot: Snapshot) -> None:
         """Take the next round; rounds must come in time order."""
         row = self._next
-        self.times[row] = snapshot.ts_ms
         self._rates.clear()
-        self.newest_heads = self.heads.columns(snapshot.head_keys)
-        self.newest_commits = self.commits.columns(snapshot.commit_keys)
-        self._note_odd_moves(self.newest_commits, snapshot)
+        self.newest_heads = self._head_columns(snapshot.head_keys)
+        self.newest_commits = self._commit_columns(snapshot.commit_keys)
+        before = self.commits.last[self.newest_commits]
+        self._keep_late(row)
+        self.times[row] = snapshot.ts_ms
         self.heads.put(row, self.newest_heads, snapshot.max_offset, snapshot.min_offset)
         self.commits.put(row, self.newest_commits, snapshot.committed, snapshot.pulled)
         self._next = (row + 1) % self.rows
         self._filled = min(self._filled + 1, self.rows)
         self.order = np.arange(self._next - self._filled, self._next, dtype=np.int64) % self.rows
         if self.ts_ms // COARSE_STEP_MS != snapshot.ts_ms // COARSE_STEP_MS:
-            for key, high in zip(snapshot.head_keys, snapshot.max_offset.tolist(), strict=True):
-                self._coarse.setdefault(key, _CoarseHeads([], [])).add(snapshot.ts_ms, high)
-        for key in snapshot.head_keys:
-            self._newest[key[:3]] = max(key.incarnation, self._newest.get(key[:3], 0))
+            self.coarse.widen(self.heads.first.shape[1])
+            now = self.heads.first[row, : len(self.heads.keys)]
+            self.coarse.put(snapshot.ts_ms, now, now != UNKNOWN_OFFSET)
         self.number, self.ts_ms = snapshot.number, snapshot.ts_ms
+        self.mark_moved(self.newest_commits[(before != UNKNOWN_OFFSET) & (snapshot.committed < before)])
 
-    def _note_odd_moves(self, columns: Int64Array, snapshot: Snapshot) -> None:
-        """Remember of which committed offsets more than "it went on a little" is to be told. Before they are put."""
-        missing = len(self.commits.last) - len(self._odd_ms)
-        self._odd_ms = np.pad(self._odd_ms, (0, missing), constant_values=-1)
-        before = self.commits.last[columns]
-        moved = snapshot.committed - before
-        odd = (before != UNKNOWN_OFFSET) & ((moved < 0) | (moved >= SKIP_MESSAGES))
-        self._odd_ms[columns[odd]] = snapshot.ts_ms
-
-    def moved_oddly(self, columns: Int64Array) -> BoolArray:
-        """Whether committed offsets (columns of `commits`) went back in this window, or ahead by as much as a skip."""
-        found: BoolArray = self._odd_ms[columns] > self.times[self.order[0]]
+    def _head_columns(self, keys: Sequence[HeadKey]) -> Int64Array:
+        known = len(self.heads.keys)
+        found = self.heads.columns(keys)
+        for key in self.heads.keys[known:]:
+            self._newest[key[:3]] = max(key.incarnation, self._newest.get(key[:3], 0))
         return found
 
+    def _commit_columns(self, keys: Sequence[CommitKey]) -> Int64Array:
+        known = len(self.commits.keys)
+        found = self.commits.columns(keys)
+        new = self.commits.keys[known:]
+        if new:
+            heads = [self.heads.index.get(key.head, -1) for key in new]
+            if -1 in heads:  # of a queue whose own offsets were not told
+                self._head_columns([key.head for key in new])
+                heads = [self.heads.index[key.head] for key in new]
+            self._head_of = np.append(self._head_of, np.array(heads, dtype=np.int64))
+        return found
+
+    def mark_moved(self, columns: Int64Array) -> None:
+        """Note which committed offsets (columns of `commits`) were set, not consumed, before the newest round."""
+        if len(columns):
+            oldest_ms = int(self.times[self.order[0]])
+            self._moves = {t_ms: moved for t_ms, moved in self._moves.items() if t_ms >= oldest_ms}
+            self._moves[self.ts_ms] = np.union1d(self._moves.get(self.ts_ms, no_offsets()), columns)
+            self._rates.clear()
+
+    def has_moved(self, columns: Int64Array, since_ms: Int64Array | None = None) -> BoolArray:
+        """Return which committed offsets were set in this window, or in it after each one's reading of `since_ms`."""
+        after_ms = self.times[self.order[0]] if since_ms is None else since_ms
+        found = np.zeros(len(columns), dtype=np.bool_)
+        for t_ms, moved in self._moves.items():
+            found |= np.isin(columns, moved) & (t_ms > after_ms)
+        return found
+
+    def _keep_late(self, row: int) -> None:
+        """Hand the readings that are about to be overwritten to `late`, of the queues that need them."""
+        if self._filled < self.rows:
+            return
+        count = len(self._head_of)
+        following = self.heads.first[(row + 1) % self.rows]
+        following = np.where(following == UNKNOWN_OFFSET, self.heads.last, following)
+        committed = self.commits.last[:count]
+        alive = (self.commits.first[self.order[-1], :count] != UNKNOWN_OFFSET) & (committed != UNKNOWN_OFFSET)
+        is_late = np.zeros(len(following), dtype=np.bool_)
+        is_late[self._head_of[alive & (committed < following[self._head_of])]] = True
+        is_read = self.heads.first[self.order[-1]] != UNKNOWN_OFFSET
+        self.late.put(int(self.times[row]), self.heads.first[row], is_late, is_read)
+
     def seed(self, samples: Samples) -> None:
-        """Take max offsets older than the log, from chunks: heads only, one a minute. Before the first
-        `append`.
-        """
-        for key, place in samples.slices():
-            head = HeadKey(*key[1:])
-            coarse = self._coarse.setdefault(head, _CoarseHeads([], []))
-            last_minute = -1
-            for t_ms, high in zip(
-                samples.t_ms[place].tolist(), samples.max_offset[place].tolist(), strict=True
-            ):
-                if t_ms // COARSE_STEP_MS != last_minute:
-                    coarse.add(t_ms, high)
-                    last_minute = t_ms // COARSE_STEP_MS
-            self._newest[head[:3]] = max(head.incarnation, self._newest.get(head[:3], 0))
+        """Take max offsets older than the log, from chunks: heads only. Before the first `append`, oldest first."""
+        if not len(samples.t_ms):
+            return
+        columns = self._head_columns([HeadKey(*key[1:]) for key in samples.keys])
+        count = len(self.heads.keys)
+        times, table, read = thinned(
+            samples.t_ms, columns[samples.series], samples.max_offset, count, COARSE_STEP_MS
+        )
+        self.coarse.widen(self.heads.first.shape[1])
+        for t_ms, values, is_read in zip(times.tolist(), table, read, strict=True):
+            self.coarse.put(t_ms, values, is_read)
+        ends = samples.starts[1:] - 1
+        filled = ends >= samples.starts[:-1]
+        self.heads.last[columns[filled]] = samples.max_offset[ends[filled]]
 
     def add_known_time(self, head: HeadKey, offset: int, stored_ms: int) -> None:
         """Remember the store time of a message, on the collector's clock."""
-        known = self._known.setdefault(head, [])
+        known = self.known_times.setdefault(head, [])
         if any(one.offset == offset for one in known):
             return
         insort(known, KnownTime(offset, stored_ms), key=lambda one: one.offset)
@@ -221,19 +207,12 @@ class LagWindow:
 
     def has_known_times(self, head: HeadKey) -> bool:
         """Whether some message of this queue has a store time that was read."""
-        return head in self._known
+        return head in self.known_times
 
     def newest(self, topic: str, broker_name: str, queue_id: int) -> HeadKey | None:
         """Return a queue's series in its newest incarnation, null when no round read it."""
         incarnation = self._newest.get((topic, broker_name, queue_id))
         return None if incarnation is None else HeadKey(topic, broker_name, queue_id, incarnation)
-
-    def predates(self, head: HeadKey, offset: int) -> bool:
-        """Whether a message is older than the history of its queue and its own store time was not read."""
-        times, heads = self._fine_heads(head)
-        if len(heads) == 0 or offset >= heads[0]:
-            return False
-        return self.old_age(head, int(times[0]), int(heads[0]), offset).is_wanted
 
     def incarnation(
         self, topic: str, broker_name: str, queue_id: int, min_offset: int, max_offset: int
@@ -246,9 +225,9 @@ class LagWindow:
             return 0
         head = HeadKey(topic, broker_name, queue_id, newest)
         last = self._last(self.heads, head)
-        if last is None and head in self._coarse:  # not read for ten minutes
-            last = self._coarse[head].max_offset[-1], min_offset
-        if last is None or max_offset >= last[0]:
+        if last is None:  # not read for ten minutes
+            last = int(self.heads.last[self.heads.index[head]]), min_offset
+        if max_offset >= last[0]:
             return newest
         kept = is_lost_tail((last[1], last[0]), (min_offset, max_offset))
         return newest if kept else newest + 1
@@ -268,54 +247,10 @@ class LagWindow:
             found[at] = self.incarnation(*queues[at], int(min_offset[at]), int(max_offset[at]))
         return found, before
 
-    def state(self, key: CommitKey) -> QueueState | None:
-        """Return a queue of a group as the newest round saw it; None when that round did not read it."""
-        committed, pulled = self._now(self.commits, key)
-        high, low = self._now(self.heads, key.head)
-        if committed == UNKNOWN_OFFSET or high == UNKNOWN_OFFSET:
-            return None
-        time_lag_ms: int | None = 0
-        lower_bound = False
-        if committed > high:
-            time_lag_ms = None
-        elif max(committed, low) < high:
-            time_lag_ms, lower_bound = self.age(key.head, max(committed, low))
-        return QueueState(
-            key, low, high, committed, None if pulled == UNKNOWN_OFFSET else pulled, time_lag_ms, lower_bound
-        )
-
     def head(self, key: HeadKey) -> tuple[int, int] | None:
         """Return (min, max) of a queue in the newest round, None when it was not read."""
         high, low = self._now(self.heads, key)
         return None if high == UNKNOWN_OFFSET else (low, high)
-
-    def age(self, head: HeadKey, offset: int) -> tuple[int, bool]:
-        """Return (age in ms, at least?) of a message of a queue that the newest round read."""
-        times, heads = self._fine_heads(head)
-        if len(heads) == 0 or offset >= heads[0]:
-            return inversion.age(times, heads, self._known.get(head, ()), offset, self.ts_ms)
-        found = self.old_age(head, int(times[0]), int(heads[0]), offset)
-        return found.ms, found.lower_bound
-
-    def old_age(self, head: HeadKey, first_ms: int, first_offset: int, offset: int) -> inversion.OldAge:
-        """Return the age of a message older than the ten minutes kept in full, whose first reading was
-        `first_offset` at `first_ms`.
-        """
-        coarse = self._coarse.get(head)
-        known = self._known.get(head, ())
-        older = 0 if coarse is None else bisect_left(coarse.t_ms, first_ms)
-        if coarse is None or older == 0 or offset < coarse.max_offset[0]:
-            if coarse is not None and older:
-                first_ms, first_offset = coarse.t_ms[0], coarse.max_offset[0]
-            return inversion.age_before(known, offset, first_ms, first_offset, self.ts_ms)
-        at = bisect_right(coarse.max_offset, offset, 0, older) - 1
-        after_ms, after = coarse.t_ms[at], coarse.max_offset[at]
-        is_last = at + 1 == older
-        until_ms = first_ms if is_last else coarse.t_ms[at + 1]
-        until = first_offset if is_last else coarse.max_offset[at + 1]
-        share = (offset + 0.5 - after) / (until - after)
-        stored_ms = after_ms + round(share * (until_ms - after_ms))
-        return inversion.OldAge(max(0, self.ts_ms - stored_ms), False, False)
 
     def history(self, key: CommitKey) -> QueueHistory:
         """Return the window of a queue as a group consumes it, without the rounds that did not read it."""
@@ -324,85 +259,10 @@ class LagWindow:
         column, head = commits.index[key], heads.index[key.head]
         committed, high = commits.first[order, column], heads.first[order, head]
         read = (committed != UNKNOWN_OFFSET) & (high != UNKNOWN_OFFSET)
-        return QueueHistory(
-            self.times[order][read], high[read], heads.second[order, head][read], committed[read]
-        )
-
-    def produce_rate(self, head: HeadKey) -> float | None:
-        """Return messages per second that arrived in the last minute; null with fewer than two readings."""
-        return self._rate(self.heads, head)
-
-    def note_jump(self, key: CommitKey, messages: int) -> None:
-        """Take note that a committed offset was set ahead in the newest round: that is no consumption, however few."""
-        self._told_jumps = {
-            one: told for one, told in self._told_jumps.items() if told[0] > self.ts_ms - WINDOW_MS
-        }
-        self._told_jumps[key] = (self.ts_ms, messages)
-
-    def told_jumps(self) -> Int64Array:
-        """Return the columns of `commits` of which a jump was noted that the rates of now would count."""
-        recent = [key for key, told in self._told_jumps.items() if self._is_in_rates(told[0])]
-        return np.array([self.commits.index[key] for key in recent], dtype=np.int64)
-
-    def _is_in_rates(self, t_ms: int) -> bool:
-        return t_ms > self.ts_ms - RATE_MS - self.interval_ms
-
-    def consume_rate(self, key: CommitKey) -> float | None:
-        """Return messages per second confirmed in the last minute; jumps and rewinds are not consumption."""
-        rate = self._rate(self.commits, key)
-        told_ms, told = self._told_jumps.get(key, (-1, 0))
-        is_told = told_ms >= 0 and self._is_in_rates(told_ms)
-        # a jump of which nobody told is as large as a skip, and would make the rate larger
-        if rate is None or (not is_told and rate * RATE_MS < SKIP_MESSAGES * 1000 / 2):
-            return rate
-        history = self.history(key)
-        jumps = forward_jumps(history.t_ms, history.committed)
-        inside = jumps[history.t_ms[jumps] > self.ts_ms - RATE_MS - self.interval_ms]
-        jumped = int((history.committed[inside] - history.committed[inside - 1]).sum())
-        if is_told and told_ms not in history.t_ms[inside]:
-            jumped += told
-        times = history.t_ms[history.t_ms >= self.ts_ms - RATE_MS - self.interval_ms]
-        return max(0.0, rate - jumped * 1000 / max(1, int(times[-1] - times[0])))
-
-    def speed(self, key: CommitKey) -> float | None:
-        """Return the catch-up speed (lag.md 1.2, 13): seconds of messages read in a second; 1 keeps pace, 0 stands.
-
-        Of the last two minutes, or as much of them as was read. Null with fewer than two readings, when the group
-        went back meanwhile, and while an age is only a lower bound (unless nothing was confirmed: that is 0).
-        """
-        order = self.order[-(SPEED_MS // self.interval_ms + 1) :]
-        column, head = self.commits.index[key], self.heads.index[key.head]
-        committed, high = self.commits.first[order, column], self.heads.first[order, head]
-        low, times = self.heads.second[order, head], self.times[order]
-        read = np.flatnonzero(
-            (committed != UNKNOWN_OFFSET) & (high != UNKNOWN_OFFSET) & (times >= self.ts_ms - SPEED_MS)
-        )
-        if len(read) < 2 or np.any(np.diff(committed[read]) < 0):
-            return None
-        first, last = int(read[0]), int(read[-1])
-        begun, ended = (max(int(committed[at]), int(low[at])) for at in (first, last))
-        if begun == ended and ended < high[last]:
-            return 0.0 if begun < high[first] else None  # a burst came; nobody can say yet
-        reached_ms = []
-        for at, offset in ((first, begun), (last, ended)):
-            if offset >= high[at]:
-                reached_ms.append(int(times[at]))
-                continue
-            age_ms, is_lower_bound = self.age(key.head, offset)
-            if is_lower_bound:
-                return None
-            reached_ms.append(self.ts_ms - age_ms)
-        return round((reached_ms[1] - reached_ms[0]) / int(times[last] - times[first]), 2)
-
-    def queueing_ms(self, state: QueueState) -> int | None:
-        """Return how long the first message that nobody has pulled has waited (lag.md 1.2, 8); null: not known."""
-        if state.pulled is None:
-            return None
-        first = max(state.pulled, state.committed, state.min_offset)
-        if first >= state.max_offset:
-            return 0
-        age_ms, is_lower_bound = self.age(state.key.head, first)
-        return None if is_lower_bound else age_ms
+        times = self.times[order][read]
+        set_ms = [t_ms for t_ms, moved in self._moves.items() if column in moved]
+        low = heads.second[order, head][read]
+        return QueueHistory(times, high[read], low, committed[read], np.isin(times, set_ms))
 
     def coverage_pct(self) -> float:
         """Return which share of the window's rounds took place, since this window began."""
@@ -411,12 +271,6 @@ class LagWindow:
         times = self.times[self.order]
         expected = (int(times[-1]) - int(times[0])) / self.interval_ms
         return round(min(100.0, 100 * (len(times) - 1) / max(1.0, expected)), 1)
-
-    def last_commit_ms(self, key: CommitKey) -> int | None:
-        """Return when the committed offset was last seen to change, null when it did not in the window."""
-        history = self.history(key)
-        moves = np.flatnonzero(np.diff(history.committed) != 0)
-        return int(history.t_ms[moves[-1] + 1]) if len(moves) else None
 
     def dead_share(self) -> float:
         """Return which share of the columns is empty in the whole window; a rebuilt one has none of them."""
@@ -442,46 +296,76 @@ class LagWindow:
         row = order[read[-1]]
         return int(ring.first[row, column]), int(ring.second[row, column])
 
-    def _rate(self, ring: Ring[Key], key: Key) -> float | None:
-        column = ring.index.get(key)
-        if column is None:
-            return None
-        rate = float(self.rates(ring)[column])
-        return None if np.isnan(rate) else rate
+    def produce_rates(self) -> npt.NDArray[np.float64]:
+        """Return messages per second that arrived in the last minute, by column of `heads`; NaN where unknown."""
+        if "heads" not in self._rates:
+            self._rates["heads"] = self._rises(self.heads, None)
+        return self._rates["heads"]
 
-    def rates(self, ring: Ring[Key]) -> npt.NDArray[np.float64]:
-        """Return rises per second of every column of `heads` or `commits` in the last minute; NaN where unknown."""
-        name = "heads" if ring is self.heads else "commits"
-        if name not in self._rates:
-            self._rates[name] = self._all_rates(ring)
-        return self._rates[name]
+    def consume_rates(self) -> npt.NDArray[np.float64]:
+        """Return messages per second confirmed in the last minute, by column of `commits`; NaN where unknown. What an
+        offset passes by being set, below min or beyond max is no consumption.
+        """
+        if "commits" not in self._rates:
+            self._rates["commits"] = self._rises(self.commits, self._head_of)
+        return self._rates["commits"]
 
-    def _all_rates(self, ring: Ring[Key]) -> npt.NDArray[np.float64]:
-        """Return rises per second of every column over the last `RATE_MS` and the reading before; NaN where
-        unknown.
-
-        One pass over the rounds for all columns at once: 20 times as fast as a series at a time for 4,000 of
-        them.
+    def _rises(self, ring: Ring[Key], head_of: Int64Array | None) -> npt.NDArray[np.float64]:
+        """Return rises per second of every column since the last round that is a minute old: over a gap of rounds that
+        is longer, both of whose ends are known.
         """
         count = len(ring.keys)
         before, gained = np.full(count, UNKNOWN_OFFSET, dtype=np.int64), np.zeros(count, dtype=np.int64)
-        first_ms, last_ms = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-        for row in self.order[-(RATE_MS // self.interval_ms + 2) :].tolist():
+        first_ms, last_ms = np.full(count, -1, dtype=np.int64), np.full(count, -1, dtype=np.int64)
+        old = np.flatnonzero(self.times[self.order] <= self.ts_ms - RATE_MS)
+        for row in self.order[max(0, int(old[-1]) if len(old) else 0) :].tolist():
             t_ms = int(self.times[row])
-            if t_ms < self.ts_ms - RATE_MS - self.interval_ms:
-                continue
             now = ring.first[row, :count]
             read = now != UNKNOWN_OFFSET
-            known = read & (before != UNKNOWN_OFFSET)
+            if head_of is not None:
+                low, high = self.heads.second[row, head_of], self.heads.first[row, head_of]
+                read &= high != UNKNOWN_OFFSET
+                now, before = np.clip(now, low, high), np.where(read, np.maximum(before, low), before)
+            known = read & (last_ms >= 0)
+            if head_of is not None and t_ms in self._moves:
+                known[self._moves[t_ms]] = False
             gained[known] += np.maximum(now - before, 0)[known]
-            first_ms[read & ~known] = t_ms
+            first_ms[read & (last_ms < 0)] = t_ms
             last_ms[read] = t_ms
-            before[read] = now[read]
+            before = np.where(read, now, before)
         span_ms = last_ms - first_ms
         return np.where(span_ms > 0, gained * 1000.0 / np.maximum(span_ms, 1), np.nan)
 
-    def _fine_heads(self, head: HeadKey) -> tuple[Int64Array, Int64Array]:
-        order = self.order
-        heads = self.heads.first[order, self.heads.index[head]]
-        read = heads != UNKNOWN_OFFSET
-        return self.times[order][read], heads[read]
+
+class LateHeads:
+    """Every reading that left the window, of queues whose first unread message is older still."""
+
+    def __init__(self) -> None:
+        self.log = HeadLog(LATE_ROWS, 0)
+        self.slots = np.full(FIRST_CAPACITY, -1, dtype=np.int64)  # of each column of `heads`, -1: not late
+        self._heads = no_offsets()  # of each slot, -1: free
+
+    def put(self, t_ms: int, values: Int64Array, is_late: BoolArray, is_read: BoolArray) -> None:
+        """Take a row of the window; `is_late` says which columns' messages are waited for, `is_read` of which that is
+        certain.
+        """
+        missing = len(values) - len(self.slots)
+        self.slots = np.pad(self.slots, (0, max(0, missing)), constant_values=-1)
+        over = np.flatnonzero((self.slots >= 0) & ~is_late & is_read)
+        self._heads[self.slots[over]] = -1
+        self.slots[over] = -1
+        self._begin(np.flatnonzero(is_late & (self.slots < 0)))
+        kept = np.where(self._heads >= 0, values[self._heads], UNKNOWN_OFFSET)
+        if len(kept):
+            self.log.put(t_ms, kept, kept != UNKNOWN_OFFSET)
+
+    def _begin(self, columns: Int64Array) -> None:
+        free = np.flatnonzero(self._heads < 0)
+        room = min(len(columns) - len(free), LATE_QUEUES_MAX - len(self._heads))
+        if room > 0:
+            self.log.widen(len(self._heads) + room)
+            free = np.append(free, np.arange(len(self._heads), len(self._heads) + room))
+            self._heads = np.append(self._heads, np.full(room, -1, dtype=np.int64))
+        columns, free = columns[: len(free)], free[: len(columns)]
+        self.slots[columns], self._heads[free] = free, columns
+        self.log.forget(free)

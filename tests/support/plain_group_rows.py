@@ -21,6 +21,7 @@ from console.lag.round_view import Members, RoundView, RowDict
 from console.mqadmin import dead_letter_topic, is_system_group
 from spark.lag.forecast import consumers_needed
 from spark.lag.status import LagStatus, attention
+from tests.support import plain_window
 from tests.support.plain_group_figures import GroupFigures, QueueFigures, combine, skew
 from tests.support.plain_queue_rows import commit_key, drain_of
 
@@ -201,9 +202,9 @@ def _rates(view: RoundView, keys: Iterable[QueueKey]) -> tuple[float | None, flo
     for key in keys:
         series = commit_key(view, key)
         if series is not None:
-            produced.append(view.window.produce_rate(series.head))
-            if view.window.state(series) is not None:
-                consumed.append(view.window.consume_rate(series))
+            produced.append(plain_window.produce_rate(view.window, series.head))
+            if plain_window.state(view.window, series) is not None:
+                consumed.append(plain_window.consume_rate(view.window, series))
     return _sum_known(produced), _sum_known(consumed)
 
 

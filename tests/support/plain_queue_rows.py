@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from functools import lru_cache
 
+import numpy as np
+
 from console.lag.broker_reads import BrokerAnswers, QueueOffsets
 from console.lag.keyed_columns import KeyedColumns
 from console.lag.queue_rows import (
@@ -17,8 +19,9 @@ from console.lag.round_series import QueueKey, RoundSeries, TopicQueueKey
 from console.lag.round_view import RoundView, RowDict
 from spark.lag.forecast import DRAINED, Drain, TimeToLoss, time_to_loss
 from spark.lag.snapshot import CommitKey, HeadKey
-from spark.lag.status import SKIP_MESSAGES, Judgement, LagStatus, judge
-from spark.lag.window import QueueState
+from spark.lag.status import SPAN_MESSAGES, Judgement, LagStatus, is_beyond_handling, judge
+from tests.support import plain_window
+from tests.support.plain_window import QueueState
 
 
 @lru_cache(maxsize=2)
@@ -75,7 +78,7 @@ def _row(
 ) -> RowDict:
     previous = previous_rows(view).get(key)
     series = commit_key(view, key)
-    state = None if committed is None or series is None else view.window.state(series)
+    state = None if committed is None or series is None else plain_window.state(view.window, series)
     judgement = _never_committed(queue, view.now_ms) if state is None else _judge(view, state, previous)
     figures = _untouched(queue, judgement) if state is None else _figures(view, state, judgement)
     return {
@@ -93,21 +96,34 @@ def _row(
         "reason": judgement.reason,
         "missed_rounds": 0,
         "offset_is_not_count": key.topic in view.offset_kinds,
-        **_reset(view, previous, committed, judgement.status),
+        "lag_lower_bound": False,
+        "moved": _moved(view, previous, state),
+        "paused": False,
+        **_reset(view, previous, state),
     }
 
 
-def _reset(view: RoundView, previous: RowDict | None, committed: int | None, status: LagStatus) -> RowDict:
-    if previous is None or committed is None or previous["committed_offset"] is None:
+def _moved(view: RoundView, previous: RowDict | None, state: QueueState | None) -> bool:
+    """Whether the offset was set: back, beyond max, or further than the group can have handled."""
+    if state is None or previous is None or previous["committed_offset"] is None:
+        return False
+    rise = state.committed - previous["committed_offset"]
+    if rise <= 0 or state.committed > state.max_offset:
+        return bool(rise)
+    past = view.window.history(state.key)
+    return bool(rise > SPAN_MESSAGES and (past.moved[-1] or is_beyond_handling(past)))
+
+
+def _reset(view: RoundView, previous: RowDict | None, state: QueueState | None) -> RowDict:
+    if previous is None or state is None:
         return {
-            "reset_pending": bool(previous and previous["reset_pending"] and committed is not None),
+            "reset_pending": False,
             "reset_at_ms": previous["reset_at_ms"] if previous else None,
         }
-    if committed == previous["committed_offset"]:
-        return {name: previous[name] for name in ("reset_pending", "reset_at_ms")}
-    skips = status is LagStatus.SKIPPED and previous["status"] != LagStatus.SKIPPED
-    if committed < previous["committed_offset"] or skips:
+    if _moved(view, previous, state):
         return {"reset_pending": True, "reset_at_ms": view.now_ms}
+    if previous["committed_offset"] in (state.committed, None):
+        return {name: previous[name] for name in ("reset_pending", "reset_at_ms")}
     return {"reset_pending": False, "reset_at_ms": previous["reset_at_ms"]}
 
 
@@ -128,7 +144,7 @@ def _figures(view: RoundView, state: QueueState, judgement: Judgement) -> RowDic
         "available": state.available if is_valid else None,
         "time_lag_ms": state.time_lag_ms,
         "time_lag_lower_bound": state.time_lag_lower_bound,
-        "queueing_ms": view.window.queueing_ms(state) if is_valid else None,
+        "queueing_ms": plain_window.queueing_ms(view.window, state) if is_valid else None,
         "speed": speed,
         **drain_columns(judgement.drain),
         "time_to_loss_ms": loss.ms,
@@ -145,7 +161,7 @@ def drain_of(row: RowDict) -> Drain:
 
 def _speed(view: RoundView, state: QueueState) -> float | None:
     """Return the catch-up speed; a queue in which nothing waits keeps pace by definition."""
-    return 1.0 if state.lag == 0 else view.window.speed(state.key)
+    return 1.0 if state.lag == 0 else plain_window.speed(view.window, state.key)
 
 
 def _time_to_loss(view: RoundView, state: QueueState, speed: float | None) -> TimeToLoss:
@@ -157,11 +173,12 @@ def _time_to_loss(view: RoundView, state: QueueState, speed: float | None) -> Ti
         return TimeToLoss(None, True)
     if state.committed < state.min_offset:
         return TimeToLoss(0, False)
-    if state.time_lag_ms is None or state.time_lag_lower_bound:
+    if state.age is None or state.age.estimate_ms is None:
         return TimeToLoss(None, False)
-    oldest_ms, is_bound = view.window.age(state.key.head, state.min_offset)
-    bound = is_bound or state.min_offset == 0
-    return time_to_loss(oldest_ms - state.time_lag_ms, speed, lower_bound=bound)
+    oldest = plain_window.age(view.window, state.key.head, state.min_offset)
+    bound = oldest.estimate_ms is None or state.min_offset == 0
+    oldest_ms = oldest.ms if oldest.estimate_ms is None else oldest.estimate_ms
+    return time_to_loss(oldest_ms - state.age.estimate_ms, speed, lower_bound=bound)
 
 
 def _lost(queue: QueueOffsets, committed: int | None, previous: RowDict | None) -> int | None:
@@ -189,22 +206,17 @@ def _never_committed(queue: QueueOffsets, now_ms: int) -> Judgement:
 
 def _judge(view: RoundView, state: QueueState, previous: RowDict | None) -> Judgement:
     before = None if previous is None else LagStatus(previous["status"])
-    if state.committed == state.max_offset and not _may_have_jumped(state, previous):
+    past = view.window.history(state.key)
+    column = np.array([view.window.commits.index[state.key]])
+    if state.committed == state.max_offset and not view.window.has_moved(column)[0]:
         return Judgement(LagStatus.OK, view.now_ms, "", DRAINED)
     members = view.members.get(state.key.group)
     return judge(
-        view.window.history(state.key),
-        time_lag_ms=None if state.time_lag_lower_bound else state.time_lag_ms,
+        past,
+        time_lag_ms=state.time_lag_ms if state.age is None else state.age.estimate_ms,
         clients=None if members is None else members.clients,
         previous=before,
     )
-
-
-def _may_have_jumped(state: QueueState, previous: RowDict | None) -> bool:
-    if previous is None or previous["committed_offset"] is None:
-        return False
-    moved: int = state.committed - previous["committed_offset"]
-    return moved >= SKIP_MESSAGES or str(previous["status"]) == LagStatus.SKIPPED
 
 
 def _last_commit_ms(view: RoundView, committed: int | None, previous: RowDict | None) -> int | None:

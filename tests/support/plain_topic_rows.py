@@ -9,6 +9,7 @@ from console.lag.offset_kind import REASONS
 from console.lag.round_series import QueueKey, TopicQueueKey
 from console.lag.round_view import RoundView, RowDict
 from console.lag.topic_rows import topic_kind
+from tests.support import plain_window
 from tests.support.plain_queue_rows import commit_key, heads_of
 
 
@@ -24,7 +25,7 @@ def topic_queue_rows(view: RoundView) -> dict[TopicQueueKey, RowDict]:
             for queue in queues:
                 key = TopicQueueKey(topic, broker_name, queue.queue_id)
                 head = heads.get(key)
-                rate = None if head is None else view.window.produce_rate(head)
+                rate = None if head is None else plain_window.produce_rate(view.window, head)
                 rows[key] = {
                     "min_offset": queue.min_offset,
                     "max_offset": queue.max_offset,
@@ -146,9 +147,9 @@ def _out_rate(view: RoundView, consumed: list[QueueKey]) -> float | None:
     """Return what all groups together confirm per second."""
     series = [commit_key(view, key) for key in consumed]
     rates = [
-        view.window.consume_rate(one)
+        plain_window.consume_rate(view.window, one)
         for one in series
-        if one is not None and view.window.state(one) is not None
+        if one is not None and plain_window.state(view.window, one) is not None
     ]
     known = [rate for rate in rates if rate is not None]
     return round(sum(known), 3) if known else None
@@ -165,7 +166,8 @@ def _retained_ms(
         row = topic_queues[key]
         if head is None or row["max_offset"] == row["min_offset"]:
             continue
-        age_ms, is_lower_bound = view.window.age(head, row["min_offset"])
+        oldest = plain_window.age(view.window, head, row["min_offset"])
+        age_ms, is_lower_bound = oldest.estimate_ms or oldest.ms, oldest.estimate_ms is None
         if is_lower_bound:
             return None
         ages.append(age_ms)

@@ -135,9 +135,10 @@ def test_row_reset_backwards(orders: CollectedCluster) -> None:
 
 
 def test_row_reset_forward(orders: CollectedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("status", "window", "rollup", "round_arrays"):
-        monkeypatch.setattr(f"spark.lag.{module}.SKIP_MESSAGES", 50)  # so that 100 messages are many
-    monkeypatch.setattr("console.lag.queue_rows.SKIP_MESSAGES", 50)
+    for module in ("spark.lag.status", "console.lag.queue_rows"):
+        monkeypatch.setattr(f"{module}.SPAN_MESSAGES", 50)  # so that 100 messages are many
+    for module in ("status", "rollup"):
+        monkeypatch.setattr(f"spark.lag.{module}.SKIP_MESSAGES", 50)
     orders.send("orders", 90)
     for offset in (7, 8, 9, 10, 11):
         set_offset(orders, offset)
@@ -382,18 +383,66 @@ def test_an_offset_that_was_set_is_a_target_until_a_member_commits(orders: Colle
     move_by_plan(orders, 9)
     orders.collect()
     row = queue()
-    assert (row.lag, row.reset_pending, row.reset_at_ms) == (1, True, orders.now_ms)
+    assert (row.lag, row.moved, row.reset_pending, row.reset_at_ms) == (1, True, True, orders.now_ms)
+    assert (row.status, row.reason) == ("SKIPPED", "jumped ahead by 2 messages, nothing was confirmed since")
+    assert (event("SKIPPED").from_offset, event("SKIPPED").to_offset) == (7, 9)
     assert group().out_rate == 0  # two messages were passed over, none was consumed
     set_ms = orders.now_ms
     orders.collect()
     assert (queue().reset_pending, queue().reset_at_ms) == (True, set_ms)
-    (found,) = [one for one in findings.findings(group(), [queue()], []) if "reset" in one.title]
-    assert found.title == "A reset is pending on broker-a · 0" and found.since_ms == set_ms
+    assert not queue().moved
+    (found,) = [one for one in findings.findings(group(), [queue()], []) if one.status == "SKIPPED"]
+    assert found.title == "broker-a · 0 jumped ahead" and found.since_ms == set_ms
     orders.commit("billing", "orders", 10)
     orders.collect()
     assert (queue().reset_pending, queue().reset_at_ms, queue().lag) == (False, set_ms, 0)
     rate = group().out_rate
     assert rate is not None and 0 < rate < 1  # one message in so many seconds, not three
+
+
+def test_a_move_that_members_went_on_from_is_none_of_their_work(orders: CollectedCluster) -> None:
+    """The round sees the offset behind the target: the members were faster."""
+    orders.send("orders", 90)
+    orders.collect()
+    reset.note_moves("local", "billing", [("orders", "broker-a", 0, 7, 60)], now_ms=orders.now_ms)
+    set_offset(orders, 65)
+    orders.collect()
+    assert (queue().moved, queue().lag, group().out_rate) == (True, 35, 0)
+    orders.commit("billing", "orders", 75)
+    orders.collect()
+    assert (queue().moved, group().out_rate) == (False, 1.0)  # 10 messages in 10 s
+    set_offset(orders, 50)
+    orders.collect()
+    orders.commit("billing", "orders", 65)
+    orders.collect()
+    assert not queue().moved  # what it reads a second time it reads
+
+
+def test_an_offset_that_rises_without_a_member_was_set(
+    orders: CollectedCluster, running: RunningConsumers
+) -> None:
+    orders.collect()
+    sweep_now(orders)
+    orders.collect()
+    assert (group().status, group().clients) == ("OFFLINE", 0)
+    orders.commit("billing", "orders", 9)
+    orders.collect()
+    assert (queue().moved, group().out_rate, event("SKIPPED").messages) == (True, 0, 2)
+    running.start("billing", {"orders": "*"})  # no sweep has found it yet
+
+    def has_read_everything() -> bool:
+        orders.collect()
+        return queue().lag == 0
+
+    eventually(has_read_everything, 60)
+    assert (queue().committed_offset, queue().moved, LagEvent.objects.count()) == (10, False, 1)
+
+
+def test_what_lies_beyond_the_end_was_not_consumed(orders: CollectedCluster) -> None:
+    orders.collect()
+    set_offset(orders, 500)
+    orders.collect()
+    assert (queue().status, queue().moved, group().out_rate) == ("INVALID", True, 0)
 
 
 def test_somebody_else_s_reset_is_pending_too(orders: CollectedCluster) -> None:

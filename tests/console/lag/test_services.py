@@ -36,7 +36,7 @@ from console.mqadmin import close_admins
 from spark.lag import wal
 from tests.console.lag.conftest import CollectedCluster
 from tests.console.lag.running_consumers import RunningConsumers, eventually
-from tests.support import sample_queues
+from tests.support import plain_window, sample_queues
 from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -452,10 +452,13 @@ def test_it_knows_after_a_restart_what_it_knew_before(orders: CollectedCluster) 
     services.collectors.clear()
     collector = services.collectors.get("local", 5_000, orders.now_ms)
     key = next(iter(k for k in collector.window.commits.keys if k.queue_id == 0))
-    state = collector.window.state(key)
+    state = plain_window.state(collector.window, key)
     assert state is not None
     assert (state.committed, state.lag, state.time_lag_ms) == (13, 17, before[3])
-    assert (collector.window.produce_rate(key.head), collector.window.consume_rate(key)) == (
+    assert (
+        plain_window.produce_rate(collector.window, key.head),
+        plain_window.consume_rate(collector.window, key),
+    ) == (
         before[0],
         before[1],
     )

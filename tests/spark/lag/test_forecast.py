@@ -13,7 +13,6 @@ from spark.lag.forecast import (
     Drain,
     HourPattern,
     TimeToLoss,
-    Trend,
     consumers_needed,
     drain,
     drain_by_speed,
@@ -37,22 +36,36 @@ def arrays(
     return times, np.array(high, dtype=np.int64), np.array(committed, dtype=np.int64)
 
 
-def test_it_reads_a_trend_from_the_first_and_the_last_minute() -> None:
-    times = np.arange(8, dtype=np.int64) * 30_000
-    found = trend(times, np.array([900, 700, 800, 600, 500, 450, 400, 420]))
-    assert found == Trend(700, 400, 150_000)
-    assert found.direction is Direction.SHRINKING
-    assert Trend(100, 105, 1).direction is Direction.STEADY
-    assert Trend(100, 106, 1).direction is Direction.GROWING
-    assert Trend(100, 94, 1).direction is Direction.SHRINKING
+def test_it_reads_a_trend_behind_the_commits() -> None:
+    # 10/s come, 20/s are handled, and the group commits every half minute: only every sixth round shows the truth
+    times = np.arange(0, 300_000, 5_000, dtype=np.int64)
+    high = 5_000 + times // 100
+    committed = times // 30_000 * 600
+    found = trend(times, high - committed, committed)
+    assert (found.pace, found.direction) == (-0.01, Direction.SHRINKING)
+    assert (found.first, found.last, found.span_ms) == (3_500, 2_300, 120_000)
+    assert trend(times, high - committed // 2, committed // 2).direction is Direction.STEADY
+    assert trend(times, high - committed // 3, committed // 3).direction is Direction.GROWING
+
+
+def test_a_trend_turns_within_a_minute_and_a_half() -> None:
+    times = np.arange(0, 600_000, 5_000, dtype=np.int64)
+    high = times * 8 // 1000
+    committed = np.maximum(0, times - 300_000) * 20 // 1000  # nothing for five minutes, then 20/s
+    words = [
+        trend(times[:end], (high - committed)[:end], committed[:end]).direction
+        for end in range(1, len(times))
+    ]
+    assert words[59] is Direction.GROWING
+    assert set(words[78:]) == {Direction.SHRINKING}
 
 
 def test_it_drains_at_the_pace_of_the_window() -> None:
     # 600 wait, 100 fewer every 30 s
     found = drain(*arrays([1000] * 5, [0, 100, 200, 300, 400]))
-    assert (found.ms, found.never, found.window_ms) == (180_000, False, 120_000)
+    assert (found.ms, found.never, found.window_ms) == (180_000, False, 90_000)
     assert drain(*arrays([10, 20], [10, 20])) == Drain(0, False)
-    assert drain(*arrays([10, 20, 40, 60, 80], [0, 5, 8, 10, 11])) == Drain(None, True, window_ms=120_000)
+    assert drain(*arrays([10, 20, 40, 60, 80], [0, 5, 8, 10, 11])) == Drain(None, True, window_ms=90_000)
     assert drain(*arrays([100], [10])) == Drain(None, False)
     # at this pace it takes more than a year
     assert drain(*arrays([10**9] * 9, [0, 0, 0, 0, 0, 1, 1, 1, 1])).never
@@ -81,9 +94,9 @@ def test_a_band_is_wider_for_uneven_minutes_and_far_ends() -> None:
     paces = np.concatenate([[0], np.cumsum([50, 150] * 5)]).tolist()
     found = drain(*arrays([10_000] * 11, paces, every_s=60), band=BandRule(10, 0.5, 2, 0))
     assert (found.ms, found.high_ms) == (
-        5_115_789,
-        17_366_756,
-    )  # apart by 95 % of the pace: 1 + 0.5 + 2 * 0.947
+        5_400_000,
+        18_900_000,
+    )  # apart by the whole pace: 1 + 0.5 + 2 * 1.0
 
 
 def test_it_forgets_how_long_it_stood_still() -> None:
@@ -91,7 +104,7 @@ def test_it_forgets_how_long_it_stood_still() -> None:
     committed = [1_000] * 7 + [1_150, 1_300, 1_450]  # nothing for six minutes, then 150 a minute
     found = drain(*arrays(heads, committed, every_s=60))
     # 450 wait, 50 fewer every minute; over the whole time it only grew
-    assert (found.ms, found.never, found.window_ms) == (540_000, False, 180_000)
+    assert (found.ms, found.never, found.window_ms) == (540_000, False, 120_000)
 
 
 def test_it_waits_for_the_last_queue() -> None:

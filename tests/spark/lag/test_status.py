@@ -18,6 +18,7 @@ from spark.lag.status import (
     SampleFlag,
     attention,
     forward_jumps,
+    is_beyond_handling,
     judge,
     worst,
 )
@@ -27,14 +28,21 @@ OK, UNKNOWN, LOST = LagStatus.OK, LagStatus.UNKNOWN, LagStatus.LOST
 
 
 def history(
-    committed: list[int], highest: list[int] | int, lowest: list[int] | int = 0, every_s: int = 30
+    committed: list[int],
+    highest: list[int] | int,
+    lowest: list[int] | int = 0,
+    every_s: int = 30,
+    moved: tuple[int, ...] = (),
 ) -> QueueHistory:
     count = len(committed)
+    marks = np.append(False, np.diff(committed) < 0)
+    marks[[*moved]] = True
     return QueueHistory(
         np.arange(count, dtype=np.int64) * every_s * 1000,
         np.array(highest if isinstance(highest, list) else [highest] * count, dtype=np.int64),
         np.array(lowest if isinstance(lowest, list) else [lowest] * count, dtype=np.int64),
         np.array(committed, dtype=np.int64),
+        marks,
     )
 
 
@@ -97,10 +105,14 @@ def test_it_says_why() -> None:
 
 
 def test_it_keeps_its_word_while_the_lag_shrinks_a_little() -> None:
-    slowly = history([0, 10, 20, 30, 40], [500, 508, 516, 524, 532])
+    unsure = history([0, 10, 20, 30, 40], [500, 514, 506, 528, 520])
     for before in (LagStatus.CATCHING_UP, LagStatus.FALLING_BEHIND):
-        assert judge(slowly, time_lag_ms=None, clients=1, previous=before).status is before
-    assert judge(slowly, time_lag_ms=None, clients=1).status is LagStatus.FALLING_BEHIND
+        assert judge(unsure, time_lag_ms=None, clients=1, previous=before).status is before
+    assert judge(unsure, time_lag_ms=None, clients=1).status is LagStatus.FALLING_BEHIND
+    slowly = history(
+        [0, 10, 20, 30, 40], [500, 508, 516, 524, 532]
+    )  # 2 fewer every half minute, and so for certain
+    assert judge(slowly, time_lag_ms=None, clients=1).status is LagStatus.CATCHING_UP
     flat = history([0, 10, 20, 30, 40], [500, 510, 520, 530, 540])
     before = LagStatus.CATCHING_UP
     assert judge(flat, time_lag_ms=None, clients=1, previous=before).status is LagStatus.FALLING_BEHIND
@@ -153,14 +165,39 @@ def test_it_gives_a_group_the_end_of_its_last_backlog() -> None:
 
 
 def test_it_tells_a_skip_from_consumption() -> None:
-    skipped = history([100, 200, 300, 400, 50_000, 50_100], 60_000)
-    assert word(judge(skipped, time_lag_ms=90_000, clients=1)) == ("SKIPPED", 120_000)
-    to_the_end = history([100, 200, 300, 400, 60_000], 60_000)
+    skipped = history([100, 200, 300, 400, 1_000, 1_100], 60_000, moved=(4,))
+    found = judge(skipped, time_lag_ms=90_000, clients=1)
+    assert (word(found), found.reason) == (("SKIPPED", 120_000), "jumped ahead by 600 messages")
+    to_the_end = history([100, 200, 300, 400, 60_000], 60_000, moved=(4,))
     assert word(judge(to_the_end, time_lag_ms=0, clients=1)) == ("SKIPPED", 120_000)
     batch = history([0, 900, 1800, 2700, 14_000], 20_000)  # large, but within 20 times its usual pace
     assert forward_jumps(batch.t_ms, batch.committed).tolist() == []
     never_seen_consuming = history([0, 0, 0, 50_000], 60_000)
     assert forward_jumps(never_seen_consuming.t_ms, never_seen_consuming.committed).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("committed", "highest", "expected"),
+    [
+        (
+            [100, 200, 300, 400, 4_500],
+            60_000,
+            True,
+        ),  # 20 times as fast as ever, and what one message may hold back
+        ([100, 200, 300, 400, 4_400], 60_000, False),
+        ([100, 200, 300, 4_500], 60_000, False),  # two intervals of handling show no speed
+        ([400, 400, 400, 400, 9_400], 60_000, False),  # never seen handling
+        (
+            [100, 200, 300, 400, 20_400],
+            [100, 200, 300, 400, 30_400],
+            False,
+        ),  # it was level: how fast it is, is unknown
+    ],
+)
+def test_it_knows_what_a_group_cannot_have_handled(
+    committed: list[int], highest: list[int] | int, expected: bool
+) -> None:
+    assert is_beyond_handling(history(committed, highest)) is expected
 
 
 def queue(

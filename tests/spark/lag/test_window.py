@@ -6,10 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark.lag import wal
+from spark.lag.round_arrays import ages
 from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
-from spark.lag.window import LagWindow, QueueState
+from spark.lag.window import LagWindow
 from tests.spark.lag.history import rounds, snapshot
+from tests.support import plain_window
+from tests.support.plain_window import QueueState
 
 HEAD = HeadKey("orders", "broker-a", 0)
 COMMIT = CommitKey("billing", "orders", "broker-a", 0)
@@ -23,7 +26,7 @@ def window(history: list[Snapshot], interval_ms: int = 5_000) -> LagWindow:
 
 
 def state(found: LagWindow, key: CommitKey = COMMIT) -> QueueState:
-    seen = found.state(key)
+    seen = plain_window.state(found, key)
     assert seen is not None
     return seen
 
@@ -32,36 +35,40 @@ def test_it_knows_lag_age_and_rates_of_the_newest_round() -> None:
     seen = window(rounds({HEAD: [(0, 100), (0, 150), (0, 200)]}, {COMMIT: [100, 120, 160]}))
     now = state(seen)
     assert (now.lag, now.time_lag_ms, now.time_lag_lower_bound) == (40, 3_950, False)
-    assert seen.produce_rate(HEAD) == 10.0
-    assert seen.consume_rate(COMMIT) == 6.0
+    assert plain_window.produce_rate(seen, HEAD) == 10.0
+    assert plain_window.consume_rate(seen, COMMIT) == 6.0
     assert (now.in_flight, now.available) == (None, None)
-    assert seen.last_commit_ms(COMMIT) == 10_000
 
 
 def test_it_is_silent_about_a_queue_the_newest_round_did_not_read() -> None:
     seen = window(rounds({HEAD: [(0, 100), None]}, {COMMIT: [90, None]}))
-    assert seen.state(COMMIT) is None
+    assert plain_window.state(seen, COMMIT) is None
     assert seen.head(HEAD) is None
     seen = window(rounds({HEAD: [(0, 100), None]}, {COMMIT: [90, 95]}))
-    assert seen.state(COMMIT) is None
+    assert plain_window.state(seen, COMMIT) is None
 
 
 def test_it_has_no_rate_before_two_readings() -> None:
     seen = window(rounds({HEAD: [(0, 100)]}, {COMMIT: [90]}))
-    assert (seen.produce_rate(HEAD), seen.consume_rate(COMMIT)) == (None, None)
-    assert seen.produce_rate(HEAD._replace(queue_id=7)) is None
+    assert (plain_window.produce_rate(seen, HEAD), plain_window.consume_rate(seen, COMMIT)) == (None, None)
+    assert plain_window.produce_rate(seen, HEAD._replace(queue_id=7)) is None
 
 
 def test_it_spreads_a_rate_over_a_gap_instead_of_inventing_a_burst() -> None:
     seen = window(rounds({HEAD: [(0, 0), None, None, (0, 150)]}, {}))
-    assert seen.produce_rate(HEAD) == 10.0
+    assert plain_window.produce_rate(seen, HEAD) == 10.0
 
 
 def test_it_does_not_count_a_jump_or_a_rewind_as_consumption() -> None:
-    seen = window(rounds({HEAD: [(0, 90_000)] * 6}, {COMMIT: [0, 10, 20, 30, 50_030, 50_040]}))
-    assert seen.consume_rate(COMMIT) == pytest.approx(40 / 25)
+    history = rounds({HEAD: [(0, 90_000)] * 6}, {COMMIT: [0, 10, 20, 30, 530, 540]})
+    seen = window(history[:5])
+    seen.mark_moved(seen.newest_commits)
+    seen.append(history[5])
+    assert seen.consume_rates()[0] == pytest.approx(40 / 25)
+    assert seen.history(COMMIT).moved.tolist() == [False, False, False, False, True, False]
     seen = window(rounds({HEAD: [(0, 90)] * 3}, {COMMIT: [80, 10, 20]}))
-    assert seen.consume_rate(COMMIT) == 1.0
+    assert seen.consume_rates()[0] == 1.0
+    assert seen.has_moved(seen.newest_commits).tolist() == [True]
 
 
 def test_it_gives_a_lower_bound_until_it_knows_better() -> None:
@@ -72,16 +79,47 @@ def test_it_gives_a_lower_bound_until_it_knows_better() -> None:
     seen.add_known_time(HEAD, 40, -3_600_000)  # looked up
     assert (state(seen).time_lag_ms, state(seen).time_lag_lower_bound) == (3_605_000, False)
     seen.append(snapshot(10_000, {HEAD: (0, 100)}, {COMMIT: 50}, number=2))
-    # between the two
-    assert (state(seen).time_lag_ms, state(seen).time_lag_lower_bound) == (3_101_525, False)
+    # between the two: likely so old, certainly no younger than the second
+    assert (state(seen).time_lag_ms, state(seen).time_lag_lower_bound) == (610_000, True)
+    assert ages(seen, seen.newest_heads, np.array([50])).estimate_ms.tolist() == [3_076_102]
 
 
-def test_it_remembers_old_max_offsets_by_the_minute() -> None:
-    history = rounds({HEAD: [(0, i) for i in range(400)]}, {COMMIT: [13] * 400})
-    seen = window(history)
-    assert seen.rows == 122
-    assert state(seen).time_lag_ms == pytest.approx(399 * 5_000 - 13 * 5_000, abs=60_000)
-    assert not state(seen).time_lag_lower_bound
+def test_it_knows_the_age_of_the_first_unread_message_however_late_a_group_is() -> None:
+    seen = LagWindow(5_000)
+    for at, one in enumerate(
+        rounds({HEAD: [(0, i) for i in range(800)]}, {COMMIT: [i // 8 for i in range(800)]})
+    ):
+        seen.append(one)
+        if at:
+            truth_ms = (at - 1 - at // 8) * 5_000  # message i came in the round that first saw i + 1
+            now = state(seen)
+            assert now.time_lag_ms == pytest.approx(truth_ms, abs=5_000)
+            assert not now.time_lag_lower_bound
+    assert seen.rows == 122  # of 800: the first unread one left the window long ago
+    found = ages(seen, seen.newest_heads, np.array([99]))
+    assert (found.ms.tolist(), found.lower_bound.tolist()) == ([state(seen).time_lag_ms], [False])
+
+
+def test_a_group_that_went_back_is_at_least_so_late() -> None:
+    committed = [*range(800), 13]
+    seen = window(rounds({HEAD: [(0, i) for i in range(801)]}, {COMMIT: committed}))
+    now = state(seen)
+    assert now.age is not None and now.age.estimate_ms is not None
+    assert now.time_lag_lower_bound
+    truth_ms = (800 - 13.5) * 5_000
+    assert truth_ms - 120_000 <= now.age.ms <= truth_ms <= now.age.ms + 120_000
+    assert now.age.estimate_ms == pytest.approx(truth_ms, abs=5_000)  # they came evenly
+    seen.add_known_time(HEAD, 13, 65_000)  # looked up
+    assert (state(seen).time_lag_ms, state(seen).time_lag_lower_bound) == (4_000_000 - 65_000, False)
+
+
+def test_a_gap_of_rounds_is_admitted() -> None:
+    history = rounds(
+        {HEAD: [(0, 0), (0, 0), *[None] * 10, (0, 100), (0, 100)]}, {COMMIT: [0, 0, *[None] * 10, 0, 0]}
+    )
+    now = state(window(history))
+    assert (now.time_lag_ms, now.time_lag_lower_bound) == (5_000, True)
+    assert now.age is not None and now.age.estimate_ms == 5_000 + 54_725
 
 
 def test_it_takes_older_max_offsets_from_chunks() -> None:
@@ -90,7 +128,12 @@ def test_it_takes_older_max_offsets_from_chunks() -> None:
     seen.seed(from_snapshots(history[:300]).select(lambda key: not key.group))
     for one in history[300:]:
         seen.append(one)
-    assert state(seen).time_lag_ms == state(window(history)).time_lag_ms
+    whole = state(window(history))
+    assert whole.age is not None
+    now = state(seen)
+    assert now.time_lag_lower_bound  # every second minute of it
+    assert now.age is not None and now.age.estimate_ms == pytest.approx(whole.age.ms, abs=2_500)
+    assert whole.age.ms - 120_000 <= now.age.ms <= whole.age.ms
 
 
 @pytest.mark.parametrize(
@@ -108,13 +151,26 @@ def test_it_notices_a_topic_made_again_while_its_broker_was_silent() -> None:
     assert seen.incarnation("orders", "broker-a", 0, 0, 10) == 1
 
 
-def test_it_stays_small_on_an_idle_queue() -> None:
-    seen = window(rounds({HEAD: [(0, 7)] * 2000}, {COMMIT: [7] * 2000}))
-    assert len(seen._coarse[HEAD].t_ms) == 2
+def test_it_does_not_keep_what_no_group_waits_for() -> None:
+    seen = window(rounds({HEAD: [(0, i) for i in range(300)]}, {COMMIT: [1] * 200 + list(range(200, 300))}))
+    assert seen.late.slots.max() == -1  # it was late, and is level
     assert seen.dead_share() == 0.0
     for i in range(130):
         seen.append(snapshot(10**8 + i * 5_000, {}, {}))
     assert seen.dead_share() == 1.0
+
+
+def test_its_rates_count_what_a_group_handled() -> None:
+    def rate(offsets: list[tuple[int, int]], committed: list[int], every_ms: int = 5_000) -> float:
+        seen = LagWindow(5_000)
+        for at, (low_high, one) in enumerate(zip(offsets, committed, strict=True)):
+            seen.append(snapshot(at * every_ms, {HEAD: low_high}, {COMMIT: one}))
+        return float(seen.consume_rates()[0])
+
+    assert rate([(0, 100)] * 3, [0, 50, 100]) == 10.0
+    assert rate([(0, 100)] * 3, [0, 50, 150]) == 10.0  # beyond max nothing can have been consumed
+    assert rate([(0, 100), (0, 100), (60, 100)], [0, 10, 70]) == 2.0  # 50 were deleted unread
+    assert rate([(0, 9_000)] * 2, [0, 3_000], every_ms=300_000) == 10.0  # five minutes without a round
 
 
 def test_it_is_the_same_window_when_read_back_from_the_log() -> None:
@@ -132,9 +188,9 @@ def test_it_is_the_same_window_when_read_back_from_the_log() -> None:
     again = window(wal.read_segment(data).snapshots)
     live = window(history)
     for key in commits:
-        assert again.state(key) == live.state(key)
-        assert again.consume_rate(key) == live.consume_rate(key)
-        assert again.produce_rate(key.head) == live.produce_rate(key.head)
+        assert plain_window.state(again, key) == plain_window.state(live, key)
+        assert plain_window.consume_rate(again, key) == plain_window.consume_rate(live, key)
+        assert plain_window.produce_rate(again, key.head) == plain_window.produce_rate(live, key.head)
         assert again.history(key).committed.tolist() == live.history(key).committed.tolist()
 
 
@@ -188,18 +244,18 @@ def test_it_measures_how_fast_a_group_catches_up(
     high: list[int], committed: list[int], expected: float | None
 ) -> None:
     seen = window(rounds({HEAD: [(0, one) for one in high]}, {COMMIT: committed}))
-    found = seen.speed(COMMIT)
+    found = plain_window.speed(seen, COMMIT)
     assert found == (None if expected is None else pytest.approx(expected, abs=0.1))
 
 
 def test_it_knows_how_long_messages_wait_before_they_are_pulled() -> None:
     history = rounds({HEAD: [(0, 10 * i) for i in range(10)]}, {COMMIT: [0] * 10})
     seen = window(history)
-    assert seen.queueing_ms(state(seen)) is None  # the pulled offset was not read
+    assert plain_window.queueing_ms(seen, state(seen)) is None  # the pulled offset was not read
     seen.append(snapshot(50_000, {HEAD: (0, 100)}, {COMMIT: 0}, pulled={COMMIT: 60}))
-    assert seen.queueing_ms(state(seen)) == pytest.approx(50_000 - 30_000, abs=5_000)
+    assert plain_window.queueing_ms(seen, state(seen)) == pytest.approx(50_000 - 30_000, abs=5_000)
     seen.append(snapshot(55_000, {HEAD: (0, 100)}, {COMMIT: 0}, pulled={COMMIT: 100}))
-    assert seen.queueing_ms(state(seen)) == 0
+    assert plain_window.queueing_ms(seen, state(seen)) == 0
 
 
 def test_it_says_which_share_of_its_rounds_took_place() -> None:

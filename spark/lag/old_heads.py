@@ -1,0 +1,109 @@
+"""Max offsets of many queues at common times: between which two readings did an old message come?
+
+The rounds of ten minutes are kept in full by the window; what leaves them goes here, in two ways: of every queue a
+reading every two minutes for a day, and of queues whose first unread message is older than the window every reading,
+for as long as that is so. So the age of an unread message is known to an interval however late its group is; of what
+a group went back to it is known to two minutes, and so much is admitted (`round_arrays.ages`).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from spark.lag.snapshot import BoolArray, Int64Array
+
+NOT_FOUND = -1
+
+
+class Brackets(NamedTuple):
+    """Of each offset: the last reading at or below it and the first above it, `NOT_FOUND` where there is none."""
+
+    after_ms: Int64Array
+    after: Int64Array
+    until_ms: Int64Array
+    until: Int64Array
+
+
+class HeadLog:
+    """A ring of readings: a row per time, a column per queue. Columns never fall (a lost tail is a stretch without
+    messages); what was not read has the value before it, as its complement.
+    """
+
+    def __init__(self, rows: int, columns: int) -> None:
+        self.times = np.zeros(rows, dtype=np.int64)
+        self.values = np.full((rows, columns), ~0, dtype=np.int64)
+        self._filled = 0
+        self._next = 0
+
+    def widen(self, columns: int) -> None:
+        """Make room for more columns, of which nothing was read yet."""
+        missing = columns - self.values.shape[1]
+        if missing > 0:
+            self.values = np.pad(self.values, ((0, 0), (0, missing)), constant_values=~0)
+
+    def forget(self, columns: Int64Array) -> None:
+        """Drop what was read of columns: they are other queues' from now on."""
+        self.values[:, columns] = ~0
+
+    def put(self, t_ms: int, values: Int64Array, read: BoolArray) -> None:
+        """Take a row, newer than all others."""
+        count = len(values)
+        row, before = self._next, (self._next - 1) % len(self.times)
+        last = _known(self.values[before, :count])
+        self.times[row] = t_ms
+        self.values[row, count:] = ~_known(self.values[before, count:])
+        self.values[row, :count] = np.where(read, np.maximum(values, last), ~last)
+        self._next = (row + 1) % len(self.times)
+        self._filled = min(self._filled + 1, len(self.times))
+
+    def find(self, columns: Int64Array, offsets: Int64Array) -> Brackets:
+        """Return between which readings the messages at offsets of columns came."""
+        count, start = self._filled, self._next - self._filled
+        rows = len(self.times)
+        below, above = np.zeros(len(columns), dtype=np.int64), np.full(len(columns), count, dtype=np.int64)
+        while np.any(below < above):  # binary search in all columns at once
+            middle = (below + above) // 2
+            # what is settled looks at some row that exists, and keeps its place
+            value = _known(self.values[(start + np.minimum(middle, count - 1)) % rows, columns])
+            is_below = (below < above) & (value <= offsets)
+            above = np.where(is_below | (below >= above), above, middle)
+            below = np.where(is_below, middle + 1, below)
+        after = self._read_before(columns, below - 1)
+        at_after, at_until = (start + after) % rows, (start + below) % rows
+        found, has_next = after >= 0, below < count
+        return Brackets(
+            np.where(found, self.times[at_after], NOT_FOUND),
+            np.where(found, self.values[at_after, columns], NOT_FOUND),
+            np.where(has_next, self.times[at_until], NOT_FOUND),
+            np.where(has_next, _known(self.values[at_until, columns]), NOT_FOUND),
+        )
+
+    def _read_before(self, columns: Int64Array, places: Int64Array) -> Int64Array:
+        """Return the places, or those before them, in which the column was read; -1 where it was in none."""
+        start, rows = self._next - self._filled, len(self.times)
+        places = places.copy()
+        while True:
+            unread = np.flatnonzero((places >= 0) & (self.values[(start + places) % rows, columns] < 0))
+            if len(unread) == 0:
+                return places
+            places[unread] -= 1
+
+
+def _known(values: Int64Array) -> Int64Array:
+    """Return values, also of readings that did not take place."""
+    return np.where(values < 0, ~values, values)
+
+
+def thinned(
+    t_ms: Int64Array, columns: Int64Array, values: Int64Array, count: int, step_ms: int
+) -> tuple[Int64Array, Int64Array, BoolArray]:
+    """Return (times, a row of values for each, what of them was read) of readings in any order: those of the first
+    round in every `step_ms`. `columns` says to which of `count` queues a reading belongs.
+    """
+    rounds = np.unique(t_ms)
+    first = rounds[np.unique(rounds // step_ms, return_index=True)[1]]
+    row = np.searchsorted(first, t_ms)
+    chosen = np.flatnonzero(first[np.minimum(row, len(first) - 1)] == t_ms)
+    table = np.full((len(first), count), NOT_FOUND, dtype=np.int64)
+    table[row[chosen], columns[chosen]] = values[chosen]
+    return first, table, table != NOT_FOUND
