@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from spark.lag.codes import ABSENT, OK_CODE, SampleFlag
 from spark.lag.inversion import KnownTime
 from spark.lag.old_heads import HeadLog, thinned
 from spark.lag.samples import Samples
@@ -111,16 +112,21 @@ class LagWindow:
         self._head_of = no_offsets()  # per column of `commits`, the queue's column of `heads`
 
     def append(self, snapshot: Snapshot) -> None:
-        """Take the next round; rounds must come in time order."""
+        """Take the next round; rounds must come in time order. Of one that was judged, out of the log, what was not
+        read counts as such: it has the offsets of the round before.
+        """
         row = self._next
         self._rates.clear()
-        self.newest_heads = self._head_columns(snapshot.head_keys)
-        self.newest_commits = self._commit_columns(snapshot.commit_keys)
+        read = snapshot.head_status == OK_CODE
+        has = (snapshot.status != ABSENT) & (snapshot.committed != UNKNOWN_OFFSET)
+        self.newest_heads = self._head_columns(snapshot.head_keys)[read]
+        self.newest_commits = self._commit_columns(snapshot.commit_keys)[has]
+        committed = snapshot.committed[has]
         before = self.commits.last[self.newest_commits]
         self._keep_late(row)
         self.times[row] = snapshot.ts_ms
-        self.heads.put(row, self.newest_heads, snapshot.max_offset, snapshot.min_offset)
-        self.commits.put(row, self.newest_commits, snapshot.committed, snapshot.pulled)
+        self.heads.put(row, self.newest_heads, snapshot.max_offset[read], snapshot.min_offset[read])
+        self.commits.put(row, self.newest_commits, committed, snapshot.pulled[has])
         self._next = (row + 1) % self.rows
         self._filled = min(self._filled + 1, self.rows)
         self.order = np.arange(self._next - self._filled, self._next, dtype=np.int64) % self.rows
@@ -129,7 +135,9 @@ class LagWindow:
             now = self.heads.first[row, : len(self.heads.keys)]
             self.coarse.put(snapshot.ts_ms, now, now != UNKNOWN_OFFSET)
         self.number, self.ts_ms = snapshot.number, snapshot.ts_ms
-        self.mark_moved(self.newest_commits[(before != UNKNOWN_OFFSET) & (snapshot.committed < before)])
+        moved = (before != UNKNOWN_OFFSET) & (committed < before)
+        moved |= (snapshot.flags[has] & SampleFlag.MOVED) != 0
+        self.mark_moved(self.newest_commits[moved])
 
     def _head_columns(self, keys: Sequence[HeadKey]) -> Int64Array:
         known = len(self.heads.keys)

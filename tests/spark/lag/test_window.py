@@ -1,11 +1,14 @@
 """The rolling window: figures of literal rounds, and the same window from the log."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spark.lag import wal
+from spark.lag.codes import UNKNOWN_CODE, SampleFlag
 from spark.lag.round_arrays import ages
 from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
@@ -263,3 +266,20 @@ def test_it_says_which_share_of_its_rounds_took_place() -> None:
     assert window(history[:1]).coverage_pct() == 100.0
     assert window(history).coverage_pct() == 100.0
     assert window([one for number, one in enumerate(history) if number % 2 == 0]).coverage_pct() == 50.0
+
+
+def test_it_takes_judged_rounds_out_of_the_log() -> None:
+    """What was not read stands there with the offsets of the round before, and is no reading."""
+    live = window(rounds({HEAD: [(0, 100), None, (0, 120)]}, {COMMIT: [90, None, 100]}))
+    live.mark_moved(live.newest_commits)
+    unread = Snapshot(
+        5_000, 1, (), [HEAD], np.array([100]), np.array([0]), [COMMIT], np.array([90]), np.array([-1]),
+        head_status=np.array([UNKNOWN_CODE], dtype=np.uint8),
+    )  # fmt: skip
+    first, _, last = rounds({HEAD: [(0, 100), None, (0, 120)]}, {COMMIT: [90, None, 100]})
+    last = replace(last, flags=np.array([SampleFlag.MOVED], dtype=np.uint8))
+    again = window([first, unread, last])
+    for one in (live, again):
+        assert one.history(COMMIT).t_ms.tolist() == [0, 10_000]
+        assert one.history(COMMIT).moved.tolist() == [False, True]
+        assert (one.produce_rates()[0], one.consume_rates()[0]) == (2.0, 0.0)
