@@ -36,6 +36,8 @@ REPORTS_DIR = DATA_DIR / "reports"
 REPORTS_URL = env.str("REPORTS_URL", default=f"file://{REPORTS_DIR}")
 # Every report row says which code computed it.
 CODE_VERSION = "0.1.0"
+# EPISODE_DAYS: how long episodes (a topic late, standing still, offline, losing messages) are kept after their end.
+EPISODE_DAYS = env.int("EPISODE_DAYS", default=400)
 # LAG_SLO_MS: how long a message may wait before a minute counts as breached in reports.
 LAG_SLO_MS = env.int("LAG_SLO_MS", default=60_000)
 # Hours a topic or group must be in quarantine before deleting it is offered.

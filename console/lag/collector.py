@@ -20,6 +20,7 @@ from django.db import transaction
 from console.lag import archive, broker_reads, chronicle, group_rows, queue_rows, reset, topic_rows
 from console.lag.broker_reads import BrokerAddress, BrokerAnswers, Lookup, Question, TopicFacts
 from console.lag.database_router import METRICS
+from console.lag.episodes import Episodes
 from console.lag.history import HOUR_MS, HistoryLog, Kind, State, file_location
 from console.lag.keyed_columns import KeyedColumns
 from console.lag.models import BrokerRow, GroupRow, HistoryFile, Round, TopicRow
@@ -141,6 +142,7 @@ class Collector:
         self.looked_up_ms: dict[tuple[str, TopicQueueKey], int] = {}
         self.presence = Presence()
         self.gaps = chronicle.Gaps(cluster, interval_ms)
+        self.episodes = Episodes(cluster, interval_ms)
         self.told_groups: frozenset[str] = frozenset()  # whose pages were told of the last round
 
     def open(self, now_ms: int) -> None:
@@ -150,6 +152,7 @@ class Collector:
         for store in (self.groups, self.queues, self.topics, self.topic_queues, self.brokers):
             store.load()
         self.gaps.load()
+        self.episodes.load()
         logged_ms = now_ms - now_ms % HOUR_MS - HOUR_MS
         chunks = HistoryFile.objects.filter(
             cluster=self.cluster,
@@ -171,6 +174,7 @@ class Collector:
         for snapshot in snapshots:
             self.window.append(snapshot)
         if snapshots and since_ms == 0:
+            self.episodes.load()
             for store in (self.groups, self.queues, self.topics, self.topic_queues, self.brokers):
                 store.load()
 
@@ -248,6 +252,7 @@ class Collector:
         groups = group_rows.group_rows(view, table, topics)
         brokers = self._broker_rows(view)
         self._record(view, table)
+        self.episodes.note(groups, view.now_ms)
         self.lookups = self._wanted_lookups(view, table)
         with transaction.atomic(using=METRICS):
             changes = RoundChanges(

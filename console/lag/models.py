@@ -1,7 +1,7 @@
 """What the last collection round saw: the rows every page, REST answer and alert reads instead of asking a
 broker.
 
-All models but `HistoryFile`, `HistoryGap` and `LagEvent` live in the database `metrics`
+All models but those that say so live in the database `metrics`
 (`database_router.MetricsRouter`) and are keyed by the cluster's *name*, not by a foreign key: they are a cache of
 what brokers said and may be deleted at any time. Null means unknown, never zero. Counts are messages, rates messages
 per second, times epoch milliseconds of the collector's clock, durations milliseconds.
@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db import models
 
+BUDGET_MS = 28 * 24 * 3_600_000  # four whole weeks, so that weekdays weigh the same
 NAME_LENGTH_MAX = 255  # RocketMQ: topic <= 127, group <= 255 with its %RETRY% prefix
 
 
@@ -377,6 +378,85 @@ class LagEvent(models.Model):
 
     class Meta:
         indexes = [models.Index(fields=["cluster", "group", "at_ms"], name="lag_event_window")]
+
+
+class GroupSlo(models.Model):
+    """What a group promises: no message waits longer than `slo_ms` for `target` of the time. Groups without a row have
+    the installation's (`LAG_SLO_MS`, `LAG_SLO_TARGET`). Database `default`.
+    """
+
+    cluster = models.CharField(max_length=64)
+    group = models.CharField(max_length=NAME_LENGTH_MAX)
+    slo_ms = models.BigIntegerField()
+    target = models.FloatField()
+
+    class Meta:
+        db_table = "report_groupslo"  # where it was first
+        constraints = [models.UniqueConstraint(fields=["cluster", "group"], name="group_slo_one_per_group")]
+
+
+class Episode(models.Model):
+    """A stretch of time in which something was wrong with a group's topic (database `default`).
+
+    What `kind`, `state` and the times mean: `console.lag.episode_state`. `cause` is the first that fits: reset,
+    retention, offline, queue stuck, surge, slow, unclear. `reset_by` has the words of the change of ours that set the
+    offsets just before; such an episode is intentional. `slo_ms` and `target` are the promise at its start.
+    `forecast_…` is the first drain forecast during the episode, to be held against its end.
+    """
+
+    id = models.CharField(primary_key=True, max_length=16)  # `episode_state.episode_id`
+    cluster = models.CharField(max_length=64)
+    group = models.CharField(max_length=NAME_LENGTH_MAX)
+    topic = models.CharField(max_length=NAME_LENGTH_MAX)
+    kind = models.CharField(max_length=8)
+    state = models.CharField(max_length=8)
+    start_ms = models.BigIntegerField()
+    end_ms = models.BigIntegerField(help_text="of one that is not over: until when it is known to have held")
+    seen_ms = models.BigIntegerField(help_text="the last round that was taken into account")
+    bad_ms = models.BigIntegerField(default=0, help_text="time in which it is known to have held")
+    unknown_ms = models.BigIntegerField(default=0, help_text="time of which nobody knows")
+    well_ms = models.BigIntegerField(default=0)
+    pauses = models.IntegerField(default=0, help_text="times it was well for less than six intervals")
+    cause = models.CharField(max_length=16, default="unclear")
+    is_intentional = models.BooleanField(default=False, help_text="a reset of ours caused it")
+    reset_by = models.CharField(max_length=300, default="", blank=True)
+    slo_ms = models.BigIntegerField()
+    target = models.FloatField()
+    clients = models.IntegerField(null=True, help_text="members when it began")
+    peak_lag = models.BigIntegerField(null=True)
+    peak_time_lag_ms = models.BigIntegerField(null=True)
+    worst_queue = models.CharField(max_length=300, default="", blank=True)
+    forecast_at_ms = models.BigIntegerField(null=True)
+    forecast_ms = models.BigIntegerField(null=True)
+    forecast_low_ms = models.BigIntegerField(null=True)
+    forecast_high_ms = models.BigIntegerField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["cluster", "-start_ms"], name="episode_recent"),
+            models.Index(fields=["cluster", "state"], name="episode_open"),
+            models.Index(fields=["cluster", "group", "-start_ms"], name="episode_group"),
+        ]
+
+    @property
+    def duration_ms(self) -> int:
+        return self.end_ms - self.start_ms
+
+    @property
+    def is_over(self) -> bool:
+        return self.state == "OVER"
+
+    @property
+    def budget_burnt(self) -> float:
+        """Which share of the promise's four weeks of budget it used; only a breach uses any."""
+        return self.bad_ms / ((1 - self.target) * BUDGET_MS) if self.kind == "breach" else 0.0
+
+    @property
+    def recovered_ms(self) -> int | None:
+        """How long after the forecast the episode was over."""
+        if self.forecast_at_ms is None or not self.is_over:
+            return None
+        return self.end_ms - self.forecast_at_ms
 
 
 class HistoryGap(models.Model):

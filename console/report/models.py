@@ -319,20 +319,6 @@ class ReportSchedule(models.Model):
         return f"{self.hour:02}:{self.minute:02}"
 
 
-class GroupSlo(models.Model):
-    """What a group promises: no message waits longer than `slo_ms` for `target` of the time. Groups without a row have
-    the installation's (`LAG_SLO_MS`, `LAG_SLO_TARGET`).
-    """
-
-    cluster = models.CharField(max_length=64)
-    group = models.CharField(max_length=NAME_LENGTH_MAX)
-    slo_ms = models.BigIntegerField()
-    target = models.FloatField()
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["cluster", "group"], name="group_slo_one_per_group")]
-
-
 class QueueRowFile(models.Model):
     """The manifest of rows of single queues: a Parquet file of one window of a lag report, and of a range of groups.
 

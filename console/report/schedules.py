@@ -11,9 +11,10 @@ from django.db import transaction
 
 from console.access import services as access_services
 from console.cluster import selectors as cluster_selectors
+from console.lag.models import GroupSlo
 from console.report import selectors, services
 from console.report.jobs import JOBS, PERIODS_MS, STORE_JOBS
-from console.report.models import GroupSlo, ReportSchedule
+from console.report.models import ReportSchedule
 from console.report.rules import (
     DEFAULT_SCHEDULES,
     GRACE_MS,

@@ -11,11 +11,11 @@ from django.db.models import F, Max, Min, Model, OuterRef, Q, QuerySet, Subquery
 from django.db.models.expressions import OrderBy
 
 from console.access.name_scope import EVERYTHING, NameScope
-from console.lag.models import GroupMembers, HistoryFile
+from console.lag.models import GroupMembers, GroupSlo, HistoryFile
 from console.lag.page import Page, cut
 from console.report import queue_rows
 from console.report.jobs import is_so_far
-from console.report.models import GroupSlo, LagRow, ReportRow, ReportRun
+from console.report.models import LagRow, ReportRow, ReportRun
 from console.report.queue_rows import Gap, QueueRows
 from console.spreadsheet import csv_line
 

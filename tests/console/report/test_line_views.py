@@ -10,10 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from django.test import Client
 
+from console.lag.models import GroupSlo
 from console.report import line_views, schedules
 from console.report.columns import VIEWS, WORDS
 from console.report.jobs import JOBS, LAG_JOBS
-from console.report.models import GroupSlo, ReportRow, ReportRun, ReportSchedule
+from console.report.models import ReportRow, ReportRun, ReportSchedule
 from tests.console.report import rows
 from tests.console.report.rows import DAY, HOUR, NOW, TODAY
 from tests.support import sample_rows

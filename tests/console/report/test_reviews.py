@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from console.lag.models import GroupRow, HistoryGap, LagEvent, TopicRow
-from console.report.models import GroupSlo, ReportRow, ReportRun
+from console.lag.models import GroupRow, GroupSlo, HistoryGap, LagEvent, TopicRow
+from console.report.models import ReportRow, ReportRun
 from console.report.reviews import replace_reviews
 from console.report.weekly_review import proposals
 from tests.console.report.rows import DAY, HOUR, TODAY, row, run

@@ -8,9 +8,10 @@ from pytest_django import Settings
 
 from console.access.models import AuditEvent
 from console.cluster.models import Cluster
+from console.lag.models import GroupSlo
 from console.report import schedules, selectors, services
 from console.report.jobs import JOBS
-from console.report.models import GroupSlo, ReportRun, ReportSchedule
+from console.report.models import ReportRun, ReportSchedule
 from console.report.rules import DAILY, HOURLY, WEEKLY, ReportRejected, last_due_ms
 from tests.console.report.rows import DAY, HOUR, NOW, TODAY
 

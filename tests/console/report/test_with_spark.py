@@ -15,9 +15,9 @@ import pytest
 from pytest_django import Settings
 
 from console.cluster.models import Cluster
-from console.lag.models import HistoryFile
+from console.lag.models import GroupSlo, HistoryFile
 from console.report import process, queue_files, selectors, services
-from console.report.models import GroupSlo, LagRow, ReportRun
+from console.report.models import LagRow, ReportRun
 from console.report.rules import Window
 from spark.lag import wal
 from tests.spark import lag_oracle
