@@ -252,7 +252,9 @@ def _topics(members: Members, queues: Mapping[str, Sequence[QueueSaid]]) -> list
         own = [[one for one in said if one.key.topic == topic] for said in queues.values()]
         sums = _furthest([_sum(each) for each in own if each], members.clients)
         count = max((len(each) for each in own), default=0)
-        found.append({"topic": topic, "queues": count, "offset_is_not_count": False, **sums})
+        found.append(
+            {"topic": topic, "queues": count, "never_committed_lag": 0, "offset_is_not_count": False, **sums}
+        )
     return found
 
 

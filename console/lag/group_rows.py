@@ -11,7 +11,7 @@ from console.lag.round_view import Members, RoundView, RowDict
 from console.mqadmin import dead_letter_topic, is_system_group, retry_topic
 from spark.lag.filter_ratio import filtered_lag, wilson
 from spark.lag.forecast import consumers_needed
-from spark.lag.status import LagStatus, attention
+from spark.lag.status import LagStatus, attention, worst
 
 MINUTE_MS = 60_000
 TREND_POINTS = 60
@@ -36,7 +36,7 @@ def _row(view: RoundView, group: str, sums: RowDict, topics: Mapping[str, RowDic
     partial = sums["partial"] or bool(view.blind)
     lag, time_lag_ms = sums["lag"], sums["time_lag_ms"]
     in_rate, out_rate = sums["in_rate"], sums["out_rate"]
-    status = _group_status(sums, members)
+    status = _group_status(sums, members, is_blind=bool(view.blind))
     lag_known = lag is not None and not partial
     row: RowDict = {
         **{name: sums[name] for name in SUMMED},
@@ -134,17 +134,17 @@ def _filtered(view: RoundView, group: str, lag: int | None) -> RowDict:
     }
 
 
-def _group_status(sums: RowDict, members: Members) -> LagStatus:
-    """A group without clients is offline even while nothing waits. While messages wait, nobody was seen to
-    read and no sweep has told the members, it may be well or offline: that is unknown, and its lag is not.
+def _group_status(sums: RowDict, members: Members, *, is_blind: bool) -> LagStatus:
+    """A group without clients is offline even while nothing waits. While messages wait, no client was seen to
+    read and no sweep has found out about members, it may be well or offline: that is unknown, and its lag is not.
     """
     status: LagStatus = sums["status"]
-    if status is not LagStatus.OK:
-        return status
-    # A silent broker is the nearer reason: it is told by `partial` and must not be hidden by this one.
-    if members.clients is None and sums["lag"] and not sums["out_rate"] and not sums["partial"]:
-        return LagStatus.UNKNOWN
-    return LagStatus.OFFLINE if members.clients == 0 else LagStatus.OK
+    if status in (LagStatus.OK, LagStatus.UNKNOWN) and members.clients == 0:
+        return LagStatus.OFFLINE
+    if is_blind:  # any group may have queues on a broker that never answered
+        return worst((status, LagStatus.UNKNOWN))
+    is_unwatched = members.clients is None and sums["lag"] and not sums["out_rate"]
+    return LagStatus.UNKNOWN if status is LagStatus.OK and is_unwatched else status
 
 
 def _since(status: LagStatus, sums: RowDict, members: Members, previous: RowDict | None, now_ms: int) -> int:
@@ -165,6 +165,7 @@ def _subscribed(members: Members) -> list[RowDict]:
             "queues": 0,
             "lag": None,
             "lag_lower_bound": False,
+            "never_committed_lag": 0,
             "offset_is_not_count": False,
             "time_lag_ms": None,
             "time_lag_lower_bound": False,

@@ -139,7 +139,8 @@ def _main_sums(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
 class _Combined:
     """Status, lag and drain of runs of queues: what `spark.lag.status` says of one, with the same rules.
 
-    A queue the group never committed on has no lag and says nothing about a group that commits on others.
+    A queue the group never committed on has no lag; what lies there stands apart, and makes NEVER_COMMITTED of a group
+    that is well on all others.
     """
 
     def __init__(self, table: QueueTable, runs: Runs) -> None:
@@ -150,34 +151,31 @@ class _Combined:
         self.partial = runs.any(~self.known)
         self.nothing_known = ~runs.any(self.known)
         self.is_committed = runs.any(self.committed)
-        self.status = np.where(
-            self.is_committed,
-            runs.largest(np.where(self.committed, self.rank, 0)),
-            np.where(self.nothing_known, SEVERITY[LagStatus.UNKNOWN], SEVERITY[LagStatus.NEVER_COMMITTED]),
-        )
+        self.status = runs.largest(self.rank)
         self.oldest = runs.first_largest(self.columns["time_lag_ms"])
 
     def lists(self) -> dict[str, list[Any]]:
         """Return a list for each figure, a value for each run."""
         runs, columns, keys = self.runs, self.columns, self.table.keys
-        culprits = self.nothing_known[runs.ids] | (self.known & (self.rank == self.status[runs.ids]))
-        culprit = np.where(
-            self.nothing_known, runs.first_smallest(columns["since_ms"]), self._worst(culprits)
-        )
+        culprits = self.rank == self.status[runs.ids]
+        since_ms = runs.smallest(np.where(culprits, columns["since_ms"], NULL))
+        is_unknown = self.status == SEVERITY[LagStatus.UNKNOWN]
+        first_unknown = runs.first(culprits & (columns["since_ms"] == since_ms[runs.ids]))
+        culprit = np.where(is_unknown, first_unknown, self._worst(culprits))
         is_well = self.status == SEVERITY[LagStatus.OK]
         worst = np.where(is_well & (self.oldest >= 0), self.oldest, culprit)
         is_bound = (self.oldest >= 0) & columns["time_lag_lower_bound"][self.oldest]
         reasons = []
-        for at, is_unknown in zip(culprit.tolist(), self.nothing_known.tolist(), strict=True):
+        for at, is_about_broker in zip(culprit.tolist(), is_unknown.tolist(), strict=True):
             words = columns["reason"][at]
-            reasons.append(f"{queue_name(keys[at])}: {words}" if words and not is_unknown else words)
+            reasons.append(f"{queue_name(keys[at])}: {words}" if words and not is_about_broker else words)
         return {
             "status": [STATUSES[rank] for rank in self.status.tolist()],
             "partial": self.partial.tolist(),
             "lag": values_of(runs.sum(columns["lag"])),
             "time_lag_ms": values_of(runs.largest(columns["time_lag_ms"])),
             "time_lag_lower_bound": (~self.nothing_known & (self.partial | is_bound)).tolist(),
-            "since_ms": runs.smallest(np.where(culprits, columns["since_ms"], NULL)).tolist(),
+            "since_ms": since_ms.tolist(),
             "worst_queue": [queue_name(keys[at]) for at in worst.tolist()],
             "reason": reasons,
             **self._drains(),
@@ -234,6 +232,12 @@ def _rates(view: RoundView, table: QueueTable, runs: Runs) -> dict[str, list[Any
     return {"in_rate": values_of(runs.total(produced)), "out_rate": values_of(runs.total(consumed))}
 
 
+def _held(columns: Mapping[str, Column]) -> Int64Array:
+    """What lies in queues the group never committed on: it may come to be its lag, or it may begin at the end."""
+    never = columns["status"] == LagStatus.NEVER_COMMITTED.value
+    return np.where(never, columns["max_offset"] - columns["min_offset"], 0)
+
+
 def _stalls_ms(columns: Mapping[str, Column], now_ms: int) -> Int64Array:
     """How long queues with messages have made no progress, unknown where no progress was ever seen or needed."""
     stands = np.array([word in STANDING for word in columns["status"].tolist()], dtype=np.bool_)
@@ -247,6 +251,7 @@ def _topics(table: QueueTable, groups: Runs) -> list[list[RowDict]]:
     """Return the list of topics of each group."""
     runs = Runs([key[:2] for key in table.keys])
     sums = _Combined(table, runs).lists()
+    held = values_of(runs.sum(_held(table.columns)))
     found: list[list[RowDict]] = [[] for _ in groups.starts]
     group_of = groups.ids[runs.starts].tolist()
     for place, (group, start) in enumerate(zip(group_of, runs.starts.tolist(), strict=True)):
@@ -257,6 +262,7 @@ def _topics(table: QueueTable, groups: Runs) -> list[list[RowDict]]:
                 "queues": int(runs.counts[place]),
                 "lag": lag,
                 "lag_lower_bound": is_partial and lag is not None,
+                "never_committed_lag": held[place],
                 "offset_is_not_count": bool(table.columns["offset_is_not_count"][start]),
                 "time_lag_ms": sums["time_lag_ms"][place],
                 "time_lag_lower_bound": sums["time_lag_lower_bound"][place],

@@ -131,7 +131,6 @@ class LagWindow:
         self._filled = min(self._filled + 1, self.rows)
         self.order = np.arange(self._next - self._filled, self._next, dtype=np.int64) % self.rows
         if self.ts_ms // COARSE_STEP_MS != snapshot.ts_ms // COARSE_STEP_MS:
-            self.coarse.widen(self.heads.first.shape[1])
             now = self.heads.first[row, : len(self.heads.keys)]
             self.coarse.put(snapshot.ts_ms, now, now != UNKNOWN_OFFSET)
         self.number, self.ts_ms = snapshot.number, snapshot.ts_ms
@@ -144,6 +143,8 @@ class LagWindow:
         found = self.heads.columns(keys)
         for key in self.heads.keys[known:]:
             self._newest[key[:3]] = max(key.incarnation, self._newest.get(key[:3], 0))
+        self.coarse.widen(self.heads.first.shape[1])
+        self.late.widen(self.heads.first.shape[1])
         return found
 
     def _commit_columns(self, keys: Sequence[CommitKey]) -> Int64Array:
@@ -197,7 +198,6 @@ class LagWindow:
         times, table, read = thinned(
             samples.t_ms, columns[samples.series], samples.max_offset, count, COARSE_STEP_MS
         )
-        self.coarse.widen(self.heads.first.shape[1])
         for t_ms, values, is_read in zip(times.tolist(), table, read, strict=True):
             self.coarse.put(t_ms, values, is_read)
         ends = samples.starts[1:] - 1
@@ -353,12 +353,15 @@ class LateHeads:
         self.slots = np.full(FIRST_CAPACITY, -1, dtype=np.int64)  # of each column of `heads`, -1: not late
         self._heads = no_offsets()  # of each slot, -1: free
 
+    def widen(self, columns: int) -> None:
+        """Make room for more queues."""
+        missing = max(0, columns - len(self.slots))
+        self.slots = np.pad(self.slots, (0, missing), constant_values=-1) if missing else self.slots
+
     def put(self, t_ms: int, values: Int64Array, is_late: BoolArray, is_read: BoolArray) -> None:
         """Take a row of the window; `is_late` says which columns' messages are waited for, `is_read` of which that is
         certain.
         """
-        missing = len(values) - len(self.slots)
-        self.slots = np.pad(self.slots, (0, max(0, missing)), constant_values=-1)
         over = np.flatnonzero((self.slots >= 0) & ~is_late & is_read)
         self._heads[self.slots[over]] = -1
         self.slots[over] = -1

@@ -59,7 +59,7 @@ class GroupFigures:
 def combine(queues: Sequence[QueueFigures]) -> GroupFigures:
     """Add up the queues of a group (or of one of its topics); unknown propagates (lag.md 1.2).
 
-    A queue the group never committed on has no lag and says nothing about a group that commits on others.
+    A queue the group never committed on has no lag.
     """
     if not queues:
         return GroupFigures(LagStatus.NEVER_COMMITTED, False, None, False, None, False, 0, "", "")
@@ -71,12 +71,16 @@ def combine(queues: Sequence[QueueFigures]) -> GroupFigures:
             LagStatus.UNKNOWN, True, None, False, None, False, first.since_ms, first.name, first.reason
         )
     committed = [queue for queue in known if queue.status is not LagStatus.NEVER_COMMITTED]
-    status = min((queue.status for queue in committed or known), key=WORST_FIRST.index)
+    status = min((queue.status for queue in queues), key=WORST_FIRST.index)
     lags = [queue.lag for queue in known if queue.lag is not None]
     timed = [queue for queue in known if queue.time_lag_ms is not None]
     oldest = max(timed, key=lambda one: one.time_lag_ms or 0, default=None)
-    culprits = [queue for queue in known if queue.status is status]
+    culprits = [queue for queue in queues if queue.status is status]
     culprit = max(culprits, key=lambda one: (one.time_lag_ms or 0, one.lag or 0))
+    reason = f"{culprit.name}: {culprit.reason}" if culprit.reason else ""
+    if status is LagStatus.UNKNOWN:
+        culprit = min(culprits, key=lambda one: one.since_ms)
+        reason = culprit.reason
     return GroupFigures(
         status=status,
         partial=partial,
@@ -86,7 +90,7 @@ def combine(queues: Sequence[QueueFigures]) -> GroupFigures:
         time_lag_lower_bound=partial or (oldest is not None and oldest.time_lag_lower_bound),
         since_ms=min(queue.since_ms for queue in culprits),
         worst_queue=culprit.name if oldest is None or status is not LagStatus.OK else oldest.name,
-        reason=f"{culprit.name}: {culprit.reason}" if culprit.reason else "",
+        reason=reason,
         drain=_drain(committed, partial),
     )
 

@@ -51,7 +51,7 @@ def _row(
     figures = combine([_queue_figures(key, queues[key]) for key in main])
     partial = figures.partial or bool(view.blind)
     in_rate, out_rate = _rates(view, main)
-    status = _group_status(figures, members, out_rate)
+    status = _group_status(figures, members, out_rate, bool(view.blind))
     rows = [queues[key] for key in main]
     retry_rows = [(key, queues[key]) for key in keys if key.topic.startswith("%RETRY%")]
     lag_known = figures.lag is not None and not partial
@@ -173,16 +173,20 @@ def _sum_of(values: Iterable[int | None]) -> int | None:
     return sum(known) if known else None
 
 
-def _group_status(figures: GroupFigures, members: Members, out_rate: float | None) -> LagStatus:
-    """A group without clients is offline even while nothing waits. While messages wait, nobody was seen to
-    read and no sweep has told the members, it may be well or offline: that is unknown, and its lag is not.
+def _group_status(
+    figures: GroupFigures, members: Members, out_rate: float | None, is_blind: bool
+) -> LagStatus:
+    """A group without clients is offline even while nothing waits. While messages wait, no client was seen to
+    read and no sweep has found out about members, it may be well or offline: that is unknown, and its lag is not.
     """
-    if figures.status is not LagStatus.OK:
-        return figures.status
-    # A silent broker is the nearer reason: it is told by `partial` and must not be hidden by this one.
-    if members.clients is None and figures.lag and not out_rate and not figures.partial:
+    if figures.status.value in ("OK", "UNKNOWN") and members.clients == 0:
+        return LagStatus.OFFLINE
+    fine = ("REWOUND", "SKIPPED", "CATCHING_UP", "NEVER_COMMITTED", "OK")
+    if is_blind and figures.status.value in fine:
         return LagStatus.UNKNOWN
-    return LagStatus.OFFLINE if members.clients == 0 else LagStatus.OK
+    if figures.status is LagStatus.OK and members.clients is None and figures.lag and not out_rate:
+        return LagStatus.UNKNOWN
+    return figures.status
 
 
 def _since(
@@ -234,6 +238,11 @@ def _topics(keys: Sequence[QueueKey], queues: Mapping[QueueKey, RowDict]) -> lis
                 "queues": len(own),
                 "lag": figures.lag,
                 "lag_lower_bound": figures.lag_lower_bound,
+                "never_committed_lag": sum(
+                    queues[key]["max_offset"] - queues[key]["min_offset"]
+                    for key in own
+                    if queues[key]["status"] == LagStatus.NEVER_COMMITTED
+                ),
                 "offset_is_not_count": queues[own[0]]["offset_is_not_count"],
                 "time_lag_ms": figures.time_lag_ms,
                 "time_lag_lower_bound": figures.time_lag_lower_bound,

@@ -283,3 +283,17 @@ def test_it_takes_judged_rounds_out_of_the_log() -> None:
         assert one.history(COMMIT).t_ms.tolist() == [0, 10_000]
         assert one.history(COMMIT).moved.tolist() == [False, True]
         assert (one.produce_rates()[0], one.consume_rates()[0]) == (2.0, 0.0)
+
+
+def test_more_queues_than_there_was_room_for() -> None:
+    queues = [HEAD._replace(queue_id=number) for number in range(300)]
+    seen = LagWindow(5_000)
+    for at in range(300):
+        now = dict.fromkeys(queues[: at + 1], (0, 10 * at))
+        commits = {CommitKey("billing", *head): max(0, 10 * at - 2_000) for head in now}
+        seen.append(snapshot(at * 5_000, now, commits, number=at))
+    columns, offsets = seen.newest_heads, seen.commits.last[seen.newest_commits]
+    found = ages(seen, columns, offsets)
+    # 2,000 messages at 2/s; of queues that came late nothing older was read
+    assert found.ms[:100].tolist() == [pytest.approx(1_000_000, abs=5_000)] * 100
+    assert found.lower_bound.tolist() == [False] * 100 + [True] * 200
