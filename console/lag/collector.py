@@ -22,6 +22,7 @@ from console.lag.broker_reads import BrokerAddress, BrokerAnswers, Lookup, Quest
 from console.lag.database_router import METRICS
 from console.lag.episodes import Episodes
 from console.lag.history import HOUR_MS, HistoryLog, Kind, State, file_location
+from console.lag.judged_round import judged_round
 from console.lag.keyed_columns import KeyedColumns
 from console.lag.models import BrokerRow, GroupRow, HistoryFile, Round, TopicRow
 from console.lag.offset_kind import LIGHT, LMQ_PREFIX
@@ -38,11 +39,13 @@ from console.lag.round_series import (
     series_of,
     snapshot_of,
 )
-from console.lag.round_view import Members, RoundView, RowDict, SampledFilter, Silence
+from console.lag.round_view import FORGET_BROKER_MS, Members, RoundView, RowDict, SampledFilter, Silence
 from console.lag.row_store import READ_AT, Changes, RowStore
 from console.lag.sheets import QUEUES, TOPIC_QUEUES, SheetStore
+from console.lag.topic_rows import TopicQueueTable
 from console.mqadmin import BlockingMQAdmin, GroupRefusals
 from spark.lag import chunk
+from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import Snapshot
 from spark.lag.status import LagStatus
 from spark.lag.window import LagWindow
@@ -52,7 +55,6 @@ logger = logging.getLogger(__name__)
 DEADLINE_MS = 4_000  # a silent broker costs a round this much, less than the default interval of 5 s
 TABLES_EVERY = 6  # rounds between reads of topic and group tables: half a minute at 5 s
 ROUNDS_KEPT = 720  # an hour at 5 s, for the collector's own page
-FORGET_BROKER_MS = 24 * HOUR_MS  # silent and unknown to every name server for so long: gone
 LOOKUP_EVERY_MS = 60_000  # per queue, while its oldest unread message predates the history
 DEAD_SHARE_MAX = 0.5  # of the window's columns; groups and topics come and go, their columns stay until then
 CLOCK_BACK_MS = 60_000  # a smaller step back is waited out with rounds a millisecond apart
@@ -172,7 +174,10 @@ class Collector:
         """Take over rounds that another process of this cluster ran meanwhile."""
         snapshots = self.log.catch_up(since_ms)
         for snapshot in snapshots:
-            self.window.append(snapshot)
+            if snapshot.ts_ms >= since_ms:
+                self.window.append(snapshot.read_part())
+            else:  # long ago: it says which incarnation of each queue is the newest
+                self.window.seed(from_snapshots([snapshot]).select(lambda key: not key.group))
         if snapshots and since_ms == 0:
             self.episodes.load()
             for store in (self.groups, self.queues, self.topics, self.topic_queues, self.brokers):
@@ -186,7 +191,7 @@ class Collector:
     def run_round(
         self, admin: BlockingMQAdmin, number: int, knowledge: Knowledge, *, tables: bool, now_ms: int
     ) -> RoundChanges:
-        """Ask, write history, make rows, save them. `now_ms` is when the round began."""
+        """Ask, judge, write history, save rows. `now_ms` is when the round began."""
         started = time.monotonic()
         last_ms = self.window.ts_ms
         if now_ms < last_ms - CLOCK_BACK_MS:
@@ -205,14 +210,16 @@ class Collector:
         answers = broker_reads.read_brokers(admin, addresses, question, deadline_ms=DEADLINE_MS)
         series = series_of(answers, self.window)
         self._remember(answers, series)
-        snapshot = snapshot_of(answers, series, ts_ms=now_ms, number=number)
-        unwritten = self._write(snapshot)
-        self.window.append(snapshot)
+        read = snapshot_of(answers, series, ts_ms=now_ms, number=number)
+        self.window.append(read)
         learn_store_times(self.window, series, answers, self.clock_offsets_ms)
         without_members = self.presence.deserted(
             admin, answers, series, self.queues.rows, knowledge.members, now_ms
         )
         view = self._view(answers, series, knowledge, without_members, now_ms)
+        queues, topic_queues = queue_rows.queue_table(view), topic_rows.topic_queue_table(view)
+        snapshot = judged_round(read, view, queues, topic_queues, self.log.last)
+        unwritten = self._write(snapshot)
         round_row = Round(
             cluster=self.cluster,
             number=number,
@@ -226,7 +233,7 @@ class Collector:
         self.gaps.away(last_ms, now_ms)
         self.gaps.unwritten(unwritten, last_ms, now_ms)
         self.gaps.silent(view.silences, self._last_read_ms(), now_ms)
-        return self._save(view, round_row, started)
+        return self._save(view, queues, topic_queues, round_row, started)
 
     def _write(self, snapshot: Snapshot) -> str:
         """Append a round to the log; return why it could not be. Live rows do not wait for a disk with room.
@@ -245,9 +252,14 @@ class Collector:
     def _last_read_ms(self) -> dict[str, int]:
         return {name: row["read_at_ms"] for (name, _), row in self.brokers.rows.items()}
 
-    def _save(self, view: RoundView, round_row: Round, started: float) -> RoundChanges:
-        table = queue_rows.queue_table(view)
-        topic_table = topic_rows.topic_queue_table(view)
+    def _save(
+        self,
+        view: RoundView,
+        table: QueueTable,
+        topic_table: TopicQueueTable,
+        round_row: Round,
+        started: float,
+    ) -> RoundChanges:
         topics = topic_rows.topic_rows(view, topic_table, table)
         groups = group_rows.group_rows(view, table, topics)
         brokers = self._broker_rows(view)

@@ -37,6 +37,7 @@ AHEAD_SUFFIX = ".ahead"
 # else is written on the machine. Measured on a busy disk: 4 ms instead of 22 in the middle, half of it in the tail.
 ROOM_BYTES_MAX = 64 * 1024 * 1024  # five minutes of 200,000 series every 5 s are 40
 ZEROS = bytes(1024 * 1024)
+NO_ROUND = Snapshot(-1, -1)  # the round before the first one: no series is known
 
 
 class HistoryMoved(Exception):
@@ -104,7 +105,7 @@ class HistoryLog:
         self.folder = wal_folder(cluster)
         self.start_ms = -1
         self.state = wal.SegmentState()
-        self._last: Snapshot | None = None
+        self.last = NO_ROUND
         self._ahead: _Ahead | None = None
         self._unlisted_ms = -1  # the segment that has no row yet
         self._ended: tuple[Path, int] | None = None  # the segment before, and where its frames end
@@ -112,7 +113,8 @@ class HistoryLog:
     def catch_up(self, since_ms: int) -> list[Snapshot]:
         """Return the rounds this process has not seen, from `since_ms` at first, then what others appended.
 
-        A torn tail is cut off, so that the next append follows a whole frame. A file that is no segment is set aside.
+        The last segment is read however old it is: its last round says which series there are. A torn tail is cut off,
+        so that the next append follows a whole frame. A file that is no segment is set aside.
         """
         if not self.folder.is_dir():
             return []
@@ -124,10 +126,11 @@ class HistoryLog:
             starts = sorted(int(path.stem) for path in self.folder.glob("*.wal"))
             unseen = [start_ms for start_ms in starts if start_ms > self.start_ms]
             for start_ms in starts:
-                if start_ms >= self.start_ms and (not is_first or start_ms + wal.SEGMENT_MS > since_ms):
+                is_wanted = not is_first or start_ms + wal.SEGMENT_MS > since_ms or start_ms == starts[-1]
+                if start_ms >= self.start_ms and is_wanted:
                     snapshots += self._read(start_ms)
         self._register_unknown([start_ms for start_ms in unseen if self._path(start_ms).exists()])
-        self._last = snapshots[-1] if snapshots else self._last
+        self.last = snapshots[-1] if snapshots else self.last
         return snapshots
 
     def append(self, snapshot: Snapshot) -> None:
@@ -144,7 +147,7 @@ class HistoryLog:
             frame = header + wal.encode_frame(self.state, snapshot)
             self.state.position = expected + len(frame)
             _append_durably(self._path(start_ms), expected, frame)
-        self._last = snapshot
+        self.last = snapshot
         if header:
             _fsync_folder(self.folder)
             self._register(start_ms)
@@ -162,14 +165,14 @@ class HistoryLog:
         self._give_back_room()
         start_ms = next_ms - next_ms % wal.SEGMENT_MS
         if (
-            self._last is None
+            self.last is NO_ROUND
             or start_ms <= self.start_ms
             or (self._ahead and self._ahead.start_ms == start_ms)
         ):
             return
         self._forget_ahead()
         state = self.state.successor()
-        data = wal.encode_beginning(state, self.cluster, start_ms, self._last)
+        data = wal.encode_beginning(state, self.cluster, start_ms, self.last)
         path = self.folder / f"{start_ms}-{os.getpid()}-{secrets.token_hex(4)}{AHEAD_SUFFIX}"
         self._ahead = _Ahead(start_ms, path, state)
         room_bytes = min(

@@ -114,7 +114,7 @@ def _live(cluster: str, from_ms: int, to_ms: int) -> "QuerySet[HistoryFile]":
 
 
 def _load(paths: list[str], group: str, from_ms: int, to_ms: int) -> Samples:
-    return chunk.load_samples(paths, from_ms, to_ms, group=group)
+    return chunk.load_samples(paths, from_ms, to_ms, group=group).read_part()
 
 
 def _exists(path: str) -> bool:

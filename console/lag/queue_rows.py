@@ -402,7 +402,8 @@ def _unknown_rows(view: RoundView) -> Iterator[tuple[QueueKey, RowDict]]:
         yield key, unknown_row(view, key, before.get(key, NEVER_READ))
     for key in wanted[len(series.unread) :]:
         row = unknown_row(view, key, before[key])
-        if row["missed_rounds"] < ROUNDS_TO_TOMBSTONE:
+        is_forgotten = view.is_forgotten(key.broker_name, row["read_at_ms"])
+        if row["missed_rounds"] < ROUNDS_TO_TOMBSTONE and not is_forgotten:
             yield key, row
 
 

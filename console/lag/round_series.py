@@ -172,7 +172,7 @@ def _topic_queues(answers: Sequence[BrokerAnswers], window: LagWindow) -> TopicQ
 def snapshot_of(
     answers: Sequence[BrokerAnswers], series: RoundSeries, *, ts_ms: int, number: int
 ) -> Snapshot:
-    """Return the round as history keeps it."""
+    """Return what was read, as the window takes it: no queue of a group without a committed offset."""
     topics, groups = series.topics, series.groups
     known = np.array([head is not None for head in topics.heads], dtype=np.bool_)
     committed = np.flatnonzero(groups.committed != UNKNOWN_OFFSET)

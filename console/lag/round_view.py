@@ -18,6 +18,7 @@ from spark.lag.snapshot import BoolArray
 from spark.lag.window import LagWindow
 
 RowDict = dict[str, Any]
+FORGET_BROKER_MS = 24 * 3_600_000  # silent and unknown to every name server for so long: gone
 
 
 class Silence(NamedTuple):
@@ -111,6 +112,11 @@ class RoundView:
         """Whether somebody paused the group there, as the broker's table of groups said last."""
         told = self.refusals.get(broker_name)
         return told is not None and told.refuse(group, topic)
+
+    def is_forgotten(self, broker_name: str, read_at_ms: int) -> bool:
+        """Whether a queue that was read last at `read_at_ms` went with its broker, which is not asked any more."""
+        is_asked = any(answer.address.broker_name == broker_name for answer in self.answers)
+        return not is_asked and self.now_ms - read_at_ms > FORGET_BROKER_MS
 
     def silence_words(self, broker_name: str) -> str:
         """Return why a broker's figures are unknown, in words with the time."""

@@ -64,12 +64,17 @@ def topic_queue_table(view: RoundView) -> TopicQueueTable:
 
 
 def _unread(view: RoundView) -> list[TopicQueueKey]:
-    """Return the queues that were not read in this round and that no newer table of topics denies."""
+    """Return the queues that were not read in this round, that no newer table of topics denies, and whose broker is
+    known.
+    """
     kept = []
-    for key in view.previous_topic_queues.keys_without(view.series.topics.keys):
+    previous = view.previous_topic_queues
+    unread = previous.keys_without(view.series.topics.keys)
+    read_at_ms = previous.taken("read_at_ms", previous.places_of(unread), NULL).tolist()
+    for key, last_ms in zip(unread, read_at_ms, strict=True):
         table = view.topics.get(key.broker_name)
         gone = table is not None and (key.topic not in table or key.queue_id >= _queues(table[key.topic]))
-        if not gone:
+        if not gone and not view.is_forgotten(key.broker_name, last_ms):
             kept.append(key)
     return kept
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spark.lag.codes import NO_FLAGS, OK_CODE, UNKNOWN_CODE, ByteArray
+from spark.lag.codes import ABSENT, NO_FLAGS, OK_CODE, UNKNOWN_CODE, ByteArray
 from spark.lag.snapshot import (
     UNKNOWN_OFFSET,
     UNKNOWN_TIME,
@@ -180,6 +180,17 @@ class Samples:
         mask[rows] = True
         kept = np.repeat(mask, self.counts)
         return self._kept(rows, kept, self.counts[rows], self.previous.take(rows))
+
+    def read_part(self) -> "Samples":
+        """Return only what was read: no carried offsets, no tombstones, of groups only committed offsets."""
+        is_head = np.repeat(_heads_among(self.keys), self.counts)
+        kept = (self.status != UNKNOWN_CODE) & (self.status != ABSENT)
+        kept &= is_head | (self.committed != UNKNOWN_OFFSET)
+        if kept.all():
+            return self
+        counts = segment_sums(kept.astype(np.int64), self.starts)
+        rows = np.flatnonzero(counts).astype(np.int64)
+        return self._kept(rows, kept, counts[rows], self.previous.take(rows))
 
     def window(self, from_ms: int, to_ms: int) -> "Samples":
         """Return the samples of [from_ms, to_ms); the last one before becomes `previous`. Empty series are

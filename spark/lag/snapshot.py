@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spark.lag.codes import NO_FLAGS, OK_CODE, UNKNOWN_CODE, ByteArray
+from spark.lag.codes import ABSENT, NO_FLAGS, OK_CODE, UNKNOWN_CODE, ByteArray
 
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -121,6 +121,30 @@ class Snapshot:
             if len(column) != len(keys):
                 assert len(column) == 0, name
                 object.__setattr__(self, name, np.full(len(keys), default, dtype=column.dtype))
+
+    def read_part(self) -> "Snapshot":
+        """Return only what was read: queues, and offsets that groups committed."""
+        heads = self.head_status == OK_CODE
+        commits = (self.status != UNKNOWN_CODE) & (self.status != ABSENT) & (self.committed != UNKNOWN_OFFSET)
+        if heads.all() and commits.all():
+            return self
+        at, own = np.flatnonzero(heads), np.flatnonzero(commits)
+        return Snapshot(
+            self.ts_ms,
+            self.number,
+            self.brokers,
+            [self.head_keys[one] for one in at.tolist()],
+            self.max_offset[at],
+            self.min_offset[at],
+            [self.commit_keys[one] for one in own.tolist()],
+            self.committed[own],
+            self.pulled[own],
+            self.time_lag_ms[own],
+            self.status[own],
+            self.flags[own],
+            self.head_status[at],
+            self.oldest_ms[at],
+        )
 
     def heads(self) -> dict[HeadKey, tuple[int, int]]:
         """Return {queue: (min offset, max offset)}, for tests and small readers."""

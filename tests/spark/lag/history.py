@@ -48,6 +48,7 @@ def snapshot(
         list(commits),
         np.array(list(commits.values()), dtype=np.int64),
         np.array([(pulled or {}).get(key, -1) for key in commits], dtype=np.int64),
+        status=np.ones(len(commits), dtype=np.uint8),  # OK
     )
 
 

@@ -96,7 +96,7 @@ def test_it_writes_the_documented_row() -> None:
         "prev_committed": 80,
         "prev_pulled": 95,
         "prev_time_lag": None,
-        "prev_status": 12,
+        "prev_status": 1,
         "prev_flags": 0,
         "prev_oldest": None,
         "max0": 100,
