@@ -12,11 +12,13 @@ import signal
 import sys
 import time
 import warnings
+from typing import Any
 
 import redis
 from celery import Celery
 from celery.exceptions import SecurityWarning
 from celery.schedules import crontab
+from celery.signals import celeryd_after_setup, worker_ready
 from django.conf import settings
 
 # Celery warns root of pickled tasks; ours are JSON only. Units and images run it as a user of its own anyway.
@@ -64,6 +66,22 @@ def tick(pool: str) -> None:
     """Prove that beat and a worker of this pool both run: `/readyz` reads the time this leaves in Redis."""
     with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2) as client:
         client.set(f"{settings.TICK_KEY}:{pool}", time.time_ns() // 1_000_000, ex=3600)
+
+
+@celeryd_after_setup.connect
+def listen_to_own_host(instance: Any, **_: Any) -> None:
+    """Let a worker that collects take what is meant for this host, too."""
+    queues = instance.app.amqp.queues
+    if settings.CELERY_TASK_DEFAULT_QUEUE in queues.consume_from:
+        queues.select_add(settings.HOST_QUEUE.format(host=settings.HOST_ID))
+
+
+@worker_ready.connect
+def upload_own_log(sender: Any, **_: Any) -> None:
+    """Upload at once what this host took before it stopped: others wait for it."""
+    own = settings.HOST_QUEUE.format(host=settings.HOST_ID)
+    if own in sender.app.amqp.queues.consume_from:
+        app.send_task("console.lag.tasks.tend_own_log", queue=own, expires=240)
 
 
 def die_with_parent() -> None:

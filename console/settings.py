@@ -5,8 +5,11 @@ Every variable with its meaning stands once, here. Without any of them a checkou
 """
 
 import os
+import re
 import secrets
+import socket
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +101,13 @@ EMBEDDED_NAMESRV = env.str("TIDEMARK_EMBEDDED_NAMESRV", default="")
 
 
 def kept_secret(path: Path) -> str:
-    """The key in ``path``, made at first use, readable by its owner only. Two first starts at once agree on
-    one key.
+    """Return the key in ``path``, made at first use."""
+    return kept(path, lambda: secrets.token_urlsafe(48))
+
+
+def kept(path: Path, make: Callable[[], str]) -> str:
+    """Return what stands in ``path``, made at first use, readable by its owner only. Two first starts at once agree on
+    one value.
     """
     try:
         return path.read_text().strip()
@@ -109,13 +117,26 @@ def kept_secret(path: Path) -> str:
     descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_urlsafe(48))
+            file.write(make())
         os.link(draft, path)  # fails if another was first; then its key is the key
     except FileExistsError:
         pass
     finally:
         os.unlink(draft)
     return path.read_text().strip()
+
+
+def new_host_id() -> str:
+    """Return a name that no other host has and that an operator recognizes."""
+    name = re.sub(r"[^a-z0-9]+", "-", socket.gethostname().partition(".")[0].lower()).strip("-")[:40]
+    return f"{name or 'host'}-{secrets.token_hex(4)}"
+
+
+# TIDEMARK_HOST: the name of this host's log in the history, at most 64 of [a-z0-9-]. Made at first use and kept in the
+# data folder: each host has a data folder of its own, and keeps it.
+HOST_ID = env.str("TIDEMARK_HOST", default="") or kept(DATA_DIR / "host_id", new_host_id)
+if not re.fullmatch(r"[a-z0-9-]{1,64}", HOST_ID):
+    raise ImproperlyConfigured(f"TIDEMARK_HOST is {HOST_ID!r}: use at most 64 of a to z, 0 to 9 and -.")
 
 
 def required_secret() -> str:
@@ -328,6 +349,8 @@ WORKER_THREADS = {
 }
 LONG_JOBS_MAX = max(1, WORKER_THREADS["operate"] // 4)
 CELERY_TASK_DEFAULT_QUEUE = "collect"
+# Beside its pools' queues each host has one of its own, for rounds that should stay where the round before was.
+HOST_QUEUE = "collect.{host}"
 CELERY_TASK_ROUTES = {
     "console.operation.tasks.*": {"queue": "operate"},
     "console.report.tasks.*": {"queue": "report"},

@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from django.db.models import QuerySet
+from django.db.models import Max, QuerySet
 
 from console.access.models import AuditEvent
-from console.lag.models import GroupMembers, HistoryGap, LagEvent
+from console.lag.models import GroupMembers, HistoryGap, LagEvent, Round
 from console.lag.round_series import QueueKey
 from console.lag.round_view import RoundView, RowDict, Silence
 from spark.lag.status import LagStatus
@@ -202,8 +202,15 @@ class Gaps:
         self.lasting = {row.broker_name: row for row in rows}
 
     def away(self, last_ms: int, now_ms: int) -> None:
-        """Note that no round took place since `last_ms`, if that is long ago."""
-        if 0 < last_ms < now_ms - GAP_INTERVALS * self.interval_ms:
+        """Note that no round took place since `last_ms`, if that is long ago.
+
+        Rounds of another host may be missing here only because its log is not uploaded: they took place.
+        """
+        late_ms = now_ms - GAP_INTERVALS * self.interval_ms
+        if last_ms < late_ms:
+            rounds = Round.objects.filter(cluster=self.cluster, started_at_ms__lt=now_ms)
+            last_ms = max(last_ms, rounds.aggregate(last=Max("started_at_ms"))["last"] or 0)
+        if 0 < last_ms < late_ms:
             HistoryGap.objects.create(
                 cluster=self.cluster, from_ms=last_ms, to_ms=now_ms, reason="no round took place"
             )
@@ -219,6 +226,12 @@ class Gaps:
                 self._begin(name, from_ms, silence.reason)
         for name in [name for name in self.lasting if name and name not in silences]:
             self._end(name, now_ms)
+
+    def replaced(self, last_ms: int, now_ms: int, reason: str) -> None:
+        """Note that a round was taken and not written, because another process had gone on without it."""
+        HistoryGap.objects.create(
+            cluster=self.cluster, from_ms=max(0, last_ms), to_ms=now_ms, reason=f"round not written: {reason}"
+        )
 
     def unwritten(self, reason: str, last_ms: int, now_ms: int) -> None:
         """Note that a round could not be written (`reason`), or that writing works again ("")."""

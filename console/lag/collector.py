@@ -21,7 +21,7 @@ from console.lag import archive, broker_reads, chronicle, group_rows, queue_rows
 from console.lag.broker_reads import BrokerAddress, BrokerAnswers, Lookup, Question, TopicFacts
 from console.lag.database_router import METRICS
 from console.lag.episodes import Episodes
-from console.lag.history import HOUR_MS, HistoryLog, Kind, State, file_location
+from console.lag.history import HOUR_MS, HistoryLog, Kind, State, location_of
 from console.lag.judged_round import judged_round
 from console.lag.keyed_columns import KeyedColumns
 from console.lag.models import BrokerRow, GroupRow, HistoryFile, Round, TopicRow
@@ -166,7 +166,7 @@ class Collector:
         for row in chunks.order_by("ts_lo_ms"):
             if row.may_hold("") and not archive.quarantine_if_damaged(row, now_ms):
                 from_ms = max(row.ts_lo_ms, now_ms - 24 * HOUR_MS)
-                location = file_location(row.path, row.kind)
+                location = location_of(row)
                 self.window.seed(chunk.load_samples([location], from_ms, row.ts_hi_ms, group=""))
         self.catch_up(logged_ms)
 

@@ -1,26 +1,26 @@
 """The history on disk: where files lie, appending to the log, reading it back.
 
-The log lies in `DATA_DIR/history/wal/<cluster>/<start in ms>.wal`, hour files under `HISTORY_URL`. The table
-`HistoryFile` says which files exist; a log segment that a crash left unregistered is registered by the next
-writer. What becomes of the log: `console.lag.archive`.
+The log lies in `DATA_DIR/history/wal/<cluster>/<host>/<start in ms>.wal` of the host that took the rounds, hour files
+under `HISTORY_URL`. The table `HistoryFile` says which files exist; a log segment that a crash left unregistered is
+registered by the next writer. Copies of the log for other hosts: `console.lag.uploads`. What becomes of the log:
+`console.lag.archive`.
 """
 
 import fcntl
 import logging
 import os
-import posixpath
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import fsspec
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 
 from console.lag.models import HistoryFile
-from spark.lag import wal
+from spark.lag import files, wal
 from spark.lag.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
@@ -32,6 +32,7 @@ Kind, State = HistoryFile.Kind, HistoryFile.State
 SOURCES: dict[str, str] = {Kind.CHUNK_DAY: Kind.CHUNK_HOUR, Kind.CHUNK_HOUR: Kind.WAL}
 REASON_LENGTH_MAX = 500
 AHEAD_SUFFIX = ".ahead"
+CLOSED = "closed"  # the file that names the moment before which nothing is appended
 # A segment written ahead has room for its rounds: zeros, which frames replace. A sync of bytes that replace others
 # waits for nothing but these bytes; one of a file that grew waits for the file system's journal, and so for whatever
 # else is written on the machine. Measured on a busy disk: 4 ms instead of 22 in the middle, half of it in the tail.
@@ -45,16 +46,44 @@ class HistoryMoved(Exception):
 
 
 def wal_folder(cluster: str) -> Path:
-    """Return where a cluster's log segments lie."""
-    return Path(settings.DATA_DIR) / "history" / "wal" / cluster
+    """Return where this host's log segments of a cluster lie."""
+    return Path(settings.DATA_DIR) / "history" / "wal" / cluster / settings.HOST_ID
 
 
 def file_location(path: str, kind: str) -> str:
-    """Return what `chunk.load_window` opens for a manifest row: a local path or an fsspec URL."""
+    """Return where a file lies that is no other host's: a local path or an fsspec URL."""
     if kind == Kind.WAL:
         return str(Path(settings.DATA_DIR) / "history" / path)
+    return stored_location(path)
+
+
+def stored_location(path: str) -> str:
+    """Return where a file lies under `HISTORY_URL`: a local path or an fsspec URL."""
     base = str(settings.HISTORY_URL).rstrip("/")
     return f"{base.removeprefix('file://')}/{path}"
+
+
+def location_of(row: HistoryFile) -> str:
+    """Return where this host opens the file of a manifest row; its own log from its own disk."""
+    if row.kind == Kind.WAL and row.uploaded_at_ms:
+        local = file_location(row.path, row.kind)
+        return local if row.host == settings.HOST_ID and os.path.exists(local) else stored_location(row.path)
+    return file_location(row.path, row.kind)
+
+
+def job_location(row: HistoryFile) -> str:
+    """Return where any host opens the file of a manifest row, as far as it lies where all can."""
+    return stored_location(row.path) if row.uploaded_at_ms else file_location(row.path, row.kind)
+
+
+def is_readable(row: HistoryFile) -> bool:
+    """Whether this host can open the file: the log of another one only once it is uploaded."""
+    return row.kind != Kind.WAL or row.uploaded_at_ms > 0 or row.host in ("", settings.HOST_ID)
+
+
+def readable() -> Q:
+    """Return `is_readable` as a condition on `HistoryFile`."""
+    return ~Q(kind=Kind.WAL) | Q(uploaded_at_ms__gt=0) | Q(host__in=["", settings.HOST_ID])
 
 
 def quarantine(row: HistoryFile, problem: str, now_ms: int) -> None:
@@ -64,9 +93,8 @@ def quarantine(row: HistoryFile, problem: str, now_ms: int) -> None:
     while it exists, is live again: the hour or day is made anew.
     """
     moved = f"quarantine/{row.pk}/{row.path}"
-    base, _, _ = file_location(row.path, row.kind).rpartition(row.path)
-    filesystem, source = fsspec.core.url_to_fs(base + row.path)
-    _, target = fsspec.core.url_to_fs(base + moved)
+    places = [file_location] if row.kind != Kind.WAL or row.host in ("", settings.HOST_ID) else []
+    places += [lambda path, kind: stored_location(path)] if row.uploaded_at_ms else []
     with transaction.atomic():
         HistoryFile.objects.filter(pk=row.pk).update(
             state=State.QUARANTINED,
@@ -82,10 +110,27 @@ def quarantine(row: HistoryFile, problem: str, now_ms: int) -> None:
                 ts_lo_ms__gte=row.ts_lo_ms,
                 ts_hi_ms__lte=row.ts_hi_ms,
             ).update(state=State.LIVE)
-    with suppress(FileNotFoundError):
-        filesystem.makedirs(posixpath.dirname(target), exist_ok=True)
-        filesystem.mv(source, target)
+    for place in places:
+        files.move(place(row.path, row.kind), place(moved, row.kind))
     logger.error("history file set aside cluster=%s path=%s reason=%s", row.cluster, row.path, problem)
+
+
+def uploads_of_others(cluster: str, since_ms: int) -> list[Snapshot]:
+    """Return the rounds that other hosts took from `since_ms` on, as far as their log is uploaded, in time order; the
+    last segment however old it is.
+    """
+    rows = HistoryFile.objects.filter(
+        cluster=cluster, kind=Kind.WAL, state__in=[State.LIVE, State.SUPERSEDED], uploaded_at_ms__gt=0
+    )
+    uploaded = list(rows.exclude(host__in=["", settings.HOST_ID]).order_by("ts_lo_ms"))
+    snapshots: list[Snapshot] = []
+    for row in [row for row in uploaded if row.ts_hi_ms > since_ms] or uploaded[-1:]:
+        try:
+            snapshots += wal.read_segment(files.read(stored_location(row.path))).snapshots
+        except (OSError, wal.WalError) as error:
+            # What is missing is a gap in the live window; whoever makes the hour's file decides about the segment.
+            logger.warning("log of another host not read path=%s reason=%s", row.path, error)
+    return sorted(snapshots, key=lambda one: one.ts_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +154,22 @@ class HistoryLog:
         self._ahead: _Ahead | None = None
         self._unlisted_ms = -1  # the segment that has no row yet
         self._ended: tuple[Path, int] | None = None  # the segment before, and where its frames end
+        self._is_caught_up = False
 
     def catch_up(self, since_ms: int) -> list[Snapshot]:
-        """Return the rounds this process has not seen, from `since_ms` at first, then what others appended.
+        """Return the rounds this process has not seen, from `since_ms` at first, with what other hosts uploaded, then
+        what other processes of this host appended.
 
         The last segment is read however old it is: its last round says which series there are. A torn tail is cut off,
         so that the next append follows a whole frame. A file that is no segment is set aside.
         """
+        is_first = not self._is_caught_up
+        self._is_caught_up = True
+        others = uploads_of_others(self.cluster, since_ms) if is_first else []
         if not self.folder.is_dir():
-            return []
+            self.last = others[-1] if others else self.last
+            return others
         snapshots: list[Snapshot] = []
-        is_first = self.start_ms < 0
         with self._locked():
             if is_first:
                 self._settle_ahead()
@@ -130,18 +180,21 @@ class HistoryLog:
                 if start_ms >= self.start_ms and is_wanted:
                     snapshots += self._read(start_ms)
         self._register_unknown([start_ms for start_ms in unseen if self._path(start_ms).exists()])
+        snapshots = sorted([*others, *snapshots], key=lambda one: one.ts_ms)
         self.last = snapshots[-1] if snapshots else self.last
         return snapshots
 
     def append(self, snapshot: Snapshot) -> None:
-        """Write a round and make it durable. Raises HistoryMoved when the file is not as this process left
-        it.
+        """Write a round and make it durable. Raises HistoryMoved when the file is not as this process left it, or is
+        closed.
 
         After any error the log must be made anew: its idea of the file may be wrong.
         """
         start_ms = snapshot.ts_ms - snapshot.ts_ms % wal.SEGMENT_MS
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._locked():
+            if start_ms + wal.SEGMENT_MS <= self._closed_ms():
+                raise HistoryMoved(f"{start_ms}.wal is closed: its round {snapshot.number} came too late")
             header = self._begin(start_ms) if start_ms != self.start_ms else b""
             expected = self.state.position
             frame = header + wal.encode_frame(self.state, snapshot)
@@ -281,6 +334,7 @@ class HistoryLog:
             defaults={
                 "kind": Kind.WAL,
                 "cluster": self.cluster,
+                "host": settings.HOST_ID,
                 "ts_lo_ms": start_ms,
                 "ts_hi_ms": start_ms + wal.SEGMENT_MS,
                 "created_at_ms": start_ms,
@@ -289,10 +343,40 @@ class HistoryLog:
         return row
 
     def _name(self, start_ms: int) -> str:
-        return f"wal/{self.cluster}/{start_ms}.wal"
+        return f"wal/{self.cluster}/{settings.HOST_ID}/{start_ms}.wal"
 
     def _path(self, start_ms: int) -> Path:
         return self.folder / f"{start_ms}.wal"
+
+    def close_before(self, at_ms: int) -> None:
+        """Let no process of this host append to segments that end at or before a moment: they are about to be read for
+        good. A process that stood still finds out when it appends.
+        """
+        if self.folder.is_dir():
+            with self._locked():
+                if at_ms > self._closed_ms():
+                    self._set_closed(at_ms)
+
+    def reopen(self, at_ms: int) -> None:
+        """Allow appending from a moment on again: the clock was set back."""
+        if self.folder.is_dir():
+            with self._locked():
+                self._set_closed(min(at_ms, self._closed_ms()))
+
+    def register_all(self) -> None:
+        """Give every segment a row: a crash may have come before it."""
+        if self.folder.is_dir():
+            self._register_unknown([int(path.stem) for path in self.folder.glob("*.wal")])
+
+    def _closed_ms(self) -> int:
+        with suppress(FileNotFoundError, ValueError):
+            return int((self.folder / CLOSED).read_text())
+        return 0
+
+    def _set_closed(self, at_ms: int) -> None:
+        draft = self.folder / f"{CLOSED}.draft"
+        draft.write_text(str(at_ms))
+        draft.replace(self.folder / CLOSED)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ from typing import Any
 from django.db import models
 
 BUDGET_MS = 28 * 24 * 3_600_000  # four whole weeks, so that weekdays weigh the same
+HOST_LENGTH_MAX = 64
 NAME_LENGTH_MAX = 255  # RocketMQ: topic <= 127, group <= 255 with its %RETRY% prefix
 
 
@@ -302,6 +303,7 @@ class CollectorLease(models.Model):
 
     cluster = models.CharField(max_length=64, primary_key=True)
     owner = models.CharField(max_length=64, default="", blank=True)
+    host = models.CharField(max_length=HOST_LENGTH_MAX, default="", blank=True)
     until_ms = models.BigIntegerField(default=0)
     started_at_ms = models.BigIntegerField(default=0)
     round_number = models.BigIntegerField(default=0)
@@ -482,18 +484,24 @@ class HistoryFile(models.Model):
         CHUNK_DAY = "chunk_day"
 
     class State(models.TextChoices):
+        WRITING = "writing"  # a name that is taken: the file is not whole, or its writer died
         LIVE = "live"
         SUPERSEDED = "superseded"
         QUARANTINED = "quarantined"  # damaged: named in `reason`, kept beside the history, read by nobody
         DELETED = "deleted"
 
-    path = models.CharField(
-        max_length=512, unique=True
-    )  # relative to HISTORY_URL; `wal` relative to the local data folder
+    # relative to HISTORY_URL; `wal` relative to the data folder of its host too, and only there until it is uploaded
+    path = models.CharField(max_length=512, unique=True)
     kind = models.CharField(max_length=16, choices=Kind.choices)
     cluster = models.CharField(max_length=64)
     ts_lo_ms = models.BigIntegerField()
     ts_hi_ms = models.BigIntegerField()  # exclusive
+    host = models.CharField(
+        max_length=HOST_LENGTH_MAX, default="", blank=True, help_text="whose log it is; chunks are no host's"
+    )
+    uploaded_at_ms = models.BigIntegerField(
+        default=0, help_text="since then a log segment lies under HISTORY_URL; 0: on its host only"
+    )
     bucket = models.IntegerField(default=0, help_text="which of the files of a large day")
     group_lo = models.CharField(  # "" is of heads
         max_length=NAME_LENGTH_MAX, null=True, help_text="the first group; null: any group may be in the file"
@@ -519,3 +527,14 @@ class HistoryFile(models.Model):
         other rules than files do.
         """
         return self.group_lo is None or self.group_hi is None or self.group_lo <= group <= self.group_hi
+
+
+class HistoryLease(models.Model):
+    """Which process may make files of a cluster's history now (database `default`): taken by a conditional update,
+    renewed while the work goes on, checked in the transaction that lists a file.
+    """
+
+    cluster = models.CharField(max_length=64, primary_key=True)
+    owner = models.CharField(max_length=64, default="", blank=True)
+    host = models.CharField(max_length=HOST_LENGTH_MAX, default="", blank=True)
+    until_ms = models.BigIntegerField(default=0)

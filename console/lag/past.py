@@ -7,16 +7,15 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-import fsspec
 import numpy as np
 from django.db.models import QuerySet
 
 from console.lag import archive
 from console.lag.chart_rounds import Rounds, decimate, rounds_of, thinned
-from console.lag.history import HOUR_MS, Kind, State, file_location
+from console.lag.history import HOUR_MS, Kind, State, location_of, readable
 from console.lag.models import HistoryFile
 from console.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
-from spark.lag import chunk, rollup
+from spark.lag import chunk, files, rollup
 from spark.lag.samples import Samples
 from spark.lag.snapshot import Int64Array
 
@@ -51,7 +50,7 @@ def history_paths(cluster: str, from_ms: int, to_ms: int, *, group: str | None =
     those that may tell of it.
     """
     rows = _live(cluster, from_ms, to_ms).order_by("ts_lo_ms", "pk")
-    return [file_location(row.path, row.kind) for row in rows if group is None or row.may_hold(group)]
+    return [location_of(row) for row in rows if group is None or row.may_hold(group)]
 
 
 def load(cluster: str, group: str, from_ms: int, to_ms: int, *, interval_ms: int) -> Samples:
@@ -71,7 +70,7 @@ def load(cluster: str, group: str, from_ms: int, to_ms: int, *, interval_ms: int
             logger.exception("history cannot be read cluster=%s group=%s", cluster, group)
             if not _set_damaged_aside(cluster, from_ms, to_ms):
                 raise
-    present = [path for path in history_paths(cluster, from_ms, to_ms, group=group) if _exists(path)]
+    present = [path for path in history_paths(cluster, from_ms, to_ms, group=group) if files.exists(path)]
     logger.warning("history files are gone cluster=%s from_ms=%d to_ms=%d", cluster, from_ms, to_ms)
     return _load(present, group, from_ms, to_ms)
 
@@ -109,17 +108,12 @@ def _set_damaged_aside(cluster: str, from_ms: int, to_ms: int) -> bool:
 
 def _live(cluster: str, from_ms: int, to_ms: int) -> "QuerySet[HistoryFile]":
     return HistoryFile.objects.filter(
-        cluster=cluster, state=State.LIVE, ts_lo_ms__lt=to_ms, ts_hi_ms__gt=from_ms
+        readable(), cluster=cluster, state=State.LIVE, ts_lo_ms__lt=to_ms, ts_hi_ms__gt=from_ms
     )
 
 
 def _load(paths: list[str], group: str, from_ms: int, to_ms: int) -> Samples:
     return chunk.load_samples(paths, from_ms, to_ms, group=group).read_part()
-
-
-def _exists(path: str) -> bool:
-    filesystem, name = fsspec.core.url_to_fs(path)
-    return bool(filesystem.exists(name))
 
 
 SERIES = ("lag", "time_lag_ms", "time_lag_low_ms", "time_lag_high_ms", "in_flight")

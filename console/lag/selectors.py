@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import Q
 
 from console.cluster.models import Cluster
-from console.lag import chronicle, measures, past
+from console.lag import chronicle, measures, past, uploads
 from console.lag.models import BrokerRow, HistoryGap, LagEvent, Round
 from console.lag.past import OffsetThen
 from console.mqadmin import MessageQueue
@@ -93,8 +93,8 @@ def markers(
 
 
 def gaps(cluster_name: str, from_ms: int, to_ms: int) -> list[HistoryGap]:
-    """Return the times nobody looked, a broker was silent or whose file was set aside that touch [from_ms, to_ms),
-    oldest first.
+    """Return the times that no round covered, a broker was silent, whose file was set aside or whose log another host
+    has not uploaded that touch [from_ms, to_ms), oldest first.
     """
     still = Q(to_ms__isnull=True) | Q(to_ms__gt=from_ms)
     found = HistoryGap.objects.filter(still, cluster=cluster_name, from_ms__lt=to_ms)
@@ -108,7 +108,17 @@ def gaps(cluster_name: str, from_ms: int, to_ms: int) -> list[HistoryGap]:
         )
         for row in past.lost_files(cluster_name, from_ms, to_ms)[:MARKERS_MAX]
     ]
-    return sorted([*newest, *aside], key=lambda gap: gap.from_ms)
+    elsewhere = uploads.absent(cluster_name).filter(ts_lo_ms__lt=to_ms, ts_hi_ms__gt=from_ms)
+    absent = [
+        HistoryGap(
+            cluster=cluster_name,
+            from_ms=row.ts_lo_ms,
+            to_ms=row.ts_hi_ms,
+            reason=uploads.why_absent(row),
+        )
+        for row in elsewhere.order_by("ts_lo_ms")[:MARKERS_MAX]
+    ]
+    return sorted([*newest, *aside, *absent], key=lambda gap: gap.from_ms)
 
 
 def latency(

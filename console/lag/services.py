@@ -14,14 +14,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Q
 from redis.exceptions import RedisError
 
 from console import live
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
-from console.lag import archive, broadcast, filter_sampling, reset
+from console.lag import archive, broadcast, chronicle, filter_sampling, reset
 from console.lag.collector import ClockWentBack, Collector, Knowledge, RoundChanges
+from console.lag.history import HistoryMoved
 from console.lag.models import (
     BrokerRow,
     ClientRow,
@@ -45,6 +47,7 @@ logger = logging.getLogger(__name__)
 
 # a round is over after its deadline of 4 s and its writes; a worker that died frees it after this
 LEASE_MS = 30_000
+HOST_SILENT_MS = 20_000  # a host that began no round of a cluster for so long does not run: any other one may
 MEMBERS_VALID_MS = 150_000  # members a broker confirmed longer ago than its own expiry of 120 s are unknown
 WATCH_MS = 90_000  # a page that is open repeats its wish every 60 s
 # In a cluster of more groups only those that somebody looks at have live pages: a publication for each of
@@ -75,15 +78,18 @@ class _Collectors:
         self._by_cluster: dict[str, Collector] = {}
         self.owner = uuid.uuid4().hex
 
-    def get(self, cluster: str, interval_ms: int, now_ms: int) -> Collector:
-        """Return the cluster's collector, opened. A fork, or another interval, makes a new one."""
+    def get(self, cluster: str, interval_ms: int, now_ms: int, *, elsewhere: int = 0) -> Collector:
+        """Return the cluster's collector, opened. A fork, another interval, or a round that another host has run since
+        (its number is `elsewhere`), makes a new one.
+        """
         with self._lock:
             if self._pid != os.getpid():
                 self._pid, self._by_cluster, self.owner = os.getpid(), {}, uuid.uuid4().hex
             found = self._by_cluster.get(cluster)
         if found is not None and found.interval_ms == interval_ms:
             found.catch_up()
-            return found
+            if found.window.number >= elsewhere:
+                return found
         made = Collector(cluster, interval_ms)
         made.open(now_ms)
         with self._lock:
@@ -165,6 +171,13 @@ def collect(cluster_name: str, *, now_ms: int) -> Round | None:
             logger.warning("history begins anew cluster=%s reason=%s", cluster_name, error)
             collectors.drop(cluster_name)
             collector, changes = _run(cluster, lease, knowledge, now_ms)
+        except HistoryMoved as error:
+            logger.warning("round not written cluster=%s reason=%s", cluster_name, error)
+            if not _is_lease_held(cluster_name):
+                chronicle.Gaps(cluster_name, interval_ms).replaced(lease.started_at_ms, now_ms, str(error))
+                raise
+            collectors.drop(cluster_name)
+            collector, changes = _run(cluster, lease, knowledge, now_ms)
     except BaseException:
         collectors.drop(cluster_name)
         _give_back(cluster_name, lease.round_number)
@@ -182,7 +195,9 @@ def _run(
     cluster: Cluster, lease: CollectorLease, knowledge: Knowledge, now_ms: int
 ) -> tuple[Collector, RoundChanges]:
     """Run a round with this process's collector of the cluster."""
-    collector = collectors.get(cluster.name, cluster.poll_interval_s * 1000, now_ms)
+    interval_ms = cluster.poll_interval_s * 1000
+    elsewhere = lease.round_number if lease.host != settings.HOST_ID else 0
+    collector = collectors.get(cluster.name, interval_ms, now_ms, elsewhere=elsewhere)
     with collector.lock:
         return collector, collector.run_round(
             with_admin(cluster.namesrv_addrs),
@@ -201,9 +216,29 @@ def _take_lease(cluster_name: str, interval_ms: int, now_ms: int) -> CollectorLe
     claimed = CollectorLease.objects.filter(
         cluster=cluster_name, owner=before.owner, until_ms=before.until_ms, started_at_ms=before.started_at_ms
     ).update(
-        owner=collectors.owner, until_ms=now_ms + LEASE_MS, started_at_ms=now_ms, refresh_requested=False
+        owner=collectors.owner,
+        host=settings.HOST_ID,
+        until_ms=now_ms + LEASE_MS,
+        started_at_ms=now_ms,
+        refresh_requested=False,
     )
     return before if claimed == 1 else None
+
+
+def _is_lease_held(cluster_name: str) -> bool:
+    """Whether this process still has the lease: after its end another one may have taken it."""
+    return CollectorLease.objects.filter(cluster=cluster_name, owner=collectors.owner).exists()
+
+
+def host_of(cluster_name: str, now_ms: int) -> str:
+    """Return the host that runs the rounds of a cluster, "" when it is silent and any host may.
+
+    A round needs what the one before left in memory and in the log of its host.
+    """
+    lease = CollectorLease.objects.filter(cluster=cluster_name).first()
+    if lease is None or not 0 <= now_ms - lease.started_at_ms <= HOST_SILENT_MS:
+        return ""
+    return lease.host
 
 
 def _give_back(cluster_name: str, number: int) -> None:

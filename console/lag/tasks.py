@@ -1,16 +1,24 @@
 """What beat starts: rounds, sweeps of clients, and the hourly work on history."""
 
 from celery import shared_task
+from django.conf import settings
 
-from console.lag import filter_sampling, services, sweep
+from console.lag import filter_sampling, services, sweep, uploads
 from console.lag.services import system_now_ms
+
+
+def queue_of(host: str) -> str:
+    """Return the queue of the workers of one host, of all without a name."""
+    return settings.HOST_QUEUE.format(host=host) if host else settings.CELERY_TASK_DEFAULT_QUEUE
 
 
 @shared_task(name="console.lag.tasks.collect_due", ignore_result=True)
 def collect_due() -> None:
-    """Every second: start a round of every cluster whose time has come."""
-    for cluster_name in services.due_clusters(system_now_ms()):
-        collect.apply_async((cluster_name,), expires=5)
+    """Every second: start a round of every cluster whose time has come, on the host that ran the one before."""
+    now_ms = system_now_ms()
+    for cluster_name in services.due_clusters(now_ms):
+        host = services.host_of(cluster_name, now_ms)
+        collect.apply_async((cluster_name,), expires=5, queue=queue_of(host))
     services.forget_removed_clusters()
 
 
@@ -31,5 +39,14 @@ def sweep_clients(cluster_name: str) -> None:
 
 @shared_task(name="console.lag.tasks.compact_history", ignore_result=True)
 def compact_history() -> None:
-    """Every few minutes: hours that are over become chunks; old files go."""
+    """Every few minutes: hours that are over become chunks; old files go. Each host is asked to upload its log."""
+    if uploads.is_shared():
+        for host in uploads.hosts(system_now_ms()):
+            tend_own_log.apply_async(expires=240, queue=queue_of(host))
     services.compact_history(now_ms=system_now_ms())
+
+
+@shared_task(name="console.lag.tasks.tend_own_log", ignore_result=True)
+def tend_own_log() -> None:
+    """On each host: segments that are over are uploaded."""
+    uploads.tend_own(system_now_ms())

@@ -32,8 +32,9 @@ from django.db import connection, models  # noqa: E402
 from pyarrow import parquet as pq  # noqa: E402
 
 from console.lag import archive, past  # noqa: E402
+from console.lag.compaction_lease import LEASE_MS  # noqa: E402
 from console.lag.history import HOUR_MS, HistoryLog  # noqa: E402
-from console.lag.models import HistoryFile, HistoryGap, LagEvent  # noqa: E402
+from console.lag.models import HistoryFile, HistoryGap, HistoryLease, LagEvent  # noqa: E402
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot  # noqa: E402
 from tests.spark.lag.history import rounds  # noqa: E402
 
@@ -42,6 +43,7 @@ assert START % (24 * HOUR_MS) == 0
 NOW = START + 26 * HOUR_MS
 HEAD = HeadKey("orders", "broker-a", 0)
 COMMIT = CommitKey("billing", *HEAD)
+MODELS = (HistoryFile, HistoryLease, HistoryGap, LagEvent)
 STEPS_MAX = 60  # far more than any work here takes
 
 
@@ -137,7 +139,7 @@ def attempts(
 
 def fresh() -> None:
     shutil.rmtree(DATA / "history", ignore_errors=True)
-    for model in (HistoryFile, HistoryGap, LagEvent):
+    for model in MODELS:
         model.objects.all().delete()
 
 
@@ -168,19 +170,19 @@ def after_append() -> list[int]:
 
 def after_files() -> dict[str, Any]:
     before = seen()
-    archive.tend("local", interval_ms=5_000, now_ms=NOW)
+    archive.tend("local", interval_ms=5_000, now_ms=NOW + LEASE_MS)  # the dead process had the lease
     live = sorted({row.kind for row in HistoryFile.objects.filter(state="live")})
     missing = [
         row.path
         for row in HistoryFile.objects.filter(state="live")
-        if not Path(archive.file_location(row.path, row.kind)).exists()
+        if not Path(archive.location_of(row)).exists()
     ]
     return {"before": before, "after": seen(), "live": live, "missing": missing}
 
 
 def main() -> None:
     with connection.schema_editor() as editor:
-        for model in (HistoryFile, HistoryGap, LagEvent):
+        for model in MODELS:
             editor.create_model(model)
 
     def merge() -> None:

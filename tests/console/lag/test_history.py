@@ -257,7 +257,7 @@ def test_a_segment_in_use_keeps_its_rounds_when_a_crash_undoes_its_name() -> Non
     path.rename(ahead)
     assert [one.ts_ms for one in HistoryLog("local").catch_up(0)] == [START, second]
     assert (path.read_bytes(), ahead_files()) == (whole, [])
-    assert HistoryFile.objects.filter(path=f"wal/local/{second}.wal").exists()
+    assert HistoryFile.objects.filter(path__endswith=f"/{second}.wal").exists()
     for torn in (
         begun,
         begun[:-1],

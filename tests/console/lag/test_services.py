@@ -19,7 +19,7 @@ from console import live
 from console.access.services import record_audit
 from console.cluster.models import Cluster
 from console.lag import services, sweep
-from console.lag.history import HistoryMoved, file_location
+from console.lag.history import file_location, wal_folder
 from console.lag.models import (
     BrokerRow,
     CollectorLease,
@@ -429,21 +429,6 @@ def test_it_reads_pulled_offsets_of_a_twentieth_of_the_groups_in_turn(
     assert (group().in_flight_at_ms or 0) < orders.now_ms
 
 
-def test_it_gives_the_lease_back_after_an_error(orders: CollectedCluster, local_history: Path) -> None:
-    orders.now_ms -= orders.now_ms % wal.SEGMENT_MS  # all rounds in one segment, whatever the clock says
-    orders.collect()
-    folder = local_history / "wal" / "local"
-    (segment,) = folder.glob("*.wal")
-    segment.write_bytes(segment.read_bytes() + b"another writer")
-    with pytest.MonkeyPatch.context() as patch:  # the foreign bytes come after this process caught up
-        patch.setattr(services.collectors._by_cluster["local"].log, "catch_up", lambda since_ms: [])
-        with pytest.raises(HistoryMoved):
-            orders.collect()
-    assert CollectorLease.objects.get().until_ms == 0
-    assert orders.collect().number == 2  # the torn tail was cut, nothing was lost
-    assert [s.number for s in wal.read_segment(segment.read_bytes()).snapshots] == [1, 2]
-
-
 def test_it_knows_after_a_restart_what_it_knew_before(orders: CollectedCluster) -> None:
     for offset in (11, 13):
         orders.collect()
@@ -492,7 +477,7 @@ def test_a_round_names_no_series_where_a_segment_begins(
     boundary_ms = orders.now_ms // wal.SEGMENT_MS * wal.SEGMENT_MS
     orders.now_ms = boundary_ms - 10_000
     orders.collect()
-    folder = local_history / "wal" / "local"
+    folder = wal_folder("local")
     assert [path.stem.partition("-")[0] for path in folder.glob("*.ahead")] == [str(boundary_ms)]
     orders.collect()
     assert list(folder.glob("*.ahead")) == []
