@@ -20,6 +20,7 @@ from console import live
 from console.broker.runtime import loop_delay_s
 from console.cluster import selectors as cluster_selectors
 from console.disk_room import no_room
+from console.lag import metrics as lag_metrics
 from console.lag import selectors as lag_selectors
 from console.lag.models import GroupRow
 from console.operation.models import Job
@@ -132,15 +133,19 @@ def _broker_parts() -> Iterator[Part]:
 # --- Metrics ------------------------------------------------------------------------------------------------
 
 
-def metrics_text() -> bytes:
-    """Everything in Prometheus' text format. An unknown number has no sample: it is not 0."""
+def metrics_text(now_ms: int | None = None) -> bytes:
+    """Everything in Prometheus' text format. An unknown or old number has no sample: it is not 0."""
+    at_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     registry = CollectorRegistry()
-    registry.register(_Rows())
-    return generate_latest(registry)
+    registry.register(_Rows(at_ms))
+    return generate_latest(registry) + lag_metrics.metrics_text(at_ms)
 
 
 class _Rows(Collector):
     """Reads the rows of the last collection round; asks no broker."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.fresh = lag_metrics.fresh_clusters(now_ms)
 
     def collect(self) -> Iterator[Metric]:
         yield from self._groups()
@@ -155,7 +160,7 @@ class _Rows(Collector):
         yield jobs
 
     def _groups(self) -> Iterator[Metric]:
-        own = GroupRow.objects.filter(is_system=False)
+        own = GroupRow.objects.filter(is_system=False, cluster__in=self.fresh)
         rows = list(own.order_by("-attention", "cluster", "group")[:GROUPS_MAX])
         wanted: list[tuple[str, str, Callable[[GroupRow], float | None]]] = [
             ("lag", "Messages not yet committed", lambda row: row.lag),
@@ -196,8 +201,8 @@ class _Rows(Collector):
             "Longest wait for its event loop, last minute",
             labels=labels,
         )
-        for cluster in cluster_selectors.clusters():
-            for row in lag_selectors.broker_rows(cluster.name):
+        for cluster in self.fresh:
+            for row in lag_selectors.broker_rows(cluster):
                 p99_s, longest_s = loop_delay_s(row.runtime)
                 key = [row.cluster, row.broker_name, str(row.broker_id)]
                 up.add_metric(key, int(row.answered))

@@ -186,6 +186,11 @@ SECURE_REFERRER_POLICY = "same-origin"
 # METRICS_TOKEN: the bearer token that /metrics and the reasons of /readyz require. Without it
 # only this machine may, and not through a proxy.
 METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
+# METRICS_TOPICS_MAX: how many topics of groups /metrics gives, about 15 series each, the most urgent ones;
+# METRICS_QUEUES: single queues too, at most METRICS_QUEUES_MAX. What is left out is counted there.
+METRICS_TOPICS_MAX = env.int("METRICS_TOPICS_MAX", default=5_000)
+METRICS_QUEUES = env.bool("METRICS_QUEUES", default=False)
+METRICS_QUEUES_MAX = env.int("METRICS_QUEUES_MAX", default=20_000)
 
 LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "/"

@@ -128,7 +128,7 @@ def _main_sums(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
         "unknown_reason": ["" if at < 0 else columns["reason"][at] for at in unknown_at.tolist()],
         "queues": runs.counts.tolist(),
         "offset_is_not_count": runs.any(columns["offset_is_not_count"]).tolist(),
-        "topics": _topics(table, runs),
+        "topics": _topics(view, table, runs),
         "read_at_ms": values_of(_read_at_ms(view, table, runs)),
         "last_commit_ms": values_of(runs.largest(columns["last_commit_ms"])),
     }
@@ -247,11 +247,18 @@ def _stalls_ms(columns: Mapping[str, Column], now_ms: int) -> Int64Array:
     return np.where(columns["lag"] > 0, stalled_ms, NULL)
 
 
-def _topics(table: QueueTable, groups: Runs) -> list[list[RowDict]]:
+def _topics(view: RoundView, table: QueueTable, groups: Runs) -> list[list[RowDict]]:
     """Return the list of topics of each group."""
     runs = Runs([key[:2] for key in table.keys])
     sums = _Combined(table, runs).lists()
     held = values_of(runs.sum(_held(table.columns)))
+    columns = table.columns
+    further = {
+        **_rates(view, table, runs),
+        "stall_ms": values_of(runs.largest(_stalls_ms(columns, view.now_ms))),
+        "time_to_loss_ms": values_of(runs.smallest(columns["time_to_loss_ms"])),
+        "time_to_loss_never": (~runs.any(~columns["time_to_loss_never"])).tolist(),
+    }
     found: list[list[RowDict]] = [[] for _ in groups.starts]
     group_of = groups.ids[runs.starts].tolist()
     for place, (group, start) in enumerate(zip(group_of, runs.starts.tolist(), strict=True)):
@@ -268,6 +275,7 @@ def _topics(table: QueueTable, groups: Runs) -> list[list[RowDict]]:
                 "time_lag_lower_bound": sums["time_lag_lower_bound"][place],
                 "status": sums["status"][place].value,
                 "partial": is_partial,
+                **{name: values[place] for name, values in further.items()},
             }
         )
     return found

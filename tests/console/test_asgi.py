@@ -185,7 +185,8 @@ def one_round() -> None:
     BrokerRow.objects.create(
         cluster="local", broker_name="broker-b", addr="b:1", answered=False, in_rate=12.5
     )
-    Round.objects.create(cluster="local", number=1, started_at_ms=NOW_MS, duration_ms=250, rpcs=9)
+    now_ms = time.time_ns() // 1_000_000
+    Round.objects.create(cluster="local", number=1, started_at_ms=now_ms, duration_ms=250, rpcs=9)
 
 
 @both
@@ -226,6 +227,10 @@ async def test_it_gives_figures_to_this_machine_or_the_bearer_of_the_token(setti
 @both
 def test_it_limits_what_prometheus_must_keep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "GROUPS_MAX", 2)
+    Cluster.objects.create(name="local", namesrv_addrs="a:1")
+    Round.objects.create(
+        cluster="local", number=1, started_at_ms=time.time_ns() // 1_000_000, duration_ms=250
+    )
     for number in range(4):
         GroupRow.objects.create(cluster="local", group=f"g{number}", status="OK", lag=1, attention=number)
     lines = health.metrics_text().decode().splitlines()

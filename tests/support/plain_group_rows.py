@@ -64,7 +64,7 @@ def _row(
         "consume_mode": members.consume_mode or (previous["consume_mode"] if previous else ""),
         "clients": members.clients,
         "offline_since_ms": members.offline_since_ms,
-        "topics": _topics(main, queues) or _subscribed(members),
+        "topics": _topics(view, main, queues) or _subscribed(members),
         "lag": figures.lag,
         "lag_lower_bound": partial and figures.lag is not None,
         "offset_is_not_count": any(key.topic in view.offset_kinds for key in main),
@@ -225,13 +225,15 @@ def _with_offset_kind(view: RoundView, main: Sequence[QueueKey], reason: str) ->
     return reason
 
 
-def _topics(keys: Sequence[QueueKey], queues: Mapping[QueueKey, RowDict]) -> list[RowDict]:
+def _topics(view: RoundView, keys: Sequence[QueueKey], queues: Mapping[QueueKey, RowDict]) -> list[RowDict]:
     by_topic: dict[str, list[QueueKey]] = defaultdict(list)
     for key in keys:
         by_topic[key.topic].append(key)
     found = []
     for topic, own in by_topic.items():
         figures = combine([_queue_figures(key, queues[key]) for key in own])
+        in_rate, out_rate = _rates(view, own)
+        losing = [queues[key]["time_to_loss_ms"] for key in own if queues[key]["time_to_loss_ms"] is not None]
         found.append(
             {
                 "topic": topic,
@@ -248,6 +250,13 @@ def _topics(keys: Sequence[QueueKey], queues: Mapping[QueueKey, RowDict]) -> lis
                 "time_lag_lower_bound": figures.time_lag_lower_bound,
                 "status": figures.status.value,
                 "partial": figures.partial,
+                "in_rate": in_rate,
+                "out_rate": out_rate,
+                "stall_ms": _largest(
+                    _stalled_ms(queues[key], view.now_ms) for key in own if queues[key]["lag"]
+                ),
+                "time_to_loss_ms": min(losing, default=None),
+                "time_to_loss_never": all(queues[key]["time_to_loss_never"] for key in own),
             }
         )
     return sorted(found, key=lambda one: str(one["topic"]))

@@ -1,0 +1,99 @@
+"""Facts to alert on, of every group's topic: burn over several windows, stall, time to loss, forecast, dead letters.
+
+Pure functions over rows of the last round and over episodes. What is unknown is null: no alert may take it for zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from console.lag.episode_state import Promised
+from spark.lag.breach import BURN_WINDOWS, burn_rate
+
+MINUTE_MS = 60_000
+# The windows of the SRE workbook's alerts (`spark.lag.breach.BURN_WINDOWS`), the shortest first.
+WINDOWS_MS = tuple(
+    sorted({length_ms for window in BURN_WINDOWS for length_ms in (window.long_ms, window.short_ms)})
+)
+LONGEST_MS = WINDOWS_MS[-1]
+
+
+class BadTime(NamedTuple):
+    """A breach: when it was, and how much of it is known to be bad."""
+
+    start_ms: int
+    end_ms: int
+    bad_ms: int
+
+
+class Gap(NamedTuple):
+    """Time of which nobody knows anything; `to_ms` null: it still lasts."""
+
+    from_ms: int
+    to_ms: int | None
+
+
+class Burn(NamedTuple):
+    """How many times faster than allowed the error budget was used in the last `window_ms`; null: unwatched."""
+
+    window_ms: int
+    rate: float | None
+
+
+def burns(breaches: Sequence[BadTime], gaps: Sequence[Gap], now_ms: int, target: float) -> list[Burn]:
+    """Return the burn over each of WINDOWS_MS. Of a breach that a window cuts, its share of the bad time counts."""
+    return [
+        Burn(length_ms, _burn(breaches, gaps, now_ms - length_ms, now_ms, target)) for length_ms in WINDOWS_MS
+    ]
+
+
+def _burn(
+    breaches: Sequence[BadTime], gaps: Sequence[Gap], from_ms: int, to_ms: int, target: float
+) -> float | None:
+    bad_ms = sum(_bad_ms(one, from_ms, to_ms) for one in breaches)
+    away_ms = sum(_overlap_ms(gap.from_ms, gap.to_ms or to_ms, from_ms, to_ms) for gap in gaps)
+    watched_ms = max(to_ms - from_ms - away_ms, 0)
+    return burn_rate(min(bad_ms, watched_ms), watched_ms, target)
+
+
+def _bad_ms(one: BadTime, from_ms: int, to_ms: int) -> float:
+    length_ms = one.end_ms - one.start_ms
+    return (
+        one.bad_ms * _overlap_ms(one.start_ms, one.end_ms, from_ms, to_ms) / length_ms if length_ms else 0.0
+    )
+
+
+def _overlap_ms(start_ms: int, end_ms: int, from_ms: int, to_ms: int) -> int:
+    return max(0, min(end_ms, to_ms) - max(start_ms, from_ms))
+
+
+def burning(found: Iterable[Burn]) -> list[float]:
+    """Return the factors of the workbook's alerts that fire: both of an alert's windows burn faster than that."""
+    rates = {one.window_ms: one.rate for one in found}
+    fired = []
+    for window in BURN_WINDOWS:
+        both = rates.get(window.long_ms), rates.get(window.short_ms)
+        if all(rate is not None and rate > window.factor for rate in both):
+            fired.append(window.factor)
+    return fired
+
+
+def forecast_breach(row: Mapping[str, Any], promised: Promised) -> bool | None:
+    """Return whether a group that is late now will be late for longer than it promises by its drain forecast.
+
+    `row` is a group's row. Never drained counts as late for ever; no forecast of a late group is unknown.
+    """
+    if row["time_lag_ms"] is None:
+        return None
+    if row["time_lag_ms"] <= promised.slo_ms:
+        return None if row["time_lag_lower_bound"] else False
+    if row["drain_never"]:
+        return True
+    return None if row["drain_ms"] is None else bool(row["drain_ms"] > promised.slo_ms)
+
+
+def dead_letter_growth(row: Mapping[str, Any]) -> float | None:
+    """Return messages a second that come into a group's dead letter topic."""
+    rate: float | None = row["dlq_in_rate"]
+    return rate

@@ -1,0 +1,248 @@
+"""What Prometheus is given of lag: a sample for each figure that is known now, at group × topic; queues if wished.
+
+Names are those that users of kafka-lag-exporter know, with `rocketmq` for `kafka`, where the figure is theirs, and
+`tidemark_group_topic_…` where it is ours. A status is one gauge with its code, as of Burrow's exporters, not a series
+for each status; `tidemark_status_code` names the codes. A figure that is unknown, and every figure of a cluster whose
+last round is older than STALE_INTERVALS, has no sample: an old number is never repeated.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.db.models import Q
+
+from console.cluster import selectors as cluster_selectors
+from console.lag import queues
+from console.lag.episode_state import EpisodeKind, Promised
+from console.lag.episodes import promises
+from console.lag.facts import LONGEST_MS, WINDOWS_MS, BadTime, Gap, burns
+from console.lag.models import Episode, GroupRow, HistoryGap
+from console.lag.selectors import last_round
+from spark.lag.codes import CODE_OF, LagStatus
+
+STALE_INTERVALS = 4
+STALE_MS_MIN = 30_000  # a machine that is busy for some seconds does not make every series end
+LABEL_LENGTH_MAX = 128  # Prometheus keeps every byte of it in memory; RocketMQ allows 255
+GROUP = "rocketmq_consumergroup_group"
+TOPIC = "tidemark_group_topic"
+# Family → (type of figure in the row of a topic, help). Those of time are seconds.
+TOPIC_FIGURES = {
+    f"{GROUP}_topic_sum_lag": ("lag", "Messages of the topic that the group has not committed"),
+    f"{GROUP}_topic_max_lag_seconds": ("time_lag_ms", "Age of the oldest message that is not committed"),
+    f"{TOPIC}_in_rate": ("in_rate", "Messages a second written"),
+    f"{TOPIC}_out_rate": ("out_rate", "Messages a second committed"),
+    f"{TOPIC}_stall_seconds": ("stall_ms", "Longest time a queue with messages has made no progress"),
+    f"{TOPIC}_time_to_loss_seconds": ("time_to_loss_ms", "Until retention deletes the first unread message"),
+}
+TOPIC_FLAGS = {
+    f"{TOPIC}_lag_is_lower_bound": ("lag_lower_bound", "1: some queue is unknown, the lag is at least that"),
+    f"{TOPIC}_lag_seconds_is_lower_bound": ("time_lag_lower_bound", "1: the time lag is at least that"),
+}
+STATUS = f"{TOPIC}_status"
+BURN = f"{TOPIC}_burn_rate"
+QUEUE_FIGURES = {
+    f"{GROUP}_lag": ("lag", "Messages of the queue that the group has not committed"),
+    f"{GROUP}_lag_seconds": ("time_lag_ms", "Age of the oldest message that is not committed"),
+    f"{GROUP}_offset": ("committed_offset", "Committed offset"),
+    "rocketmq_queue_latest_offset": ("max_offset", "Offset that the next message gets"),
+    "rocketmq_queue_earliest_offset": ("min_offset", "Offset of the oldest message kept"),
+}
+WINDOW_WORDS = {5: "5m", 30: "30m", 60: "1h", 360: "6h", 4_320: "3d"}
+
+
+class Topic(NamedTuple):
+    """A group's topic with the labels of its samples."""
+
+    labels: str
+    row: Mapping[str, Any]
+    group: str
+
+
+@dataclass(slots=True)
+class Text:
+    """The text format, family by family. Written by hand: a hundred thousand samples pass here at each scrape."""
+
+    lines: list[str] = field(default_factory=list)
+
+    def family(self, name: str, text: str, samples: Iterable[tuple[str, float]]) -> None:
+        """Add a gauge; `samples`: labels as `labels_of` writes them, and the value."""
+        own = [f"{name}{labels} {float(value)!r}" for labels, value in samples]
+        self.lines += [f"# HELP {name} {text}", f"# TYPE {name} gauge", *own]
+
+    def encode(self) -> bytes:
+        """Return it as bytes."""
+        return ("\n".join(self.lines) + "\n").encode()
+
+
+def metrics_text(now_ms: int) -> bytes:
+    """Return all families of lag."""
+    text = Text()
+    fresh = fresh_clusters(now_ms)
+    topics, left_out = _topics(fresh)
+    for name, (column, words) in TOPIC_FIGURES.items():
+        text.family(name, words, _figures(topics, column))
+    for name, (column, words) in TOPIC_FLAGS.items():
+        text.family(
+            name, words, ((one.labels, bool(one.row.get(column))) for one in topics if _is_known(one))
+        )
+    text.family(
+        STATUS,
+        "Code of the topic's status, see tidemark_status_code",
+        ((one.labels, CODE_OF[one.row["status"]]) for one in topics),
+    )
+    codes = ((labels_of(status=status.value), code) for status, code in CODE_OF.items())
+    text.family("tidemark_status_code", "What the codes of a status mean", codes)
+    text.family(
+        BURN,
+        "Times the error budget was used faster than the group's promise allows",
+        _burn_samples(topics, fresh, now_ms),
+    )
+    queue_left_out = _add_queues(text, fresh) if settings.METRICS_QUEUES else 0
+    _add_collectors(text, now_ms)
+    counts = [(labels_of(of="group_topic"), left_out), (labels_of(of="queue"), queue_left_out)]
+    text.family("tidemark_metrics_left_out", "Rows that are beyond the limit, the least urgent ones", counts)
+    return text.encode()
+
+
+def fresh_clusters(now_ms: int) -> list[str]:
+    """Return the clusters whose last round is not too long ago: what is known of the others is of another time."""
+    every = cluster_selectors.clusters()
+    return [one.name for one in every if not _is_stale(one.name, one.poll_interval_s, now_ms)]
+
+
+def labels_of(**labels: str) -> str:
+    """Return labels as the text format has them, each at most LABEL_LENGTH_MAX long and still its own."""
+    return "{" + ",".join(f'{name}="{_escaped(_short(value))}"' for name, value in labels.items()) + "}"
+
+
+def _short(value: str) -> str:
+    if len(value) <= LABEL_LENGTH_MAX:
+        return value
+    digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{value[: LABEL_LENGTH_MAX - 9]}~{digest}"
+
+
+def _escaped(value: str) -> str:
+    text = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return text.encode("utf-8", "replace").decode()
+
+
+def _is_stale(cluster: str, interval_s: int, now_ms: int) -> bool:
+    found = last_round(cluster)
+    allowed_ms = max(STALE_INTERVALS * interval_s * 1_000, STALE_MS_MIN)
+    return found is None or now_ms - found.started_at_ms > allowed_ms
+
+
+def _topics(clusters: Sequence[str]) -> tuple[list[Topic], int]:
+    """Return the topics of groups, those of the most urgent groups first, and how many are beyond the limit."""
+    rows = GroupRow.objects.filter(is_system=False, cluster__in=clusters)
+    found: list[Topic] = []
+    count = 0
+    for cluster, group, topics in (
+        rows.order_by("-attention", "cluster", "group").values_list("cluster", "group", "topics").iterator()
+    ):
+        for row in topics:
+            count += 1
+            if len(found) < settings.METRICS_TOPICS_MAX:
+                labels = labels_of(cluster=cluster, group=group, topic=row["topic"])
+                found.append(Topic(labels, {**row, "cluster": cluster}, group))
+    return found, count - len(found)
+
+
+def _is_known(one: Topic) -> bool:
+    return one.row.get("lag") is not None
+
+
+def _figures(topics: Sequence[Topic], column: str) -> Iterator[tuple[str, float]]:
+    factor = 0.001 if column.endswith("_ms") else 1.0
+    for one in topics:
+        value = one.row.get(column)
+        if value is not None:
+            yield one.labels, value * factor
+
+
+def _burn_samples(
+    topics: Sequence[Topic], clusters: Sequence[str], now_ms: int
+) -> Iterator[tuple[str, float]]:
+    words = [(length_ms, WINDOW_WORDS[length_ms // 60_000]) for length_ms in WINDOWS_MS]
+    breaches = _breaches(clusters, now_ms)
+    gaps = {cluster: _gaps(cluster, now_ms) for cluster in clusters}
+    own = {cluster: promises(cluster) for cluster in clusters}
+    common = Promised(settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
+    for one in topics:
+        if not _is_known(one):
+            continue
+        cluster = one.row["cluster"]
+        bad = breaches.get((cluster, one.group, one.row["topic"]), [])
+        target = own[cluster].get(one.group, common).target
+        rates = {burn.window_ms: burn.rate for burn in burns(bad, gaps[cluster], now_ms, target)}
+        for length_ms, word in words:
+            rate = rates[length_ms]
+            if rate is not None:
+                yield f'{one.labels[:-1]},window="{word}"}}', rate
+
+
+def _breaches(clusters: Sequence[str], now_ms: int) -> dict[tuple[str, str, str], list[BadTime]]:
+    rows = Episode.objects.filter(
+        cluster__in=clusters, kind=EpisodeKind.BREACH, end_ms__gt=now_ms - LONGEST_MS
+    )
+    found: dict[tuple[str, str, str], list[BadTime]] = {}
+    names = ("cluster", "group", "topic", "start_ms", "end_ms", "bad_ms")
+    for *key, start_ms, end_ms, bad_ms in rows.values_list(*names).iterator():
+        found.setdefault((key[0], key[1], key[2]), []).append(BadTime(start_ms, end_ms, bad_ms))
+    return found
+
+
+def _gaps(cluster: str, now_ms: int) -> list[Gap]:
+    recent = Q(to_ms__isnull=True) | Q(to_ms__gt=now_ms - LONGEST_MS)
+    rows = HistoryGap.objects.filter(recent, cluster=cluster, broker_name="")
+    return [Gap(*times) for times in rows.values_list("from_ms", "to_ms")]
+
+
+def _add_queues(text: Text, clusters: Sequence[str]) -> int:
+    """Add the families of single queues; return how many queues are beyond the limit."""
+    columns = [column for column, _ in QUEUE_FIGURES.values()]
+    names = ("group", "topic", "broker_name", "queue_id", "status", *columns)
+    found: list[tuple[str, tuple[Any, ...]]] = []
+    count = 0
+    for cluster in clusters:
+        for group, topic, broker, queue_id, status, *figures in queues.every(cluster, *names):
+            if status == LagStatus.UNKNOWN:
+                continue  # what is kept of it is of another time
+            count += 1
+            if len(found) < settings.METRICS_QUEUES_MAX:
+                labels = labels_of(
+                    cluster=cluster, group=group, topic=topic, broker=broker, queue_id=str(queue_id)
+                )
+                found.append((labels, tuple(figures)))
+    for place, (name, (column, words)) in enumerate(QUEUE_FIGURES.items()):
+        factor = 0.001 if column.endswith("_ms") else 1.0
+        own = ((labels, figures[place] * factor) for labels, figures in found if figures[place] is not None)
+        text.family(name, words, own)
+    return count - len(found)
+
+
+def _add_collectors(text: Text, now_ms: int) -> None:
+    """Add what says whether the rest can be trusted: how old the last round is, and how long nobody looked today."""
+    ages, gaps, current = [], [], []
+    for one in cluster_selectors.clusters():
+        labels = labels_of(cluster=one.name)
+        latest = last_round(one.name)
+        if latest is not None:
+            ages.append((labels, max(0, now_ms - latest.started_at_ms) / 1_000))
+        away_ms = sum(
+            min(gap.to_ms or now_ms, now_ms) - max(gap.from_ms, now_ms - LONGEST_MS)
+            for gap in _gaps(one.name, now_ms)
+        )
+        gaps.append((labels, away_ms / 1_000))
+        current.append((labels, not _is_stale(one.name, one.poll_interval_s, now_ms)))
+    text.family("tidemark_collector_round_age_seconds", "Since the last round began", ages)
+    text.family("tidemark_collector_gap_seconds", "Time without rounds in the last three days", gaps)
+    text.family(
+        "tidemark_collector_current", "1: the figures of the cluster are of now and given here", current
+    )
