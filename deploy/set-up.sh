@@ -71,7 +71,8 @@ install_python() {
   local file="requirements.txt"
   [ "$wish" = test ] && file="requirements-dev.txt"
   local stamp=".venv/.$wish-ready"
-  if [ -f "$stamp" ] && [ ! "$stamp" -ot requirements.txt ] && [ ! "$stamp" -ot "$file" ] && [ ! "$stamp" -ot constraints.txt ]; then
+  if [ -f "$stamp" ] && [ ! "$stamp" -ot requirements.txt ] && [ ! "$stamp" -ot requirements-s3.txt ] \
+    && [ ! "$stamp" -ot "$file" ] && [ ! "$stamp" -ot constraints.txt ]; then
     return 0
   fi
   [ -x .venv/bin/python ] || "$python" -m venv .venv

@@ -16,6 +16,7 @@ import console.celery  # noqa: F401  the current Celery application, as in every
 from console import quota
 from tests.support.broker_process import BrokerProcess
 from tests.support.redis_process import RedisProcess
+from tests.support.s3_server import S3Server, environment
 
 # How fast a machine makes examples says nothing about the code.
 hypothesis.settings.register_profile(
@@ -73,3 +74,19 @@ def brokerd(tmp_path: Path) -> Iterator[BrokerProcess]:
     process = BrokerProcess(tmp_path / "store").start()
     yield process
     process.stop()
+
+
+@pytest.fixture(scope="session")
+def s3_process() -> Iterator[S3Server]:
+    """The session's S3 server; this process reaches it as any of the product would."""
+    server = S3Server().start()
+    with environment(server.environ):
+        yield server
+    server.stop()
+
+
+@pytest.fixture
+def s3_server(s3_process: S3Server) -> Iterator[S3Server]:
+    """An S3 server with one empty bucket: `.url` is a folder of it, `.fault()` lets requests fail."""
+    s3_process.clear()
+    yield s3_process

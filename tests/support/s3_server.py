@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import parse_qs
 from wsgiref.types import StartResponse, WSGIEnvironment
 
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import BaseWSGIServer, WSGIRequestHandler, make_server
 
 BUCKET = "history"
@@ -56,6 +55,9 @@ class S3Server:
     server: BaseWSGIServer | None = None
 
     def start(self) -> S3Server:
+        # Here, not above: importing it takes a second of every test process.
+        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+
         application: WSGI = DomainDispatcherApplication(create_backend_app)
         self.server = make_server(
             "127.0.0.1", 0, self._with_faults(application), threaded=True, request_handler=_Silent
@@ -68,6 +70,20 @@ class S3Server:
         assert self.server is not None
         self.server.shutdown()
         self.server.server_close()
+
+    def clear(self) -> None:
+        """Let there be one empty bucket and no fault."""
+        import boto3
+
+        self.faults.clear()
+        client = boto3.client("s3", endpoint_url=self.environ["AWS_ENDPOINT_URL_S3"])
+        if any(bucket["Name"] == BUCKET for bucket in client.list_buckets()["Buckets"]):
+            for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET):
+                for found in page.get("Contents", []):
+                    client.delete_object(Bucket=BUCKET, Key=found["Key"])
+        else:
+            client.create_bucket(Bucket=BUCKET)
+        self.seen.clear()
 
     @contextmanager
     def fault(self, kind: str, how: str, times: int = 10**9, key: str = "") -> Iterator[Fault]:

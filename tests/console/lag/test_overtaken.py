@@ -12,6 +12,8 @@ from console.lag.models import CollectorLease, HistoryGap
 from spark.lag import wal
 from tests.console.lag.conftest import CollectedCluster
 
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+
 
 def foreign_write(collected: CollectedCluster) -> Path:
     """Have one round, and bytes behind it that this process has not seen."""
