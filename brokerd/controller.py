@@ -50,6 +50,7 @@ from brokerd.processor.hot_path import HotPath
 from brokerd.processor.send_message import Sender
 from brokerd.producer_manager import ProducerManager
 from brokerd.pull_request_hold import PullRequestHoldService
+from brokerd.queue_files import QueueFiles
 from brokerd.queue_lock import QueueLockManager
 from brokerd.remoting.bodies import TopicConfig, TopicRouteData
 from brokerd.schedule_message import ScheduleMessageService
@@ -90,6 +91,7 @@ class BrokerController:
         self._hold = PullRequestHoldService()
         self._cold_reads = ColdReads()
         self.store = MessageStore(store_config, self._hold.notify_arrival)
+        self._queue_files = QueueFiles(self.store)
         self._registration: Registration | None = None
         self._servers: list[RemotingServer] = []
 
@@ -103,6 +105,7 @@ class BrokerController:
         report = self.store.open(now_ms)
         logger.info("store opened %s", report)
         self.store.limit_queues(self._limits.queues_max, self._limits.reason)
+        self.store.table.makes_files_in_thread = True
         self._config_dir.mkdir(parents=True, exist_ok=True)
         self.broker, self._kv_config = broker, kv_config
         broker.topics.adopt(self.store.queue_counts(), now_ms)
@@ -178,6 +181,7 @@ class BrokerController:
             hold=self._hold,
             schedule=ScheduleMessageService(folder / "delayOffset.json", delay_levels_ms),
             cold_reads=self._cold_reads,
+            queue_files=self._queue_files,
             assignments=AssignmentManager(folder),
             stats=BrokerStats(config.broker.broker_cluster_name, steady_ms()),
             store_host=(self.broker_ip(), self._broker_server.port),
@@ -222,7 +226,7 @@ class BrokerController:
         self._dispatcher = Dispatcher(broker, BROKER_HANDLERS, self._hot_path)
         broker.consumers.on_change = ChangeNotifier(broker).group_changed
         self._hold.soon = asyncio.get_running_loop().call_soon
-        broker.schedule.start(self.store, self._cold_reads.begin)
+        broker.schedule.start(self.store, self._cold_reads.begin, self._queue_files.begin)
         assignments = broker.assignments
         for file in (
             broker.topics.file, broker.groups.file, broker.offsets.file, assignments.modes_file,
@@ -359,6 +363,7 @@ class BrokerController:
         if hasattr(self, "_hot_path"):
             self._hot_path.close()
         self._cold_reads.close()
+        self._queue_files.close()
         await asyncio.get_running_loop().shutdown_default_executor()
         if hasattr(self, "_saver"):
             self._saver.save_now()
@@ -371,5 +376,5 @@ class BrokerController:
             return
         await self._tables.drain()
         deadline = time.monotonic() + DRAIN_WITHIN_S
-        while self._hot_path.is_holding and time.monotonic() < deadline:  # noqa: ASYNC110  once, at the stop
+        while (self._hot_path.is_holding or self._dispatcher.is_waiting) and time.monotonic() < deadline:  # noqa: ASYNC110  once, at the stop
             await asyncio.sleep(DRAIN_STEP_S)

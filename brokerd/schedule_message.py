@@ -10,6 +10,7 @@ much, but never later than its level's whole delay from then on.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -27,10 +28,12 @@ from brokerd.remoting.message import (
 )
 from brokerd.remoting.message_names import SCHEDULE_TOPIC
 from brokerd.store.cold_pages import FileRange
+from brokerd.store.consume_queue_table import QueueMissing
 from brokerd.store.errors import MessageIllegal, PropertiesSizeExceeded, StoreError
 from brokerd.store.message_store import MessageStore
 
 ReadAhead = Callable[[list[FileRange]], Future[None]]
+MakeQueue = Callable[[str, int], asyncio.Future[None]]
 
 logger = logging.getLogger(__name__)
 
@@ -57,16 +60,20 @@ class ScheduleMessageService:
         self._is_dirty = False
         self._store: MessageStore | None = None
         self._read_ahead: ReadAhead | None = None
-        self._reading: dict[int, Future[None]] = {}  # level → what it waits for from the disk
+        self._make_queue: MakeQueue | None = None
+        # Level → what it waits for: messages from the disk, or a queue for the next one.
+        self._reading: dict[int, Future[None] | asyncio.Future[None]] = {}
 
     @property
     def max_level(self) -> int:
         return len(self.delay_levels_ms)
 
-    def start(self, store: MessageStore, read_ahead: ReadAhead | None = None) -> None:
+    def start(
+        self, store: MessageStore, read_ahead: ReadAhead | None = None, make_queue: MakeQueue | None = None
+    ) -> None:
         """Bring saved offsets back into the range of what the store holds."""
         self._store = store
-        self._read_ahead = read_ahead
+        self._read_ahead, self._make_queue = read_ahead, make_queue
         for level in range(1, self.max_level + 1):
             low, high = (
                 store.min_offset(SCHEDULE_TOPIC, level - 1),
@@ -126,7 +133,14 @@ class ScheduleMessageService:
                 self._look_again_ms[level] = elapsed_ms + min(wait_ms, LOOK_AGAIN_MS)
                 break
             record = self._read(store, level, commit_log_offset, size_bytes)
-            if record is not None and not self._deliver(store, record, now_ms):
+            try:
+                is_delivered = record is None or self._deliver(store, record, now_ms)
+            except QueueMissing as missing:
+                assert self._make_queue is not None
+                self._reading[level] = self._make_queue(missing.topic, missing.queue_id)
+                self._look_again_ms[level] = elapsed_ms
+                break
+            if not is_delivered:
                 self._look_again_ms[level] = elapsed_ms + RETRY_AFTER_MS
                 break
             done += 1
@@ -146,7 +160,7 @@ class ScheduleMessageService:
                 return True
             del self._reading[level]
             if reading.exception() is not None:
-                logger.error("delayed messages cannot be read level=%d: %s", level, reading.exception())
+                logger.error("delayed messages cannot be delivered level=%d: %s", level, reading.exception())
                 self._look_again_ms[level] = elapsed_ms + RETRY_AFTER_MS
                 return True
             del self._look_again_ms[level]

@@ -50,6 +50,7 @@ class Connection(asyncio.Protocol):
         self._asked: dict[int, asyncio.Future[RemotingCommand]] = {}
         self._is_processing = False
         self._is_write_paused = False
+        self._is_waiting = False  # for a thread that prepares what the next request needs
         self._is_stopping = False
         self._close_reason = ""
         self.remote_address = ("", 0)
@@ -82,7 +83,7 @@ class Connection(asyncio.Protocol):
         if self._rest:
             self._rest.append(data)
             self._keep(self._rest, self._rest_bytes + len(data))
-            if self._rest_bytes < self._needed_bytes or self._is_write_paused:
+            if not self._is_due:
                 return
             data = self._take_rest()
         self._handle(data)
@@ -128,14 +129,29 @@ class Connection(asyncio.Protocol):
             length = int.from_bytes(rest[:4], "big") if len(rest) >= 4 else 0
             # A length that no frame has is not waited for: the next turn closes for it.
             self._needed_bytes = max(FRAME_HEAD_BYTES, 4 + length if length <= FRAME_BYTES_MAX else 0)
-            if self._rest_bytes >= self._needed_bytes and not self._is_write_paused:
+            if self._is_due:
                 asyncio.get_running_loop().call_soon(self._go_on)
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether what was kept can be handled now."""
+        is_held = self._is_write_paused or self._is_waiting
+        return bool(self._rest) and self._rest_bytes >= self._needed_bytes and not is_held
 
     def _go_on(self) -> None:
         """Handle the complete frames that were left for a later turn; others had theirs meanwhile."""
-        is_due = self._rest and self._rest_bytes >= self._needed_bytes and not self._is_write_paused
-        if is_due and self._transport is not None and not self._transport.is_closing():
+        if self._is_due and self._transport is not None and not self._transport.is_closing():
             self._handle(self._take_rest())
+
+    def wait(self) -> None:
+        """Keep the requests that were read, and read no more, until `go_on`."""
+        self._is_waiting = True
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def go_on(self) -> None:
+        self._is_waiting = False
+        self._read_on()
 
     def pause_writing(self) -> None:
         """The peer does not read its answers: stop reading and handling its requests."""
@@ -147,8 +163,13 @@ class Connection(asyncio.Protocol):
         if self._is_stopping:
             return
         self._is_write_paused = False
+        self._read_on()
+
+    def _read_on(self) -> None:
+        """Handle what was kept, then read again unless that has to wait too."""
         self._go_on()
-        if not self._is_write_paused and self._transport is not None and not self._transport.is_closing():
+        is_held = self._is_write_paused or self._is_waiting
+        if not is_held and self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def write(self, data: bytes) -> None:

@@ -6,6 +6,7 @@ Source: semantics §11, protocol §3.13 (`AdminBrokerProcessor.java`). Resetting
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from brokerd.channel import Channel, ChannelClosed, address_text
 from brokerd.consumer_manager import ClientChannelInfo
@@ -26,6 +27,7 @@ from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import RemotingError, error_for
 from brokerd.remoting.message import RETRY_TOPIC_PREFIX, MessageQueue
+from brokerd.store.cold_pages import gathered
 
 STATUS_TIMEOUT_MS = 5_000
 QUEUES_A_TURN = 200  # 10 ms of the event loop
@@ -45,19 +47,20 @@ def subscribed(broker: Broker, group: str, topics: list[str]) -> list[str]:
 
 
 def consume_stats_of(broker: Broker, group: str, topics: list[str]) -> ConsumeStats:
-    """Offsets of every read queue of the topics; a topic that does not exist any more is left out."""
-    table: dict[MessageQueue, OffsetWrapper] = {}
+    """Offsets of every read queue of the topics; a topic that does not exist any more is left out.
+
+    Raises NotInMemory.
+    """
+    queues: list[MessageQueue] = []
     tps = 0.0
     for topic in topics:
         config = broker.topics.get(topic)
         if config is None:
             continue
         tps += broker.stats.group_get_tps(topic, group)
-        for queue_id in range(config.read_queue_nums):
-            table[MessageQueue(topic, broker.broker_name, queue_id)] = offsets_of_queue(
-                broker, group, topic, queue_id
-            )
-    return ConsumeStats(offset_table=table, consume_tps=tps)
+        queues += [MessageQueue(topic, broker.broker_name, q) for q in range(config.read_queue_nums)]
+    found = gathered(partial(offsets_of_queue, broker, group, each.topic, each.queue_id) for each in queues)
+    return ConsumeStats(offset_table=dict(zip(queues, found, strict=True)), consume_tps=tps)
 
 
 def offsets_of_queue(broker: Broker, group: str, topic: str, queue_id: int) -> OffsetWrapper:
@@ -101,7 +104,9 @@ def get_broker_consume_stats(broker: Broker, channel: Channel, command: Remoting
         entries: list[bytes] = []
         total_diff = total_inflight = queues_of_turn = 0
         for group in sorted(broker.groups.groups.keys() & with_offsets.keys()):
-            stats = consume_stats_by_topic(broker, group, with_offsets[group], only_orderly=only_orderly)
+            stats = await broker.cold_reads.when_read(
+                partial(consume_stats_by_topic, broker, group, with_offsets[group], only_orderly=only_orderly)
+            )
             if not stats:
                 continue
             entries.append(fastjson.dumps({group: [each.to_value() for each in stats]}))
@@ -126,13 +131,13 @@ def get_broker_consume_stats(broker: Broker, channel: Channel, command: Remoting
 def consume_stats_by_topic(
     broker: Broker, group: str, topics: list[str], *, only_orderly: bool
 ) -> list[ConsumeStats]:
-    """One for each topic of the group that exists, as 317 lists them."""
-    found = []
-    for topic in subscribed(broker, group, topics):
-        config = broker.topics.get(topic)
-        if config is not None and (config.order or not only_orderly):
-            found.append(consume_stats_of(broker, group, [topic]))
-    return found
+    """One for each topic of the group that exists, as 317 lists them. Raises NotInMemory."""
+    configs = [broker.topics.get(topic) for topic in subscribed(broker, group, topics)]
+    return gathered(
+        partial(consume_stats_of, broker, group, [config.topic_name])
+        for config in configs
+        if config is not None and (config.order or not only_orderly)
+    )
 
 
 def get_all_consumer_offset(
@@ -155,22 +160,22 @@ def query_consume_time_span(
     """QUERY_CONSUME_TIME_SPAN (303): per write queue the time of its first, last and next consumed message."""
     topic, group = required(command, "topic"), required(command, "group")
     config, store = existing_topic(broker, topic), broker.store
-    spans = []
-    for queue_id in range(config.write_queue_nums):
+
+    def span_of(queue_id: int) -> QueueTimeSpan:
         low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
         committed = broker.offsets.committed(group, topic, queue_id) or 0
         min_ms = store.earliest_store_timestamp(topic, queue_id)
         consumed_ms = store.store_timestamp(topic, queue_id, committed - 1) if committed > 0 else min_ms
         next_ms = store.store_timestamp(topic, queue_id, committed) if committed < high else -1
-        spans.append(
-            QueueTimeSpan(
-                message_queue=MessageQueue(topic, broker.broker_name, queue_id),
-                min_time_stamp=min_ms,
-                max_time_stamp=store.store_timestamp(topic, queue_id, high - 1) if high > low else -1,
-                consume_time_stamp=consumed_ms,
-                delay_time=max(0, now_ms - next_ms) if next_ms > 0 else 0,
-            )
+        return QueueTimeSpan(
+            message_queue=MessageQueue(topic, broker.broker_name, queue_id),
+            min_time_stamp=min_ms,
+            max_time_stamp=store.store_timestamp(topic, queue_id, high - 1) if high > low else -1,
+            consume_time_stamp=consumed_ms,
+            delay_time=max(0, now_ms - next_ms) if next_ms > 0 else 0,
         )
+
+    spans = gathered(partial(span_of, queue_id) for queue_id in range(config.write_queue_nums))
     body = QueryConsumeTimeSpanBody(consume_time_span_set=spans)
     return command.response(ResponseCode.SUCCESS, body=body.to_body())
 

@@ -6,10 +6,12 @@ Source: protocol §3.6, §3.11 (`AdminBrokerProcessor.java`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from brokerd.channel import Channel
 from brokerd.processor.attributes import TOPIC_ATTRIBUTES, altered, words_of
 from brokerd.processor.broker import Broker, BrokerHandler, Saved
+from brokerd.processor.dispatch import answer_later
 from brokerd.processor.ext_fields import optional, optional_int, required, required_int
 from brokerd.remoting.bodies import (
     CreateTopicListRequestBody,
@@ -22,6 +24,7 @@ from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
 from brokerd.remoting.message import MessageQueue, is_system_topic, validate_topic
+from brokerd.store.cold_pages import gathered
 from brokerd.store.results import BoundaryType
 from brokerd.topic_config import QUEUE_NUMS_MAX
 
@@ -98,8 +101,11 @@ def attributes_after(known: TopicConfig | None, words: Mapping[str, str]) -> dic
     return altered(None if known is None else known.attributes, words, TOPIC_ATTRIBUTES)
 
 
-def delete_topic(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
-    """DELETE_TOPIC_IN_BROKER (215): settings, offsets, queues; the commit log keeps the records until they expire."""
+def delete_topic(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> None:
+    """DELETE_TOPIC_IN_BROKER (215): settings, offsets, queues; the commit log keeps the records until they expire.
+
+    Files are removed in a thread, and the answer follows.
+    """
     name = required(command, "topic")
     if not name.strip():
         raise error_for(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
@@ -108,9 +114,14 @@ def delete_topic(broker: Broker, channel: Channel, command: RemotingCommand, now
         broker.offsets.remove_topic(name)
         broker.offsets.save()
         broker.assignments.remove_topic(name)
-        broker.store.delete_topic_queues(name)
+        broker.store.drop_topic(name)
         broker.stats.remove(name)
-    return Saved(command.response(ResponseCode.SUCCESS))
+
+    async def remove() -> Saved:
+        await broker.queue_files.remove_dropped()
+        return Saved(command.response(ResponseCode.SUCCESS))
+
+    answer_later(broker, channel, command, remove())
 
 
 def get_all_topic_config(
@@ -141,13 +152,16 @@ def get_topic_stats(
     name = required(command, "topic")
     config = existing_topic(broker, name)
     store = broker.store
-    table = {}
-    for queue_id in range(max(config.read_queue_nums, config.write_queue_nums)):
+
+    def offset_of(queue_id: int) -> tuple[MessageQueue, TopicOffset]:
         low, high = max(0, store.min_offset(name, queue_id)), max(0, store.max_offset(name, queue_id))
         last_ms = max(0, store.store_timestamp(name, queue_id, high - 1)) if high > 0 else 0
-        table[MessageQueue(name, broker.broker_name, queue_id)] = TopicOffset(
+        return MessageQueue(name, broker.broker_name, queue_id), TopicOffset(
             min_offset=low, max_offset=high, last_update_timestamp=last_ms
         )
+
+    queue_ids = range(max(config.read_queue_nums, config.write_queue_nums))
+    table = dict(gathered(partial(offset_of, queue_id) for queue_id in queue_ids))
     body = TopicStatsTable(offset_table=table, topic_put_tps=broker.stats.topic_put_tps(name))
     return command.response(ResponseCode.SUCCESS, body=body.to_body())
 

@@ -19,6 +19,7 @@ from brokerd.namesrv.kv_config import KvConfigManager
 from brokerd.namesrv.route_info import RouteInfoManager
 from brokerd.producer_manager import ProducerManager
 from brokerd.pull_request_hold import PullRequestHoldService
+from brokerd.queue_files import QueueFiles
 from brokerd.queue_lock import QueueLockManager
 from brokerd.remoting.bodies import TopicRouteData
 from brokerd.remoting.command import RemotingCommand
@@ -58,6 +59,7 @@ class Broker:
     hold: PullRequestHoldService
     schedule: ScheduleMessageService
     cold_reads: ColdReads
+    queue_files: QueueFiles
     assignments: AssignmentManager
     stats: BrokerStats
     store_host: tuple[str, int]  # brokerIP1 and the port: part of every message id

@@ -9,16 +9,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Generic, Protocol, TypeVar
 
 from brokerd.channel import Channel, address_text
-from brokerd.clock import STEADY_OFFSET_MS
+from brokerd.clock import STEADY_OFFSET_MS, steady_ms, wall_ms
 from brokerd.processor.broker import Answer, Broker, Saved
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import LENGTH, RemotingCommand, decode_frame
 from brokerd.remoting.connection import FRAME_BYTES_MAX
 from brokerd.remoting.errors import MQBrokerError, RemotingCommandError, RemotingError
-from brokerd.store.errors import StoreError
+from brokerd.store.consume_queue_table import QueueMissing
+from brokerd.store.errors import NotReady, StoreError
 from brokerd.table_file import TableWriter
 
 logger = logging.getLogger(__name__)
@@ -28,6 +30,7 @@ REPLY_BYTES_A_TURN = 2 * 1024 * 1024
 TURN_NS_MAX = 5_000_000  # and handles no more plain requests once it took that long
 # Properties of 32 KiB, with every character escaped; a pull's expression has 16 KiB.
 HEADER_BYTES_MAX = 256 * 1024
+WAITING_BYTES_MAX = 64 * 1024 * 1024  # of requests that wait for pages
 INSIDE = "request %d failed inside the broker; see its log"
 FRAME_BYTES_MIN = 4  # the word that holds the header's form and length
 
@@ -69,6 +72,11 @@ class Peer(Channel, Protocol):
 
     def answered(self, response: RemotingCommand) -> None: ...
 
+    def wait(self) -> None:
+        """Keep the requests that were read, and read no more, until `go_on`."""
+
+    def go_on(self) -> None: ...
+
 
 class FastPath(Protocol):
     """Handles a hot frame; None when the frame is not for it. `b""`: handled, nothing to write now."""
@@ -96,6 +104,12 @@ class Dispatcher(Generic[Context]):
         self._context = context
         self._handlers = handlers
         self._fast_path = fast_path
+        self._waiting_bytes = 0  # of requests that wait for a thread
+
+    @property
+    def is_waiting(self) -> bool:
+        """Requests that were read wait for a thread."""
+        return self._waiting_bytes > 0
 
     def process(self, data: bytes, peer: Peer) -> tuple[int, list[bytes]]:
         """Handle the complete frames of `data`; (bytes used, frames to write). A malformed frame closes `peer`.
@@ -139,9 +153,10 @@ class Dispatcher(Generic[Context]):
                 self._malformed(peer, str(error))
                 position = end
                 break
-            except Exception:
-                logger.exception("a frame was not handled peer=%s", address_text(peer.remote_address))
-                reply = self._not_handled(data[position + 4 : frame_end])
+            except Exception as error:  # noqa: BLE001  the other frames of this read get their answers
+                reply = self._not_handled(data[position + 4 : frame_end], peer, error)
+                if reply is None:
+                    break
             if reply:
                 replies.append(reply)
                 reply_bytes += len(reply)
@@ -152,13 +167,22 @@ class Dispatcher(Generic[Context]):
             replies = fast_path.after_read(peer, replies, began_ms)
         return position, replies
 
-    @staticmethod
-    def _not_handled(frame: bytes) -> bytes:
-        """The answer to a frame whose handling raised what it should not; the others of its read get theirs."""
+    def _not_handled(self, frame: bytes, peer: Peer, error: Exception) -> bytes | None:
+        """The answer to a frame whose handling raised what it should not, or has to wait for a thread.
+
+        None: it stays unused, and those behind it with it, so that they are handled in their order.
+        """
+        if isinstance(error, QueueMissing):
+            self._wait_for_queue(error, peer)
+            return None
+        if not isinstance(error, NotReady):
+            logger.error("a frame was not handled peer=%s", address_text(peer.remote_address), exc_info=error)
         try:
             command = decode_frame(frame)
         except RemotingCommandError:
             return b""
+        if isinstance(error, NotReady):
+            return self._answer_when_ready(command, len(frame), peer)
         if command.is_response or command.is_oneway:
             return b""
         return command.response(ResponseCode.SYSTEM_ERROR, INSIDE % command.code).encode()
@@ -176,27 +200,62 @@ class Dispatcher(Generic[Context]):
         if answer is None or command.is_oneway:
             return b""
         if isinstance(answer, Saved):
-            self._answer_when_saved(answer.response, command, peer)
+            answer_when_saved(self._context.tables, answer.response, command, peer)
             return b""
         return answer if isinstance(answer, bytes) else answer.encode()
 
-    def _answer_when_saved(self, response: RemotingCommand, command: RemotingCommand, peer: Peer) -> None:
-        def answer(error: Exception | None) -> None:
-            if error is None:
-                peer.send(response)
-                return
-            peer.send(
-                command.response(
-                    ResponseCode.SYSTEM_ERROR,
-                    f"changed, but not saved: {error}. It is written as soon as that works; a restart before "
-                    "brings the state before it back",
-                )
-            )
+    def _wait_for_queue(self, missing: QueueMissing, peer: Peer) -> None:
+        """Have a queue made; the peer's requests wait, others are served meanwhile."""
+        broker = self._context
+        assert isinstance(broker, Broker)  # a name server has no store
+        makes_topic = broker.topics.is_made_by_message
 
-        self._context.tables.when_saved(answer)
+        async def run() -> None:
+            await broker.queue_files.make(missing.topic, missing.queue_id)
+            # The answer to what made a topic still waits until that is saved.
+            broker.topics.is_made_by_message |= makes_topic
+            peer.go_on()
+
+        peer.wait()
+        broker.spawn(run())
+
+    def _answer_when_ready(self, command: RemotingCommand, frame_bytes: int, peer: Peer) -> bytes:
+        """Handle a request anew when a thread has read what it needs; others are served meanwhile."""
+        broker = self._context
+        assert isinstance(broker, Broker)  # a name server has no store
+        # What this request made stays made: its answer waits until that is saved.
+        makes_topic = broker.topics.is_made_by_message
+        if self._waiting_bytes + frame_bytes > WAITING_BYTES_MAX:
+            busy = f"[OVERLOAD]system busy, {self._waiting_bytes} bytes of requests wait for the disk"
+            return b"" if command.is_oneway else command.response(ResponseCode.SYSTEM_BUSY, busy).encode()
+
+        def again() -> list[bytes]:
+            if self._fast_path is not None:
+                self._fast_path.before_plain()
+            reply = self._answer(command, peer, wall_ms())
+            broker.topics.is_made_by_message |= makes_topic
+            replies = [reply] if reply else []
+            return self._fast_path.after_read(peer, replies, steady_ms()) if self._fast_path else replies
+
+        async def run() -> None:
+            try:
+                replies = await broker.queue_files.when_made(partial(broker.cold_reads.when_read, again))
+            except (OSError, StoreError, RemotingError) as error:
+                replies = [] if command.is_oneway else [failure(command, error, peer).encode()]
+            finally:
+                self._waiting_bytes -= frame_bytes
+            if replies:
+                peer.write(b"".join(replies))
+
+        self._waiting_bytes += frame_bytes
+        broker.spawn(run())
+        return b""
 
     def handle(self, command: RemotingCommand, peer: Channel, now_ms: int) -> Answer:
-        """Run one request's handler; every failure becomes a response code and a remark."""
+        """Run one request's handler; every failure becomes a response code and a remark.
+
+        Raises NotReady: the handler has changed nothing that it may not change twice, and is to be run again.
+        """
         handler = self._handlers.get(command.code)
         if handler is None:
             return command.response(
@@ -211,6 +270,8 @@ class Dispatcher(Generic[Context]):
             )
         try:
             return handler(self._context, peer, command, now_ms)
+        except NotReady:
+            raise
         except Exception as error:  # noqa: BLE001  every failure is answered, and logged if it is not the client's
             return failure(command, error, peer)
 
@@ -233,17 +294,42 @@ def failure(command: RemotingCommand, error: Exception, peer: Channel) -> Remoti
     return command.response(ResponseCode.SYSTEM_ERROR, INSIDE % command.code)
 
 
+def answer_when_saved(
+    tables: TableWriter, response: RemotingCommand, command: RemotingCommand, channel: Channel
+) -> None:
+    """Send the response when the change that it promises is durable, else an error."""
+
+    def answer(error: Exception | None) -> None:
+        if error is None:
+            channel.send(response)
+            return
+        channel.send(
+            command.response(
+                ResponseCode.SYSTEM_ERROR,
+                f"changed, but not saved: {error}. It is written as soon as that works; a restart before "
+                "brings the state before it back",
+            )
+        )
+
+    tables.when_saved(answer)
+
+
 def answer_later(
-    broker: Broker, channel: Channel, command: RemotingCommand, answer: Awaitable[RemotingCommand]
+    broker: Broker, channel: Channel, command: RemotingCommand, answer: Awaitable[RemotingCommand | Saved]
 ) -> None:
     """Answer a request over several turns of the event loop; a failure is answered too."""
 
     async def run() -> None:
+        response: RemotingCommand | Saved
         try:
             response = await answer
         except Exception as error:  # noqa: BLE001  every failure is answered, and logged if it is not the client's
             response = failure(command, error, channel)
-        if not command.is_oneway:
+        if command.is_oneway:
+            return
+        if isinstance(response, Saved):
+            answer_when_saved(broker.tables, response.response, command, channel)
+        else:
             channel.send(response)
 
     broker.spawn(run())

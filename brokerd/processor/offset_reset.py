@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 
 from brokerd.channel import Channel
 from brokerd.clock import steady_ms
@@ -29,6 +30,7 @@ from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for
 from brokerd.remoting.message import MessageQueue
+from brokerd.store.cold_pages import gathered
 from brokerd.store.results import BoundaryType
 
 logger = logging.getLogger(__name__)
@@ -95,7 +97,10 @@ def reset_targets(
     queue_ids = [queue_id] if queue_id >= 0 else range(config.read_queue_nums)
     if timestamp_ms < 0:
         return {q: store.max_offset(topic, q) for q in queue_ids}
-    return {q: store.offset_by_time(topic, q, timestamp_ms, BoundaryType.LOWER) for q in queue_ids}
+    found = gathered(
+        partial(store.offset_by_time, topic, q, timestamp_ms, BoundaryType.LOWER) for q in queue_ids
+    )
+    return dict(zip(queue_ids, found, strict=True))
 
 
 def make_members_follow(broker: Broker, topic: str, group: str, targets: Mapping[int, int]) -> None:

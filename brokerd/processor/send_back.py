@@ -45,6 +45,8 @@ def consumer_send_msg_back(
         )
     if config.retry_queue_nums <= 0:
         return command.response(ResponseCode.SUCCESS)
+    offset = required_int(command, "offset")
+    broker.store.look_message(offset)  # raises NotInMemory before anything is changed
     topic = retry_topic(group)  # 2
     topic_config = broker.topics.get(topic) or broker.topics.create_of_message(
         topic, config.retry_queue_nums, now_ms
@@ -52,7 +54,7 @@ def consumer_send_msg_back(
     if not topic_config.perm & Permission.WRITE:
         raise error_for(ResponseCode.NO_PERMISSION, f"the topic[{topic}] sending message is forbidden")
     queue_id = random.randrange(config.retry_queue_nums)
-    record = look(broker, required_int(command, "offset"))  # 3
+    record = look(broker, offset)  # 3
     properties = dict(record.properties)
     properties.setdefault(MessageProperty.RETRY_TOPIC, record.topic)
     properties.setdefault(

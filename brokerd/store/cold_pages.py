@@ -8,12 +8,16 @@ released).
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from typing import NamedTuple, TypeVar
 
 from brokerd.store.commit_log import CommitLog
 from brokerd.store.consume_queue import BLANK_SIZE, CQ_UNIT, UNIT_BYTES, ConsumeQueue
+from brokerd.store.errors import NotReady
 from brokerd.store.mapped_file import PAGE_BYTES, MappedFile
+from brokerd.store.record import BLANK_BYTES, TWO_INTS
+
+Result = TypeVar("Result")
 
 HOT_BYTES = 64 << 20  # the end of the log, written moments ago
 BLOCK_BYTES = 256 * 1024  # looked up and read at once: a consumer that is behind mostly goes on right there
@@ -24,6 +28,9 @@ SPAN_MAX = (
 RESIDENT_S = 1.0  # how long a block that was in memory is taken to be still
 BLOCKS_MAX = 65_536  # remembered at once
 RECORDS_MAX = 32  # that one pull of them answers with
+RECORD_BYTES_MAX = (
+    16 << 20
+)  # read ahead for one: what bytes that are no record say of their size may be anything
 
 
 class FileRange(NamedTuple):
@@ -32,6 +39,14 @@ class FileRange(NamedTuple):
     mapped_file: MappedFile
     position: int
     length_bytes: int
+
+
+class NotInMemory(NotReady):
+    """What was to be read lies on the disk: `ranges` are to be read ahead in a thread, and the read tried again."""
+
+    def __init__(self, ranges: list[FileRange]) -> None:
+        super().__init__(f"{len(ranges)} parts of files")
+        self.ranges = ranges
 
 
 class ColdPages:
@@ -77,6 +92,34 @@ class ColdPages:
             return self._cold_blocks(range(first, last + 1), now)
         blocks = scattered_blocks(mapped_file.view[start:end], hot_from, tags_codes)
         return self._cold_blocks(blocks, now)
+
+    def ready_unit(self, queue: ConsumeQueue, offset: int) -> None:
+        """Raises NotInMemory when a unit of the queue, or its record, would have to come from the disk."""
+        cold = self.of_pull(queue, offset, 1)
+        if cold:
+            raise NotInMemory(cold)
+
+    def ready_record(self, offset: int) -> None:
+        """The same for the record at an offset of the log, which may be any number."""
+        head = self._log.view(offset, BLANK_BYTES)
+        if head is None or offset >= max(self._log.opened_at, self._log.max_offset - HOT_BYTES):
+            return
+        cold = self._cold_log(offset, BLANK_BYTES)
+        if not cold:
+            cold = self._cold_log(offset, min(TWO_INTS.unpack(head)[0], RECORD_BYTES_MAX))
+        if cold:
+            raise NotInMemory(cold)
+
+    def ready(self, mapped_file: MappedFile, position: int, length_bytes: int) -> None:
+        """The same for a part of any file (see mapped_file.Ready)."""
+        end = position + length_bytes
+        cold = self._cold_units(mapped_file, position, end, mapped_file.size_bytes, time.monotonic())
+        if cold:
+            raise NotInMemory(cold)
+
+    def _cold_log(self, offset: int, size_bytes: int) -> list[FileRange]:
+        blocks = range(offset // BLOCK_BYTES, (offset + size_bytes - 1) // BLOCK_BYTES + 1)
+        return self._cold_blocks(blocks, time.monotonic())
 
     def _cold_units(
         self, mapped_file: MappedFile, start: int, end: int, written_end: int, now: float
@@ -137,6 +180,19 @@ def scattered_blocks(units: memoryview, hot_from: int, tags_codes: frozenset[int
         )
         blocks.update(dict.fromkeys(range(first, last + 1)))
     return list(blocks)
+
+
+def gathered(reads: Iterable[Callable[[], Result]]) -> list[Result]:
+    """The results of all reads. Raises NotInMemory once, with what any of them lacks."""
+    results, cold = [], []
+    for read in reads:
+        try:
+            results.append(read())
+        except NotInMemory as missing:
+            cold += missing.ranges
+    if cold:
+        raise NotInMemory(cold)
+    return results
 
 
 def read_ahead(ranges: list[FileRange]) -> None:

@@ -88,7 +88,7 @@ class ConsumeQueue:
         if queue_offset > self.max_offset:
             self._fill_blank(queue_offset, commit_log_offset)
         if self._position == self._end:
-            self._make_room()
+            self.make_room()
         assert self._file is not None
         position = self._position
         self._file.map[position : position + 20] = CQ_UNIT.pack(commit_log_offset, size_bytes, tags_code)
@@ -99,7 +99,7 @@ class ConsumeQueue:
             self.next_offset = self.max_offset
         return True
 
-    def _make_room(self) -> None:
+    def make_room(self) -> None:
         """Every 204 to 3,264 units: start the next file if need be, and ready its next pages. Raises OSError.
 
         No page is written that was not made ready: on a full disk it would be a SIGBUS.
@@ -129,7 +129,7 @@ class ConsumeQueue:
             )  # fmt: skip
         while self.max_offset < queue_offset:
             if self._position == self._end:
-                self._make_room()
+                self.make_room()
             assert self._file is not None
             units = min(queue_offset - self.max_offset, (self._end - self._position) // UNIT_BYTES)
             end = self._position + units * UNIT_BYTES

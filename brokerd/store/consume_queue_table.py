@@ -16,7 +16,7 @@ import orjson
 
 from brokerd.store.consume_queue import ConsumeQueue
 from brokerd.store.durable_file import replace_durably
-from brokerd.store.errors import MessageIllegal, NoRoomForQueue
+from brokerd.store.errors import MessageIllegal, NoRoomForQueue, NotReady
 from brokerd.store.record import TOPIC_BYTES_MAX
 
 logger = logging.getLogger(__name__)
@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 QUEUE_ID_MAX = 65_535  # far above any real topic; a queue id becomes a folder and a mapped file
 QUEUES_MAX = 1_000_000  # until the system's limits are known; recovery opens what is there
 MANIFEST_NAME = "consumequeue.json"
+DROPPED_NAME = "deletedqueues"  # folders of deleted topics, until a thread has removed them
 QueueLength = tuple[str, int, int]  # topic, queue id, max offset
 
 
@@ -34,6 +35,15 @@ class Manifest:
     dispatched_offset: int
     log_max_offset: int
     lengths: list[QueueLength]
+
+
+class QueueMissing(NotReady):
+    """A message is the first of its queue: `make_with_file` runs in a thread, `adopt` takes the queue in."""
+
+    def __init__(self, topic: str, queue_id: int) -> None:
+        super().__init__(f"{topic} {queue_id}")
+        self.topic = topic
+        self.queue_id = queue_id
 
 
 class ConsumeQueueTable:
@@ -47,6 +57,9 @@ class ConsumeQueueTable:
         self.manifest_path = directory.parent / MANIFEST_NAME
         self._manifest_written: Manifest | None = None
         self.queues_max, self.queues_max_reason = QUEUES_MAX, ""
+        self.makes_files_in_thread = False
+        self._dropped_directory = directory.parent / DROPPED_NAME
+        self._dropped_count = 0
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(list(self.queues.values()))
@@ -69,13 +82,26 @@ class ConsumeQueueTable:
         self.queues[topic, queue_id] = queue
         return queue
 
+    def make_with_file(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """A queue with its first file, to be adopted. Caller: any thread. Raises OSError."""
+        queue = self.make(topic, queue_id)
+        queue.make_room()
+        return queue
+
+    def adopt(self, queue: ConsumeQueue) -> None:
+        """Take in a queue that was made, unless one of its name is there."""
+        self.queues.setdefault((queue.topic, queue.queue_id), queue)
+
     def make(self, topic: str, queue_id: int) -> ConsumeQueue:
         """A queue that is not in the table yet. Raises MessageIllegal."""
         check_name(topic, queue_id)
         return ConsumeQueue(topic, queue_id, self.directory / topic / str(queue_id), self.file_size_bytes)
 
     def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Raises MessageIllegal for a name that cannot be a folder or a queue id out of range, NoRoomForQueue."""
+        """Raises MessageIllegal for a name that cannot be a folder or a queue id out of range, NoRoomForQueue.
+
+        With `makes_files_in_thread` a queue that is not there is QueueMissing instead of being made.
+        """
         queue = self.queues.get((topic, queue_id))
         if queue is not None:
             return queue
@@ -85,6 +111,8 @@ class ConsumeQueueTable:
                 f"topic {topic} gets no queue {queue_id}: {len(self.queues)} queues have files already, this system "
                 f"has room for {self.queues_max} ({self.queues_max_reason}): delete topics or raise its limits"
             )
+        if self.makes_files_in_thread:
+            raise QueueMissing(topic, queue_id)
         return self._new(topic, queue_id)
 
     def reset_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
@@ -105,18 +133,33 @@ class ConsumeQueueTable:
     def queue_ids(self, topic: str) -> list[int]:
         return sorted(queue_id for name, queue_id in self.queues if name == topic)
 
-    def delete_topic(self, topic: str) -> int:
-        """Remove the topic's queues and their files; return how many queues it had."""
+    def drop_topic(self, topic: str) -> int:
+        """Take the topic's queues out and move their folder aside; return how many they were.
+
+        One rename: a topic that is created anew under the name has a folder of its own at once.
+        """
         queue_ids = self.queue_ids(topic)
+        folder = self.directory / topic
+        if folder.is_dir():
+            self._dropped_count += 1
+            try:
+                self._dropped_directory.mkdir(exist_ok=True)
+                folder.rename(self._dropped_directory / str(self._dropped_count))
+            except OSError:  # another file system, or what an earlier process could not remove
+                shutil.rmtree(folder, ignore_errors=True)
         for queue_id in queue_ids:
             del self.queues[topic, queue_id]
-        if queue_ids:
-            shutil.rmtree(self.directory / topic, ignore_errors=True)
         return len(queue_ids)
+
+    def remove_dropped(self) -> None:
+        """Remove the files of dropped queues. Caller: any thread; what cannot be removed is left for a later call."""
+        for folder in list(self._dropped_directory.iterdir()) if self._dropped_directory.is_dir() else ():
+            shutil.rmtree(folder, ignore_errors=True)
 
     def delete_all(self) -> None:
         for topic in self.topics():
-            self.delete_topic(topic)
+            self.drop_topic(topic)
+        self.remove_dropped()
 
     # The manifest: the lengths of all queues at a time when they were durable. A queue that is shorter at the next
     # start was damaged or deleted, and is rebuilt from the log.

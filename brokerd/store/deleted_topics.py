@@ -9,6 +9,7 @@ queues start at 0. An entry goes when the log that holds such records has expire
 from __future__ import annotations
 
 import logging
+import threading
 from pathlib import Path
 from zlib import crc32
 
@@ -22,12 +23,14 @@ FILE_NAME = "deletedtopics.json"
 
 
 class DeletedTopics:
-    """Topic → the commit log offset below which its records count as deleted. Single writer."""
+    """Topic → the commit log offset below which its records count as deleted."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self.ends: dict[str, int] = {}
         self.is_readable = True
+        self._saved: dict[str, int] = {}
+        self._saving = threading.Lock()
 
     def load(self) -> None:
         """Read the file. One that cannot be read is reported and counts as empty: nothing is lost by that."""
@@ -37,6 +40,7 @@ class DeletedTopics:
             if content["crc32"] != crc32(orjson.dumps(ends)):
                 raise ValueError("the checksum is not that of the topics")  # noqa: TRY301
             self.ends = {str(topic): int(offset) for topic, offset in ends.items()}
+            self._saved = dict(self.ends)
         except FileNotFoundError:
             self.ends = {}
         except (ValueError, KeyError, TypeError, AttributeError):
@@ -44,20 +48,25 @@ class DeletedTopics:
             logger.exception("%s cannot be read: deleted topics may come back", self._path)
 
     def add(self, topic: str, log_max_offset: int) -> None:
-        """Remember, durably, that the topic is deleted. Raises OSError."""
+        """Note that the topic is deleted; `save` makes it durable."""
         self.ends[topic] = log_max_offset
-        self._save()
 
     def fit(self, log_min_offset: int, log_max_offset: int) -> None:
         """Drop what has expired. What a crash cut off the log is written anew by other records: cut entries too."""
         ends = {topic: min(end, log_max_offset) for topic, end in self.ends.items() if end > log_min_offset}
         if ends != self.ends:
             self.ends = ends
-            self._save()
+            self.save()
 
     def end_of(self, topic: str) -> int:
         return self.ends.get(topic, 0)
 
-    def _save(self) -> None:
-        content = {"topics": self.ends, "crc32": crc32(orjson.dumps(self.ends))}
-        replace_durably(self._path, orjson.dumps(content, option=orjson.OPT_INDENT_2))
+    def save(self) -> None:
+        """Make what was noted durable, if it is not. Caller: any thread. Raises OSError."""
+        with self._saving:
+            ends = dict(self.ends)
+            if ends == self._saved:
+                return
+            content = {"topics": ends, "crc32": crc32(orjson.dumps(ends))}
+            replace_durably(self._path, orjson.dumps(content, option=orjson.OPT_INDENT_2))
+            self._saved = ends

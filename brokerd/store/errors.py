@@ -8,16 +8,23 @@ StoreError
 │   └── ServiceNotAvailable   disk full or store not writeable; the producer retries elsewhere
 ├── FlushFailed           what was written may be lost: the store takes no more until a restart
 ├── LookupTooLong         more index entries on the way than the caller wants to look at
+├── MemoryTooShort        what was read ahead is gone again before it is used
 ├── StoreLocked           another process works on this directory
 ├── StoreFilesInvalid     a file has a size or name the settings do not explain
 └── BadRecord             offset: where
     ├── TornRecord            the log ends inside a record; recovery cuts it off
     └── CorruptRecord         a bad record before the tail; the store refuses to open
+
+Beside them NotReady (NotInMemory, QueueMissing): try again when a thread has done what it names.
 """
 
 from __future__ import annotations
 
 from brokerd.store.results import PutMessageStatus
+
+
+class NotReady(Exception):  # noqa: N818  no error: the caller comes again
+    """A thread has to prepare something first; nothing was changed, and the caller is to try again then."""
 
 
 class StoreError(Exception):
@@ -55,6 +62,10 @@ class FlushFailed(StoreError):
 
 class LookupTooLong(StoreError):
     """A key has more entries on the way to the wanted ones than the caller wants to look at."""
+
+
+class MemoryTooShort(StoreError):
+    """Pages that were read from the disk were dropped before they could be used, again and again."""
 
 
 class StoreLocked(StoreError):

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from brokerd.store.errors import LookupTooLong
-from brokerd.store.mapped_file import MappedFile
+from brokerd.store.mapped_file import MappedFile, Ready
 
 HEADER = struct.Struct(">qqqqii")
 HEADER_BYTES = HEADER.size
@@ -168,12 +168,24 @@ class IndexFile:
     def overlaps(self, begin_ms: int, end_ms: int) -> bool:
         return bool(self.begin_timestamp_ms <= end_ms and self.end_timestamp_ms >= begin_ms)
 
-    def find(self, java_hash: int, begin_ms: int, end_ms: int, visits: Visits | None = None) -> Iterator[int]:
-        """Commit log offsets of entries with this hash and time, newest first. Raises LookupTooLong."""
+    def find(
+        self,
+        java_hash: int,
+        begin_ms: int,
+        end_ms: int,
+        visits: Visits | None = None,
+        ready: Ready = MappedFile.ready_now,
+    ) -> Iterator[int]:
+        """Commit log offsets of entries with this hash and time, newest first.
+
+        Raises LookupTooLong, and what `ready` raises.
+        """
         visits = visits or Visits(sys.maxsize)
         key_hash = slot_hash(java_hash)
         mapped = self.mapped_file.map
-        number: int = SLOT.unpack_from(mapped, HEADER_BYTES + key_hash % self.hash_slot_num * SLOT_BYTES)[0]
+        slot_position = HEADER_BYTES + key_hash % self.hash_slot_num * SLOT_BYTES
+        ready(self.mapped_file, slot_position, SLOT_BYTES)
+        number: int = SLOT.unpack_from(mapped, slot_position)[0]
         # An entry above `count` was written by a process that died before the header; a chain only goes down.
         limit = self.count
         while 0 < number < limit:
@@ -181,9 +193,9 @@ class IndexFile:
             visits.left -= 1
             if visits.left < 0:
                 raise LookupTooLong("a key with very many messages")
-            entry_hash, commit_log_offset, seconds, number = ENTRY.unpack_from(
-                mapped, self._entries_start + number * ENTRY_BYTES
-            )
+            position = self._entries_start + number * ENTRY_BYTES
+            ready(self.mapped_file, position, ENTRY_BYTES)
+            entry_hash, commit_log_offset, seconds, number = ENTRY.unpack_from(mapped, position)
             if seconds < 0:
                 return
             timestamp_ms = self.begin_timestamp_ms + seconds * 1000

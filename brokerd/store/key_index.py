@@ -17,7 +17,7 @@ from brokerd.store.checkpoint import DurablePoint
 from brokerd.store.consume_queue import ConsumeQueue
 from brokerd.store.index_file import SLOT_BYTES, IndexFile, Visits, index_file_bytes, slot_hash
 from brokerd.store.java_hash import MASK, java_hash, java_hash_joined
-from brokerd.store.mapped_file import fsync_directory
+from brokerd.store.mapped_file import MappedFile, Ready, fsync_directory
 from brokerd.store.record import KEYS, TRANSACTION_MASK, TRANSACTION_ROLLBACK, UNIQ_KEY, find_property
 from brokerd.store.results import QueryMessageResult
 from brokerd.store.store_config import MessageStoreConfig
@@ -235,11 +235,19 @@ class KeyIndex:
     # Reading
 
     def query(
-        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, visits_max: int = sys.maxsize
+        self,
+        topic: str,
+        key: str,
+        max_num: int,
+        begin_ms: int,
+        end_ms: int,
+        visits_max: int = sys.maxsize,
+        ready: Ready = MappedFile.ready_now,
     ) -> QueryMessageResult:
         """Commit log offsets of the newest `max_num` records with `key`, ascending as Java answers.
 
-        Hash collisions are included. Caller: any thread. Raises LookupTooLong.
+        Hash collisions are included. Caller: any thread, the event loop with a `ready` of its own. Raises
+        LookupTooLong, OSError, and what `ready` raises.
         """
         visits = Visits(visits_max)
         hashed = java_hash(f"{topic}#{key}".encode())
@@ -247,7 +255,7 @@ class KeyIndex:
         found: set[int] = set()  # a record that has a key twice is found once
         for index_file in reversed(tuple(self.files)):
             if index_file.overlaps(begin_ms, end_ms):
-                for commit_log_offset in index_file.find(hashed, begin_ms, end_ms, visits):
+                for commit_log_offset in index_file.find(hashed, begin_ms, end_ms, visits, ready):
                     if len(found) >= max_num:
                         break
                     found.add(commit_log_offset)

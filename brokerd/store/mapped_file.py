@@ -11,6 +11,7 @@ import ctypes
 import errno
 import mmap
 import os
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -190,6 +191,11 @@ class MappedFile:
         code = errno.EIO if code == errno.EFAULT else code
         raise OSError(code, os.strerror(code), str(self.path))
 
+    def ready_now(self, position: int, length_bytes: int) -> None:
+        """Read what is not in memory, here. Caller: any thread but the event loop's. Raises OSError."""
+        if not self.is_resident(position, length_bytes):
+            self.read_ahead(position, length_bytes)
+
     def clear_from(self, position: int) -> None:
         """Make every byte from `position` zero, so that nothing old is ever read as new."""
         page = min(position + -position % PAGE_BYTES, self.size_bytes)
@@ -228,3 +234,7 @@ class MappedFile:
     def delete(self) -> None:
         """Remove the name; the pages stay until the last view of them is gone."""
         self.path.unlink(missing_ok=True)
+
+
+# Makes sure that reading so many bytes at a position of a file does not wait for a disk.
+Ready = Callable[[MappedFile, int, int], None]

@@ -14,7 +14,6 @@ from __future__ import annotations
 import logging
 import os
 import struct
-import sys
 import threading
 from collections.abc import Sequence
 
@@ -36,13 +35,13 @@ from brokerd.store.mapped_file import drop_cached_pages
 from brokerd.store.queue_reader import PULL_BYTES_MAX, QueueReader, RecordFilter
 from brokerd.store.record import (
     BLANK_BYTES,
-    BORN_HOST_V6,
     HEADERS,
+    HOST_V6_BYTES,
     PROPERTIES_BYTES_MAX,
-    STORE_HOST_V6,
     TRANSACTION_MASK,
     encode_host,
     encode_record,
+    flag_hosts,
 )
 from brokerd.store.recovery import Recovery
 from brokerd.store.results import (
@@ -64,7 +63,6 @@ STORE_TIME_HELD_MAX_MS = (
     2 * 3_600_000
 )  # a wrong time zone or summer time; a clock that was off by days was wrong
 BATCH_ENTRY_BYTES = 22  # fixed bytes of a message in a batch body: 4 total, magic, crc, flag, lengths
-HOST_V6_BYTES = 20
 PUT_OK = PutMessageStatus.PUT_OK
 
 
@@ -78,22 +76,21 @@ class MessageStore:
         self._log = CommitLog(
             config.commit_log_dir, config.mapped_file_size_commit_log, config.prefault_bytes
         )
-        self._table = ConsumeQueueTable(config.consume_queue_dir, config.mapped_file_size_consume_queue)
-        self._queues = self._table.queues
+        self.table = ConsumeQueueTable(config.consume_queue_dir, config.mapped_file_size_consume_queue)
+        self._queues = self.table.queues
         self._key_index = KeyIndex(config)
         self._dispatcher = Dispatcher(self._key_index if config.message_index_enable else None, on_arrival)
         self._pending = self._dispatcher.pending
-        self._cleaner = FileCleaner(config, self._log, self._table, self._key_index)
+        self._cleaner = FileCleaner(config, self._log, self.table, self._key_index)
         ram_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        self._reader = QueueReader(
-            config, self._log, ram_bytes * config.access_message_in_memory_max_ratio // 100
-        )
+        self._cold_pages = ColdPages(self._log)
+        in_memory_bytes = ram_bytes * config.access_message_in_memory_max_ratio // 100
+        self._reader = QueueReader(config, self._log, self._cold_pages, in_memory_bytes)
         self._deleted = DeletedTopics(self._root / DELETED_TOPICS_NAME)
         self._log.on_failure = self._log_failed
-        self._cold_pages = ColdPages(self._log)
         self._lock = StoreLock(self._root)
         self._abort = AbortFile(self._root)
-        derived = DerivedFlush(self._log, self._table, self._key_index, self._dispatcher)
+        derived = DerivedFlush(self._log, self.table, self._key_index, self._dispatcher)
         self._flusher = Flusher(config, self._log, derived, self._flush_failed)
         self._delay_levels_ms = config.delay_levels_ms
         self._is_sync_flush = config.is_sync_flush
@@ -130,7 +127,7 @@ class MessageStore:
             recovery = Recovery(
                 self.config,
                 self._log,
-                self._table,
+                self.table,
                 self._key_index,
                 self._dispatcher,
                 checkpoint,
@@ -165,6 +162,7 @@ class MessageStore:
             self._flusher.flush_log()
             self.dispatch_pending()
             self._key_index.close()
+            self.remove_dropped()
             self._flusher.flush_queues()
         except (FlushFailed, OSError) as error:
             logger.error("store closed without a clean end: %s", error)  # noqa: TRY400
@@ -231,11 +229,12 @@ class MessageStore:
         """Append one message; its unit follows with dispatch_pending.
 
         `properties` is the encoded string; without `tags_code` it is searched for TAGS. Raises
-        MessageIllegal, PropertiesSizeExceeded or ServiceNotAvailable (all PutRefused, with the put status).
+        MessageIllegal, PropertiesSizeExceeded or ServiceNotAvailable (all PutRefused, with the put status), or
+        QueueMissing.
         """
         if self._refusal:
             raise ServiceNotAvailable(self._refusal)
-        queue = self._queues.get((topic, queue_id)) or self._table.find_or_create(topic, queue_id)
+        queue = self._queues.get((topic, queue_id)) or self.table.find_or_create(topic, queue_id)
         born, stored = encode_host(born_host), encode_host(store_host)
         if len(born) == HOST_V6_BYTES or len(stored) == HOST_V6_BYTES:
             sys_flag = flag_hosts(sys_flag, born, stored)
@@ -302,7 +301,7 @@ class MessageStore:
             raise ServiceNotAvailable(self._refusal)
         if not batch or topic == SCHEDULE_TOPIC or sys_flag & TRANSACTION_MASK:
             raise MessageIllegal("a batch must hold messages that are neither delayed nor transactional")
-        queue = self._table.find_or_create(topic, queue_id)
+        queue = self.table.find_or_create(topic, queue_id)
         born, stored = encode_host(born_host), encode_host(store_host)
         sys_flag = flag_hosts(sys_flag, born, stored)
         fixed_bytes = HEADERS[sys_flag >> 4 & 3].size + len(queue.magic_and_topic[1]) + 2
@@ -449,12 +448,12 @@ class MessageStore:
 
     def limit_queues(self, queues_max: int, reason: str) -> None:
         """Refuse messages that would make more queues: each has an open, mapped file."""
-        self._table.queues_max, self._table.queues_max_reason = queues_max, reason
+        self.table.queues_max, self.table.queues_max_reason = queues_max, reason
 
     @property
     def queue_room(self) -> int:
         """How many more queues may get files."""
-        return max(0, self._table.queues_max - len(self._queues))
+        return max(0, self.table.queues_max - len(self._queues))
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """The offset behind the last message consumers can see; 0 for a queue that does not exist."""
@@ -478,19 +477,27 @@ class MessageStore:
         return self.store_timestamp(topic, queue_id, self.min_offset(topic, queue_id))
 
     def look_message(self, commit_log_offset: int, size_bytes: int | None = None) -> memoryview | None:
-        """The stored record at an offset a client named; None when no record starts there."""
+        """The stored record at an offset a client named; None when no record starts there. Raises NotInMemory.
+
+        Given its size, `cold_pages` has seen to it that it is in memory.
+        """
         if size_bytes is not None:
             return self._log.view(commit_log_offset, size_bytes)
+        self._cold_pages.ready_record(commit_log_offset)
         return self._log.record_view(commit_log_offset)
 
     def query_by_key(
-        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, visits_max: int = sys.maxsize
+        self, topic: str, key: str, max_num: int, begin_ms: int, end_ms: int, visits_max: int | None = None
     ) -> QueryMessageResult:
         """Find records by UNIQ_KEY or a word of KEYS. Only hashes: compare topic and key of what is found.
 
-        Raises LookupTooLong beyond `visits_max` index entries; any thread may then ask without that limit.
+        In the event loop with a limit of index entries to look at: raises LookupTooLong, NotInMemory. Any other thread
+        without: it waits for the disk.
         """
-        return self._key_index.query(topic, key, max_num, begin_ms, end_ms, visits_max)
+        arguments = (topic, key, max_num, begin_ms, end_ms)
+        if visits_max is None:
+            return self._key_index.query(*arguments)
+        return self._key_index.query(*arguments, visits_max, self._cold_pages.ready)
 
     @property
     def commit_log_max_offset(self) -> int:
@@ -525,7 +532,7 @@ class MessageStore:
         return self._refusal
 
     def topics(self) -> list[str]:
-        return self._table.topics()
+        return self.table.topics()
 
     def queue_counts(self) -> dict[str, int]:
         """Topic → highest queue id with messages, and one."""
@@ -535,7 +542,7 @@ class MessageStore:
         return counts
 
     def queues(self, topic: str) -> list[int]:
-        return self._table.queue_ids(topic)
+        return self.table.queue_ids(topic)
 
     # Flushing
 
@@ -571,22 +578,21 @@ class MessageStore:
         if self._dispatch_error:  # no put comes any more to retry it
             self.dispatch_pending()
 
-    def delete_topic_queues(self, topic: str) -> int:
-        """Drop a deleted topic's queues and their files; its records stay in the log until they expire.
+    def drop_topic(self, topic: str) -> int:
+        """Take a deleted topic's queues out; return how many they were. `remove_dropped` must follow.
 
-        That is remembered first, so that they do not come back when queues are rebuilt. Raises OSError.
+        Its records stay in the log until they expire.
         """
-        if not self._table.queue_ids(topic):
+        if not self.table.queue_ids(topic):
             return 0
         self._deleted.add(topic, self._log.max_offset)
         self._dispatcher.drop_topic(topic, self._log.max_offset)
-        return self._table.delete_topic(topic)
+        return self.table.drop_topic(topic)
 
+    def remove_dropped(self) -> None:
+        """Make drops durable, so that no rebuilding brings the topics back, then remove their files. Raises OSError.
 
-def flag_hosts(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
-    """The sysFlag with its two IPv6 bits set from the packed hosts."""
-    if len(born_host) == HOST_V6_BYTES:
-        sys_flag |= BORN_HOST_V6
-    if len(store_host) == HOST_V6_BYTES:
-        sys_flag |= STORE_HOST_V6
-    return sys_flag
+        Caller: any thread; thousands of queues take long.
+        """
+        self._deleted.save()
+        self.table.remove_dropped()

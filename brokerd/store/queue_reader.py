@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from brokerd.store.cold_pages import ColdPages
 from brokerd.store.commit_log import CommitLog
 from brokerd.store.consume_queue import BLANK_SIZE, CQ_UNIT, UNIT_BYTES, ConsumeQueue
 from brokerd.store.errors import TornRecord
@@ -34,8 +35,11 @@ class RecordFilter:
 class QueueReader:
     """Reads what was dispatched. The last `in_memory_bytes` of the log count as being in the page cache."""
 
-    def __init__(self, config: MessageStoreConfig, log: CommitLog, in_memory_bytes: int) -> None:
+    def __init__(
+        self, config: MessageStoreConfig, log: CommitLog, cold_pages: ColdPages, in_memory_bytes: int
+    ) -> None:
         self._log = log
+        self._cold_pages = cold_pages
         self._damaged: set[int] = set()
         self._in_memory_bytes = in_memory_bytes
         self._filter_bytes_max = config.max_filter_message_size
@@ -177,9 +181,10 @@ class QueueReader:
         return False
 
     def store_timestamp(self, queue: ConsumeQueue, offset: int) -> int:
-        """Store time in ms of the message at a queue offset; -1 when there is none (any more)."""
+        """Store time in ms of the message at a queue offset; -1 when there is none (any more). Raises NotInMemory."""
         if not queue.min_offset <= offset < queue.max_offset:
             return -1
+        self._cold_pages.ready_unit(queue, offset)
         commit_log_offset, size_bytes, _ = queue.unit(offset)
         view = self._log.view(commit_log_offset, size_bytes)
         return -1 if view is None else read_store_timestamp(view)
@@ -187,7 +192,7 @@ class QueueReader:
     def offset_by_time(self, queue: ConsumeQueue, timestamp_ms: int, boundary: BoundaryType) -> int:
         """LOWER: the smallest offset stored at or after the time, max_offset if none. UPPER: the largest
         stored at or before it, min_offset if none. Store times are taken to ascend; removed messages count as
-        too early.
+        too early. Raises NotInMemory.
         """
         low, high = queue.min_offset, queue.max_offset
         while low < high:

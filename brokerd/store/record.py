@@ -40,6 +40,7 @@ assert BLANK_BYTES == 8
 
 BORN_HOST_V6 = 0x10
 STORE_HOST_V6 = 0x20
+HOST_V6_BYTES = 20
 TRANSACTION_MASK = 0xC
 TRANSACTION_NONE = 0x0
 TRANSACTION_PREPARED = 0x4
@@ -84,6 +85,15 @@ class StoredRecord(NamedTuple):
 def encode_host(host: tuple[str, int]) -> bytes:
     """IP and port as in the record: 8 bytes for IPv4, 20 for IPv6. Raises ValueError for no IP address."""
     return ipaddress.ip_address(host[0]).packed + INT.pack(host[1])
+
+
+def flag_hosts(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
+    """The sysFlag with its two IPv6 bits set from the packed hosts."""
+    if len(born_host) == HOST_V6_BYTES:
+        sys_flag |= BORN_HOST_V6
+    if len(store_host) == HOST_V6_BYTES:
+        sys_flag |= STORE_HOST_V6
+    return sys_flag
 
 
 def encode_topic(topic: str) -> tuple[int, bytes]:

@@ -315,6 +315,7 @@ class Recovery:
             )  # fmt: skip
         self._accept_log(plan)
         self._deleted.fit(log.min_offset, end)
+        self._table.remove_dropped()
         if log.files.files:
             self._fit_queues(plan)
             self._key_index.fit(end, clean_shutdown=plan.clean_shutdown)

@@ -32,6 +32,12 @@ class MemoryChannel:
     def answered(self, response: RemotingCommand) -> None:
         self.answers.append(response)
 
+    def wait(self) -> None:
+        raise AssertionError("what reads no socket cannot wait for a queue: make it before")
+
+    def go_on(self) -> None:
+        pass
+
     def close(self, reason: str) -> None:
         self.closed_for = reason
         self.is_open = False

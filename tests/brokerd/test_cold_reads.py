@@ -27,13 +27,16 @@ async def stored(root: Path) -> None:
         client = await broker.client()
         for number in range(COUNT):
             tag = f"TAGS\x01{'rare' if number % 50 == 0 else 'often'}\x02"
-            fields = send_fields("T", properties=tag)
+            fields = send_fields("T", properties=f"{tag}KEYS\x01k{number} all\x02")
             assert (await client.ask(RequestCode.SEND_MESSAGE_V2, fields, b"%d " % number + BODY)).code == 0
 
 
-def drop(root: Path) -> None:
+def drop(root: Path, *, with_index: bool = False) -> None:
     gc.collect()  # the maps of the broker before hold their pages
-    for path in [*(root / "commitlog").iterdir(), *(root / "consumequeue").rglob("0" * 20)]:
+    files = [*(root / "commitlog").iterdir(), *(root / "consumequeue").rglob("0" * 20)]
+    if with_index:  # nothing is put after that
+        files += (root / "index").iterdir()
+    for path in files:
         mapped_file.drop_cached_pages(path)
 
 
@@ -102,6 +105,103 @@ async def test_what_the_disk_cannot_read_is_an_error(tmp_path: Path, monkeypatch
         answer = await client.ask(RequestCode.PULL_MESSAGE, pull_fields("g", "T", 0))
         assert (answer.code, "cannot read this" in (answer.remark or "")) == (1, True)
         assert (await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T"), b"new")).code == 0
+
+
+KEY = {"topic": "T", "key": "k7", "maxNum": "9", "beginTimestamp": "0", "endTimestamp": str(2**62)}
+GROUP = {"group": "g", "topic": "T"}
+# Request → its fields, and words of the answer: what reads old messages, other than pulls.
+ASKS: dict[RequestCode, tuple[dict[str, str], bytes]] = {
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: ({"topic": "T", "queueId": "0", "timestamp": "1000"}, b""),
+    RequestCode.GET_TOPIC_STATS_INFO: ({"topic": "T"}, b'"maxOffset":300'),
+    RequestCode.GET_CONSUME_STATS: ({"consumerGroup": "g"}, b'"consumerOffset":5'),
+    RequestCode.GET_BROKER_CONSUME_STATS: ({"isOrder": "false"}, b'"consumerOffset":5'),
+    RequestCode.QUERY_CONSUME_TIME_SPAN: (GROUP, b'"minTimeStamp"'),
+    RequestCode.GET_EARLIEST_MSG_STORETIME: ({"topic": "T", "queueId": "0"}, b""),
+    RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: (
+        {**GROUP, "timestamp": "1000", "isForce": "true"},
+        b'"queueId":0,"topic":"T"}:0',
+    ),
+    RequestCode.QUERY_MESSAGE: (KEY, b"7 \0\0"),
+    RequestCode.VIEW_MESSAGE_BY_ID: ({"offset": "0"}, b"0 \0\0"),
+    RequestCode.GET_BROKER_RUNTIME_INFO: ({}, b'"earliestMessageTimeStamp"'),
+    RequestCode.CONSUMER_SEND_MSG_BACK: ({"offset": "0", "group": "g", "delayLevel": "0"}, b""),
+}
+
+
+async def joined(broker: RunningBroker) -> None:
+    client = await broker.consumer("c", "g", "T")
+    offset = {"consumerGroup": "g", "topic": "T", "queueId": "0", "commitOffset": "5"}
+    assert (await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, offset)).code == 0
+
+
+@pytest.mark.parametrize("code", ASKS)
+async def test_what_else_reads_old_messages_reads_them_in_threads(tmp_path: Path, code: RequestCode) -> None:
+    await stored(tmp_path)
+    async with running(tmp_path, **SETTINGS) as broker:
+        await joined(broker)
+        client = await broker.client()
+        drop(tmp_path, with_index=code is RequestCode.QUERY_MESSAGE)
+        if not broker.broker.store.cold_pages("T", 0, 0, 32):
+            pytest.skip("this file system keeps its files in memory")
+        fields, expected = ASKS[code]
+        # It writes too, where pages are cold after `drop` only.
+        if code is RequestCode.CONSUMER_SEND_MSG_BACK:
+            await client.ask(RequestCode.SEND_MESSAGE_V2, send_fields("%RETRY%g"), b"x")
+        before = faults()
+        answer = await client.ask(code, fields)
+        assert faults() - before == 0
+        assert answer.code == 0, answer.remark
+        assert expected in answer.body
+        if code is RequestCode.CONSUMER_SEND_MSG_BACK:
+            assert broker.broker.store.commit_log_max_offset > COUNT * len(BODY), "stored once"
+
+
+@pytest.mark.parametrize("code", ASKS)
+async def test_others_are_served_while_it_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: RequestCode
+) -> None:
+    await stored(tmp_path)
+    async with running(tmp_path, **SETTINGS) as broker:
+        await joined(broker)
+        slow, other, go_on = await broker.client(), await broker.client(), asyncio.Event()
+
+        async def slow_disk(ranges: list[cold_pages.FileRange]) -> None:
+            await go_on.wait()
+
+        monkeypatch.setattr(broker.broker.cold_reads, "read", slow_disk)
+        monkeypatch.setattr(mapped_file.MappedFile, "is_resident", lambda *_: go_on.is_set())
+        waiting = asyncio.create_task(slow.ask(code, ASKS[code][0]))
+        await asyncio.sleep(0.02)
+        assert (await other.ask(RequestCode.SEND_MESSAGE_V2, send_fields("T"), b"new")).code == 0
+        assert not waiting.done()
+        go_on.set()
+        assert (await waiting).code == 0
+
+
+async def test_what_no_request_can_keep_in_memory_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stored(tmp_path)
+    async with running(tmp_path, **SETTINGS) as broker:
+        client = await broker.client()
+        monkeypatch.setattr(mapped_file.MappedFile, "is_resident", lambda *_: False)
+        answer = await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"})
+        assert (answer.code, "add memory" in (answer.remark or "")) == (1, True)
+
+
+async def test_keys_of_very_many_messages_are_looked_up_in_a_thread_that_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("brokerd.processor.query_message.VISITS_AT_ONCE", 1)
+    await stored(tmp_path)
+    async with running(tmp_path, **SETTINGS) as broker:
+        client = await broker.client()
+        drop(tmp_path, with_index=True)
+        before = faults()
+        answer = await client.ask(RequestCode.QUERY_MESSAGE, {**KEY, "key": "all"})
+        assert faults() - before == 0
+        records = [record.body.split(b" ")[0] for record in decode_records(answer.body, check_crc=True)]
+        assert records == [b"%d" % number for number in range(COUNT - 9, COUNT)]
 
 
 def test_new_messages_are_not_looked_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,8 @@ class Writer:
                 self.store, b"dead", "Events", self._chance.randrange(2), b"KEYS\x01dead\x02", NOW_MS + number
             )
         self.store.dispatch_pending()
-        self.store.delete_topic_queues("Events")
+        self.store.drop_topic("Events")
+        self.store.remove_dropped()
 
 
 def open_at(root: Path) -> MessageStore:
@@ -451,7 +452,7 @@ def served(store: MessageStore, tag: str = "") -> dict[tuple[str, int, int], byt
 def is_found(store: MessageStore, message: Sent) -> bool:
     """By key at its offset, and with its tag in its unit."""
     found = store.query_by_key(message.topic, message.key, 64, *EVER).commit_log_offsets
-    queue = store._table.queues[message.topic, message.queue_id]
+    queue = store.table.queues[message.topic, message.queue_id]
     unit = queue.unit(message.queue_offset)
     return message.log_offset in found and unit[2] == tags_code(message.tag.encode())
 

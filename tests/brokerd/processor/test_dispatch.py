@@ -31,6 +31,7 @@ async def test_an_unexpected_exception_is_answered_and_the_others_get_theirs(
 ) -> None:
     async with running(tmp_path) as broker:
         broker.broker.topics.put(topic_config("T", 4, 6), 0)
+        broker.broker.store.table.makes_files_in_thread = False
         put = broker.broker.store.put_message
 
         def failing(topic: str, queue_id: int, *arguments: object, **more: object) -> object:

@@ -70,7 +70,8 @@ def outcome(process: object, data: bytes, store: object) -> tuple[object, list[o
 
 
 def make_topics(broker: RunningBroker) -> None:
-    """The answer of a message that makes its topic waits for the topic's file: not what is compared here."""
+    """The answer of what makes a topic or a queue waits for their files: not what is compared here."""
+    broker.broker.store.table.makes_files_in_thread = False
     for topic in ("T", "U", "%RETRY%g", "%DLQ%g"):
         broker.broker.topics.put(topic_config(topic, 4, 6), 0)
 
@@ -194,6 +195,7 @@ async def test_it_answers_binary_requests_in_their_form(tmp_path: Path) -> None:
 
 async def test_it_equals_the_plain_way_for_pulls(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
+        broker.broker.store.table.makes_files_in_thread = False
         fast = broker.controller._dispatcher
         plain = Dispatcher(broker.broker, BROKER_HANDLERS)
         channel = MemoryChannel()
@@ -209,6 +211,7 @@ async def test_it_equals_the_plain_way_for_pulls(tmp_path: Path) -> None:
 async def test_it_keeps_its_tag_codes(tmp_path: Path) -> None:
     """What the fast way puts into the consume queue is what a filter looks for."""
     async with running(tmp_path) as broker:
+        broker.broker.store.table.makes_files_in_thread = False
         process, channel = broker.controller._dispatcher.process, MemoryChannel()
         for tag in ("TagA", "中文", "TagB"):
             process(frame(310, send_fields("T", properties=f"TAGS\x01{tag}\x02"), tag.encode()), channel)

@@ -41,7 +41,7 @@ def expected_of(version: str) -> dict[str, Any]:
 
 
 def units(store: MessageStore, topic: str, queue_id: int) -> list[list[int]]:
-    queue = store._table.queues[topic, queue_id]
+    queue = store.table.queues[topic, queue_id]
     return [list(queue.unit(offset)) for offset in range(queue.min_offset, queue.max_offset)]
 
 

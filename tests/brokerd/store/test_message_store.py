@@ -110,11 +110,11 @@ def test_it_gives_a_delayed_message_its_delivery_time_as_tags_code(tmp_path: Pat
         tags_code=97,
     )
     store.dispatch_pending()
-    assert store._table.queues["SCHEDULE_TOPIC_XXXX", 2].unit(0)[2] == NOW_MS + 10_000
+    assert store.table.queues["SCHEDULE_TOPIC_XXXX", 2].unit(0)[2] == NOW_MS + 10_000
     kill(store)
     (tmp_path / "consumequeue" / "SCHEDULE_TOPIC_XXXX" / "2" / "00000000000000000000").unlink()
     again = open_store(tmp_path)
-    assert again._table.queues["SCHEDULE_TOPIC_XXXX", 2].unit(0)[2] == NOW_MS + 10_000
+    assert again.table.queues["SCHEDULE_TOPIC_XXXX", 2].unit(0)[2] == NOW_MS + 10_000
     again.close(NOW_MS)
 
 
@@ -287,9 +287,11 @@ def test_it_deletes_the_queues_of_a_topic(tmp_path: Path) -> None:
     put_all(store, [b"a", b"b"])
     put_all(store, [b"c"], topic="Other")
     put(store, b"waiting")
-    assert store.delete_topic_queues("TopicTest") == 1
-    assert store.delete_topic_queues("TopicTest") == 0
+    assert store.drop_topic("TopicTest") == 1
+    assert store.drop_topic("TopicTest") == 0
     assert store.dispatch_pending() == 0
+    store.remove_dropped()
+    assert list((tmp_path / "deletedqueues").iterdir()) == []
     assert store.topics() == ["Other"]
     assert not (tmp_path / "consumequeue" / "TopicTest").exists()
     assert put_all(store, [b"anew"])[0].queue_offset == 0

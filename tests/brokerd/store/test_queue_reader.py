@@ -143,7 +143,7 @@ def test_it_hands_out_nothing_behind_the_end_of_the_log(tmp_path: Path) -> None:
 
 def test_it_finds_a_gap_in_the_queue_files(tmp_path: Path) -> None:
     store = filled(tmp_path, 25)
-    store._table.queues["TopicTest", 0].files.delete_first()
+    store.table.queues["TopicTest", 0].files.delete_first()
     assert pulled(store, 3) == ("OFFSET_FOUND_NULL", 10, [])
     store.close(NOW_MS)
 
@@ -188,7 +188,7 @@ def test_it_answers_times_of_empty_queues_and_removed_messages(tmp_path: Path) -
     assert store.store_timestamp("None", 0, 0) == -1
     assert store.earliest_store_timestamp("TopicTest", 0) == NOW_MS + 100
     assert store.earliest_store_timestamp("None", 0) == -1
-    queue = store._table.queues["TopicTest", 0]
+    queue = store.table.queues["TopicTest", 0]
     queue.correct_min_offset(queue.unit(4)[0])
     assert store.offset_by_time("TopicTest", 0, NOW_MS) == 4
     assert store.offset_by_time("TopicTest", 0, NOW_MS, UPPER) == 4
@@ -212,7 +212,7 @@ def test_it_leaves_out_a_message_that_was_damaged_since_an_earlier_process_wrote
 ) -> None:
     """A clean start reads no log, so what is on the disk is compared when it is served."""
     store = filled(tmp_path, 6)
-    offset = store._table.queues["TopicTest", 0].unit(3)[0]
+    offset = store.table.queues["TopicTest", 0].unit(3)[0]
     store.close(NOW_MS)
     path = tmp_path / "commitlog" / f"{0:020d}"
     position = offset + 88

@@ -121,7 +121,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[int], l
     store = open_store(root)
     sent = [b"x" * number * 3 for number in range(1, IMAGE_COUNT + 1)]
     put_all(store, sent, properties=b"TAGS\x01a\x02KEYS\x01k\x02")
-    starts = [store._table.queues["TopicTest", 0].unit(number)[0] for number in range(IMAGE_COUNT)]
+    starts = [store.table.queues["TopicTest", 0].unit(number)[0] for number in range(IMAGE_COUNT)]
     starts.append(store.commit_log_max_offset)
     data = log_file(root).read_bytes()
     kill(store)

@@ -60,7 +60,7 @@ def check_all(store: MessageStore, sent: list[bytes]) -> None:
         found = store.query_by_key("TopicTest", f"k{number}", 9, *EVER).commit_log_offsets
         assert len(found) == 1, number
     for queue_id in range(QUEUES):
-        queue = store._table.queues["TopicTest", queue_id]
+        queue = store.table.queues["TopicTest", queue_id]
         codes = [queue.unit(number)[2] for number in range(queue.max_offset)]
         assert codes == [tags_code(b"t%d" % (number % 2)) for number in range(queue_id, len(sent), QUEUES)]
 
@@ -114,7 +114,7 @@ def test_it_forgets_units_of_messages_that_a_power_failure_took(tmp_path: Path) 
     thorough_flush(store)
     put_all(store, [b"c", b"d"])
     put_all(store, [b"other"], topic="Other")
-    end = store._table.queues["TopicTest", 0].unit(2)[0]
+    end = store.table.queues["TopicTest", 0].unit(2)[0]
     kill(store)
     log = tmp_path / "commitlog" / f"{0:020d}"
     log.write_bytes(log.read_bytes()[:end] + bytes(4096 - end))
@@ -160,7 +160,8 @@ def test_it_does_not_bring_a_deleted_topic_back(tmp_path: Path, stop: str) -> No
     store = open_store(tmp_path)
     put_all(store, [b"kept"], topic="Other")
     put_all(store, [b"dead%d" % number for number in range(50)], queue_id=1)
-    store.delete_topic_queues("TopicTest")
+    store.drop_topic("TopicTest")
+    store.remove_dropped()
     if stop == "crash after flush":
         thorough_flush(store)
     if stop == "clean":
@@ -178,7 +179,8 @@ def test_it_does_not_bring_a_deleted_topic_back(tmp_path: Path, stop: str) -> No
 def test_it_starts_a_topic_of_a_deleted_ones_name_at_0(tmp_path: Path, stop: str) -> None:
     store = open_store(tmp_path)
     put_all(store, [b"dead%d" % number for number in range(50)])
-    store.delete_topic_queues("TopicTest")
+    store.drop_topic("TopicTest")
+    store.remove_dropped()
     assert put_all(store, [b"new"], properties=b"KEYS\x01k\x02")[0].queue_offset == 0
     if stop == "clean":
         store.close(NOW_MS)
@@ -200,7 +202,8 @@ def test_it_removes_files_of_a_deleted_topic_that_a_crash_left(tmp_path: Path) -
     put_all(store, [b"kept"], topic="Other")
     folder = tmp_path / "consumequeue" / "TopicTest"
     shutil.copytree(folder, tmp_path / "copy")
-    store.delete_topic_queues("TopicTest")
+    store.drop_topic("TopicTest")
+    store.remove_dropped()
     kill(store)
     shutil.copytree(tmp_path / "copy", folder)
     again, _ = reopened(tmp_path)
@@ -215,8 +218,9 @@ def test_it_keeps_messages_where_a_crash_cut_the_log_behind_a_deletion(tmp_path:
     put_all(store, [b"dead"])
     store.flush()
     put_all(store, [b"lost"], topic="Other")
-    store.delete_topic_queues("TopicTest")
-    end = store._table.queues["Other", 0].unit(0)[0]
+    store.drop_topic("TopicTest")
+    store.remove_dropped()
+    end = store.table.queues["Other", 0].unit(0)[0]
     kill(store)
     log = tmp_path / "commitlog" / f"{0:020d}"
     log.write_bytes(log.read_bytes()[:end] + bytes(4096 - end))

@@ -38,7 +38,7 @@ def filled(root: Path, count: int = 30, body_bytes: int = 300) -> list[bytes]:
 
 def starts_of(root: Path) -> list[int]:
     store = open_store(root)
-    queue = store._table.queues["TopicTest", 0]
+    queue = store.table.queues["TopicTest", 0]
     starts = [queue.unit(number)[0] for number in range(queue.max_offset)]
     store.close(NOW_MS)
     return starts
