@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.support.broker_forks import ForkedBroker
+from tests.support.forks import ForkedProgram, forked_broker
 from tests.support.ports import free_port
 
 READY_WITHIN_S = 60  # a second where nothing else runs
@@ -34,7 +34,7 @@ class BrokerProcess:
             "diskSpaceWarningLevelRatio": 100,
             **settings,
         }
-        self.process: subprocess.Popen[bytes] | ForkedBroker | None = None
+        self.process: subprocess.Popen[bytes] | ForkedProgram | None = None
         self.log = data.parent / f"{data.name}.log"
 
     @property
@@ -58,8 +58,8 @@ class BrokerProcess:
             time.sleep(0.005)
         raise AssertionError(f"brokerd not ready within {READY_WITHIN_S} s: {self.output()[-2000:]}")
 
-    def launch(self, arguments: Sequence[str]) -> subprocess.Popen[bytes] | ForkedBroker:
-        return ForkedBroker(arguments, self.log)
+    def launch(self, arguments: Sequence[str]) -> subprocess.Popen[bytes] | ForkedProgram:
+        return forked_broker(arguments, self.log)
 
     def output(self) -> str:
         """Everything it printed, over all its runs."""

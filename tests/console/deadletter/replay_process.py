@@ -1,8 +1,10 @@
 """The console's side of a replay in processes of its own, on a database file of its own, to be killed.
 
-python -m tests.console.deadletter.replay_process prepare NAMESRV     → prints the job's id
-python -m tests.console.deadletter.replay_process work JOB [WHEN N [PID]]
-python -m tests.console.deadletter.replay_process report JOB          → prints JSON
+A program of tests.support.forks, with these arguments:
+
+prepare NAMESRV             prints the job's id
+work JOB [WHEN N [PID]]
+report JOB                  prints JSON
 
 WHEN: before_send | while_sending | after_send of the N-th batch the process PID, or this one, is killed.
 """
@@ -12,8 +14,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sys
 import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import django
@@ -34,10 +36,10 @@ from tests.console.deadletter.letters import GROUP  # noqa: E402
 def prepare(namesrv: str) -> None:
     call_command("migrate", verbosity=0)
     call_command("migrate", database="metrics", verbosity=0)
-    Cluster.objects.create(name="test", namesrv_addrs=namesrv)
+    cluster = Cluster.objects.create(name=f"test-{namesrv.rpartition(':')[2]}", namesrv_addrs=namesrv)
     admin = access_services.ensure_first_person()
     params = {"target": "failed_group", "rate_per_s": 4_000}
-    plan = services.create_plan("dead_letter_replay", "test", GROUP, params, admin)
+    plan = services.create_plan("dead_letter_replay", cluster.name, GROUP, params, admin)
     print(services.apply_plan(plan.id, admin, plan.confirm_text).id)
 
 
@@ -83,5 +85,6 @@ def report(job_id: str) -> None:
     )
 
 
-if __name__ == "__main__":
-    {"prepare": prepare, "work": work, "report": report}[sys.argv[1]](*sys.argv[2:])
+def main(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
+    {"prepare": prepare, "work": work, "report": report}[arguments[0]](*arguments[1:])
+    return 0

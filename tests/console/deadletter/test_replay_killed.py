@@ -6,8 +6,6 @@ import json
 import os
 import secrets
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -21,6 +19,7 @@ from console.mqadmin import close_admins
 from tests.console.deadletter.letters import RETRY, group_with_topics, write_letters
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.broker_process import BrokerProcess
+from tests.support.forks import ForkedProgram, Forks
 
 LETTERS = 3_000
 
@@ -39,29 +38,31 @@ def databases_of_its_own() -> dict[str, str]:
 
 
 class Console:
-    """Processes of ``replay_process`` on databases of their own."""
+    """Forks of ``replay_process`` on databases of their own."""
 
     def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self.environment = {
-            **os.environ,
-            "TIDEMARK_DATA": str(folder),
-            "SECRET_KEY": "only-for-tests",
-            "REDIS_URL": "redis://127.0.0.1:1/0",
-            "DJANGO_SETTINGS_MODULE": "console.settings",
-            "LOG_LEVEL": "ERROR",
-            **databases_of_its_own(),
-        }
+        self._output = folder / "output"
+        self._forks = Forks(
+            "tests.console.deadletter.replay_process",
+            {
+                **os.environ,
+                "TIDEMARK_DATA": str(folder),
+                "SECRET_KEY": "only-for-tests",
+                "REDIS_URL": "redis://127.0.0.1:1/0",
+                "DJANGO_SETTINGS_MODULE": "console.settings",
+                "LOG_LEVEL": "ERROR",
+                **databases_of_its_own(),
+            },
+        )
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "tests.console.deadletter.replay_process", *arguments]
-        return subprocess.Popen(command, env=self.environment, stdout=subprocess.PIPE, text=True)
+    def start(self, *arguments: str) -> ForkedProgram:
+        self._output.unlink(missing_ok=True)
+        return self._forks.start(arguments, self._output)
 
     def run(self, *arguments: str) -> str:
         process = self.start(*arguments)
-        output, _ = process.communicate(timeout=120)
-        assert process.returncode == 0
-        return output.strip()
+        assert process.wait(120) == 0, self._output.read_text()
+        return self._output.read_text().strip()
 
     def killed(self, *arguments: str) -> None:
         assert self.start(*arguments).wait(120) == -signal.SIGKILL
@@ -69,6 +70,17 @@ class Console:
     def report(self, job_id: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.run("report", job_id))
         return found
+
+    def close(self) -> None:
+        self._forks.close()
+
+
+@pytest.fixture(scope="module")
+def console(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Console]:
+    """One for all tests: each has a cluster of its own."""
+    found = Console(tmp_path_factory.mktemp("console"))
+    yield found
+    found.close()
 
 
 @pytest.fixture
@@ -99,8 +111,7 @@ def assert_each_sent_once(live: LiveCluster, report: dict[str, Any]) -> None:
     assert len(found) == LETTERS and set(found.values()) == {1}
 
 
-def test_it_resumes_after_a_kill_before_or_after_the_send(live: LiveCluster, tmp_path: Path) -> None:
-    console = Console(tmp_path / "console")
+def test_it_resumes_after_a_kill_before_or_after_the_send(live: LiveCluster, console: Console) -> None:
     job_id = console.run("prepare", live.broker.namesrv)
     console.killed("work", job_id, "before_send", "2")
     at_first_kill = sum(copies(live).values())
@@ -117,8 +128,7 @@ def test_it_resumes_after_a_kill_before_or_after_the_send(live: LiveCluster, tmp
     assert lost.startswith("0 of ") and not arrived.startswith("0 of ")
 
 
-def test_it_resumes_after_kills_at_any_moment(live: LiveCluster, tmp_path: Path) -> None:
-    console = Console(tmp_path / "console")
+def test_it_resumes_after_kills_at_any_moment(live: LiveCluster, console: Console) -> None:
     job_id = console.run("prepare", live.broker.namesrv)
     for pause_s in (0, 0.05, 0.15):
         before = sum(copies(live).values())
@@ -132,9 +142,8 @@ def test_it_resumes_after_kills_at_any_moment(live: LiveCluster, tmp_path: Path)
     assert_each_sent_once(live, console.report(job_id))
 
 
-def test_it_resumes_after_the_broker_was_killed(live: LiveCluster, tmp_path: Path) -> None:
+def test_it_resumes_after_the_broker_was_killed(live: LiveCluster, console: Console) -> None:
     """What the broker had not written to disk when it died is sent again; what it had is not."""
-    console = Console(tmp_path / "console")
     job_id = console.run("prepare", live.broker.namesrv)
     assert live.broker.process is not None
     console.run("work", job_id, "while_sending", "3", str(live.broker.process.pid))

@@ -1,12 +1,13 @@
-"""A process that has brokerd loaded and forks: three quarters of what a start costs is importing the same modules.
+"""A process that has a program loaded and forks: three quarters of what a start costs is importing the same modules.
 
 Hundreds of tests start a broker. Each fork is what `python -m brokerd` would be: a process, a store and ports of its
-own. The process ends with the one that started it, and every broker with it.
+own. The process ends with the one that started it, and every fork with it.
 """
 
 from __future__ import annotations
 
 import atexit
+import importlib
 import json
 import os
 import shutil
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NoReturn
@@ -23,11 +24,11 @@ from typing import NoReturn
 ROOT = Path(__file__).parent.parent.parent
 
 
-class ForkedBroker:
-    """A forked brokerd, with the methods of subprocess.Popen that tests use."""
+class ForkedProgram:
+    """A fork, with the methods of subprocess.Popen that tests use."""
 
-    def __init__(self, arguments: Sequence[str], log: Path) -> None:
-        self.pid, self._note = _server(os.getpid()).fork(arguments, log)
+    def __init__(self, pid: int, note: Path) -> None:
+        self.pid, self._note = pid, note
         self.returncode: int | None = None
 
     def poll(self) -> int | None:
@@ -39,7 +40,7 @@ class ForkedBroker:
         deadline = None if timeout is None else time.monotonic() + timeout
         while (code := self.poll()) is None:
             if deadline is not None and time.monotonic() > deadline:
-                raise subprocess.TimeoutExpired("brokerd", timeout or 0)
+                raise subprocess.TimeoutExpired(f"fork {self.pid}", timeout or 0)
             time.sleep(0.002)
         return code
 
@@ -54,33 +55,38 @@ class ForkedBroker:
         self.send_signal(signal.SIGKILL)
 
 
-class _Server:
+class Forks:
     """The caller's end of the forking process. A request is a line; the answer is the process id of the fork."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str, environment: Mapping[str, str] = os.environ) -> None:
+        """`module` has `main(arguments, environment) -> exit code`."""
         self._notes = Path(tempfile.mkdtemp(prefix="tm-forks-", dir="/tmp"))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(self._notes)],
+            [sys.executable, "-m", __name__, module],
             cwd=ROOT,
+            env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
         )
         self._requests = 0
-        atexit.register(self._close, os.getpid())
+        self._owner = os.getpid()
+        atexit.register(self.close)
 
-    def fork(self, arguments: Sequence[str], log: Path) -> tuple[int, Path]:
-        """Process id, and the file that will hold the exit code."""
+    def start(self, arguments: Sequence[str], log: Path) -> ForkedProgram:
+        """Its output is appended to `log`."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._requests += 1
         note = self._notes / str(self._requests)
         request = {"arguments": arguments, "log": str(log.absolute()), "note": str(note)}
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
-        return int(self._process.stdout.readline()), note
+        return ForkedProgram(int(self._process.stdout.readline()), note)
 
-    def _close(self, owner: int) -> None:
-        if os.getpid() == owner:
+    def close(self) -> None:
+        """End the process and all its forks."""
+        atexit.unregister(self.close)
+        if os.getpid() == self._owner:
             assert self._process.stdin is not None
             self._process.stdin.close()
             self._process.wait()
@@ -88,15 +94,18 @@ class _Server:
 
 
 @cache
-def _server(process_id: int) -> _Server:
+def _brokers(process_id: int) -> Forks:
     """One for each process of tests: a fork of it must not share the pipe."""
-    return _Server()
+    return Forks("brokerd.__main__")
+
+
+def forked_broker(arguments: Sequence[str], log: Path) -> ForkedProgram:
+    return _brokers(os.getpid()).start(arguments, log)
 
 
 def main() -> None:
     """Fork for each line of the input; end all forks when it ends."""
-    import brokerd.__main__ as command
-
+    command = importlib.import_module(sys.argv[1])
     notes: dict[int, Path] = {}  # process id → where its exit code belongs
 
     def reap(*_: object) -> None:
