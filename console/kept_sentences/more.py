@@ -104,6 +104,7 @@ SENTENCES = (
     _("offline"),
     _("queue stuck"),
     _("reset"),
+    _("retention"),
     _("slow"),
     _("surge"),
     _("stays"),

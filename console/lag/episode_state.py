@@ -122,7 +122,8 @@ def after(course: Course, is_bad: bool | None, now_ms: int, interval_ms: int) ->
     held_until_ms = course.seen_ms + held_ms if was is EpisodeState.ONGOING else course.end_ms
     if is_bad:
         pauses = course.pauses + (course.well_ms > 0 or was is EpisodeState.ENDING)
-        return replace(moved, state=EpisodeState.ONGOING, end_ms=now_ms, well_ms=0, pauses=pauses)
+        end_ms = max(now_ms, course.start_ms)  # the clock may have been set back
+        return replace(moved, state=EpisodeState.ONGOING, end_ms=end_ms, well_ms=0, pauses=pauses)
     if is_bad is None:
         return replace(moved, state=EpisodeState.UNKNOWN, end_ms=held_until_ms)
     is_over = moved.well_ms >= MERGED_INTERVALS * interval_ms

@@ -169,8 +169,10 @@ def report_rows(
         found = found.filter(grain=grain)
     if name:
         found = found.filter(Q(group__icontains=name) | Q(topic__icontains=name))
-    if from_ms is not None:
-        found = found.filter(window_start_ms__gte=from_ms)
+    if from_ms is not None:  # an episode of many days is one row
+        found = found.filter(
+            **{"window_end_ms__gt" if job == "episodes" else "window_start_ms__gte": from_ms}
+        )
     if to_ms is not None:
         found = found.filter(window_start_ms__lt=to_ms)
     return found

@@ -31,7 +31,7 @@ from console.cluster.models import Cluster
 from console.lag.chronicle import client_counts
 from console.lag.history import file_location
 from console.lag.models import HistoryFile
-from console.report import output, process, queue_files, selectors
+from console.report import kept_episodes, output, process, queue_files, selectors
 from console.report.jobs import HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
 from console.report.missing import lost_hours, missing, nothing_readable, unread
 from console.report.models import OPEN_STATES, ReportRun
@@ -209,16 +209,10 @@ class _Attempt:
         run = self.run
         _publish(run.id, self.now_ms())
         try:
-            spec = job_spec(run, now_ms=self._started_ms)
-            self._write(spec=spec, output=spec["output"])
-            result = process.run_job(
-                json.dumps(spec, sort_keys=True),
-                on_step=self.show,
-                on_beat=self.renew,
-                timeout_s=RUN_TIMEOUT_S,
-            )
-            self.show("writing rows")
-            self._finish(spec, result)
+            if run.job == kept_episodes.JOB:
+                self._take_over_episodes()
+            else:
+                self._compute()
         except RunLost:
             logger.warning("report was taken over run=%s attempt=%d", run.id, run.attempts)
             return
@@ -240,6 +234,24 @@ class _Attempt:
             _send_task(DELIVER_TASK, run.id)
         output.prune(run.job)
         queue_files.tend(run.cluster, self._started_ms)
+
+    def _compute(self) -> None:
+        spec = job_spec(self.run, now_ms=self._started_ms)
+        self._write(spec=spec, output=spec["output"])
+        result = process.run_job(
+            json.dumps(spec, sort_keys=True),
+            on_step=self.show,
+            on_beat=self.renew,
+            timeout_s=RUN_TIMEOUT_S,
+        )
+        self.show("writing rows")
+        self._finish(spec, result)
+
+    def _take_over_episodes(self) -> None:
+        now_ms = self.now_ms()
+        stamp = self._stamp(now_ms)
+        count = kept_episodes.replace_rows(self.run, stamp, claim=self._claim, now_ms=now_ms)
+        self._succeed(row_count=count)
 
     def show(self, step: str) -> None:
         """Tell the page what is being done."""
@@ -265,24 +277,33 @@ class _Attempt:
         if lost and not periods:
             raise ReportFailed(nothing_readable(run.cluster, result))
         generated_at_ms = self.now_ms()
-        stamp = {
-            "run_id": run.id,
-            "job": run.job,
-            "generated_at_ms": generated_at_ms,
-            "code_version": settings.CODE_VERSION,
-        }
+        stamp = self._stamp(generated_at_ms)
         produced = Produced.of(run, result, periods, generated_at_ms)
         row_count = replace_rows(run, produced, periods, stamp, claim=self._claim, now_ms=generated_at_ms)
         unknown = missing(run, [hour["hour_ms"] for hour in spec["hours"]], self._started_ms)
+        self._succeed(
+            row_count=row_count,
+            warnings=[*unknown, *unread(spec, result, PERIODS_MS[run.job]), *result.warnings],
+            spark_version=result.spark_version,
+        )
+
+    def _succeed(self, *, row_count: int, **values: Any) -> None:
         self._write(
             state=ReportRun.State.SUCCEEDED,
             step="",
             row_count=row_count,
-            warnings=[*unknown, *unread(spec, result, PERIODS_MS[run.job]), *result.warnings],
-            spark_version=result.spark_version,
             finished_at_ms=self.now_ms(),
+            **values,
         )
-        logger.info("report done run=%s rows=%d spark_ms=%d", run.id, row_count, result.elapsed_ms)
+        logger.info("report done run=%s rows=%d", self.run.id, row_count)
+
+    def _stamp(self, generated_at_ms: int) -> dict[str, Any]:
+        return {
+            "run_id": self.run.id,
+            "job": self.run.job,
+            "generated_at_ms": generated_at_ms,
+            "code_version": settings.CODE_VERSION,
+        }
 
     def _claim(self) -> None:
         """Hold the run until the end of the caller's transaction: no other attempt writes meanwhile. Raises RunLost."""

@@ -161,6 +161,7 @@ REST = {
     "api-job-resume": change("RESET"),
     "api-job-cancel": change("RESET"),
     "api-job-rate": change("RESET", rate_per_s=5),
+    "api-episodes": view(SOME),
     "api-report-runs": view(SOME),
     "api-report-job-runs": change("REPORT", WHOLE),
     "api-report-rows": view(SOME),

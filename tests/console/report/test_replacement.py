@@ -169,14 +169,14 @@ def test_only_the_periods_that_were_produced_are_replaced_and_the_gap_is_named(
     assert QueueRowFile.objects.filter(run=run).count() == 1
 
 
-@pytest.mark.parametrize("job", ["lag_hour", "episodes"])
+@pytest.mark.parametrize("job", ["lag_hour", "capacity"])
 def test_a_job_whose_output_is_not_there_fails(cluster: Cluster, spark_job: FakeSpark, job: str) -> None:
     """As when the executors wrote into folders of their own."""
     makes(spark_job, OLD)
     computed()
-    before = rows.run("report-0", job="episodes")
+    before = rows.run("report-0", job="capacity")
     ReportRow.objects.create(
-        run=before, job="episodes", grain="episode", cluster="local", window_start_ms=TODAY,
+        run=before, job="capacity", grain="group", cluster="local", window_start_ms=TODAY,
         window_end_ms=NOW, generated_at_ms=NOW,
     )  # fmt: skip
     spark_job.does("print('STEP computing', flush=True)\n" + answer(4))

@@ -1,0 +1,95 @@
+"""Episodes: when a group's topic was late, stood still, was offline or lost messages, as the collector kept them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.db.models import Q, QuerySet
+from django.urls import path
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from api import pagination
+from api.resource import Resource
+from console.access.name_scope import EVERYTHING, NameScope, view_scope
+from console.cluster import selectors as cluster_selectors
+from console.lag import episodes
+from console.lag.episode_state import EpisodeKind, EpisodeState
+from console.lag.models import Episode
+from console.lag.page import cut
+
+TIME_MS_MAX = 2**53
+OPEN = "OPEN"
+
+
+class EpisodeSerializer(serializers.ModelSerializer[Episode]):
+    """``id`` is the same for ever. Of one that is not OVER ``end_ms`` is until when it is known to have held.
+
+    ``state``: ONGOING, UNKNOWN (its broker is silent), ENDING (well for less than six intervals), OVER. ``bad_ms`` is
+    the time it is known to have held, ``unknown_ms`` the time of which nobody knows.
+    """
+
+    duration_ms = serializers.IntegerField()
+    budget_burnt = serializers.FloatField(help_text="share of four weeks' error budget; only of a breach")
+    recovered_ms = serializers.IntegerField(allow_null=True, help_text="from the forecast to the end")
+
+    class Meta:
+        model = Episode
+        exclude = ("cluster", "well_ms")
+
+
+class Episodes(Resource):
+    """The episodes of a cluster that touch a window, newest first."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    filters_names = True
+
+    @extend_schema(
+        operation_id="episodes_list",
+        tags=["groups"],
+        parameters=[
+            *pagination.PAGE_PARAMETERS,
+            OpenApiParameter("state", str, enum=["", OPEN, *EpisodeState], description="OPEN: not OVER"),
+            OpenApiParameter("kind", str, enum=["", *EpisodeKind]),
+            OpenApiParameter("name", str, description="part of the group's or the topic's name"),
+            OpenApiParameter("from_ms", int, description="those that were not over by then"),
+            OpenApiParameter("to_ms", int, description="those that began before it"),
+        ],
+        responses=pagination.page_of("Episode", EpisodeSerializer(many=True)),
+    )
+    def get(self, request: Request, cluster: str) -> Response:
+        cluster_selectors.cluster_by_name(cluster)
+        scope = view_scope(request.user, cluster)
+        found = _found(request, cluster, scope)
+        total = found.count()
+        whole = total if scope.is_everything else _found(request, cluster, EVERYTHING).count()
+        page = cut(found, total=total, not_shown=whole - total, **pagination.page_arguments(request))
+        return Response(pagination.page_body(request, page, lambda one: EpisodeSerializer(one).data))
+
+
+def _found(request: Request, cluster: str, scope: NameScope) -> QuerySet[Episode]:
+    found = scope.filter(
+        episodes.between(
+            cluster,
+            pagination.integer(request, "from_ms", high=TIME_MS_MAX),
+            pagination.integer(request, "to_ms", high=TIME_MS_MAX),
+        ),
+        "group",
+    )
+    state = pagination.choice(request, "state", ["", OPEN, *EpisodeState], "")
+    if state == OPEN:
+        found = found.exclude(state=EpisodeState.OVER)
+    elif state:
+        found = found.filter(state=state)
+    kind = pagination.choice(request, "kind", ["", *EpisodeKind], "")
+    if kind:
+        found = found.filter(kind=kind)
+    name: Any = pagination.text(request, "name")
+    return found.filter(Q(group__icontains=name) | Q(topic__icontains=name)) if name else found
+
+
+urlpatterns = [
+    path("clusters/<str:cluster>/episodes", Episodes.as_view(), name="api-episodes"),
+]

@@ -1,0 +1,79 @@
+"""The episodes report: rows of what the collector kept as it happened (`console.lag.episodes`). Nothing is computed.
+
+An episode has one row, in the day it began, however long it lasts; a run takes over every episode that touches its
+window, those that began before it included. `python -m spark.episodes` finds episodes in history again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django.db import transaction
+
+from console.lag import episodes
+from console.lag.models import Episode
+from console.report.jobs import DAY_MS
+from console.report.models import ReportRow, ReportRun
+
+JOB = "episodes"
+EPISODES_MAX = 100_000  # of a run; 40 MB of rows
+ROWS_AT_ONCE = 1_000
+IDS_AT_ONCE = 200  # parameters of a statement
+
+
+def replace_rows(run: ReportRun, stamp: Mapping[str, Any], *, claim: Callable[[], None], now_ms: int) -> int:
+    """Let the episodes that touch a run's window take the place of what was known of them; return how many."""
+    found = list(episodes.between(run.cluster, run.from_ms, run.to_ms)[:EPISODES_MAX])
+    own = ReportRow.objects.filter(cluster=run.cluster, job=JOB)
+    with transaction.atomic():
+        claim()
+        own.filter(window_start_ms__lt=run.to_ms, window_end_ms__gt=run.from_ms).delete()
+        # what went on while no run took it over
+        older = [one.id for one in found if one.start_ms < run.from_ms]
+        for first in range(0, len(older), IDS_AT_ONCE):
+            own.filter(figures__id__in=older[first : first + IDS_AT_ONCE]).delete()
+        made = [_row(one, stamp, now_ms) for one in found]
+        ReportRow.objects.bulk_create(made, batch_size=ROWS_AT_ONCE)
+    return len(made)
+
+
+def _row(one: Episode, stamp: Mapping[str, Any], now_ms: int) -> ReportRow:
+    start_ms = one.start_ms - one.start_ms % DAY_MS
+    end_ms = one.end_ms + -one.end_ms % DAY_MS if one.is_over else max(now_ms, one.end_ms)
+    figures = {
+        "id": one.id,
+        "start_ms": one.start_ms,
+        "end_ms": one.end_ms,
+        "duration_ms": one.duration_ms,
+        "bad_ms": one.bad_ms,
+        "unknown_ms": one.unknown_ms,
+        "pauses": one.pauses,
+        "is_ongoing": not one.is_over,
+        "cause": one.cause,
+        "is_intentional": one.is_intentional,
+        "reset_by": one.reset_by or None,
+        "slo_ms": one.slo_ms,
+        "target": one.target,
+        "budget_burnt_pct": round(100 * one.budget_burnt, 4),
+        "clients": one.clients,
+        "peak_lag": one.peak_lag,
+        "peak_time_lag_ms": one.peak_time_lag_ms,
+        "worst_queue": one.worst_queue or None,
+        "forecast_at_ms": one.forecast_at_ms,
+        "forecast_ms": one.forecast_ms,
+        "forecast_lo_ms": one.forecast_low_ms,
+        "forecast_hi_ms": one.forecast_high_ms,
+        "drained_ms": one.recovered_ms,
+    }
+    return ReportRow(
+        **stamp,
+        grain="episode",
+        cluster=one.cluster,
+        kind=one.kind,
+        group=one.group,
+        topic=one.topic,
+        window_start_ms=start_ms,
+        window_end_ms=max(end_ms, start_ms + 1),
+        figures={name: value for name, value in figures.items() if value is not None},
+    )
