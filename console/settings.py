@@ -348,7 +348,7 @@ CELERY_TASK_IGNORE_RESULT = True  # a job's row says more than a stored result
 # WORKER_COLLECT_THREADS, WORKER_OPERATE_THREADS (of which a quarter work on replays and drains, so that a short change
 # always finds one), WORKER_REPORT_THREADS (each waits for a Spark process of up to 1 GB).
 WORKER_THREADS = {
-    "collect": env.int("WORKER_COLLECT_THREADS", default=4),
+    "collect": env.int("WORKER_COLLECT_THREADS", default=8),
     "operate": max(2, env.int("WORKER_OPERATE_THREADS", default=8)),
     "report": env.int("WORKER_REPORT_THREADS", default=2),
 }

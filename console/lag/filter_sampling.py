@@ -71,11 +71,13 @@ def sample_filters(cluster_name: str, *, now_ms: int) -> list[str]:
     )
     admin = with_admin(cluster.namesrv_addrs)
     sampled = []
-    for group in due[:GROUPS_PER_RUN]:
-        pulls = _pulls(cluster_name, group, filters[group])
-        answers = admin.gather({pull: partial(_look, pull=pull) for pull in pulls}, deadline_ms=DEADLINE_MS)
-        found = [one for one in answers.values() if isinstance(one, FilterSample)]
-        failed = [one for one in answers.values() if isinstance(one, Exception)]
+    pulls = {group: _pulls(cluster_name, group, filters[group]) for group in due[:GROUPS_PER_RUN]}
+    calls = {(group, pull): partial(_look, pull=pull) for group, own in pulls.items() for pull in own}
+    answers = admin.gather(calls, deadline_ms=DEADLINE_MS) if calls else {}
+    for group in pulls:
+        told = [answer for (one, _), answer in answers.items() if one == group]
+        found = [one for one in told if isinstance(one, FilterSample)]
+        failed = [one for one in told if isinstance(one, Exception)]
         if failed:
             logger.warning("filter not sampled everywhere group=%s reason=%s", group, describe(failed[0]))
         if found:

@@ -121,9 +121,12 @@ class RoundView:
     def silence_words(self, broker_name: str) -> str:
         """Return why a broker's figures are unknown, in words with the time."""
         silence = self.silences.get(broker_name)
-        if silence is None:
-            return f"{broker_name} was not asked"
-        return f"{broker_name} has not answered since {clock(silence.since_ms)}: {silence.reason}"
+        return f"{broker_name} was not asked" if silence is None else silence_words(broker_name, silence)
+
+
+def silence_words(broker_name: str, silence: Silence) -> str:
+    """Return since when a broker has not answered, and why."""
+    return f"{broker_name} has not answered since {clock(silence.since_ms)}: {silence.reason}"
 
 
 def clock(at_ms: int) -> str:

@@ -7,7 +7,7 @@ holds. A client that does not answer keeps no queues on record; the reason stand
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from django.db import transaction
 
 from console.cluster.models import Cluster
-from console.lag import broadcast, chronicle
+from console.lag import broadcast, chronicle, queues
 from console.lag.broadcast import Place
 from console.lag.broker_reads import describe
 from console.lag.database_router import METRICS
@@ -36,6 +36,9 @@ logger = logging.getLogger(__name__)
 SWEEP_EVERY_MS = 30_000  # clients heartbeat every 30 s: asking more often learns nothing
 # a relayed question waits up to 10 s for a hung client; the others are not kept waiting
 SWEEP_DEADLINE_MS = 8_000
+# After a broker was away its clients are back with their next heartbeat, one of which comes every 30 s. Until then it
+# knows less than it did.
+REJOIN_MS = 45_000
 GROUPS_PER_SWEEP = 500
 CLIENTS_PER_SWEEP = 64
 BROADCAST_TOPICS_MAX = 200  # whose offsets are read behind what their clients said
@@ -91,16 +94,16 @@ def sweep_clients(cluster_name: str, *, now_ms: int) -> int | None:
     if claimed != 1 or cluster is None:
         return None
     admin = with_admin(cluster.namesrv_addrs)
-    brokers = list(
-        BrokerRow.objects.filter(cluster=cluster_name, answered=True)
-        .order_by("addr")
-        .values_list("addr", flat=True)
-    )
+    brokers = BrokerRow.objects.filter(cluster=cluster_name).order_by("addr")
+    asked = [row.addr for row in brokers if row.answered]
     watched = set(
         GroupWatch.objects.filter(cluster=cluster_name, until_ms__gt=now_ms).values_list("group", flat=True)
     )
     groups = _groups_to_ask(cluster_name, watched)
-    found = find_members(admin, brokers, groups)
+    found = find_members(admin, asked, groups)
+    hidden = _hidden_groups(cluster_name, brokers, found, now_ms)
+    for group in hidden:
+        found[group].clients = None
     said = ask_clients(admin, _clients_to_ask(cluster_name, found, watched))
     offsets = read_offsets(admin, cluster_name, _broadcast_topics(found, said))
     _save(cluster_name, found, said, offsets, now_ms)
@@ -114,6 +117,36 @@ def _groups_to_ask(cluster_name: str, watched: set[str]) -> list[str]:
     own = [name for name in names if not is_system_group(name)]
     own.sort(key=lambda name: (name not in watched, asked.get(name, 0), name))
     return own[:GROUPS_PER_SWEEP]
+
+
+def _hidden_groups(
+    cluster_name: str, brokers: Iterable[BrokerRow], found: Mapping[str, GroupFound], now_ms: int
+) -> list[str]:
+    """Return the groups without a member at the brokers that answered, whose members may be known to another broker
+    only: one that is silent, or has just come back and has not heard from those that were there.
+
+    Members connect to the brokers of the topics they read: a group's own queues say which those are; of a group without
+    any queue it may be every broker.
+    """
+    silent = {row.broker_name for row in brokers if not row.answered}
+    back = {
+        row.broker_name: row.since_ms for row in brokers if row.answered and row.since_ms > now_ms - REJOIN_MS
+    }
+    empty = [group for group, one in found.items() if one.clients == {}]
+    if not empty or not (silent or back):
+        return []
+    homes: dict[str, set[str]] = defaultdict(set)
+    for group, broker_name in queues.every(cluster_name, "group", "broker_name"):
+        homes[group].add(broker_name)
+    before = GroupMembers.objects.filter(cluster=cluster_name, group__in=empty).exclude(clients=0)
+    # unknown, or known before the broker was away
+    had = {row.group: 0 if row.clients is None else row.read_at_ms for row in before}
+    hidden = []
+    for group in empty:
+        doubtful = silent | {name for name, since_ms in back.items() if had.get(group, now_ms) < since_ms}
+        if doubtful & homes[group] or (doubtful and not homes[group]):
+            hidden.append(group)
+    return hidden
 
 
 def find_members(
@@ -245,8 +278,8 @@ def read_offsets(
         if isinstance(answer, Exception):
             logger.warning("offsets not read broker=%s reason=%s", broker_name, describe(answer))
             continue
-        for topic, queues in answer.items():
-            for queue_id, low, high, _ in queues:
+        for topic, ranges in answer.items():
+            for queue_id, low, high, _ in ranges:
                 found[topic, broker_name, queue_id] = (low, high)
     return found
 

@@ -6,13 +6,17 @@ function.
 """
 
 import logging
-from collections.abc import Sequence
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, GroupMembers, TopicRow
+from console.lag.round_view import Silence, silence_words
 from console.mqadmin import (
     BlockingMQAdmin,
     ConsumerConnection,
@@ -20,6 +24,7 @@ from console.mqadmin import (
     MQAdmin,
     MQBrokerError,
     MQClientError,
+    RemotingError,
     with_admin,
 )
 from console.rebalance import rules, selectors
@@ -28,10 +33,13 @@ from console.rebalance.rules import ASSIGNMENT_CAPABILITY
 
 logger = logging.getLogger(__name__)
 
-DEADLINE_MS = 3_000  # of the questions about one group; the next round asks again
+DEADLINE_MS = 3_000  # of the questions about all groups of a cluster; the next run asks again
+MIN_DEADLINE_MS = 500  # a question that comes last still gets so much
 CLAIM_MS = 15_000  # a worker that died holds a group up this long
 ENROLLED_MAX = 200  # groups the console enrols by itself
 State = ServerSideGroup.State
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 
 
 def _brokers_without_assignment(cluster_name: str, broker_names: Sequence[str]) -> list[str]:
@@ -71,105 +79,177 @@ def enrol_embedded_groups(now_ms: int) -> int:
     return made
 
 
-def rebalance_due(now_ms: int) -> int:
-    """Divide every group whose turn it is; returns how many this worker handled."""
-    handled = 0
-    addrs = {cluster.name: cluster.namesrv_addrs for cluster in cluster_selectors.clusters()}
-    for row in ServerSideGroup.objects.filter(claimed_until_ms__lte=now_ms):
-        if row.cluster not in addrs:
-            row.delete()
-            continue
-        free = ServerSideGroup.objects.filter(pk=row.pk, claimed_until_ms=row.claimed_until_ms)
-        if free.update(claimed_until_ms=now_ms + CLAIM_MS) != 1:
-            continue
-        try:
-            rebalance(row, with_admin(addrs[row.cluster]), now_ms=now_ms)
-        finally:
-            ours = ServerSideGroup.objects.filter(pk=row.pk, claimed_until_ms=now_ms + CLAIM_MS)
-            ours.update(claimed_until_ms=0)  # a claim that ran out may be another worker's by now
-        handled += 1
-    return handled
+def clusters_with_groups() -> list[str]:
+    """Return the clusters with a group to divide; drop the groups of clusters that are registered no more."""
+    known = {cluster.name for cluster in cluster_selectors.clusters()}
+    ServerSideGroup.objects.exclude(cluster__in=known).delete()
+    return sorted(set(ServerSideGroup.objects.values_list("cluster", flat=True)))
 
 
-def rebalance(row: ServerSideGroup, admin: BlockingMQAdmin, *, now_ms: int) -> None:
-    """Divide one topic of one group.
-
-    1. Read the route and, from every broker of it, the members. 2. Compute; a changed division gets a new
-    version. 3. Store it on every broker that does not have that version. 4. Compare with what the clients say
-    they hold.
-    """
+def rebalance_due(cluster_name: str, now_ms: int) -> int:
+    """Divide every group of a cluster whose turn it is; returns how many this worker handled."""
+    cluster = Cluster.objects.filter(name=cluster_name).first()
+    if cluster is None:
+        return 0
+    rows = [row for row in ServerSideGroup.objects.filter(cluster=cluster_name) if _is_claimed(row, now_ms)]
     try:
-        route = admin.topic_route(row.topic)
-        queues = rules.readable_queues(row.topic, route)
-        brokers = [min(data.broker_addrs.items())[1] for data in route.broker_datas if data.broker_addrs]
-        members = _members(admin, row.group, brokers)
-        assignment = rules.compute(queues, members, row.strategy)
-    except (MQClientError, MQBrokerError, ValueError) as error:
-        _set(row, state=State.FAILED, reason=str(error))
-        return
-    if not assignment:
-        _set(
-            row,
-            state=State.IDLE,
-            reason="no client is connected" if queues else "the topic has no readable queue",
+        if rows:
+            rebalance(rows, with_admin(cluster.namesrv_addrs), now_ms=now_ms)
+    finally:
+        # a claim that ran out may be another worker's by now
+        ours = ServerSideGroup.objects.filter(
+            pk__in=[row.pk for row in rows], claimed_until_ms=now_ms + CLAIM_MS
         )
-        return
-    if rules.to_json(assignment) != row.assignment:
-        logger.info("assignment computed group=%s topic=%s clients=%d", row.group, row.topic, len(assignment))
-        row.assignment, row.version, row.pushed, row.applied_at_ms = (
-            rules.to_json(assignment),
-            now_ms,
-            {},
-            None,
-        )
-    failed = _push(row, admin, brokers, assignment)
-    if failed:
-        _set(row, state=State.PENDING, reason="; ".join(failed))
-        return
-    clients = selectors.client_views(row.cluster, row.group)
-    if rules.is_followed(row.topic, assignment, clients):
-        _set(row, state=State.APPLIED, reason="", applied_at_ms=row.applied_at_ms or now_ms)
-    else:
-        _set(row, state=State.STORED, reason="the clients have not all said yet that they follow")
+        ours.update(claimed_until_ms=0)
+    return len(rows)
 
 
-def _members(admin: BlockingMQAdmin, group: str, brokers: Sequence[str]) -> set[str]:
-    """Return the ids of the group's members on all brokers. Raises MQClientError or MQBrokerError when one
-    does not say.
+def _is_claimed(row: ServerSideGroup, now_ms: int) -> bool:
+    free = ServerSideGroup.objects.filter(
+        pk=row.pk, claimed_until_ms=row.claimed_until_ms, claimed_until_ms__lte=now_ms
+    )
+    return free.update(claimed_until_ms=now_ms + CLAIM_MS) == 1
+
+
+class _Questions:
+    """Questions to brokers, all of them under one deadline, so that a silent broker costs it once for all groups."""
+
+    def __init__(self, admin: BlockingMQAdmin) -> None:
+        self._admin = admin
+        self._until_s = time.monotonic() + DEADLINE_MS / 1000
+
+    def ask(self, calls: Mapping[K, Callable[[MQAdmin], Awaitable[T]]]) -> dict[K, T | Exception]:
+        """Ask all at once; what has no answer in what is left of the time is an error."""
+        left_ms = max(MIN_DEADLINE_MS, round((self._until_s - time.monotonic()) * 1000))
+        return self._admin.gather(calls, deadline_ms=left_ms) if calls else {}
+
+
+@dataclass(slots=True)
+class _Division:
+    """One topic of one group on its way: the queues to divide, the brokers that have them, each member's share."""
+
+    row: ServerSideGroup
+    queues: list[MessageQueue]
+    brokers: list[str]
+    assignment: dict[str, list[MessageQueue]] = field(default_factory=dict)
+
+
+def rebalance(rows: Sequence[ServerSideGroup], admin: BlockingMQAdmin, *, now_ms: int) -> None:
+    """Divide topics of groups of one cluster, all at once.
+
+    1. Read the routes and, from every broker of each, the members. 2. Compute; a changed division gets a new
+    version. 3. Store it on every broker that does not have that version. 4. Compare with what the clients say
+    they hold. A group with a broker that the last round found silent waits for it, and asks nothing.
     """
-    calls = {addr: partial(_ask_members, addr=addr, group=group) for addr in brokers}
-    members: set[str] = set()
-    for answer in admin.gather(calls, deadline_ms=DEADLINE_MS).values():
-        if isinstance(answer, Exception):
-            raise answer  # half of the members would get all of the queues
-        if answer is not None:
-            members |= {client.client_id for client in answer.connection_set}
-    return members
+    questions = _Questions(admin)
+    divisions = _routed(rows, questions)
+    computed = [one for one in _with_members(divisions, questions) if _compute(one, now_ms)]
+    failed = _push(computed, questions)
+    for one in computed:
+        row = one.row
+        if failed.get(row.pk):
+            _set(row, state=State.PENDING, reason="; ".join(failed[row.pk]))
+            continue
+        clients = selectors.client_views(row.cluster, row.group)
+        if rules.is_followed(row.topic, one.assignment, clients):
+            _set(row, state=State.APPLIED, reason="", applied_at_ms=row.applied_at_ms or now_ms)
+        else:
+            _set(row, state=State.STORED, reason="the clients have not all said yet that they follow")
+
+
+def _routed(rows: Sequence[ServerSideGroup], questions: _Questions) -> list[_Division]:
+    routes = questions.ask({row.topic: partial(MQAdmin.topic_route, topic=row.topic) for row in rows})
+    silent = {
+        broker.addr: Silence(broker.since_ms, broker.reason)
+        for broker in BrokerRow.objects.filter(cluster=rows[0].cluster, answered=False)
+    }
+    found = []
+    for row in rows:
+        route = routes[row.topic]
+        if isinstance(route, Exception):
+            _set(row, state=State.FAILED, reason=str(route))
+            continue
+        names = {
+            min(data.broker_addrs.items())[1]: data.broker_name
+            for data in route.broker_datas
+            if data.broker_addrs
+        }
+        away = next((addr for addr in names if addr in silent), None)
+        if away is not None:
+            _set(row, state=State.FAILED, reason=silence_words(names[away], silent[away]))
+            continue
+        found.append(_Division(row, rules.readable_queues(row.topic, route), list(names)))
+    return found
+
+
+def _with_members(divisions: Sequence[_Division], questions: _Questions) -> Iterator[_Division]:
+    """Yield those of which every broker said who the members are, with a share for each: half of the members would get
+    all of the queues.
+    """
+    calls = {
+        (one.row.group, addr): partial(_ask_members, addr=addr, group=one.row.group)
+        for one in divisions
+        for addr in one.brokers
+    }
+    answers = questions.ask(calls)
+    for one in divisions:
+        told = [answers[one.row.group, addr] for addr in one.brokers]
+        members: set[str] = set()
+        try:
+            for answer in told:
+                if isinstance(answer, Exception):
+                    raise answer
+                members |= {client.client_id for client in answer.connection_set} if answer else set()
+            one.assignment = rules.compute(one.queues, members, one.row.strategy)
+        except (MQClientError, MQBrokerError, RemotingError, OSError, ValueError) as error:
+            _set(one.row, state=State.FAILED, reason=str(error))
+        else:
+            yield one
+
+
+def _compute(one: _Division, now_ms: int) -> bool:
+    """Give a changed division a new version; whether there is anything to divide."""
+    row = one.row
+    if not one.assignment:
+        reason = "no client is connected" if one.queues else "the topic has no readable queue"
+        _set(row, state=State.IDLE, reason=reason)
+        return False
+    if rules.to_json(one.assignment) != row.assignment:
+        logger.info(
+            "assignment computed group=%s topic=%s clients=%d", row.group, row.topic, len(one.assignment)
+        )
+        row.assignment, row.version = rules.to_json(one.assignment), now_ms
+        row.pushed, row.applied_at_ms = {}, None
+    return True
 
 
 async def _ask_members(admin: MQAdmin, *, addr: str, group: str) -> ConsumerConnection | None:
     return await admin.consumer_connection(addr, group)
 
 
-def _push(
-    row: ServerSideGroup,
-    admin: BlockingMQAdmin,
-    brokers: Sequence[str],
-    assignment: dict[str, list[MessageQueue]],
-) -> list[str]:
-    """Store the assignment where it is not yet; return what went wrong, by broker."""
-    failed = []
-    pushed = {addr: version for addr, version in row.pushed.items() if addr in brokers}
-    for addr in brokers:
-        if pushed.get(addr) == row.version:
-            continue
-        try:
-            admin.put_assignment(addr, row.group, row.topic, assignment, row.version)
-            pushed[addr] = row.version
-        except (MQClientError, MQBrokerError) as error:
-            failed.append(f"{addr}: {error}")
-    row.pushed = pushed
+def _push(divisions: Sequence[_Division], questions: _Questions) -> dict[int, list[str]]:
+    """Store assignments where they are not yet; return what went wrong, by the row's key."""
+    calls = {}
+    for one in divisions:
+        row = one.row
+        row.pushed = {addr: version for addr, version in row.pushed.items() if addr in one.brokers}
+        for addr in one.brokers:
+            if row.pushed.get(addr) != row.version:
+                calls[row.pk, addr] = partial(_put, addr=addr, row=row, assignment=one.assignment)
+    rows = {one.row.pk: one.row for one in divisions}
+    failed: dict[int, list[str]] = defaultdict(list)
+    for (key, addr), answer in questions.ask(calls).items():
+        if isinstance(answer, Exception):
+            failed[key].append(f"{addr}: {answer}")
+        else:
+            rows[key].pushed[addr] = rows[key].version
     return failed
+
+
+async def _put(
+    admin: MQAdmin, *, addr: str, row: ServerSideGroup, assignment: dict[str, list[MessageQueue]]
+) -> None:
+    await admin.put_assignment(addr, row.group, row.topic, assignment, row.version)
 
 
 def _set(row: ServerSideGroup, **values: Any) -> None:

@@ -8,7 +8,13 @@ from console.rebalance import services
 
 @shared_task(name="console.rebalance.tasks.rebalance", ignore_result=True)
 def rebalance() -> None:
-    """Every few seconds: enrol, compute, store, observe."""
-    now_ms = system_now_ms()
-    services.enrol_embedded_groups(now_ms)
-    services.rebalance_due(now_ms)
+    """Every few seconds: enrol groups; then each cluster by itself, so that one that hangs holds up no other."""
+    services.enrol_embedded_groups(system_now_ms())
+    for cluster_name in services.clusters_with_groups():
+        rebalance_cluster.apply_async((cluster_name,), expires=5)
+
+
+@shared_task(name="console.rebalance.tasks.rebalance_cluster", ignore_result=True)
+def rebalance_cluster(cluster_name: str) -> None:
+    """Compute, store and observe the divisions of one cluster."""
+    services.rebalance_due(cluster_name, system_now_ms())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -104,3 +105,35 @@ def running(collected: CollectedCluster) -> Iterator[RunningConsumers]:
     found = RunningConsumers(collected.broker.namesrv)
     yield found
     found.close()
+
+
+@dataclass
+class TwoBrokers:
+    """A cluster with a second broker behind the same name server, which a test may freeze: it keeps its connections
+    and answers nothing.
+    """
+
+    cluster: CollectedCluster
+    other: BrokerProcess
+
+    def freeze(self) -> None:
+        self._send(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._send(signal.SIGCONT)
+
+    def _send(self, number: int) -> None:
+        assert self.other.process is not None
+        self.other.process.send_signal(number)
+
+
+@pytest.fixture
+def two_brokers(collected: CollectedCluster, tmp_path: Path) -> Iterator[TwoBrokers]:
+    """The cluster of `collected` with broker-b."""
+    other = BrokerProcess(
+        tmp_path / "broker-b", brokerName="broker-b", namesrvAddr=collected.broker.namesrv
+    ).start()
+    found = TwoBrokers(collected, other)
+    yield found
+    found.thaw()
+    other.stop()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from console.lag import sweep
-from console.lag.models import ClientRow, CollectorLease, GroupMembers, GroupRow
-from tests.console.lag.conftest import CollectedCluster
+from console.lag.models import ClientRow, CollectorLease, GroupMembers, GroupRow, LagEvent
+from tests.console.lag.conftest import CollectedCluster, TwoBrokers
 from tests.console.lag.running_consumers import RunningConsumers, eventually
 from tests.support import sample_queues
 
@@ -90,3 +90,64 @@ def test_it_runs_once_at_a_time(collected: CollectedCluster) -> None:
 )
 def test_it_names_versions_as_releases_are_named(ordinal: int, name: str) -> None:
     assert sweep.version_name(ordinal) == name
+
+
+def status(group: str) -> str:
+    return GroupRow.objects.get(group=group).status
+
+
+def test_members_behind_a_silent_broker_are_unknown_and_not_gone(
+    two_brokers: TwoBrokers, running: RunningConsumers
+) -> None:
+    cluster, addr = two_brokers.cluster, two_brokers.other.address
+    cluster.make_topic("orders", 2, addr)  # on broker-b alone
+    cluster.make_topic("payments", 2)
+    cluster.make_group("audit")
+    cluster.commit("audit", "payments", 0)
+    running.start("billing", {"orders": "*"})
+    cluster.collect_until_answered(2)
+    eventually(lambda: run_sweep(cluster) + bool(cluster.collect()) == 2 and status("billing") == "OK")
+    assert status("audit") == "OFFLINE"
+
+    two_brokers.freeze()
+    cluster.collect()
+    run_sweep(cluster)
+    cluster.collect()
+    billing = GroupRow.objects.get(group="billing")
+    assert (billing.clients, billing.offline_since_ms, billing.status) == (None, None, "UNKNOWN")
+    assert ClientRow.objects.filter(group="billing").count() == 1  # as of then
+    audit = GroupRow.objects.get(group="audit")
+    assert (audit.clients, audit.status) == (0, "OFFLINE")  # its queues are elsewhere
+
+    two_brokers.other.kill()  # it comes back without its connections; the client calls again within half a minute
+    two_brokers.other.start()
+    cluster.collect_until_answered(2)
+    if run_sweep(cluster) == 0:
+        cluster.collect()
+        assert GroupRow.objects.get(group="billing").clients is None
+        assert status("billing") != "OFFLINE"
+    eventually(lambda: bool(cluster.collect()) and run_sweep(cluster) == 1, 60)
+    cluster.collect()
+    assert GroupRow.objects.get(group="billing").clients == 1
+    assert not LagEvent.objects.filter(kind="MEMBERS", group="billing").exists()
+
+
+def test_a_group_whose_members_did_not_come_back_is_offline(
+    two_brokers: TwoBrokers, running: RunningConsumers
+) -> None:
+    cluster = two_brokers.cluster
+    cluster.make_topic("orders", 2, two_brokers.other.address)
+    consumer = running.start("billing", {"orders": "*"})
+    cluster.collect_until_answered(2)
+    eventually(lambda: bool(cluster.collect()) and run_sweep(cluster) == 1)
+    two_brokers.other.stop()
+    running.stop(consumer)
+    cluster.collect()
+    run_sweep(cluster)
+    two_brokers.other.start()
+    cluster.collect_until_answered(2)
+    run_sweep(cluster)
+    assert GroupMembers.objects.get(group="billing").clients is None
+    cluster.collect(step_ms=sweep.REJOIN_MS + 1_000)
+    run_sweep(cluster)
+    assert GroupMembers.objects.get(group="billing").clients == 0

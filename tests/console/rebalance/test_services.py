@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from console.lag import sweep
 from console.lag.models import ClientRow, CollectorLease
 from console.rebalance import rules, selectors, services
 from console.rebalance.models import ServerSideGroup
-from tests.console.lag.conftest import CollectedCluster
+from tests.console.lag.conftest import CollectedCluster, TwoBrokers
 from tests.console.lag.running_consumers import RunningConsumers, eventually
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -22,7 +23,7 @@ def look(cluster: CollectedCluster) -> None:
     cluster.collect()
     CollectorLease.objects.update(sweep_until_ms=0)
     sweep.sweep_clients("local", now_ms=cluster.now_ms)
-    services.rebalance_due(cluster.now_ms)
+    services.rebalance_due("local", cluster.now_ms)
 
 
 def switch(cluster: CollectedCluster) -> None:
@@ -97,14 +98,15 @@ def test_it_says_why_it_failed_and_goes_on_later(collected: CollectedCluster) ->
     look(collected)
     switch(collected)
     collected.broker.stop()
-    assert services.rebalance_due(collected.now_ms) == 1
+    assert services.rebalance_due("local", collected.now_ms) == 1
     row = ServerSideGroup.objects.get()
     assert (row.state, row.claimed_until_ms) == ("FAILED", 0)
     assert row.reason
     collected.broker.start()
     eventually(
         lambda: (
-            services.rebalance_due(collected.now_ms) == 1 and ServerSideGroup.objects.get().state == "IDLE"
+            services.rebalance_due("local", collected.now_ms) == 1
+            and ServerSideGroup.objects.get().state == "IDLE"
         )
     )
 
@@ -135,10 +137,11 @@ def test_it_leaves_a_group_to_the_worker_that_claimed_it(collected: CollectedClu
         created_at_ms=1,
         claimed_until_ms=collected.now_ms + 1,
     )
-    assert services.rebalance_due(collected.now_ms) == 0
-    assert services.rebalance_due(collected.now_ms + 1) == 1
+    assert services.rebalance_due("local", collected.now_ms) == 0
+    assert services.rebalance_due("local", collected.now_ms + 1) == 1
+    assert services.clusters_with_groups() == ["local"]
     ServerSideGroup.objects.update(cluster="removed")
-    services.rebalance_due(collected.now_ms + 1)
+    assert services.clusters_with_groups() == []
     assert not ServerSideGroup.objects.exists()
 
 
@@ -166,11 +169,11 @@ def test_a_worker_that_was_too_slow_leaves_the_claim_of_the_next_one(
     ServerSideGroup.objects.create(cluster="local", group="g", topic="t", strategy="AVG", created_at_ms=1)
     taken_over_ms = collected.now_ms + 2 * services.CLAIM_MS
 
-    def slow(row: ServerSideGroup, *args: Any, **kwargs: Any) -> None:
-        ServerSideGroup.objects.filter(pk=row.pk).update(claimed_until_ms=taken_over_ms)
+    def slow(rows: list[ServerSideGroup], *args: Any, **kwargs: Any) -> None:
+        ServerSideGroup.objects.filter(pk=rows[0].pk).update(claimed_until_ms=taken_over_ms)
 
     monkeypatch.setattr(services, "rebalance", slow)
-    services.rebalance_due(collected.now_ms)
+    services.rebalance_due("local", collected.now_ms)
     assert ServerSideGroup.objects.get().claimed_until_ms == taken_over_ms
 
 
@@ -181,3 +184,43 @@ def test_members_that_broadcast_share_every_queue(collected: CollectedCluster) -
     for name in ("x", "y"):
         ClientRow.objects.create(cluster="local", group="casting", client_id=name, queues=held, progress=told)
     assert selectors.findings("local", "casting") == selectors.cluster_findings("local") == []
+
+
+def test_a_silent_broker_costs_all_groups_one_deadline(
+    two_brokers: TwoBrokers, running: RunningConsumers
+) -> None:
+    """Of 30 groups with queues on both brokers: the first run waits for the silent one, once; the next ones know it."""
+    cluster = two_brokers.cluster
+    for addr in (cluster.broker.address, two_brokers.other.address):
+        cluster.make_topic("orders", 2, addr)
+    cluster.make_topic("payments", 2)  # of the first broker alone
+    running.start("ledger", {"payments": "*"})
+    cluster.collect_until_answered(2)
+    eventually(lambda: sweep_finds(cluster, "ledger"))
+    names = [f"group-{number}" for number in range(30)]
+    for name in names:
+        ServerSideGroup.objects.create(
+            cluster="local", group=name, topic="orders", strategy="AVG", created_at_ms=1
+        )
+    ServerSideGroup.objects.create(
+        cluster="local", group="ledger", topic="payments", strategy="AVG", created_at_ms=1
+    )
+    two_brokers.freeze()
+    started = time.monotonic()
+    assert services.rebalance_due("local", cluster.now_ms) == 31
+    assert time.monotonic() - started < 6  # 30 times 3 s, one after the other, were 90
+    states = dict(ServerSideGroup.objects.values_list("group", "state"))
+    assert states["ledger"] in ("STORED", "APPLIED")
+    assert {states[name] for name in names} == {"FAILED"}
+    cluster.collect()  # the round finds it silent
+    started = time.monotonic()
+    services.rebalance_due("local", cluster.now_ms)
+    assert time.monotonic() - started < 1.5
+    row = ServerSideGroup.objects.get(group="group-0")
+    assert row.state == "FAILED" and row.reason.startswith("broker-b has not answered since")
+    two_brokers.thaw()
+
+
+def sweep_finds(cluster: CollectedCluster, group: str) -> bool:
+    look(cluster)
+    return ClientRow.objects.filter(group=group).exists()
