@@ -1,6 +1,6 @@
 """Daily lag of every group, topic and queue, from raw history: `python -m spark.lag_day < spec.json`.
 
-The hours of a day are rolled up where their files are read and added up there (`spark.periods`): percentiles come from
+The hours of a day are folded where their files are read and added up there (`spark.lag_rows`): percentiles come from
 added histograms, never from averages. A day needs no hourly run before it and can be computed again while its history
 exists.
 """
@@ -12,9 +12,9 @@ import sys
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from spark.hour_tables import period_rows
 from spark.job import HOUR_MS, JobResult, JobSpec
 from spark.job_process import main
+from spark.lag_rows import period_rows
 from spark.part_files import publish_parts
 from spark.work import work_items
 

@@ -1,7 +1,7 @@
 """Hourly lag of every group, topic and queue over the history: `python -m spark.lag_hour < spec.json`.
 
 Work items are an hour of a cluster and a range of groups each. A task reads its files, rolls them up and writes the
-rows (`spark.hour_tables`, `spark.part_files`), because a file is complete for its series: no shuffle, no join. The
+rows (`spark.lag_rows`, `spark.part_files`), because a file is complete for its series: no shuffle, no join. The
 files' names are in the order of their rows, and the same spec gives the same bytes. `topn`: the worst of each hour.
 """
 
@@ -17,12 +17,10 @@ import pyarrow.parquet as pq
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from spark.hour_rows import LAG_SCHEMA
-from spark.hour_tables import hour_rows
 from spark.job import HOUR_MS, JobResult, JobSpec
 from spark.job_process import main
+from spark.lag_rows import GRAIN_TOPIC, LAG_SCHEMA, hour_rows
 from spark.part_files import publish_parts
-from spark.row_facts import GRAIN_TOPIC
 from spark.schemas import report_columns
 from spark.work import work_items
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pyspark.daemon
 import pyspark.worker  # noqa: F401  # what a worker runs
 
-import spark.hour_tables
+import spark.lag_rows
 import spark.part_files  # noqa: F401  # with NumPy and pyarrow: a second of imports
 
 if __name__ == "__main__":

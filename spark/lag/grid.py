@@ -67,26 +67,34 @@ class Grid:
         return np.array([*begins, len(keys)], dtype=np.int64)
 
 
-def with_carried(samples: Samples, before: Grid) -> Samples:
-    """Add the series that live at the end of an earlier grid and are not in the samples: a window in which they were
-    not read has nothing of them, but they are not gone.
+def carried(samples: Samples, before: Grid) -> Samples:
+    """Let samples follow an earlier grid: its last round is the sample before the first one of each series that knows
+    none, and a series that lives at its end and is not among the samples was not read: it is not gone.
     """
-    known = {key[:QUEUE_WIDTH] for key in samples.keys}
-    lives = np.flatnonzero(before.status[:, -1:].any(axis=1)).tolist()
-    rows = [row for row in lives if before.keys[row][:QUEUE_WIDTH] not in known]
-    if not rows:
-        return samples
-    times = np.full(len(rows), before.t_ms[-1])
-    lasts = Previous(times, *(getattr(before, name)[rows, -1] for name in MATRICES))
-    keys = [*samples.keys, *(before.keys[row] for row in rows)]
-    order = sorted(range(len(keys)), key=keys.__getitem__)
-    counts = np.concatenate([samples.counts, np.zeros(len(rows), dtype=np.int64)])[order]
-    previous = {
-        name: np.concatenate([getattr(samples.previous, name), getattr(lasts, name)])[order]
-        for name in SAMPLE_COLUMNS
-    }
+    place = {key: row for row, key in enumerate(samples.keys)}
+    lasts = Previous(
+        np.full(len(before.keys), before.t_ms[-1]), *(getattr(before, name)[:, -1] for name in MATRICES)
+    )
+    lives = np.flatnonzero(lasts.status != ABSENT)
+    own = np.array([place.get(before.keys[row], -1) for row in lives.tolist()], dtype=np.int64)
+    known = own >= 0
+    lacks = np.zeros_like(known)
+    lacks[known] = samples.previous.t_ms[own[known]] < before.t_ms[-1]
+    previous = samples.previous.take(np.arange(len(samples.keys)))
+    previous.put(own[lacks], lasts, lives[lacks])
+    queues = {key[:QUEUE_WIDTH] for key in samples.keys} if not known.all() else set()
+    absent = [row for row in lives[~known].tolist() if before.keys[row][:QUEUE_WIDTH] not in queues]
+    keys = [*samples.keys, *(before.keys[row] for row in absent)]
     columns = [getattr(samples, name) for name in SAMPLE_COLUMNS]
-    return samples_of([keys[at] for at in order], starts_of(counts), columns, Previous(**previous))
+    if not absent:
+        return samples_of(samples.keys, samples.starts, columns, previous)
+    order = np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64)
+    more = lasts.take(np.array(absent, dtype=np.int64))
+    whole = {
+        name: np.concatenate([getattr(previous, name), getattr(more, name)])[order] for name in SAMPLE_COLUMNS
+    }
+    counts = np.concatenate([samples.counts, np.zeros(len(absent), dtype=np.int64)])[order]
+    return samples_of([keys[at] for at in order.tolist()], starts_of(counts), columns, Previous(**whole))
 
 
 def grid_of(samples: Samples, interval_ms: int) -> Grid:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spark.lag import figures
 from spark.lag.fold import Fold, fold, merge
-from spark.lag.grid import grid_of, with_carried
+from spark.lag.grid import grid_of, carried
 from spark.lag.samples import SeriesKey
 from tests.spark.lag.judged import START, STEP, made
 
@@ -70,7 +70,7 @@ def test_it_is_the_same_however_history_was_cut_into_files(seed: int, cuts: list
     parts, before = [], None
     for a, b in zip(edges, edges[1:], strict=False):
         own = history.samples.window(a, b)
-        grid = grid_of(own if before is None else with_carried(own, before), STEP)
+        grid = grid_of(own if before is None else carried(own, before), STEP)
         parts.append(fold(grid, a, b, slo))
         before = grid if grid.status.size else before
     assert [row for row in columns(merge(parts)) if row["coverage_pct"] is not None] == columns(whole)
