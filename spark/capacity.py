@@ -3,16 +3,16 @@
 
 One row per group-topic and UTC day, grain `group`:
 
-    mu_max                95th percentile of the consume rate over the minutes in which it was behind all the time, the
-                          oldest message waiting longer than a commit takes: the rate it reaches when it may choose.
-                          null where there were none: a group that keeps pace reads what comes, whatever it could do
+    mu_max                messages a second that it handled in the median minute in which it was behind: its oldest
+                          message waited longer than a commit takes and no queue stood still. null where there were
+                          none: a group that keeps pace reads what comes, whatever it could do
+    behind_pct            share of the time it was known in which it was behind
     lambda_mean, _peak    produce rate of the day, and the 99th percentile of its minutes
-    utilisation_pct       lambda_peak / mu_max
-    consumers_factor      (lambda_peak + lag_max / recovery time) / mu_max: how many times as many consumers as now it
-                          takes to be current again within `recovery_ms`; `consumers_needed` with `clients` now, where
-                          that is known, at most `queues`
-    runway_ms             until retention reaches the first unread message of the queue nearest to it, at the rates at
-                          which its minimum rose and the group read in this day; null: never
+    utilisation_pct       lambda_mean / mu_max
+    consumers_factor      how many times as many consumers as now it takes: 1 where it was behind for less than
+                          `BEHIND_SHARE` of the time, else (lambda_mean + lag_max / recovery time) / mu_max, at least 1;
+                          `consumers_needed` with `clients` now, where that is known, at most `queues`
+    runway_ms             until retention reached the first unread message, in the worst round; null: never
     skew_offender         the queue that was worst in at least half of the hours with a backlog; `skew_share_pct`
     dead_weight           "no progress": messages waited all day and none was consumed; "idle": neither traffic nor
                           backlog; null else
@@ -22,21 +22,24 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark.job import HOUR_MS, JobResult, JobSpec
+from spark.job import JobResult, JobSpec
 from spark.job_process import main
-from spark.lag.status import TIME_LAG_ALLOWED_MS
-from spark.line_job import Row, run_lines
+from spark.lag import figures
+from spark.lag.fold import MINUTE_MS, Fold, fold, merge
+from spark.lag.forecast import DRAIN_MS_MAX
+from spark.lag.line import Line, LineKey, joined, topic_lines
+from spark.line_job import Row, run_lines, shared
 from spark.schemas import KEY, STAMP, WINDOW, row_schema
-from spark.timeline import Key, Timeline, minute_rates, nearest_rank
-from spark.work import WorkItem
+from spark.work import HistoryReader, Window
 
+BEHIND_SHARE = 0.02  # half an hour of a day: a restart or a burst asks for no more consumers
 SCHEMA = row_schema(
     KEY,
     WINDOW,
@@ -45,6 +48,7 @@ SCHEMA = row_schema(
     pa.field("produced", pa.int64()),
     pa.field("consumed", pa.int64()),
     pa.field("busy_minutes", pa.int64()),
+    pa.field("behind_pct", pa.float64()),
     pa.field("mu_max", pa.float64()),
     pa.field("lambda_mean", pa.float64()),
     pa.field("lambda_peak", pa.float64()),
@@ -61,70 +65,121 @@ SCHEMA = row_schema(
 )
 
 
-def capacity_rows(line: Timeline, key: Key, item: WorkItem, spec: JobSpec) -> Iterator[Row]:
-    """The capacity of one line."""
-    counted = line.counted_ms
-    busy = minute_rates(line, line.consumed, (line.time_lag_ms > TIME_LAG_ALLOWED_MS) & line.complete)
-    mu_max = nearest_rank(busy, 95)
-    peak = nearest_rank(minute_rates(line, line.produced, line.complete), 99)
-    lag_max = int(line.lag[line.complete].max()) if line.complete.any() else None
-    factor = None
-    if mu_max and peak is not None and lag_max is not None:
-        factor = round((peak + lag_max * 1000 / spec.recovery_ms) / mu_max, 4)
-    offender, share = _offender(line)
-    yield {
-        "grain": "group",
-        "queues": len(line.queue_names),
-        "produced": int(line.produced.sum()),
-        "consumed": int(line.consumed.sum()),
-        "busy_minutes": len(busy),
-        "mu_max": mu_max,
-        "lambda_mean": float(line.produced.sum()) * 1000 / counted if counted else None,
-        "lambda_peak": peak,
-        "utilisation_pct": round(100 * peak / mu_max, 2) if mu_max and peak is not None else None,
+def capacity_rows(windows: Iterable[Window], reader: HistoryReader) -> Iterator[Row]:
+    """The capacity of some groups."""
+    folds: list[Fold] = []
+    lines: dict[LineKey, list[Line]] = {}
+    for window in windows:
+        folds.append(fold(window.grid, window.from_ms, window.to_ms, reader.slo_of))
+        for name, line in topic_lines([window.grid]).items():
+            lines.setdefault(name, []).append(line)
+    if not folds:
+        return
+    whole = merge(folds)
+    offenders = _offenders(folds)
+    rates = figures.handling_rates(whole.topics, (50,))[50].tolist()
+    for row, key in enumerate(whole.topics.keys):
+        own = LineKey(key.group, key.topic)
+        whole_line = joined(lines[own])
+        offender, share = offenders.get(own, (None, None))
+        yield {
+            **shared(whole_line, own, reader.item, reader.spec),
+            "grain": "group",
+            **_figures(whole, row, rates[row], whole_line, reader.spec),
+            "skew_offender": offender,
+            "skew_share_pct": share,
+        }
+
+
+def _figures(whole: Fold, row: int, rate: float, line: Line, spec: JobSpec) -> Row:
+    level = whole.topics
+    sums = {
+        name: int(getattr(level.sums, name)[row])
+        for name in ("produced", "consumed", "counted_ms", "known_ms", "lag_max", "queues", "runway_ms")
+    }
+    minutes = level.minutes.rows == row
+    behind_ms = int(level.minutes.behind_ms[minutes].sum())
+    behind = behind_ms / sums["known_ms"] if sums["known_ms"] else 0.0
+    mu = None if np.isnan(rate) else float(rate)
+    mean = sums["produced"] * 1000 / sums["counted_ms"] if sums["counted_ms"] else None
+    lag_max = sums["lag_max"] if sums["known_ms"] else None
+    return {
+        **{name: sums[name] for name in ("queues", "produced", "consumed")},
+        "busy_minutes": int((level.minutes.behind_ms[minutes] >= figures.BUSY_MS).sum()),
+        "behind_pct": round(100 * behind, 2),
+        "mu_max": mu,
+        "lambda_mean": mean,
+        "lambda_peak": peak_rate(line),
+        "utilisation_pct": round(100 * mean / mu, 2) if mu and mean is not None else None,
         "lag_max": lag_max,
         "recovery_ms": spec.recovery_ms,
-        "consumers_factor": factor,
-        "runway_ms": line.runway_ms,
-        "skew_offender": offender,
-        "skew_share_pct": share,
-        "dead_weight": dead_weight(line),
+        "consumers_factor": needed_factor(behind, mu, mean, lag_max, spec.recovery_ms),
+        "runway_ms": sums["runway_ms"] if sums["runway_ms"] <= DRAIN_MS_MAX else None,
+        "dead_weight": dead_weight(whole, row),
     }
 
 
-def dead_weight(line: Timeline) -> str | None:
-    """Why nobody would miss this group today; None for one that works."""
-    if line.consumed.any():
+def needed_factor(
+    behind: float, mu: float | None, mean: float | None, lag_max: int | None, recovery_ms: int
+) -> float | None:
+    """How many times the consumers of now are needed; None: it was behind, and how fast it can read is not known."""
+    if mean is None or lag_max is None:
         return None
-    if line.lag.all():
+    if behind < BEHIND_SHARE:
+        return 1.0
+    return round(max(1.0, (mean + lag_max * 1000 / recovery_ms) / mu), 4) if mu else None
+
+
+def peak_rate(line: Line) -> float | None:
+    """The 99th percentile of the minutes' produce rates."""
+    if not len(line.t_ms):
+        return None
+    minutes = line.t_ms // MINUTE_MS
+    starts = np.flatnonzero(np.diff(minutes, prepend=minutes[0] - 1))
+    span = np.add.reduceat(line.gap_ms, starts)
+    total = np.add.reduceat(np.where(line.gap_ms > 0, line.produced, 0), starts)
+    usable = np.logical_and.reduceat(line.is_read, starts) & (span > 0)
+    rates = np.sort(total[usable] * 1000 / span[usable])
+    return float(rates[max(-(-99 * len(rates) // 100) - 1, 0)]) if len(rates) else None
+
+
+def dead_weight(whole: Fold, row: int) -> str | None:
+    """Why no one would miss this group today; None for one that works."""
+    sums, lag = whole.topics.sums, whole.topics.histograms["lag"]
+    if sums.consumed[row] or not sums.samples[row]:
+        return None
+    least = lag.buckets[lag.rows == row].min()
+    if least > 0:
         return "no progress"
-    return "idle" if not line.lag.any() and not line.produced.any() else None
+    return "idle" if not sums.lag_max[row] and not sums.produced[row] else None
 
 
-def _offender(line: Timeline) -> tuple[str | None, float | None]:
+def _offenders(folds: Iterable[Fold]) -> dict[LineKey, tuple[str, float]]:
     """The queue with the oldest message in most hours with a backlog, if that is half of them."""
-    hours = line.t_ms // HOUR_MS
-    worst = []
-    for hour in np.unique(hours[line.lag > 0]).tolist():
-        inside = np.flatnonzero(hours == hour)
-        worst.append(int(line.worst[inside[np.argmax(line.time_lag_ms[inside])]]))
-    if not worst or len(line.queue_names) < 2:
-        return None, None
-    queue, count = Counter(worst).most_common(1)[0]
-    share = round(100 * count / len(worst), 2)
-    return (line.queue_names[queue], share) if share >= 50 else (None, None)
+    worst: dict[LineKey, list[str]] = {}
+    for one in folds:
+        names = figures.of_topics(one)["worst_queue"].to_pylist()
+        for key, name, queues in zip(one.topics.keys, names, one.topics.sums.queues.tolist(), strict=True):
+            if name and queues > 1:
+                worst.setdefault(LineKey(key.group, key.topic), []).append(name)
+    found = {}
+    for topic, hours in worst.items():
+        name, count = Counter(hours).most_common(1)[0]
+        if 2 * count >= len(hours):
+            found[topic] = name, round(100 * count / len(hours), 2)
+    return found
 
 
 def with_clients(rows: DataFrame, clients: dict[str, int]) -> DataFrame:
     """Add how many members each group has now, and how many it needs."""
     if not clients:
         return rows
-    known = F.create_map(*[F.lit(part) for pair in sorted(clients.items()) for part in pair])
-    needed = F.least(
-        F.ceil(F.col("consumers_factor") * F.greatest(F.col("clients"), F.lit(1))), F.col("queues")
-    )
-    return rows.withColumn("clients", known[F.col("group")].cast("bigint")).withColumn(
-        "consumers_needed", F.when(F.col("clients").isNotNull(), needed).cast("bigint")
+    known = rows.sparkSession.createDataFrame([*clients.items()], "group string, members bigint")
+    wanted = F.ceil(F.col("consumers_factor") * F.greatest(F.col("members"), F.lit(1)))
+    needed = F.when(F.col("members").isNotNull() & wanted.isNotNull(), F.least(wanted, F.col("queues")))
+    found = rows.join(F.broadcast(known), "group", "left")
+    return found.withColumns({"clients": F.col("members"), "consumers_needed": needed.cast("bigint")}).select(
+        rows.columns
     )
 
 

@@ -15,19 +15,19 @@ had a backlog; grain `cluster`: all of them together.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark.drain_replay import Forecast, backlogs, forecasts
 from spark.job import JobResult, JobSpec
 from spark.job_process import main
-from spark.line_job import Row, run_lines
+from spark.lag.line import Line, late_queue_lines
+from spark.lag.replay import Forecast, backlogs, forecasts
+from spark.line_job import Row, run_lines, shared
 from spark.schemas import KEY, STAMP, WINDOW, row_schema
-from spark.timeline import Key, Timeline, late_queue_lines
-from spark.work import WorkItem
+from spark.work import HistoryReader, Window
 
 COUNTS = (
     "backlogs", "forecasts", "judged", "banded", "covered", "backlogs_banded", "backlogs_covered", "said_never",
@@ -45,12 +45,19 @@ SCHEMA = row_schema(
 )
 
 
-def score_rows(line: Timeline, key: Key, item: WorkItem, spec: JobSpec) -> Iterator[Row]:
+def score_rows(windows: Iterable[Window], reader: HistoryReader) -> Iterator[Row]:
+    """The scores of the queues of some groups that were ever behind."""
+    for key, line in sorted(late_queue_lines(window.grid for window in windows).items()):
+        row = shared(line, key, reader.item, reader.spec)
+        yield from ({**row, **score} for score in scores(line))
+
+
+def scores(line: Line) -> Iterator[Row]:
     """The score of one line; none where nothing was forecast."""
     counts = dict.fromkeys(COUNTS, 0)
     error_sum = 0.0
-    for backlog in backlogs(line, spec.interval_ms):
-        made = forecasts(line, backlog, spec.interval_ms)
+    for backlog in backlogs(line):
+        made = list(forecasts(line, backlog))
         counts["backlogs"] += bool(made)
         is_first = True
         for one in made:
@@ -126,7 +133,7 @@ def _share(part: str, whole: str) -> Column:
 
 def run(spark: SparkSession, spec: JobSpec) -> JobResult:
     """Read, transform, write. The same spec writes the same rows in the same order."""
-    return run_lines(spark, spec, score_rows, SCHEMA, lines=late_queue_lines, finish=finish)
+    return run_lines(spark, spec, score_rows, SCHEMA, finish=finish)
 
 
 if __name__ == "__main__":

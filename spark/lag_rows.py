@@ -15,6 +15,7 @@ A module of its own, so that executors import it: what is defined in a job's `__
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,8 @@ LAG_FIGURES = (
     *[pa.field(f"time_lag_{name}_ms", pa.int64()) for name in DISTRIBUTION],
     pa.field("time_lag_censored", pa.int32()),
     *[pa.field(f"message_latency_p{share}_ms", pa.int64()) for share in PERCENTILES],
+    pa.field("latency_mean_ms", pa.int64()),
+    pa.field("little_mean_ms", pa.int64()),
     pa.field("consumed_within_slo", pa.int64()),
     pa.field("within_slo_pct", pa.float64()),
     pa.field("in_flight_p95", pa.int64()),
@@ -58,6 +61,8 @@ LAG_FIGURES = (
     pa.field("late_message_ms", pa.int64()),
     pa.field("watched_ms", pa.int64()),
     pa.field("burn_rate", pa.float64()),
+    pa.field("burn_lo", pa.float64()),
+    pa.field("burn_hi", pa.float64()),
     pa.field("drain_ms", pa.int64()),
     pa.field("drain_lo_ms", pa.int64()),
     pa.field("drain_hi_ms", pa.int64()),
@@ -119,7 +124,8 @@ def period_rows(item: WorkItem, notes: list[Note]) -> Iterator[pa.Table]:
             if len(found) > FOLDS_KEPT:
                 found = [merge(found)]
         if found:
-            yield from tables(merge(found), reader, dead_letters)
+            whole = replace(merge(found), from_ms=item.from_ms, to_ms=item.to_ms)
+            yield from tables(whole, reader, dead_letters)
     reader.close()
     notes += reader.notes
 

@@ -146,10 +146,13 @@ class HistoryReader:
     def __init__(self, item: WorkItem) -> None:
         self.item = item
         self.spec = JobSpec.from_json(item.spec)
-        self.slo_of = lambda group: self.spec.promise(group).slo_ms
         self.notes: list[Note] = []
         self._logs: dict[str, Samples] = {}
         self._files: dict[str, ChunkFile | ChunkBuckets | None] = {}
+
+    def slo_of(self, group: str) -> int:
+        """How long the messages of a group may wait."""
+        return self.spec.promise(group).slo_ms
 
     def blocks(self) -> Iterator[Iterator[Window]]:
         """Yield, for range after range of groups, their hours one after the other, those without a file too."""
@@ -160,9 +163,7 @@ class HistoryReader:
                 if file is not None:
                     file.forget()
 
-    def _windows(
-        self, after: str, upto: str, dead_letters: dict[int, dict[str, int]]
-    ) -> Iterator[Window]:
+    def _windows(self, after: str, upto: str, dead_letters: dict[int, dict[str, int]]) -> Iterator[Window]:
         hours = {hour.hour_ms: hour for hour in self.item.hours}
         grid: Grid | None = None
         for from_ms in range(min(hours), self.item.to_ms, HOUR_MS):
@@ -202,9 +203,7 @@ class HistoryReader:
                 return list(zip(ends, [*ends[1:], item.upto], strict=True))
         return [(item.after, item.upto)]
 
-    def _samples(
-        self, paths: Sequence[str], after: str, upto: str, from_ms: int, to_ms: int
-    ) -> Samples:
+    def _samples(self, paths: Sequence[str], after: str, upto: str, from_ms: int, to_ms: int) -> Samples:
         """The samples of the groups of (after, upto] in some files; none of a file that cannot be read."""
         parts = []
         for path in paths:
@@ -223,7 +222,9 @@ class HistoryReader:
         """A chunk, or the buckets of a day, opened once; None for one that cannot be read."""
         if path not in self._files:
             try:
-                self._files[path] = open_chunk(path, keeps=sum(path in hour.files for hour in self.item.hours) > 1)
+                self._files[path] = open_chunk(
+                    path, keeps=sum(path in hour.files for hour in self.item.hours) > 1
+                )
             except UNREADABLE as error:
                 self._give_up(path, error)
         return self._files.get(path)

@@ -99,7 +99,7 @@ class LagRow(models.Model):
     come out of `console.report.queue_rows`.
 
     Lag is messages, times milliseconds, rates messages per second; percentiles are over the complete rounds of the
-    window (`samples`). Null is unknown, never zero. The meaning of every column: `spark.hour_rows`.
+    window (`samples`). Null is unknown, never zero. The meaning of every column: `spark.lag.figures`.
     """
 
     class Grain(models.TextChoices):
@@ -136,6 +136,9 @@ class LagRow(models.Model):
     message_latency_p50_ms = models.BigIntegerField(null=True)
     message_latency_p95_ms = models.BigIntegerField(null=True)
     message_latency_p99_ms = models.BigIntegerField(null=True)
+    latency_mean_ms = models.BigIntegerField(null=True)
+    # The same by Little's law, of no age at all: area under the lag over messages consumed.
+    little_mean_ms = models.BigIntegerField(null=True)
     consumed_within_slo = models.BigIntegerField(null=True)
     within_slo_pct = models.FloatField(null=True)
     in_flight_p95 = models.BigIntegerField(null=True)
@@ -151,7 +154,10 @@ class LagRow(models.Model):
     breach_weighted_ms = models.BigIntegerField(null=True)
     late_message_ms = models.BigIntegerField(null=True)
     watched_ms = models.BigIntegerField(null=True)
+    # Null when less than 95 % of the time was watched: then it is between the two bounds.
     burn_rate = models.FloatField(null=True)
+    burn_lo = models.FloatField(null=True)
+    burn_hi = models.FloatField(null=True)
     drain_ms = models.BigIntegerField(null=True)
     drain_lo_ms = models.BigIntegerField(null=True)
     drain_hi_ms = models.BigIntegerField(null=True)

@@ -278,7 +278,8 @@ def _counts(rounds: Rounds, first: int) -> dict[str, Any]:
 def _highest(matrix: IntArray, shown: BoolArray) -> Int64Array:
     """Return the largest of each row, NONE without one."""
     values = matrix if shown.all() else np.where(shown, matrix, NONE)
-    return values.max(axis=1, initial=NONE).astype(np.int64)
+    found: Int64Array = values.max(axis=1, initial=NONE).astype(np.int64)
+    return found
 
 
 def _latency_sums(latencies: Latencies, slo_ms: Int64Array, count: int) -> dict[str, Any]:
@@ -290,10 +291,9 @@ def _latency_sums(latencies: Latencies, slo_ms: Int64Array, count: int) -> dict[
 
 def _by_row(rows: Int64Array, values: Int64Array, count: int) -> Int64Array:
     """Return the sum of the values of each row, exactly; rows ascend."""
-    upto = np.concatenate([[0], np.cumsum(values)])
+    upto: Int64Array = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(values)])
     starts = np.searchsorted(rows, np.arange(count + 1))
-    found: Int64Array = upto[starts[1:]] - upto[starts[:-1]]
-    return found
+    return upto[starts[1:]] - upto[starts[:-1]]
 
 
 def _ends(t_ms: Int64Array, shown: BoolArray, values: Int64Array) -> Ends:

@@ -6,7 +6,7 @@ put behind each other: only the rows that are asked for stay in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
@@ -64,13 +64,14 @@ class Line:
     def gap_ms(self) -> Int64Array:
         """The time since the round before, 0 where there is none or it was too long ago."""
         gaps = np.diff(self.t_ms, prepend=self.t_ms[:1])
-        found: Int64Array = np.where(gaps <= self.limit_ms, gaps, 0)
+        found: Int64Array = np.where(gaps <= self.limit_ms, gaps, 0).astype(np.int64)
         return found
 
     def held_ms(self, from_ms: int, to_ms: int) -> Int64Array:
         """Return for how much of a window each round holds."""
         ends = np.minimum(np.append(self.t_ms, to_ms)[1:], self.t_ms + self.limit_ms)
-        return np.maximum(np.minimum(ends, to_ms) - np.maximum(self.t_ms, from_ms), 0)
+        held: Int64Array = np.minimum(ends, to_ms) - np.maximum(self.t_ms, from_ms)
+        return np.maximum(held, 0)
 
     def since(self, from_ms: int) -> Line:
         """Return the rounds from `from_ms` on and the one before them."""
@@ -84,35 +85,37 @@ COLUMNS = tuple(one.name for one in fields(Line))[3:]
 
 def topic_lines(grids: Iterable[Grid]) -> dict[LineKey, Line]:
     """Return the line of every group-topic of the grids of consecutive windows."""
-    return _lines(grids, TOPIC_WIDTH, lambda grid: np.arange(len(grid.keys)))
+    parts: dict[LineKey, list[Line]] = {}
+    for grid in grids:
+        _read_off(grid, TOPIC_WIDTH, np.arange(len(grid.keys)), parts)
+    return {key: joined(found) for key, found in parts.items()}
 
 
 def late_queue_lines(grids: Iterable[Grid]) -> dict[LineKey, Line]:
     """Return the line of every queue in which a message ever waited longer than a commit takes: few of very many."""
-    kept = list(grids)
-    late = {
-        grid.keys[row][:QUEUE_WIDTH]
-        for grid in kept
-        for row in np.flatnonzero((grid.time_lag_ms > BEHIND_MS).any(axis=1)).tolist()
-    }
-    return _lines(
-        kept,
-        QUEUE_WIDTH,
-        lambda grid: np.array(
-            [i for i, key in enumerate(grid.keys) if key[:QUEUE_WIDTH] in late], dtype=np.int64
-        ),
-    )
-
-
-def _lines(grids: Iterable[Grid], width: int, wanted: Callable[[Grid], Int64Array]) -> dict[LineKey, Line]:
+    late: set[tuple[str | int, ...]] = set()
     parts: dict[LineKey, list[Line]] = {}
+    before: Grid | None = None
     for grid in grids:
-        rows = wanted(grid)
-        if len(rows) and len(grid.t_ms):
-            own = grid if len(rows) == len(grid.keys) else grid.take(rows)
-            for key, line in _of_grid(own, width):
-                parts.setdefault(_line_key(key, width), []).append(line)
+        rows = np.flatnonzero((grid.time_lag_ms > BEHIND_MS).any(axis=1)).tolist()
+        fresh = {grid.keys[row][:QUEUE_WIDTH] for row in rows} - late
+        if before is not None:  # what was normal before a backlog is in the window before it
+            _read_off(before, QUEUE_WIDTH, _rows_of(before, fresh), parts)
+        late |= fresh
+        _read_off(grid, QUEUE_WIDTH, _rows_of(grid, late), parts)
+        before = grid
     return {key: joined(found) for key, found in parts.items()}
+
+
+def _rows_of(grid: Grid, queues: set[tuple[str | int, ...]]) -> Int64Array:
+    return np.array([row for row, key in enumerate(grid.keys) if key[:QUEUE_WIDTH] in queues], dtype=np.int64)
+
+
+def _read_off(grid: Grid, width: int, rows: Int64Array, parts: dict[LineKey, list[Line]]) -> None:
+    if len(rows) and len(grid.t_ms):
+        own = grid if len(rows) == len(grid.keys) else grid.take(rows)
+        for key, line in _of_grid(own, width):
+            parts.setdefault(_line_key(key, width), []).append(line)
 
 
 def _line_key(key: SeriesKey, width: int) -> LineKey:

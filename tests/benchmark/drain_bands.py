@@ -24,12 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from spark.drain_replay import backlogs, forecasts, window_at
 from spark.job import HOUR_MS, HourFiles, JobSpec
 from spark.lag.forecast import BAND, BandRule, band_of, since_largest
+from spark.lag.line import Line, late_queue_lines
+from spark.lag.replay import Backlog, backlogs, forecasts, window_at
 from spark.lag.snapshot import Int64Array
-from spark.rounds import Matrix
-from spark.timeline import Run, Timeline, late_queue_lines
 from spark.work import HistoryReader, work_items
 from tests.support.lag_reference import START_MS, Size, write_history
 
@@ -72,29 +71,23 @@ def simulated(shape: str, seed: int, folder: Path) -> Part:
         job_id="benchmark",
         from_ms=day_ms,
         to_ms=day_ms + 48 * HOUR_MS,
-        hours=tuple(
-            HourFiles("reference", START_MS + i * HOUR_MS, (files[i],), tuple(files[max(0, i - 6) : i]))
-            for i in range(HOURS)
-        ),
+        hours=tuple(HourFiles("reference", START_MS + i * HOUR_MS, (files[i],)) for i in range(HOURS)),
         output=str(folder / "none"),
         as_of_ms=START_MS + HOURS * HOUR_MS,
         interval_ms=size.interval_ms,
     )
     found = []
     for item in work_items(spec, period_ms=24 * HOUR_MS):
-        for blocks in HistoryReader(item).blocks():
-            matrices = [Matrix.of(b.samples, b.figures, b.from_ms, b.to_ms, spec.interval_ms) for b in blocks]
-            for line in late_queue_lines(matrices).values():
-                found += [
-                    said_of(line, backlog, spec.interval_ms) for backlog in backlogs(line, spec.interval_ms)
-                ]
+        for windows in HistoryReader(item).blocks():
+            for line in late_queue_lines(window.grid for window in windows).values():
+                found += [said_of(line, backlog) for backlog in backlogs(line)]
     return Part(f"{shape}, seed {seed}", [said for said in found if said])
 
 
-def said_of(line: Timeline, backlog: Run, interval_ms: int) -> list[Said]:
+def said_of(line: Line, backlog: Backlog) -> list[Said]:
     """The first FORECASTS_EACH of a backlog's forecasts: one that lasts all day does not outweigh fifty others."""
     found = []
-    for one in forecasts(line, backlog, interval_ms):
+    for one in forecasts(line, backlog):
         if not one.ms or one.low_ms is None or one.actual_ms is None:
             continue
         at = int(np.searchsorted(line.t_ms, one.at_ms))

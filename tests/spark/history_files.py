@@ -6,10 +6,13 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from spark.lag import chunk, wal
+from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 from tests.spark.lag.history import snapshot
-from tests.spark.lag_oracle import Sample
+from tests.support.judge import judged, with_judgements
 
 HOUR = 3_600_000
 STEP = 60_000
@@ -26,16 +29,16 @@ READS = {
     "analytics": ["orders", "clicks"],
     "quiet": ["idle"],
 }
-GAP = range(30, 38)  # rounds nobody made
+GAP = range(30, 38)  # rounds that were not made
 SILENT = range(70, 75)  # rounds in which broker-b did not answer
+UNKNOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """The same rounds three times: as snapshots, as flat samples for oracles, and as files."""
+    """The same rounds as snapshots and as files."""
 
     snapshots: list[Snapshot]
-    samples: list[Sample]
 
     def write_chunk(self, folder: Path) -> str:
         """The first hour."""
@@ -69,7 +72,7 @@ def generated(seed: int = 7) -> History:
         for topic in topics
         for head in QUEUES[topic]
     }
-    snapshots, samples = [], []
+    rounds, seen = [], {}
     for number in range(120):
         for head in high:
             high[head] += 0 if head.topic == "idle" else chance.randint(0, 40)
@@ -83,11 +86,21 @@ def generated(seed: int = 7) -> History:
             low[head] = commits[CommitKey("analytics", *head)] + 10
         if number in GAP:
             continue
-        at = START + number * STEP
-        seen = [head for head in high if not (head.broker_name == "broker-b" and number in SILENT)]
-        known = {key: value for key, value in commits.items() if key.head in seen}
-        snapshots.append(snapshot(at, {head: (low[head], high[head]) for head in seen}, known, number=number))
-        samples += [
-            Sample(at, *key[:4], low[key.head], high[key.head], value) for key, value in known.items()
-        ]
-    return History(snapshots, samples)
+        seen |= {head: (low[head], high[head]) for head in high if not _is_silent(head, number)}
+        seen |= {key: value for key, value in commits.items() if not _is_silent(key.head, number)}
+        heads, known = {head: seen[head] for head in high}, {key: seen[key] for key in commits}
+        rounds.append((number, snapshot(START + number * STEP, heads, known, number=number)))
+    whole = with_judgements([one for _, one in rounds], judged(from_snapshots([one for _, one in rounds])))
+    return History([_unread(one, number) for (number, _), one in zip(rounds, whole, strict=True)])
+
+
+def _is_silent(head: HeadKey, number: int) -> bool:
+    return head.broker_name == "broker-b" and number in SILENT
+
+
+def _unread(one: Snapshot, number: int) -> Snapshot:
+    """A silent broker's queues have their last offsets, and nothing is known of them."""
+    is_silent = np.array([_is_silent(key.head, number) for key in one.commit_keys])
+    one.status[is_silent], one.flags[is_silent], one.time_lag_ms[is_silent] = UNKNOWN, 0, -1
+    one.head_status[np.array([_is_silent(key, number) for key in one.head_keys])] = UNKNOWN
+    return one

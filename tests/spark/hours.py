@@ -9,7 +9,8 @@ import numpy as np
 
 from spark.job import HOUR_MS
 from spark.lag import chunk
-from spark.lag.samples import Previous, Samples, SeriesKey, starts_of
+from spark.lag.samples import SAMPLE_COLUMNS, Previous, Samples, SeriesKey, starts_of
+from tests.support.judge import judged
 from tests.support.lag_reference import START_MS
 
 STEP = 15_000
@@ -31,18 +32,26 @@ class Hour:
     previous: Previous | None = field(default=None)
 
     def write(self, path: Path) -> str:
-        previous = self.previous or Previous.none(len(self.keys))
-        counts = self.read.sum(axis=1)
-        times = np.broadcast_to(self.times, self.read.shape)
-        columns = [one[self.read] for one in (times, self.high, self.low, self.committed, self.pulled)]
-        samples = Samples(self.keys, starts_of(counts), *columns, previous)
-        chunk.write_chunk(chunk.encode_table(samples, interval_ms=STEP), str(path))
+        chunk.write_chunk(chunk.encode_table(self.samples(), interval_ms=STEP), str(path))
         return str(path)
 
+    def samples(self) -> Samples:
+        """The hour as it was judged; where it was not `read` with the last offsets and the status UNKNOWN."""
+        previous = self.previous or Previous.none(len(self.keys))
+        counts = np.full(len(self.keys), len(self.times))
+        times = np.broadcast_to(self.times, self.read.shape)
+        last = np.maximum.accumulate(np.where(self.read, np.arange(len(self.times)), 0), axis=1)
+        offsets = [np.take_along_axis(one, last, axis=1) for one in (self.high, self.low, self.committed)]
+        columns = [one.reshape(-1) for one in (times, *offsets, self.pulled)]
+        found = judged(Samples(self.keys, starts_of(counts), *columns, previous))
+        is_unread = ~self.read.reshape(-1)
+        found.status[is_unread], found.flags[is_unread], found.time_lag_ms[is_unread] = 12, 0, -1
+        return found
+
     def last(self) -> Previous:
-        return Previous(
-            np.full(len(self.keys), self.times[-1]), self.high[:, -1], self.low[:, -1], self.committed[:, -1]
-        )
+        own = self.samples()
+        at = own.starts[1:] - 1
+        return Previous(*(getattr(own, name)[at] for name in SAMPLE_COLUMNS))
 
 
 def an_hour(seed: int, start_ms: int = START_MS, before: Hour | None = None) -> Hour:

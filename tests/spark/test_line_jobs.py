@@ -6,24 +6,27 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from spark import capacity, episodes, forecast_scorecard
 from spark.job import HOUR_MS, JobSpec, Promise
+from spark.lag import chunk
+from spark.lag.samples import SeriesKey
 from spark.line_job import item_batches
-from spark.timeline import late_queue_lines
 from spark.work import work_items
+from tests.spark.lag import judged
 from tests.spark.work_of import queue_chunk, spec
 
 MINUTE = 60_000
 
 
-def rows_of(module: Any, rows: Any, asked: JobSpec, *lines: Any) -> list[dict[str, Any]]:
+def rows_of(module: Any, rows: Any, asked: JobSpec) -> list[dict[str, Any]]:
     (item,) = work_items(asked, period_ms=24 * HOUR_MS)
-    return [row for batch in item_batches(item, rows, module.SCHEMA, *lines) for row in batch.to_pylist()]
+    return [row for batch in item_batches(item, rows, module.SCHEMA) for row in batch.to_pylist()]
 
 
 def stuck_then_back(folder: Path) -> JobSpec:
-    """100 arrive a minute; nobody reads from minute 10 to 20, then 300 a minute are read until all is."""
+    """100 arrive a minute; nothing is read from minute 10 to 20, then 300 a minute are read until all is."""
     heads = [1_000 + 100 * i for i in range(60)]
     commits = []
     for minute in range(60):
@@ -37,10 +40,9 @@ def stuck_then_back(folder: Path) -> JobSpec:
 
 
 def test_it_tells_an_episode_from_start_to_end(tmp_path: Path) -> None:
-    found = rows_of(episodes, episodes.episode_rows, stuck_then_back(tmp_path))
-    breach, stall = found
-    assert [row["kind"] for row in found] == ["breach", "stall"]
-    # minute 10 is the first with a message waiting, half a minute old; at 12 it is older than a minute
+    breach, stall = rows_of(episodes, episodes.episode_rows, stuck_then_back(tmp_path))
+    assert (breach["kind"], stall["kind"]) == ("breach", "stall")
+    # the offset is the same since minute 9, with messages waiting from 10 on: said a minute and more later
     assert (stall["start_ms"], stall["end_ms"], stall["cause"]) == (11 * MINUTE, 20 * MINUTE, "queue stuck")
     assert (breach["start_ms"], breach["cause"], breach["is_ongoing"], breach["began_before"]) == (
         11 * MINUTE,
@@ -50,9 +52,9 @@ def test_it_tells_an_episode_from_start_to_end(tmp_path: Path) -> None:
     )
     assert (breach["peak_lag"], breach["worst_queue"]) == (1_000, "broker-a · 0")
     assert (breach["committed_offset"], breach["max_offset"]) == (1_900, 2_100)
-    # 200 a minute are gained on 1,000: five minutes from minute 19
+    assert breach["breach_ms"] == breach["duration_ms"] == breach["end_ms"] - breach["start_ms"]
     assert breach["forecast_ms"] is not None
-    assert breach["forecast_at_ms"] + breach["drained_ms"] == 24 * MINUTE
+    assert breach["drained_ms"] == breach["end_ms"] - breach["forecast_at_ms"]
     assert breach["messages_late"] == 4 * 300
     assert (breach["window_start_ms"], breach["window_end_ms"], breach["coverage_pct"]) == (0, HOUR_MS, 100.0)
 
@@ -68,7 +70,7 @@ def test_it_says_that_the_window_cuts_an_episode(tmp_path: Path) -> None:
     heads = [1_000 + 100 * i for i in range(60)]
     path = queue_chunk(tmp_path / "a.parquet", heads, [0] * 60)
     found = rows_of(episodes, episodes.episode_rows, spec([path], 0, 1))
-    assert {row["kind"]: (row["is_ongoing"], row["duration_ms"]) for row in found}["breach"][0] is True
+    assert {row["kind"]: (row["is_ongoing"], row["drained_ms"]) for row in found}["breach"] == (True, None)
     assert all(row["forecast_ms"] is None for row in found)
 
 
@@ -78,19 +80,45 @@ def test_it_measures_what_a_group_can_do(tmp_path: Path) -> None:
     assert row["mu_max"] == 5.0
     assert abs(row["lambda_peak"] - 100 / 60) < 1e-9
     assert row["utilisation_pct"] == 33.33
-    assert row["consumers_factor"] == round((100 / 60 + 1_000 * 1000 / HOUR_MS) / 5.0, 4)
     assert (row["queues"], row["lag_max"], row["dead_weight"]) == (1, 1_000, None)
+    # half of what one consumer can do: one is enough
+    assert row["consumers_factor"] == 1.0
     heads = [1_000 + 100 * i for i in range(60)]
     stopped = spec([queue_chunk(tmp_path / "b.parquet", heads, [500] * 60)], 0, 1)
     (row,) = rows_of(capacity, capacity.capacity_rows, stopped)
-    assert (row["dead_weight"], row["mu_max"], row["utilisation_pct"]) == ("no progress", 0.0, None)
+    assert (row["dead_weight"], row["mu_max"], row["utilisation_pct"]) == ("no progress", None, None)
     paced = spec([queue_chunk(tmp_path / "d.parquet", heads, [head - 20 for head in heads])], 0, 1)
     (row,) = rows_of(capacity, capacity.capacity_rows, paced)
     # it always has some waiting and reads just what comes: that says nothing about what it could read
-    assert (row["mu_max"], row["utilisation_pct"], row["busy_minutes"]) == (None, None, 0)
+    assert (row["mu_max"], row["busy_minutes"], row["consumers_factor"]) == (None, 0, 1.0)
     quiet = spec([queue_chunk(tmp_path / "c.parquet", [1_000] * 60, [1_000] * 60)], 0, 1)
     (row,) = rows_of(capacity, capacity.capacity_rows, quiet)
     assert (row["dead_weight"], row["busy_minutes"], row["mu_max"]) == ("idle", 0, None)
+
+
+def test_one_rule_says_how_many_consumers_a_slow_and_a_healthy_group_need(tmp_path: Path) -> None:
+    """30 a second come: the slow group handles 25, the healthy one was behind for a minute after a restart."""
+    t_ms = np.arange(720) * 5_000
+    high = 10_000 + 150 * np.arange(720)
+    slow = 10_000 + 125 * np.arange(720)
+    age = np.maximum(t_ms - t_ms * 125 // 150, 0) // 100 * 100
+    healthy = np.where(np.arange(720) < 12, 10_000 + 40 * np.arange(720), high - 50)
+    young = np.where(np.arange(720) < 12, np.maximum(np.arange(720) - 3, 0) * 4_000, 300)
+    samples = judged.together(
+        judged.queue(
+            SeriesKey("slow", "orders", "b", 0, 0), t_ms=t_ms, high=high, committed=slow, time_lag_ms=age
+        ),
+        judged.queue(
+            SeriesKey("well", "orders", "b", 0, 0), t_ms=t_ms, high=high, committed=healthy, time_lag_ms=young
+        ),
+    )
+    path = str(tmp_path / "a.parquet")
+    chunk.write_chunk(chunk.encode_table(samples, interval_ms=5_000), path)
+    found = rows_of(capacity, capacity.capacity_rows, spec([path], 0, 1, interval_ms=5_000))
+    by_group = {row["group"]: row for row in found}
+    assert by_group["slow"]["mu_max"] == 25.0
+    assert by_group["slow"]["consumers_factor"] == round((30 + 25 * 719 / HOUR_MS * 1000) / 25, 4)  # 2 of 1
+    assert by_group["well"]["consumers_factor"] == 1.0
 
 
 def test_it_judges_forecasts_by_what_came(tmp_path: Path) -> None:
@@ -98,7 +126,7 @@ def test_it_judges_forecasts_by_what_came(tmp_path: Path) -> None:
     heads = [20_000] * 120
     commits = [10_000 + 100 * i for i in range(100)] + [20_000] * 20
     asked = spec([queue_chunk(tmp_path / "a.parquet", heads, commits)], 0, 2)
-    (row,) = rows_of(forecast_scorecard, forecast_scorecard.score_rows, asked, late_queue_lines)
+    (row,) = rows_of(forecast_scorecard, forecast_scorecard.score_rows, asked)
     assert row["backlogs"] == 1
     # the first one is made of too few minutes for a band
     assert row["judged"] - 1 == row["banded"] == row["covered"] > 10
@@ -106,10 +134,10 @@ def test_it_judges_forecasts_by_what_came(tmp_path: Path) -> None:
     assert row["error_sum"] / row["judged"] < 0.05
 
 
-def test_it_does_not_judge_what_nobody_saw_end(tmp_path: Path) -> None:
+def test_it_does_not_judge_what_was_not_seen_to_end(tmp_path: Path) -> None:
     heads = [20_000] * 60
     commits = [100 * i for i in range(60)]
     asked = spec([queue_chunk(tmp_path / "a.parquet", heads, commits)], 0, 1)
-    (row,) = rows_of(forecast_scorecard, forecast_scorecard.score_rows, asked, late_queue_lines)
+    (row,) = rows_of(forecast_scorecard, forecast_scorecard.score_rows, asked)
     assert row["forecasts"] == row["unseen"] > 5
     assert (row["judged"], row["covered"]) == (0, 0)

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from spark import lag_hour, part_files, work
-from spark.hour_tables import hour_rows, period_rows
 from spark.job import HOUR_MS, HourFiles, JobFailed, JobSpec
+from spark.lag_rows import hour_rows, period_rows
 from spark.notes import Note
 from spark.part_files import ORDER, ItemRows, Written
 from tests.spark.history_files import AS_OF, START, STEP, generated
@@ -29,7 +29,7 @@ def written(asked: JobSpec, period_ms: int, rows_of_item: ItemRows, folder: Path
 def two_hours(folder: Path, **changes: object) -> JobSpec:
     first = an_hour(1)
     hours: list[Hour] = [first, an_hour(2, START_MS + HOUR_MS, first)]
-    hours[1].read[7, 40:60] = False  # one group of four goes the plain way
+    hours[1].read[7, 40:60] = False
     paths = [hour.write(folder / f"{number}.parquet") for number, hour in enumerate(hours)]
     asked = spec([], START_MS, 2, interval_ms=15_000)
     files = [

@@ -8,15 +8,17 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from spark import hour_tables
 from spark.job import HOUR_MS, HourFiles, JobSpec
 from spark.lag import chunk
-from spark.lag.samples import Samples, from_snapshots
+from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey
+from spark.lag_rows import hour_rows as hours_of
+from spark.lag_rows import period_rows as periods_of
 from spark.notes import Note
 from spark.part_files import ItemRows
 from spark.work import work_items
 from tests.spark.lag.history import rounds
+from tests.support.judge import judged
 
 
 def spec(files: Sequence[str], start_ms: int, hours: int, **changes: Any) -> JobSpec:
@@ -36,12 +38,12 @@ def spec(files: Sequence[str], start_ms: int, hours: int, **changes: Any) -> Job
 
 def hour_rows(asked: JobSpec) -> tuple[list[dict[str, Any]], list[str]]:
     """(rows, warnings) of the hourly job."""
-    return _made(asked, HOUR_MS, hour_tables.hour_rows)
+    return _made(asked, HOUR_MS, hours_of)
 
 
 def day_rows(asked: JobSpec) -> tuple[list[dict[str, Any]], list[str]]:
     """(rows, warnings) of the daily job."""
-    return _made(asked, 24 * HOUR_MS, hour_tables.period_rows)
+    return _made(asked, 24 * HOUR_MS, periods_of)
 
 
 def _made(asked: JobSpec, period_ms: int, rows_of: ItemRows) -> tuple[list[dict[str, Any]], list[str]]:
@@ -68,6 +70,6 @@ def queue_chunk(
         start_ms=start_ms,
         interval_ms=step_ms,
     )
-    samples: Samples = from_snapshots(made)
+    samples = judged(from_snapshots(made))
     chunk.write_chunk(chunk.encode_table(samples, interval_ms=step_ms), str(path))
     return str(path)

@@ -13,7 +13,8 @@ Traffic: each queue has a log-normal rate, or none (`active_share`), under a wav
 group's committed offset follows c(i) = min(c(i-1) + capacity(i), arrivals(i) - pending), whose solution is a running
 minimum; an interval of capacity 0 is a stall (one queue) or an offline group (all). Some series are reset backwards or
 forwards, retention moves min offsets once an hour, and from `silent_broker_hour` on one broker answers no round for a
-few minutes. Everything is drawn per topic and hour from `default_rng([seed, topic, hour])`.
+few minutes. Time lags, statuses and flags are those of `tests.support.judge`. Everything is drawn per topic and hour
+from `default_rng([seed, topic, hour])`.
 """
 
 from __future__ import annotations
@@ -30,12 +31,17 @@ import numpy as np
 import numpy.typing as npt
 
 from spark.lag import chunk
-from spark.lag.samples import Previous, Samples, SeriesKey, starts_of
+from spark.lag.codes import UNKNOWN_CODE
+from spark.lag.samples import Previous, Samples, SeriesKey, samples_of
 from spark.lag.snapshot import Int64Array
+from tests.support.judge import judge
 
 HOUR_MS = 3_600_000
 START_MS = 1_760_000_400_000  # 2025-10-09T09:00:00Z, a Thursday
+HOURS_SEEN = 2  # a message that has waited longer is as old as that at least
 FloatArray = npt.NDArray[np.float64]
+CodeArray = npt.NDArray[np.uint8]
+LastRound = dict[str, npt.NDArray[np.generic]] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,10 @@ class _Topic:
     rates: FloatArray  # messages per second at the wave's mean
     capacity: FloatArray  # of each group and queue, as a multiple of the rate
     past_max: list[Int64Array]  # at the start of each hour, for retention
+    seen: list[
+        tuple[Int64Array, Int64Array]
+    ]  # times and max offsets of the last hours, by which messages are dated
+    lasts: tuple[LastRound, LastRound]  # of heads and of groups
 
 
 class Reference:
@@ -101,7 +111,8 @@ class Reference:
         high = chance.integers(1_000, 1_000_000, size.queues)
         shape = (self._groups_of(number), size.queues)
         capacity = 1.15 + chance.lognormal(0.0, 0.8, shape)
-        return _Topic(high, high - 900, np.tile(high, (shape[0], 1)), rates, capacity, [])
+        committed = np.tile(high, (shape[0], 1))
+        return _Topic(high, high - 900, committed, rates, capacity, [], [], (None, None))
 
     def _groups_of(self, topic: int) -> int:
         return min(self.size.groups_per_topic, self.size.groups - topic * self.size.groups_per_topic)
@@ -130,12 +141,38 @@ class Reference:
         if size.shape != "tide":
             usual = np.repeat(topic.rates[:, None] * (size.interval_ms / 1000), size.rounds, axis=1)
         committed = self._committed(topic, chance, high, usual)
-        before = topic.max_offset, topic.min_offset, topic.committed
+        judged = self._judged(topic, times, high, low, committed)
+        topic.seen = [*topic.seen, (times, high)][-HOURS_SEEN:]
         topic.max_offset, topic.min_offset, topic.committed = high[:, -1], low[:, -1], committed[:, :, -1]
         read = np.ones(high.shape, dtype=np.bool_)
         if hour == size.silent_broker_hour:
             read[: self._per_broker, size.rounds // 3 : size.rounds // 3 + max(5, size.rounds // 12)] = False
-        return self._samples(number, times, high, low, committed, before, read)
+        return self._samples(topic, number, times, high, low, committed, judged, read)
+
+    def _judged(
+        self,
+        topic: _Topic,
+        times: Int64Array,
+        high: Int64Array,
+        low: Int64Array,
+        committed: Int64Array,
+    ) -> tuple[Int64Array, CodeArray, CodeArray]:
+        """Return (time lag, status, flags), groups x queues x rounds, by the heads of the last hours."""
+        found = [np.empty(committed.shape, dtype=kind) for kind in (np.int64, np.uint8, np.uint8)]
+        before_t = np.concatenate([t for t, _ in topic.seen]) if topic.seen else None
+        before = np.concatenate([one for _, one in topic.seen], axis=1) if topic.seen else None
+        for queue in range(len(high)):
+            own = judge(
+                times,
+                high[queue],
+                low[queue],
+                committed[:, queue],
+                before_t=before_t,
+                before_high=None if before is None else before[queue],
+            )
+            for matrix, values in zip(found, own, strict=True):
+                matrix[:, queue] = values
+        return found[0], found[1], found[2]
 
     def _wave(self, number: int, hour: int, of_day: FloatArray) -> FloatArray:
         """What the rates are multiplied with, by the round."""
@@ -199,12 +236,13 @@ class Reference:
 
     def _samples(
         self,
+        topic: _Topic,
         number: int,
         times: Int64Array,
         high: Int64Array,
         low: Int64Array,
         committed: Int64Array,
-        before: tuple[Int64Array, Int64Array, Int64Array],
+        judged: tuple[Int64Array, CodeArray, CodeArray],
         read: npt.NDArray[np.bool_],
     ) -> tuple[Samples, Samples]:
         queues = self._queue_keys(number)
@@ -212,21 +250,27 @@ class Reference:
             f"group-{number * self.size.groups_per_topic + place:04}" for place in range(len(committed))
         ]
         first_ms = int(times[0]) - self.size.interval_ms if self.hours_done else -1
-        heads = _flat(
-            [SeriesKey("", *key, 0) for key in queues], times, high, low, None, before, read, first_ms
-        )
+        head_keys = [SeriesKey("", *key, 0) for key in queues]
+        heads, head_lasts = _flat(head_keys, times, high, low, None, None, topic.lasts[0], read, first_ms)
         keys = [SeriesKey(group, *key, 0) for group in groups for key in queues]
         wide = (len(groups), 1)
-        return heads, _flat(
+        own, lasts = _flat(
             keys,
             times,
             np.tile(high, wide),
             np.tile(low, wide),
             committed.reshape(len(keys), -1),
-            (np.tile(before[0], len(groups)), np.tile(before[1], len(groups)), before[2].reshape(-1)),
+            (
+                judged[0].reshape(len(keys), -1),
+                judged[1].reshape(len(keys), -1),
+                judged[2].reshape(len(keys), -1),
+            ),
+            topic.lasts[1],
             np.tile(read, wide),
             first_ms,
         )
+        topic.lasts = head_lasts, lasts
+        return heads, own
 
 
 def _flat(
@@ -235,27 +279,43 @@ def _flat(
     high: Int64Array,
     low: Int64Array,
     committed: Int64Array | None,
-    before: tuple[Int64Array, Int64Array, Int64Array],
+    judged: tuple[Int64Array, CodeArray, CodeArray] | None,
+    before: dict[str, npt.NDArray[np.generic]] | None,
     read: npt.NDArray[np.bool_],
     first_ms: int,
-) -> Samples:
-    """Return series x rounds matrices as samples, without the cells that were not read."""
-    unknown = np.full(int(read.sum()), -1, dtype=np.int64)
+) -> tuple[Samples, dict[str, npt.NDArray[np.generic]]]:
+    """Return series x rounds matrices as samples, and what their last round says. Cells that were not read have the
+    offsets of before and the status UNKNOWN.
+    """
+    shape = high.shape
+    unknown = np.full(shape, -1, dtype=np.int64)
+    matrices: dict[str, npt.NDArray[np.generic]] = {
+        "max_offset": high,
+        "min_offset": low,
+        "committed": unknown if committed is None else committed,
+        "pulled": unknown,
+        "time_lag_ms": unknown if judged is None else judged[0],
+        "status": np.ones(shape, dtype=np.uint8) if judged is None else judged[1],
+        "flags": np.zeros(shape, dtype=np.uint8) if judged is None else judged[2],
+        "oldest_ms": np.repeat(times[None, :1] - 24 * HOUR_MS, shape[0], axis=0).repeat(shape[1], axis=1),
+    }
+    if not read.all():
+        last = np.maximum.accumulate(np.where(read, np.arange(shape[1]), 0), axis=1)
+        for name in ("max_offset", "min_offset", "committed"):
+            matrices[name] = np.take_along_axis(matrices[name], last, axis=1)
+        for name, value in (("time_lag_ms", -1), ("status", UNKNOWN_CODE), ("flags", 0)):
+            matrices[name] = np.where(read, matrices[name], matrices[name].dtype.type(value))
     previous = Previous.none(len(keys))
-    if first_ms >= 0:
-        previous.t_ms[:], previous.max_offset[:], previous.min_offset[:] = first_ms, before[0], before[1]
-        if committed is not None:
-            previous.committed[:] = before[2]
-    return Samples(
-        keys,
-        starts_of(read.sum(axis=1).astype(np.int64)),
-        np.broadcast_to(times, read.shape)[read],
-        high[read],
-        low[read],
-        unknown if committed is None else committed[read],
-        unknown,
-        previous,
-    )
+    if first_ms >= 0 and before is not None:
+        previous = Previous(np.full(len(keys), first_ms), **before)
+    columns = [
+        np.broadcast_to(times, shape).reshape(-1),
+        *(matrix.reshape(-1) for matrix in matrices.values()),
+    ]
+    starts = np.arange(len(keys) + 1, dtype=np.int64) * shape[1]
+    return samples_of(keys, starts, columns, previous), {
+        name: matrix[:, -1].copy() for name, matrix in matrices.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

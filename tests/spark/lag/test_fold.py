@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from spark.lag import figures
 from spark.lag.fold import Fold, fold, merge
-from spark.lag.grid import grid_of, carried
+from spark.lag.grid import carried, grid_of
 from spark.lag.samples import SeriesKey
 from tests.spark.lag.judged import START, STEP, made
 
