@@ -346,7 +346,7 @@ def test_it_reads_what_it_wrote_block_by_block() -> None:
     sink = io.BytesIO()
     written = chunk.write_blocks([*heads, *groups], sink, interval_ms=15_000)
     read = chunk.decode_table(chunk.read_chunk(pa.BufferReader(sink.getvalue())))
-    assert (written.rows, written.samples) == (len(read.keys), len(read.t_ms)) == (192, 44_160)
+    assert (written.rows, written.samples) == (len(read.keys), len(read.t_ms)) == (192, 46_080)
     assert list(read.keys) == sorted(read.keys)
     assert as_dict(read) == {key: one for part in [*heads, *groups] for key, one in as_dict(part).items()}
 
