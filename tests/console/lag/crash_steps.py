@@ -28,19 +28,22 @@ for name in ("DATABASE_URL", "METRICS_DATABASE_URL"):
 DATA.mkdir(parents=True)
 django.setup()
 
+from django.conf import settings  # noqa: E402
 from django.db import connection, models  # noqa: E402
 from pyarrow import parquet as pq  # noqa: E402
 
-from console.lag import archive, past  # noqa: E402
+from console.lag import archive, past, uploads  # noqa: E402
 from console.lag.compaction_lease import LEASE_MS  # noqa: E402
 from console.lag.history import HOUR_MS, HistoryLog  # noqa: E402
 from console.lag.models import HistoryFile, HistoryGap, HistoryLease, LagEvent  # noqa: E402
+from spark.lag import files  # noqa: E402
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot  # noqa: E402
 from tests.spark.lag.history import rounds  # noqa: E402
 
 START = 1_700_006_400_000  # midnight
 assert START % (24 * HOUR_MS) == 0
 NOW = START + 26 * HOUR_MS
+LATE = START + 100 * 24 * HOUR_MS
 HEAD = HeadKey("orders", "broker-a", 0)
 COMMIT = CommitKey("billing", *HEAD)
 MODELS = (HistoryFile, HistoryLease, HistoryGap, LagEvent)
@@ -107,6 +110,12 @@ def kill_at(step: int) -> None:
     wrapped(pq.ParquetWriter, "close")
     wrapped(models.Model, "save")
     wrapped(models.QuerySet, "update")
+    wrapped(models.QuerySet, "delete")
+    wrapped(os, "remove")
+    wrapped(shutil, "move")
+    wrapped(Path, "unlink")
+    wrapped(Path, "replace")
+    wrapped(files, "digest")
 
 
 def attempts(
@@ -133,11 +142,14 @@ def attempts(
         if os.WIFEXITED(status):
             assert os.WEXITSTATUS(status) == 0, status
             break
+    else:
+        raise AssertionError(f"the work takes more than {STEPS_MAX} steps")
     shutil.rmtree(saved)
     return found
 
 
 def fresh() -> None:
+    share(False)
     shutil.rmtree(DATA / "history", ignore_errors=True)
     for model in MODELS:
         model.objects.all().delete()
@@ -160,6 +172,40 @@ def prepare_damage() -> None:
     assert row is not None
     path = DATA / "history" / row.path
     path.write_bytes(path.read_bytes()[:-100])
+
+
+def share(is_shared: bool) -> None:
+    """Let the history lie where another host reads it, or where the log does."""
+    settings.HISTORY_URL = f"file://{DATA}/{'shared' if is_shared else 'history'}"
+
+
+def prepare_upload() -> None:
+    prepare_hours()
+    shutil.rmtree(DATA / "shared", ignore_errors=True)
+    share(True)
+
+
+def prepare_adoption() -> None:
+    prepare_upload()
+    uploads.tend_own(NOW)
+
+
+def adopt() -> None:
+    """Be another host, which has nothing on its own disk, and make the first hour."""
+    settings.HOST_ID, settings.DATA_DIR = "another", DATA / "another"
+    archive.compact_hour("local", START, interval_ms=5_000, now_ms=NOW)
+
+
+def prepare_expiry() -> None:
+    prepare_adoption()
+    archive.tend("local", interval_ms=5_000, now_ms=NOW)
+
+
+def after_expiry() -> dict[str, Any]:
+    archive.delete_expired(LATE)
+    left = [str(path) for path in DATA.rglob("*") if path.suffix in (".wal", ".parquet")]
+    states = sorted(set(HistoryFile.objects.values_list("state", flat=True)))
+    return {"left": left, "states": states}
 
 
 def after_append() -> list[int]:
@@ -203,6 +249,9 @@ def main() -> None:
         ("compact", prepare_hours, compact, after_files),
         ("merge", prepare_day, merge, after_files),
         ("quarantine", prepare_damage, heal, after_files),
+        ("upload", prepare_upload, lambda: uploads.tend_own(NOW), after_files),
+        ("adopt", prepare_adoption, adopt, after_files),
+        ("expire", prepare_expiry, lambda: archive.delete_expired(LATE), after_expiry),
     ):
         print(json.dumps({"work": name, "found": attempts(prepare, work, check)}))
 

@@ -244,7 +244,9 @@ def test_it_keeps_files_wherever_fsspec_reaches(url: str, tmp_path: Path, settin
 
 
 def test_it_loses_at_most_the_unsynced_round_whatever_step_dies(tmp_path: Path) -> None:
-    """kill -9 at every write, fsync, Parquet block and manifest change of appending, compacting, merging, healing."""
+    """kill -9 at every write, fsync, Parquet block and manifest change of appending, compacting, merging, healing,
+    uploading, adopting another host's log and expiring.
+    """
     run = subprocess.run(
         [sys.executable, "-m", "tests.console.lag.crash_steps", str(tmp_path / "crash")],
         capture_output=True,
@@ -259,7 +261,9 @@ def test_it_loses_at_most_the_unsynced_round_whatever_step_dies(tmp_path: Path) 
     assert counts[-1] == len(first["appended"]) == 5
     assert all(found == first["appended"][: len(found)] for found in by_name["append"])
     assert all(0 <= after - before <= 1 for before, after in zip(counts, counts[1:], strict=False))
-    for name in ("compact", "merge", "quarantine"):
+    assert len(by_name["expire"]) >= 6
+    assert all(found == {"left": [], "states": ["deleted"]} for found in by_name["expire"])
+    for name in ("compact", "merge", "quarantine", "upload", "adopt"):
         assert len(by_name[name]) >= 3
         for found in by_name[name]:
             assert found["after"] == found["before"] == first["wanted"], name
