@@ -90,6 +90,11 @@ SPARK_REMOTE = env.str("SPARK_REMOTE", default="")
 SPARK_MASTER = env.str("SPARK_MASTER", default="")
 # SPARK_LOCAL_CONNECT_REUSE: reports on this machine share one Spark server that stays up between runs (1 GB of memory).
 SPARK_LOCAL_CONNECT_REUSE = env.bool("SPARK_LOCAL_CONNECT_REUSE", default=False)
+# REPORTS_AT_ONCE: how many reports this machine has computed at a time. Here each takes every core and a gigabyte; a
+# cluster runs several, as many as WORKER_REPORT_THREADS wait for.
+REPORTS_AT_ONCE = env.int(
+    "REPORTS_AT_ONCE", default=2 if SPARK_REMOTE or SPARK_MASTER.startswith("spark://") else 1
+)
 # SPARK_IDLE_S: how long the process of a report waits for the next one, with its JVM (1 GB of memory); 0: not at all.
 SPARK_IDLE_S = env.float("SPARK_IDLE_S", default=300.0)
 # TIDEMARK_EMBEDDED_NAMESRV: name server of the brokerd that `manage.py up` runs; registered as cluster

@@ -16,6 +16,7 @@ from spark.job import HOUR_MS, JobResult, JobSpec
 from spark.job_process import main
 from spark.lag_rows import period_rows
 from spark.part_files import publish_parts
+from spark.session import cores_of
 from spark.work import work_items
 
 DAY_MS = 24 * HOUR_MS
@@ -23,7 +24,8 @@ DAY_MS = 24 * HOUR_MS
 
 def run(spark: SparkSession | SparkContext, spec: JobSpec, *, period_ms: int = DAY_MS) -> JobResult:
     """Read, roll up, add up, write. The same spec writes the same rows in the same order."""
-    return publish_parts(spark, spec, work_items(spec, period_ms=period_ms), period_rows)
+    items = work_items(spec, period_ms=period_ms, cores=cores_of(spark))
+    return publish_parts(spark, spec, items, period_rows)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from spark.job_process import main
 from spark.lag_rows import GRAIN_TOPIC, LAG_SCHEMA, hour_rows
 from spark.part_files import publish_parts
 from spark.schemas import report_columns
+from spark.session import cores_of
 from spark.work import work_items
 
 COLUMNS = report_columns(LAG_SCHEMA)
@@ -87,7 +88,8 @@ def write_top(files: Any, folder: str) -> None:
 
 def run(spark: SparkSession | SparkContext, spec: JobSpec) -> JobResult:
     """Read, roll up, write. The same spec writes the same rows in the same order."""
-    return publish_parts(spark, spec, work_items(spec, period_ms=HOUR_MS), hour_rows, finish=write_top)
+    items = work_items(spec, period_ms=HOUR_MS, cores=cores_of(spark))
+    return publish_parts(spark, spec, items, hour_rows, finish=write_top)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from spark.lag.samples import RETRY_TOPIC_PREFIX
 from spark.notes import with_losses
 from spark.publish import publish
 from spark.schemas import ddl, report_columns, warning_rows
+from spark.session import cores_of
 from spark.work import HistoryReader, Window, WorkItem, work_items
 
 DAY_MS = 24 * HOUR_MS
@@ -80,7 +81,7 @@ def run_lines(
     finish: Callable[[DataFrame], DataFrame] = lambda rows: rows,
 ) -> JobResult:
     """Read, transform, write; `finish` may make other rows from all of them."""
-    items = work_items(spec, period_ms=DAY_MS)
+    items = work_items(spec, period_ms=DAY_MS, cores=cores_of(spark))
     return publish(
         spark, spec, items, lambda work: transform(work, rows, schema), schema, order, finish=finish
     )

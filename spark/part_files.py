@@ -29,8 +29,8 @@ from spark.job import JobFailed, JobResult, JobSpec
 from spark.job_process import say
 from spark.notes import Note, with_losses
 from spark.publish import emptied, result
-from spark.session import context_of
-from spark.work import TASKS_MAX, WorkItem
+from spark.session import context_of, cores_of
+from spark.work import TASKS_MAX, TASKS_PER_CORE, WorkItem
 
 ItemRows = Callable[[WorkItem, list[Note]], Iterator[pa.Table]]
 ORDER = ("cluster", "window_start_ms", "grain", "group", "topic", "broker_name", "queue_id")
@@ -78,7 +78,7 @@ def publish_parts(
         hours = sum(len(item.hours) for item in items if not item.after)
         say(f"computing {hours} hour{'' if hours == 1 else 's'}")
         files, folder = emptied(spec.output)
-        written = _written(spark, dealt(items), files.unstrip_protocol(folder), rows_of)
+        written = _written(spark, dealt(items, cores_of(spark)), files.unstrip_protocol(folder), rows_of)
         require_there(files, folder, written)
         finish(files, folder)
     notes = [note for one in written for note in one.notes]
@@ -134,7 +134,7 @@ def _decoded(answer: str) -> Written:
     return msgspec.json.decode(answer, type=Written)
 
 
-def dealt(items: Sequence[WorkItem]) -> list[bytes]:
+def dealt(items: Sequence[WorkItem], cores: int = 2) -> list[bytes]:
     """The items of each task, packed; dealt out one by one, so that a long period is everybody's work."""
     periods = sorted({(item.cluster, item.from_ms) for item in items})
     number = {period: place for place, period in enumerate(periods)}
@@ -143,7 +143,7 @@ def dealt(items: Sequence[WorkItem]) -> list[bytes]:
         period = item.cluster, item.from_ms
         parts.append(Part(item, number[period], seen[period]))
         seen[period] += 1
-    tasks = min(len(parts), TASKS_MAX)
+    tasks = min(len(parts), max(TASKS_MAX, TASKS_PER_CORE * cores))
     return [zlib.compress(msgspec.json.encode(parts[task::tasks]), 1) for task in range(tasks)]
 
 

@@ -22,7 +22,8 @@ from spark.job import JobFailed, JobResult, JobSpec
 from spark.job_process import say
 from spark.notes import Note, told
 from spark.schemas import WARNING, report_columns
-from spark.work import TASKS_MAX, WORK_SCHEMA, WorkItem
+from spark.session import cores_of
+from spark.work import TASKS_MAX, TASKS_PER_CORE, WORK_SCHEMA, WorkItem
 
 Transform = Callable[[DataFrame], DataFrame]
 
@@ -59,7 +60,7 @@ def spread(spark: SparkSession, items: Sequence[WorkItem]) -> DataFrame:
     """The items as rows of WORK_SCHEMA, dealt out to the tasks one by one: a partitioner that hashes or draws samples
     would put two items into one task and none into the next.
     """
-    tasks = min(len(items), TASKS_MAX)
+    tasks = min(len(items), max(TASKS_MAX, TASKS_PER_CORE * cores_of(spark)))
     work = pa.table(
         {
             "task": pa.array([number % tasks for number in range(len(items))], pa.int32()),

@@ -27,6 +27,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from spark.java import JavaMissing, java_problem
 
@@ -62,6 +63,7 @@ WARM_SETTINGS = {
 MASTER_ANSWERS_WITHIN_S = 5.0
 EXECUTOR_WITHIN_S = 60.0
 JVM_ENDS_WITHIN_S = 5.0
+RANGE_ROWS = 1 << 16  # more than any cluster has cores
 DEFAULT_PORTS = {"spark": 7077, "sc": 15002}
 
 
@@ -135,6 +137,16 @@ def context_of(spark: SparkSession | SparkContext) -> SparkContext | None:
     if isinstance(spark, SparkContext):
         return spark
     return None if _is_remote(spark) else spark.sparkContext
+
+
+def cores_of(spark: SparkSession | SparkContext) -> int:
+    """How many tasks run at a time where the jobs run."""
+    context = context_of(spark)
+    if context is not None:
+        return max(1, int(context.defaultParallelism))
+    # Spark Connect has no context; a range has as many partitions as there are cores
+    partitions = cast(SparkSession, spark).range(RANGE_ROWS).select(F.spark_partition_id())
+    return max(1, partitions.distinct().count())
 
 
 def is_alive(spark: SparkSession | SparkContext) -> bool:

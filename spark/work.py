@@ -33,10 +33,11 @@ WORK_SCHEMA = pa.schema([pa.field("item", pa.string())])
 UNREADABLE = (wal.WalError, ChunkFileError, pa.ArrowException, OSError)
 WARNING_LENGTH_MAX = 500
 TASKS_MAX = 64  # a task costs 20-50 ms whatever it does; the hours of a month are packed into these
-TASKS_MIN = 4  # fewer would leave cores without work at the end
+TASKS_PER_CORE = 2  # fewer would leave cores without work at the end
 # Series looked at together, all hours of an item after each other: more take memory, fewer time.
 BLOCK_ROWS = 4_000
-SPLIT_ROWS = 20_000  # an hour with fewer series is one item
+# An item has so many series at least, as a task is no use for less; and at most, as it keeps rows of all its hours.
+SERIES_MIN, SERIES_MAX = 5_000, 25_000
 
 
 class WorkItem(msgspec.Struct, frozen=True):
@@ -58,23 +59,29 @@ class WorkItem(msgspec.Struct, frozen=True):
         return msgspec.json.decode(text, type=cls)
 
 
-def work_items(spec: JobSpec, *, period_ms: int) -> list[WorkItem]:
-    """The items of a job whose rows are about periods of so many milliseconds; the running one ends at `as_of_ms`."""
+def work_items(spec: JobSpec, *, period_ms: int, cores: int = 2) -> list[WorkItem]:
+    """The items of a job whose rows are about periods of so many milliseconds; the running one ends at `as_of_ms`.
+
+    `cores` is how many tasks the cluster runs at a time: few periods are cut into more ranges of groups.
+    """
     periods: dict[tuple[str, int], list[HourFiles]] = {}
     for hour in spec.hours:
         if hour.hour_ms < spec.as_of_ms:
             start_ms = period_start(hour.hour_ms, period_ms)
             periods.setdefault((hour.cluster, start_ms), []).append(hour)
-    rest = msgspec.structs.replace(spec, hours=(), clients={}, client_changes={})
-    plain = rest.to_json()
+    rest = msgspec.structs.replace(spec, hours=(), clients={}, client_changes={}, slos={})
+    wanted = -(-TASKS_PER_CORE * cores // max(1, len(periods)))
     items = []
     for (cluster, start_ms), hours in periods.items():
         hours.sort(key=lambda hour: hour.hour_ms)
         end_ms = min(start_ms + period_ms, spec.as_of_ms)
-        for after, upto in _group_ranges(hours):
-            changes = _changes_in(spec, after, upto, start_ms, end_ms)
-            own = msgspec.structs.replace(rest, client_changes=changes).to_json() if changes else plain
-            items.append(WorkItem(cluster, tuple(hours), start_ms, end_ms, after, upto, own))
+        for after, upto in _group_ranges(hours, wanted):
+            own = msgspec.structs.replace(
+                rest,
+                client_changes=_changes_in(spec, after, upto, start_ms, end_ms),
+                slos={group: one for group, one in spec.slos.items() if after < group <= upto},
+            )
+            items.append(WorkItem(cluster, tuple(hours), start_ms, end_ms, after, upto, own.to_json()))
     return items
 
 
@@ -98,15 +105,19 @@ def period_start(at_ms: int, period_ms: int) -> int:
     return at_ms - (at_ms + shift) % period_ms
 
 
-def _group_ranges(hours: Sequence[HourFiles]) -> list[tuple[str, str]]:
-    """Cut the groups into ranges of about the same number of series, by the statistics of the first good file."""
+def _group_ranges(hours: Sequence[HourFiles], wanted: int) -> list[tuple[str, str]]:
+    """Cut the groups into about as many ranges as wanted, of about the same number of series each.
+
+    By the statistics of the first good file.
+    """
     for path in (path for hour in hours for path in hour.files if path.endswith(".parquet")):
         try:
             ends = _ends_of(path)
         except UNREADABLE:
             continue
-        if sum(rows for _, rows in ends) >= SPLIT_ROWS:
-            return _cut(ends)
+        series = sum(rows for _, rows in ends)
+        ranges = max(min(wanted, series // SERIES_MIN), -(-series // SERIES_MAX))
+        return _cut(ends, ranges)
     return [("", LAST_NAME)]
 
 
@@ -118,13 +129,13 @@ def _ends_of(path: str) -> list[tuple[str, int]]:
         file.close()
 
 
-def _cut(ends: Sequence[tuple[str, int]]) -> list[tuple[str, str]]:
+def _cut(ends: Sequence[tuple[str, int]], count: int) -> list[tuple[str, str]]:
     ranges: list[tuple[str, str]] = []
     after, seen = "", 0
-    share = sum(rows for _, rows in ends) / TASKS_MIN
+    share = sum(rows for _, rows in ends) / max(1, count)
     for highest, rows in ends:
         seen += rows
-        if seen >= share * (len(ranges) + 1) and highest > after and len(ranges) < TASKS_MIN - 1:
+        if seen >= share * (len(ranges) + 1) and highest > after and len(ranges) < count - 1:
             ranges.append((after, highest))
             after = highest
     return [*ranges, (after, LAST_NAME)]

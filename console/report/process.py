@@ -98,19 +98,21 @@ class Said:
 
 
 @contextmanager
-def only_one(folder: Path) -> Iterator[bool]:
-    """Whether this process may start Spark now: one at a time on a machine, each takes every core and a gigabyte.
+def a_place(folder: Path, count: int) -> Iterator[bool]:
+    """Whether this process may have Spark compute now: so many at a time on a machine.
 
-    The lock dies with its holder, however that ends.
+    A place is a lock that dies with its holder, however that ends.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "spark.lock").open("a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
+    for number in range(count):
+        with (folder / f"spark-{number}.lock").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield True
             return
-        yield True
+    yield False
 
 
 class JobProcess:
@@ -172,9 +174,7 @@ class JobProcess:
 
 
 class _Kept:
-    """The process that waits for the next job of this one, if any. One job at a time runs on a machine, but the
-    threads of a worker take turns.
-    """
+    """The process that waits for the next job of this one, if any: one, however many jobs run at a time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

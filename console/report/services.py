@@ -1,8 +1,8 @@
 """A report's life: asked for, computed by Spark in a process of its own, its rows replaced period by period.
 
 Spark never starts inside the web or Celery process: a run is `python -m spark.<job>` with a JobSpec on standard input.
-One run per report and cluster is open at a time (the database sees to it), one Spark process runs per machine (a lock
-file), and a run whose worker died is taken up again once its lease is over.
+One run per report and cluster is open at a time (the database sees to it), REPORTS_AT_ONCE of them are computed on a
+machine at a time (lock files), and a run whose worker died is taken up again once its lease is over.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _send_task(task: str, run_id: str) -> bool:
 
 
 def recover_runs(*, now_ms: int) -> None:
-    """Beat: release runs whose worker died, and hand the one that has waited longest to a worker."""
+    """Beat: release runs whose worker died, and hand those that have waited longest to workers."""
     release_dead_runs(now_ms=now_ms)
     _enqueue_next()
 
@@ -159,19 +159,19 @@ def release_dead_runs(*, now_ms: int) -> None:
 
 
 def _enqueue_next() -> None:
-    waiting = ReportRun.objects.filter(state=WAITING).order_by("requested_at_ms").first()
-    if waiting is not None:
-        enqueue(waiting.id)
+    waiting = ReportRun.objects.filter(state=WAITING).order_by("requested_at_ms")
+    for run_id in waiting.values_list("pk", flat=True)[: settings.REPORTS_AT_ONCE]:
+        enqueue(run_id)
 
 
 # --- Computing it -------------------------------------------------------------------------------------------
 
 
 def run_report(run_id: str, *, now_ms: int) -> None:
-    """Compute one waiting run. Does nothing when another worker has it, or while Spark computes another report on this
-    machine: then it waits on, and comes up when that one is done.
+    """Compute one waiting run. Does nothing when another worker has it, or while Spark computes as many reports on this
+    machine as it may: then it waits on, and comes up when one of them is done.
     """
-    with process.only_one(Path(settings.REPORTS_DIR)) as is_free:
+    with process.a_place(Path(settings.REPORTS_DIR), settings.REPORTS_AT_ONCE) as is_free:
         if not is_free:
             waiting = ReportRun.objects.filter(pk=run_id, state=WAITING)
             waiting.update(step="waiting: another report is being computed")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from spark import lag_hour, part_files, work
-from spark.job import HOUR_MS, HourFiles, JobFailed, JobSpec
+from spark.job import HOUR_MS, HourFiles, JobFailed, JobSpec, Promise
 from spark.lag_rows import hour_rows, period_rows
 from spark.notes import Note
 from spark.part_files import ORDER, ItemRows, Written
@@ -53,7 +53,7 @@ def test_names_of_files_are_in_the_order_of_their_rows_however_work_is_dealt(
         "part-00001-topic-000.parquet",
     ]
     ranges = [("", "group-0"), ("group-0", "group-2"), ("group-2", "\U0010ffff")]
-    monkeypatch.setattr(work, "_group_ranges", lambda hours: ranges)
+    monkeypatch.setattr(work, "_group_ranges", lambda hours, wanted: ranges)
     monkeypatch.setattr(part_files, "TASKS_MAX", 4)
     written(asked, HOUR_MS, hour_rows, tmp_path / "cut")
     assert len(list((tmp_path / "cut").iterdir())) == 12
@@ -62,6 +62,32 @@ def test_names_of_files_are_in_the_order_of_their_rows_however_work_is_dealt(
     assert [row["grain"] for row in rows_of(tmp_path / "day")] == sorted(
         row["grain"] for row in rows_of(tmp_path / "day")
     )
+
+
+@pytest.mark.parametrize(
+    ("cores", "periods", "expected"),
+    [(2, 1, 4), (8, 1, 16), (400, 1, 20), (8, 2, 8), (8, 24, 4), (1, 1, 4)],
+)
+def test_few_periods_are_cut_into_as_many_ranges_as_the_cluster_has_cores_for(
+    monkeypatch: pytest.MonkeyPatch, cores: int, periods: int, expected: int
+) -> None:
+    """100,000 series: at least 5,000 a task, at most 25,000."""
+    monkeypatch.setattr(
+        work, "_ends_of", lambda path: [(f"group-{number:04}", 50) for number in range(2_000)]
+    )
+    asked = spec(["a.parquet"], 0, periods, slos={"group-0001": Promise(1, 0.5)})
+    items = work.work_items(asked, period_ms=HOUR_MS, cores=cores)
+    assert len(items) == expected * periods
+    own = [item for item in items if item.from_ms == 0]
+    assert [own[0].after, own[-1].upto] == ["", "\U0010ffff"]
+    assert [item.after for item in own[1:]] == [item.upto for item in own[:-1]]
+    # an item has the promises of its own groups
+    assert [len(JobSpec.from_json(item.spec).slos) for item in own] == [1] + [0] * (len(own) - 1)
+
+
+def test_a_few_series_are_one_item_however_large_the_cluster_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(work, "_ends_of", lambda path: [("a", 2_000), ("b", 2_000)])
+    assert len(work.work_items(spec(["a.parquet"], 0, 1), period_ms=HOUR_MS, cores=400)) == 1
 
 
 def test_a_task_that_runs_twice_writes_the_same_files(tmp_path: Path) -> None:

@@ -185,8 +185,8 @@ def test_it_keeps_none_that_holds_executors_of_a_cluster(server: Path, settings:
     assert process._kept.take() is None
 
 
-LOCK_HOLDER = "import sys; from console.report.process import only_one; from pathlib import Path\n"
-LOCK_HOLDER += "with only_one(Path(sys.argv[1])) as free: print(free, flush=True); sys.stdin.read()"
+LOCK_HOLDER = "import sys; from console.report.process import a_place; from pathlib import Path\n"
+LOCK_HOLDER += "with a_place(Path(sys.argv[1]), 1) as free: print(free, flush=True); sys.stdin.read()"
 
 
 def test_it_lets_one_spark_run_at_a_time_and_a_dead_one_does_not_count(tmp_path: Path) -> None:
@@ -197,11 +197,11 @@ def test_it_lets_one_spark_run_at_a_time_and_a_dead_one_does_not_count(tmp_path:
         text=True,
     )
     assert holder.stdout is not None and holder.stdout.readline() == "True\n"
-    with process.only_one(tmp_path) as is_free:
+    with process.a_place(tmp_path, 1) as is_free:
         assert not is_free
     holder.kill()
     holder.communicate()
-    with process.only_one(tmp_path) as is_free:
+    with process.a_place(tmp_path, 1) as is_free:
         assert is_free
 
 

@@ -236,10 +236,24 @@ def test_it_computes_a_run_once(cluster: Cluster, spark_job: FakeSpark) -> None:
 def test_it_waits_while_spark_computes_another_report(
     cluster: Cluster, spark_job: FakeSpark, settings: Settings, enqueued: list[str]
 ) -> None:
-    with process.only_one(Path(settings.REPORTS_DIR)):
+    with process.a_place(Path(settings.REPORTS_DIR), 1):
         run = computed(request())
         assert (run.state, run.step) == ("QUEUED", "waiting: another report is being computed")
     assert computed(run).state == "SUCCEEDED"
+
+
+def test_a_cluster_computes_several_at_once(
+    cluster: Cluster, spark_job: FakeSpark, settings: Settings, enqueued: list[str]
+) -> None:
+    settings.REPORTS_AT_ONCE = 2
+    folder = Path(settings.REPORTS_DIR)
+    with process.a_place(folder, 2) as first:
+        assert first and computed(request()).state == "SUCCEEDED"
+        with process.a_place(folder, 2) as second, process.a_place(folder, 2) as third:
+            assert (second, third) == (True, False)
+    found = [request(cluster=name, now_ms=NOW + number) for number, name in enumerate(("a", "b", "c"))]
+    services.recover_runs(now_ms=NOW + 10)
+    assert enqueued == [run.id for run in found[:2]]
 
 
 def test_it_hands_on_the_next_waiting_run(
