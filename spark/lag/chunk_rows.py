@@ -38,7 +38,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark.lag.codes import ByteArray
 from spark.lag.samples import (
     SAMPLE_COLUMNS,
     Figures,
@@ -88,6 +87,31 @@ CHUNK_SCHEMA = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
+class Changing:
+    """A figure that mostly stays what it is: the first value of each series, in which it changes, all values of those
+    one after the other.
+    """
+
+    first: Figures
+    changes: BoolArray
+    items: Figures
+
+    @classmethod
+    def of(cls, values: Figures, starts: Int64Array) -> "Changing":
+        """Return the figure of all samples, of which every series has some."""
+        lowest, highest = _extent(values, starts)
+        changes = lowest != highest
+        return cls(values[starts[:-1]], changes, _kept(values, starts, ~changes))
+
+    def flat(self, starts: Int64Array) -> Figures:
+        """Return the figure of all samples."""
+        counts = np.diff(starts)
+        found = np.repeat(self.first, counts)
+        found[np.repeat(self.changes, counts)] = self.items
+        return found
+
+
+@dataclass(frozen=True, slots=True)
 class SeriesRows:
     """Samples of series whose names are columns. Series `i` owns `[starts[i], starts[i + 1])`, as in `Samples`."""
 
@@ -99,10 +123,10 @@ class SeriesRows:
     committed: Int64Array | None  # None: heads only
     pulled: Int64Array | None  # None: never read
     previous: Previous
-    time_lag_ms: Int64Array | None  # None: heads only
-    status: ByteArray
-    flags: ByteArray | None  # None: heads only
-    oldest_ms: Int64Array
+    time_lag_ms: Changing | None  # None: heads only
+    status: Changing
+    flags: Changing | None  # None: heads only
+    oldest_ms: Changing
     rounds_ms: Int64Array | None = None  # the times of every series, where all have the same
 
 
@@ -133,19 +157,22 @@ def encode_table(samples: Samples, *, interval_ms: int) -> pa.Table:
     """Return the chunk of some samples; rows keep the samples' order."""
     if len(samples.t_ms) == 0:
         return CHUNK_SCHEMA.empty_table()
+    if not samples.counts.all():
+        samples = samples.window(int(samples.t_ms.min()), int(samples.t_ms.max()) + 1)  # drops empty series
+    starts = samples.starts
     rows = SeriesRows(
         name_table(samples.keys),
-        samples.starts,
+        starts,
         samples.t_ms,
         samples.max_offset,
         samples.min_offset,
         samples.committed,
         samples.pulled,
         samples.previous,
-        samples.time_lag_ms,
-        samples.status,
-        samples.flags,
-        samples.oldest_ms,
+        Changing.of(samples.time_lag_ms, starts),
+        Changing.of(samples.status, starts),
+        Changing.of(samples.flags, starts),
+        Changing.of(samples.oldest_ms, starts),
     )
     return encode_rows(rows, interval_ms=interval_ms)
 
@@ -185,9 +212,9 @@ def encode_rows(samples: SeriesRows, *, interval_ms: int) -> pa.Table:
         "dt_ms": _times(samples.t_ms, starts, samples.rounds_ms if is_whole else None),
         "dmax": _deltas(samples.max_offset, starts, extents[0]),
         "dmin": _deltas(samples.min_offset, starts, extents[1]),
-        "lag": _nulls("lag", len(at)) if is_steady.all() else _list_array(raw_lag, starts, is_steady),
+        "lag": _list_array(raw_lag, starts, is_steady),
         "in_flight": _in_flight(samples, starts),
-        **_based(samples, starts),
+        **_based(samples, None if is_whole else starts),
     }
     return pa.table(columns, schema=CHUNK_SCHEMA)
 
@@ -294,31 +321,41 @@ def _in_flight(samples: SeriesRows, starts: Int64Array) -> pa.Array:
     return _list_array(np.minimum(items, INT32_MAX), starts, is_unread)
 
 
-def _based(samples: SeriesRows, starts: Int64Array) -> dict[str, pa.Array]:
-    """Return the columns of `BASED`: what does not change in an hour, as mostly, takes a number and no list."""
+def _based(samples: SeriesRows, split: Int64Array | None) -> dict[str, pa.Array]:
+    """Return the columns of `BASED`: what does not change in an hour, as mostly, takes a number and no list. `split`:
+    where rows start, if they are not one a series.
+    """
     found = {}
-    for name, values in (
-        ("time_lag", None if samples.time_lag_ms is None else in_tenths(samples.time_lag_ms)),
+    starts = samples.starts if split is None else split
+    for name, figure in (
+        ("time_lag", samples.time_lag_ms),
         ("status", samples.status),
         ("flags", samples.flags),
-        ("oldest", in_tenths(samples.oldest_ms)),
+        ("oldest", samples.oldest_ms),
     ):
-        if values is None:
-            found[f"{name}_base"] = pa.nulls(len(starts) - 1, CHUNK_SCHEMA.field(f"{name}_base").type)
+        base_type = CHUNK_SCHEMA.field(f"{name}_base").type
+        if figure is None:
+            found[f"{name}_base"] = pa.nulls(len(starts) - 1, base_type)
             found[name] = _nulls(name, len(starts) - 1)
             continue
-        lowest, highest = _extent(values, starts)
-        is_steady = lowest == highest
-        base = np.where(is_steady, lowest, 0)
-        if name == "oldest" and not is_steady.all():
-            base = highest
-            from_base = np.maximum(values - np.repeat(base, np.diff(starts)), -INT32_MAX)
-            values = np.where(values < 0, NO_OLDEST, from_base)
-        found[f"{name}_base"] = pa.array(base, mask=base < 0).cast(CHUNK_SCHEMA.field(f"{name}_base").type)
-        found[name] = (
-            _nulls(name, len(is_steady)) if is_steady.all() else _list_array(values, starts, is_steady)
-        )
+        if split is not None:
+            figure = Changing.of(figure.flat(samples.starts), starts)
+        in_file = in_tenths if name in ("time_lag", "oldest") else _as_is
+        items, base = in_file(figure.items), in_file(figure.first)
+        if name == "oldest" and len(items):
+            own = starts_of(np.diff(starts)[figure.changes])
+            base[figure.changes] = np.maximum.reduceat(items, own[:-1])
+            from_base = np.maximum(items - np.repeat(base[figure.changes], np.diff(own)), -INT32_MAX)
+            items = np.where(items < 0, NO_OLDEST, from_base)
+        elif len(items):
+            base = np.where(figure.changes, 0, base)
+        found[f"{name}_base"] = pa.array(base, mask=base < 0).cast(base_type)
+        found[name] = _lists(items.astype(np.int32), starts, ~figure.changes)
     return found
+
+
+def _as_is(values: Figures) -> Figures:
+    return values
 
 
 def _nulls(name: str, count: int) -> pa.Array:
@@ -326,18 +363,24 @@ def _nulls(name: str, count: int) -> pa.Array:
 
 
 def _list_array(values: Figures, starts: Int64Array, is_null: BoolArray) -> pa.Array:
-    """Return a list<int32> column; a null list takes no items. Rows of one length are copied whole: 10 times as fast as
-    item by item.
+    """Return a list<int32> column; a null list takes no items."""
+    return _lists(_kept(values, starts, is_null).astype(np.int32), starts, is_null)
+
+
+def _kept(values: Figures, starts: Int64Array, is_null: BoolArray) -> Figures:
+    """Return the items of lists that are not null. Rows of one length are copied whole: 10 times as fast as item by
+    item.
     """
     grid = _grid(values, starts)
     if grid is None:
-        kept = values[np.repeat(~is_null, np.diff(starts))]
-    else:
-        kept = (grid[~is_null] if is_null.any() else grid).reshape(-1)
-    return _lists(kept.astype(np.int32), starts, is_null)
+        kept: Figures = values[np.repeat(~is_null, np.diff(starts))]
+        return kept
+    return (grid[~is_null] if is_null.any() else grid).reshape(-1)
 
 
 def _lists(items: npt.NDArray[np.int32], starts: Int64Array, is_null: BoolArray) -> pa.Array:
+    if is_null.all():
+        return _nulls("lag", len(is_null))
     offsets = starts_of(np.where(is_null, 0, np.diff(starts)))
     return pa.ListArray.from_arrays(
         pa.array(offsets.astype(np.int32)), pa.array(items), mask=pa.array(is_null)
@@ -352,6 +395,7 @@ def _row_previous(samples: SeriesRows, at: Int64Array, series: Int64Array) -> di
     for name, column in zip(PREVIOUS, SAMPLE_COLUMNS, strict=True):
         before, values = getattr(samples.previous, column)[series], getattr(samples, column)
         if values is not None and not own.all():
+            values = values.flat(samples.starts) if isinstance(values, Changing) else values
             before = np.where(own, before, values[front])
         if column in ("time_lag_ms", "oldest_ms"):
             before = in_tenths(before)

@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark.lag.chunk import CHUNK_SCHEMA, ChunkWriter, Written, completed
-from spark.lag.chunk_rows import SeriesRows, encode_rows, name_table
-from spark.lag.samples import Figures, Previous, SeriesKey, starts_of
-from spark.lag.snapshot import CommitKey, HeadKey, Int64Array, Snapshot
+from spark.lag.chunk_rows import Changing, SeriesRows, encode_rows, name_table
+from spark.lag.samples import DEFAULTS, Figures, Previous, SeriesKey, starts_of
+from spark.lag.snapshot import BoolArray, CommitKey, HeadKey, Int64Array, Snapshot
 
 # 4 MiB a column: half of it stays in a core's second cache and takes 7 % more time, for it calls NumPy twice as often.
 BLOCK_SAMPLES = 512 * 1024
@@ -58,27 +58,33 @@ class _Matrix:
         self, values: Sequence[Figures], columns: Sequence[Int64Array], width: int, missing: int
     ) -> None:
         self._rounds = values
-        if all(one is columns[0] for one in columns) and len(columns[0]) == width:
-            return
-        matrix = np.full((len(values), width), missing, dtype=values[0].dtype)
-        for row, own, at in zip(matrix, values, columns, strict=True):
-            row[at] = own
-        self._rounds = list(matrix)
+        self.is_whole = all(one is columns[0] for one in columns) and len(columns[0]) == width
+        if not self.is_whole:
+            matrix = np.full((len(values), width), missing, dtype=values[0].dtype)
+            for row, own, at in zip(matrix, values, columns, strict=True):
+                row[at] = own
+            self._rounds = list(matrix)
 
     def across(self, columns: Int64Array) -> Figures:
         """Return some columns as rows, side by side in memory."""
+        return np.ascontiguousarray(self._cut(columns).T)
+
+    def changing(self, columns: Int64Array) -> Changing:
+        """Return a figure that is the same in most rounds: only the columns that change are laid side by side."""
+        cut = self._cut(columns)
+        changes = (cut != cut[0]).any(axis=0)
+        return Changing(cut[0], changes, cut[:, changes].T.reshape(-1))
+
+    def _cut(self, columns: Int64Array) -> Figures:
+        """Return some columns, a row a round."""
         first, last = int(columns.min()), int(columns.max())
         if last - first > 4 * len(columns):  # far apart: not worth cutting the whole stretch
-            return self._turned([one[columns] for one in self._rounds])
-        stretch = self._turned([one[first : last + 1] for one in self._rounds])
+            return np.stack([one[columns] for one in self._rounds])
+        stretch = np.stack([one[first : last + 1] for one in self._rounds])
         if last - first + 1 == len(columns) and bool(np.all(columns[1:] > columns[:-1])):
             return stretch
-        rows: Figures = stretch[columns - first]
-        return rows
-
-    @staticmethod
-    def _turned(parts: Sequence[Figures]) -> Figures:
-        return np.ascontiguousarray(np.concatenate(parts).reshape(len(parts), -1).T)
+        own: Figures = stretch[:, columns - first]
+        return own
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,40 +209,57 @@ def _block(
     grid: _Grid, names: pa.Table, heads: Int64Array, commits: Int64Array | None
 ) -> Iterator[SeriesRows]:
     """Yield the samples of some columns, none where no round has one."""
-    figures = {name: matrix.across(heads) for name, matrix in grid.heads.items()}
-    present = figures["head_status"] != NO_SAMPLE
+    own = {name: (matrix, heads) for name, matrix in grid.heads.items()}
+    own["status"] = own.pop("head_status")
     if commits is not None:
-        figures |= {name: matrix.across(commits) for name, matrix in grid.commits.items()}
-        present &= figures["status"] != NO_SAMPLE
-    previous = _before(grid, heads, commits)
-    rounds_ms: Int64Array | None = grid.t_ms
-    counts = present.sum(axis=1).astype(np.int64)
-    times = np.broadcast_to(grid.t_ms, present.shape)
-    if present.all():  # the ordinary case
-        flat = {name: figure.reshape(-1) for name, figure in figures.items()}
+        own |= {name: (matrix, commits) for name, matrix in grid.commits.items()}
+    rounds = len(grid.t_ms)
+    starts = np.arange(len(heads) + 1, dtype=np.int64) * rounds
+    times, previous = np.broadcast_to(grid.t_ms, (len(heads), rounds)), _before(grid, heads, commits)
+    present = _present(grid, heads, commits)
+    if present is None:  # the ordinary case
+        judged = {name: matrix.changing(at) for name, (matrix, at) in own.items() if name in DEFAULTS}
+        flat = {
+            name: matrix.across(at).reshape(-1) for name, (matrix, at) in own.items() if name not in judged
+        }
         times = times.reshape(-1)
     else:
+        counts = present.sum(axis=1).astype(np.int64)
         rows = np.flatnonzero(counts)
         if len(rows) == 0:
             return
-        flat = {name: figure[present] for name, figure in figures.items()}
-        names, previous, counts = names.take(rows), previous.take(rows), counts[rows]
-        times, rounds_ms = times[present], None
+        starts, times = starts_of(counts[rows]), times[present]
+        names, previous = names.take(rows), previous.take(rows)
+        flat = {name: matrix.across(at)[present] for name, (matrix, at) in own.items()}
+        judged = {name: Changing.of(flat[name], starts) for name in DEFAULTS if name in flat}
     yield SeriesRows(
         names,
-        starts_of(counts),
+        starts,
         times,
         flat["max_offset"],
         flat["min_offset"],
         flat.get("committed"),
         flat.get("pulled"),
         previous,
-        flat.get("time_lag_ms"),
-        flat["head_status" if commits is None else "status"],
-        flat.get("flags"),
-        flat["oldest_ms"],
-        rounds_ms,
+        judged.get("time_lag_ms"),
+        judged["status"],
+        judged.get("flags"),
+        judged["oldest_ms"],
+        grid.t_ms if present is None else None,
     )
+
+
+def _present(grid: _Grid, heads: Int64Array, commits: Int64Array | None) -> BoolArray | None:
+    """Return which rounds have a sample of each series; None: all."""
+    asked = [(grid.heads["head_status"], heads)]
+    if commits is not None:
+        asked.append((grid.commits["status"], commits))
+    found: BoolArray | None = None
+    for matrix, columns in asked:
+        if not matrix.is_whole:
+            own = matrix.across(columns) != NO_SAMPLE
+            found = own if found is None else found & own
+    return None if found is None or found.all() else found
 
 
 def _before(grid: _Grid, heads: Int64Array, commits: Int64Array | None) -> Previous:

@@ -17,7 +17,7 @@ def group_of(silent_broker_hour: int | None) -> Samples:
     """Two hours of a group's 8 queues."""
     reference = Reference(replace(SIZES["small"], silent_broker_hour=silent_broker_hour))
     hours = [chunk.merge([groups for _, groups in reference.hour()]) for _ in range(2)]
-    return chunk.merge(hours).select(lambda key: key.group == "group-0003")
+    return chunk.merge(hours).select(lambda key: key.group == "group-0003").read_part()
 
 
 @pytest.mark.parametrize("silent_broker_hour", [None])
