@@ -47,7 +47,7 @@ from console.mqadmin import BlockingMQAdmin, GroupRefusals
 from spark.lag import chunk
 from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import Snapshot
-from spark.lag.status import LagStatus
+from spark.lag.status import WINDOW_MS, LagStatus
 from spark.lag.window import LagWindow
 
 logger = logging.getLogger(__name__)
@@ -55,6 +55,9 @@ logger = logging.getLogger(__name__)
 DEADLINE_MS = 4_000  # a silent broker costs a round this much, less than the default interval of 5 s
 TABLES_EVERY = 6  # rounds between reads of topic and group tables: half a minute at 5 s
 ROUNDS_KEPT = 720  # an hour at 5 s, for the collector's own page
+# At a start: of chunks, at the reference size, 2 s an hour of history; of the log what the window needs and a segment
+SEEDED_MS = 6 * HOUR_MS
+LOGGED_MS = 15 * 60_000
 LOOKUP_EVERY_MS = 60_000  # per queue, while its oldest unread message predates the history
 DEAD_SHARE_MAX = 0.5  # of the window's columns; groups and topics come and go, their columns stay until then
 CLOCK_BACK_MS = 60_000  # a smaller step back is waited out with rounds a millisecond apart
@@ -155,20 +158,32 @@ class Collector:
             store.load()
         self.gaps.load()
         self.episodes.load()
-        logged_ms = now_ms - now_ms % HOUR_MS - HOUR_MS
+        self.catch_up(min(self._seed(now_ms), now_ms - LOGGED_MS))
+
+    def _seed(self, now_ms: int) -> int:
+        """Take over max offsets from chunks, hour by hour; return until when they are known."""
         chunks = HistoryFile.objects.filter(
             cluster=self.cluster,
             kind__in=[Kind.CHUNK_HOUR, Kind.CHUNK_DAY],
             state=State.LIVE,
-            ts_hi_ms__gt=now_ms - 24 * HOUR_MS,
-            ts_lo_ms__lt=logged_ms,
+            ts_hi_ms__gt=now_ms - SEEDED_MS,
         )
+        lag, time_lag = (self.queues.rows.columns.get(name, ()) for name in ("lag", "time_lag_ms"))
+        late = {
+            (key.topic, key.broker_name, key.queue_id)
+            for key, waiting, age_ms in zip(self.queues.rows.keys, lag, time_lag, strict=True)
+            if waiting > 0 and age_ms > WINDOW_MS
+        }
+        until_ms = now_ms - now_ms % HOUR_MS - HOUR_MS
         for row in chunks.order_by("ts_lo_ms"):
-            if row.may_hold("") and not archive.quarantine_if_damaged(row, now_ms):
-                from_ms = max(row.ts_lo_ms, now_ms - 24 * HOUR_MS)
-                location = location_of(row)
-                self.window.seed(chunk.load_samples([location], from_ms, row.ts_hi_ms, group=""))
-        self.catch_up(logged_ms)
+            if not row.may_hold("") or archive.quarantine_if_damaged(row, now_ms):
+                continue
+            until_ms = max(until_ms, row.ts_hi_ms)
+            first_ms = max(row.ts_lo_ms, now_ms - SEEDED_MS)
+            for hour_ms in range(first_ms - first_ms % HOUR_MS, row.ts_hi_ms, HOUR_MS):
+                of_ms = max(hour_ms, first_ms), min(hour_ms + HOUR_MS, row.ts_hi_ms)
+                self.window.seed(chunk.load_samples([location_of(row)], *of_ms, group=""), late)
+        return until_ms
 
     def catch_up(self, since_ms: int = 0) -> None:
         """Take over rounds that another process of this cluster ran meanwhile."""
@@ -434,17 +449,19 @@ class Collector:
     def _wanted_lookups(self, view: RoundView, table: QueueTable) -> list[Lookup]:
         """Return messages that predate the history: the next round asks for their store times.
 
-        First the oldest unread ones, for time lags; then the oldest stored ones, for how long topics reach
-        back.
+        First the oldest unread ones, for time lags, or if the group reads on, one as far ahead as it comes until it may
+        be asked again: the others are at least as old. Then the oldest stored ones, for how long topics reach back.
         """
         due_ms = view.now_ms - LOOKUP_EVERY_MS
         topics = view.series.topics
         time_lag, committed = table.columns["time_lag_ms"], table.columns["committed_offset"]
         late = np.flatnonzero((table.columns["lag"] > 0) & table.columns["time_lag_lower_bound"])
-        unread = (
-            ("unread", int(table.place[at]), max(int(committed[at]), int(table.columns["min_offset"][at])))
-            for at in late[np.argsort(-time_lag[late], kind="stable")].tolist()
-        )
+        late = late[np.argsort(-time_lag[late], kind="stable")]
+        ahead = np.nan_to_num(self.window.consume_rates()[table.commit[late]]) * LOOKUP_EVERY_MS / 1000
+        asked = np.maximum(committed, table.columns["min_offset"])[late] + ahead.astype(np.int64)
+        asked = np.minimum(asked, table.columns["max_offset"][late] - 1)
+        places = table.place[late].tolist()
+        unread = (("unread", *one) for one in zip(places, asked.tolist(), strict=True))
         oldest = (
             ("oldest", at, int(topics.min_offset[at]))
             for at in np.flatnonzero(view.columns.oldest.is_wanted).tolist()

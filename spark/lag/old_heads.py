@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from spark.lag.samples import Samples
 from spark.lag.snapshot import BoolArray, Int64Array
 
 NOT_FOUND = -1
@@ -32,6 +33,7 @@ class HeadLog:
     def __init__(self, rows: int, columns: int) -> None:
         self.times = np.zeros(rows, dtype=np.int64)
         self.values = np.full((rows, columns), ~0, dtype=np.int64)
+        self.newest_ms = -1
         self._filled = 0
         self._next = 0
 
@@ -46,7 +48,10 @@ class HeadLog:
         self.values[:, columns] = ~0
 
     def put(self, t_ms: int, values: Int64Array, read: BoolArray) -> None:
-        """Take a row, newer than all others."""
+        """Take a row; one that is not newer than all others is passed over."""
+        if t_ms <= self.newest_ms:
+            return
+        self.newest_ms = t_ms
         count = len(values)
         row, before = self._next, (self._next - 1) % len(self.times)
         last = _known(self.values[before, :count])
@@ -95,15 +100,19 @@ def _known(values: Int64Array) -> Int64Array:
 
 
 def thinned(
-    t_ms: Int64Array, columns: Int64Array, values: Int64Array, count: int, step_ms: int
+    samples: Samples, columns: Int64Array, count: int, step_ms: int
 ) -> tuple[Int64Array, Int64Array, BoolArray]:
-    """Return (times, a row of values for each, what of them was read) of readings in any order: those of the first
-    round in every `step_ms`. `columns` says to which of `count` queues a reading belongs.
+    """Return (times, a row of max offsets for each, what of them was read): of the first round in every `step_ms`.
+
+    `columns` says which of `count` columns each series is. The series with the most readings says which rounds there
+    were.
     """
-    rounds = np.unique(t_ms)
+    longest = int(samples.counts.argmax())
+    rounds = samples.t_ms[samples.starts[longest] : samples.starts[longest + 1]]
     first = rounds[np.unique(rounds // step_ms, return_index=True)[1]]
-    row = np.searchsorted(first, t_ms)
-    chosen = np.flatnonzero(first[np.minimum(row, len(first) - 1)] == t_ms)
+    row = np.minimum(np.searchsorted(first, samples.t_ms), len(first) - 1)
+    chosen = np.flatnonzero(first[row] == samples.t_ms)
+    series = np.repeat(columns, samples.counts)
     table = np.full((len(first), count), NOT_FOUND, dtype=np.int64)
-    table[row[chosen], columns[chosen]] = values[chosen]
+    table[row[chosen], series[chosen]] = samples.max_offset[chosen]
     return first, table, table != NOT_FOUND

@@ -7,7 +7,7 @@ and statuses), max offsets for longer (`old_heads`: ages of old messages). The f
 """
 
 from bisect import insort
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -189,20 +189,27 @@ class LagWindow:
         is_read = self.heads.first[self.order[-1]] != UNKNOWN_OFFSET
         self.late.put(int(self.times[row]), self.heads.first[row], is_late, is_read)
 
-    def seed(self, samples: Samples) -> None:
-        """Take max offsets older than the log, from chunks: heads only. Before the first `append`, oldest first."""
+    def seed(self, samples: Samples, late: Collection[tuple[str, str, int]] = ()) -> None:
+        """Take max offsets older than the log, from chunks: heads only, oldest first. Of the queues (topic, broker
+        name, queue id) in `late`, whose first unread message is that old, every reading.
+        """
+        samples = samples.read_part()
         if not len(samples.t_ms):
             return
-        columns = self._head_columns([HeadKey(*key[1:]) for key in samples.keys])
+        columns = self._columns_of(samples)
         count = len(self.heads.keys)
-        times, table, read = thinned(
-            samples.t_ms, columns[samples.series], samples.max_offset, count, COARSE_STEP_MS
-        )
-        for t_ms, values, is_read in zip(times.tolist(), table, read, strict=True):
-            self.coarse.put(t_ms, values, is_read)
+        for t_ms, values, read in zip(*thinned(samples, columns, count, COARSE_STEP_MS), strict=True):
+            self.coarse.put(int(t_ms), values, read)
         ends = samples.starts[1:] - 1
         filled = ends >= samples.starts[:-1]
-        self.heads.last[columns[filled]] = samples.max_offset[ends[filled]]
+        newest = columns[filled]
+        self.heads.last[newest] = np.maximum(self.heads.last[newest], samples.max_offset[ends[filled]])
+        waited = samples.select(lambda key: (key.topic, key.broker_name, key.queue_id) in late)
+        if len(waited.t_ms):
+            self.late.seed(waited, self._columns_of(waited), self.interval_ms)
+
+    def _columns_of(self, samples: Samples) -> Int64Array:
+        return self._head_columns([HeadKey(*key[1:]) for key in samples.keys])
 
     def add_known_time(self, head: HeadKey, offset: int, stored_ms: int) -> None:
         """Remember the store time of a message, on the collector's clock."""
@@ -369,6 +376,16 @@ class LateHeads:
         kept = np.where(self._heads >= 0, values[self._heads], UNKNOWN_OFFSET)
         if len(kept):
             self.log.put(t_ms, kept, kept != UNKNOWN_OFFSET)
+
+    def seed(self, samples: Samples, columns: Int64Array, interval_ms: int) -> None:
+        """Take every reading of queues, which are these columns of `heads`."""
+        self._begin(columns[self.slots[columns] < 0])
+        count = len(self._heads)
+        slots = np.where(
+            self.slots[columns] < 0, count, self.slots[columns]
+        )  # no room: a column that is cut off
+        for t_ms, values, read in zip(*thinned(samples, slots, count + 1, interval_ms), strict=True):
+            self.log.put(int(t_ms), values[:count], read[:count])
 
     def _begin(self, columns: Int64Array) -> None:
         free = np.flatnonzero(self._heads < 0)

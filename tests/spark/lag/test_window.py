@@ -137,6 +137,12 @@ def test_it_takes_older_max_offsets_from_chunks() -> None:
     assert now.time_lag_lower_bound  # every second minute of it
     assert now.age is not None and now.age.estimate_ms == pytest.approx(whole.age.ms, abs=2_500)
     assert whole.age.ms - 120_000 <= now.age.ms <= whole.age.ms
+    seen = LagWindow(5_000)
+    heads = from_snapshots(history[:300]).select(lambda key: not key.group)
+    seen.seed(heads, {("orders", "broker-a", 0)})  # the rows of before the restart say that a group is late
+    for one in history[300:]:
+        seen.append(one)
+    assert state(seen) == whole
 
 
 @pytest.mark.parametrize(
