@@ -1,47 +1,69 @@
-"""Figures of a past window of one group: latency by message, promises kept, throughput by the minute."""
+"""Figures of a past window of one group: latency by message, promises kept, throughput by the minute.
 
-from dataclasses import dataclass
+All of them are folds of stored judgements (`spark.lag.fold`), as report rows are: a window is cut into days, and where
+alerts look back from its end, and what the parts show is added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from console.lag import past
-from console.lag.past import DAY_MS, LOOKBACK_MS
-from spark.lag import latency, rollup
-from spark.lag.breach import breach, budget_left, burning, traffic_shares, watched_ms
-from spark.lag.latency import Departures
-from spark.lag.rollup import Figures
-from spark.lag.samples import Samples
-from spark.lag.snapshot import BoolArray, Int64Array
+from console.lag.past import BEFORE_MS, DAY_MS
+from spark.lag import histogram, level
+from spark.lag.breach import BURN_WINDOWS, BurnWindow, budget_left, burn_rate
+from spark.lag.figures import COVERAGE_MIN, PERCENTILES
+from spark.lag.fold import WEIGHT, latencies_of, level_of
+from spark.lag.grid import Grid, carried, grid_of
+from spark.lag.level import Counts, Level, Sums
+from spark.lag.rounds import Rounds, rounds_of, whole
+from spark.lag.samples import SeriesKey
+from spark.lag.snapshot import Int64Array
 
 MINUTE_MS = 60_000
-FloatArray = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True, slots=True)
-class _Day:
-    """A part of the window: its samples, what they mean, and which of them belong to it (the rest are older)."""
-
-    samples: Samples
-    figures: Figures
-    inside: BoolArray
+# Upper edges of the histogram, 4 to a factor of 2: from 1 s to 12 days, then everything above.
+EDGES_MS = np.rint(1_000 * 2 ** (np.arange(0, 81) / 4)).astype(np.int64)
 
 
 def _days(
     cluster: str, group: str, topic: str | None, from_ms: int, to_ms: int, interval_ms: int
-) -> list[_Day]:
-    """Return the window day by day, each with an hour before it so that ages are known."""
-    days = []
+) -> Iterator[tuple[int, int, Grid]]:
+    """Yield (from, to, grid) of the window day by day; each grid has the round before it."""
+    grid: Grid | None = None
     for start_ms in range(from_ms, to_ms, DAY_MS):
         end_ms = min(start_ms + DAY_MS, to_ms)
-        samples = past.load_main(
-            cluster, group, start_ms - LOOKBACK_MS, end_ms, interval_ms=interval_ms, topic=topic
-        )
-        if len(samples.t_ms):
-            figures = rollup.figures(samples, interval_ms=interval_ms)
-            days.append(_Day(samples, figures, samples.t_ms >= start_ms))
-    return days
+        back_ms = start_ms - BEFORE_MS if grid is None else start_ms
+        samples = past.load_main(cluster, group, back_ms, end_ms, interval_ms=interval_ms, topic=topic)
+        if grid is not None:
+            samples = carried(samples, grid)
+        if samples.keys:
+            grid = grid_of(samples, interval_ms)
+            yield start_ms, end_ms, grid
+
+
+def _levels(
+    days: Iterator[tuple[int, int, Grid]], slo_ms: int, cuts: Sequence[int]
+) -> list[tuple[int, Level]]:
+    """Return (from, level of the whole group) of the parts of the window between days and cuts."""
+    found = []
+    for start_ms, end_ms, grid in days:
+        edges = sorted({start_ms, end_ms, *(cut for cut in cuts if start_ms < cut < end_ms)})
+        for a, b in zip(edges, edges[1:], strict=False):
+            found.append((a, _level(grid.between(a, b), a, b, slo_ms)))
+    return found
+
+
+def _level(grid: Grid, from_ms: int, to_ms: int, slo_ms: int) -> Level:
+    """Return the fold of all queues together."""
+    count = len(grid.keys)
+    queues = rounds_of(grid, np.full(count, slo_ms, dtype=np.int64))
+    latencies = latencies_of(queues, from_ms).into(np.zeros(count, dtype=np.int64))
+    key = SeriesKey(grid.keys[0].group, "", "", -1, 0)
+    own = queues.together(whole(count))
+    return level_of(own, [key], np.array([slo_ms]), from_ms, to_ms, latencies)
 
 
 def latency_of(
@@ -59,56 +81,43 @@ def latency_of(
 
     See `api.lag.LatencySerializer` for the columns.
     """
-    days = _days(cluster, group, topic, from_ms, to_ms, interval_ms)
-    batches = _joined([_departures(day) for day in days])
-    found = latency.distribution(batches, slo_ms=slo_ms)
-    areas = [_little(day) for day in days]
-    area, consumed = sum(one[0] for one in areas), sum(one[1] for one in areas)
+    cuts = sorted({to_ms - length for one in BURN_WINDOWS for length in (one.long_ms, one.short_ms)})
+    parts = _levels(_days(cluster, group, topic, from_ms, to_ms, interval_ms), slo_ms, cuts)
+    if not parts:
+        return {"interval_ms": interval_ms, "slo_ms": slo_ms, **_nothing(), **_promise([], to_ms, target)}
+    found = level.merge([part for _, part in parts])
+    sums, waits = found.sums, found.histograms["latency"]
+    timed, consumed = int(sums.timed[0]), int(sums.consumed[0])
+    by_share = histogram.percentiles(waits.buckets, waits.counts, waits.starts(1), PERCENTILES)
     return {
         "interval_ms": interval_ms,
         "slo_ms": slo_ms,
-        "messages": found.messages,
-        "censored": found.censored,
-        "within_slo": found.within_slo,
-        "within_slo_pct": round(100 * found.within_slo / found.messages, 3) if found.messages else None,
-        "mean_ms": None if found.mean_ms is None else round(found.mean_ms),
-        "little_mean_ms": round(area / consumed) if consumed else None,
-        "p50_ms": found.p50_ms,
-        "p95_ms": found.p95_ms,
-        "p99_ms": found.p99_ms,
-        "max_ms": found.max_ms,
-        "histogram": _histogram(found.histogram),
-        **_promise(days, from_ms, to_ms, interval_ms, slo_ms, target),
+        "messages": consumed,
+        "censored": consumed - timed,
+        "within_slo": int(sums.in_time[0]),
+        "within_slo_pct": round(100 * int(sums.in_time[0]) / timed, 3) if timed else None,
+        "mean_ms": round(int(sums.latency_ms[0]) / timed) if timed else None,
+        "little_mean_ms": round(int(sums.lag_area[0]) / consumed) if consumed else None,
+        **{f"p{share}_ms": int(one.values[0]) if timed else None for share, one in by_share.items()},
+        "max_ms": int(histogram.highest_of(waits.buckets)[-1]) if timed else None,
+        "histogram": _histogram(waits),
+        **_promise(parts, to_ms, target),
     }
 
 
-def _departures(day: _Day) -> Departures:
-    consumed = np.where(day.inside, day.figures.consumed, 0)
-    return latency.departures(day.samples, consumed, day.samples.t_ms - day.figures.gap_ms)
+def _nothing() -> dict[str, Any]:
+    """The figures of a window of which nothing is known."""
+    unknown = ("within_slo_pct", "mean_ms", "little_mean_ms", "p50_ms", "p95_ms", "p99_ms", "max_ms")
+    counts = dict.fromkeys(("messages", "censored", "within_slo"), 0)
+    return {**counts, **dict.fromkeys(unknown), "histogram": []}
 
 
-def _joined(parts: list[Departures]) -> Departures:
-    if not parts:
-        nothing = np.empty(0, dtype=np.int64)
-        return Departures(nothing, nothing, nothing.astype(np.bool_))
-    names = ("latency_ms", "messages", "censored")
-    return Departures(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-
-def _little(day: _Day) -> tuple[float, int]:
-    """Return (area under the lag in message-milliseconds, messages consumed): Little's law needs no store time."""
-    area, consumed = 0.0, 0
-    for _, place in day.samples.slices():
-        own = np.arange(place.start, place.stop)[day.inside[place]]
-        if len(own):
-            area += float(np.trapezoid(day.figures.lag[own].astype(np.float64), day.samples.t_ms[own]))
-            consumed += int(day.figures.consumed[own].sum())
-    return area, consumed
-
-
-def _histogram(counts: Int64Array) -> list[dict[str, int | None]]:
+def _histogram(waits: Counts) -> list[dict[str, int | None]]:
     """Return the edges up to the last one that is needed; `up_to_ms` null is everything above."""
-    edges: list[int | None] = [*latency.EDGES_MS.tolist(), None]
+    place = np.searchsorted(EDGES_MS, histogram.highest_of(waits.buckets), side="left")
+    counts = np.zeros(len(EDGES_MS) + 1, dtype=np.int64)
+    np.add.at(counts, place, waits.counts)
+    edges: list[int | None] = [*EDGES_MS.tolist(), None]
     used = np.flatnonzero(counts)
     last = int(used[-1]) + 1 if len(used) else 0
     return [
@@ -117,64 +126,47 @@ def _histogram(counts: Int64Array) -> list[dict[str, int | None]]:
     ]
 
 
-def _promise(
-    days: list[_Day], from_ms: int, to_ms: int, interval_ms: int, slo_ms: int, target: float
-) -> dict[str, Any]:
+def _promise(parts: Sequence[tuple[int, Level]], to_ms: int, target: float) -> dict[str, Any]:
     """Return breach time, burn rates up to `to_ms` and what is left of the error budget."""
-    valid_ms, bad_ms, weighted_ms = 0, 0, 0.0
-    times, spans, bad = [], [], []
-    for day in days:
-        own_times, late, produced = _late(day, slo_ms)
-        own_spans = watched_ms(own_times, interval_ms, before_ms=_before(day, own_times))
-        found = breach(late, own_spans, traffic_shares(produced))
-        valid_ms, bad_ms, weighted_ms = (
-            valid_ms + found.valid_ms,
-            bad_ms + found.bad_ms,
-            weighted_ms + found.weighted_ms,
-        )
-        times.append(own_times)
-        spans.append(own_spans)
-        bad.append(late.any(axis=1))
-    burn = (
-        burning(np.concatenate(times), np.concatenate(spans), np.concatenate(bad), to_ms, target=target)
-        if times
-        else []
-    )
-    left = budget_left(bad_ms, valid_ms, target)
+    sums = level.merge([part for _, part in parts]).sums if parts else None
+    watched, existed = (int(sums.watched_ms[0]), int(sums.exists_ms[0])) if sums else (0, 0)
+    breach = int(sums.breach_ms[0]) if sums else 0
+    is_covered = watched >= COVERAGE_MIN * existed and existed > 0
+    left = budget_left(breach, watched, target) if is_covered else None
     return {
         "target": target,
-        "watched_ms": valid_ms,
-        "coverage_pct": round(100 * min(1.0, valid_ms / (to_ms - from_ms)), 2),
-        "breach_ms": bad_ms,
-        "breach_weighted_ms": round(weighted_ms),
+        "watched_ms": watched,
+        "coverage_pct": round(100 * watched / existed, 2) if existed else 0.0,
+        "breach_ms": breach,
+        "breach_weighted_ms": int(sums.breach_weighted[0]) // WEIGHT if sums else 0,
         "budget_left": None if left is None else round(left, 4),
-        "burn": [
-            {
-                "long_ms": window.long_ms,
-                "short_ms": window.short_ms,
-                "factor": window.factor,
-                "long_burn": None if long is None else round(long, 2),
-                "short_burn": None if short is None else round(short, 2),
-            }
-            for window, long, short in burn
-        ],
+        "burn": [_burn(one, parts, to_ms, target) for one in BURN_WINDOWS] if parts else [],
     }
 
 
-def _late(day: _Day, slo_ms: int) -> tuple[Int64Array, BoolArray, Int64Array]:
-    """Return (times, rounds x queues: was it late, messages produced per queue) of the rounds inside."""
-    rows = np.flatnonzero(day.inside)
-    times, round_of = np.unique(day.samples.t_ms[rows], return_inverse=True)
-    series = day.samples.series[rows]
-    late = np.zeros((len(times), len(day.samples.keys)), dtype=np.bool_)
-    late[round_of, series] = day.figures.time_lag_ms[rows] > slo_ms
-    produced = np.bincount(series, day.figures.produced[rows], len(day.samples.keys)).astype(np.int64)
-    return times, late, produced
+def _burn(
+    window: BurnWindow, parts: Sequence[tuple[int, Level]], to_ms: int, target: float
+) -> dict[str, Any]:
+    """Return the burn over both lengths of an alert, as far as the parts reach back."""
+    rates = []
+    for length_ms in (window.long_ms, window.short_ms):
+        own = [part for from_ms, part in parts if from_ms >= to_ms - length_ms]
+        rates.append(_rate(level.merge(own).sums, target) if own else None)
+    return {
+        "long_ms": window.long_ms,
+        "short_ms": window.short_ms,
+        "factor": window.factor,
+        "long_burn": rates[0],
+        "short_burn": rates[1],
+    }
 
 
-def _before(day: _Day, times: Int64Array) -> int | None:
-    older = day.samples.t_ms[~day.inside]
-    return int(older.max()) if len(older) and len(times) else None
+def _rate(sums: Sums, target: float) -> float | None:
+    watched, existed = int(sums.watched_ms[0]), int(sums.exists_ms[0])
+    if not existed or watched < COVERAGE_MIN * existed:
+        return None
+    rate = burn_rate(int(sums.breach_ms[0]), watched, target)
+    return None if rate is None else round(rate, 2)
 
 
 def throughput_of(
@@ -189,33 +181,45 @@ def throughput_of(
 ) -> dict[str, Any]:
     """Return what came and what was read, by steps of whole minutes, at most `points` of them.
 
-    Lists of one length: "times" (begin of a step), "produced", "committed", "lost" (messages in the step) and
-    "watched_ms" (of the step; 0: nobody looked, and the counts are null).
+    Lists of one length: "times" (begin of a step), "produced", "committed", "lost" (messages in the step; what came or
+    was read in a gap counts at its end) and "watched_ms" (of the step; 0: it was not watched, and the counts are null).
     """
     minutes = max(1, -(-(to_ms - from_ms) // (points * MINUTE_MS)))
     step_ms = minutes * MINUTE_MS
     start_ms = from_ms - from_ms % step_ms
     count = -(-(to_ms - start_ms) // step_ms)
-    names = ("produced", "committed", "lost")
+    edges = start_ms + np.arange(count + 1, dtype=np.int64) * step_ms
+    names = {"produced": "produced", "committed": "consumed", "lost": "lost"}
     totals = {name: np.zeros(count, dtype=np.int64) for name in names}
     watched = np.zeros(count, dtype=np.int64)
-    for day in _days(cluster, group, topic, from_ms, to_ms, interval_ms):
-        rows = np.flatnonzero(day.inside)
-        steps = (day.samples.t_ms[rows] - start_ms) // step_ms
-        columns = (day.figures.produced, day.figures.consumed, day.figures.lost)
-        for name, values in zip(names, columns, strict=True):
-            np.add.at(totals[name], steps, values[rows])
-        times = np.unique(day.samples.t_ms[rows])
-        spans = watched_ms(times, interval_ms, before_ms=_before(day, times))
-        np.add.at(watched, (times - start_ms) // step_ms, spans)
+    for a, b, grid in _days(cluster, group, topic, from_ms, to_ms, interval_ms):
+        own = rounds_of(grid.between(a, b)).together(whole(len(grid.keys)))
+        inside = own.t_ms >= a
+        steps = (own.t_ms[inside] - start_ms) // step_ms
+        for name, column in names.items():
+            np.add.at(totals[name], steps, getattr(own, column)[0][inside])
+        watched += _watched(own, a, b, edges)
     seen = (watched > 0).tolist()
     return {
         "interval_ms": interval_ms,
         "step_ms": step_ms,
-        "times": list(range(start_ms, start_ms + count * step_ms, step_ms)),
+        "times": edges[:-1].tolist(),
         **{
             name: [value if ok else None for value, ok in zip(values.tolist(), seen, strict=True)]
             for name, values in totals.items()
         },
         "watched_ms": watched.tolist(),
     }
+
+
+def _watched(rounds: Rounds, from_ms: int, to_ms: int, edges: Int64Array) -> Int64Array:
+    """Return for how much of each step every queue was known."""
+    if not len(rounds.t_ms):
+        return np.zeros(len(edges) - 1, dtype=np.int64)
+    held, _ = rounds.spans(from_ms, to_ms)
+    begins = np.maximum(rounds.t_ms, from_ms)
+    known = np.where(rounds.is_read[0], held, 0)
+    after = np.cumsum(known)
+    points = np.column_stack([begins, begins + held]).reshape(-1)
+    upto = np.column_stack([after - known, after]).reshape(-1)
+    return np.diff(np.interp(edges, points, upto)).astype(np.int64)

@@ -15,7 +15,10 @@ from console.lag.chart_rounds import Rounds, decimate, rounds_of, thinned
 from console.lag.history import HOUR_MS, Kind, State, location_of, readable
 from console.lag.models import HistoryFile
 from console.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
-from spark.lag import chunk, files, rollup
+from spark.lag import chunk, files
+from spark.lag.codes import ABSENT, UNKNOWN_CODE
+from spark.lag.grid import grid_of
+from spark.lag.rounds import GAP_INTERVALS
 from spark.lag.samples import Samples
 from spark.lag.snapshot import Int64Array
 
@@ -26,10 +29,10 @@ DAY_MS = 24 * HOUR_MS
 WHOLE_MS = DAY_MS  # a window up to this long is read at once: 17,280 rounds of 5 s
 # of longer ones every ten minutes' peak and low are kept: 4,320 points for a month
 THIN_STEP_MS = 10 * 60_000
-DAYS_AT_ONCE = 5  # read together: each reads the hour before it too, 10 MB a day at 20 queues and 15 s
+DAYS_AT_ONCE = 5  # read together: 10 MB a day at 20 queues and 15 s
 DAYS_KEPT = 1_000  # a month of 30 groups
-LOOKBACK_MS = HOUR_MS  # so that ages at the left edge of a chart are known
-GAP_INTERVALS = rollup.GAP_INTERVALS  # a longer silence is drawn as a gap, never bridged
+# Where the sample before a window is looked for, besides in chunks, which know it: a segment of the log and more.
+BEFORE_MS = 10 * 60_000
 ATTEMPTS = 3  # at finding a set of files that are all there and whole
 AS_OF_MS = 15 * 60_000  # an offset older than this at the wished moment is not "as it was"
 
@@ -214,11 +217,10 @@ def _marks(cluster: str, first_ms: int, to_ms: int) -> dict[int, str]:
     """Return for each day which files tell of it, "" while its log is not in a chunk: a new generation of a file is
     another day.
     """
-    rows = list(_live(cluster, first_ms - LOOKBACK_MS, to_ms).order_by("ts_lo_ms", "pk"))
+    rows = list(_live(cluster, first_ms, to_ms).order_by("ts_lo_ms", "pk"))
     marks = {}
     for day_ms in range(first_ms, to_ms, DAY_MS):
-        from_ms = day_ms - LOOKBACK_MS
-        own = [row for row in rows if row.ts_lo_ms < day_ms + DAY_MS and row.ts_hi_ms > from_ms]
+        own = [row for row in rows if row.ts_lo_ms < day_ms + DAY_MS and row.ts_hi_ms > day_ms]
         is_over = not any(row.kind == HistoryFile.Kind.WAL for row in own)
         marks[day_ms] = "\n".join(row.path for row in own) if is_over else ""
     return marks
@@ -256,8 +258,8 @@ _days = DayCache(DAYS_KEPT)
 def _load_rounds(
     cluster: str, group: str, topic: str | None, from_ms: int, to_ms: int, interval_ms: int
 ) -> Rounds:
-    samples = load_main(cluster, group, from_ms - LOOKBACK_MS, to_ms, interval_ms=interval_ms, topic=topic)
-    return rounds_of(samples, from_ms)
+    samples = load_main(cluster, group, from_ms, to_ms, interval_ms=interval_ms, topic=topic)
+    return rounds_of(grid_of(samples, interval_ms), from_ms)
 
 
 def load_main(
@@ -292,7 +294,9 @@ def offsets_at(
     found: dict[MessageQueue, OffsetThen] = {}
     for key, place in samples.slices():
         queue = MessageQueue(key.topic, key.broker_name, key.queue_id)
-        times, committed = samples.t_ms[place], samples.committed[place]
+        status = samples.status[place]
+        is_read = (status != UNKNOWN_CODE) & (status != ABSENT) & (samples.committed[place] >= 0)
+        times, committed = samples.t_ms[place][is_read], samples.committed[place][is_read]
         at = int(np.searchsorted(times, at_ms, side="right")) - 1
         if at < 0:
             continue

@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark.lag import chunk, compaction, rollup
+from spark.lag import chunk, compaction, inversion
 from spark.lag.compaction import MergeInput
 from tests.spark.lag.simulated import truth
 from tests.support.lag_reference import HOUR_MS, START_MS, Reference, Size
@@ -185,8 +185,10 @@ def accuracy(seeds: int) -> dict[str, Any]:
         real = truth(seed, messages=2_000)
         times = np.arange(0, int(real.stored_ms[-1]) + 60_000, STEP_MS, dtype=np.int64)
         samples = real.samples(times)
-        waiting = samples.max_offset > samples.committed
-        ages, _ = rollup.time_lags(samples, samples.committed, waiting)
+        rows = np.flatnonzero(samples.max_offset > samples.committed).astype(np.int64)
+        ages = np.zeros(len(samples.t_ms), dtype=np.int64)
+        stored = inversion.store_times(samples, rows, samples.committed[rows])
+        ages[rows] = samples.t_ms[rows] - stored.estimate_ms
         wanted = np.array([real.time_lag_ms(at) for at in times.tolist()])
         errors.append(np.abs(ages - wanted))
         before = np.maximum(samples.committed - 1, 0)

@@ -47,6 +47,12 @@ class History:
         chunk.write_chunk(chunk.compact(over, interval_ms=STEP), str(path))
         return str(path)
 
+    def write_whole(self, folder: Path) -> str:
+        """All of it as one chunk, for oracles."""
+        path = folder / "whole.parquet"
+        chunk.write_chunk(chunk.compact(self.snapshots, interval_ms=STEP), str(path))
+        return str(path)
+
     def write_log(self, folder: Path) -> list[str]:
         """The second hour, a segment per five minutes."""
         paths = []

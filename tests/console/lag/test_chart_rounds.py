@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from console.lag.chart_rounds import Rounds, decimate, rounds_of, thinned
-from spark.lag import chunk, rollup
+from spark.lag import chunk
+from spark.lag.grid import grid_of
 from spark.lag.samples import Samples
 from tests.support.lag_reference import SIZES, Reference
 
@@ -20,34 +21,44 @@ def group_of(silent_broker_hour: int | None) -> Samples:
     return chunk.merge(hours).select(lambda key: key.group == "group-0003").read_part()
 
 
-@pytest.mark.parametrize("silent_broker_hour", [None])
+@pytest.mark.parametrize("silent_broker_hour", [None, 1])
 def test_it_adds_queues_up_round_by_round(silent_broker_hour: int | None) -> None:
     samples = group_of(silent_broker_hour)
     from_ms = int(samples.t_ms.min()) + 3_600_000
-    found = rounds_of(samples, from_ms)
-    figures = rollup.figures(samples, interval_ms=15_000)
+    found = rounds_of(grid_of(samples, 15_000), from_ms)
     assert found.t_ms.tolist() == sorted({at for at in samples.t_ms.tolist() if at >= from_ms})
     assert found.missing.max() == (0 if silent_broker_hour is None else 4)
+    known = (samples.status != 12) & (samples.status != 11)
+    lag = np.maximum(samples.max_offset - np.maximum(samples.committed, samples.min_offset), 0)
     for place, at in enumerate(found.t_ms.tolist()):
-        own = samples.t_ms == at
-        assert found.lag[place] == figures.lag[own].sum()
-        assert found.age_ms[place] == figures.time_lag_ms[own].max()
+        own = (samples.t_ms == at) & known
+        assert found.lag[place] == lag[own].sum()
+        assert found.age_ms[place] == samples.time_lag_ms[own].max()
         assert found.missing[place] == 8 - own.sum()
-        assert found.bounded[place] == figures.censored[own].max()
+        assert found.bounded[place] == (samples.flags[own] & 1).max()
     assert (found.age_low_ms <= found.age_ms).all()
     assert (found.age_ms <= found.age_high_ms).all()
     assert set(found.in_flight.tolist()) == {-1}
+
+
+def test_rounds_in_which_no_queue_was_read_are_a_gap() -> None:
+    samples = group_of(None)
+    times = np.unique(samples.t_ms)
+    samples.status[(samples.t_ms >= times[100]) & (samples.t_ms < times[110])] = 12
+    found = rounds_of(grid_of(samples, 15_000), 0)
+    assert len(found.t_ms) == len(times) - 10
+    assert times[105] not in found.t_ms.tolist()
 
 
 def test_it_says_what_is_in_flight_where_every_queue_told() -> None:
     samples = group_of(None)
     samples.pulled[:] = samples.committed + 2
     samples.pulled[0] = -1
-    found = rounds_of(samples, 0)
-    figures = rollup.figures(samples, interval_ms=15_000)
+    found = rounds_of(grid_of(samples, 15_000), 0)
     assert found.in_flight[0] == -1
     second = samples.t_ms == found.t_ms[1]
-    assert found.in_flight[1] == np.minimum(figures.lag[second], 2).sum()
+    waits = samples.max_offset - np.maximum(samples.committed, samples.min_offset)
+    assert found.in_flight[1] == np.clip(waits[second], 0, 2).sum()
 
 
 def test_it_draws_the_smallest_and_the_largest_of_every_step() -> None:

@@ -14,8 +14,10 @@ from console.lag.history import HOUR_MS, HistoryLog, HistoryMoved
 from console.lag.models import HistoryFile
 from console.mqadmin import MessageQueue
 from spark.lag import chunk, wal
+from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 from tests.spark.lag.history import rounds, snapshot
+from tests.support.judge import judged, with_judgements
 
 pytestmark = [
     pytest.mark.django_db(databases=["default", "metrics"]),
@@ -417,13 +419,14 @@ def test_it_keeps_peaks_when_it_thins_out() -> None:
 
 def test_it_marks_rounds_that_miss_a_queue() -> None:
     other = HEAD._replace(broker_name="broker-b")
-    write(
-        rounds(
-            {HEAD: [(0, 9)] * 3, other: [(0, 9), None, (0, 9)]},
-            {COMMIT: [9] * 3, COMMIT._replace(broker_name="broker-b"): [4, None, 4]},
-            start_ms=START,
-        )
+    made = rounds(
+        {HEAD: [(0, 9)] * 3, other: [(0, 9)] * 3},
+        {COMMIT: [9] * 3, COMMIT._replace(broker_name="broker-b"): [4] * 3},
+        start_ms=START,
     )
+    made = with_judgements(made, judged(from_snapshots(made)))
+    made[1].status[1], made[1].time_lag_ms[1] = 12, -1  # unknown: with the offsets of before
+    write(made)
     found = selectors.lag_history("local", "billing", START, START + HOUR_MS)
     assert (found["lag"], found["lower_bound"]) == ([5, 0, 5], [False, True, False])
     assert found["time_lag_lower_bound"] == [True, True, True]

@@ -7,8 +7,10 @@ import pytest
 from console.lag import archive, selectors
 from console.lag.history import HOUR_MS, HistoryLog
 from console.lag.models import HistoryGap, LagEvent
+from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 from tests.spark.lag.history import rounds
+from tests.support.judge import judged, with_judgements
 
 pytestmark = [
     pytest.mark.django_db(databases=["default", "metrics"]),
@@ -21,6 +23,8 @@ COMMITS = [CommitKey("billing", *head) for head in HEADS]
 
 
 def write(snapshots: list[Snapshot]) -> None:
+    """What the collector would have judged, in its log."""
+    snapshots = with_judgements(snapshots, judged(from_snapshots(snapshots)))
     log = HistoryLog("local")
     log.catch_up(0)
     for one in snapshots:
@@ -53,7 +57,7 @@ def test_it_weighs_latency_by_message_and_agrees_with_little() -> None:
     assert isinstance(buckets, list)
     assert sum(one["messages"] for one in buckets) == 24_000
     assert (found["breach_ms"], found["watched_ms"]) == (3_000_000, 3_000_000)
-    assert found["breach_weighted_ms"] == 750_000
+    assert found["breach_weighted_ms"] == 3_000_000  # all messages that wait are in the late queue
     assert found["budget_left"] == -99.0
     assert [one["long_burn"] for one in found["burn"]] == [100.0] * 3  # type: ignore[attr-defined]
     kept = latency(120_000, from_ms=START + 600_000)
@@ -75,7 +79,10 @@ def test_it_counts_what_came_and_what_was_read_by_the_minute() -> None:
     assert found["produced"][5] == 12 * 40
     assert found["committed"][5] == 12 * 40
     assert found["committed"][0] == 11 * 30
-    assert found["produced"][10:20] == [None] * 10
+    # the last round before the gap holds for four intervals; what came in the gap counts at its end
+    assert found["watched_ms"][10] == 15_000
+    assert found["produced"][10:20] == [0] + [None] * 9
+    assert found["produced"][20] == (12 + 120) * 40
     assert found["watched_ms"][5] == 60_000
     assert selectors.throughput("local", "billing", START, START + HOUR_MS, 4)["step_ms"] == 900_000
 
@@ -97,7 +104,7 @@ def test_it_bounds_the_time_lag_it_draws() -> None:
     found = selectors.lag_history("local", "billing", START, START + HOUR_MS, 2_000)
     at = found["times"].index(START + 1_000_000)
     low, middle, high = (found[name][at] for name in ("time_lag_low_ms", "time_lag_ms", "time_lag_high_ms"))
-    assert (low, high) == (55_000, 60_000)
+    assert (low, high) == (54_700, 64_700)  # an interval on both sides
     assert low <= middle <= high
     assert found["in_flight"][at] is None
 
