@@ -9,9 +9,10 @@ from console.figures import duration
 from console.group.offset_change import Known
 from console.group.offset_words import moment
 from console.lag import selectors as lag_selectors
-from console.lag.past import GAP_INTERVALS, OffsetThen
+from console.lag.past import OffsetThen
 from console.mqadmin import MessageQueue
 from console.operation.errors import PlanRejected
+from spark.lag.rounds import GAP_INTERVALS
 
 FIELD = "time_ms"
 

@@ -15,6 +15,7 @@ from console.lag.models import ClientRow, GroupRow
 from console.lag.page import Page, count_if, cut, ordered
 from console.lag.queue_row import QueueRow
 from console.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
+from spark.lag.rounds import GAP_INTERVALS
 from spark.lag.samples import Samples
 
 PARTIAL = "PARTIAL"  # a filter of its own: known status, unknown parts
@@ -211,14 +212,14 @@ def group_flow(cluster_name: str, name: str, from_ms: int, to_ms: int, points: i
     """Return produced, pulled, committed and oldest stored of a group over time; see `flow.cumulative_flow`."""
     interval_ms = lag_selectors.collect_interval_ms(cluster_name)
     samples = _main_samples(cluster_name, name, from_ms, to_ms, interval_ms)
-    return flow.cumulative_flow(samples, points, past.GAP_INTERVALS * interval_ms)
+    return flow.cumulative_flow(samples, points, GAP_INTERVALS * interval_ms)
 
 
 def best_speed(cluster_name: str, name: str, now_ms: int) -> float | None:
     """Return the messages a second of the group's best minute in the last hour; None: it was not seen reading."""
     interval_ms = lag_selectors.collect_interval_ms(cluster_name)
     samples = _main_samples(cluster_name, name, now_ms - SPEED_MS, now_ms, interval_ms)
-    found = flow.best_speed(samples, past.GAP_INTERVALS * interval_ms)
+    found = flow.best_speed(samples, GAP_INTERVALS * interval_ms)
     return None if found is None else found.per_s
 
 
@@ -231,7 +232,7 @@ def queue_paces(cluster_name: str, name: str, at_ms: int) -> dict[MessageQueue, 
         for key, move in reset.recent_moves(cluster_name, now_ms=at_ms).items()
         if key.group == name
     }
-    return flow.queue_paces(samples, past.GAP_INTERVALS * interval_ms, set_at_ms)
+    return flow.queue_paces(samples, GAP_INTERVALS * interval_ms, set_at_ms)
 
 
 def _main_samples(cluster_name: str, name: str, from_ms: int, to_ms: int, interval_ms: int) -> Samples:

@@ -222,4 +222,5 @@ def _watched(rounds: Rounds, from_ms: int, to_ms: int, edges: Int64Array) -> Int
     after = np.cumsum(known)
     points = np.column_stack([begins, begins + held]).reshape(-1)
     upto = np.column_stack([after - known, after]).reshape(-1)
-    return np.diff(np.interp(edges, points, upto)).astype(np.int64)
+    watched: Int64Array = np.diff(np.interp(edges, points, upto)).astype(np.int64)
+    return watched
