@@ -4,13 +4,11 @@ For readers of a window::
 
     grid = grid_of(load_samples(paths, from_ms, to_ms), interval_ms)      # see spark.lag.grid, spark.lag.fold
 
-`paths` are the `path`s of the manifest (`console.lag.models.HistoryFile`, state live) that overlap the
-window: `.parquet` chunks and `.wal` segments in any mix and order; overlapping files are merged, a sample
-that is in several is taken once. `lookback_ms` loads older samples too (the samples then span
-[from_ms - lookback_ms, to_ms)): chunks know the sample before a window, logs do not. `load_window` returns the same as a chunk
-table. Inside `mapInArrow` let the input rows be descriptions of work (paths, window, group range) and call these
-functions on the executor: a group's topic must not be split over two calls. `read_blocks` reads one file some
-thousand rows at a time, in key order, for kernels that want to stay in the processor's cache.
+`paths` are the `path`s of the manifest (`console.lag.models.HistoryFile`, state live) that overlap the window:
+`.parquet` chunks and `.wal` segments in any mix and order; overlapping files are merged, a sample that is in several is
+taken once. `lookback_ms` loads older samples too (the samples then span [from_ms - lookback_ms, to_ms)): chunks know
+the sample before a window, logs do not. `load_window` returns the same as a chunk table. `read_blocks` reads one file
+some thousand rows at a time, in key order, for kernels that want to stay in the processor's cache.
 
 What a row holds: `spark.lag.chunk_rows`.
 """
