@@ -10,14 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
-import fsspec
 import msgspec
 import pyarrow as pa
 
 from spark.chunk_buckets import ChunkBuckets, open_chunk
 from spark.chunk_file import LAST_NAME, ChunkFile, ChunkFileError
 from spark.job import HOUR_MS, HourFiles, JobSpec
-from spark.lag import chunk, wal
+from spark.lag import chunk, files, wal
 from spark.lag.grid import Grid, carried, grid_of
 from spark.lag.rounds import rounds_of
 from spark.lag.samples import (
@@ -245,8 +244,7 @@ class HistoryReader:
         if path not in self._logs:
             self._logs[path] = from_snapshots([])
             try:
-                with fsspec.open(path, "rb") as file:
-                    data = file.read()
+                data = files.read(path)
                 if len(data) >= wal.SEGMENT_HEADER.size:
                     segment = wal.read_segment(data)
                     self._logs[path] = from_snapshots(segment.snapshots)

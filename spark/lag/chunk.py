@@ -26,12 +26,12 @@ from os import SEEK_END
 from pathlib import PurePosixPath
 from typing import IO, Any
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from spark.lag import files as storage
 from spark.lag import wal
 from spark.lag.chunk_decode import decode_table, rows_within, take_earlier
 from spark.lag.chunk_join import decode_in_order
@@ -275,11 +275,7 @@ def completed(table: pa.Table, columns: Sequence[str] = CHUNK_SCHEMA.names) -> p
 
 def opened(path: str) -> IO[bytes]:
     """Open a local path or an fsspec URL for reading parts of it."""
-    if "://" in path:
-        file: IO[bytes] = fsspec.open(path, "rb").open()
-        return file
-    local: IO[bytes] = pa.OSFile(path, "rb")
-    return local
+    return storage.opened(path)
 
 
 def _read_rows(file: IO[bytes], footer: _Footer, group: str | None, columns: Sequence[str]) -> pa.Table:
@@ -368,7 +364,7 @@ def _read_logs(paths: Iterable[str], group: str | None) -> Samples:
     names: wal.SegmentState | None = None  # segment after segment mostly names the same series
     own = GroupReader(group) if group else None
     for path in paths:
-        data = _read_bytes(path)
+        data = storage.read(path)
         if len(data) < wal.SEGMENT_HEADER.size:
             continue
         if own is not None:
@@ -417,9 +413,3 @@ def merge(parts: Sequence[Samples]) -> Samples:
     series = [np.repeat(rows, part.counts) for rows, part in zip(rows_of_parts, parts, strict=True)]
     columns = [np.concatenate([getattr(part, name) for part in parts]) for name in SAMPLE_COLUMNS]
     return assemble(list(index), np.concatenate(series), columns, previous)
-
-
-def _read_bytes(path: str) -> bytes:
-    with fsspec.open(path, "rb") as file:
-        data: bytes = file.read()
-    return data

@@ -4,29 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from spark.job import HourFiles, JobSpec
 from spark.session import SparkAway, require_answer
 from tests.spark.history_files import AS_OF, HOUR, START, STEP, generated
 from tests.spark.work_of import rows_of
+from tests.support.spark_cluster import PATIENCE_S, SHORT_LIVED, running_master, running_worker
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
-DEPLOY = "org.apache.spark.deploy"
-SPARK_HOME = Path(pyspark.__file__).parent
-PATIENCE_S = 120
-# Of every JVM here, driver and executor too: compiling less halves what they take of the machine.
-SHORT_LIVED = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 def spec(folder: Path, **changes: object) -> JobSpec:
@@ -63,63 +56,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def master(folder: Path) -> Iterator[str]:
     """A standalone master without a worker, a process of its own."""
-    with _running([f"{DEPLOY}.master.Master"], folder, folder / "master.log") as process:
-        yield _said(folder / "master.log", r"Starting Spark master at (spark://\S+)", process)
+    with running_master(folder) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
 def cluster(master: str, folder: Path) -> Iterator[str]:
     """The master with one worker, each a process of its own that knows nothing of this checkout."""
-    with _worker(master, folder, "worker"):
+    with running_worker(master, folder, "worker"):
         yield master
-
-
-@contextmanager
-def _worker(master: str, folder: Path, name: str) -> Iterator[subprocess.Popen[str]]:
-    log = folder / f"{name}.log"
-    options = ["--cores", "2", "--memory", "1g", "--work-dir", str(folder / name), master]
-    with _running([f"{DEPLOY}.worker.Worker"], folder, log, *options) as process:
-        _said(log, r"(Successfully registered) with master", process)
-        yield process
-
-
-@contextmanager
-def _running(command: list[str], folder: Path, log: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("PYTHONPATH", "SPARK", "PYSPARK"))
-    }
-    environ = {
-        **kept,
-        "SPARK_HOME": str(SPARK_HOME),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "PYSPARK_PYTHON": sys.executable,
-        **SHORT_LIVED,
-    }
-    command = [
-        str(SPARK_HOME / "bin" / "spark-class"),
-        *command,
-        *("--host", "127.0.0.1", "--port", "0", "--webui-port", "0"),
-        *options,
-    ]
-    with log.open("w+") as said:
-        process = subprocess.Popen(command, cwd=folder, env=environ, stdout=said, stderr=said, text=True)
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.wait()
-
-
-def _said(log: Path, pattern: str, process: subprocess.Popen[str]) -> str:
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline and process.poll() is None:
-        found = re.search(pattern, log.read_text())
-        if found:
-            return found.group(1)
-        time.sleep(0.1)
-    raise AssertionError(f"{log.name} never said {pattern}: {log.read_text()[-2_000:]}")
 
 
 def test_it_says_that_a_master_has_no_worker(master: str, tmp_path: Path) -> None:
@@ -160,7 +105,7 @@ def test_it_says_that_the_workers_are_gone_in_the_middle_of_a_job(
     environ = {**os.environ, **SHORT_LIVED, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, "-c", STANDS_STILL]
     with (
-        _worker(master, folder, "mortal") as worker,
+        running_worker(master, folder, "mortal") as worker,
         subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
