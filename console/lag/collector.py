@@ -45,6 +45,7 @@ from console.lag.sheets import QUEUES, TOPIC_QUEUES, SheetStore
 from console.lag.topic_rows import TopicQueueTable
 from console.mqadmin import BlockingMQAdmin, GroupRefusals
 from spark.lag import chunk
+from spark.lag.files import StorageError
 from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import Snapshot
 from spark.lag.status import WINDOW_MS, LagStatus
@@ -175,14 +176,18 @@ class Collector:
             if waiting > 0 and age_ms > WINDOW_MS
         }
         until_ms = now_ms - now_ms % HOUR_MS - HOUR_MS
-        for row in chunks.order_by("ts_lo_ms"):
-            if not row.may_hold("") or archive.quarantine_if_damaged(row, now_ms):
-                continue
-            until_ms = max(until_ms, row.ts_hi_ms)
-            first_ms = max(row.ts_lo_ms, now_ms - SEEDED_MS)
-            for hour_ms in range(first_ms - first_ms % HOUR_MS, row.ts_hi_ms, HOUR_MS):
-                of_ms = max(hour_ms, first_ms), min(hour_ms + HOUR_MS, row.ts_hi_ms)
-                self.window.seed(chunk.load_samples([location_of(row)], *of_ms, group=""), late)
+        try:
+            for row in chunks.order_by("ts_lo_ms"):
+                if not row.may_hold("") or archive.quarantine_if_damaged(row, now_ms):
+                    continue
+                first_ms = max(row.ts_lo_ms, now_ms - SEEDED_MS)
+                for hour_ms in range(first_ms - first_ms % HOUR_MS, row.ts_hi_ms, HOUR_MS):
+                    of_ms = max(hour_ms, first_ms), min(hour_ms + HOUR_MS, row.ts_hi_ms)
+                    self.window.seed(chunk.load_samples([location_of(row)], *of_ms, group=""), late)
+                until_ms = max(until_ms, row.ts_hi_ms)
+        except StorageError as error:
+            # Rounds go on without: what is older than the log has a bound instead of an age.
+            logger.warning("history not taken over cluster=%s reason=%s", self.cluster, error)
         return until_ms
 
     def catch_up(self, since_ms: int = 0) -> None:

@@ -92,11 +92,12 @@ def tend_own(now_ms: int) -> int:
 
 def _delete_expired_copies(cluster: str) -> None:
     """Delete local segments whose row is deleted: another host deleted what lay under `HISTORY_URL`."""
-    deleted = HistoryFile.objects.filter(
-        cluster=cluster, kind=Kind.WAL, host=settings.HOST_ID, state=State.DELETED
-    )
-    for path in deleted.values_list("path", flat=True):
-        Path(file_location(path, Kind.WAL)).unlink(missing_ok=True)
+    local = {
+        str(path.relative_to(file_location("", Kind.WAL))): path for path in wal_folder(cluster).glob("*.wal")
+    }
+    deleted = HistoryFile.objects.filter(path__in=list(local), state=State.DELETED)
+    for name in deleted.values_list("path", flat=True):
+        local[name].unlink(missing_ok=True)
 
 
 def hosts(now_ms: int) -> list[str]:

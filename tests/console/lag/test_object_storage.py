@@ -11,12 +11,13 @@ import fsspec
 import pytest
 from pytest_django import Settings
 
-from console.lag import archive, history, manifest, past, selectors, uploads
+from console.lag import archive, history, manifest, past, selectors, services, uploads
 from console.lag.history import HOUR_MS, HistoryLog
 from console.lag.models import HistoryFile
 from spark.lag import files
 from spark.lag.files import StorageError
 from spark.lag.snapshot import CommitKey, HeadKey
+from tests.console.lag.conftest import CollectedCluster
 from tests.spark.lag.history import rounds
 from tests.support.s3_server import BUCKET, S3Server
 
@@ -250,3 +251,24 @@ def test_a_host_whose_storage_is_away_goes_on_with_the_other_clusters(
     assert uploads.tend_own(NOW) == 1
     assert uploads.tend_own(NOW) == 0
     assert selectors.gaps("local", START, NOW) == []
+
+
+def test_a_storage_that_is_away_ends_the_run_at_its_first_request(s3: S3Server) -> None:
+    for hour in range(3):
+        write(START + hour * HOUR_MS, first=100 * hour)
+    with s3.fault("PUT", "deny"):
+        assert tend(START + 4 * HOUR_MS) == 0
+    assert s3.count("PUT") == 1
+    assert tend(START + 4 * HOUR_MS) == 3
+
+
+def test_rounds_go_on_while_the_storage_is_away(collected: CollectedCluster, s3: S3Server) -> None:
+    collected.make_topic("orders", 1)
+    collected.make_group("billing")
+    collected.collect()
+    collected.now_ms += 2 * HOUR_MS
+    assert tend(collected.now_ms) == 1
+    services.collectors.clear()  # a restart
+    with s3.fault("GET", "deny"), s3.fault("HEAD", "deny"), s3.fault("PUT", "deny"):
+        assert collected.collect().error == ""
+    assert HistoryFile.objects.filter(kind="chunk_hour", state="live").count() == 1
