@@ -32,9 +32,15 @@ keep_private(DATA_DIR)
 HISTORY_URL = env.str("HISTORY_URL", default=f"file://{DATA_DIR / 'history'}")
 # HISTORY_DAYS: how long lag history is kept at full resolution. 90 days of 1,000 queues every 5 s are 0.8 GB.
 HISTORY_DAYS = env.int("HISTORY_DAYS", default=90)
-# REPORT_QUEUE_DAYS: how long the files with the hourly rows of single queues stay; rows of groups and topics stay.
+# REPORT_QUEUE_DAYS: how long the files with the hourly rows of single queues stay.
 # REPORTS_URL: an fsspec address for these files, e.g. s3://bucket/reports; a folder of DATA_DIR without it.
 REPORT_QUEUE_DAYS = env.int("REPORT_QUEUE_DAYS", default=14)
+# REPORT_HOUR_DAYS, REPORT_DAY_DAYS, REPORT_WEEK_DAYS: how long rows of groups and topics stay, of hourly, daily and
+# weekly reports; trends over months and years are made of the latter. REPORT_RUN_DAYS: runs whose rows are gone.
+REPORT_HOUR_DAYS = env.int("REPORT_HOUR_DAYS", default=100)
+REPORT_DAY_DAYS = env.int("REPORT_DAY_DAYS", default=800)
+REPORT_WEEK_DAYS = env.int("REPORT_WEEK_DAYS", default=3_660)
+REPORT_RUN_DAYS = env.int("REPORT_RUN_DAYS", default=100)
 REPORTS_DIR = DATA_DIR / "reports"
 REPORTS_URL = env.str("REPORTS_URL", default=f"file://{REPORTS_DIR}")
 # Every report row says which code computed it.

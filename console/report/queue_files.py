@@ -80,6 +80,8 @@ def tend(cluster: str, now_ms: int) -> int:
         Q(state=State.SUPERSEDED, superseded_at_ms__lt=now_ms - GRACE_MS)
         | Q(state=State.WRITING, created_at_ms__lt=now_ms - GRACE_MS)
         | Q(job="lag_hour", window_start_ms__lt=now_ms - settings.REPORT_QUEUE_DAYS * DAY_MS)
+        | Q(job="lag_day", window_start_ms__lt=now_ms - settings.REPORT_DAY_DAYS * DAY_MS)
+        | Q(job="lag_week", window_start_ms__lt=now_ms - settings.REPORT_WEEK_DAYS * DAY_MS)
     )
     files = list(QueueRowFile.objects.filter(unwanted, cluster=cluster)[:DELETED_AT_ONCE])
     for file in files:

@@ -31,7 +31,7 @@ from console.cluster.models import Cluster
 from console.lag.chronicle import client_counts
 from console.lag.history import file_location
 from console.lag.models import HistoryFile
-from console.report import kept_episodes, output, process, queue_files, selectors
+from console.report import kept_episodes, output, process, queue_files, retention, selectors
 from console.report.jobs import HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
 from console.report.missing import lost_hours, missing, nothing_readable, unread
 from console.report.models import OPEN_STATES, ReportRun
@@ -234,6 +234,7 @@ class _Attempt:
             _send_task(DELIVER_TASK, run.id)
         output.prune(run.job)
         queue_files.tend(run.cluster, self._started_ms)
+        retention.drop_old(run.cluster, run.job, self._started_ms)
 
     def _compute(self) -> None:
         spec = job_spec(self.run, now_ms=self._started_ms)

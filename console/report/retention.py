@@ -1,0 +1,56 @@
+"""How long the rows of each report stay, and the deletion of older ones after every run.
+
+    lag_hour            REPORT_HOUR_DAYS; its files of single queues REPORT_QUEUE_DAYS
+    lag_week            REPORT_WEEK_DAYS
+    episodes            EPISODE_DAYS, as the episodes themselves
+    every other report  REPORT_DAY_DAYS
+
+Runs without rows go REPORT_RUN_DAYS after their end, the newest of each report never: the page tells of it.
+"""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db.models import Exists, OuterRef
+
+from console.report.jobs import DAY_MS
+from console.report.models import OPEN_STATES, LagRow, QueueRowFile, ReportRow, ReportRun
+
+WINDOWS_AT_ONCE = (
+    200  # after one run: a console that was off for long, or a shorter setting, catches up over several
+)
+RUNS_AT_ONCE = 500
+
+
+def kept_days(job: str) -> int:
+    """How many days the rows of a report stay after the start of their window."""
+    days = {
+        "lag_hour": settings.REPORT_HOUR_DAYS,
+        "lag_week": settings.REPORT_WEEK_DAYS,
+        "episodes": settings.EPISODE_DAYS,
+    }
+    return int(days.get(job, settings.REPORT_DAY_DAYS))
+
+
+def drop_old(cluster: str, job: str, now_ms: int) -> int:
+    """Delete rows of a report that outlived their time, the oldest windows first; return how many rows."""
+    before_ms = now_ms - kept_days(job) * DAY_MS
+    count = 0
+    for model in (LagRow, ReportRow):
+        old = model._default_manager.filter(cluster=cluster, job=job, window_start_ms__lt=before_ms)
+        if job == "episodes":  # one that lasts is as young as its end
+            old = old.filter(window_end_ms__lt=before_ms)
+        starts = old.order_by("window_start_ms").values_list("window_start_ms", flat=True).distinct()
+        for start_ms in list(starts[:WINDOWS_AT_ONCE]):
+            count += old.filter(window_start_ms=start_ms).delete()[0]
+    return count + _drop_runs(cluster, job, now_ms)
+
+
+def _drop_runs(cluster: str, job: str, now_ms: int) -> int:
+    runs = ReportRun.objects.filter(cluster=cluster, job=job).exclude(state__in=OPEN_STATES)
+    newest = runs.order_by("-requested_at_ms").values_list("pk", flat=True)[:1]
+    old = runs.filter(requested_at_ms__lt=now_ms - settings.REPORT_RUN_DAYS * DAY_MS, output="")
+    for model in (LagRow, ReportRow, QueueRowFile):
+        old = old.exclude(Exists(model._default_manager.filter(run=OuterRef("pk"))))
+    found = list(old.exclude(pk__in=list(newest)).values_list("pk", flat=True)[:RUNS_AT_ONCE])
+    return ReportRun.objects.filter(pk__in=found).delete()[0] if found else 0
