@@ -18,9 +18,16 @@ from api.queue import GroupQueueSerializer
 from api.resource import Resource, existing_row
 from console.cluster import selectors as cluster_selectors
 from console.group import member, selectors
+from console.lag import selectors as lag_selectors
 from console.lag.models import ClientRow, GroupRow
 
 HOUR_MS = 3_600_000
+
+
+def _stale_since_ms(cluster: str) -> int | None:
+    return lag_selectors.stale_since_ms(cluster, int(timezone.now().timestamp() * 1000))
+
+
 FLOW_POINTS_MAX = 1_000
 
 
@@ -92,9 +99,14 @@ class Groups(Resource):
             include_system=pagination.boolean(request, "include_system"),
             sort=sort,
             descending=descending,
+            stale_since_ms=(since_ms := _stale_since_ms(cluster)),
             **pagination.page_arguments(request),
         )
-        return Response(pagination.page_body(request, page, lambda row: GroupSerializer(row).data))
+        return Response(
+            pagination.page_body(
+                request, page, lambda row: GroupSerializer(lag_selectors.made_stale(row, since_ms)).data
+            )
+        )
 
 
 class GroupDetail(Resource):
@@ -103,7 +115,8 @@ class GroupDetail(Resource):
 
     @extend_schema(operation_id="groups_get", tags=["groups"], responses=GroupSerializer)
     def get(self, request: Request, cluster: str, group: str) -> Response:
-        return Response(GroupSerializer(existing(cluster, group)).data)
+        row = lag_selectors.made_stale(existing(cluster, group), _stale_since_ms(cluster))
+        return Response(GroupSerializer(row).data)
 
 
 class GroupQueues(Resource):
@@ -119,7 +132,9 @@ class GroupQueues(Resource):
     def get(self, request: Request, cluster: str, group: str) -> Response:
         existing(cluster, group)
         rows = selectors.group_queues(cluster, group, topic=pagination.text(request, "topic") or None)
-        return Response(GroupQueueSerializer(rows, many=True).data)
+        since_ms = _stale_since_ms(cluster)
+        told = [lag_selectors.made_stale(row, since_ms) for row in rows]
+        return Response(GroupQueueSerializer(told, many=True).data)
 
 
 class GroupClients(Resource):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from django.urls import path
+from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.exceptions import NotFound
@@ -16,6 +18,7 @@ from api.permissions import view_scope
 from api.queue import TopicQueueSerializer
 from api.resource import Resource, existing_row
 from console.cluster import selectors as cluster_selectors
+from console.lag import selectors as lag_selectors
 from console.lag.models import TopicRow
 from console.operation.config_change import GROUP, TOPIC
 from console.operation.config_table import read_table
@@ -174,6 +177,8 @@ class TopicGroups(Resource):
         existing(cluster, topic)
         scope = view_scope(request.user, cluster)
         found = [one for one in selectors.topic_groups(cluster, topic) if scope.covers(one.group)]
+        if lag_selectors.stale_since_ms(cluster, int(timezone.now().timestamp() * 1000)) is not None:
+            found = [replace(one, status="UNKNOWN") for one in found]
         return Response(TopicGroupSerializer(found, many=True).data)
 
 

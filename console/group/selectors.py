@@ -18,6 +18,7 @@ from console.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
 from spark.lag.rounds import GAP_INTERVALS
 from spark.lag.samples import Samples
 
+UNKNOWN = "UNKNOWN"
 PARTIAL = "PARTIAL"  # a filter of its own: known status, unknown parts
 
 FLOW_MS_MAX = (
@@ -82,12 +83,14 @@ def group_page(
     descending: bool = True,
     page: int = 1,
     per_page: int = 50,
+    stale_since_ms: int | None = None,
 ) -> GroupPage:
     """Return one page of groups, most urgent first by default.
 
     `status` is a LagStatus code or `PARTIAL`; `filters` are values of `FILTERS`, all of which must hold; an
-    unknown `sort` falls back to attention. Unknown figures sort last in both directions. Three queries, four for
-    somebody who may see only the names of `scope`, and one of who is paused.
+    unknown `sort` falls back to attention. Unknown figures sort last in both directions. With `stale_since_ms` (see
+    `console.lag.selectors`) every group is UNKNOWN. Three queries, four for somebody who may see only the names of
+    `scope`, and one of who is paused.
     """
     paused = pauses.paused_groups(cluster_name)
     conditions = _conditions(paused)
@@ -102,7 +105,10 @@ def group_page(
     counts, counts_by_filter = _counts(matching, chosen, conditions)
     matching = matching.filter(chosen)
     total = sum(count for code, count in counts.items() if code != PARTIAL)
-    if status == PARTIAL:
+    if stale_since_ms is not None:
+        counts = {UNKNOWN: total} if total else {}
+        matching, total = (matching, total) if status in (None, UNKNOWN) else (matching.none(), 0)
+    elif status == PARTIAL:
         matching, total = matching.filter(partial=True), counts.get(PARTIAL, 0)
     elif status:
         matching, total = matching.filter(status=status), counts.get(status, 0)

@@ -1,17 +1,21 @@
 """What pages and REST read about collection, brokers and the past. No function here asks a broker."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from django.db.models import Q
 
 from console.cluster.models import Cluster
 from console.lag import chronicle, measures, past, uploads
-from console.lag.models import BrokerRow, HistoryGap, LagEvent, Round
+from console.lag.models import BrokerRow, GroupRow, HistoryGap, LagEvent, Round
 from console.lag.past import OffsetThen
+from console.lag.queue_row import QueueRow
+from console.lag.round_view import clock
 from console.mqadmin import MessageQueue
 
+StaleRow = TypeVar("StaleRow", GroupRow, QueueRow)
 DEFAULT_INTERVAL_MS = 5_000
+STALE_ROUNDS = 3  # as many intervals without a round: `static/js/live.js` says the same of an open page
 MARKERS_MAX = 500  # on one chart: more are a comb
 
 
@@ -29,6 +33,35 @@ def silent_brokers(cluster_name: str) -> Sequence[BrokerRow]:
 def last_round(cluster_name: str) -> Round | None:
     """Return the newest collection round, or None before the first."""
     return Round.objects.filter(cluster=cluster_name).order_by("-number").first()
+
+
+def is_stale(latest: Round | None, interval_ms: int, now_ms: int) -> bool:
+    """Whether the newest round is so old that its rows say nothing about now."""
+    return latest is not None and now_ms - ended_ms(latest) > STALE_ROUNDS * interval_ms
+
+
+def ended_ms(latest: Round) -> int:
+    """Return when a round was over: its rows are as of then."""
+    return latest.started_at_ms + latest.duration_ms
+
+
+def stale_since_ms(cluster_name: str, now_ms: int) -> int | None:
+    """Return as of when the rows of a cluster are, None while rounds take place. Two queries."""
+    latest = last_round(cluster_name)
+    stale = is_stale(latest, collect_interval_ms(cluster_name), now_ms)
+    return ended_ms(latest) if stale and latest is not None else None
+
+
+def made_stale(row: StaleRow, since_ms: int | None) -> StaleRow:
+    """Return a row of a group or of one of its queues; as UNKNOWN when it is as old as `since_ms`, with its figures as
+    of then. It is not to be saved.
+    """
+    if since_ms is not None:
+        row.status, row.reason = (
+            "UNKNOWN",
+            f"no round took place since {clock(since_ms)}; figures are as of then",
+        )
+    return row
 
 
 def rounds(cluster_name: str, *, limit: int = 120) -> Sequence[Round]:

@@ -68,9 +68,6 @@ SECTIONS = {
 }
 
 
-STALE_ROUNDS = 3  # as many intervals without a round: `static/js/live.js` says the same of an open page
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class NavigationItem:
     """One entry of the sidebar; `key` follows `g` on the keyboard."""
@@ -88,7 +85,7 @@ class NavigationItem:
 class Shell:
     """Everything base.html needs beyond the page's own context. Times in epoch ms.
 
-    `is_stale`: no round for longer than STALE_ROUNDS intervals. `unreachable_since_ms` is null while the last round
+    `is_stale`: no round for longer than `STALE_ROUNDS` intervals. `unreachable_since_ms` is null while the last round
     reached any broker of the cluster. `full_disk` says that nothing can be written here, "" while there is room.
     """
 
@@ -136,11 +133,9 @@ def _shell(context: Mapping[str, Any]) -> Shell:
             )
         ],
         round=latest,
-        read_at_ms=latest.started_at_ms + latest.duration_ms if latest else None,
+        read_at_ms=lag_selectors.ended_ms(latest) if latest else None,
         is_stale=cluster is not None
-        and latest is not None
-        and now_ms - latest.started_at_ms - latest.duration_ms
-        > STALE_ROUNDS * 1000 * cluster.poll_interval_s,
+        and lag_selectors.is_stale(latest, cluster.poll_interval_s * 1000, now_ms),
         is_partial=latest is not None
         and (latest.brokers_answered < latest.brokers_total or bool(latest.error)),
         unreachable_since_ms=lag_selectors.unreachable_since(latest),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,7 @@ from rest_framework.test import APIClient
 from console.access import services as access_services
 from console.cluster.models import Cluster
 from console.group import member, selectors
-from console.lag.models import GroupRow
+from console.lag.models import GroupRow, Round
 from tests.api.conftest import problem
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -39,6 +40,30 @@ def test_it_filters_groups(client: APIClient) -> None:
     assert names("members=offline") == ["audit"]
     assert names("dead_letters=some&members=offline") == []
     problem(client.get(f"{URL}/groups?members=sideways"), 400, "invalid")
+
+
+def test_rows_of_a_collector_that_is_away_say_nothing_about_now(client: APIClient) -> None:
+    now_ms = time.time_ns() // 1_000_000
+    last = Round.objects.create(cluster="local", number=1, started_at_ms=now_ms - 1_000, duration_ms=200)
+
+    def words(path: str) -> list[str]:
+        found = client.get(f"{URL}/{path}").json()
+        rows = found if isinstance(found, list) else found.get("results", [found])
+        return [row["status"] for row in rows]
+
+    paths = (
+        "groups?status=OK&query=billing",
+        "groups/billing",
+        "groups/billing/queues",
+        "topics/orders/groups",
+    )
+    assert [words(path) for path in paths] == [["OK"]] * 3
+    Round.objects.filter(pk=last.pk).update(started_at_ms=now_ms - 60_000)  # four rounds and more
+    assert [words(path) for path in paths] == [[], ["UNKNOWN"], ["UNKNOWN"]]
+    listed = client.get(f"{URL}/groups?status=UNKNOWN").json()
+    assert (listed["total"], listed["counts_by_status"]) == (2, {"UNKNOWN": 2})
+    row = client.get(f"{URL}/groups/billing").json()
+    assert (row["lag"], row["reason"].partition(" since ")[0]) == (7, "no round took place")
 
 
 def test_it_answers_the_cumulative_flow(client: APIClient, monkeypatch: pytest.MonkeyPatch) -> None:
