@@ -55,7 +55,6 @@ def test_rows_of_a_collector_that_is_away_say_nothing_about_now(client: APIClien
         "groups?status=OK&query=billing",
         "groups/billing",
         "groups/billing/queues",
-        "topics/orders/groups",
     )
     assert [words(path) for path in paths] == [["OK"]] * 3
     Round.objects.filter(pk=last.pk).update(started_at_ms=now_ms - 60_000)  # four rounds and more
