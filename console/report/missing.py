@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from console.lag import past
+from console.lag import past, uploads
 from console.lag.history import HOUR_MS, Kind
 from console.report.models import ReportRun
 from console.report.process import JobResult
@@ -20,7 +20,8 @@ def lost_hours(cluster: str, from_ms: int, to_ms: int) -> set[int]:
 
 
 def missing(run: ReportRun, hours: Collection[int], now_ms: int) -> list[str]:
-    """Return a line for each file of the window that was set aside, and for each stretch of hours without history.
+    """Return a line for each file of the window that was set aside, each log that its host has not uploaded, and each
+    stretch of hours without history.
 
     `hours`: the ones that were computed, epoch ms of their start; none: a report that is not made of history.
     """
@@ -32,6 +33,11 @@ def missing(run: ReportRun, hours: Collection[int], now_ms: int) -> list[str]:
         for row in lost
     ]
     told = {row.ts_lo_ms for row in lost if row.kind == Kind.CHUNK_HOUR}
+    absent = uploads.absent(run.cluster).filter(ts_lo_ms__lt=run.to_ms, ts_hi_ms__gt=run.from_ms)
+    said += [
+        f"{_span(row.ts_lo_ms, row.ts_hi_ms)}: {uploads.why_absent(row)}"
+        for row in absent.order_by("ts_lo_ms")[:SAID_MAX]
+    ]
     unknown = [
         hour_ms
         for hour_ms in range(run.from_ms, min(run.to_ms, now_ms), HOUR_MS)

@@ -11,6 +11,7 @@ from django.db.models import F, Max, Min, Model, OuterRef, Q, QuerySet, Subquery
 from django.db.models.expressions import OrderBy
 
 from console.access.name_scope import EVERYTHING, NameScope
+from console.lag.history import readable
 from console.lag.models import GroupMembers, GroupSlo, HistoryFile
 from console.lag.page import Page, cut
 from console.report import queue_rows
@@ -95,9 +96,9 @@ def last_success(cluster: str, job: str) -> ReportRun | None:
 
 
 def history_files(cluster: str, from_ms: int, to_ms: int) -> Sequence[HistoryFile]:
-    """The live history files that hold some of [from_ms, to_ms), oldest first."""
+    """The live history files that hold some of [from_ms, to_ms) and that this host can read, oldest first."""
     found = HistoryFile.objects.filter(
-        cluster=cluster, state=HistoryFile.State.LIVE, ts_lo_ms__lt=to_ms, ts_hi_ms__gt=from_ms
+        readable(), cluster=cluster, state=HistoryFile.State.LIVE, ts_lo_ms__lt=to_ms, ts_hi_ms__gt=from_ms
     )
     return list(found.order_by("ts_lo_ms", "kind", "path"))
 

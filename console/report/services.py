@@ -29,7 +29,7 @@ from console.access import services as access_services
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.lag.chronicle import client_counts
-from console.lag.history import file_location
+from console.lag.history import Kind, job_location
 from console.lag.models import HistoryFile
 from console.report import kept_episodes, output, process, queue_files, retention, selectors
 from console.report.jobs import HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
@@ -374,14 +374,14 @@ def _hours(run: ReportRun, now_ms: int) -> list[dict[str, Any]]:
 
 
 def _locations(files: Sequence[HistoryFile]) -> list[str]:
-    """Return where files lie; the buckets of a day are one (`spark.lag.buckets`)."""
-    days: dict[tuple[str, int, int], list[HistoryFile]] = {}
+    """Return where any host opens files; the buckets of a day are one (`spark.lag.buckets`)."""
+    days: dict[tuple[str, int, str], list[HistoryFile]] = {}
     for file in files:
-        key = (file.kind, file.ts_lo_ms, file.generation)
-        days.setdefault(key, []).append(file)
+        whole = file.path if file.kind == Kind.WAL else str(file.generation)
+        days.setdefault((file.kind, file.ts_lo_ms, whole), []).append(file)
     found = []
     for own in days.values():
-        paths = [file_location(one.path, one.kind) for one in sorted(own, key=lambda one: one.bucket)]
+        paths = [job_location(one) for one in sorted(own, key=lambda one: one.bucket)]
         found.append(paths[0] if len(paths) == 1 else joined_path(paths))
     return found
 

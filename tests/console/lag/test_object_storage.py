@@ -11,7 +11,7 @@ import fsspec
 import pytest
 from pytest_django import Settings
 
-from console.lag import archive, history, manifest, past, selectors, services, uploads
+from console.lag import archive, history, past, selectors, services, uploads
 from console.lag.history import HOUR_MS, HistoryLog
 from console.lag.models import HistoryFile
 from spark.lag import files
@@ -207,37 +207,6 @@ def test_a_storage_that_is_away_sets_nothing_aside(s3: S3Server, settings: Setti
     assert sorted(HistoryFile.objects.values_list("path", "state")) == before
     tend(START + DAY_MS + HOUR_MS)
     assert HistoryFile.objects.filter(kind="chunk_day", state="live").count() == 1
-
-
-def test_a_window_names_what_cannot_be_read_and_what_was_never_recorded(
-    s3: S3Server, settings: Settings
-) -> None:
-    write(START)
-    write(START + 2 * HOUR_MS, first=100)
-    now_ms = START + 4 * HOUR_MS
-    tend(now_ms)
-    found = manifest.history_window("local", START, now_ms, now_ms=now_ms)
-    assert [file.ts_lo_ms for file in found.files] == [START, START + 2 * HOUR_MS]
-    assert found.unreadable == ()
-    assert found.holes == (
-        manifest.Hole(START + HOUR_MS, START + 2 * HOUR_MS, "no round was recorded"),
-        manifest.Hole(START + 3 * HOUR_MS, now_ms, "no round was recorded"),
-    )
-    files.remove(f"{s3.url}/{found.files[0].path}")
-    broken = manifest.history_window("local", START, now_ms, now_ms=now_ms)
-    assert [file.ts_lo_ms for file in broken.files] == [START + 2 * HOUR_MS]
-    (unreadable,) = broken.unreadable
-    assert unreadable.file == found.files[0]
-    assert unreadable.reason == (
-        f"{s3.url}/{found.files[0].path} is not there, and the manifest lists it: "
-        "mount or correct HISTORY_URL, or restore the file"
-    )
-    assert broken.holes == found.holes
-    with s3.fault("GET", "deny"), s3.fault("HEAD", "deny"):
-        away = manifest.history_window("local", START, now_ms, now_ms=now_ms)
-    assert away.files == ()
-    assert all("check its address, credentials and network" in one.reason for one in away.unreadable)
-    assert away.holes == found.holes
 
 
 def test_a_host_whose_storage_is_away_goes_on_with_the_other_clusters(
