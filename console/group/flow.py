@@ -11,6 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from console.mqadmin import MessageQueue
+from spark.lag.codes import SampleFlag
+from spark.lag.figures import handling_rates
+from spark.lag.fold import level_of
+from spark.lag.grid import grid_of
+from spark.lag.rounds import rounds_of, whole
 from spark.lag.samples import Samples
 from spark.lag.snapshot import UNKNOWN_OFFSET, Int64Array
 from spark.lag.status import forward_jumps
@@ -113,6 +118,21 @@ def queue_paces(
     return found
 
 
+def handled_speed(samples: Samples, interval_ms: int) -> float | None:
+    """Return how many messages a second the group read in the median minute in which it was behind; None: it was not.
+
+    The same rule as of reports (`spark.lag.figures.handling_rates`).
+    """
+    if not samples.keys:
+        return None
+    grid = grid_of(samples, interval_ms)
+    rounds = rounds_of(grid).together(whole(len(grid.keys)))
+    from_ms, to_ms = int(grid.t_ms[0]), int(grid.t_ms[-1]) + 1
+    level = level_of(rounds, grid.keys[:1], np.zeros(1, dtype=np.int64), from_ms, to_ms)
+    rate = float(handling_rates(level, (50,))[50][0])
+    return rate if rate > 0 else None  # not a number without such a minute
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Speed:
     """Messages per second confirmed in a good minute, of how many minutes."""
@@ -140,6 +160,7 @@ def best_speed(samples: Samples, gap_ms: int) -> Speed | None:
         minute = (times[1:] - start - 1) // MINUTE_MS  # what was gained until a full minute belongs to it
         spoilt[minute[(gained < 0) | (np.diff(times) > gap_ms)]] = True
         spoilt[(times[forward_jumps(times, committed)] - start - 1) // MINUTE_MS] = True
+        spoilt[minute[samples.flags[place][1:] & SampleFlag.MOVED != 0]] = True
         np.add.at(minutes, minute, np.maximum(gained, 0))
     read = minutes[(minutes > 0) & ~spoilt]
     if not len(read):

@@ -31,11 +31,13 @@ RECENT_MS = 10 * 60_000  # a rate older than this is not "present"
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pace:
     """How fast the group goes, messages per second; None: not known. ``best``: its best minute of the last
-    hour."""
+    hour; ``was_behind``: it was measured while the group was behind, and so is all it can read. Else the group
+    read what came, and can read more."""
 
     in_rate: float | None = None
     out_rate: float | None = None
     best: float | None = None
+    was_behind: bool = True
 
     @property
     def speed(self) -> float | None:
@@ -111,7 +113,7 @@ def how_long(again: int, rows: Sequence[Change], pace: Pace, online: bool) -> st
     said = f"At {rate(speed)} messages a second, its best minute of the last hour"
     if pace.best is None or (pace.out_rate is not None and pace.out_rate >= pace.best):
         said = f"At its present rate of {rate(speed)} messages a second"
-    if not pace.in_rate:
+    if not pace.in_rate or not pace.was_behind:
         return f"{said}, that takes about {duration(again / speed * 1000)}{when}."
     waiting = sum(
         max(0, row.max_offset - (row.before or 0 if row.after is None else row.after)) for row in rows

@@ -64,7 +64,7 @@ class OffsetChangePlan:
         pace = Pace(
             None if seen is None else seen.in_rate,
             None if seen is None else seen.out_rate,
-            selectors.best_speed(cluster, subject, now_ms),
+            *selectors.best_speed(cluster, subject, now_ms),
         )
         limits = Limits(here.typed_confirm_messages, here.second_person_messages)
         model = "" if seen is None else seen.model

@@ -221,12 +221,18 @@ def group_flow(cluster_name: str, name: str, from_ms: int, to_ms: int, points: i
     return flow.cumulative_flow(samples, points, GAP_INTERVALS * interval_ms)
 
 
-def best_speed(cluster_name: str, name: str, now_ms: int) -> float | None:
-    """Return the messages a second of the group's best minute in the last hour; None: it was not seen reading."""
+def best_speed(cluster_name: str, name: str, now_ms: int) -> tuple[float | None, bool]:
+    """Return how many messages a second the group can read, by its last hour, and whether it was behind in it.
+
+    Behind, it read as fast as it could. Else it read what came: its best minute is a speed that it has at least.
+    """
     interval_ms = lag_selectors.collect_interval_ms(cluster_name)
     samples = _main_samples(cluster_name, name, now_ms - SPEED_MS, now_ms, interval_ms)
+    handled = flow.handled_speed(samples, interval_ms)
+    if handled is not None:
+        return handled, True
     found = flow.best_speed(samples, GAP_INTERVALS * interval_ms)
-    return None if found is None else found.per_s
+    return (None if found is None else found.per_s), False
 
 
 def queue_paces(cluster_name: str, name: str, at_ms: int) -> dict[MessageQueue, float]:

@@ -111,6 +111,25 @@ def test_it_finds_the_best_minute(committed: list[int], per_s: float | None, min
         assert (found.per_s, found.minutes) == (per_s, minutes)
 
 
+def test_a_speed_is_measured_while_the_group_is_behind() -> None:
+    """50 a second are read while messages are older than half a minute, 10 a second come and are read after that."""
+    rounds = [(at * 5, {ORDERS_0: (0, 90_000, min(250 * at, 3_000 + 50 * at), -1)}) for at in range(60)]
+    samples = samples_of(rounds)
+    samples.status[:] = 1
+    samples.time_lag_ms[:] = 300
+    assert flow.handled_speed(samples, 5_000) is None
+    samples.time_lag_ms[: 15 * 1] = 60_000
+    assert flow.handled_speed(samples, 5_000) == 50.0
+
+
+def test_a_set_offset_is_no_speed() -> None:
+    rounds = [(at * 30, {ORDERS_0: (0, 9_000, 60 * at + 700 * (at > 2), -1)}) for at in range(5)]
+    samples = samples_of(rounds)
+    samples.flags[3] = 32
+    found = flow.best_speed(samples, 60_000)
+    assert found is not None and found.per_s == 2.0
+
+
 def test_each_queue_has_the_pace_at_which_it_was_read() -> None:
     """Queue 0 is read at 10 a second; queue 1 was set ahead by 900 at 10 s, and is read at 2 a second."""
     second = (5, 15, 1_000, 1_010, 1_020)
