@@ -11,13 +11,14 @@ holds. Differences of offsets count at the later sample. So a window needs its o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from spark.lag import histogram, level
+from spark.lag.codes import OK_CODE
 from spark.lag.grid import TOPIC_WIDTH, Grid
 from spark.lag.level import HIGHEST, NONE, Counts, Ends, Level, Minutes, Stretch, Sums
 from spark.lag.rounds import OFFLINE, RANKS, STALL, UNKNOWN_RANK, Rounds, rounds_of
@@ -29,6 +30,7 @@ MINUTE_MS = 60_000
 BEHIND_MS = 30_000
 PARTS_MAX = 16  # of the messages that one round consumed: what a stall of a minute frees in a round of 5 s
 WEIGHT = 1_000
+ADDED = ("timed", "in_time", "latency_ms")
 FARTHEST_MS = 2.0**53  # of a number of milliseconds that a float holds
 SLAB_ROWS = 512  # queues folded together: their matrices stay in the cache
 
@@ -83,27 +85,57 @@ def _numbers(count: int) -> Int64Array:
 
 
 def _fold(grid: Grid, from_ms: int, to_ms: int, slo_of: Callable[[str], int]) -> Fold:
+    """Return the fold of some topics. Half of the queues do nothing at all: one of them is folded for all."""
     promised = {group: slo_of(group) for group in {key.group for key in grid.keys}}
-    slo_ms = np.array([promised[key.group] for key in grid.keys], dtype=np.int64)
-    rounds = rounds_of(grid, slo_ms)
-    latencies = latencies_of(rounds, from_ms)
-    runway = runways(grid, rounds, from_ms)
-    queues = level_of(rounds, grid.keys, slo_ms, from_ms, to_ms, latencies, runway)
     starts = grid.starts(TOPIC_WIDTH)
-    topic = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    keys = [grid.keys[row]._replace(broker_name="", queue_id=-1) for row in starts[:-1].tolist()]
-    topics = level_of(
-        rounds.together(starts),
-        keys,
-        slo_ms[starts[:-1]],
-        from_ms,
-        to_ms,
-        latencies.into(topic),
-        np.minimum.reduceat(runway, starts[:-1]) if len(runway) else runway,
+    kept, source = _kept(grid, starts)
+    own = grid if len(kept) == len(grid.keys) else grid.take(kept)
+    slo_ms = np.array([promised[key.group] for key in own.keys], dtype=np.int64)
+    rounds = rounds_of(own, slo_ms)
+    runway = runways(own, rounds, from_ms)
+    queues = level_of(rounds, own.keys, slo_ms, from_ms, to_ms, latencies_of(rounds, from_ms), runway)
+    if own is not grid:
+        queues = queues.take(source, grid.keys)
+    first = starts[:-1]
+    topic = np.repeat(np.arange(len(first)), np.diff(starts))
+    bundles = np.searchsorted(kept, starts)
+    together = rounds.together(bundles)
+    if own is not grid:  # those that are left out exist in every round
+        together = replace(together, exists=together.exists + (np.diff(starts) - np.diff(bundles))[:, None])
+    keys = [grid.keys[row]._replace(broker_name="", queue_id=-1) for row in first.tolist()]
+    topics = level_of(together, keys, slo_ms[bundles[:-1]], from_ms, to_ms)
+    sums = {name: np.add.reduceat(getattr(queues.sums, name), first) for name in ADDED if len(first)}
+    if len(first):
+        sums["incarnation"] = np.maximum.reduceat(queues.sums.incarnation, first)
+        sums["runway_ms"] = np.minimum.reduceat(queues.sums.runway_ms, first)
+    waits = Counts.of([queues.histograms["latency"].into(topic)])
+    topics = replace(
+        topics, sums=replace(topics.sums, **sums), histograms={**topics.histograms, "latency": waits}
     )
-    incarnation = np.maximum.reduceat(queues.sums.incarnation, starts[:-1])
-    topics.sums.incarnation[:] = incarnation
     return Fold(from_ms, to_ms, queues, topics)
+
+
+def _kept(grid: Grid, starts: Int64Array) -> tuple[Int64Array, Int64Array]:
+    """Return the queues to fold, and which of them each queue is like: the first of each topic, and all that ever had
+    messages waiting or coming, or were not just OK.
+    """
+    count, width = grid.status.shape
+    everything = np.arange(count)
+    if not width or (grid.pulled >= 0).any():
+        return everything, everything
+    is_quiet = (grid.status == OK_CODE).all(axis=1)
+    is_quiet &= ~grid.flags.any(axis=1) & ~grid.time_lag_ms.any(axis=1) & grid.is_linked[:, 1:].all(axis=1)
+    at = np.flatnonzero(is_quiet)
+    high, committed = grid.max_offset[at], grid.committed[at]
+    is_quiet[at] = (high == high[:, :1]).all(axis=1) & (high == committed).all(axis=1)
+    quiet = np.flatnonzero(is_quiet)
+    if len(quiet) < 2:
+        return everything, everything
+    is_kept = ~is_quiet
+    is_kept[starts[:-1]] = True
+    is_kept[quiet[0]] = True
+    place = np.cumsum(is_kept) - 1
+    return np.flatnonzero(is_kept), np.where(is_kept, place, place[quiet[0]])
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,20 +161,29 @@ def latencies_of(rounds: Rounds, from_ms: int) -> Latencies:
     is_timed = (rounds.consumed > 0) & rounds.is_aged
     is_timed[:, 1:] &= rounds.is_aged[:, :-1]
     is_timed[:, (rounds.t_ms < from_ms) | (spans > rounds.limit_ms)] = False
-    rows, column = np.nonzero(is_timed)
-    after, before = rounds.age_ms[rows, column], rounds.age_ms[rows, column - 1]
-    messages = rounds.consumed[rows, column]
-    apart = np.abs(after - before)
-    parts = np.minimum(np.minimum(-(-apart // rounds.interval_ms), PARTS_MAX), messages)
-    if not (parts > 1).any():
-        return Latencies(rows, (before + after) // 2, messages)
-    parts = np.maximum(parts, 1)
+    at = np.flatnonzero(is_timed)
+    age_ms, width = rounds.age_ms.reshape(-1), rounds.age_ms.shape[1]
+    after, before = age_ms[at], age_ms[at - 1]
+    rows, messages = at // max(width, 1), rounds.consumed.reshape(-1)[at]
+    is_apart = np.abs(after - before) > rounds.interval_ms
+    even = Latencies(rows, (before + after) // 2, messages)
+    if not is_apart.any():
+        return even
+    own = np.flatnonzero(is_apart)
+    rows, before, after, messages = rows[own], before[own], after[own], messages[own]
+    parts = np.minimum(np.minimum(-(-np.abs(after - before) // rounds.interval_ms), PARTS_MAX), messages)
     part = np.arange(int(parts.sum())) - np.repeat(np.cumsum(parts) - parts, parts)
     rows, before, after, messages, parts = (
         np.repeat(one, parts) for one in (rows, before, after, messages, parts)
     )
     share = messages * (part + 1) // parts - messages * part // parts
-    return Latencies(rows, before + (after - before) * (2 * part + 1) // (2 * parts), share)
+    spread = before + (after - before) * (2 * part + 1) // (2 * parts)
+    rest = ~is_apart
+    return Latencies(
+        np.concatenate([even.rows[rest], rows]),
+        np.concatenate([even.latency_ms[rest], spread]),
+        np.concatenate([even.messages[rest], share]),
+    )
 
 
 def runways(grid: Grid, rounds: Rounds, from_ms: int) -> Int64Array:
@@ -215,7 +256,7 @@ def _times(rounds: Rounds, slo_ms: Int64Array, from_ms: int, to_ms: int) -> dict
     there = rounds.exists > 0
     exists_ms = _dot(there, held + hole)
     status_ms = np.zeros((len(there), RANKS), dtype=np.int64)
-    for rank in np.unique(rounds.rank).tolist():
+    for rank in np.flatnonzero(np.bincount(rounds.rank.reshape(-1), minlength=RANKS)).tolist():
         status_ms[:, rank] = _dot(rounds.rank == rank, held)
     status_ms[:, 0] = 0
     status_ms[:, UNKNOWN_RANK] += _dot(there, hole)
@@ -232,12 +273,22 @@ def _times(rounds: Rounds, slo_ms: Int64Array, from_ms: int, to_ms: int) -> dict
         "known_ms": _dot(rounds.is_read, held),
         "watched_ms": _dot(is_sure, held),
         "status_ms": status_ms,
-        "exists_from_ms": np.where(is_shown, begins, HIGHEST).min(axis=1, initial=HIGHEST),
-        "exists_to_ms": np.where(is_shown, ends, NONE).max(axis=1, initial=NONE),
+        **_life(is_shown, begins, ends),
         "breach_ms": _dot(is_late, held),
         "breach_weighted": _numbers(len(there)) if late is None else weight @ held,
         "late_message_ms": _numbers(len(there)) if late is None else late @ held,
         "lag_area": _dot(rounds.lag, held),
+    }
+
+
+def _life(shown: BoolArray, begins: Int64Array, ends: Int64Array) -> dict[str, Int64Array]:
+    """Return from when to when each row exists."""
+    if shown.size and shown.all():
+        own = {"exists_from_ms": begins.min(), "exists_to_ms": ends.max()}
+        return {name: np.full(len(shown), value, dtype=np.int64) for name, value in own.items()}
+    return {
+        "exists_from_ms": np.where(shown, begins, HIGHEST).min(axis=1, initial=HIGHEST),
+        "exists_to_ms": np.where(shown, ends, NONE).max(axis=1, initial=NONE),
     }
 
 
@@ -290,10 +341,14 @@ def _latency_sums(latencies: Latencies, slo_ms: Int64Array, count: int) -> dict[
 
 
 def _by_row(rows: Int64Array, values: Int64Array, count: int) -> Int64Array:
-    """Return the sum of the values of each row, exactly; rows ascend."""
-    upto: Int64Array = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(values)])
-    starts = np.searchsorted(rows, np.arange(count + 1))
-    return upto[starts[1:]] - upto[starts[:-1]]
+    """Return the sum of the values of each row; rows ascend, and once more (`latencies_of`)."""
+    total = np.zeros(count, dtype=np.int64)
+    again = np.flatnonzero(rows[1:] < rows[:-1]) + 1
+    for part, own in zip(np.split(values, again), np.split(rows, again), strict=True):
+        upto = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(part)])
+        starts = np.searchsorted(own, np.arange(count + 1))
+        total += upto[starts[1:]] - upto[starts[:-1]]
+    return total
 
 
 def _ends(t_ms: Int64Array, shown: BoolArray, values: Int64Array) -> Ends:

@@ -8,7 +8,7 @@ known lag, the longest gap) is carried as its two ends. Figures that pages show 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -157,12 +157,12 @@ class Counts:
         return np.searchsorted(self.rows, np.arange(count + 1))
 
     def take(self, rows: Int64Array, count: int) -> Counts:
-        """Return some rows, ascending, of `count`."""
-        place = np.full(count, -1, dtype=np.int64)
-        place[rows] = np.arange(len(rows))
-        own = place[self.rows]
-        kept = own >= 0
-        return Counts(own[kept], self.buckets[kept], self.counts[kept])
+        """Return those of some of `count` rows, in their order, some of them more than once."""
+        starts = self.starts(count)
+        lengths = np.diff(starts)[rows]
+        ends = np.cumsum(lengths)
+        places = np.repeat(starts[rows] - (ends - lengths), lengths) + np.arange(int(lengths.sum()))
+        return Counts(np.repeat(np.arange(len(rows)), lengths), self.buckets[places], self.counts[places])
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +213,21 @@ class Level:
     def __len__(self) -> int:
         return len(self.keys)
 
+    def take(self, rows: Int64Array, keys: Sequence[SeriesKey]) -> Level:
+        """Return rows with other keys, some of them more than once; those have no minutes of their own."""
+        incarnation = np.array([key.incarnation for key in keys], dtype=np.int64)
+        first = np.full(len(self), NONE, dtype=np.int64)
+        first[rows[::-1]] = np.arange(len(rows))[::-1]
+        return Level(
+            keys,
+            replace(_taken(self.sums, rows), incarnation=incarnation),
+            _taken(self.counted, rows),
+            _taken(self.aged, rows),
+            _taken(self.still, rows),
+            self.minutes.into(first),
+            {name: counts.take(rows, len(self)) for name, counts in self.histograms.items()},
+        )
+
 
 def merge(parts: Sequence[Level]) -> Level:
     """Return the level of all parts: windows one after the other, or other rows of the same window."""
@@ -239,6 +254,10 @@ def merge(parts: Sequence[Level]) -> Level:
             for name in HISTOGRAMS
         },
     )
+
+
+def _taken(own: Any, rows: Int64Array) -> Any:
+    return type(own)(**{one.name: getattr(own, one.name)[rows] for one in fields(own)})
 
 
 def _united(parts: Sequence[Level]) -> tuple[Sequence[SeriesKey], list[Int64Array]]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from console.lag import archive, selectors
 from console.lag.history import HOUR_MS, HistoryLog
 from console.lag.models import HistoryGap, LagEvent
+from spark.lag import chunk
 from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 from tests.spark.lag.history import rounds
+from tests.spark.work_of import hour_rows, spec
 from tests.support.judge import judged, with_judgements
 
 pytestmark = [
@@ -120,3 +124,30 @@ def test_it_puts_markers_and_gaps_beside_the_line() -> None:
     found = selectors.lag_history("local", "billing", START, START + HOUR_MS)
     assert [one.kind for one in found["markers"]] == ["REWIND"]
     assert [(one.from_ms - START, one.broker_name) for one in found["gaps"]] == [(-10, ""), (20, "broker-a")]
+
+
+def test_page_rest_and_report_have_one_definition(tmp_path: Path) -> None:
+    """The same hour through the measures of REST, the line of the chart and the row of the report."""
+    past = a_slow_hour()
+    write([one for number, one in enumerate(past) if not 120 <= number < 240])
+    whole = with_judgements(past, judged(from_snapshots(past)))
+    kept = [one for number, one in enumerate(whole) if not 120 <= number < 240]
+    path = str(tmp_path / "hour.parquet")
+    chunk.write_chunk(chunk.compact(kept, interval_ms=5_000), path)
+    asked = spec([path], START, 1, interval_ms=5_000, slo_ms=30_000)
+    (row,) = [row for row in hour_rows(asked)[0] if row["grain"] == "topic"]
+    found = latency(30_000)
+    for name in ("p50", "p95", "p99"):
+        assert found[f"{name}_ms"] == row[f"message_latency_{name}_ms"]
+    assert (found["mean_ms"], found["little_mean_ms"]) == (row["latency_mean_ms"], row["little_mean_ms"])
+    assert (found["messages"], found["within_slo"]) == (row["consumed"], row["consumed_within_slo"])
+    shared = ("breach_ms", "breach_weighted_ms", "watched_ms")
+    assert {name: found[name] for name in shared} == {name: row[name] for name in shared}
+    # nine minutes and more are missing: too much to say how much of the budget is left
+    assert (found["budget_left"], row["burn_rate"]) == (None, None)
+    line = selectors.lag_history("local", "billing", START, START + HOUR_MS, 2_000)
+    assert max(lag for lag in line["lag"] if lag is not None) == row["lag_max"]
+    assert max(age for age in line["time_lag_ms"] if age is not None) == row["time_lag_max_ms"]
+    flow = selectors.throughput("local", "billing", START, START + HOUR_MS, 60)
+    assert sum(value or 0 for value in flow["produced"]) == row["produced"]
+    assert sum(value or 0 for value in flow["committed"]) == row["consumed"]
