@@ -32,11 +32,11 @@ test: set-up-test ## All checks and all tests, with real peers and a real browse
 unit: set-up-test ## Tests of the packages only (T=tests/brokerd for a part)
 	$(PYTEST) $(T) $(SPREAD) -n 4 --ignore=tests/peers --ignore=tests/e2e --ignore=tests/benchmark
 
-postgres: set-up-test ## What writes and reads the database, once more on PostgreSQL
+postgres: set-up-test ## What has a database, once more on PostgreSQL
 	deploy/with-postgres.sh $(PYTEST) tests/api tests/console $(SPREAD) --ignore=tests/console/test_supervisor.py
 
 peers: set-up-test ## Real parts: Java clients of RocketMQ 5.3.3 and 4.9.7, an Apache RocketMQ 5.3.3 cluster
-	$(PYTEST) tests/peers $(SPREAD)
+	$(PYTEST) tests/peers -n 2 --dist loadgroup --no-loadscope-reorder
 
 e2e: set-up-test ## The operator's stories in Chromium, against the whole product
 	$(PYTEST) tests/e2e

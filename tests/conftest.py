@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -28,9 +29,24 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any-speed")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that start a JVM for Spark come first: they take longest, and the end of a run waits for none of them."""
+# Fixtures that bring a test its databases, and two that ask for `db` when they run.
+DATABASES = {"db", "transactional_db", "django_db_setup", "pair"}
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that start a JVM for Spark come first: they take longest, and the end of a run waits for none of them.
+
+    On PostgreSQL only what has a database runs: everything else would be the same once more.
+    """
     items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+    if os.environ.get("DATABASE_URL"):
+        config.hook.pytest_deselected(items=[item for item in items if not has_database(item)])
+        items[:] = [item for item in items if has_database(item)]
+
+
+def has_database(item: pytest.Item) -> bool:
+    marks = any(item.get_closest_marker(name) for name in ("django_db", "own_database"))
+    return marks or not DATABASES.isdisjoint(getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,8 @@ import pytest
 
 from tests.support.redis_process import RedisProcess
 
+pytestmark = pytest.mark.own_database
+
 ROOT = Path(__file__).parent.parent.parent
 POOLS = ("collect", "operate", "report")
 

@@ -19,10 +19,33 @@ from tests.support.apache_cluster import OLD_RELEASE, ApacheCluster
 from tests.support.broker_process import BrokerProcess
 from tests.support.java_peer import JavaPeer
 
+# Modules that leave the cluster as they found it, and have topics and groups of their own names, share one: three
+# JVMs take 20 s of CPU to start. What others do to settings and routes (drains, kills, quarantines) is not the next
+# one's world.
+SHARING = ("admin", "clients", "messages", "mode", "pause")
+
+
+def cluster_of(item: pytest.Item) -> str:
+    """The tests that share a cluster, by name: those of a module, or of the modules above."""
+    module = item.nodeid.partition("::")[0].rpartition("/")[2].removesuffix(".py")
+    return "apache" if module.removeprefix("test_apache_") in SHARING else module
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The Java clients' long file comes first; the others share the Apache cluster of their module."""
-    items.sort(key=lambda item: "class_path" not in getattr(item, "fixturenames", ()))
+    """The Java clients' long file comes first; others follow by the cluster they share, in one worker."""
+    items.sort(key=lambda item: ("class_path" not in getattr(item, "fixturenames", ()), cluster_of(item)))
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(cluster_of(item)))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """End the shared cluster behind the last test that uses it: idle brokers take a fifth of a CPU."""
+    if shared and (nextitem is None or cluster_of(nextitem) != cluster_of(item)):
+        shared.pop().kill()
+
+
+shared: list[ApacheCluster] = []
 
 
 @pytest.fixture(scope="session", params=java_peer.RELEASES)
@@ -60,12 +83,14 @@ def peer(class_path: str, broker: BrokerProcess) -> Iterator[Callable[..., JavaP
 
 
 @pytest.fixture(scope="module")
-def apache_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheCluster]:
-    """Apache RocketMQ 5.3.3, started once for a module: what one does to its brokers' settings and routes (drains,
-    kills, quarantines) is not the next one's world. Topics and groups of a test have names of their own.
+def apache_cluster(tmp_path_factory: pytest.TempPathFactory) -> ApacheCluster:
+    """Apache RocketMQ 5.3.3, started once for a module or those that share it.
+
+    Topics and groups of a test have names of their own.
     """
-    with ApacheCluster(tmp_path_factory.mktemp("apache")) as cluster:
-        yield cluster
+    if not shared:
+        shared.append(ApacheCluster(tmp_path_factory.mktemp("apache")).__enter__())
+    return shared[0]
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,8 @@ from tests.console.operation.live_cluster import LiveCluster
 from tests.support.broker_process import BrokerProcess
 from tests.support.forks import ForkedProgram, Forks
 
+pytestmark = pytest.mark.own_database
+
 LETTERS = 3_000
 
 
