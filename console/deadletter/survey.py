@@ -4,12 +4,15 @@ asking a broker: the newest letters' causes, the oldest one's time, the retentio
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from console.cluster import selectors as cluster_selectors
 from console.deadletter import selectors
 from console.deadletter.dead_letters import cause_of, places, read_window, topic_of
 from console.deadletter.models import DeadLetterSurvey
 from console.deadletter.retention import retention_ms
+from console.lag import selectors as lag_selectors
+from console.lag.models import TopicRow
 from console.mqadmin import (
     BlockingMQAdmin,
     BrokerUnavailable,
@@ -27,7 +30,9 @@ LIFE_MS = 3_600_000  # a survey of unchanged letters is repeated after this: the
 
 def survey_cluster(cluster: str, *, now_ms: int) -> int:
     """Look into the groups whose dead letters changed; returns how many."""
-    wanted = selectors.survey_candidates(cluster, before_ms=now_ms - LIFE_MS, limit=GROUPS_MAX)
+    candidates = selectors.survey_candidates(cluster, before_ms=now_ms - LIFE_MS, limit=GROUPS_MAX)
+    away = _groups_behind_silent_brokers(cluster, [group for group, _, _ in candidates])
+    wanted = [one for one in candidates if one[0] not in away]
     if not wanted:
         return 0
     admin = with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
@@ -39,6 +44,16 @@ def survey_cluster(cluster: str, *, now_ms: int) -> int:
         found |= {"begin_offset": begin, "end_offset": end, "read_at_ms": now_ms}
         DeadLetterSurvey.objects.update_or_create(cluster=cluster, group=group, defaults=found)
     return len(wanted)
+
+
+def _groups_behind_silent_brokers(cluster: str, groups: Sequence[str]) -> set[str]:
+    """Return the groups with dead letters on a broker that the last round found silent: each question would wait."""
+    silent = {row.broker_name for row in lag_selectors.silent_brokers(cluster)}
+    if not silent:
+        return set()
+    topics = {topic_of(group): group for group in groups}
+    rows = TopicRow.objects.filter(cluster=cluster, topic__in=topics)
+    return {topics[topic] for topic, names in rows.values_list("topic", "brokers") if silent & set(names)}
 
 
 def _survey(admin: BlockingMQAdmin, cluster: str, group: str) -> dict[str, object]:

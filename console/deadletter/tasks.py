@@ -9,12 +9,20 @@ from celery import shared_task
 from console.cluster import selectors as cluster_selectors
 from console.deadletter import services, survey
 
+SURVEY_EVERY_S = 60
+
 
 @shared_task(name="console.deadletter.tasks.survey")
 def survey_dead_letters() -> None:
-    """Beat, once a minute: look into the dead letters that changed."""
+    """Beat, once a minute: look into the dead letters that changed; a cluster that hangs holds up no other."""
     for cluster in cluster_selectors.clusters():
-        survey.survey_cluster(cluster.name, now_ms=time.time_ns() // 1_000_000)
+        survey_cluster.apply_async((cluster.name,), expires=SURVEY_EVERY_S)
+
+
+@shared_task(name="console.deadletter.tasks.survey_cluster")
+def survey_cluster(cluster: str) -> None:
+    """One look at the dead letters of one cluster."""
+    survey.survey_cluster(cluster, now_ms=time.time_ns() // 1_000_000)
 
 
 @shared_task(name="console.deadletter.tasks.prune_ledger")

@@ -17,8 +17,7 @@ from spark.lag.fold import level_of
 from spark.lag.grid import grid_of
 from spark.lag.rounds import rounds_of, whole
 from spark.lag.samples import Samples
-from spark.lag.snapshot import UNKNOWN_OFFSET, Int64Array
-from spark.lag.status import forward_jumps
+from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Int64Array
 
 MINUTE_MS = 60_000
 BEST_PERCENTILE = 95  # of the minutes: one lucky minute, or one counted twice, is no speed to promise
@@ -88,6 +87,12 @@ def _listed(values: FloatArray) -> list[int | None]:
     return [None if np.isnan(value) else round(value) for value in values.tolist()]
 
 
+def _was_set(samples: Samples, place: slice) -> BoolArray:
+    """Return which samples show an offset that was set since the one before."""
+    found: BoolArray = (samples.flags[place] & SampleFlag.MOVED) != 0
+    return found
+
+
 PACE_PERCENTILE = 90  # of the steps with progress: one reset that was not seen as such does not make a pace
 
 
@@ -107,7 +112,7 @@ def queue_paces(
         queue = MessageQueue(key.topic, key.broker_name, key.queue_id)
         took, gained = np.diff(times), np.diff(committed)
         is_read = (gained > 0) & (took <= gap_ms) & (committed[:-1] != UNKNOWN_OFFSET)
-        is_read[forward_jumps(times, committed) - 1] = False
+        is_read &= ~_was_set(samples, place)[1:]
         if queue in set_at_ms:
             # the round that shows it may have been read just before it was written down
             is_read &= (times[:-1] > set_at_ms[queue]) | (times[1:] + gap_ms < set_at_ms[queue])
@@ -158,9 +163,7 @@ def best_speed(samples: Samples, gap_ms: int) -> Speed | None:
             continue
         gained = np.diff(committed)
         minute = (times[1:] - start - 1) // MINUTE_MS  # what was gained until a full minute belongs to it
-        spoilt[minute[(gained < 0) | (np.diff(times) > gap_ms)]] = True
-        spoilt[(times[forward_jumps(times, committed)] - start - 1) // MINUTE_MS] = True
-        spoilt[minute[samples.flags[place][1:] & SampleFlag.MOVED != 0]] = True
+        spoilt[minute[(gained < 0) | (np.diff(times) > gap_ms) | _was_set(samples, place)[1:]]] = True
         np.add.at(minutes, minute, np.maximum(gained, 0))
     read = minutes[(minutes > 0) & ~spoilt]
     if not len(read):

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from console.lag.columns import NULL
-from console.lag.popped import POP_MODE
 from console.lag.queue_rows import QueueTable
 from console.lag.round_series import QueueKey, TopicQueueKey
 from console.lag.round_view import RoundView
@@ -22,7 +21,6 @@ from spark.lag.codes import ABSENT, CODE_OF, NO_FLAGS, OK_CODE, UNKNOWN_CODE, By
 from spark.lag.snapshot import (
     UNKNOWN_OFFSET,
     UNKNOWN_TIME,
-    BoolArray,
     CommitKey,
     HeadKey,
     Int64Array,
@@ -219,42 +217,22 @@ def _read_commits(view: RoundView, table: QueueTable) -> _Series:
             "pulled": pulled,
             "time_lag_ms": time_lag_ms,
             "status": np.fromiter((CODES[word] for word in words), dtype=np.uint8, count=len(at)),
-            "flags": _flags(view, table, at),
+            "flags": _flags(table, at),
         },
     )
 
 
-def _flags(view: RoundView, table: QueueTable, at: Int64Array) -> ByteArray:
-    holding = _groups_that_hold(view)
-    held = np.zeros(len(at), dtype=np.bool_)
-    if holding:
-        held[:] = [table.keys[row].group in holding for row in at.tolist()]
+def _flags(table: QueueTable, at: Int64Array) -> ByteArray:
+    held = table.columns["lag_lower_bound"][at]
     has_age = table.columns["time_lag_ms"][at] != NULL
     found = np.zeros(len(at), dtype=np.uint8)
     for flag, holds in (
         (SampleFlag.TIME_LAG_BOUND, has_age & (held | table.columns["time_lag_lower_bound"][at])),
         (SampleFlag.LAG_BOUND, held),
         (SampleFlag.NOT_COUNT, table.columns["offset_is_not_count"][at]),
-        (SampleFlag.PAUSED, _paused(view, table, at)),
+        (SampleFlag.PAUSED, table.columns["paused"][at]),
         (SampleFlag.RESET_PENDING, table.columns["reset_pending"][at]),
         (SampleFlag.MOVED, table.columns["moved"][at]),
     ):
         found |= holds.astype(np.uint8) * np.uint8(flag)
     return found
-
-
-def _groups_that_hold(view: RoundView) -> frozenset[str]:
-    """Return the POP groups whose members may hold messages that their offsets passed."""
-    return frozenset(
-        group
-        for group, members in view.members.items()
-        if members.consume_mode == POP_MODE
-        and not (members.popped.is_whole and not sum(members.popped.by_topic.values()))
-    )
-
-
-def _paused(view: RoundView, table: QueueTable, at: Int64Array) -> BoolArray:
-    if not any(one.groups or one.topics for one in view.refusals.values()):
-        return np.zeros(len(at), dtype=np.bool_)
-    keys = (table.keys[row] for row in at.tolist())
-    return np.array([view.is_refused(key.group, key.topic, key.broker_name) for key in keys], dtype=np.bool_)

@@ -23,7 +23,6 @@ TREND_POINTS_MAX = (
 )
 TREND_SURE_PCT = 90  # of the pairs of points must agree, or the lag is steady
 PEAK_AGE_MS = 60_000  # a largest lag younger than that is the rhythm of commits
-TREND_CHANGE = 0.05  # `spark.progress` alone
 BAND_STEP_MS = (
     60_000  # the band is made from whole minutes: shorter ones show the rhythm of commits, not speed
 )

@@ -33,7 +33,6 @@ __all__ = [
     "QueueHistory",
     "SampleFlag",
     "attention",
-    "forward_jumps",
     "judge",
     "worst",
 ]
@@ -51,7 +50,6 @@ BACKLOG_GRACE_MS = 60_000  # a backlog younger than this is an ordinary burst
 SPAN_MESSAGES = 2_000
 SPEEDS_MIN = 3  # intervals of measured handling speed, before anything is compared with it
 SKIP_FACTOR = 20  # a group whose database recovers is several times as fast at once; one that skips far more
-SKIP_MESSAGES = 10_000  # `forward_jumps`, for samples without marks
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,24 +243,6 @@ def is_beyond_handling(history: QueueHistory) -> bool:
         return False
     fastest = float((gained[handled] / took_ms[handled]).max())
     return bool(gained[-1] > SPAN_MESSAGES + SKIP_FACTOR * fastest * took_ms[-1])
-
-
-def forward_jumps(t_ms: Int64Array, committed: Int64Array) -> Int64Array:
-    """Return the places where the committed offset rose too far to have been consumed.
-
-    Needs three other intervals with progress to compare with: of a group never seen consuming nothing is
-    claimed.
-    """
-    gained = np.diff(committed)
-    candidates = np.flatnonzero(gained >= SKIP_MESSAGES)
-    if len(candidates) == 0:
-        return np.empty(0, dtype=np.int64)
-    rates = gained / np.maximum(np.diff(t_ms), 1)
-    ordinary = rates[(gained > 0) & (gained < SKIP_MESSAGES)]
-    if len(ordinary) < 3:
-        return np.empty(0, dtype=np.int64)
-    jumps: Int64Array = candidates[rates[candidates] > SKIP_FACTOR * ordinary.max()] + 1
-    return jumps
 
 
 def _since(history: QueueHistory, holds: BoolArray) -> int:

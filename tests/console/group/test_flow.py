@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from console.group import flow
 from console.mqadmin import MessageQueue
+from spark.lag.codes import SampleFlag
 from spark.lag.samples import Samples, from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 
@@ -144,3 +146,12 @@ def test_each_queue_has_the_pace_at_which_it_was_read() -> None:
     assert known == {}, "every step is a gap"
     known = flow.queue_paces(samples_of(rounds), 5_000, set_at_ms)
     assert known == {MessageQueue(*ORDERS_0): 10.0, MessageQueue(*ORDERS_1): 2.0}
+
+
+def test_what_was_set_is_no_speed() -> None:
+    """By the collector's own marks: 600 messages were passed over in the second minute."""
+    offsets = (0, 60, 120, 720, 780)
+    samples = samples_of([(at * 30, {ORDERS_0: (0, 9_000, one, -1)}) for at, one in enumerate(offsets)])
+    samples = replace(samples, flags=np.array([0, 0, 0, SampleFlag.MOVED, 0], dtype=np.uint8))
+    assert flow.best_speed(samples, 60_000) == flow.Speed(2.0, 1)
+    assert flow.queue_paces(samples, 60_000, {}) == {MessageQueue(*ORDERS_0): 2.0}

@@ -137,7 +137,6 @@ def test_row_reset_backwards(orders: CollectedCluster) -> None:
 def test_row_reset_forward(orders: CollectedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("spark.lag.status", "console.lag.queue_rows"):
         monkeypatch.setattr(f"{module}.SPAN_MESSAGES", 50)  # so that 100 messages are many
-    monkeypatch.setattr("spark.lag.status.SKIP_MESSAGES", 50)
     orders.send("orders", 90)
     for offset in (7, 8, 9, 10, 11):
         set_offset(orders, offset)

@@ -17,7 +17,6 @@ from spark.lag.status import (
     QueueHistory,
     SampleFlag,
     attention,
-    forward_jumps,
     is_beyond_handling,
     judge,
     worst,
@@ -170,10 +169,6 @@ def test_it_tells_a_skip_from_consumption() -> None:
     assert (word(found), found.reason) == (("SKIPPED", 120_000), "jumped ahead by 600 messages")
     to_the_end = history([100, 200, 300, 400, 60_000], 60_000, moved=(4,))
     assert word(judge(to_the_end, time_lag_ms=0, clients=1)) == ("SKIPPED", 120_000)
-    batch = history([0, 900, 1800, 2700, 14_000], 20_000)  # large, but within 20 times its usual pace
-    assert forward_jumps(batch.t_ms, batch.committed).tolist() == []
-    never_seen_consuming = history([0, 0, 0, 50_000], 60_000)
-    assert forward_jumps(never_seen_consuming.t_ms, never_seen_consuming.committed).tolist() == []
 
 
 @pytest.mark.parametrize(
