@@ -422,12 +422,22 @@ def _segment(row: HistoryFile, names: wal.SegmentState | None = None) -> wal.Seg
 
 
 def _last_before(cluster: str, hour_ms: int) -> Snapshot | None:
-    """Return the last round of the segments that end where the hour begins."""
+    """Return the last round before the hour that a segment has, however long before."""
     rows = HistoryFile.objects.filter(
-        readable(), cluster=cluster, kind=Kind.WAL, ts_hi_ms=hour_ms, state__in=[State.LIVE, State.SUPERSEDED]
+        readable(),
+        cluster=cluster,
+        kind=Kind.WAL,
+        ts_hi_ms__lte=hour_ms,
+        state__in=[State.LIVE, State.SUPERSEDED],
     )
-    segments = [segment.snapshots[-1:] for row in rows if (segment := _segment(row)) is not None]
-    return max(chain(*segments), key=lambda one: one.ts_ms, default=None)
+    found: Snapshot | None = None
+    for row in rows.order_by("-ts_hi_ms"):
+        if found is not None and row.ts_hi_ms <= found.ts_ms:
+            break
+        segment = _segment(row)
+        if segment is not None and segment.snapshots:
+            found = max([*filter(None, [found]), segment.snapshots[-1]], key=lambda one: one.ts_ms)
+    return found
 
 
 def delete_expired(now_ms: int) -> int:

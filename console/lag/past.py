@@ -49,7 +49,7 @@ class OffsetThen(NamedTuple):
 
 
 def history_paths(cluster: str, from_ms: int, to_ms: int, *, group: str | None = None) -> list[str]:
-    """Return the live files that overlap [from_ms, to_ms), as `spark.lag.chunk.load_window` takes them; with `group`
+    """Return the live files that overlap [from_ms, to_ms), as `spark.lag.chunk.load_samples` takes them; with `group`
     those that may tell of it.
     """
     rows = _live(cluster, from_ms, to_ms).order_by("ts_lo_ms", "pk")

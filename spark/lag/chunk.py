@@ -6,9 +6,7 @@ For readers of a window::
 
 `paths` are the `path`s of the manifest (`console.lag.models.HistoryFile`, state live) that overlap the window:
 `.parquet` chunks and `.wal` segments in any mix and order; overlapping files are merged, a sample that is in several is
-taken once. `lookback_ms` loads older samples too (the samples then span [from_ms - lookback_ms, to_ms)): chunks know
-the sample before a window, logs do not. `load_window` returns the same as a chunk table. `read_blocks` reads one file
-some thousand rows at a time, in key order, for kernels that want to stay in the processor's cache.
+taken once. Chunks know the sample before a window, and so do logs that were begun ahead.
 
 What a row holds: `spark.lag.chunk_rows`.
 """
@@ -56,10 +54,8 @@ __all__ = [
     "decode_table",
     "encode_table",
     "load_samples",
-    "load_window",
     "merge",
     "opened",
-    "read_blocks",
     "read_chunk",
     "write_blocks",
     "write_chunk",
@@ -291,43 +287,8 @@ def _read_rows(file: IO[bytes], footer: _Footer, group: str | None, columns: Seq
     return table.select(columns).slice(int(rows[0]), len(rows)) if len(rows) else table.select(columns)
 
 
-def read_blocks(source: IO[bytes] | str) -> Iterator[pa.Table]:
-    """Yield a chunk's row groups one by one, in key order. A series may go on in the next one."""
-    with pq.ParquetFile(source, read_dictionary=["dt_ms"]) as file:
-        for number in range(file.num_row_groups):
-            yield completed(file.read_row_group(number, columns=CHUNK_SCHEMA.names))
-
-
-def load_window(
-    files: Iterable[str],
-    from_ms: int,
-    to_ms: int,
-    *,
-    lookback_ms: int = 0,
-    group: str | None = None,
-    interval_ms: int = 5_000,
-) -> pa.Table:
-    """Return `load_samples` as one chunk table, one row per series.
-
-    `interval_ms` is the period to be noted where only logs are given: they do not know theirs.
-    """
-    found: list[int] = []
-    samples = load_samples(
-        files, from_ms, to_ms, lookback_ms=lookback_ms, group=group, on_interval=found.append
-    )
-    return encode_table(samples, interval_ms=found[-1] if found else interval_ms)
-
-
-def load_samples(
-    files: Iterable[str],
-    from_ms: int,
-    to_ms: int,
-    *,
-    lookback_ms: int = 0,
-    group: str | None = None,
-    on_interval: Callable[[int], object] = lambda interval_ms: None,
-) -> Samples:
-    """Return the samples of [from_ms - lookback_ms, to_ms).
+def load_samples(files: Iterable[str], from_ms: int, to_ms: int, *, group: str | None = None) -> Samples:
+    """Return the samples of [from_ms, to_ms), and the one before of each series where these files have it.
 
     `files` are chunk and log paths, local or fsspec URLs; `group` keeps one group's series only ("" for heads).
     A file that vanished between listing and reading raises FileNotFoundError: the manifest is newer, ask it again.
@@ -335,14 +296,10 @@ def load_samples(
     paths = list(files)
     logs = [path for path in paths if PurePosixPath(path).suffix == ".wal"]
     chunks = [path for path in paths if path not in logs]
-    tables: list[pa.Table] = []
     with _side_by_side(len(chunks)) as each:
-        for table in each(partial(read_chunk, group=group, columns=_NEEDED), chunks):
-            if table.num_rows:
-                on_interval(int(table["interval_ms"][0].as_py()))
-            tables.append(rows_within(table, from_ms - lookback_ms, to_ms))
-        parts = decode_in_order(tables, each)
-    return merge([*parts, _read_logs(logs, group)]).window(from_ms - lookback_ms, to_ms)
+        tables = each(partial(read_chunk, group=group, columns=_NEEDED), chunks)
+        parts = decode_in_order([rows_within(table, from_ms, to_ms) for table in tables], each)
+    return merge([*parts, _read_logs(logs, group)]).window(from_ms, to_ms)
 
 
 @contextmanager
@@ -361,6 +318,7 @@ def _side_by_side(files: int) -> Iterator[Callable[..., Iterator[Any]]]:
 def _read_logs(paths: Iterable[str], group: str | None) -> Samples:
     """Return what log segments tell, in time order; with `group` of its queues only ("": of heads)."""
     snapshots: list[Snapshot] = []
+    before: list[Snapshot | None] = []
     names: wal.SegmentState | None = None  # segment after segment mostly names the same series
     own = GroupReader(group) if group else None
     for path in paths:
@@ -369,11 +327,17 @@ def _read_logs(paths: Iterable[str], group: str | None) -> Samples:
             continue
         if own is not None:
             snapshots += own.read(data)
+            before.append(own.before)
         else:
             segment = wal.read_segment(data, names)
             names = segment.state
-            snapshots += segment.snapshots if group is None else map(_heads_only, segment.snapshots)
-    logged = from_snapshots(snapshots)
+            snapshots += segment.snapshots
+            before.append(names.before)
+    if group == "":
+        snapshots = [_heads_only(one) for one in snapshots]
+    first_ms = min((one.ts_ms for one in snapshots), default=0)
+    earlier = [one for one in before if one is not None and one.ts_ms < first_ms]
+    logged = from_snapshots(snapshots, max(earlier, key=lambda one: one.ts_ms, default=None))
     return logged if group is None else logged.select(lambda key: key.group == group)
 
 

@@ -184,6 +184,7 @@ class SegmentState:
     commits: _Known[CommitKey] = field(default_factory=_Known)
     older: "SegmentState | None" = None
     names: bytes = b""  # of the first frame as they are written, while no other one brought more
+    before: Snapshot | None = None  # the round before the first one, where a frame of names has it
 
     def successor(self) -> "SegmentState":
         """Return the state of the next segment: it names all series again, mostly the same ones in the same words.
@@ -337,6 +338,8 @@ def read_frames(data: bytes, state: SegmentState, base: int = 0) -> list[Snapsho
         snapshot = _decode_body(state, frame.ts_ms, decompressed(frame.body))
         if frame.magic == FRAME_MAGIC:
             snapshots.append(snapshot)
+        else:
+            state.before = snapshot
         state.position += frame.size
     return snapshots
 

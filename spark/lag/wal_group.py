@@ -99,12 +99,14 @@ class GroupReader:
     def __init__(self, group: str) -> None:
         self._group = group
         self._first: tuple[bytes, _Names] = b"", _Names()
+        self.before: Snapshot | None = None  # the round before the segment read last, where that has it
 
     def read(self, data: bytes) -> list[Snapshot]:
         """Return the rounds of a segment with nothing but the group's queues; a torn tail is left out. Raises
         WalError.
         """
         _, _, position = wal.decode_header(data)
+        self.before = None
         frames = []
         while (frame := wal.whole_frame(data, position)) is not None:
             frames.append(frame)
@@ -123,11 +125,12 @@ class GroupReader:
             seen, of_commits, position = commits.take(body, position, names.commits, head.commit_columns)
             if position != len(body):
                 raise wal.WalError(f"frame {head.number} has {len(body) - position} bytes too many")
+            own_heads, own_commits = _kept(head_keys, seen_heads), _kept(commit_keys, seen)
+            one = wal.snapshot_from(frame.ts_ms, head, own_heads, of_heads, own_commits, of_commits)
             if frame.magic == wal.FRAME_MAGIC:
-                own_heads, own_commits = _kept(head_keys, seen_heads), _kept(commit_keys, seen)
-                snapshots.append(
-                    wal.snapshot_from(frame.ts_ms, head, own_heads, of_heads, own_commits, of_commits)
-                )
+                snapshots.append(one)
+            else:
+                self.before = one
         return snapshots
 
     def _named(self, frames: Sequence[wal.Frame]) -> list[_Names]:

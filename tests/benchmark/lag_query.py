@@ -60,13 +60,11 @@ def move_days(day: Path, count: int) -> list[str]:
     for number in range(1, count):
         path = str(day.with_name(f"day-{number}.parquet"))
         with chunk.ChunkWriter(path, whole_groups=True) as writer:
-            for table in chunk.read_blocks(str(day)):
-                for name in ("t0_ms", "prev_t_ms"):
-                    at = table.schema.get_field_index(name)
-                    table = table.set_column(
-                        at, table.schema.field(name), pc.add(table[name], number * DAY_MS)
-                    )
-                writer.write(table)
+            table = chunk.read_chunk(str(day))
+            for name in ("t0_ms", "prev_t_ms"):
+                at = table.schema.get_field_index(name)
+                table = table.set_column(at, table.schema.field(name), pc.add(table[name], number * DAY_MS))
+            writer.write(table)
         paths.append(path)
     return paths
 

@@ -438,7 +438,7 @@ def test_it_gives_reports_the_files_of_a_window() -> None:
     write([snapshot(START + HOUR_MS + 1, {HEAD: (0, 600)}, {COMMIT: 300})])
     paths = selectors.history_files("local", START, START + 2 * HOUR_MS)
     assert [path.rpartition(".")[2] for path in paths] == ["parquet", "wal"]
-    samples = chunk.decode_table(chunk.load_window(paths, START, START + 2 * HOUR_MS))
+    samples = chunk.load_samples(paths, START, START + 2 * HOUR_MS)
     assert samples.counts.tolist() == [101, 101]
     assert selectors.collect_interval_ms("local") == 5_000
 

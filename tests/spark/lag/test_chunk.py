@@ -156,7 +156,6 @@ def test_it_survives_parquet_and_reads_one_group(tmp_path: Path) -> None:
     assert chunk.read_chunk(path).equals(table)
     assert chunk.read_chunk(path, group="billing")["kind"].to_pylist() == ["RETRY", "GROUP"]
     assert chunk.read_chunk(path, group="nobody").num_rows == 0
-    assert [block.num_rows for block in chunk.read_blocks(path)] == [table.num_rows]
     column = (
         pq.ParquetFile(path).metadata.row_group(0).column(pq.ParquetFile(path).schema.names.index("element"))
     )
@@ -186,9 +185,9 @@ def write_files(folder: Path, history: list[Snapshot], cuts: list[int]) -> list[
 @pytest.mark.parametrize("cuts", [[], [1], [2, 3], [1, 2, 3], [0, 4]])
 def test_it_loads_a_window_from_any_mix_of_files(tmp_path: Path, cuts: list[int]) -> None:
     paths = write_files(tmp_path, HISTORY, cuts)
-    loaded = chunk.decode_table(chunk.load_window(reversed(paths), 3_600_000, 7_200_000))
+    loaded = chunk.load_samples(reversed(paths), 3_600_000, 7_200_000)
     assert as_dict(loaded) == as_dict(from_snapshots(HISTORY))
-    twice = chunk.decode_table(chunk.load_window(paths + paths, 3_600_000, 7_200_000))
+    twice = chunk.load_samples(paths + paths, 3_600_000, 7_200_000)
     assert as_dict(twice) == as_dict(from_snapshots(HISTORY))
 
 
@@ -203,8 +202,7 @@ def test_it_reads_one_group_or_the_heads_of_any_mix_of_files(tmp_path: Path, cut
 
 def test_it_cuts_a_window_and_remembers_the_sample_before(tmp_path: Path) -> None:
     paths = write_files(tmp_path, HISTORY, [2])
-    table = chunk.load_window(paths, 3_605_000, 3_615_000, group="billing")
-    loaded = chunk.decode_table(table)
+    loaded = chunk.load_samples(paths, 3_605_000, 3_615_000, group="billing")
     found = as_dict(loaded)
     assert found[SeriesKey(*RETRY)]["t_ms"] == [3_605_000, 3_610_000]
     assert found[SeriesKey(*COMMIT)] == {
@@ -219,16 +217,29 @@ def test_it_cuts_a_window_and_remembers_the_sample_before(tmp_path: Path) -> Non
         "oldest_ms": [1_000_000],
     }
     assert previous_of(loaded)[SeriesKey(*COMMIT)] == (3_600_000, 100, 10, 90, -1, 4_200, 2, 0, 1_000_000)
-    wider = chunk.decode_table(chunk.load_window(paths, 3_605_000, 3_615_000, lookback_ms=5_000))
-    assert as_dict(wider)[SeriesKey(*COMMIT)]["t_ms"] == [3_600_000, 3_605_000]
+
+
+def test_a_log_that_was_begun_ahead_has_the_sample_before_it(tmp_path: Path) -> None:
+    first = wal.SegmentState()
+    wal.encode_frame(first, HISTORY[0])
+    state = first.successor()
+    data = wal.encode_beginning(state, "local", 3_605_000, HISTORY[0]) + wal.encode_frame(state, HISTORY[1])
+    (tmp_path / "begun.wal").write_bytes(data)
+    for group in (None, "billing", ""):
+        found = chunk.load_samples([str(tmp_path / "begun.wal")], 3_605_000, 7_200_000, group=group)
+        wanted = from_snapshots([HISTORY[1]], HISTORY[0])
+        assert previous_of(found) == {
+            key: one for key, one in previous_of(wanted).items() if group is None or key.group == group
+        }
+        assert set(found.t_ms.tolist()) == {3_605_000}
 
 
 def test_it_makes_a_table_of_nothing(tmp_path: Path) -> None:
     assert chunk.compact([], interval_ms=5_000).num_rows == 0
     assert chunk.compact([snapshot(1, {}, {})], interval_ms=5_000).schema == chunk.CHUNK_SCHEMA
-    assert chunk.load_window([], 0, 1).num_rows == 0
+    assert len(chunk.load_samples([], 0, 1).t_ms) == 0
     (tmp_path / "torn.wal").write_bytes(b"TMLAG")
-    assert chunk.load_window([str(tmp_path / "torn.wal")], 0, 1).num_rows == 0
+    assert len(chunk.load_samples([str(tmp_path / "torn.wal")], 0, 1).t_ms) == 0
 
 
 MOVES = st.lists(
@@ -281,7 +292,6 @@ def test_it_reads_a_file_of_a_later_version_without_what_that_added() -> None:
             for key, one in as_dict(from_snapshots(HISTORY)).items()
             if group is None or key.group == group
         }
-    assert [one.schema for one in chunk.read_blocks(pa.BufferReader(sink.getvalue()))] == [chunk.CHUNK_SCHEMA]
 
 
 def test_it_reads_an_older_file_that_kept_no_judgements() -> None:
