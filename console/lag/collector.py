@@ -377,7 +377,7 @@ class Collector:
             topics=self.topic_tables,
             groups=self.group_tables,
             refusals=self.refusals,
-            members=knowledge.members,
+            members=self.presence.corrected(knowledge.members),
             owners=knowledge.owners,
             filters=knowledge.filters,
             set_here=found.marks,

@@ -6,6 +6,7 @@ concerns. A member that connects, commits and leaves between two rounds is taken
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -54,6 +55,15 @@ class Presence:
         seen = [group for group, answer in doubtful.items() if not isinstance(answer, Exception)]
         self._seen_ms |= dict.fromkeys(seen, now_ms)
         return frozenset(risen) - doubtful.keys()
+
+    def corrected(self, members: Mapping[str, Members]) -> Mapping[str, Members]:
+        """Return the members of the last sweep, of groups that have one since as unknown many: they are not offline."""
+        came = {group for group in self._seen_ms if group in members and members[group].clients == 0}
+        return (
+            {**members, **{group: replace(members[group], clients=None) for group in came}}
+            if came
+            else members
+        )
 
 
 def _risen(series: RoundSeries, previous: KeyedColumns[QueueKey], groups: set[str]) -> set[str]:

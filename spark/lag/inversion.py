@@ -7,9 +7,7 @@ truth than its length (lag.md 1.2, metric 7). An offset below the first max offs
 stored at t_0 or before, so the age is at least t - t_0; it is never extrapolated.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -138,50 +136,3 @@ class KnownTime:
 
     offset: int
     stored_ms: int
-
-
-def age(
-    times_ms: Int64Array, max_offsets: Int64Array, known: Sequence[KnownTime], offset: int, now_ms: int
-) -> tuple[int, bool]:
-    """Return (age in ms of the message at `offset`, True when it is at least that old) for one queue.
-
-    Uses the history of max offsets where it reaches; below it the messages in `known` (ascending offsets, on
-    the collector's clock): exact for those themselves, interpolated between two, a lower bound below all.
-    """
-    if len(max_offsets) == 0:
-        return 0, True
-    if offset >= max_offsets[0]:
-        return max(0, now_ms - _arrival(times_ms, np.maximum.accumulate(max_offsets), offset)[2]), False
-    found = age_before(known, offset, int(times_ms[0]), int(max_offsets[0]), now_ms)
-    return found.ms, found.lower_bound
-
-
-class OldAge(NamedTuple):
-    """The age of a message in ms, or the least it can be. `is_wanted`: reading its own store time would tell more."""
-
-    ms: int
-    lower_bound: bool
-    is_wanted: bool
-
-
-def age_before(
-    known: Sequence[KnownTime], offset: int, first_ms: int, first_offset: int, now_ms: int
-) -> OldAge:
-    """Return the age of a message older than all history of its queue, which begins with max offset `first_offset` at
-    `first_ms`: from the messages in `known`.
-    """
-    below: KnownTime | None = None
-    above = KnownTime(first_offset, first_ms)
-    for one in known:
-        if one.offset <= offset:
-            below = one
-        elif one.offset < first_offset:
-            above = one
-            break
-    if below is None:
-        return OldAge(max(0, now_ms - above.stored_ms), True, True)
-    if below.offset == offset:
-        return OldAge(max(0, now_ms - below.stored_ms), False, False)
-    share = (offset - below.offset) / (above.offset - below.offset)
-    stored_ms = round(below.stored_ms + share * (above.stored_ms - below.stored_ms))
-    return OldAge(max(0, now_ms - stored_ms), False, True)

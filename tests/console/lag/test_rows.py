@@ -315,3 +315,22 @@ def test_it_never_says_catching_up_and_never() -> None:
     assert row["drain_ms"] == pytest.approx(415 / 3 * 1000, rel=0.05)
     assert row["drain_low_ms"] <= row["drain_ms"] <= row["drain_high_ms"]
     assert row["speed"] is None  # the first unread message predates the history: no age, no speed
+
+
+def test_a_backlog_that_drains_is_catching_up_long_before_it_is_gone() -> None:
+    """8 messages a second come; none is handled for five minutes, then 20 a second."""
+    one = view([answer(high=0, committed=0)], now_ms=0)
+    words: list[tuple[str, bool]] = []
+    for number in range(1, 96):
+        committed = max(0, number - 60) * 100
+        one = later(0, number * 40, min(committed, number * 40), one)
+        row = groups_of(one)["billing"]
+        words.append((row["status"], row["drain_never"]))
+        if 78 <= number < 94 and row["status"] == "CATCHING_UP":
+            assert row["drain_ms"] == pytest.approx(row["lag"] / 12 * 1000, rel=0.01)
+            assert (
+                row["drain_low_ms"] is None or row["drain_low_ms"] <= row["drain_ms"] <= row["drain_high_ms"]
+            )
+    assert words[59] == ("STALLED", True)
+    assert words[78:94] == [("CATCHING_UP", False)] * 16
+    assert not {("CATCHING_UP", True), ("FALLING_BEHIND", False)} & set(words)
