@@ -468,12 +468,12 @@ def old_logs_elsewhere(before_ms: int) -> "QuerySet[HistoryFile]":
 
 
 def _delete(rows: "QuerySet[HistoryFile]") -> int:
-    """Delete files and mark their rows. A segment stays while another host may bring more of its hour: the hour is then
-    made again from all of them.
+    """Delete files and mark their rows. A segment stays while another one of its hour is in no hour file yet: the hour
+    is then made again from all of them.
     """
     awaited = {
         (row.cluster, row.ts_lo_ms - row.ts_lo_ms % HOUR_MS)
-        for row in HistoryFile.objects.filter(~readable(), kind=Kind.WAL, state=State.LIVE)
+        for row in HistoryFile.objects.filter(kind=Kind.WAL, state=State.LIVE)
     }
     count = 0
     for row in rows:

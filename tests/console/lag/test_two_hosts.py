@@ -184,6 +184,19 @@ def test_a_host_that_returns_after_its_day_was_merged_fills_it_in(hosts: Hosts) 
     assert not list((hosts.folder / "a").rglob("*.wal"))  # its own copies go too
 
 
+def test_logs_of_an_hour_stay_while_one_of_them_is_in_no_hour_file(hosts: Hosts) -> None:
+    """A host that returned after two days expires nothing that its own late segment will be put together with."""
+    hosts.write("a", START, 0)
+    assert hosts.upload("a", START + SEGMENT + 60_000) == 1
+    hosts.write("a", START + SEGMENT, 3)
+    hosts.tend("b", DEAD)
+    with hosts.on("a"):
+        archive.delete_expired(START + 3 * DAY_MS)
+    assert states("wal") == [("superseded", 1), ("live", 1)]
+    assert hosts.tend("a", START + 3 * DAY_MS) == 1
+    assert hosts.seen("b") == list(range(6))
+
+
 def test_a_host_that_never_returns_is_given_up_after_the_history_has_expired(
     hosts: Hosts, settings: Settings
 ) -> None:
