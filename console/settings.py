@@ -60,8 +60,8 @@ DEAD_LETTER_CAUSE_PROPERTIES = env.list(
 # LEDGER_RETENTION_DAYS: how long the rows of finished replays are kept; longer than brokers keep dead letters, or a
 # letter that was replayed before would be sent again.
 LEDGER_RETENTION_DAYS = env.int("LEDGER_RETENTION_DAYS", default=30)
-# Reports read this much history before their window, so that time lags up to it are exact.
-REPORT_LOOKBACK_MS = 6 * 3_600_000
+# So far back the sample before an hour is looked for, where the hour is in the log: chunks know theirs.
+REPORT_LOOKBACK_MS = 3_600_000
 # LAG_SLO_TARGET: the share of time in which no message should wait longer; REPORT_RECOVERY_MS: how soon a backlog
 # should be gone, for the capacity report.
 LAG_SLO_TARGET = env.float("LAG_SLO_TARGET", default=0.99)

@@ -33,8 +33,8 @@ class UnreadFile(msgspec.Struct, frozen=True):
 class HourFiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One hour of one cluster and every history file (path or fsspec URL) that holds some of it.
 
-    `older` are files that hold nothing of the hour but some of the time before: they are opened only for series whose
-    oldest waiting message is older than the hour, or that were not seen in it.
+    `older` are files that hold nothing of the hour but some of the time before: they are opened only for an hour in the
+    log, whose segments do not know the sample before them.
     """
 
     cluster: str
@@ -63,11 +63,11 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     `output` is the folder that the Parquet files come into; whatever is there is replaced. `slo_ms` is how long a
     message may wait before its minute is a breach, and `slo_target` the share of time in which none should, unless
-    `slos` has the group's own promise; `interval_ms` the collector's period, `lookback_ms` how much history before an
-    hour is read, so that time lags up to it are exact. `recovery_ms`: how fast a backlog should be gone (capacity).
-    `clients`: members of each group now, where known; `client_changes`: of each group (since when, how many), the first
-    as of `from_ms`. `stores`: brokers whose files may be read. `remote`, `master`,
-    `reuse`: where it runs (`spark.session`).
+    `slos` has the group's own promise; `interval_ms` the collector's period, `lookback_ms` how far back the sample
+    before an hour is looked for in `older` files. `recovery_ms`: how fast a backlog should be gone (capacity).
+    `clients`: members of each group now, where known; `client_changes`: of each group (since when, how many), the
+    first as of `from_ms`. `stores`: brokers whose files may be read. `remote`, `master`, `reuse`: where it runs
+    (`spark.session`).
     """
 
     job: str
@@ -82,7 +82,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     interval_ms: int = 5_000
     slo_target: float = 0.99
     slos: dict[str, Promise] = msgspec.field(default_factory=dict)
-    lookback_ms: int = 6 * HOUR_MS
+    lookback_ms: int = HOUR_MS
     recovery_ms: int = HOUR_MS
     clients: dict[str, int] = msgspec.field(default_factory=dict)
     client_changes: dict[str, tuple[tuple[int, int], ...]] = msgspec.field(default_factory=dict)

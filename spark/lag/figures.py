@@ -47,6 +47,7 @@ from spark.lag.forecast import DRAIN_MS_MAX
 from spark.lag.grid import TOPIC_WIDTH
 from spark.lag.level import HIGHEST, NONE, Level
 from spark.lag.samples import SeriesKey
+from spark.lag.skew import skews
 from spark.lag.snapshot import BoolArray, Int64Array
 
 PERCENTILES = (50, 95, 99)
@@ -124,23 +125,9 @@ def queue_name(key: SeriesKey) -> str:
 
 def skew(areas: Int64Array, group: Int64Array, count: int) -> Columns:
     """Return how uneven the mean lags of the queues of each group are (lag.md 1.2, 22); null where nothing waited."""
-    order = np.lexsort((areas, group))
-    values, rows = areas[order].astype(np.float64), group[order]
-    queues = np.bincount(rows, minlength=count)
-    rank = np.arange(1, len(rows) + 1) - (np.cumsum(queues) - queues)[rows]
-    total, squares, ranked = (
-        np.bincount(rows, weights, minlength=count) for weights in (values, values**2, rank * values)
-    )
-    largest = np.zeros(count)
-    np.maximum.at(largest, rows, values)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = {
-            "skew_max_mean": largest * queues / total,
-            "skew_gini": 2 * ranked / (queues * total) - (queues + 1) / queues,
-            "effective_queues": total**2 / squares,
-        }
-    nothing = total == 0
-    return {name: masked(np.round(np.where(nothing, 0, value), 6), nothing) for name, value in found.items()}
+    found = skews(areas, group, count, unknown=NONE)
+    columns = zip(("skew_max_mean", "skew_gini", "effective_queues"), found, strict=True)
+    return {name: masked(np.round(np.nan_to_num(values), 6), np.isnan(values)) for name, values in columns}
 
 
 def _longest_gap(level: Level) -> Int64Array:

@@ -23,7 +23,7 @@ GOOD: dict[str, Any] = {
 def test_it_reads_what_it_writes() -> None:
     spec = JobSpec.from_json(json.dumps(GOOD))
     assert spec.hours == (HourFiles("local", HOUR_MS, ("/history/a.parquet",)),)
-    assert (spec.slo_ms, spec.interval_ms, spec.lookback_ms) == (60_000, 5_000, 6 * HOUR_MS)
+    assert (spec.slo_ms, spec.interval_ms, spec.lookback_ms) == (60_000, 5_000, HOUR_MS)
     assert JobSpec.from_json(spec.to_json()) == spec
     assert spec.to_json() == JobSpec.from_json(spec.to_json()).to_json()
 
