@@ -7,6 +7,7 @@ from console.overview import jump, views
 root_urlpatterns = [
     path("", views.home, name="home"),
     path("clusters", views.clusters, name="clusters"),
+    path("fleet", views.fleet_page, name="fleet"),
 ]
 urlpatterns = [
     path("", views.overview, name="overview"),

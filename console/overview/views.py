@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, datetime
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
@@ -18,7 +19,7 @@ from console.cluster.admission import admit_to_list, may_add_clusters
 from console.cluster.forms import AddClusterForm
 from console.deadletter import selectors as dead_letter_selectors
 from console.lag import selectors as lag_selectors
-from console.overview import selectors
+from console.overview import fleet, selectors
 
 DAY_MS = 24 * 3_600_000
 URGENT = ("LOST", "STALLED", "STOPPED", "FALLING_BEHIND")
@@ -75,6 +76,30 @@ def overview(request: HttpRequest, cluster: str) -> HttpResponse:
     if scope.is_everything:
         context["chart"] = broker_selectors.samples(here.name, now_ms - DAY_MS, now_ms)
     return render(request, "overview/overview.html", context)
+
+
+@require_safe
+def fleet_page(request: HttpRequest) -> HttpResponse:
+    """All clusters this person may see: the worst of any, and what nobody watched."""
+    now_ms = int(time.time() * 1000)
+    visible = cluster_selectors.clusters_for(request.user)
+    lines = fleet.lines(visible, request.user, now_ms)
+    current = [line.cluster for line in lines if line.is_current]
+    context = {
+        "lines": lines,
+        "days": [
+            f"{datetime.fromtimestamp(day_ms / 1000, UTC):%m-%d}" for day_ms in fleet.days_shown(now_ms)
+        ],
+        "low_pct": fleet.LOW_COVERAGE_PCT,
+        # nothing found is no good news where a cluster is not seen
+        "calm": "OK" if all(line.is_current and not line.unknown for line in lines) else "UNKNOWN",
+        "burning": fleet.burning(visible, request.user, now_ms),
+        "losing": fleet.losing(current, request.user),
+        "growing": fleet.growing(current, request.user),
+        "unwatched": fleet.unwatched(visible, now_ms),
+        "now_ms": now_ms,
+    }
+    return render(request, "overview/fleet.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

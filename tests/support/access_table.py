@@ -57,6 +57,7 @@ PAGES = {
     "activity": view(WHOLE),
     "home": view(PERSON),
     "clusters": Route(get=(PERSON, ""), post=(WHOLE, "ADMIN")),
+    "fleet": view(PERSON),
     "overview": view(SOME),
     "jump": view(SOME),
     "brokers": view(SOME),

@@ -1,0 +1,206 @@
+"""All clusters at once: what burns its promise, loses messages or grows fastest anywhere, and what nobody watched.
+
+Everything comes from rows that are there; no broker is asked. Names of groups are those that the reader may see.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from django.conf import settings
+from django.db.models import Min, Q
+
+from console.access.name_scope import NameScope, view_scope
+from console.cluster.models import Cluster
+from console.lag import metrics
+from console.lag.episode_state import EpisodeKind, EpisodeState, Promised
+from console.lag.episodes import promises
+from console.lag.facts import LONGEST_MS, BadTime, Gap, burns
+from console.lag.models import Episode, GroupRow, HistoryFile, HistoryGap, Round
+from console.lag.selectors import last_round, silent_brokers
+from console.overview.selectors import TopGroup, growing_groups, losing_groups
+
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
+TOP_ROWS = 10
+DAYS_SHOWN = 7
+GAPS_SHOWN = 20
+EPISODES_MAX = 20_000  # breaches of three days in one cluster; more are a disaster that its own page tells
+LOW_COVERAGE_PCT = 95.0  # below it a budget is unknown (lag.md 7)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterLine:
+    """One cluster in a line; `is_current` is false when its last round is too long ago to say anything of now."""
+
+    cluster: Cluster
+    round: Round | None
+    is_current: bool
+    groups: int
+    late: int
+    unknown: int
+    open_episodes: int
+    silent: int
+    days: Sequence[float | None]
+
+
+class Burning(NamedTuple):
+    """A group's topic and how fast it burned its budget in the last hour and the last six."""
+
+    cluster: str
+    group: str
+    topic: str
+    hour: float
+    six_hours: float
+
+
+class Ranked(NamedTuple):
+    """A group of some cluster among the worst."""
+
+    cluster: str
+    one: TopGroup
+
+
+class Unwatched(NamedTuple):
+    """Time nobody looked (`broker_name` empty) or a broker was silent."""
+
+    cluster: str
+    broker_name: str
+    from_ms: int
+    to_ms: int | None
+    lasted_ms: int
+    reason: str
+
+
+def lines(clusters: Sequence[Cluster], person: Any, now_ms: int) -> list[ClusterLine]:
+    """Return a line for each cluster."""
+    current = set(metrics.fresh_clusters(now_ms))
+    found = []
+    for cluster in clusters:
+        scope = view_scope(person, cluster.name)
+        rows = scope.filter(GroupRow.objects.filter(cluster=cluster.name, is_system=False), "group")
+        going = Episode.objects.filter(cluster=cluster.name).exclude(state=EpisodeState.OVER)
+        found.append(
+            ClusterLine(
+                cluster=cluster,
+                round=last_round(cluster.name),
+                is_current=cluster.name in current,
+                groups=rows.count(),
+                late=rows.filter(time_lag_ms__gt=settings.LAG_SLO_MS).count(),
+                unknown=rows.filter(Q(status="UNKNOWN") | Q(partial=True)).count(),
+                open_episodes=scope.filter(going, "group").count(),
+                silent=len(silent_brokers(cluster.name)),
+                days=watched_pct(_gaps(cluster.name, now_ms), _first_ms(cluster.name), now_ms),
+            )
+        )
+    return found
+
+
+def watched_pct(gaps: Sequence[Gap], first_ms: int | None, now_ms: int) -> list[float | None]:
+    """Return which share of each of the last DAYS_SHOWN UTC days the collector watched, the running one so far.
+
+    `first_ms` is when it began; null: it never did. Days before it have no share.
+    """
+    found: list[float | None] = []
+    for start_ms in days_shown(now_ms):
+        end_ms = min(start_ms + DAY_MS, now_ms)
+        if first_ms is None or first_ms >= end_ms:
+            found.append(None)
+            continue
+        begin_ms = max(start_ms, first_ms)
+        away_ms = sum(max(0, min(gap.to_ms or now_ms, end_ms) - max(gap.from_ms, begin_ms)) for gap in gaps)
+        found.append(round(100 * max(0, end_ms - begin_ms - away_ms) / max(1, end_ms - start_ms), 1))
+    return found
+
+
+def days_shown(now_ms: int) -> list[int]:
+    """Return when the days of `watched_pct` begin."""
+    today_ms = now_ms - now_ms % DAY_MS
+    return [today_ms - back * DAY_MS for back in range(DAYS_SHOWN - 1, -1, -1)]
+
+
+def burning(clusters: Sequence[Cluster], person: Any, now_ms: int) -> list[Burning]:
+    """Return the topics of groups that burned their budget fastest in the last hour, of all clusters."""
+    found: list[Burning] = []
+    for cluster in clusters:
+        found += _burning(cluster.name, view_scope(person, cluster.name), now_ms)
+    return heapq.nlargest(TOP_ROWS, found, key=lambda one: (one.hour, one.six_hours))
+
+
+def _burning(cluster: str, scope: NameScope, now_ms: int) -> list[Burning]:
+    rows = Episode.objects.filter(
+        cluster=cluster, kind=EpisodeKind.BREACH, end_ms__gt=now_ms - 6 * HOUR_MS, is_intentional=False
+    )
+    own: dict[tuple[str, str], list[BadTime]] = {}
+    names = ("group", "topic", "start_ms", "end_ms", "bad_ms")
+    for group, topic, *times in scope.filter(rows, "group").values_list(*names)[:EPISODES_MAX]:
+        own.setdefault((group, topic), []).append(BadTime(*times))
+    gaps, common = _gaps(cluster, now_ms), Promised(settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
+    promised = promises(cluster)
+    found = []
+    for (group, topic), breaches in own.items():
+        target = promised.get(group, common).target
+        rates = {one.window_ms: one.rate for one in burns(breaches, gaps, now_ms, target)}
+        hour, six_hours = rates[HOUR_MS], rates[6 * HOUR_MS]
+        if hour is not None and six_hours:
+            found.append(Burning(cluster, group, topic, hour, six_hours))
+    return found
+
+
+def losing(clusters: Sequence[Cluster], person: Any) -> list[Ranked]:
+    """Return the groups that lose messages or that retention reaches first, of all clusters."""
+    found = [
+        Ranked(cluster.name, one)
+        for cluster in clusters
+        for one in losing_groups(cluster.name, view_scope(person, cluster.name))
+    ]
+    return sorted(found, key=_loss)[:TOP_ROWS]
+
+
+def _loss(ranked: Ranked) -> tuple[bool, bool, int]:
+    row = ranked.one.row
+    return row.status != "LOST", row.time_to_loss_lower_bound, row.time_to_loss_ms or 0
+
+
+def growing(clusters: Sequence[Cluster], person: Any) -> list[Ranked]:
+    """Return the groups whose lag grows fastest, of all clusters."""
+    found = [
+        Ranked(cluster.name, one)
+        for cluster in clusters
+        for one in growing_groups(cluster.name, view_scope(person, cluster.name))
+    ]
+    return sorted(found, key=lambda ranked: -(ranked.one.growth or 0))[:TOP_ROWS]
+
+
+def unwatched(clusters: Sequence[Cluster], now_ms: int) -> list[Unwatched]:
+    """Return the longest times of the last days of which something is unknown, of all clusters."""
+    from_ms = days_shown(now_ms)[0]
+    recent = Q(to_ms__isnull=True) | Q(to_ms__gt=from_ms)
+    rows = HistoryGap.objects.filter(recent, cluster__in=[one.name for one in clusters])
+    found = [
+        Unwatched(
+            gap.cluster,
+            gap.broker_name,
+            gap.from_ms,
+            gap.to_ms,
+            (gap.to_ms or now_ms) - max(gap.from_ms, from_ms),
+            gap.reason,
+        )
+        for gap in rows.iterator(chunk_size=2_000)
+    ]
+    return heapq.nlargest(GAPS_SHOWN, found, key=lambda one: one.lasted_ms)
+
+
+def _first_ms(cluster: str) -> int | None:
+    first: int | None = HistoryFile.objects.filter(cluster=cluster).aggregate(at=Min("ts_lo_ms"))["at"]
+    return first
+
+
+def _gaps(cluster: str, now_ms: int) -> list[Gap]:
+    longest_ms = max(LONGEST_MS, DAYS_SHOWN * DAY_MS)
+    recent = Q(to_ms__isnull=True) | Q(to_ms__gt=now_ms - longest_ms)
+    rows = HistoryGap.objects.filter(recent, cluster=cluster, broker_name="")
+    return [Gap(*times) for times in rows.values_list("from_ms", "to_ms")]

@@ -1,0 +1,100 @@
+"""The fleet page: the worst of every cluster side by side, and what nobody watched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from console.cluster.models import Cluster
+from console.lag.facts import Gap
+from console.lag.models import Episode, HistoryGap, Round
+from console.overview import fleet, views
+from tests.support import sample_rows
+from tests.support.people import signed_in
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+NOW = sample_rows.NOW_MS
+HOUR, DAY = 3_600_000, 24 * 3_600_000
+MIDNIGHT = NOW - NOW % DAY
+
+
+class FrozenTime:
+    @staticmethod
+    def time() -> float:
+        return NOW / 1000
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(views, "time", FrozenTime)
+
+
+@pytest.fixture
+def two_clusters() -> list[Cluster]:
+    """Cluster "east" with current rows; "west", whose last round was an hour ago."""
+    found = [Cluster.objects.create(name=name, namesrv_addrs="127.0.0.1:1") for name in ("east", "west")]
+    for cluster, age_ms in (("east", 2_000), ("west", HOUR)):
+        Round.objects.create(cluster=cluster, number=1, started_at_ms=NOW - age_ms, duration_ms=9)
+    return found
+
+
+def breach(cluster: str, group: str, minutes: int, **more: Any) -> None:
+    Episode.objects.create(
+        id=f"{cluster}-{group}", cluster=cluster, group=group, topic="orders", kind="breach", state="ONGOING",
+        start_ms=NOW - minutes * 60_000, end_ms=NOW, seen_ms=NOW, bad_ms=minutes * 60_000, slo_ms=60_000, target=0.99,
+        **more,
+    )  # fmt: skip
+
+
+def test_it_ranks_what_burns_over_all_clusters(two_clusters: list[Cluster]) -> None:
+    breach("east", "slow", 6)
+    breach("west", "slower", 30)
+    breach("east", "reset-by-us", 60, is_intentional=True)
+    page = signed_in().get("/fleet").content.decode()
+    assert page.index(">slower</a>") < page.index(">slow</a>")
+    assert "50.0 ×" in page and "10.0 ×" in page  # 30 and 6 minutes of an hour, of 1 % allowed
+    assert "reset-by-us" not in page
+
+
+def test_a_cluster_without_a_current_round_says_nothing_of_now(two_clusters: list[Cluster]) -> None:
+    for cluster in ("east", "west"):
+        sample_rows.group_row(
+            f"{cluster}-group", cluster=cluster, time_lag_ms=90_000, lag=500, in_rate=9.0, out_rate=2.0,
+            time_to_loss_ms=HOUR,
+        )  # fmt: skip
+    answer = signed_in().get("/fleet")
+    east, west = answer.context["lines"]
+    assert (east.is_current, east.late, west.is_current) == (True, 1, False)
+    page = answer.content.decode()
+    assert page.count(">east-group</a>") == 2  # growing, and near data loss
+    assert "west-group" not in page and "Stale" in page
+
+
+def test_it_shows_how_much_of_each_day_was_watched() -> None:
+    long_ago = Gap(MIDNIGHT - 9 * DAY, MIDNIGHT - 8 * DAY)
+    gaps = [Gap(MIDNIGHT - DAY, MIDNIGHT - DAY // 2), long_ago, Gap(NOW - 60_000, None)]
+    found = fleet.watched_pct(gaps, MIDNIGHT - 4 * DAY + DAY // 4, NOW)
+    # before its first round nobody watched, whatever gap was written down
+    assert found[:6] == [None, None, 75, 100, 100, 50]
+    assert found[6] == round(100 * (1 - 60_000 / (NOW - MIDNIGHT)), 1)
+    assert fleet.days_shown(NOW)[-1] == MIDNIGHT and len(found) == len(fleet.days_shown(NOW))
+    assert fleet.watched_pct([], None, NOW) == [None] * 7
+
+
+def test_it_lists_the_longest_times_nobody_watched(two_clusters: list[Cluster]) -> None:
+    HistoryGap.objects.create(cluster="east", from_ms=NOW - HOUR, to_ms=NOW - HOUR + 60_000, reason="late")
+    HistoryGap.objects.create(cluster="west", broker_name="broker-b", from_ms=NOW - 2 * HOUR, reason="silent")
+    HistoryGap.objects.create(cluster="west", from_ms=NOW - 30 * DAY, to_ms=NOW - 29 * DAY, reason="long ago")
+    found = fleet.unwatched(two_clusters, NOW)
+    assert [(one.cluster, one.broker_name, one.lasted_ms) for one in found] == [
+        ("west", "broker-b", 2 * HOUR),
+        ("east", "", 60_000),
+    ]
+
+
+def test_it_asks_strangers_to_sign_in_and_has_words_for_nothing(client: Client) -> None:
+    assert client.get("/fleet").status_code == 302
+    page = signed_in().get("/fleet").content.decode()
+    assert "No promise was broken in six hours." in page and "No cluster" in page
