@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # How hard `make hard` tries: by default each harness's own number of rounds.
 ROUNDS ?=
 
-.PHONY: help run test unit postgres peers e2e hard pages check bench format messages clean set-up-run set-up-test
+.PHONY: help run test unit postgres peers truth e2e hard pages check bench format messages clean set-up-run set-up-test
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  \033[36m%-9s\033[0m %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,16 +27,19 @@ run: set-up-run ## Start everything with demo traffic and print a sign-in link (
 
 # Side by side, as each waits half of its time; each prints its log in one piece when it ends. The longest come first.
 test: set-up-test ## All checks and all tests, with real peers and a real browser
-	@$(MAKE) --no-print-directory --keep-going --jobs 3 --output-sync=target unit peers postgres e2e check
+	@$(MAKE) --no-print-directory --keep-going --jobs 4 --output-sync=target unit peers truth postgres e2e check
 
 unit: set-up-test ## Tests of the packages only (T=tests/brokerd for a part)
-	$(PYTEST) $(T) $(SPREAD) -n 4 --ignore=tests/peers --ignore=tests/e2e --ignore=tests/benchmark
+	$(PYTEST) $(T) $(SPREAD) -n 4 --ignore=tests/peers --ignore=tests/truth --ignore=tests/e2e --ignore=tests/benchmark
 
 postgres: set-up-test ## What has a database, once more on PostgreSQL
 	deploy/with-postgres.sh $(PYTEST) tests/api tests/console $(SPREAD) --ignore=tests/console/test_supervisor.py
 
 peers: set-up-test ## Real parts: Java clients of RocketMQ 5.3.3 and 4.9.7, an Apache RocketMQ 5.3.3 cluster
 	$(PYTEST) tests/peers -n 2 --dist loadgroup --no-loadscope-reorder
+
+truth: set-up-test ## Known traffic on two brokers, and faults: what the product says of them, for seven minutes
+	$(PYTEST) tests/truth
 
 e2e: set-up-test ## The operator's stories in Chromium, against the whole product
 	$(PYTEST) tests/e2e

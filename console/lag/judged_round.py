@@ -25,7 +25,6 @@ from spark.lag.snapshot import (
     HeadKey,
     Int64Array,
     Snapshot,
-    no_offsets,
 )
 
 CODES = {status.value: code for status, code in CODE_OF.items()}
@@ -49,17 +48,19 @@ class _Series:
 def judged_round(
     read: Snapshot, view: RoundView, queues: QueueTable, topic_queues: TopicQueueTable, before: Snapshot
 ) -> Snapshot:
-    """Return the round as history keeps it. `read` is what was read; `before` the last round of the log: none yet, or
-    one of long ago when another host went on. Series that it does not have are in the rows of the round before.
+    """Return the round as history keeps it. `read` is what was read; `before` the round that history has last, without
+    any series where there is none: then the rows of the round before say which series there are.
     """
     heads = _read_heads(read, view)
     heads += _carried_heads(view, topic_queues, before, heads.keys)
-    heads += _heads_of_rows(view, queues, topic_queues, heads.keys)
+    if before.number < 0:
+        heads += _heads_of_rows(view, queues, topic_queues)
     is_absent = heads.figures["head_status"] == ABSENT
     gone = {heads.keys[at] for at in np.flatnonzero(is_absent).tolist()}
     commits = _read_commits(view, queues)
     commits += _carried_commits(view, queues, before, commits.keys, gone)
-    commits += _commits_of_rows(view, queues, topic_queues, commits.keys)
+    if before.number < 0:
+        commits += _commits_of_rows(view, queues)
     return Snapshot(
         ts_ms=read.ts_ms,
         number=read.number,
@@ -152,46 +153,35 @@ def _carried_status(
     return UNKNOWN_CODE if key in unread or was_lost else ABSENT
 
 
-def _heads_of_rows(
-    view: RoundView, queues: QueueTable, table: TopicQueueTable, have: Sequence[HeadKey]
-) -> _Series:
-    """Return the queues that were not read and that only rows know."""
-    unread = np.flatnonzero(table.place < 0).tolist()
-    consumed = {key.topic for key in queues.keys} if unread else set()
-    others = set(have) if unread else set()
+def _heads_of_rows(view: RoundView, queues: QueueTable, table: TopicQueueTable) -> _Series:
+    """Return the queues that were not read, by their rows, where history begins anew."""
+    consumed = {key.topic for key in queues.keys}
     at = [
         row
-        for row in unread
-        if _newest(view, table.keys[row]) not in others
-        and (table.keys[row].topic in consumed or not is_system_topic(table.keys[row].topic))
+        for row in np.flatnonzero(table.place < 0).tolist()
+        if table.keys[row].topic in consumed or not is_system_topic(table.keys[row].topic)
     ]
-    columns = [table.columns[name][at] if at else no_offsets() for name in ("max_offset", "min_offset")]
+    unknown = np.full(len(at), UNKNOWN_TIME, dtype=np.int64)
     return _Series(
         [_newest(view, table.keys[row]) for row in at],
         {
-            "max_offset": columns[0],
-            "min_offset": columns[1],
+            "max_offset": table.columns["max_offset"][at],
+            "min_offset": table.columns["min_offset"][at],
             "head_status": np.full(len(at), UNKNOWN_CODE, dtype=np.uint8),
-            "oldest_ms": np.full(len(at), UNKNOWN_TIME, dtype=np.int64),
+            "oldest_ms": unknown,
         },
     )
 
 
-def _commits_of_rows(
-    view: RoundView, table: QueueTable, topic_queues: TopicQueueTable, have: Sequence[CommitKey]
-) -> _Series:
-    """Return the groups' queues that were not read and that only rows know: of queues that have a row too."""
-    unread = np.flatnonzero((table.place < 0) & (table.columns["max_offset"] != NULL)).tolist()
-    others, queues = (set(have), set(topic_queues.keys)) if unread else (set(), set())
-    keys = {
-        row: CommitKey(table.keys[row].group, *_newest(view, TopicQueueKey(*table.keys[row][1:])))
-        for row in unread
-        if table.keys[row][1:] in queues
-    }
-    at = np.array([row for row, key in keys.items() if key not in others], dtype=np.int64)
+def _commits_of_rows(view: RoundView, table: QueueTable) -> _Series:
+    """Return the groups' queues that were not read, by their rows, where history begins anew."""
+    at = np.flatnonzero((table.place < 0) & (table.columns["max_offset"] != NULL))
     committed = table.columns["committed_offset"][at]
     return _Series(
-        [keys[row] for row in at.tolist()],
+        [
+            CommitKey(key.group, *_newest(view, TopicQueueKey(*key[1:])))
+            for key in (table.keys[row] for row in at.tolist())
+        ],
         {
             "committed": np.where(committed == NULL, UNKNOWN_OFFSET, committed),
             "pulled": np.full(len(at), UNKNOWN_OFFSET, dtype=np.int64),

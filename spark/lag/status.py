@@ -49,7 +49,7 @@ BACKLOG_GRACE_MS = 60_000  # a backlog younger than this is an ordinary burst
 # What one slow message held back is committed with it, all at once: up to consumeConcurrentlyMaxSpan messages.
 SPAN_MESSAGES = 2_000
 SPEEDS_MIN = 3  # intervals of measured handling speed, before anything is compared with it
-SKIP_FACTOR = 20  # a group whose database recovers is several times as fast at once; one that skips far more
+SKIP_FACTOR = 8  # a group whose database recovers is several times as fast at once; one that skips far more
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,23 +226,30 @@ def _pending(history: QueueHistory, at: int) -> str:
 def is_beyond_handling(history: QueueHistory) -> bool:
     """Whether the newest rise of the committed offset is more than the group can have handled since the reading before.
 
-    Compared with its own fastest interval of the window in which messages waited at both ends, for only then it was
-    as fast as it can be: `SKIP_FACTOR` times that, and the `SPAN_MESSAGES` that one slow message may have held back.
-    Nothing is claimed of a group that was not behind, or was not seen handling in `SPEEDS_MIN` intervals. So a skip of
-    a few thousand messages on a busy group cannot be told from progress here: the console's own moves and those of
-    groups without members are known in other ways.
+    Compared with its own fastest interval of the window in which it was late at both ends, for only then it was as fast
+    as it can be: `SKIP_FACTOR` times that, and the `SPAN_MESSAGES` that one slow message may have held back. Nothing is
+    claimed of a group that was not late (a burst that it takes at once is no skip), or was not seen handling in
+    `SPEEDS_MIN` intervals. So a skip of a few thousand messages on a busy group cannot be told from progress here: the
+    console's own moves and those of groups without members are known in other ways.
     """
     if len(history.t_ms) < 2:
         return False
-    gained = history.moves()
-    behind = history.max_offset > np.maximum(history.committed, history.min_offset)
+    gained, late = history.moves(), _was_late(history)
     took_ms = np.maximum(np.diff(history.t_ms), 1)
-    handled = behind[:-1] & behind[1:] & (gained > 0) & ~history.moved[1:]
+    handled = late[:-1] & late[1:] & (gained > 0) & ~history.moved[1:]
     handled[-1] = False
-    if not behind[-2] or int(handled.sum()) < SPEEDS_MIN:
+    if not late[-2] or int(handled.sum()) < SPEEDS_MIN:
         return False
     fastest = float((gained[handled] / took_ms[handled]).max())
     return bool(gained[-1] > SPAN_MESSAGES + SKIP_FACTOR * fastest * took_ms[-1])
+
+
+def _was_late(history: QueueHistory) -> BoolArray:
+    """Return in which rounds the first unread message had waited longer than a commit takes."""
+    earlier = np.searchsorted(history.t_ms, history.t_ms - TIME_LAG_ALLOWED_MS, side="right") - 1
+    first = np.maximum(history.committed, history.min_offset)
+    found: BoolArray = (earlier >= 0) & (first < history.max_offset[np.maximum(earlier, 0)])
+    return found
 
 
 def _since(history: QueueHistory, holds: BoolArray) -> int:

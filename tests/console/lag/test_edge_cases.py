@@ -138,17 +138,17 @@ def test_row_reset_forward(orders: CollectedCluster, monkeypatch: pytest.MonkeyP
     for module in ("spark.lag.status", "console.lag.queue_rows"):
         monkeypatch.setattr(f"{module}.SPAN_MESSAGES", 50)  # so that 100 messages are many
     orders.send("orders", 90)
-    for offset in (7, 8, 9, 10, 11):
+    for offset in range(7, 18):  # late for half a minute, it shows how fast it is
         set_offset(orders, offset)
         orders.collect()
     set_offset(orders, 100)
     orders.collect()
     assert (queue().status, queue().lag) == ("SKIPPED", 0)
-    assert queue().reason == "jumped ahead by 89 messages"
-    assert (event("SKIPPED").from_offset, event("SKIPPED").to_offset) == (11, 100)
+    assert queue().reason == "jumped ahead by 83 messages"
+    assert (event("SKIPPED").from_offset, event("SKIPPED").to_offset) == (17, 100)
     assert (group().out_rate or 0) < 1  # a skip is not consumption
     window = orders.now_ms - 60_000, orders.now_ms + 1
-    assert selectors.latency("local", "billing", *window, slo_ms=1_000, target=0.9)["messages"] == 4
+    assert selectors.latency("local", "billing", *window, slo_ms=1_000, target=0.9)["messages"] == 10
 
 
 def test_row_topic_deleted_and_made_again(orders: CollectedCluster) -> None:

@@ -150,21 +150,6 @@ def test_another_process_goes_on_with_the_series(orders: CollectedCluster) -> No
     assert [commits(one)[BILLING_0].status == "UNKNOWN" for one in logged()] == [False, True, True]
 
 
-def test_a_host_that_was_away_knows_from_the_rows_what_came_meanwhile(orders: CollectedCluster) -> None:
-    orders.collect()
-    (path,) = wal_folder("local").glob("*.wal")
-    mine = path.read_bytes()
-    orders.make_group("newcomer")
-    orders.commit("newcomer", "orders", 3, 0)
-    orders.collect()
-    path.write_bytes(mine)  # the other host has its own log
-    services.collectors.clear()
-    orders.broker.stop()
-    orders.collect()
-    assert commits(logged()[-1])[CommitKey("newcomer", *QUEUE_0)] == ("UNKNOWN", 3, -1, 0)
-    assert commits(logged()[-1])[BILLING_0] == ("UNKNOWN", 7, -1, 0)
-
-
 def test_a_long_time_later_the_log_still_says_which_series_there_were(orders: CollectedCluster) -> None:
     orders.collect()
     orders.broker.stop()

@@ -1,0 +1,346 @@
+"""The whole product against the truth: every message and commit on two brokers is known, and so is every fault.
+
+Live rows, REST, `/metrics`, charts and report rows are within one interval of it or say unknown for exactly that time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.broker_process import BrokerProcess
+from tests.support.known_traffic import KnownQueue, KnownTraffic, now_ms
+from tests.support.product import ROOT, Product
+
+INTERVAL_MS = 5_000
+DEADLINE_MS = 4_000  # what a silent broker costs the round in which it falls silent
+SLACK_MS = 3_000  # two busy cores
+FROZEN_S = 55
+FIRST = "broker-a"  # what the embedded broker is called
+TOPIC, GROUP = "truth", "truth-group"
+pytestmark = pytest.mark.timeout(1_200)  # the story takes seven minutes
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What REST said between two moments."""
+
+    before_ms: int
+    after_ms: int
+    group: dict[str, Any]
+    queues: list[dict[str, Any]]
+
+
+class Onlooker:
+    """Asks REST once a second, as a script would."""
+
+    def __init__(self, product: Product, key: str) -> None:
+        self.http = httpx.Client(base_url=f"{product.url}/api/v1", headers={"Authorization": f"Bearer {key}"})
+        self.looks: list[Look] = []
+        self.stopping = threading.Event()
+        self.thread = threading.Thread(target=self._keep_looking, daemon=True)
+        self.thread.start()
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        answer = self.http.get(path, params=parameters, timeout=30)
+        answer.raise_for_status()
+        return answer.json()
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        answer = self.http.post(path, json=body, timeout=30)
+        answer.raise_for_status()
+        return answer.json()
+
+    def close(self) -> None:
+        self.stopping.set()
+        self.thread.join(30)
+        self.http.close()
+
+    def _keep_looking(self) -> None:
+        while not self.stopping.wait(1.0):
+            before_ms = now_ms()
+            try:
+                group = self.get(f"/clusters/local/groups/{GROUP}")
+                queues = self.get(f"/clusters/local/groups/{GROUP}/queues", topic=TOPIC)
+            except httpx.HTTPStatusError:
+                continue  # the group is not known yet
+            self.looks.append(Look(before_ms, now_ms(), group, queues))
+
+
+@dataclass(slots=True)
+class Story:
+    """What happened, and when."""
+
+    traffic: KnownTraffic
+    onlooker: Onlooker
+    product: Product
+    silent: tuple[int, int] = (0, 0)
+    no_worker: tuple[int, int] = (0, 0)
+    skipped: int = 0
+    rewound: int = 0
+
+
+def pids_below(pid: int) -> list[int]:
+    """Every process that a process started, and they."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [one for child in children for one in (int(child), *pids_below(int(child)))]
+
+
+def worker_pids(product: Product) -> list[int]:
+    assert product.process is not None
+    found = []
+    for pid in pids_below(product.process.pid):
+        if b"console.workers" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            found.append(pid)
+    return found
+
+
+def frozen(pids: list[int], seconds: float) -> tuple[int, int]:
+    """Stop processes for a while; when they stood."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    began_ms = now_ms()
+    time.sleep(seconds)
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    return began_ms, now_ms()
+
+
+def token(product: Product) -> str:
+    answer = subprocess.run(
+        [
+            sys.executable,
+            "manage.py",
+            "token",
+            "create",
+            "--scope",
+            "VIEW",
+            "--scope",
+            "REPORT",
+            "--format",
+            "json",
+        ],
+        cwd=ROOT,
+        env=os.environ | {"TIDEMARK_DATA": str(product.data), "DJANGO_SETTINGS_MODULE": "console.settings"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return str(json.loads(answer.stdout)["key"])
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """Seven minutes: steady, burst, stall, a silent broker, no worker, skip, rewind, idle."""
+    folder = tmp_path_factory.mktemp("truth")
+    with ExitStack() as last:
+        product = Product(folder / "var", "--no-demo").start()
+        last.callback(product.stop)
+        second = BrokerProcess(folder / "second", brokerName="second", namesrvAddr=product.namesrv).start()
+        last.callback(second.stop)
+        brokers = {FIRST: f"127.0.0.1:{product.broker_port}", "second": second.address}
+        traffic = KnownTraffic(product.namesrv, brokers, TOPIC, GROUP, queues=2).start()
+        last.callback(traffic.close)
+        onlooker = Onlooker(product, token(product))
+        last.callback(onlooker.close)
+        told = Story(traffic, onlooker, product)
+        play(told, second)
+        yield told
+
+
+def play(told: Story, second: BrokerProcess) -> None:
+    traffic = told.traffic
+    here, there = traffic.queue(FIRST, 0), traffic.queue("second", 0)
+    slow = traffic.queue(FIRST, 1)
+    for queue in (here, slow, there):
+        queue.rate, queue.keep = 8.0, 3
+    time.sleep(25)
+    # a burst that drains at 100 a second
+    here.keep, here.reads = None, 100.0
+    traffic.run(traffic.send(here, 1_500))
+    # a stall of one queue meanwhile
+    slow.keep = None
+    time.sleep(60)
+    slow.keep, here.keep = 3, 3
+    time.sleep(15)
+    for queue in traffic.queues:
+        queue.is_away = queue.broker_name == "second"
+    time.sleep(2)
+    assert second.process is not None
+    told.silent = frozen([second.process.pid], FROZEN_S)
+    for queue in traffic.queues:
+        queue.is_away = False
+    time.sleep(25)
+    told.no_worker = frozen(worker_pids(told.product), FROZEN_S)
+    time.sleep(25)
+    # behind, it shows how fast it is; then another tool moves it ahead past 8,000 messages, and back
+    slow.keep, slow.reads = None, 20.0
+    traffic.run(traffic.send(slow, 9_000))
+    time.sleep(75)
+    slow.reads = 0.0
+    time.sleep(1)
+    told.skipped = slow.produced - slow.offset
+    traffic.set_offset(slow, slow.produced)
+    time.sleep(20)
+    told.rewound = 200
+    traffic.set_offset(slow, slow.offset - told.rewound)
+    time.sleep(20)
+    slow.keep = 3
+    for queue in traffic.queues:
+        queue.rate = 0.0
+    time.sleep(30)
+
+
+def of_queue(told: Story, row: dict[str, Any]) -> KnownQueue:
+    return told.traffic.queue(row["broker_name"], row["queue_id"])
+
+
+def test_every_live_figure_is_true_or_unknown(story: Story) -> None:
+    """Lag exactly, its age within one interval; a lower bound is one."""
+    wrong, seen = [], 0
+    for look in story.onlooker.looks:
+        for row in look.queues:
+            if row["status"] == "UNKNOWN":
+                continue
+            queue, read_ms = of_queue(story, row), row["read_at_ms"]
+            least, most = queue.lag_between(read_ms - 1_500, read_ms + 500)
+            seen += 1
+            if not least <= row["lag"] <= most:
+                wrong.append((queue.broker_name, queue.queue_id, read_ms, "lag", row["lag"], least, most))
+            least, most = queue.time_lag_between(read_ms - 1_500, read_ms + 500)
+            is_enough = row["time_lag_lower_bound"] or row["time_lag_ms"] >= least - INTERVAL_MS
+            if not is_enough or row["time_lag_ms"] > most + INTERVAL_MS:
+                wrong.append(
+                    (queue.broker_name, queue.queue_id, read_ms, "age", row["time_lag_ms"], least, most)
+                )
+    assert not wrong, wrong[:10]
+    assert seen > 800
+
+
+def test_a_silent_broker_is_unknown_for_exactly_that_time(story: Story) -> None:
+    began_ms, ended_ms = story.silent
+    late_ms = INTERVAL_MS + DEADLINE_MS + SLACK_MS
+    inside = [x for x in story.onlooker.looks if began_ms + late_ms < x.before_ms and x.after_ms < ended_ms]
+    assert len(inside) > 20
+    for look in inside:
+        known = {row["broker_name"]: row["status"] == "UNKNOWN" for row in look.queues}
+        assert known == {FIRST: False, "second": True}
+        assert look.group["status"] == "UNKNOWN" and look.group["partial"] and look.group["lag_lower_bound"]
+    no_worker = story.no_worker[0]
+    after = [x for x in story.onlooker.looks if ended_ms + late_ms < x.before_ms < no_worker]
+    assert len(after) > 5
+    assert not any(row["status"] == "UNKNOWN" for look in after for row in look.queues)
+
+
+def test_without_workers_no_figure_reads_as_present(story: Story) -> None:
+    """Rows that no worker keeps up are unknown after the time that pages allow, until there is one again."""
+    began_ms, ended_ms = story.no_worker
+    stale = [x for x in story.onlooker.looks if began_ms + 30_000 < x.before_ms and x.after_ms < ended_ms]
+    assert len(stale) > 15
+    assert {look.group["status"] for look in stale} == {"UNKNOWN"}
+    assert {row["status"] for look in stale for row in look.queues} == {"UNKNOWN"}
+
+
+def test_no_set_offset_is_a_rate(story: Story) -> None:
+    """8,000 messages passed by in a second are no consumption: the queues read 8 or 20 a second, or the burst's 100."""
+    rates = [look.group["out_rate"] for look in story.onlooker.looks if look.group["out_rate"] is not None]
+    last = [
+        look.group["out_rate"]
+        for look in story.onlooker.looks
+        if look.before_ms > story.no_worker[1] + 30_000 and look.group["out_rate"] is not None
+    ]
+    assert max(rates) < 160
+    assert last and max(last) < 60
+
+
+def chart(story: Story) -> dict[str, Any]:
+    looks = story.onlooker.looks
+    found: dict[str, Any] = story.onlooker.get(
+        f"/clusters/local/groups/{GROUP}/lag",
+        from_ms=looks[0].before_ms - 60_000,
+        to_ms=looks[-1].after_ms,
+        points=2_000,
+    )
+    return found
+
+
+def test_every_point_of_the_chart_is_true_or_a_gap(story: Story) -> None:
+    found, wrong, seen = chart(story), [], 0
+    for at_ms, lag, is_bound in zip(found["times"], found["lag"], found["lower_bound"], strict=True):
+        if lag is None:
+            continue
+        seen += 1
+        # a round reads its last broker a deadline after it began at the latest
+        both = [queue.lag_between(at_ms - 1_000, at_ms + DEADLINE_MS) for queue in story.traffic.queues]
+        least, most = sum(one[0] for one in both), sum(one[1] for one in both)
+        if lag > most or (lag < least and not is_bound):
+            wrong.append((at_ms, lag, is_bound, least, most))
+    assert not wrong, wrong[:10]
+    assert seen > 40
+    for (began_ms, ended_ms), is_gap in ((story.silent, False), (story.no_worker, True)):
+        inside = [
+            (lag, is_bound)
+            for at_ms, lag, is_bound in zip(found["times"], found["lag"], found["lower_bound"], strict=True)
+            if began_ms < at_ms < ended_ms - INTERVAL_MS
+        ]
+        assert all(lag is None or (is_bound and not is_gap) for lag, is_bound in inside), inside
+
+
+def test_what_came_and_what_was_read_is_summed_over_gaps(story: Story) -> None:
+    """Both ends of the silence are known, so the sums are: a skip is no consumption, a rewind takes nothing back."""
+    found = chart(story)
+    known = [at_ms for at_ms, lag in zip(found["times"], found["lag"], strict=True) if lag is not None]
+    began_ms = known[0]
+    flow = story.onlooker.get(
+        f"/clusters/local/groups/{GROUP}/throughput",
+        from_ms=began_ms - began_ms % 60_000,
+        to_ms=known[-1] + 1,
+        points=2_000,
+    )
+    queues = story.traffic.queues
+    produced = sum(
+        one.produced - max(one.maximum.between(began_ms - 1_000, began_ms + DEADLINE_MS)) for one in queues
+    )
+    first = sum(one.produced for one in queues)
+    assert produced <= sum(x or 0 for x in flow["produced"]) <= first
+    consumed = sum(one.consumed for one in queues)
+    early = sum(max(one.committed.between(began_ms - 1_000, began_ms + DEADLINE_MS)) for one in queues)
+    assert consumed - early <= sum(x or 0 for x in flow["committed"]) <= consumed
+
+
+def test_the_report_says_what_the_live_page_said(story: Story) -> None:
+    looks, onlooker = story.onlooker.looks, story.onlooker
+    run = onlooker.post(
+        "/clusters/local/reports/lag_hour/runs", {"from_ms": looks[0].before_ms, "to_ms": now_ms()}
+    )
+    deadline = time.monotonic() + 180
+    while run["state"] in ("QUEUED", "RUNNING") and time.monotonic() < deadline:
+        time.sleep(1)
+        run = onlooker.get(f"/report-runs/{run['id']}")
+    assert run["state"] == "SUCCEEDED", run
+    rows = onlooker.get("/clusters/local/reports/lag_hour/rows", group=GROUP, grain="topic")["results"]
+    rows = [row for row in rows if row["topic"] == TOPIC]
+    queues = story.traffic.queues
+    # what was consumed in the interval of the move counts as skipped too: at most 20 a second
+    assert 0 <= sum(row["skipped"] for row in rows) - story.skipped <= 20 * INTERVAL_MS / 1_000
+    assert sum(row["rewinds"] for row in rows) == 1
+    consumed = sum(one.consumed for one in queues)
+    assert 0.9 * consumed < sum(row["consumed"] for row in rows) <= consumed
+    unknown_ms = sum(row["status_ms"]["UNKNOWN"] for row in rows)
+    silent_ms = story.silent[1] - story.silent[0]
+    # without a worker the last figures hold for four intervals
+    no_worker_ms = story.no_worker[1] - story.no_worker[0] - 4 * INTERVAL_MS
+    assert abs(unknown_ms - silent_ms - no_worker_ms) < 3 * INTERVAL_MS + 2 * DEADLINE_MS
