@@ -22,9 +22,7 @@ from spark import class_archive
 from spark.job import JobResult, JobSpec, JobSpecError
 from spark.job_process import KeptSession, Run, run_spec
 
-JOBS = (
-    "capacity", "dead_letter", "episodes", "forecast_scorecard", "lag_day", "lag_hour", "lag_week", "topic_traffic",
-)  # fmt: skip
+JOBS = ("capacity", "dead_letter", "forecast_scorecard", "lag_day", "lag_hour", "lag_week", "topic_traffic")
 END = ""
 FIRST_WITHIN_S = 60.0
 MEMORY_MAX_MB = 2_500  # of this process and all below it, between two jobs

@@ -1,7 +1,7 @@
 """The episodes report: rows of what the collector kept as it happened (`console.lag.episodes`). Nothing is computed.
 
 An episode has one row, in the day it began, however long it lasts; a run takes over every episode that touches its
-window, those that began before it included. `python -m spark.episodes` finds episodes in history again.
+window, those that began before it included.
 """
 
 from __future__ import annotations

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spark.lag.figures import queue_name
 from spark.lag.fold import BEHIND_MS
 from spark.lag.grid import QUEUE_WIDTH, TOPIC_WIDTH, Grid
-from spark.lag.rounds import GAP_INTERVALS, Rounds, rounds_of
+from spark.lag.rounds import GAP_INTERVALS, rounds_of
 from spark.lag.samples import SeriesKey
 from spark.lag.snapshot import BoolArray, Int64Array
 
@@ -31,13 +30,10 @@ class LineKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The columns of `spark.lag.rounds.Rounds` for one row. `worst` is the number of the queue with the oldest message
-    in `queue_names`; `committed` and `max_offset` are that queue's.
-    """
+    """The columns of `spark.lag.rounds.Rounds` for one row."""
 
     interval_ms: int
     incarnation: int
-    queue_names: tuple[str, ...]
     t_ms: Int64Array
     exists: Int64Array
     states: Int64Array
@@ -51,9 +47,6 @@ class Line:
     produced: Int64Array
     consumed: Int64Array
     lost: Int64Array
-    worst: Int64Array
-    committed: Int64Array
-    max_offset: Int64Array
 
     @property
     def limit_ms(self) -> int:
@@ -77,10 +70,10 @@ class Line:
         """Return the rounds from `from_ms` on and the one before them."""
         first = max(int(np.searchsorted(self.t_ms, from_ms)) - 1, 0)
         own = {name: getattr(self, name)[first:] for name in COLUMNS}
-        return Line(self.interval_ms, self.incarnation, self.queue_names, **own)
+        return Line(self.interval_ms, self.incarnation, **own)
 
 
-COLUMNS = tuple(one.name for one in fields(Line))[3:]
+COLUMNS = tuple(one.name for one in fields(Line))[2:]
 
 
 def topic_lines(grids: Iterable[Grid]) -> dict[LineKey, Line]:
@@ -129,44 +122,24 @@ def _of_grid(grid: Grid, width: int) -> Iterable[tuple[SeriesKey, Line]]:
     rounds = rounds_of(grid)
     rows = rounds.together(starts)
     for number, (first, end) in enumerate(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True)):
-        yield grid.keys[first], _line(grid, rounds, rows, number, slice(first, end))
-
-
-def _line(grid: Grid, queues: Rounds, rows: Rounds, number: int, own: slice) -> Line:
-    worst = np.argmax(queues.age_ms[own], axis=0)
-    column = np.arange(len(grid.t_ms))
-    names = COLUMNS[1:-3]
-    return Line(
-        grid.interval_ms,
-        max(key.incarnation for key in grid.keys[own]),
-        tuple(queue_name(key) for key in grid.keys[own]),
-        grid.t_ms,
-        **{name: getattr(rows, name)[number] for name in names},
-        worst=worst,
-        committed=grid.committed[own][worst, column],
-        max_offset=grid.max_offset[own][worst, column],
-    )
+        incarnation = max(key.incarnation for key in grid.keys[first:end])
+        columns = {name: getattr(rows, name)[number] for name in COLUMNS[1:]}
+        yield grid.keys[first], Line(grid.interval_ms, incarnation, grid.t_ms, **columns)
 
 
 def joined(parts: Sequence[Line]) -> Line:
     """Return parts of which each follows the one before; what each knows of the time before it is left out."""
     if len(parts) == 1:
         return parts[0]
-    names = tuple(dict.fromkeys(name for part in parts for name in part.queue_names))
-    place = {name: number for number, name in enumerate(names)}
     columns: dict[str, list[np.ndarray]] = {name: [] for name in COLUMNS}
     upto = -1
     for part in parts:
         kept = part.t_ms > upto
         for name in COLUMNS:
-            values = getattr(part, name)
-            if name == "worst":
-                values = np.array([place[one] for one in part.queue_names], dtype=np.int64)[values]
-            columns[name].append(values[kept])
+            columns[name].append(getattr(part, name)[kept])
         upto = max(upto, int(part.t_ms[-1]))
     return Line(
         parts[-1].interval_ms,
         max(part.incarnation for part in parts),
-        names,
         **{name: np.concatenate(values) for name, values in columns.items()},
     )

@@ -90,14 +90,3 @@ def drained_after(line: Line, backlog: Backlog, at: int) -> int | None:
     unseen = line.gap_ms[at + 1 : end + 1] == 0
     is_late = line.t_ms[end] > line.t_ms[backlog.last] + WINDOW_MS
     return None if unseen.any() or is_late else int(line.t_ms[end] - line.t_ms[at])
-
-
-def first_forecast(line: Line, first: int, last: int) -> Forecast | None:
-    """Return the first forecast with a number between two rounds; None where none was made."""
-    for backlog in backlogs(line):
-        if backlog.last < first or backlog.first > last:
-            continue
-        for one in forecasts(line, backlog):
-            if line.t_ms[first] <= one.at_ms <= line.t_ms[last] and one.ms is not None:
-                return one
-    return None

@@ -24,11 +24,10 @@ from console.sentences import PLACE
 ROOT = Path(__file__).parent.parent.parent
 LOCALE = Path("locale/zh_Hans/LC_MESSAGES")
 DOMAINS = ("django", "djangojs")
-# Outside console/: errors of the client runtime that are reasons of unknown figures, causes of episodes.
+# Outside console/: errors of the client runtime that are reasons of unknown figures.
 ALSO_SHOWN = (
     "consumers/errors.py",
     "consumers/remoting_client.py",
-    "spark/episodes.py",
     "spark/part_files.py",
     "spark/lag/status.py",
 )

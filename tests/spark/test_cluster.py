@@ -43,7 +43,7 @@ def cluster(tmp_path: Path, s3_server: S3Server) -> Iterator[str]:
 
 
 def lag_spec(job: str, paths: list[str], output: str, **changes: Any) -> JobSpec:
-    days = job in ("lag_day", "capacity", "episodes", "forecast_scorecard")
+    days = job in ("lag_day", "capacity", "forecast_scorecard")
     from_ms, span_ms = (DAY_START, DAY_MS) if days else (START_MS, HOURS * HOUR_MS)
     if job == "lag_week":
         from_ms, span_ms = START_MS - (START_MS + 3 * DAY_MS) % WEEK_MS, WEEK_MS

@@ -61,7 +61,7 @@ def written(asked: JobSpec) -> tuple[list[bytes], list[dict[str, Any]]]:
     return [path.read_bytes() for path in paths], rows_of(asked.output)
 
 
-@pytest.mark.parametrize("job", ["lag_day", "episodes", "capacity", "forecast_scorecard"])
+@pytest.mark.parametrize("job", ["lag_day", "capacity", "forecast_scorecard"])
 def test_it_writes_the_same_rows_each_time(
     job: str, spark: SparkSession, history: list[str], tmp_path: Path
 ) -> None:
@@ -144,7 +144,7 @@ def test_it_names_a_broken_chunk_and_computes_the_rest(
     assert result.rows > 0
 
 
-@pytest.mark.parametrize("job", ["lag_hour", "episodes"])
+@pytest.mark.parametrize("job", ["lag_hour", "capacity"])
 def test_it_says_of_which_periods_nothing_could_be_read(
     spark: SparkSession, history: list[str], tmp_path: Path, job: str
 ) -> None:

@@ -1,15 +1,14 @@
-"""Episodes, capacity and the scorecard of forecasts, from histories small enough to see through."""
+"""Capacity and the scorecard of forecasts, from histories small enough to see through."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
-from spark import capacity, episodes, forecast_scorecard
-from spark.job import HOUR_MS, JobSpec, Promise
+from spark import capacity, forecast_scorecard
+from spark.job import HOUR_MS, JobSpec
 from spark.lag import chunk
 from spark.lag.samples import SeriesKey
 from spark.line_job import item_batches
@@ -37,41 +36,6 @@ def stuck_then_back(folder: Path) -> JobSpec:
         else:
             commits.append(min(heads[minute], commits[-1] + 300))
     return spec([queue_chunk(folder / "a.parquet", heads, commits)], 0, 1)
-
-
-def test_it_tells_an_episode_from_start_to_end(tmp_path: Path) -> None:
-    breach, stall = rows_of(episodes, episodes.episode_rows, stuck_then_back(tmp_path))
-    assert (breach["kind"], stall["kind"]) == ("breach", "stall")
-    # the offset is the same since minute 9, with messages waiting from 10 on: said a minute and more later
-    assert (stall["start_ms"], stall["end_ms"], stall["cause"]) == (11 * MINUTE, 20 * MINUTE, "queue stuck")
-    assert (breach["start_ms"], breach["cause"], breach["is_ongoing"], breach["began_before"]) == (
-        11 * MINUTE,
-        "queue stuck",
-        False,
-        False,
-    )
-    assert (breach["peak_lag"], breach["worst_queue"]) == (1_000, "broker-a · 0")
-    assert (breach["committed_offset"], breach["max_offset"]) == (1_900, 2_100)
-    assert breach["breach_ms"] == breach["duration_ms"] == breach["end_ms"] - breach["start_ms"]
-    assert breach["forecast_ms"] is not None
-    assert breach["drained_ms"] == breach["end_ms"] - breach["forecast_at_ms"]
-    assert breach["messages_late"] == 4 * 300
-    assert (breach["window_start_ms"], breach["window_end_ms"], breach["coverage_pct"]) == (0, HOUR_MS, 100.0)
-
-
-def test_it_begins_a_breach_where_the_group_says(tmp_path: Path) -> None:
-    asked = msgspec.structs.replace(stuck_then_back(tmp_path), slos={"billing": Promise(5 * MINUTE, 0.9)})
-    breach = rows_of(episodes, episodes.episode_rows, asked)[0]
-    # the first message that waits came half a minute before minute 10: older than five minutes at 15
-    assert (breach["kind"], breach["start_ms"], breach["slo_ms"]) == ("breach", 15 * MINUTE, 5 * MINUTE)
-
-
-def test_it_says_that_the_window_cuts_an_episode(tmp_path: Path) -> None:
-    heads = [1_000 + 100 * i for i in range(60)]
-    path = queue_chunk(tmp_path / "a.parquet", heads, [0] * 60)
-    found = rows_of(episodes, episodes.episode_rows, spec([path], 0, 1))
-    assert {row["kind"]: (row["is_ongoing"], row["drained_ms"]) for row in found}["breach"] == (True, None)
-    assert all(row["forecast_ms"] is None for row in found)
 
 
 def test_it_measures_what_a_group_can_do(tmp_path: Path) -> None:

@@ -7,12 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from spark import episodes
 from spark.lag import chunk
 from spark.lag.codes import WORST_FIRST, LagStatus, SampleFlag
 from spark.lag.samples import Samples, SeriesKey
-from spark.line_job import item_batches
-from spark.work import work_items
 from tests.spark.lag.judged import queue, together
 from tests.spark.work_of import day_rows, hour_rows, spec
 
@@ -107,12 +104,6 @@ def test_a_standstill_of_five_hours_is_one_of_five_hours(tmp_path: Path) -> None
     (day,) = topics(tmp_path, samples, by_day=True)
     # from the first to the last round in which it was seen to stand
     assert day["stall_ms_max"] == 5 * HOUR - STEP
-    files = write(tmp_path, samples)
-    (item,) = work_items(spec(files, 0, 7, interval_ms=STEP, to_ms=24 * HOUR), period_ms=24 * HOUR)
-    batches = item_batches(item, episodes.episode_rows, episodes.SCHEMA)
-    found = {row["kind"]: row for batch in batches for row in batch.to_pylist()}
-    assert len(found) == 2
-    assert (found["stall"]["start_ms"], found["stall"]["duration_ms"]) == (HOUR, 5 * HOUR)
 
 
 def test_time_to_loss_goes_by_the_age_of_the_oldest_message_in_every_hour(tmp_path: Path) -> None:
