@@ -7,8 +7,7 @@ T ?= tests
 ARGS ?=
 # A test that passes only the second time is listed as RERUN: a defect to mend, not a reason to throw a day's work away.
 PYTEST := $(PY) -m pytest -q --reruns 1 --reruns-delay 1 -rR
-# Tests of a file share what it starts; files run in the order of collection, which puts the long ones first. A process
-# of tests waits most of its time for what it started.
+# Tests of a file share what it starts; files run in the order of collection, which puts the long ones first.
 SPREAD := -n 2 --dist loadfile --no-loadscope-reorder
 
 # Every process of the product and of the tests would compile the same modules again.
@@ -25,12 +24,12 @@ help: ## List the targets
 run: set-up-run ## Start everything with demo traffic and print a sign-in link (ARGS="--port 8080 --no-demo")
 	@exec $(PY) manage.py up $(ARGS)
 
-# Side by side, as each waits half of its time; each prints its log in one piece when it ends. The longest come first.
+# Side by side, as each waits half of its time, truth nearly all; each prints its log in one piece when it ends. The longest come first.
 test: set-up-test ## All checks and all tests, with real peers and a real browser
 	@$(MAKE) --no-print-directory --keep-going --jobs 4 --output-sync=target unit peers truth postgres e2e check
 
 unit: set-up-test ## Tests of the packages only (T=tests/brokerd for a part)
-	$(PYTEST) $(T) $(SPREAD) -n 4 --ignore=tests/peers --ignore=tests/truth --ignore=tests/e2e --ignore=tests/benchmark
+	$(PYTEST) $(T) $(SPREAD) --ignore=tests/peers --ignore=tests/truth --ignore=tests/e2e --ignore=tests/benchmark
 
 postgres: set-up-test ## What has a database, once more on PostgreSQL
 	deploy/with-postgres.sh $(PYTEST) tests/api tests/console $(SPREAD) --ignore=tests/console/test_supervisor.py
