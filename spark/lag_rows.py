@@ -195,11 +195,15 @@ def _columns(
 
 
 def _names(grain: str, keys: Sequence[SeriesKey]) -> Columns:
+    topics = [key.topic for key in keys]
+    # of a group each: what they are follows from the topic
+    kinds = dict(zip(topics, keys, strict=True))
+    words = {topic: key.kind.value for topic, key in kinds.items()}
     return {
         "grain": grain,
-        "kind": [key.kind.value for key in keys],
+        "kind": [words[topic] for topic in topics],
         "group": [key.group for key in keys],
-        "topic": [key.topic for key in keys],
+        "topic": topics,
         "broker_name": [key.broker_name for key in keys],
         "queue_id": [key.queue_id for key in keys],
     }

@@ -32,6 +32,7 @@ PARTS_MAX = 16  # of the messages that one round consumed: what a stall of a min
 WEIGHT = 1_000
 ADDED = ("timed", "in_time", "latency_ms")
 FARTHEST_MS = 2.0**53  # of a number of milliseconds that a float holds
+EXACT_MS = 1 << 24  # 4.6 hours: whole numbers up to here are exact in 32 bits
 SLAB_ROWS = 512  # queues folded together: their matrices stay in the cache
 
 IntArray = npt.NDArray[Any]
@@ -265,8 +266,6 @@ def _times(rounds: Rounds, slo_ms: Int64Array, from_ms: int, to_ms: int) -> dict
     lasts = (held + hole) > 0
     begins, ends = np.maximum(rounds.t_ms, from_ms), np.append(np.minimum(rounds.t_ms, to_ms), to_ms)[1:]
     is_shown = there & lasts
-    late = rounds.late_lag
-    weight = 0 if late is None else late * WEIGHT // np.maximum(rounds.lag, 1)
     return {
         "queues": _highest(rounds.exists, np.broadcast_to(lasts, there.shape)),
         "exists_ms": exists_ms,
@@ -275,10 +274,20 @@ def _times(rounds: Rounds, slo_ms: Int64Array, from_ms: int, to_ms: int) -> dict
         "status_ms": status_ms,
         **_life(is_shown, begins, ends),
         "breach_ms": _dot(is_late, held),
-        "breach_weighted": _numbers(len(there)) if late is None else weight @ held,
-        "late_message_ms": _numbers(len(there)) if late is None else late @ held,
+        **_late_sums(rounds, held),
         "lag_area": _dot(rounds.lag, held),
     }
+
+
+def _late_sums(rounds: Rounds, held: Int64Array) -> dict[str, Int64Array]:
+    """Return what breaches weigh. Few rows have some, and to divide whole numbers takes longer than all the rest."""
+    found = {name: _numbers(len(rounds.rank)) for name in ("breach_weighted", "late_message_ms")}
+    if rounds.late_lag is not None:
+        rows = np.flatnonzero(rounds.late_lag.any(axis=1))
+        late = rounds.late_lag[rows]
+        found["late_message_ms"][rows] = late @ held
+        found["breach_weighted"][rows] = (late * WEIGHT // np.maximum(rounds.lag[rows], 1)) @ held
+    return found
 
 
 def _life(shown: BoolArray, begins: Int64Array, ends: Int64Array) -> dict[str, Int64Array]:
@@ -297,8 +306,10 @@ def _dot(matrix: IntArray, weights: Int64Array) -> Int64Array:
     if matrix.dtype == np.bool_:
         if matrix.all():
             return np.full(len(matrix), weights.sum(), dtype=np.int64)
-        # exact up to 2**53 ms, and four times as fast as whole numbers
-        return np.rint(matrix.astype(np.float64) @ weights.astype(np.float64)).astype(np.int64)
+        # exact as far as a float counts, and many times as fast as whole numbers
+        kind = np.float32 if weights.sum() < EXACT_MS else np.float64
+        whole: Int64Array = np.rint(matrix.astype(kind) @ weights.astype(kind)).astype(np.int64)
+        return whole
     found: Int64Array = (matrix @ weights).astype(np.int64)
     return found
 
