@@ -17,7 +17,9 @@ from spark.chunk_buckets import ChunkBuckets, open_chunk
 from spark.chunk_file import LAST_NAME, ChunkFile, ChunkFileError
 from spark.job import HOUR_MS, HourFiles, JobSpec
 from spark.lag import chunk, files, wal
-from spark.lag.grid import Grid, carried, grid_of
+from spark.lag.chunk_decode import rows_within
+from spark.lag.chunk_join import decode_grid
+from spark.lag.grid import Grid, carried, follows, grid_of
 from spark.lag.rounds import rounds_of
 from spark.lag.samples import (
     DEAD_LETTER_TOPIC_PREFIX,
@@ -179,21 +181,36 @@ class HistoryReader:
         for from_ms in range(min(hours), self.item.to_ms, HOUR_MS):
             to_ms = min(from_ms + HOUR_MS, self.item.to_ms)
             hour = hours.get(from_ms)
-            samples = self._samples(hour.files, after, upto, from_ms, to_ms) if hour else empty_samples()
             if grid is None and hour:
                 grid = self._before(hour, after, upto)
-            if grid is not None:
-                samples = carried(samples, grid)
-            if samples.keys:
-                grid = grid_of(samples, self.spec.interval_ms)
+            own = self._grid(hour.files if hour else (), grid, after, upto, from_ms, to_ms)
+            if own is not None:
+                grid = own
                 yield Window(from_ms, to_ms, grid, dead_letters.get(from_ms, {}))
+
+    def _grid(
+        self, paths: Sequence[str], before: Grid | None, after: str, upto: str, from_ms: int, to_ms: int
+    ) -> Grid | None:
+        """The groups of (after, upto] in some files; mostly one file tells all, and the grid is read out of it."""
+        parts = list(self._parts(paths, after, upto, from_ms, to_ms))
+        if len(parts) == 1 and isinstance(parts[0], pa.Table):
+            if before is not None:  # it knows what was before
+                parts = [rows_within(parts[0], from_ms, to_ms)]
+            grid = decode_grid(parts[0], self.spec.interval_ms, from_ms, to_ms)
+            if grid is not None and follows(grid, before):
+                return grid
+        samples = _samples_of(parts, from_ms, to_ms)
+        if before is not None:
+            samples = carried(samples, before)
+        return grid_of(samples, self.spec.interval_ms) if samples.keys else None
 
     def _before(self, hour: HourFiles, after: str, upto: str) -> Grid | None:
         """The time before an hour whose files do not hold the samples before it: chunks do, logs do not."""
         if not hour.older or not any(path.endswith(".wal") for path in hour.files):
             return None
         from_ms = hour.hour_ms - self.spec.lookback_ms
-        samples = self._samples(hour.older, after, upto, from_ms, hour.hour_ms)
+        parts = self._parts(hour.older, after, upto, from_ms, hour.hour_ms)
+        samples = _samples_of(list(parts), from_ms, hour.hour_ms)
         return grid_of(samples, self.spec.interval_ms) if samples.keys else None
 
     def _ranges(self) -> list[tuple[str, str]]:
@@ -213,20 +230,22 @@ class HistoryReader:
                 return list(zip(ends, [*ends[1:], item.upto], strict=True))
         return [(item.after, item.upto)]
 
-    def _samples(self, paths: Sequence[str], after: str, upto: str, from_ms: int, to_ms: int) -> Samples:
-        """The samples of the groups of (after, upto] in some files; none of a file that cannot be read."""
-        parts = []
+    def _parts(
+        self, paths: Sequence[str], after: str, upto: str, from_ms: int, to_ms: int
+    ) -> Iterator[pa.Table | Samples]:
+        """What some files know of the groups of (after, upto]: chunks rows, logs samples, a file that cannot be read
+        nothing.
+        """
         for path in paths:
             if PurePosixPath(path).suffix == ".wal":
-                parts.append(self._log(path).select(lambda key: after < key.group <= upto))
+                yield self._log(path).select(lambda key: after < key.group <= upto)
                 continue
             file = self._file(path)
             if file is not None:
                 try:
-                    parts.append(chunk.decode_table(file.rows(after, upto, from_ms, to_ms)))
+                    yield file.rows(after, upto, from_ms, to_ms)
                 except UNREADABLE as error:
                     self._give_up(path, error)
-        return chunk.merge(parts).window(from_ms, to_ms)
 
     def _file(self, path: str) -> ChunkFile | ChunkBuckets | None:
         """A chunk, or the buckets of a day, opened once; None for one that cannot be read."""
@@ -290,6 +309,11 @@ class HistoryReader:
         for file in self._files.values():
             if file is not None:
                 file.close()
+
+
+def _samples_of(parts: Sequence[pa.Table | Samples], from_ms: int, to_ms: int) -> Samples:
+    own = [chunk.decode_table(part) if isinstance(part, pa.Table) else part for part in parts]
+    return chunk.merge(own).window(from_ms, to_ms)
 
 
 def _is_dead_letter(key: SeriesKey) -> bool:

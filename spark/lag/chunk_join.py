@@ -25,11 +25,13 @@ from spark.lag.chunk_decode import (
     previous_of,
     whole_column,
 )
-from spark.lag.chunk_rows import BASED, SERIES
+from spark.lag.chunk_rows import BASED, PREVIOUS, SERIES
+from spark.lag.grid import Grid, linked, lives_again
 from spark.lag.samples import SAMPLE_COLUMNS, Figures, Samples, SeriesKey, column_type, samples_of
 from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Int64Array
 
 PULLED = SAMPLE_COLUMNS.index("pulled")
+FIGURES = SAMPLE_COLUMNS[1:]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +93,16 @@ def _joined(parts: Sequence[RegularRows], each: Callable[..., Iterable[Any]]) ->
     keys = parts[0].keys
     rounds = sum(len(part.t_ms) for part in parts)
     columns = [np.empty((len(keys), rounds), dtype=column_type(name)) for name in SAMPLE_COLUMNS]
-    is_unread = all(part.table["in_flight"].null_count == part.table.num_rows for part in parts)
+    is_unread = not any(map(_is_pulled, parts))
     if is_unread:  # the ordinary case: one number for all of them, a tenth of the memory less
         columns[PULLED] = np.broadcast_to(np.int64(UNKNOWN_OFFSET), columns[PULLED].shape)
     is_head = np.array([not key.group for key in keys])
     ends = np.cumsum([len(part.t_ms) for part in parts]).tolist()
 
     def fill(part: RegularRows, end: int) -> None:
-        _decode(part, is_head, [column[:, end - len(part.t_ms) : end] for column in columns])
+        own = [column[:, end - len(part.t_ms) : end] for column in columns]
+        own[0][:] = part.t_ms
+        _decode(part, is_head, own[1:])
 
     list(each(fill, parts, ends))
     first = np.arange(len(keys), dtype=np.int64) * parts[0].rows_each
@@ -109,25 +113,54 @@ def _joined(parts: Sequence[RegularRows], each: Callable[..., Iterable[Any]]) ->
     return samples_of(keys, starts, flat, previous_of(parts[0].table).take(first))
 
 
+def decode_grid(table: pa.Table, interval_ms: int, from_ms: int, to_ms: int) -> Grid | None:
+    """Return the grid of rows as they mostly are, the round before them included where it is known: decoded straight to
+    where it stands. None for others, of which samples have to be made (`spark.lag.grid.grid_of`), and where there are
+    samples outside of [from_ms, to_ms).
+    """
+    rows = regular_rows(table) if table.num_rows else None
+    if rows is None or lives_again(rows.keys) or rows.t_ms[0] < from_ms or rows.t_ms[-1] >= to_ms:
+        return None
+    firsts = np.arange(len(rows.keys)) * rows.rows_each
+    previous = previous_of(rows.table.select(["group", *PREVIOUS]).take(firsts))
+    before_ms = previous.t_ms[0]
+    if (previous.t_ms != before_ms).any() or before_ms >= rows.t_ms[0]:
+        return None
+    first = int(before_ms >= 0)
+    shape = (len(rows.keys), len(rows.t_ms) + first)
+    matrices = {name: np.empty(shape, dtype=column_type(name)) for name in FIGURES}
+    if not _is_pulled(rows) and (previous.pulled < 0).all():
+        matrices["pulled"] = np.broadcast_to(np.int64(UNKNOWN_OFFSET), shape)
+    for name, matrix in matrices.items():
+        if first and matrix.flags.writeable:
+            matrix[:, 0] = getattr(previous, name)
+    is_head = np.array([not key.group for key in rows.keys])
+    _decode(rows, is_head, [matrix[:, first:] for matrix in matrices.values()])
+    times = np.concatenate([previous.t_ms[:1], rows.t_ms]) if first else rows.t_ms
+    return linked(rows.keys, times, interval_ms, matrices)
+
+
+def _is_pulled(rows: RegularRows) -> bool:
+    return bool(rows.table["in_flight"].null_count < rows.table.num_rows)
+
+
 def _follows(before: RegularRows, after: RegularRows) -> bool:
     return bool(before.t_ms[-1] < after.t_ms[0]) and after.keys == before.keys
 
 
 def _decode(rows: RegularRows, is_head: BoolArray, columns: Sequence[Figures]) -> None:
-    """Write the samples into their places, one array a figure, series x rounds; pulled offsets may be read-only:
-    then none was read.
+    """Write the `FIGURES` of the samples into their places, one array each, series x rounds; pulled offsets may be
+    read-only: then none was read.
     """
     if not bool((rows.counts == rows.counts[0]).all()):
-        for column, values in zip(columns, decode_columns(rows.table), strict=True):
+        for column, values in zip(columns, decode_columns(rows.table)[1:], strict=True):
             if column.flags.writeable:
                 column[:] = values.reshape(column.shape)
         return
     shape = (len(rows.keys), rows.rows_each, int(rows.counts[0]))
-    columns[0][:] = rows.t_ms
     # what these get stands in the whole
     max_offset, min_offset, committed, pulled, *judged = (
-        column.reshape(shape, copy=None if at == PULLED else False)
-        for at, column in enumerate(columns[1:], 1)
+        column.reshape(shape, copy=False if column.flags.writeable else None) for column in columns
     )
     for name, first, offsets in (("dmax", "max0", max_offset), ("dmin", "min0", min_offset)):
         _undo_deltas(rows, name, rows.column(first), offsets)
@@ -140,7 +173,7 @@ def _decode(rows: RegularRows, is_head: BoolArray, columns: Sequence[Figures]) -
     else:
         committed[valid] = max_offset[valid] - items
         committed[~valid] = max_offset[~valid] - base[~valid][:, None]
-    if columns[PULLED].flags.writeable:
+    if pulled.flags.writeable:
         pulled[:] = UNKNOWN_OFFSET
         valid, items = _items(rows, "in_flight")
         if items is not None:

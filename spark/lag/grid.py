@@ -97,17 +97,34 @@ def carried(samples: Samples, before: Grid) -> Samples:
     return samples_of([keys[at] for at in order.tolist()], starts_of(counts), columns, Previous(**whole))
 
 
+def follows(grid: Grid, before: Grid | None) -> bool:
+    """Whether `carried` has nothing to add: the same series, and the sample before each is known."""
+    if before is None:
+        return True
+    return grid.t_ms[0] == before.t_ms[-1] and grid.keys == before.keys
+
+
 def grid_of(samples: Samples, interval_ms: int) -> Grid:
     """Return the grid of some samples; its first round is the one before them, where it is known."""
     t_ms, matrices = _even(samples) or _uneven(samples)
-    keys, t_ms = list(samples.keys), t_ms.astype(np.int64)
+    grid = linked(list(samples.keys), t_ms.astype(np.int64), interval_ms, matrices)
+    again = lives_again(grid.keys)
+    return _one_life_a_round(grid, again) if again else grid
+
+
+def linked(
+    keys: Sequence[SeriesKey], t_ms: Int64Array, interval_ms: int, matrices: dict[str, npt.NDArray[Any]]
+) -> Grid:
+    """Return the grid of series that are a row each."""
     exists = matrices["status"] != ABSENT
     is_linked = np.zeros(exists.shape, dtype=np.bool_)
     np.logical_and(exists[:, 1:], exists[:, :-1], out=is_linked[:, 1:])
-    again = [i for i in range(1, len(keys)) if keys[i][:QUEUE_WIDTH] == keys[i - 1][:QUEUE_WIDTH]]
-    if again:
-        return _one_life_a_round(keys, t_ms, interval_ms, {**matrices, "is_linked": is_linked}, again)
     return Grid(keys, t_ms, interval_ms, **matrices, is_linked=is_linked)
+
+
+def lives_again(keys: Sequence[SeriesKey]) -> list[int]:
+    """Return which series are later incarnations of the queue of the series before them."""
+    return [i for i in range(1, len(keys)) if keys[i][:QUEUE_WIDTH] == keys[i - 1][:QUEUE_WIDTH]]
 
 
 def _even(samples: Samples) -> tuple[Int64Array, dict[str, npt.NDArray[Any]]] | None:
@@ -156,17 +173,12 @@ def _uneven(samples: Samples) -> tuple[Int64Array, dict[str, npt.NDArray[Any]]]:
     return t_ms[kept], {name: matrix[:, kept] for name, matrix in matrices.items()}
 
 
-def _one_life_a_round(
-    keys: list[SeriesKey],
-    t_ms: Int64Array,
-    interval_ms: int,
-    matrices: dict[str, npt.NDArray[Any]],
-    again: Sequence[int],
-) -> Grid:
+def _one_life_a_round(grid: Grid, again: Sequence[int]) -> Grid:
     """Put the incarnations of a queue into one row, that of the last one; `again` are rows of later incarnations."""
-    matrices = {name: matrix.copy() for name, matrix in matrices.items()}  # they may be the samples' own
-    dropped = np.zeros(len(keys), dtype=np.bool_)
-    lives = np.repeat(np.arange(len(keys))[:, None], len(t_ms), axis=1)
+    names = (*MATRICES, "is_linked")
+    matrices = {name: getattr(grid, name).copy() for name in names}  # they may be the samples' own
+    dropped = np.zeros(len(grid.keys), dtype=np.bool_)
+    lives = np.repeat(np.arange(len(grid.keys))[:, None], len(grid.t_ms), axis=1)
     for row in again:
         is_older = matrices["status"][row] == ABSENT
         for matrix in matrices.values():
@@ -176,8 +188,8 @@ def _one_life_a_round(
         dropped[row - 1] = True
     kept = np.flatnonzero(~dropped)
     return Grid(
-        [keys[row] for row in kept.tolist()],
-        t_ms,
-        interval_ms,
+        [grid.keys[row] for row in kept.tolist()],
+        grid.t_ms,
+        grid.interval_ms,
         **{name: matrix[kept] for name, matrix in matrices.items()},
     )

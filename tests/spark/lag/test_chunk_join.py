@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark.lag import chunk
-from spark.lag.chunk_join import decode_in_order, regular_rows
+from spark.lag.chunk_join import decode_grid, decode_in_order, regular_rows
+from spark.lag.grid import MATRICES, Grid, grid_of
 from spark.lag.samples import Samples
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 from tests.spark.lag.history import judged
@@ -109,3 +110,36 @@ def test_it_sees_a_series_that_was_not_read_in_some_round() -> None:
     tables, _ = tables_of([[((1, 0, 1, -1),) * 3] * 4])
     assert regular_rows(tables[0]) is not None
     assert regular_rows(pa.concat_tables([tables[0], tables[0].slice(0, 1)]).unify_dictionaries()) is None
+
+
+def shown(grid: Grid) -> dict[str, object]:
+    names = ("t_ms", *MATRICES, "is_linked")
+    return {"keys": list(grid.keys)} | {name: getattr(grid, name).tolist() for name in names}
+
+
+@given(moves=files, hours_each=st.integers(1, 2), chance=st.integers(0, 99))
+@settings(max_examples=100, deadline=None)
+def test_it_decodes_a_grid_as_samples_make_it(
+    moves: Sequence[Sequence[Sequence[Sequence[int]]]], hours_each: int, chance: int
+) -> None:
+    for table in tables_of(moves, hours_each=hours_each, chance=chance)[0]:
+        found = decode_grid(table, INTERVAL_MS, 0, 10**9)
+        assert found is not None
+        assert shown(found) == shown(grid_of(chunk.decode_table(table), INTERVAL_MS))
+
+
+def test_it_decodes_no_grid_of_what_is_not_one() -> None:
+    tables, _ = tables_of([[((1, 0, 1, -1),) * 3] * 4, [((2, 0, 1, 1),) * 3] * 4])
+    found = decode_grid(tables[1], INTERVAL_MS, 20_000, 40_000)
+    assert found is not None
+    assert found.t_ms.tolist() == [15_000, 20_000, 25_000, 30_000, 35_000]
+    assert decode_grid(tables[1], INTERVAL_MS, 20_001, 40_000) is None
+    assert decode_grid(tables[1], INTERVAL_MS, 20_000, 35_000) is None
+    assert decode_grid(tables[1].slice(0, 0), INTERVAL_MS, 0, 40_000) is None
+    again = tables[1].set_column(
+        tables[1].schema.get_field_index("queue_id"), "queue_id", pa.array([0, 1, 1] * 2, pa.int32())
+    )
+    lives = again.set_column(
+        again.schema.get_field_index("incarnation"), "incarnation", pa.array([0, 0, 1] * 2, pa.int32())
+    )
+    assert decode_grid(lives, INTERVAL_MS, 20_000, 40_000) is None
