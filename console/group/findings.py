@@ -37,6 +37,7 @@ SEVERITY = (
     "SKIPPED",
     "REWOUND",
     "UNKNOWN",
+    "NEVER_COMMITTED",
 )
 
 
@@ -78,6 +79,7 @@ def findings(
     standing = [row for row in queues if row not in held or row.status not in STANDING]
     found = [*_paused(held, pauses), *_by_queue_status(standing, group), *_unknown(queues, group)]
     found += [*_resets(standing), *_popped(group, standing), *_offline(group), *_retention(group)]
+    found += _never_committed(queues)
     if not held:
         found += [*_pace(group), *_skew(queues, group)]
     found += [*_subscriptions(clients), *_ownership(queues, clients), *_failures(group)]
@@ -232,6 +234,21 @@ def _resets(queues: Sequence[QueueRow]) -> Iterable[Finding]:
         )
         since = min((row.reset_at_ms for row in rows if row.reset_at_ms), default=None)
         yield Finding("REWOUND", f"A reset is pending on {_queue_names(rows)}", text, since, "queues")
+
+
+def _never_committed(queues: Sequence[QueueRow]) -> Iterable[Finding]:
+    """Messages in queues without a committed offset are in no lag."""
+    rows = [row for row in queues if row.status == "NEVER_COMMITTED" and _stored(row)]
+    if rows:
+        text = (
+            f"At least {_plural(sum(map(_stored, rows)), 'message')} stored there, counted in no lag. Where a client "
+            "begins to read is its own setting (ConsumeFromWhere)."
+        )
+        yield Finding("NEVER_COMMITTED", f"No offset is committed on {_queue_names(rows)}", text, None, "queues")
+
+
+def _stored(row: QueueRow) -> int:
+    return (row.max_offset or 0) - (row.min_offset or 0)
 
 
 def _unknown(queues: Sequence[QueueRow], group: GroupRow) -> Iterable[Finding]:

@@ -166,6 +166,11 @@ SENTENCES = (
     _("%(topic)s on %(broker)s may be read again since the plan was made"),
     _("%(topic)s on %(broker)s is paused since the plan was made"),
     _("A reset is pending on %(queues)s"),
+    _("No offset is committed on %(queues)s"),
+    _(
+        "At least %(number)s message(s) stored there, counted in no lag. Where a client begins to read is its own "
+        "setting (ConsumeFromWhere)."
+    ),
     _(
         "%(number)s message(s) waiting there. The offset is where somebody set it, which is no progress: members that "
         "are online take it with their next pull, others when they return."

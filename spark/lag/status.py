@@ -291,11 +291,11 @@ URGENCY = {
 def attention(status: LagStatus, *, lag: int | None) -> int:
     """Return how urgently a person should look, larger first (the mock's "Decided", 2).
 
-    Lost, stalled, stopped, unknown without a bound, offline with backlog, falling behind, invalid; the rest
-    is level, so that time lag orders it.
+    Lost, stalled, stopped, unknown altogether, offline with backlog, falling behind, invalid or unknown in part; the
+    rest is level, so that time lag orders it.
     """
     if status is LagStatus.UNKNOWN:
-        return 4 if lag is None else 0
+        return 4 if lag is None else 1
     if status is LagStatus.OFFLINE:
         return 3 if lag else 0
     return URGENCY.get(status, 0)

@@ -267,6 +267,10 @@ def test_it_orders_by_attention() -> None:
     assert attention(LagStatus.OFFLINE, lag=0) == 0
 
 
+def test_a_group_known_in_part_comes_before_those_that_are_well() -> None:
+    assert attention(UNKNOWN, lag=7) == attention(UNKNOWN, lag=0) == 1 > attention(LagStatus.OK, lag=9)
+
+
 FIGURES = st.builds(
     queue, st.sampled_from(sorted(LagStatus)), st.one_of(st.none(), st.integers(0, 99)), st.integers(0, 99)
 )
