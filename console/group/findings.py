@@ -244,7 +244,9 @@ def _never_committed(queues: Sequence[QueueRow]) -> Iterable[Finding]:
             f"At least {_plural(sum(map(_stored, rows)), 'message')} stored there, counted in no lag. Where a client "
             "begins to read is its own setting (ConsumeFromWhere)."
         )
-        yield Finding("NEVER_COMMITTED", f"No offset is committed on {_queue_names(rows)}", text, None, "queues")
+        yield Finding(
+            "NEVER_COMMITTED", f"No offset is committed on {_queue_names(rows)}", text, None, "queues"
+        )
 
 
 def _stored(row: QueueRow) -> int:

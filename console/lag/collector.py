@@ -27,6 +27,7 @@ from console.lag.keyed_columns import KeyedColumns
 from console.lag.models import BrokerRow, GroupRow, HistoryFile, Round, TopicRow
 from console.lag.offset_kind import LIGHT, LMQ_PREFIX
 from console.lag.presence import Presence
+from console.lag.promise_courses import PromiseCourses
 from console.lag.queue_rows import QueueTable
 from console.lag.round_series import (
     QueueKey,
@@ -149,6 +150,7 @@ class Collector:
         self.presence = Presence()
         self.gaps = chronicle.Gaps(cluster, interval_ms)
         self.episodes = Episodes(cluster, interval_ms)
+        self.promises = PromiseCourses(cluster, interval_ms)
         self.told_groups: frozenset[str] = frozenset()  # whose pages were told of the last round
 
     def open(self, now_ms: int) -> None:
@@ -159,6 +161,7 @@ class Collector:
             store.load()
         self.gaps.load()
         self.episodes.load()
+        self.promises.load()
         self.catch_up(min(self._seed(now_ms), now_ms - LOGGED_MS))
 
     def _seed(self, now_ms: int) -> int:
@@ -200,8 +203,10 @@ class Collector:
                 self.window.seed(from_snapshots([snapshot]).select(lambda key: not key.group))
         if snapshots and since_ms == 0:
             self.episodes.load()
+            self.promises.load()
             for store in (self.groups, self.queues, self.topics, self.topic_queues, self.brokers):
                 store.load()
+        self.promises.catch_up(snapshots)
 
     @property
     def is_worn(self) -> bool:
@@ -240,6 +245,8 @@ class Collector:
         queues, topic_queues = queue_rows.queue_table(view), topic_rows.topic_queue_table(view)
         snapshot = judged_round(read, view, queues, topic_queues, self.log.last)
         unwritten = self._write(snapshot)
+        if not unwritten:  # what history does not have counts nowhere
+            self.promises.note(snapshot)
         round_row = Round(
             cluster=self.cluster,
             number=number,
@@ -296,6 +303,7 @@ class Collector:
             )
             self.queues.replace(table)
             self.topic_queues.replace(topic_table)
+            self.promises.save()
             round_row.duration_ms = round((time.monotonic() - started) * 1000)
             Round.objects.filter(cluster=self.cluster, number__gte=round_row.number).delete()
             round_row.save()

@@ -20,6 +20,7 @@ METRICS_MODELS = frozenset(
         "collectorlease",
         "groupwatch",
         "groupfiltersample",
+        "promisecourse",
     }
 )
 FORMER_MODELS = frozenset({"queuerow", "topicqueuerow"})  # which migrations still make and drop there

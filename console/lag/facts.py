@@ -1,6 +1,7 @@
 """Facts to alert on, of every group's topic: burn over several windows, stall, time to loss, forecast, dead letters.
 
-Pure functions over rows of the last round and over episodes. What is unknown is null: no alert may take it for zero.
+Pure functions over rows of the last round and the courses of promises. What is unknown is null: no alert may take it
+for zero.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from typing import Any, NamedTuple
 
 from console.lag.episode_state import Promised
 from spark.lag.breach import BURN_WINDOWS, burn_rate
+from spark.lag.figures import COVERAGE_MIN
+from spark.lag.promise import Spent
 
 MINUTE_MS = 60_000
 # The windows of the SRE workbook's alerts (`spark.lag.breach.BURN_WINDOWS`), the shortest first.
@@ -17,14 +20,6 @@ WINDOWS_MS = tuple(
     sorted({length_ms for window in BURN_WINDOWS for length_ms in (window.long_ms, window.short_ms)})
 )
 LONGEST_MS = WINDOWS_MS[-1]
-
-
-class BadTime(NamedTuple):
-    """A breach: when it was, and how much of it is known to be bad."""
-
-    start_ms: int
-    end_ms: int
-    bad_ms: int
 
 
 class Gap(NamedTuple):
@@ -41,31 +36,17 @@ class Burn(NamedTuple):
     rate: float | None
 
 
-def burns(breaches: Sequence[BadTime], gaps: Sequence[Gap], now_ms: int, target: float) -> list[Burn]:
-    """Return the burn over each of WINDOWS_MS. Of a breach that a window cuts, its share of the bad time counts."""
-    return [
-        Burn(length_ms, _burn(breaches, gaps, now_ms - length_ms, now_ms, target)) for length_ms in WINDOWS_MS
-    ]
+def burns(spent: Sequence[Spent], target: float) -> list[Burn]:
+    """Return the burn over each of WINDOWS_MS: time in breach by time that is known, as REST and reports have it; null
+    where less than COVERAGE_MIN of the time is known.
+    """
+    return [Burn(length_ms, _burn(own, target)) for length_ms, own in zip(WINDOWS_MS, spent, strict=True)]
 
 
-def _burn(
-    breaches: Sequence[BadTime], gaps: Sequence[Gap], from_ms: int, to_ms: int, target: float
-) -> float | None:
-    bad_ms = sum(_bad_ms(one, from_ms, to_ms) for one in breaches)
-    away_ms = sum(_overlap_ms(gap.from_ms, gap.to_ms or to_ms, from_ms, to_ms) for gap in gaps)
-    watched_ms = max(to_ms - from_ms - away_ms, 0)
-    return burn_rate(min(bad_ms, watched_ms), watched_ms, target)
-
-
-def _bad_ms(one: BadTime, from_ms: int, to_ms: int) -> float:
-    length_ms = one.end_ms - one.start_ms
-    return (
-        one.bad_ms * _overlap_ms(one.start_ms, one.end_ms, from_ms, to_ms) / length_ms if length_ms else 0.0
-    )
-
-
-def _overlap_ms(start_ms: int, end_ms: int, from_ms: int, to_ms: int) -> int:
-    return max(0, min(end_ms, to_ms) - max(start_ms, from_ms))
+def _burn(spent: Spent, target: float) -> float | None:
+    if not spent.exists_ms or spent.watched_ms < COVERAGE_MIN * spent.exists_ms:
+        return None
+    return burn_rate(spent.breach_ms, spent.watched_ms, target)
 
 
 def burning(found: Iterable[Burn]) -> list[float]:

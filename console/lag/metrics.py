@@ -18,10 +18,10 @@ from django.db.models import Q
 
 from console.cluster import selectors as cluster_selectors
 from console.lag import queues
-from console.lag.episode_state import EpisodeKind, Promised
-from console.lag.episodes import promises
-from console.lag.facts import LONGEST_MS, WINDOWS_MS, BadTime, Gap, burns
-from console.lag.models import Episode, GroupRow, HistoryGap
+from console.lag.broadcast import BROADCASTING
+from console.lag.facts import LONGEST_MS, Gap
+from console.lag.models import GroupRow, HistoryGap
+from console.lag.promise_courses import Budgets
 from console.lag.selectors import last_round
 from spark.lag.codes import CODE_OF, LagStatus
 
@@ -61,6 +61,7 @@ class Topic(NamedTuple):
     labels: str
     row: Mapping[str, Any]
     group: str
+    is_kept_by_brokers: bool  # its offsets; those of broadcasting groups are in no history
 
 
 @dataclass(slots=True)
@@ -99,7 +100,7 @@ def metrics_text(now_ms: int) -> bytes:
     text.family("tidemark_status_code", "What the codes of a status mean", codes)
     text.family(
         BURN,
-        "Times the error budget was used faster than the group's promise allows",
+        "Times the error budget was used faster than the group's promise allows, of the time that is known",
         _burn_samples(topics, fresh, now_ms),
     )
     queue_left_out = _add_queues(text, fresh) if settings.METRICS_QUEUES else 0
@@ -143,14 +144,15 @@ def _topics(clusters: Sequence[str]) -> tuple[list[Topic], int]:
     rows = GroupRow.objects.filter(is_system=False, cluster__in=clusters)
     found: list[Topic] = []
     count = 0
-    for cluster, group, topics in (
-        rows.order_by("-attention", "cluster", "group").values_list("cluster", "group", "topics").iterator()
+    names = ("cluster", "group", "model", "topics")
+    for cluster, group, model, topics in (
+        rows.order_by("-attention", "cluster", "group").values_list(*names).iterator()
     ):
         for row in topics:
             count += 1
             if len(found) < settings.METRICS_TOPICS_MAX:
                 labels = labels_of(cluster=cluster, group=group, topic=row["topic"])
-                found.append(Topic(labels, {**row, "cluster": cluster}, group))
+                found.append(Topic(labels, {**row, "cluster": cluster}, group, model != BROADCASTING))
     return found, count - len(found)
 
 
@@ -169,33 +171,13 @@ def _figures(topics: Sequence[Topic], column: str) -> Iterator[tuple[str, float]
 def _burn_samples(
     topics: Sequence[Topic], clusters: Sequence[str], now_ms: int
 ) -> Iterator[tuple[str, float]]:
-    words = [(length_ms, WINDOW_WORDS[length_ms // 60_000]) for length_ms in WINDOWS_MS]
-    breaches = _breaches(clusters, now_ms)
-    gaps = {cluster: _gaps(cluster, now_ms) for cluster in clusters}
-    own = {cluster: promises(cluster) for cluster in clusters}
-    common = Promised(settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
+    intervals = {one.name: one.poll_interval_s * 1_000 for one in cluster_selectors.clusters()}
+    budgets = {cluster: Budgets(cluster, intervals[cluster], now_ms) for cluster in clusters}
     for one in topics:
-        if not _is_known(one):
-            continue
-        cluster = one.row["cluster"]
-        bad = breaches.get((cluster, one.group, one.row["topic"]), [])
-        target = own[cluster].get(one.group, common).target
-        rates = {burn.window_ms: burn.rate for burn in burns(bad, gaps[cluster], now_ms, target)}
-        for length_ms, word in words:
-            rate = rates[length_ms]
-            if rate is not None:
-                yield f'{one.labels[:-1]},window="{word}"}}', rate
-
-
-def _breaches(clusters: Sequence[str], now_ms: int) -> dict[tuple[str, str, str], list[BadTime]]:
-    rows = Episode.objects.filter(
-        cluster__in=clusters, kind=EpisodeKind.BREACH, end_ms__gt=now_ms - LONGEST_MS
-    )
-    found: dict[tuple[str, str, str], list[BadTime]] = {}
-    names = ("cluster", "group", "topic", "start_ms", "end_ms", "bad_ms")
-    for *key, start_ms, end_ms, bad_ms in rows.values_list(*names).iterator():
-        found.setdefault((key[0], key[1], key[2]), []).append(BadTime(start_ms, end_ms, bad_ms))
-    return found
+        if one.is_kept_by_brokers and _is_known(one):
+            for length_ms, rate in budgets[one.row["cluster"]].burns(one.group, one.row["topic"]):
+                if rate is not None:
+                    yield f'{one.labels[:-1]},window="{WINDOW_WORDS[length_ms // 60_000]}"}}', rate
 
 
 def _gaps(cluster: str, now_ms: int) -> list[Gap]:

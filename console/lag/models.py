@@ -384,6 +384,25 @@ class LagEvent(models.Model):
         indexes = [models.Index(fields=["cluster", "group", "at_ms"], name="lag_event_window")]
 
 
+class PromiseCourse(RowModel):
+    """When a group's topic kept its promise in the last days (`console.lag.promise_courses`): `changes` is a list of
+    [from when, state] as `spark.lag.promise` has them. The row without a group is common to all topics, and keeps the
+    promises in force, group → milliseconds. A topic without a row was known and in time all along.
+    """
+
+    cluster = models.CharField(max_length=64)
+    group = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
+    topic = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
+    changes = models.JSONField(default=list)
+    promises = models.JSONField(default=dict)
+    read_at_ms = models.BigIntegerField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["cluster", "group", "topic"], name="promise_course_key")
+        ]
+
+
 class GroupSlo(models.Model):
     """What a group promises: no message waits longer than `slo_ms` for `target` of the time. Groups without a row have
     the installation's (`LAG_SLO_MS`, `LAG_SLO_TARGET`). Database `default`.

@@ -16,10 +16,10 @@ from django.db.models import Min, Q
 from console.access.name_scope import NameScope, view_scope
 from console.cluster.models import Cluster
 from console.lag import metrics
-from console.lag.episode_state import EpisodeKind, EpisodeState, Promised
-from console.lag.episodes import promises
-from console.lag.facts import LONGEST_MS, BadTime, Gap, burns
+from console.lag.episode_state import EpisodeState
+from console.lag.facts import LONGEST_MS, Gap
 from console.lag.models import Episode, GroupRow, HistoryFile, HistoryGap, Round
+from console.lag.promise_courses import Budgets
 from console.lag.selectors import last_round, silent_brokers
 from console.overview.selectors import TopGroup, growing_groups, losing_groups
 
@@ -28,7 +28,6 @@ DAY_MS = 24 * HOUR_MS
 TOP_ROWS = 10
 DAYS_SHOWN = 7
 GAPS_SHOWN = 20
-EPISODES_MAX = 20_000  # breaches of three days in one cluster; more are a disaster that its own page tells
 LOW_COVERAGE_PCT = 95.0  # below it a budget is unknown (lag.md 7)
 
 
@@ -126,27 +125,20 @@ def burning(clusters: Sequence[Cluster], person: Any, now_ms: int) -> list[Burni
     """Return the topics of groups that burned their budget fastest in the last hour, of all clusters."""
     found: list[Burning] = []
     for cluster in clusters:
-        found += _burning(cluster.name, view_scope(person, cluster.name), now_ms)
+        found += _burning(cluster, view_scope(person, cluster.name), now_ms)
     return heapq.nlargest(TOP_ROWS, found, key=lambda one: (one.hour, one.six_hours))
 
 
-def _burning(cluster: str, scope: NameScope, now_ms: int) -> list[Burning]:
-    rows = Episode.objects.filter(
-        cluster=cluster, kind=EpisodeKind.BREACH, end_ms__gt=now_ms - 6 * HOUR_MS, is_intentional=False
-    )
-    own: dict[tuple[str, str], list[BadTime]] = {}
-    names = ("group", "topic", "start_ms", "end_ms", "bad_ms")
-    for group, topic, *times in scope.filter(rows, "group").values_list(*names)[:EPISODES_MAX]:
-        own.setdefault((group, topic), []).append(BadTime(*times))
-    gaps, common = _gaps(cluster, now_ms), Promised(settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
-    promised = promises(cluster)
+def _burning(cluster: Cluster, scope: NameScope, now_ms: int) -> list[Burning]:
+    budgets = Budgets(cluster.name, cluster.poll_interval_s * 1_000, now_ms)
     found = []
-    for (group, topic), breaches in own.items():
-        target = promised.get(group, common).target
-        rates = {one.window_ms: one.rate for one in burns(breaches, gaps, now_ms, target)}
+    for group, topic in budgets.late_since(now_ms - 6 * HOUR_MS):
+        if not scope.covers(group):
+            continue
+        rates = {one.window_ms: one.rate for one in budgets.burns(group, topic)}
         hour, six_hours = rates[HOUR_MS], rates[6 * HOUR_MS]
         if hour is not None and six_hours:
-            found.append(Burning(cluster, group, topic, hour, six_hours))
+            found.append(Burning(cluster.name, group, topic, hour, six_hours))
     return found
 
 

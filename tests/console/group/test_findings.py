@@ -61,7 +61,11 @@ def test_it_says_why_a_group_is_unknown_whose_queues_are_read() -> None:
 
 def test_it_counts_messages_where_no_offset_is_committed() -> None:
     never = {"status": "NEVER_COMMITTED", "lag": None}
-    rows = [queue(0), queue(1, min_offset=5, max_offset=9, **never), queue(2, min_offset=3, max_offset=3, **never)]
+    rows = [
+        queue(0),
+        queue(1, min_offset=5, max_offset=9, **never),
+        queue(2, min_offset=3, max_offset=3, **never),
+    ]
     (found,) = findings(group(status="NEVER_COMMITTED"), rows, [])
     assert (found.status, found.title) == ("NEVER_COMMITTED", "No offset is committed on broker-a · 1")
     assert found.text.startswith("At least 4 messages stored there, counted in no lag.")

@@ -15,9 +15,10 @@ from pytest_django import Settings
 from console import health
 from console.cluster.models import Cluster
 from console.lag.episode_state import Promised
-from console.lag.facts import BadTime, Burn, Gap, burning, burns, dead_letter_growth, forecast_breach
+from console.lag.facts import Burn, burning, burns, dead_letter_growth, forecast_breach
 from console.lag.metrics import labels_of
-from console.lag.models import BrokerRow, Episode, GroupRow, GroupSlo, HistoryGap, Round
+from console.lag.models import BrokerRow, GroupRow, GroupSlo, PromiseCourse, Round
+from spark.lag.promise import ABSENT, KEPT, LATE, UNKNOWN, Spent
 from tests.support import sample_rows
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -109,12 +110,10 @@ def test_figures_of_an_old_round_end(cluster: Cluster) -> None:
     assert found['tidemark_collector_round_age_seconds{cluster="local"}'] == 30.001
 
 
-def breach(start_ms: int, end_ms: int, bad_ms: int | None = None, **more: Any) -> None:
-    Episode.objects.create(
-        id=str(start_ms), cluster="local", group="billing", topic="orders", kind="breach", state="OVER",
-        start_ms=start_ms, end_ms=end_ms, seen_ms=end_ms, bad_ms=end_ms - start_ms if bad_ms is None else bad_ms,
-        slo_ms=60_000, target=0.99, **more,
-    )  # fmt: skip
+def course(*changes: tuple[int, int], group: str = "billing", topic: str = "orders") -> None:
+    PromiseCourse.objects.update_or_create(
+        cluster="local", group=group, topic=topic, defaults={"changes": changes, "read_at_ms": NOW - 2_000}
+    )
 
 
 def burn_of(found: dict[str, float]) -> dict[str, float]:
@@ -122,17 +121,27 @@ def burn_of(found: dict[str, float]) -> dict[str, float]:
     return {match[1]: round(value, 3) for name, value in found.items() if (match := pattern.fullmatch(name))}
 
 
-def test_the_burn_over_each_window_comes_from_episodes(cluster: Cluster) -> None:
+def test_the_burn_over_each_window_is_breach_by_known_time(cluster: Cluster) -> None:
     group()
+    assert burn_of(samples()) == {}  # no round was noted
+    course((0, ABSENT), (NOW - 100 * HOUR, KEPT), group="", topic="")
     assert burn_of(samples()) == {"5m": 0, "30m": 0, "1h": 0, "6h": 0, "3d": 0}
-    breach(NOW - 12 * MINUTE, NOW - 3 * MINUTE)  # two minutes of it within the last five
+    late = (NOW - 12 * MINUTE, LATE), (NOW - 3 * MINUTE, KEPT)  # two minutes of it within the last five
+    course(*late)
     found = burn_of(samples())
     assert found == {"5m": 40, "30m": 30, "1h": 15, "6h": 2.5, "3d": 0.208}
     GroupSlo.objects.create(cluster="local", group="billing", slo_ms=1, target=0.9)
     assert burn_of(samples())["1h"] == 1.5
-    HistoryGap.objects.create(cluster="local", from_ms=NOW - HOUR, to_ms=NOW - 20 * MINUTE)
-    assert burn_of(samples())["1h"] == 4.5  # nine minutes of the twenty that were watched
-    assert samples()['tidemark_collector_gap_seconds{cluster="local"}'] == 2_400
+    course((NOW - 14 * MINUTE, UNKNOWN), *late)
+    assert burn_of(samples())["1h"] == 1.552  # 9 minutes of 58
+    course((NOW - 16 * MINUTE, UNKNOWN), *late)
+    assert burn_of(samples()).keys() == {"5m", "6h", "3d"}  # the others are known for less than 95 %
+
+
+def test_broadcasting_groups_have_no_burn(cluster: Cluster) -> None:
+    group(model="BROADCASTING")
+    course((0, ABSENT), (NOW - 100 * HOUR, KEPT), group="", topic="")
+    assert burn_of(samples()) == {}
 
 
 def test_names_stay_short_and_different(settings: Settings) -> None:
@@ -207,6 +216,7 @@ def asked(query: str) -> dict[str, set[str]]:
 
 def test_every_query_of_the_dashboard_is_about_names_that_are_served(cluster: Cluster) -> None:
     group(dlq_count=3)
+    course((0, ABSENT), (NOW - HOUR, KEPT), group="", topic="")
     BrokerRow.objects.create(cluster="local", broker_name="broker-a", addr="a:1", answered=True)
     served: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(health.metrics_text(NOW).decode()):
@@ -226,13 +236,10 @@ def test_every_query_of_the_dashboard_is_about_names_that_are_served(cluster: Cl
 # --- facts ---
 
 
-def test_burn_counts_the_part_of_a_breach_inside_the_window() -> None:
-    found = burns([BadTime(NOW - 10 * MINUTE, NOW, 5 * MINUTE)], [], NOW, 0.99)
-    assert [(one.window_ms // MINUTE, one.rate and round(one.rate, 2)) for one in found] == [
-        (5, 50.0), (30, 16.67), (60, 8.33), (360, 1.39), (4_320, 0.12),
-    ]  # fmt: skip
-    unwatched = burns([], [Gap(NOW - 10 * MINUTE, None)], NOW, 0.99)
-    assert [one.rate for one in unwatched][:2] == [None, 0.0]
+def test_burn_is_unknown_where_too_little_is_known() -> None:
+    known, half = Spent(5 * MINUTE, 10 * MINUTE, 10 * MINUTE), Spent(5 * MINUTE, 94 * MINUTE, 100 * MINUTE)
+    found = burns([known, half, Spent(0, 0, 0), known, known], 0.99)
+    assert [one.rate and round(one.rate, 2) for one in found] == [50.0, None, None, 50.0, 50.0]
 
 
 def test_an_alert_needs_both_of_its_windows() -> None:

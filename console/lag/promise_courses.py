@@ -1,0 +1,213 @@
+"""When each group's topic kept its promise in the last days, in the metrics database: what burn rates are made of.
+
+The rounds' own states, as `spark.lag.fold` finds them in history (`spark.lag.promise`). A round without news writes the
+time of the round and nothing else: that all is known and nothing late needs no row. The row without a group is what all
+topics have in common: since when rounds are noted, and the time that no round covers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from django.conf import settings
+from django.db.models import Min
+
+from console.lag.episode_state import Promised
+from console.lag.episodes import promises
+from console.lag.facts import LONGEST_MS, WINDOWS_MS, Burn, burns
+from console.lag.models import HistoryFile, PromiseCourse
+from console.lag.row_store import RowStore
+from console.mqadmin import RETRY_TOPIC_PREFIX
+from spark.lag import promise
+from spark.lag.promise import ABSENT, CHANGES_MAX, KEPT, LATE, UNKNOWN, Course, Spent
+from spark.lag.rounds import GAP_INTERVALS
+from spark.lag.snapshot import CommitKey, Int64Array, Snapshot
+
+PROMISES_READ_EVERY_MS = 30_000
+SHORTENED_EVERY_MS = 3_600_000
+DEFAULT = ""  # among promises: of groups without their own
+
+
+class TopicKey(NamedTuple):
+    """A group's topic."""
+
+    group: str
+    topic: str
+
+
+COMMON = TopicKey("", "")
+
+
+class PromiseCourses:
+    """The courses of one cluster. Caller: the collector, one round after the other; `save` in its transaction."""
+
+    def __init__(self, cluster: str, interval_ms: int) -> None:
+        self.cluster, self.interval_ms = cluster, interval_ms
+        self.at_ms = 0  # the last round that was noted
+        self.courses: dict[TopicKey, Course] = {}
+        self._saved: dict[TopicKey, Course] = {}
+        self._store: RowStore[TopicKey] = RowStore(PromiseCourse, cluster, ("group", "topic"), TopicKey)
+        self._history_ms: int | None = None
+        self._slo_ms: dict[str, int] = {}
+        self._slo_read_ms = 0
+        self._shortened_ms = 0
+        self._keys: Sequence[CommitKey] = ()
+        self._topics: dict[TopicKey, int] = {}  # of the last round → place
+        self._rows: Int64Array = np.empty(0, dtype=np.int64)
+        self._own_slo_ms: Int64Array = np.empty(0, dtype=np.int64)
+
+    def load(self) -> None:
+        """Take over what is in the database: after a start, or rounds of another process."""
+        self._store.load()
+        self.courses = {key: _course(row["changes"]) for key, row in self._store.rows.items()}
+        self._saved = dict(self.courses)
+        common = self._store.rows.get(COMMON)
+        self.at_ms = common["read_at_ms"] if common else 0
+        self._slo_ms = dict(common["promises"]) if common else {}
+        self._slo_read_ms = 0
+        files = HistoryFile.objects.filter(cluster=self.cluster)
+        self._history_ms = files.aggregate(first=Min("ts_lo_ms"))["first"]
+
+    def catch_up(self, snapshots: Sequence[Snapshot]) -> None:
+        """Take over rounds of the log: which topics there were, and what was not noted before the process ended."""
+        noted = [snapshot for snapshot in snapshots if snapshot.ts_ms <= self.at_ms]
+        if noted:
+            self._index(noted[-1].commit_keys)
+        for snapshot in snapshots[len(noted) :]:
+            self.note(snapshot)
+
+    def note(self, snapshot: Snapshot) -> None:
+        """Take up a round as history keeps it."""
+        now_ms = snapshot.ts_ms
+        is_first = not self._topics
+        new = self._index(snapshot.commit_keys)
+        self._note_time(now_ms)
+        self._read_promises(now_ms)
+        if not is_first:
+            self.courses.update({key: ((0, ABSENT),) for key in new if key not in self.courses})
+        states = promise.states_of(snapshot, self._rows, len(self._topics), self._own_slo_ms).tolist()
+        for key, state in zip(self._topics, states, strict=True):
+            course = self.courses.get(key, ())
+            if state != (course[-1][1] if course else KEPT):
+                self.courses[key] = (*course, (now_ms, state))
+                if len(course) > CHANGES_MAX:
+                    self.courses[key] = promise.shortened(self.courses[key], now_ms - LONGEST_MS, now_ms)
+        if now_ms - self._shortened_ms >= SHORTENED_EVERY_MS:
+            self._shorten(now_ms)
+
+    def save(self) -> None:
+        """Write what changed."""
+        rows: dict[TopicKey, dict[str, Any]] = {}
+        for key, course in self.courses.items():
+            is_same = key != COMMON and self._saved.get(key) is course
+            rows[key] = self._store.rows[key] if is_same else self._row(key, course)
+        self._store.replace(rows)
+        self._saved = dict(self.courses)
+
+    def _row(self, key: TopicKey, course: Course) -> dict[str, Any]:
+        own = self._slo_ms if key == COMMON else {}
+        return {"changes": [list(one) for one in course], "promises": dict(own), "read_at_ms": self.at_ms}
+
+    def _index(self, keys: Sequence[CommitKey]) -> list[TopicKey]:
+        """Know of each series which topic it is of; return the topics that the round before did not have."""
+        if keys is self._keys:
+            return []
+        found: dict[TopicKey, int] = {}
+        rows = [found.setdefault(TopicKey(key.group, key.topic), len(found)) for key in keys]
+        new = [key for key in found if key not in self._topics]
+        self._keys, self._topics = keys, found
+        self._rows = np.array(rows, dtype=np.int64)
+        self._set_slo()
+        return new
+
+    def _note_time(self, now_ms: int) -> None:
+        common = self.courses.get(COMMON, ())
+        limit_ms = GAP_INTERVALS * self.interval_ms
+        if not self.at_ms:
+            common = ((0, ABSENT),)
+            if self._history_ms is not None:  # rounds took place, and what they saw is in files only
+                common = promise.changed(common, self._history_ms, UNKNOWN)
+            common = promise.changed(common, now_ms, KEPT)
+        elif now_ms - self.at_ms > limit_ms:
+            common = promise.changed(common, self.at_ms + limit_ms, UNKNOWN)
+            common = promise.changed(common, now_ms, KEPT)
+        self.courses[COMMON] = common
+        self.at_ms = now_ms
+
+    def _read_promises(self, now_ms: int) -> None:
+        """Read what groups promise. A course is of one promise: another one begins anew."""
+        if 0 <= now_ms - self._slo_read_ms < PROMISES_READ_EVERY_MS:
+            return
+        self._slo_read_ms = now_ms
+        found = {group: own.slo_ms for group, own in promises(self.cluster).items()}
+        found[DEFAULT] = settings.LAG_SLO_MS
+        before, self._slo_ms = self._slo_ms or found, found
+        if before == found:
+            self._set_slo()
+            return
+        for key in self._topics:
+            if _promised(before, key.group) != _promised(found, key.group):
+                self.courses[key] = ((0, ABSENT),)
+        self._set_slo()
+
+    def _set_slo(self) -> None:
+        own = [_promised(self._slo_ms, key.group) for key in self._topics]
+        self._own_slo_ms = np.array(own, dtype=np.int64)
+
+    def _shorten(self, now_ms: int) -> None:
+        """Forget what no window reaches, and topics that are gone for so long."""
+        self._shortened_ms = now_ms
+        since_ms = now_ms - LONGEST_MS
+        kept = {}
+        for key, course in self.courses.items():
+            is_gone = key != COMMON and key not in self._topics and course[-1][0] <= since_ms
+            course = promise.shortened(course, since_ms, now_ms)
+            if key == COMMON or (course and not is_gone):
+                kept[key] = course
+        self.courses = kept
+
+
+def _promised(slo_ms: Mapping[str, int], group: str) -> int:
+    return slo_ms.get(group, slo_ms.get(DEFAULT, settings.LAG_SLO_MS))
+
+
+def _course(changes: Sequence[Sequence[int]]) -> Course:
+    return tuple((at_ms, state) for at_ms, state in changes)
+
+
+class Budgets:
+    """How fast the topics of a cluster use their error budgets, from what its rounds wrote down."""
+
+    def __init__(self, cluster: str, interval_ms: int, now_ms: int) -> None:
+        self.windows = [(now_ms - length_ms, now_ms) for length_ms in WINDOWS_MS]
+        rows = PromiseCourse.objects.filter(cluster=cluster).values_list(
+            "group", "topic", "changes", "read_at_ms"
+        )
+        found = {TopicKey(group, topic): (changes, at_ms) for group, topic, changes, at_ms in rows.iterator()}
+        changes, at_ms = found.pop(COMMON, ([[0, ABSENT]], now_ms))
+        self.common = promise.changed(_course(changes), at_ms + GAP_INTERVALS * interval_ms, UNKNOWN)
+        self.courses = {key: _course(changes) for key, (changes, _) in found.items()}
+        self._promises = promises(cluster)
+        self._default = Promised(settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
+        self._kept = promise.times(self.common, self.windows)
+
+    def spent(self, group: str, topic: str) -> list[Spent]:
+        """Return what a topic spent in each of `WINDOWS_MS`."""
+        own = self.courses.get(TopicKey(group, topic))
+        return self._kept if own is None else promise.times(promise.joined(self.common, own), self.windows)
+
+    def burns(self, group: str, topic: str) -> list[Burn]:
+        """Return the burn of a group's topic over each of `WINDOWS_MS`."""
+        return burns(self.spent(group, topic), self._promises.get(group, self._default).target)
+
+    def late_since(self, since_ms: int) -> Iterator[TopicKey]:
+        """Yield the topics that were late at some time since then."""
+        for key, course in self.courses.items():
+            ends = [at_ms for at_ms, _ in course[1:]] + [self.windows[0][1]]
+            spans = zip(course, ends, strict=True)
+            if not key.topic.startswith(RETRY_TOPIC_PREFIX) and any(
+                state == LATE and end_ms > since_ms for (_, state), end_ms in spans
+            ):
+                yield key
