@@ -81,6 +81,8 @@ class PromiseCourses:
     def note(self, snapshot: Snapshot) -> None:
         """Take up a round as history keeps it."""
         now_ms = snapshot.ts_ms
+        if now_ms < self.at_ms:  # the clock was ahead: what was noted then has wrong times
+            self.courses, self.at_ms = {}, 0
         is_first = not self._topics
         new = self._index(snapshot.commit_keys)
         self._note_time(now_ms)

@@ -33,6 +33,7 @@ from console.lag.models import (
     GroupRow,
     GroupWatch,
     OffsetMove,
+    PromiseCourse,
     QueueSheet,
     Round,
     TopicQueueSheet,
@@ -65,6 +66,7 @@ ROW_MODELS = (
     GroupWatch,
     GroupFilterSample,
     OffsetMove,
+    PromiseCourse,
     Round,
 )
 

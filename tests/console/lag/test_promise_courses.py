@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
@@ -110,3 +112,15 @@ def test_another_promise_begins_anew() -> None:
     since_ms = every[-1].ts_ms - every[50].ts_ms
     assert budgets.spent("a", "orders")[-1].exists_ms == since_ms
     assert budgets.spent("b", "orders")[-1].exists_ms > since_ms
+
+
+def test_what_was_noted_while_the_clock_was_ahead_is_dropped() -> None:
+    every = rounds(made(5).samples)
+    courses = PromiseCourses("local", STEP)
+    for number, ahead_ms in ((40, 9 * HOUR), (41, 0)):
+        courses.load()
+        courses.note(replace(every[number], ts_ms=every[number].ts_ms + ahead_ms))
+        courses.save()
+    budgets = Budgets("local", STEP, every[41].ts_ms + STEP)
+    assert PromiseCourse.objects.get(group="").changes == [[0, 3], [every[41].ts_ms, 0]]
+    assert budgets.spent("b", "orders")[-1].exists_ms == STEP
