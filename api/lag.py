@@ -17,12 +17,14 @@ from api import pagination
 from api.group import existing
 from api.resource import Resource
 from console.lag import selectors
+from console.lag.by_client import TooManyChanges
 from console.lag.models import HistoryGap, LagEvent
 
 HOUR_MS = 3_600_000
 SPAN_MS_MAX = 31 * 24 * HOUR_MS  # the longest range the pages draw; more is a report
 LATENCY_SPAN_MS_MAX = 7 * 24 * HOUR_MS  # every message of the range is weighed
 POINTS_MAX = 2_000
+STEPS_MAX = 120  # of each client: a fold each
 SLO_MS_MAX = 31 * 24 * HOUR_MS
 
 
@@ -126,6 +128,54 @@ class ThroughputSerializer(serializers.Serializer[Any]):
     watched_ms = serializers.ListField(child=serializers.IntegerField())
 
 
+class OwnerStepsSerializer(serializers.Serializer[Any]):
+    """One value a step; null where the owner had no queue, or nothing is known."""
+
+    lag = _counts("at the end of the step")
+    time_lag_ms = _counts("at the end of the step")
+    consumed = _counts()
+    message_latency_p95_ms = _counts()
+
+
+class OwnerFiguresSerializer(serializers.Serializer[Any]):
+    """A client or a host in the time in which it owned queues; null is unknown."""
+
+    owner = serializers.CharField(allow_blank=True, help_text="empty: queues of which no owner was known")
+    host = serializers.CharField(allow_blank=True)
+    queues = serializers.IntegerField(help_text="at the end of the window")
+    queues_max = serializers.IntegerField(help_text="at once")
+    first_ms = serializers.IntegerField(help_text="it owned a queue from then on")
+    last_ms = serializers.IntegerField(help_text="until then")
+    owned_ms = serializers.IntegerField()
+    lag = serializers.IntegerField(allow_null=True, help_text="null where it owns no queue at the end")
+    lag_at_ms = serializers.IntegerField(allow_null=True, help_text="when `lag` was read")
+    time_lag_ms = serializers.IntegerField(allow_null=True)
+    lag_max = serializers.IntegerField(allow_null=True)
+    time_lag_max_ms = serializers.IntegerField(allow_null=True)
+    consumed = serializers.IntegerField()
+    out_rate = serializers.FloatField(allow_null=True, help_text="messages a second while it owned queues")
+    message_latency_p50_ms = serializers.IntegerField(allow_null=True)
+    message_latency_p95_ms = serializers.IntegerField(allow_null=True)
+    latency_mean_ms = serializers.IntegerField(allow_null=True)
+    breach_ms = serializers.IntegerField(help_text="the oldest message of some queue waited above slo_ms")
+    coverage_pct = serializers.FloatField(allow_null=True, help_text="of owned_ms every queue was read")
+    status_worst = serializers.CharField(allow_null=True)
+    steps = OwnerStepsSerializer()
+
+
+class ByClientSerializer(serializers.Serializer[Any]):
+    """Figures of a window by who owned the queues, slowest first. Owners are known to a sweep, about 30 s."""
+
+    interval_ms = serializers.IntegerField()
+    slo_ms = serializers.IntegerField()
+    step_ms = serializers.IntegerField()
+    times = serializers.ListField(child=serializers.IntegerField(), help_text="begin of each step")
+    swept_ms = serializers.IntegerField(allow_null=True, help_text="when members were asked last")
+    changes = serializers.IntegerField(help_text="times inside the window at which owners changed")
+    clients = OwnerFiguresSerializer(many=True)
+    hosts = OwnerFiguresSerializer(many=True)
+
+
 def _span(longest: str) -> list[OpenApiParameter]:
     return [
         OpenApiParameter("from_ms", int, description="default: an hour before to_ms"),
@@ -219,6 +269,32 @@ class Throughput(GroupPast):
         )
 
 
+class ByClient(GroupPast):
+    @extend_schema(
+        operation_id="group_by_client",
+        tags=["groups"],
+        parameters=[
+            *_span("7 days"),
+            OpenApiParameter("points", int, description=f"1 to {STEPS_MAX} steps, default 12"),
+            OpenApiParameter("slo_ms", int, description="the promise; default: the installation's"),
+        ],
+        responses=ByClientSerializer,
+    )
+    def get(self, request: Request, cluster: str, group: str) -> Response:
+        existing(cluster, group)
+        from_ms, to_ms, topic = self.window(request, LATENCY_SPAN_MS_MAX)
+        points = pagination.integer(request, "points", 12, low=1, high=STEPS_MAX)
+        slo_ms = pagination.integer(request, "slo_ms", settings.LAG_SLO_MS, low=1, high=SLO_MS_MAX)
+        assert points is not None and slo_ms is not None
+        try:
+            found = selectors.by_client_between(
+                cluster, group, from_ms, to_ms, points, slo_ms=slo_ms, topic=topic
+            )
+        except TooManyChanges as error:
+            raise ValidationError({"from_ms": [f"{error} Ask for a shorter window."]}) from error
+        return Response(ByClientSerializer(found).data)
+
+
 def _share(request: Request, name: str, default: float) -> float:
     text = request.query_params.get(name)
     if text is None:
@@ -237,4 +313,5 @@ urlpatterns = [
     path(f"{GROUP}/lag", LagHistory.as_view(), name="api-group-lag"),
     path(f"{GROUP}/latency", Latency.as_view(), name="api-group-latency"),
     path(f"{GROUP}/throughput", Throughput.as_view(), name="api-group-throughput"),
+    path(f"{GROUP}/by-client", ByClient.as_view(), name="api-group-by-client"),
 ]

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
@@ -16,12 +17,14 @@ from console.access.models import Verb
 from console.access.visitor import remote_addr
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.list_query import ListQuery
+from console.cluster.models import Cluster
 from console.group import client_page, group_page, member, pauses, selectors
 from console.group.findings import findings, subscription_words
 from console.group.forms import TARGETS, OffsetChangeForm, queue_value
 from console.lag import selectors as lag_selectors
 from console.lag import services as lag_services
 from console.lag.broadcast import BROADCASTING
+from console.lag.by_client import CHANGES_MAX, TooManyChanges
 from console.lag.last_seen import may_lie_on_silent
 from console.lag.models import ClientRow, GroupRow
 from console.lag.queue_row import QueueRow
@@ -45,6 +48,7 @@ RANGES = {
     "30d": (720 * HOUR_MS, "30 d"),
 }
 QUEUES_SHOWN = 10  # below a row of the list; the group's page has all
+BY_CLIENT_EVERY_MS = 60_000  # members are asked every half a minute
 CHART_POINTS = 480  # about two pixels each on a wide screen
 CHIPS = (
     # The order in which an operator wants to see them; empty ones are not shown.
@@ -130,8 +134,9 @@ def groups(request: HttpRequest, cluster: str) -> HttpResponse:
 
 @require_safe
 def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
-    """One group: figures, findings, history, queues, clients; `?part=findings` is that part alone, `?part=row` what the
-    list shows below the group's row.
+    """One group: figures, findings, history, queues, clients.
+
+    `?part=findings` and `?part=by-client` are those parts alone, `?part=row` what the list shows below the group's row.
     """
     here = admit(request, cluster, name=group)
     if request.GET.get("part") == "row":
@@ -139,6 +144,8 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         part = {"cluster": here, "group": group, "queues": worst, "has_more": has_more}
         return render(request, "group/_row_queues.html", part)
     row = _known(here.name, group)
+    if request.GET.get("part") == "by-client":
+        return _by_client(request, here, row)
     queues, clients = selectors.group_queues(here.name, group), selectors.group_clients(here.name, group)
     now_ms = int(time.time() * 1000)
     paused = pauses.pauses_of(here.name, group, now_ms)
@@ -177,6 +184,20 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     return render(request, "group/group.html", context)
 
 
+def _by_client(request: HttpRequest, here: Cluster, row: GroupRow) -> HttpResponse:
+    """Which client was slow, over the range of the page, a day at most."""
+    now_ms = int(time.time() * 1000)
+    span_ms = min(RANGES.get(request.GET.get("range", ""), RANGES["1h"])[0], selectors.FLOW_MS_MAX)
+    context: dict[str, Any] = {"cluster": here, "row": row, "now_ms": now_ms, "span_ms": span_ms}
+    try:
+        context["found"] = lag_selectors.by_client_between(
+            here.name, row.group, now_ms - span_ms, now_ms, 1, slo_ms=settings.LAG_SLO_MS
+        )
+    except TooManyChanges:
+        context["changes_max"] = CHANGES_MAX
+    return render(request, "group/_by_client.html", context)
+
+
 def _chart(
     cluster: str, row: GroupRow, clients: Sequence[ClientRow], wanted: str, now_ms: int
 ) -> dict[str, Any]:
@@ -195,6 +216,7 @@ def _chart(
         "chart_begins_ms": begins_ms if begins_ms and begins_ms - from_ms > span_ms // 20 else None,
         "marks": [(letter, words) for letter, words in group_page.MARK_MEANINGS if letter in marks],
         "flow_ms": min(span_ms, selectors.FLOW_MS_MAX),
+        "by_client_every_ms": BY_CLIENT_EVERY_MS,
         "ranges": [(key, label) for key, (_, label) in RANGES.items()],
         "range": chosen,
     }

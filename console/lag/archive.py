@@ -25,7 +25,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 
-from console.lag import compaction_lease, uploads
+from console.lag import compaction_lease, owners, uploads
 from console.lag.history import (
     HOUR_MS,
     HistoryLog,
@@ -457,6 +457,7 @@ def delete_expired(now_ms: int) -> int:
     HistoryFile.objects.filter(state=State.DELETED, ts_hi_ms__lt=now_ms - history_ms - ROWS_KEPT_MS).delete()
     LagEvent.objects.filter(at_ms__lt=now_ms - EVENTS_KEPT_MS).delete()
     HistoryGap.objects.filter(to_ms__lt=now_ms - EVENTS_KEPT_MS).delete()
+    owners.delete_expired(now_ms - EVENTS_KEPT_MS, now_ms)
     return count
 
 

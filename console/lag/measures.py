@@ -28,10 +28,12 @@ MINUTE_MS = 60_000
 EDGES_MS = np.rint(1_000 * 2 ** (np.arange(0, 81) / 4)).astype(np.int64)
 
 
-def _days(
+def days_of(
     cluster: str, group: str, topic: str | None, from_ms: int, to_ms: int, interval_ms: int
 ) -> Iterator[tuple[int, int, Grid]]:
-    """Yield (from, to, grid) of the window day by day; each grid has the round before it."""
+    """Yield (from, to, grid) of the window day by day; each grid has the round before it. `topic` None: all but the
+    group's `%RETRY%`.
+    """
     grid: Grid | None = None
     for start_ms in range(from_ms, to_ms, DAY_MS):
         end_ms = min(start_ms + DAY_MS, to_ms)
@@ -82,7 +84,7 @@ def latency_of(
     See `api.lag.LatencySerializer` for the columns.
     """
     cuts = sorted({to_ms - length for one in BURN_WINDOWS for length in (one.long_ms, one.short_ms)})
-    parts = _levels(_days(cluster, group, topic, from_ms, to_ms, interval_ms), slo_ms, cuts)
+    parts = _levels(days_of(cluster, group, topic, from_ms, to_ms, interval_ms), slo_ms, cuts)
     if not parts:
         return {"interval_ms": interval_ms, "slo_ms": slo_ms, **_nothing(), **_promise([], to_ms, target)}
     found = level.merge([part for _, part in parts])
@@ -192,7 +194,7 @@ def throughput_of(
     names = {"produced": "produced", "committed": "consumed", "lost": "lost"}
     totals = {name: np.zeros(count, dtype=np.int64) for name in names}
     watched = np.zeros(count, dtype=np.int64)
-    for a, b, grid in _days(cluster, group, topic, from_ms, to_ms, interval_ms):
+    for a, b, grid in days_of(cluster, group, topic, from_ms, to_ms, interval_ms):
         own = rounds_of(grid.between(a, b)).together(whole(len(grid.keys)))
         inside = own.t_ms >= a
         steps = (own.t_ms[inside] - start_ms) // step_ms

@@ -403,6 +403,37 @@ class PromiseCourse(RowModel):
         ]
 
 
+class QueueOwner(models.Model):
+    """Which member of a group owned a queue in [from_ms, to_ms); `to_ms` null: it still does (database `default`).
+
+    Where no row is, no owner is known: a member did not answer, its broker was silent, or no sweep took place. `host`
+    is where the member connected from.
+    """
+
+    cluster = models.CharField(max_length=64)
+    group = models.CharField(max_length=NAME_LENGTH_MAX)
+    topic = models.CharField(max_length=NAME_LENGTH_MAX)
+    broker_name = models.CharField(max_length=NAME_LENGTH_MAX)
+    queue_id = models.IntegerField()
+    client_id = models.CharField(max_length=NAME_LENGTH_MAX)
+    host = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
+    from_ms = models.BigIntegerField()
+    to_ms = models.BigIntegerField(null=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["cluster", "group", "from_ms"], name="queue_owner_window"),
+            models.Index(fields=["to_ms"], name="queue_owner_age"),
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["cluster", "group", "topic", "broker_name", "queue_id"],
+                condition=models.Q(to_ms__isnull=True),
+                name="queue_owner_now",
+            )
+        ]
+
+
 class GroupSlo(models.Model):
     """What a group promises: no message waits longer than `slo_ms` for `target` of the time. Groups without a row have
     the installation's (`LAG_SLO_MS`, `LAG_SLO_TARGET`). Database `default`.

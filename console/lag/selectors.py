@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from django.db.models import Q
 
 from console.cluster.models import Cluster
-from console.lag import chronicle, measures, past, uploads
+from console.lag import by_client, chronicle, measures, past, uploads
 from console.lag.models import BrokerRow, GroupRow, HistoryGap, LagEvent, Round
 from console.lag.past import OffsetThen
 from console.lag.queue_row import QueueRow
@@ -185,6 +185,23 @@ def throughput(
     interval_ms = collect_interval_ms(cluster_name)
     return measures.throughput_of(
         cluster_name, group, from_ms, to_ms, points, interval_ms=interval_ms, topic=topic
+    )
+
+
+def by_client_between(
+    cluster_name: str,
+    group: str,
+    from_ms: int,
+    to_ms: int,
+    points: int = 12,
+    *,
+    slo_ms: int,
+    topic: str | None = None,
+) -> by_client.ByClient:
+    """Return which client and host was how slow; see `console.lag.by_client.by_client_of`."""
+    interval_ms = collect_interval_ms(cluster_name)
+    return by_client.by_client_of(
+        cluster_name, group, from_ms, to_ms, points, interval_ms=interval_ms, slo_ms=slo_ms, topic=topic
     )
 
 

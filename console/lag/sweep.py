@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from django.db import transaction
 
 from console.cluster.models import Cluster
-from console.lag import broadcast, chronicle, queues
+from console.lag import broadcast, chronicle, owners, queues
 from console.lag.broadcast import Place
 from console.lag.broker_reads import describe
 from console.lag.database_router import METRICS
@@ -330,6 +330,19 @@ def _save(
         GroupMembers.objects.filter(cluster=cluster_name, group__in=list(found)).delete()
         GroupMembers.objects.bulk_create(new_members)
     chronicle.record_members(cluster_name, members, new_members)
+    owners.record(
+        cluster_name,
+        [
+            owners.Swept(
+                each.group,
+                None if each.clients is None else kept[each.group],
+                each.model,
+                members[each.group].read_at_ms if each.group in members else None,
+            )
+            for each in new_members
+        ],
+        now_ms,
+    )
 
 
 def _client_row(

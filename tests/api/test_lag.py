@@ -10,7 +10,8 @@ from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from console.cluster.models import Cluster
-from console.lag.models import LagEvent
+from console.lag import by_client
+from console.lag.models import LagEvent, QueueOwner
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 BASE = "/api/v1/clusters/local/groups/billing"
@@ -24,7 +25,7 @@ def reader(carol: User, client_of: Callable[[User], APIClient]) -> APIClient:
 WINDOW = "from_ms=1700000000000&to_ms=1700003600000"
 
 
-@pytest.mark.parametrize("name", ["lag", "latency", "throughput"])
+@pytest.mark.parametrize("name", ["lag", "latency", "throughput", "by-client"])
 def test_it_answers_for_a_window_without_data(rows: Cluster, reader: APIClient, name: str) -> None:
     found = reader.get(f"{BASE}/{name}?{WINDOW}")
     assert found.status_code == 200
@@ -62,6 +63,9 @@ def test_it_says_how_many_clients_there_were(rows: Cluster, reader: APIClient) -
         ("throughput?points=2001", "points"),
         ("latency?from_ms=0&to_ms=604800001", "from_ms"),
         ("latency?slo_ms=0", "slo_ms"),
+        ("by-client?from_ms=0&to_ms=604800001", "from_ms"),
+        ("by-client?points=121", "points"),
+        ("by-client?slo_ms=0", "slo_ms"),
         ("latency?target=1", "target"),
         ("latency?target=much", "target"),
     ],
@@ -72,8 +76,29 @@ def test_it_names_the_field_that_is_wrong(rows: Cluster, reader: APIClient, quer
     assert field in str(found.json())
 
 
-@pytest.mark.parametrize("name", ["lag", "latency", "throughput"])
+@pytest.mark.parametrize("name", ["lag", "latency", "throughput", "by-client"])
 def test_it_hides_groups_of_others(rows: Cluster, reader: APIClient, name: str) -> None:
     assert reader.get(f"/api/v1/clusters/local/groups/nobody/{name}").status_code == 404
     assert reader.get(f"/api/v1/clusters/secret/groups/billing/{name}").status_code in (403, 404)
     assert reader.post(f"{BASE}/{name}").status_code == 405
+
+
+def test_it_names_the_field_when_owners_changed_too_often(
+    rows: Cluster, reader: APIClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(by_client, "CHANGES_MAX", 1)
+    for number in range(2):
+        QueueOwner.objects.create(
+            cluster="local",
+            group="billing",
+            topic="orders",
+            broker_name="broker-a",
+            queue_id=number,
+            client_id="app-1",
+            from_ms=1_700_000_000_001 + number,
+            to_ms=1_700_003_600_000,
+        )
+    found = reader.get(f"{BASE}/by-client?{WINDOW}")
+    assert found.status_code == 400
+    assert "changed 2 times, at most 1" in str(found.json())
+    assert "shorter window" in str(found.json())

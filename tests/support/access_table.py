@@ -137,6 +137,7 @@ REST = {
     "api-group-lag": view(NAMED),
     "api-group-latency": view(NAMED),
     "api-group-throughput": view(NAMED),
+    "api-group-by-client": view(NAMED),
     "api-messages": view(NAMED),
     "api-message-stream": view(NAMED),
     "api-message-tail": view(NAMED),
