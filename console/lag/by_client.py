@@ -154,7 +154,7 @@ def _figures(
                 lag_at_ms=lag_at_ms,
                 time_lag_ms=_known(found.aged.last[at]) if queues else None,
                 **{name: values[at] for name, values in own.items()},
-                steps=steps.get(owner, OwnerSteps([], [], [], [])),
+                steps=steps.get(owner, _no_steps(len(times))),
             )
         )
     return sorted(rows, key=_slowness)
@@ -181,13 +181,18 @@ def _steps(parts: Sequence[Part], times: Sequence[int]) -> dict[str, OwnerSteps]
         p95, none = _p95(whole)
         for at, owner in enumerate(key.topic for key in whole.keys):
             if owner not in found:
-                found[owner] = OwnerSteps(*([None] * len(times) for _ in range(4)))
+                found[owner] = _no_steps(len(times))
             row, is_known = found[owner], whole.sums.known_ms[at] > 0
             row.lag[step] = _known(whole.counted.last[at])
             row.time_lag_ms[step] = _known(whole.aged.last[at])
             row.consumed[step] = int(whole.sums.consumed[at]) if is_known else None
             row.message_latency_p95_ms[step] = None if none[at] else int(p95[at])
     return found
+
+
+def _no_steps(count: int) -> OwnerSteps:
+    """Return steps of which nothing is known."""
+    return OwnerSteps([None] * count, [None] * count, [None] * count, [None] * count)
 
 
 def _p95(whole: Level) -> tuple[Int64Array, Any]:
