@@ -5,6 +5,8 @@
     episodes            EPISODE_DAYS, as the episodes themselves
     every other report  REPORT_DAY_DAYS
 
+A row stays for so many days after the start of its window and after it was computed: rows of an old time that is asked
+for can be looked at.
 Runs without rows go REPORT_RUN_DAYS after their end, the newest of each report never: the page tells of it.
 """
 
@@ -37,7 +39,9 @@ def drop_old(cluster: str, job: str, now_ms: int) -> int:
     before_ms = now_ms - kept_days(job) * DAY_MS
     count = 0
     for model in (LagRow, ReportRow):
-        old = model._default_manager.filter(cluster=cluster, job=job, window_start_ms__lt=before_ms)
+        old = model._default_manager.filter(
+            cluster=cluster, job=job, window_start_ms__lt=before_ms, generated_at_ms__lt=before_ms
+        )
         if job == "episodes":  # one that lasts is as young as its end
             old = old.filter(window_end_ms__lt=before_ms)
         starts = old.order_by("window_start_ms").values_list("window_start_ms", flat=True).distinct()

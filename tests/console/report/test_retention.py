@@ -16,13 +16,13 @@ pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 
 def lag_row(run: ReportRun, start_ms: int, job: str) -> None:
     row = rows.row(run, window_start_ms=start_ms, window_end_ms=start_ms + HOUR)
-    LagRow.objects.filter(pk=row.pk).update(job=job)
+    LagRow.objects.filter(pk=row.pk).update(job=job, generated_at_ms=start_ms + HOUR)
 
 
 def report_row(run: ReportRun, job: str, start_ms: int, end_ms: int) -> None:
     ReportRow.objects.create(
         run=run, job=job, grain="group", cluster="local", window_start_ms=start_ms, window_end_ms=end_ms,
-        generated_at_ms=NOW,
+        generated_at_ms=end_ms,
     )  # fmt: skip
 
 
@@ -37,6 +37,13 @@ def test_rows_of_lag_stay_as_long_as_their_window_is_worth(cluster: Cluster, job
         NOW - 5_000 * DAY,
         NOW - (days - 1) * DAY,
     ]
+
+
+def test_rows_of_an_old_time_that_was_asked_for_now_stay_to_be_looked_at(cluster: Cluster) -> None:
+    lag_row(rows.run(), NOW - 200 * DAY, "lag_hour")
+    LagRow.objects.update(generated_at_ms=NOW - 99 * DAY)
+    assert retention.drop_old("local", "lag_hour", NOW) == 0
+    assert retention.drop_old("local", "lag_hour", NOW + 2 * DAY) == 1
 
 
 def test_an_episode_that_lasts_is_as_young_as_its_end(cluster: Cluster, settings: Settings) -> None:
