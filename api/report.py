@@ -55,6 +55,7 @@ class ReportRunSerializer(serializers.Serializer[Any]):
     cluster = serializers.CharField()
     from_ms = serializers.IntegerField()
     to_ms = serializers.IntegerField()
+    zone = serializers.CharField(help_text="of which its days and weeks are")
     state = serializers.CharField()
     step = serializers.CharField(allow_blank=True, help_text="what is being done")
     error = serializers.CharField(allow_blank=True)
@@ -78,10 +79,13 @@ def run_body(request: Request, run: ReportRun) -> dict[str, Any]:
 
 
 class RunRequestSerializer(serializers.Serializer[Any]):
-    """Whole hours are computed: those that hold any of [from_ms, to_ms)."""
+    """Whole hours, or days and weeks of the report's zone, are computed: those that hold any of [from_ms, to_ms)."""
 
     from_ms = serializers.IntegerField(
-        required=False, min_value=0, max_value=TIME_MS_MAX, help_text="default: yesterday 00:00 UTC"
+        required=False,
+        min_value=0,
+        max_value=TIME_MS_MAX,
+        help_text="default: yesterday 00:00 of the report's zone",
     )
     to_ms = serializers.IntegerField(
         required=False, min_value=0, max_value=TIME_MS_MAX, help_text="default: now"
@@ -159,7 +163,7 @@ class JobRuns(Resource):
         wanted = RunRequestSerializer(data=request.data or {})
         wanted.is_valid(raise_exception=True)
         now_ms = time.time_ns() // 1_000_000
-        default = yesterday_to_now(now_ms)
+        default = yesterday_to_now(now_ms, selectors.zone_of(cluster, job))
         asked = wanted.validated_data
         run = services.request_run(
             job=job,

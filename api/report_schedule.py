@@ -24,8 +24,9 @@ from console.access.name_scope import EVERYTHING, NameScope
 from console.cluster import selectors as cluster_selectors
 from console.report import delivery, exports, schedules, selectors
 from console.report.jobs import JOBS, LAG_JOBS
-from console.report.models import LagRow, ReportRow, ReportSchedule
+from console.report.models import ZONE_LENGTH_MAX, LagRow, ReportRow, ReportSchedule
 from console.streamed import in_thread
+from spark.lag.local_time import zone_problem
 
 TIME_MS_MAX = 2**53
 
@@ -35,7 +36,9 @@ def _now_ms() -> int:
 
 
 class ScheduleSerializer(serializers.Serializer[Any]):
-    """Times are UTC; ``hour`` counts for daily and weekly ones, ``weekday`` (0 is Monday) for weekly ones."""
+    """Times are of the wall clock of ``time_zone``; ``hour`` counts for daily and weekly ones, ``weekday`` (0 is
+    Monday) for weekly ones.
+    """
 
     job = serializers.CharField()
     cluster = serializers.CharField()
@@ -44,6 +47,8 @@ class ScheduleSerializer(serializers.Serializer[Any]):
     minute = serializers.IntegerField()
     hour = serializers.IntegerField()
     weekday = serializers.IntegerField()
+    zone = serializers.CharField(allow_blank=True, help_text="of this report; empty: the installation's")
+    time_zone = serializers.CharField(help_text="in force: days and weeks are of it")
     emails = serializers.ListField(child=serializers.CharField())
     webhook_host = serializers.CharField(
         allow_blank=True, help_text="of the webhook only its host is ever told"
@@ -61,12 +66,23 @@ class ScheduleChangeSerializer(serializers.Serializer[Any]):
     minute = serializers.IntegerField(required=False, min_value=0, max_value=59)
     hour = serializers.IntegerField(required=False, min_value=0, max_value=23)
     weekday = serializers.IntegerField(required=False, min_value=0, max_value=6)
+    zone = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=ZONE_LENGTH_MAX,
+        help_text="IANA name; empty: the installation's",
+    )
     emails = serializers.ListField(
         child=serializers.CharField(max_length=254), required=False, max_length=delivery.EMAILS_MAX
     )
     webhook_url = serializers.CharField(
         required=False, allow_blank=True, max_length=500, help_text="written, never told; empty removes it"
     )
+
+    def validate_zone(self, value: str) -> str:
+        if value and (problem := zone_problem(value)):
+            raise ValidationError(problem)
+        return value
 
     def validate_emails(self, value: list[str]) -> list[str]:
         try:

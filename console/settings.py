@@ -18,6 +18,7 @@ from django.core.exceptions import ImproperlyConfigured
 
 from console import reverse_proxy
 from console.private_files import keep_private
+from spark.lag.local_time import zone_problem
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
@@ -45,6 +46,11 @@ REPORTS_DIR = DATA_DIR / "reports"
 REPORTS_URL = env.str("REPORTS_URL", default=f"file://{REPORTS_DIR}")
 # Every report row says which code computed it.
 CODE_VERSION = "0.1.0"
+# REPORT_TIME_ZONE: the IANA name of the zone whose days and weeks reports are about, e.g. Europe/Berlin; the schedule
+# of a report may have another.
+REPORT_TIME_ZONE = env.str("REPORT_TIME_ZONE", default="UTC")
+if problem := zone_problem(REPORT_TIME_ZONE):
+    raise ImproperlyConfigured(f"REPORT_TIME_ZONE: {problem}")
 # EPISODE_DAYS: how long episodes (a topic late, standing still, offline, losing messages) are kept after their end.
 EPISODE_DAYS = env.int("EPISODE_DAYS", default=400)
 # LAG_SLO_MS: how long a message may wait before a minute counts as breached in reports.

@@ -1,7 +1,7 @@
 """What each group can do, what is asked of it, and how much room retention leaves:
 `python -m spark.capacity < spec.json`.
 
-One row per group-topic and UTC day, grain `group`:
+One row per group-topic and day, grain `group`:
 
     mu_max                messages a second that it handled in the median minute in which it was behind: its oldest
                           message waited longer than a commit takes and no queue stood still. null where there were

@@ -2,7 +2,7 @@
 `python -m spark.dead_letter < spec.json`.
 
 A dead letter is a record of a `%DLQ%` topic that its consume queue still leads to. Grain `group`: a row per group and
-UTC day; grain `cause`: per group, topic it came from and cause.
+day; grain `cause`: per group, topic it came from and cause.
 
     letters            in the store at the end of the window; `arrived` in the window, `peak_per_h` in its busiest hour
     oldest_ms, age_*   since when, and percentiles of the ages at the end of the window
@@ -29,7 +29,7 @@ from spark.job_process import main, say
 from spark.publish import result
 from spark.schemas import KEY, STAMP, WINDOW, row_schema
 from spark.sources import CommitLogSource, ConsumeQueueSource
-from spark.store_job import DAY_MS, ORDER, coverage, published, read_stores, stamped
+from spark.store_job import ORDER, coverage, days, published, read_stores, stamped
 
 PREFIX = "%DLQ%"
 RETRY_MAX = 16  # RocketMQ's retryMaxTimes
@@ -53,9 +53,9 @@ SCHEMA = row_schema(
 )
 
 
-def transform(letters: DataFrame, days: DataFrame, limits: DataFrame, as_of_ms: int) -> DataFrame:
-    """Rows of both grains, without what every row says. `letters`: records of %DLQ% topics; `days`: `window_start_ms`
-    of the days asked for; `limits`: `group` and `retry_max` of groups that have their own.
+def transform(letters: DataFrame, asked: DataFrame, limits: DataFrame) -> DataFrame:
+    """Rows of both grains, without what every row says. `letters`: records of %DLQ% topics; `asked`: `window_start_ms`
+    and `end_ms` of the days asked for; `limits`: `group` and `retry_max` of groups that have their own.
     """
     found = (
         letters.withColumn("group", F.substring("topic", len(PREFIX) + 1, 1_000))
@@ -67,8 +67,7 @@ def transform(letters: DataFrame, days: DataFrame, limits: DataFrame, as_of_ms: 
             "cause", F.when(F.col("attempts") >= F.col("retry_max"), "retries used up").otherwise("given up")
         )
         .withColumn("life", F.col("store_timestamp_ms") - F.col("born_timestamp_ms"))
-        .crossJoin(F.broadcast(days))
-        .withColumn("end_ms", F.least(F.col("window_start_ms") + F.lit(DAY_MS), F.lit(as_of_ms)))
+        .crossJoin(F.broadcast(asked))
         .filter(F.col("store_timestamp_ms") < F.col("end_ms"))
         .withColumn("age", F.col("end_ms") - F.col("store_timestamp_ms"))
         .withColumn("is_new", F.col("store_timestamp_ms") >= F.col("window_start_ms"))
@@ -134,10 +133,9 @@ def run(spark: SparkSession, spec: JobSpec) -> JobResult:
     units = read_stores(spark, spec, ConsumeQueueSource).cache()
     at = ["cluster", "broker_name", "topic", "queue_id", "queue_offset"]
     letters = messages.filter(F.col("topic").startswith(PREFIX)).join(units.select(*at), at, "left_semi")
-    starts = range(spec.from_ms - spec.from_ms % DAY_MS, min(spec.to_ms, spec.as_of_ms), DAY_MS)
-    days = spark.createDataFrame([(start,) for start in starts], "window_start_ms bigint")
+    asked = spark.createDataFrame(days(spec), "window_start_ms bigint, end_ms bigint")
     limits = spark.createDataFrame([*retry_limits(spec).items()], "group string, retry_max int")
-    rows = stamped(transform(letters, days, limits, spec.as_of_ms), spec, coverage(messages))
+    rows = stamped(transform(letters, asked, limits), spec, coverage(messages))
     rows = rows.withColumns({"kind": F.lit("DLQ"), "broker_name": F.lit("")})
     order = (*ORDER, "cause")
     done = published(spark, spec, rows, SCHEMA, order, started=started, sources=[messages, units])

@@ -1,6 +1,6 @@
 """How good drain forecasts were: `python -m spark.forecast_scorecard < spec.json`.
 
-For every backlog of a queue in a UTC day the forecast of the live pages (`spark.lag.forecast.drain`) is made again
+For every backlog of a queue in a day the forecast of the live pages (`spark.lag.forecast.drain`) is made again
 every five minutes from what was known then, and compared with what came. Grain `group`: one row per group-topic that
 had a backlog; grain `cluster`: all of them together.
 

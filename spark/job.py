@@ -10,7 +10,10 @@ from typing import Any
 
 import msgspec
 
+from spark.lag.local_time import STEP_MS, UTC, zone_problem
+
 HOUR_MS = 3_600_000
+
 # A month of hourly work items for a hundred clusters; beyond that a report is asked for in parts.
 HOURS_MAX = 31 * 24 * 100
 
@@ -59,7 +62,9 @@ class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One run of one report job over [from_ms, to_ms), whole hours, epoch milliseconds UTC.
+    """One run of one report job over [from_ms, to_ms), epoch milliseconds UTC, quarters of an hour.
+
+    Days and weeks are those of `zone`; `hours` are of UTC, and of the first and last of them some may lie outside.
 
     `output` is the folder that the Parquet files come into; whatever is there is replaced. `slo_ms` is how long a
     message may wait before its minute is a breach, and `slo_target` the share of time in which none should, unless
@@ -78,6 +83,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     output: str
     # The running hour counts up to here.
     as_of_ms: int
+    zone: str = UTC
     slo_ms: int = 60_000
     interval_ms: int = 5_000
     slo_target: float = 0.99
@@ -93,8 +99,10 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     reuse: bool = False
 
     def __post_init__(self) -> None:
-        if self.from_ms % HOUR_MS or self.to_ms % HOUR_MS:
-            raise JobSpecError(f"window {self.from_ms}..{self.to_ms} is not whole hours")
+        if self.from_ms % STEP_MS or self.to_ms % STEP_MS:
+            raise JobSpecError(f"window {self.from_ms}..{self.to_ms} is not whole quarters of an hour")
+        if problem := zone_problem(self.zone):
+            raise JobSpecError(f"zone: {problem}")
         if self.from_ms >= self.to_ms:
             raise JobSpecError(f"window is empty: from_ms {self.from_ms} is not before to_ms {self.to_ms}")
         if len(self.hours) > HOURS_MAX:
@@ -111,7 +119,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         if not self.output:
             raise JobSpecError("output names no folder")
         for hour in self.hours:
-            if hour.hour_ms % HOUR_MS or not self.from_ms <= hour.hour_ms < self.to_ms:
+            if hour.hour_ms % HOUR_MS or not self.from_ms - HOUR_MS < hour.hour_ms < self.to_ms:
                 raise JobSpecError(f"hour {hour.hour_ms} is not a whole hour of {self.from_ms}..{self.to_ms}")
 
     @property

@@ -1,8 +1,8 @@
 """Daily lag of every group, topic and queue, from raw history: `python -m spark.lag_day < spec.json`.
 
-The hours of a day are folded where their files are read and added up there (`spark.lag_rows`): percentiles come from
-added histograms, never from averages. A day needs no hourly run before it and can be computed again while its history
-exists.
+Days are those of the spec's zone. The hours of a day are folded where their files are read and added up there
+(`spark.lag_rows`): percentiles come from added histograms, never from averages. A day needs no hourly run before it and
+can be computed again while its history exists.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import sys
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from spark.job import HOUR_MS, JobResult, JobSpec
+from spark.job import JobResult, JobSpec
 from spark.job_process import main
+from spark.lag.local_time import DAY_MS
 from spark.lag_rows import period_rows
 from spark.part_files import publish_parts
 from spark.session import cores_of
 from spark.work import work_items
-
-DAY_MS = 24 * HOUR_MS
 
 
 def run(spark: SparkSession | SparkContext, spec: JobSpec, *, period_ms: int = DAY_MS) -> JobResult:

@@ -1,4 +1,4 @@
-"""Weekly lag (Monday to Monday, UTC), as `spark.lag_day` makes days: `python -m spark.lag_week < spec.json`."""
+"""Weekly lag, from Monday to Monday, as `spark.lag_day` makes days: `python -m spark.lag_week < spec.json`."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 from spark import lag_day
 from spark.job import JobResult, JobSpec
 from spark.job_process import main
-
-WEEK_MS = 7 * lag_day.DAY_MS
+from spark.lag.local_time import WEEK_MS
 
 
 def run(spark: SparkSession | SparkContext, spec: JobSpec) -> JobResult:

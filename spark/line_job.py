@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from spark.job import HOUR_MS, JobResult, JobSpec
+from spark.job import JobResult, JobSpec
 from spark.lag.line import Line, LineKey
+from spark.lag.local_time import DAY_MS
 from spark.lag.samples import RETRY_TOPIC_PREFIX
 from spark.notes import with_losses
 from spark.publish import publish
@@ -18,7 +19,6 @@ from spark.schemas import ddl, report_columns, warning_rows
 from spark.session import cores_of
 from spark.work import HistoryReader, Window, WorkItem, work_items
 
-DAY_MS = 24 * HOUR_MS
 ORDER = ("cluster", "window_start_ms", "grain", "group", "topic", "broker_name", "queue_id")
 Row = dict[str, Any]
 # The hours of some groups, one after the other → their rows in the order of their keys

@@ -10,13 +10,13 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import DataSource
 
-from spark.job import HOUR_MS, JobFailed, JobResult, JobSpec
+from spark.job import JobFailed, JobResult, JobSpec
+from spark.lag.local_time import DAY_MS, periods
 from spark.notes import NOTES_MAX, Note
 from spark.publish import result, write
 from spark.schemas import report_columns
 from spark.sources import CommitLogSource
 
-DAY_MS = 24 * HOUR_MS
 ORDER = ("cluster", "window_start_ms", "grain", "group", "topic", "broker_name")
 
 
@@ -35,9 +35,21 @@ def read_stores(
     return reduce(DataFrame.unionByName, tables)
 
 
-def day_start(column: str) -> Column:
-    """The UTC day of a time in ms."""
-    return F.col(column) - F.col(column) % F.lit(DAY_MS)
+def days(spec: JobSpec) -> list[tuple[int, int]]:
+    """Start and end of each day of the window, in the spec's zone; the running one ends at `as_of_ms`."""
+    until_ms = min(spec.to_ms, spec.as_of_ms)
+    found = periods(spec.from_ms, until_ms, DAY_MS, spec.zone)
+    return [(start_ms, min(end_ms, spec.as_of_ms)) for start_ms, end_ms in found]
+
+
+def day_start(column: str, spec: JobSpec) -> Column:
+    """When the day begins that holds a time in ms: the last start that is not after it."""
+    first, *later = [start_ms for start_ms, _ in days(spec)]
+    return reduce(
+        lambda found, start_ms: F.when(F.col(column) >= F.lit(start_ms), F.lit(start_ms)).otherwise(found),
+        later,
+        F.lit(first),
+    ).cast("bigint")
 
 
 def stamped(rows: DataFrame, spec: JobSpec, coverage: DataFrame) -> DataFrame:
@@ -46,12 +58,13 @@ def stamped(rows: DataFrame, spec: JobSpec, coverage: DataFrame) -> DataFrame:
     Messages are records of a log, not samples: `interval_ms` is null, and what is missing is the time before the oldest
     record that is left.
     """
-    end = F.least(F.col("window_start_ms") + F.lit(DAY_MS), F.lit(spec.as_of_ms))
+    ends = rows.sparkSession.createDataFrame(days(spec), "window_start_ms bigint, window_end_ms bigint")
+    end = F.col("window_end_ms")
     missing = F.greatest(F.lit(0), F.least(F.col("log_from_ms"), end) - F.col("window_start_ms"))
     length = end - F.col("window_start_ms")
     return (
         rows.join(F.broadcast(coverage), "cluster", "left")
-        .withColumn("window_end_ms", end.cast("bigint"))
+        .join(F.broadcast(ends), "window_start_ms")
         .withColumn("interval_ms", F.lit(None).cast("int"))
         .withColumn("max_gap_ms", missing.cast("bigint"))
         .withColumn("coverage_pct", F.round(100 * (1 - missing / length), 2))

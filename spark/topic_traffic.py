@@ -1,7 +1,7 @@
 """What came into each topic, message by message, from the store files of brokers: `python -m spark.topic_traffic`.
 
 From commit logs: when, how large, how late. From consume queues: whether every record can be reached. Grain `topic`: a
-row per topic and UTC day; grain `hour`: per hour of it (`hour_ms`).
+row per topic and day; grain `hour`: per hour of it (`hour_ms`), from local midnight on.
 
     messages, size_bytes   records stored in the window and their bytes in the log; `body_bytes_mean`, `size_max_bytes`
     queues, tags           how many different ones had traffic
@@ -51,7 +51,7 @@ SCHEMA = row_schema(
 )
 
 
-def transform(messages: DataFrame, units: DataFrame) -> DataFrame:
+def transform(messages: DataFrame, units: DataFrame, spec: JobSpec) -> DataFrame:
     """Rows of both grains, without what every row says. `messages` and `units`: rows of the two sources."""
     at = ("cluster", "broker_name", "topic", "queue_id", "queue_offset")
     known = units.filter(F.col("warning").isNull()).select(
@@ -60,8 +60,9 @@ def transform(messages: DataFrame, units: DataFrame) -> DataFrame:
     found = (
         messages.filter(F.col("warning").isNull())
         .join(known, list(at), "left")
-        .withColumn("window_start_ms", day_start("store_timestamp_ms"))
-        .withColumn("hour_ms", F.col("store_timestamp_ms") - F.col("store_timestamp_ms") % F.lit(HOUR_MS))
+        .withColumn("window_start_ms", day_start("store_timestamp_ms", spec))
+        .withColumn("into_hour", (F.col("store_timestamp_ms") - F.col("window_start_ms")) % F.lit(HOUR_MS))
+        .withColumn("hour_ms", F.col("store_timestamp_ms") - F.col("into_hour"))
         .withColumn("minute", F.floor(F.col("store_timestamp_ms") / F.lit(MINUTE_MS)))
         .withColumn("delay", F.col("store_timestamp_ms") - F.col("born_timestamp_ms"))
         .withColumn("leads_here", F.col("unit_offset") == F.col("commit_log_offset"))
@@ -120,7 +121,7 @@ def run(spark: SparkSession, spec: JobSpec) -> JobResult:
     say(f"reading {len(spec.stores)} store{'' if len(spec.stores) == 1 else 's'}")
     messages = read_stores(spark, spec, CommitLogSource).cache()
     units = read_stores(spark, spec, ConsumeQueueSource).cache()
-    rows = stamped(transform(messages, units), spec, coverage(messages))
+    rows = stamped(transform(messages, units, spec), spec, coverage(messages))
     rows = rows.withColumns({"kind": kind_of(F.col("topic")), "group": F.lit(""), "broker_name": F.lit("")})
     order = (*ORDER, "hour_ms")
     done = published(spark, spec, rows, SCHEMA, order, started=started, sources=[messages, units])

@@ -20,6 +20,7 @@ from spark.lag import chunk, files, wal
 from spark.lag.chunk_decode import rows_within
 from spark.lag.chunk_join import decode_grid
 from spark.lag.grid import Grid, carried, follows, grid_of
+from spark.lag.local_time import period_end, starts_in_hour
 from spark.lag.rounds import rounds_of
 from spark.lag.samples import (
     DEAD_LETTER_TOPIC_PREFIX,
@@ -61,21 +62,23 @@ class WorkItem(msgspec.Struct, frozen=True):
 
 
 def work_items(spec: JobSpec, *, period_ms: int, cores: int = 2) -> list[WorkItem]:
-    """The items of a job whose rows are about periods of so many milliseconds; the running one ends at `as_of_ms`.
+    """The items of a job whose rows are about hours, days or weeks; the running one ends at `as_of_ms`.
 
+    `period_ms` is how long such a period usually is; an hour of UTC in which a day of the zone begins is of two.
     `cores` is how many tasks the cluster runs at a time: few periods are cut into more ranges of groups.
     """
     periods: dict[tuple[str, int], list[HourFiles]] = {}
     for hour in spec.hours:
         if hour.hour_ms < spec.as_of_ms:
-            start_ms = period_start(hour.hour_ms, period_ms)
-            periods.setdefault((hour.cluster, start_ms), []).append(hour)
+            until_ms = min(spec.to_ms, spec.as_of_ms)
+            for start_ms in starts_in_hour(hour.hour_ms, spec.from_ms, until_ms, period_ms, spec.zone):
+                periods.setdefault((hour.cluster, start_ms), []).append(hour)
     rest = msgspec.structs.replace(spec, hours=(), clients={}, client_changes={}, slos={})
     wanted = -(-TASKS_PER_CORE * cores // max(1, len(periods)))
     items = []
     for (cluster, start_ms), hours in periods.items():
         hours.sort(key=lambda hour: hour.hour_ms)
-        end_ms = min(start_ms + period_ms, spec.as_of_ms)
+        end_ms = min(period_end(start_ms, period_ms, spec.zone), spec.as_of_ms)
         for after, upto in _group_ranges(hours, wanted):
             own = msgspec.structs.replace(
                 rest,
@@ -98,12 +101,6 @@ def _changes_in(
             )
             found[group] = tuple(change for change in changes[begin:] if change[0] < to_ms)
     return found
-
-
-def period_start(at_ms: int, period_ms: int) -> int:
-    """When the period begins that holds a moment: hours and days of UTC, weeks from Monday."""
-    shift = 3 * 24 * HOUR_MS if period_ms == 7 * 24 * HOUR_MS else 0  # 1970 began on a Thursday
-    return at_ms - (at_ms + shift) % period_ms
 
 
 def _group_ranges(hours: Sequence[HourFiles], wanted: int) -> list[tuple[str, str]]:
@@ -178,15 +175,19 @@ class HistoryReader:
     def _windows(self, after: str, upto: str, dead_letters: dict[int, dict[str, int]]) -> Iterator[Window]:
         hours = {hour.hour_ms: hour for hour in self.item.hours}
         grid: Grid | None = None
-        for from_ms in range(min(hours), self.item.to_ms, HOUR_MS):
-            to_ms = min(from_ms + HOUR_MS, self.item.to_ms)
-            hour = hours.get(from_ms)
+        for hour_ms in range(min(hours), self.item.to_ms, HOUR_MS):
+            from_ms, to_ms = self._own_part(hour_ms)
+            hour = hours.get(hour_ms)
             if grid is None and hour:
                 grid = self._before(hour, after, upto)
             own = self._grid(hour.files if hour else (), grid, after, upto, from_ms, to_ms)
             if own is not None:
                 grid = own
-                yield Window(from_ms, to_ms, grid, dead_letters.get(from_ms, {}))
+                yield Window(from_ms, to_ms, grid, dead_letters.get(hour_ms, {}))
+
+    def _own_part(self, hour_ms: int) -> tuple[int, int]:
+        """What of an hour is the item's: a day may begin and end inside of one."""
+        return max(hour_ms, self.item.from_ms), min(hour_ms + HOUR_MS, self.item.to_ms)
 
     def _grid(
         self, paths: Sequence[str], before: Grid | None, after: str, upto: str, from_ms: int, to_ms: int
@@ -205,12 +206,15 @@ class HistoryReader:
         return grid_of(samples, self.spec.interval_ms) if samples.keys else None
 
     def _before(self, hour: HourFiles, after: str, upto: str) -> Grid | None:
-        """The time before an hour whose files do not hold the samples before it: chunks do, logs do not."""
-        if not hour.older or not any(path.endswith(".wal") for path in hour.files):
+        """The time before an hour whose files do not hold the samples before it: chunks do, logs do not. Where the item
+        begins inside the hour, its own files have some of that time.
+        """
+        to_ms, _ = self._own_part(hour.hour_ms)
+        paths = hour.older if to_ms == hour.hour_ms else (*hour.older, *hour.files)
+        if not paths or not any(path.endswith(".wal") for path in hour.files):
             return None
-        from_ms = hour.hour_ms - self.spec.lookback_ms
-        parts = self._parts(hour.older, after, upto, from_ms, hour.hour_ms)
-        samples = _samples_of(list(parts), from_ms, hour.hour_ms)
+        parts = self._parts(paths, after, upto, hour.hour_ms - self.spec.lookback_ms, to_ms)
+        samples = _samples_of(list(parts), hour.hour_ms - self.spec.lookback_ms, to_ms)
         return grid_of(samples, self.spec.interval_ms) if samples.keys else None
 
     def _ranges(self) -> list[tuple[str, str]]:
@@ -279,7 +283,7 @@ class HistoryReader:
 
     def _dead_letters(self, hour: HourFiles) -> dict[str, int]:
         """Messages that came into each group's dead-letter topic; its queues are heads, they have no group."""
-        from_ms, to_ms = hour.hour_ms, min(hour.hour_ms + HOUR_MS, self.item.to_ms)
+        from_ms, to_ms = self._own_part(hour.hour_ms)
         parts = []
         for path in hour.files:
             if PurePosixPath(path).suffix == ".wal":

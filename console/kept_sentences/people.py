@@ -171,7 +171,7 @@ SENTENCES = (
     _("Health"),
     _("host:port, for example 10.0.0.5:9876; several separated by semicolons."),
     _("Hour"),
-    _("Hour (UTC)"),
+    _("Time zone"),
     _("How long that takes is not known: the group was not seen reading in the last hour."),
     _("in %(number)s queues"),
     _("is not a configuration key"),
@@ -320,6 +320,7 @@ SENTENCES = (
     _("Taken up again (attempt %(number)s)"),
     _("tells clients to keep a key on its queue"),
     _("That is no time such as 2026-03-12T08:00."),
+    _("%(name)s is no time zone; use a name of the IANA list such as Europe/Berlin or Asia/Kolkata."),
     _(
         "The activity of all clusters is for people who may see every cluster; name a cluster of which you see all."
     ),

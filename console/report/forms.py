@@ -8,8 +8,9 @@ from typing import Any
 from django import forms
 
 from console.report import delivery
-from console.report.models import ReportSchedule
+from console.report.models import ZONE_LENGTH_MAX, ReportSchedule
 from console.report.rules import ReportRejected, Window, window, yesterday_to_now
+from spark.lag.local_time import UTC, zone_problem
 
 MINUTES = "%Y-%m-%dT%H:%M"
 FORMATS = [MINUTES, "%Y-%m-%dT%H:%M:%S"]
@@ -22,16 +23,17 @@ class RunForm(forms.Form):
     start = forms.DateTimeField(required=False, input_formats=FORMATS, error_messages={"invalid": NOT_A_TIME})
     end = forms.DateTimeField(required=False, input_formats=FORMATS, error_messages={"invalid": NOT_A_TIME})
 
-    def __init__(self, *args: Any, now_ms: int, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, now_ms: int, zone: str = UTC, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._now_ms = now_ms
+        self._zone = zone
         self.window: Window | None = None
 
     def clean(self) -> dict[str, Any]:
         values: dict[str, Any] = super().clean() or {}
         if self.errors:
             return values
-        default = yesterday_to_now(self._now_ms)
+        default = yesterday_to_now(self._now_ms, self._zone)
         start, end = values.get("start"), values.get("end")
         try:
             self.window = window(
@@ -48,15 +50,16 @@ WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", 
 
 
 class ScheduleForm(forms.Form):
-    """When a report is made, UTC, and who is told. An empty webhook field keeps the one that is set; `no_webhook`
-    removes it: it is written, never shown.
+    """When a report is made, on the wall clock of its zone, and who is told. An empty webhook field keeps the one that
+    is set; `no_webhook` removes it: it is written, never shown.
     """
 
     is_on = forms.BooleanField(required=False, label="On")
     cadence = forms.ChoiceField(choices=ReportSchedule.Cadence.choices, label="Made")
     weekday = forms.TypedChoiceField(choices=list(enumerate(WEEKDAYS)), coerce=int, label="On", initial=0)
-    hour = forms.IntegerField(min_value=0, max_value=23, label="Hour (UTC)", initial=0)
+    hour = forms.IntegerField(min_value=0, max_value=23, label="Hour", initial=0)
     minute = forms.IntegerField(min_value=0, max_value=59, label="Minute")
+    zone = forms.CharField(required=False, max_length=ZONE_LENGTH_MAX, label="Time zone")
     emails = forms.CharField(required=False, max_length=2_000, label="Mail to")
     webhook_url = forms.CharField(required=False, max_length=500, label="Webhook")
     no_webhook = forms.BooleanField(required=False, label="Remove the webhook")
@@ -64,9 +67,15 @@ class ScheduleForm(forms.Form):
     @classmethod
     def of(cls, schedule: ReportSchedule) -> ScheduleForm:
         """The form as it stands."""
-        names = ("is_on", "cadence", "weekday", "hour", "minute")
+        names = ("is_on", "cadence", "weekday", "hour", "minute", "zone")
         values = {name: getattr(schedule, name) for name in names}
         return cls(initial={**values, "emails": ", ".join(schedule.emails)})
+
+    def clean_zone(self) -> str:
+        zone = str(self.cleaned_data["zone"]).strip()
+        if zone and (problem := zone_problem(zone)):
+            raise forms.ValidationError(problem)
+        return zone
 
     def clean_emails(self) -> list[str]:
         words = [word.strip() for word in self.cleaned_data["emails"].replace("\n", ",").split(",")]
@@ -91,7 +100,7 @@ class ScheduleForm(forms.Form):
         """What to write, once the form is valid."""
         values = {
             name: self.cleaned_data[name]
-            for name in ("is_on", "cadence", "weekday", "hour", "minute", "emails")
+            for name in ("is_on", "cadence", "weekday", "hour", "minute", "zone", "emails")
         }
         if self.cleaned_data["no_webhook"]:
             values["webhook_url"] = ""

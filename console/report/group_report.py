@@ -16,6 +16,7 @@ from console.report import queue_rows, selectors
 from console.report.jobs import DAY_MS, HOUR_MS
 from console.report.models import EPISODE_STATUS, LagRow, ReportRow
 from console.report.queue_rows import QueueRows
+from spark.lag.local_time import UTC, hour_of_week
 
 QUEUES_SHOWN = 40  # of the queue heat map: those that were worst
 EPISODES_SHOWN = 50
@@ -248,7 +249,7 @@ class Sentence:
     facts: dict[str, Any]
 
 
-def sentences(hours: Hours, budget: Budget, episodes: Sequence[ReportRow]) -> list[Sentence]:
+def sentences(hours: Hours, budget: Budget, episodes: Sequence[ReportRow], zone: str = UTC) -> list[Sentence]:
     """What stands out, worst first; at most SENTENCES_MAX. Empty: the window was quiet and seen."""
     found: list[Sentence] = []
     for episode in episodes[:2]:
@@ -263,7 +264,7 @@ def sentences(hours: Hours, budget: Budget, episodes: Sequence[ReportRow]) -> li
         )
     if budget.over_pct is not None:
         found.append(Sentence("STOPPED", "overspent", {"over_pct": budget.over_pct, "target": budget.target}))
-    tide = daily_tide(hours)
+    tide = daily_tide(hours, zone)
     if tide is not None:
         found.append(Sentence("CATCHING_UP", "tide", tide))
     missing = len(hours.times) - hours.seen
@@ -277,12 +278,12 @@ def _share_of_breach(figures: dict[str, Any], hours: Hours) -> float | None:
     return round(min(100.0, 100 * figures["duration_ms"] / total_ms), 1) if total_ms else None
 
 
-def daily_tide(hours: Hours) -> dict[str, Any] | None:
-    """The UTC hour of the day whose p95 is at least TIDE_FACTOR times the usual on most days, if there is one."""
+def daily_tide(hours: Hours, zone: str = UTC) -> dict[str, Any] | None:
+    """The hour of the day of `zone` whose p95 is at least TIDE_FACTOR times the usual on most days, if there is one."""
     by_hour: dict[int, list[int]] = {}
     for time_ms, p95_ms in zip(hours.times, hours.p95_ms, strict=True):
         if p95_ms is not None:
-            by_hour.setdefault(time_ms % DAY_MS // HOUR_MS, []).append(p95_ms)
+            by_hour.setdefault(hour_of_week(time_ms, zone) % 24, []).append(p95_ms)
     known = sorted(value for values in by_hour.values() for value in values)
     if not known:
         return None
@@ -298,7 +299,7 @@ def daily_tide(hours: Hours) -> dict[str, Any] | None:
     hour = max(high, key=lambda each: sum(high[each]) / len(high[each]))
     return {
         "hour": hour,
-        "at_ms": hours.times[-1] - hours.times[-1] % DAY_MS + hour * HOUR_MS,
+        "at_ms": max(at_ms for at_ms in hours.times if hour_of_week(at_ms, zone) % 24 == hour),
         "low_ms": min(high[hour]),
         "high_ms": max(high[hour]),
         "usual_ms": usual_ms,

@@ -17,10 +17,11 @@ from console.access.models import Verb
 from console.cluster.admission import admit
 from console.cluster.models import Cluster
 from console.lag.models import GroupRow, TopicRow
-from console.report import group_plots, group_report, retention_room, schedules, usual_week
+from console.report import group_plots, group_report, retention_room, schedules, selectors, usual_week
 from console.report.forms import SloForm
 from console.report.jobs import DAY_MS, HOUR_MS
 from console.report.models import LagRow
+from spark.lag.local_time import hour_of_week
 
 # Word in the address → (word on the page, days). Four whole weeks, so that weekdays weigh the same.
 SPANS = {"1d": ("24 h", 1), "": ("7 d", 7), "28d": ("28 d", 28)}
@@ -40,6 +41,7 @@ def page(
     """The page; a promise that was refused comes with its reasons."""
     now_ms = _now_ms()
     own_slo_ms, target = schedules.slo_of(here.name, group)
+    zone = selectors.zone_of(here.name, "lag_day")
     span = request.GET.get("span", "")
     span = span if span in SPANS else ""
     to_ms = now_ms - now_ms % HOUR_MS + HOUR_MS
@@ -65,14 +67,15 @@ def page(
         "to_ms": min(to_ms, now_ms),
         "budget": budget,
         "breach_ms": _sum(hours.breach_ms),
-        "sentences": group_report.sentences(hours, budget, episodes),
+        "sentences": group_report.sentences(hours, budget, episodes, zone),
+        "zone": zone,
         "episodes": episodes,
         "runways": [_runway(here.name, each) for each in runways],
         "usual": usual_week.usual_drain(here.name, group, runways),
         "queues": queues,
         "queue_days": settings.REPORT_QUEUE_DAYS,
         "plots": {
-            **_plots(hours, budget, queues, runways),
+            **_plots(hours, budget, queues, runways, zone),
             **group_plots.plots(here.name, group, from_ms, to_ms),
         },
         "room_url": _room_url(here.name, group, from_ms, min(to_ms, now_ms), hours.first_seen_ms),
@@ -91,6 +94,7 @@ def _plots(
     budget: group_report.Budget,
     queues: dict[str, Any],
     runways: Sequence[LagRow],
+    zone: str,
 ) -> dict[str, Any]:
     """What each canvas reads; None where there is nothing to draw. Time before the first hour seen is not drawn, but
     for the last day: there was nothing to look at.
@@ -114,7 +118,10 @@ def _plots(
         },
         "budget": {"times": hours.times, "left_pct": budget.left_pct, "even_pct": budget.even_pct},
         "flow": {name: values[drawn] for name, values in flow.items()},
-        "week": {"times": hours.times, "p95_ms": hours.p95_ms},
+        "week": {
+            "hours_of_week": [hour_of_week(at_ms, zone) for at_ms in hours.times],
+            "p95_ms": hours.p95_ms,
+        },
         "queues": {
             "rows": queues["rows"],
             "times": queues["times"][drawn],

@@ -19,6 +19,7 @@ from console.report.jobs import DAY_MS, HOUR_MS, JOBS, PERIODS_MS
 from console.report.models import LagRow
 from console.report.queue_rows import QueueRows
 from console.report.selectors import KEY, AnyRows
+from spark.lag.local_time import UTC, local
 
 ROWS_MAX = 2_000
 SO_FAR = "so far"
@@ -101,15 +102,17 @@ def _lines(rows: Iterable[Any], columns: Sequence[Column], job: str) -> Iterator
 
 
 def window(row: Any, job: str) -> str:
-    """The hour, day or week of a row, UTC; those that were not over when it was made say so."""
-    start = dt.datetime.fromtimestamp(row.window_start_ms / 1000, dt.UTC)
+    """The hour, day or week of a row, with a zone that is not UTC; those that were not over when it was made say so."""
     length = PERIODS_MS[job]
+    start = local(row.window_start_ms, UTC if length == HOUR_MS else row.zone)
     if length == HOUR_MS:
         text = f"{start:%Y-%m-%d %H:%M}"
     elif length == DAY_MS:
         text = f"{start:%Y-%m-%d}"
     else:
         text = f"{start:%Y-%m-%d} to {start + dt.timedelta(days=6):%Y-%m-%d}"
+    if length > HOUR_MS and row.zone != UTC:
+        text = f"{text} {row.zone}"
     return f"{text} {SO_FAR}" if row.is_partial else text
 
 

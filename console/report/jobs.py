@@ -1,5 +1,7 @@
 """The reports there are, and the time that a row of each is about: what rules and models both know."""
 
+from spark.lag.local_time import UTC, period_end
+
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 
@@ -17,10 +19,11 @@ JOBS = {
 LAG_JOBS = ("lag_hour", "lag_day", "lag_week")
 # Reports made from the stores of brokers, not from lag history.
 STORE_JOBS = ("topic_traffic", "dead_letter")
-# What a row is about: an hour, a UTC day, a week from Monday. A run replaces whole periods.
+# What a row is about, and how long that usually is: an hour of UTC, a day of the report's zone, a week from Monday. A
+# run replaces whole periods.
 PERIODS_MS = {**dict.fromkeys(JOBS, DAY_MS), "lag_hour": HOUR_MS, "lag_week": 7 * DAY_MS}
 
 
-def is_so_far(job: str, start_ms: int, end_ms: int) -> bool:
+def is_so_far(job: str, start_ms: int, end_ms: int, zone: str = UTC) -> bool:
     """Whether the window of a row was not over when it was computed."""
-    return end_ms - start_ms < PERIODS_MS[job]
+    return end_ms < period_end(start_ms, PERIODS_MS[job], zone)

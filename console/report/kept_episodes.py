@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Max, Min
 
 from console.lag import episodes
 from console.lag.models import Episode
 from console.report.jobs import DAY_MS
 from console.report.models import ReportRow, ReportRun
+from spark.lag.local_time import period_end, period_start
 
 JOB = "episodes"
 EPISODES_MAX = 100_000  # of a run; 40 MB of rows
@@ -24,23 +26,28 @@ IDS_AT_ONCE = 200  # parameters of a statement
 
 def replace_rows(run: ReportRun, stamp: Mapping[str, Any], *, claim: Callable[[], None], now_ms: int) -> int:
     """Let the episodes that touch a run's window take the place of what was known of them; return how many."""
-    found = list(episodes.between(run.cluster, run.from_ms, run.to_ms)[:EPISODES_MAX])
     own = ReportRow.objects.filter(cluster=run.cluster, job=JOB)
+    inside = own.filter(window_start_ms__lt=run.to_ms, window_end_ms__gt=run.from_ms)
+    # days of another zone reach beyond the window: their episodes get a row of this zone too
+    reach = inside.aggregate(first=Min("window_start_ms"), last=Max("window_end_ms"))
+    from_ms = min(run.from_ms, reach["first"] or run.from_ms)
+    to_ms = max(run.to_ms, reach["last"] or run.to_ms)
+    found = list(episodes.between(run.cluster, from_ms, to_ms)[:EPISODES_MAX])
     with transaction.atomic():
         claim()
-        own.filter(window_start_ms__lt=run.to_ms, window_end_ms__gt=run.from_ms).delete()
+        inside.delete()
         # what went on while no run took it over
-        older = [one.id for one in found if one.start_ms < run.from_ms]
-        for first in range(0, len(older), IDS_AT_ONCE):
-            own.filter(figures__id__in=older[first : first + IDS_AT_ONCE]).delete()
-        made = [_row(one, stamp, now_ms) for one in found]
+        others = [one.id for one in found if not run.from_ms <= one.start_ms < run.to_ms]
+        for first in range(0, len(others), IDS_AT_ONCE):
+            own.filter(figures__id__in=others[first : first + IDS_AT_ONCE]).delete()
+        made = [_row(one, stamp, run.zone, now_ms) for one in found]
         ReportRow.objects.bulk_create(made, batch_size=ROWS_AT_ONCE)
     return len(made)
 
 
-def _row(one: Episode, stamp: Mapping[str, Any], now_ms: int) -> ReportRow:
-    start_ms = one.start_ms - one.start_ms % DAY_MS
-    end_ms = one.end_ms + -one.end_ms % DAY_MS if one.is_over else max(now_ms, one.end_ms)
+def _row(one: Episode, stamp: Mapping[str, Any], zone: str, now_ms: int) -> ReportRow:
+    start_ms = period_start(one.start_ms, DAY_MS, zone)
+    end_ms = period_end(one.end_ms - 1, DAY_MS, zone) if one.is_over else max(now_ms, one.end_ms)
     figures = {
         "id": one.id,
         "start_ms": one.start_ms,

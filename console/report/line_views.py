@@ -104,7 +104,7 @@ def _episodes(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dic
     return {
         "query": query,
         "page": selectors.report_row_page(found, ordered, query.page, query.per_page, whole),
-        "lanes": lanes(found, span_start(span_of(request.GET.get("span", ""), job), now_ms=now_ms), now_ms),
+        "lanes": lanes(found, _span_start(request, here, job, now_ms), now_ms),
     }
 
 
@@ -140,10 +140,15 @@ def lanes(found: QuerySet[ReportRow], from_ms: int | None, to_ms: int) -> dict[s
     }
 
 
+def _span_start(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> int | None:
+    span = span_of(request.GET.get("span", ""), job)
+    return span_start(span, now_ms=now_ms, zone=selectors.zone_of(here.name, job))
+
+
 def _found(
     request: HttpRequest, here: Cluster, job: str, view: RowsView | None, scope: NameScope
 ) -> QuerySet[ReportRow]:
-    from_ms = span_start(span_of(request.GET.get("span", ""), job), now_ms=_now_ms())
+    from_ms = _span_start(request, here, job, _now_ms())
     name = request.GET.get("q", "").strip()
     grain = "" if view is None else view.grain
     found = selectors.report_rows(here.name, job, grain=grain, name=name, from_ms=from_ms, scope=scope)

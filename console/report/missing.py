@@ -8,10 +8,17 @@ from typing import Any
 
 from console.lag import past, uploads
 from console.lag.history import HOUR_MS, Kind
+from console.report.jobs import PERIODS_MS
 from console.report.models import ReportRun
 from console.report.process import JobResult
+from spark.lag.local_time import period_end
 
 SAID_MAX = 50
+
+
+def hours_of(from_ms: int, to_ms: int) -> range:
+    """Return the hours of UTC that have some of a window, which may begin inside of one."""
+    return range(from_ms - from_ms % HOUR_MS, to_ms, HOUR_MS)
 
 
 def lost_hours(cluster: str, from_ms: int, to_ms: int) -> set[int]:
@@ -40,21 +47,23 @@ def missing(run: ReportRun, hours: Collection[int], now_ms: int) -> list[str]:
     ]
     unknown = [
         hour_ms
-        for hour_ms in range(run.from_ms, min(run.to_ms, now_ms), HOUR_MS)
+        for hour_ms in hours_of(run.from_ms, min(run.to_ms, now_ms))
         if hour_ms not in hours and hour_ms not in told
     ]
     said += [f"{_span(first_ms, last_ms + HOUR_MS)}: no history" for first_ms, last_ms in _stretches(unknown)]
     return sorted(said)[:SAID_MAX]
 
 
-def unread(spec: dict[str, Any], result: JobResult, period_ms: int) -> list[str]:
+def unread(spec: dict[str, Any], result: JobResult) -> list[str]:
     """Return a line for each history file that the job could not read, and for each period that keeps its rows."""
+    period_ms, zone = PERIODS_MS[spec["job"]], spec["zone"]
     hours: dict[str, list[int]] = {}
     for hour in spec["hours"]:
         for path in hour["files"]:
             hours.setdefault(path, []).append(hour["hour_ms"])
     said = [
-        f"{_span(start_ms, start_ms + period_ms)}: nothing of it could be read, the rows of before stay"
+        f"{_span(start_ms, period_end(start_ms, period_ms, zone))}: "
+        "nothing of it could be read, the rows of before stay"
         for start_ms in result.lost_ms
     ]
     for file in result.unread:

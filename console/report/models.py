@@ -9,7 +9,10 @@ from django.conf import settings
 from django.db import models
 
 from console.lag.models import NAME_LENGTH_MAX
-from console.report.jobs import is_so_far
+from console.report.jobs import PERIODS_MS, is_so_far
+from spark.lag.local_time import CHANGE_MS_MAX, UTC, period_end
+
+ZONE_LENGTH_MAX = 64  # the longest name of the IANA list has 32
 
 
 class ReportRun(models.Model):
@@ -26,6 +29,8 @@ class ReportRun(models.Model):
     cluster = models.CharField(max_length=64)
     from_ms = models.BigIntegerField()
     to_ms = models.BigIntegerField()
+    # Of which its days and weeks are; a change of the setting does not touch a run that waits.
+    zone = models.CharField(max_length=ZONE_LENGTH_MAX, default=UTC)
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
     step = models.CharField(max_length=200, default="", blank=True)
     error = models.TextField(default="", blank=True)
@@ -76,6 +81,7 @@ class ReportRun(models.Model):
             "cluster": self.cluster,
             "from_ms": self.from_ms,
             "to_ms": self.to_ms,
+            "zone": self.zone,
             "state": self.state,
             "step": self.step,
             "error": self.error,
@@ -91,6 +97,18 @@ class ReportRun(models.Model):
 
 
 OPEN_STATES = (ReportRun.State.QUEUED, ReportRun.State.RUNNING)
+
+
+def of_period(run: ReportRun, start_ms: int) -> models.Q:
+    """Choose what a report has of a period of a run: its rows, and those that overlap, of days of another zone."""
+    usual_ms = PERIODS_MS[run.job]
+    overlaps = models.Q(
+        window_start_ms__gt=start_ms - usual_ms - CHANGE_MS_MAX,
+        window_start_ms__lt=period_end(start_ms, usual_ms, run.zone),
+        window_end_ms__gt=start_ms,
+    )
+    is_own = models.Q(window_start_ms=start_ms) | (overlaps & ~models.Q(zone=run.zone))
+    return models.Q(cluster=run.cluster, job=run.job) & is_own
 
 
 class LagRow(models.Model):
@@ -188,6 +206,7 @@ class LagRow(models.Model):
     generated_at_ms = models.BigIntegerField()
     code_version = models.CharField(max_length=40, default="", blank=True)
     job = models.CharField(max_length=32, default="lag_hour")
+    zone = models.CharField(max_length=ZONE_LENGTH_MAX, default=UTC)  # of the day or week
 
     class Meta:
         constraints = [
@@ -216,7 +235,7 @@ class LagRow(models.Model):
     @property
     def is_partial(self) -> bool:
         """Whether its window was not over when it was computed."""
-        return is_so_far(self.job, self.window_start_ms, self.window_end_ms)
+        return is_so_far(self.job, self.window_start_ms, self.window_end_ms, self.zone)
 
     @property
     def is_censored(self) -> bool:
@@ -249,6 +268,7 @@ class ReportRow(models.Model):
     interval_ms = models.IntegerField(null=True)
     coverage_pct = models.FloatField(null=True)
     max_gap_ms = models.BigIntegerField(null=True)
+    zone = models.CharField(max_length=ZONE_LENGTH_MAX, default=UTC)  # of the day or week
     figures = models.JSONField(default=dict)
     generated_at_ms = models.BigIntegerField()
     code_version = models.CharField(max_length=40, default="", blank=True)
@@ -267,7 +287,7 @@ class ReportRow(models.Model):
     @property
     def is_partial(self) -> bool:
         """Whether its window was not over when it was computed."""
-        return is_so_far(self.job, self.window_start_ms, self.window_end_ms)
+        return is_so_far(self.job, self.window_start_ms, self.window_end_ms, self.zone)
 
     def as_row(self) -> dict[str, Any]:
         """Every column, the report's own figures among them, JSON-ready."""
@@ -281,7 +301,7 @@ class ReportRow(models.Model):
 
 class ReportSchedule(models.Model):
     """When beat asks for a report of a cluster, and who is told when it is done. One row per cluster and report, made
-    from `rules.DEFAULT_SCHEDULES` when beat first sees the cluster; all times are UTC.
+    from `rules.DEFAULT_SCHEDULES` when beat first sees the cluster; its times are of the wall clock of its zone.
     """
 
     class Cadence(models.TextChoices):
@@ -296,6 +316,8 @@ class ReportSchedule(models.Model):
     minute = models.PositiveSmallIntegerField(default=0)
     hour = models.PositiveSmallIntegerField(default=0)
     weekday = models.PositiveSmallIntegerField(default=0)  # 0 is Monday
+    # Of which its days and weeks are; empty: REPORT_TIME_ZONE.
+    zone = models.CharField(max_length=ZONE_LENGTH_MAX, default="", blank=True)
     emails = models.JSONField(default=list)
     # Whoever knows the address can post to it: shown by its host only.
     webhook_url = models.CharField(max_length=500, default="", blank=True)
@@ -321,8 +343,13 @@ class ReportSchedule(models.Model):
 
     @property
     def clock(self) -> str:
-        """Its UTC time of day, of daily and weekly ones."""
+        """Its time of day, of daily and weekly ones."""
         return f"{self.hour:02}:{self.minute:02}"
+
+    @property
+    def time_zone(self) -> str:
+        """Its own zone or the installation's."""
+        return self.zone or str(settings.REPORT_TIME_ZONE)
 
 
 class QueueRowFile(models.Model):
@@ -352,6 +379,7 @@ class QueueRowFile(models.Model):
     sha256 = models.CharField(max_length=64, default="", blank=True)
     code_version = models.CharField(max_length=40, default="", blank=True)
     state = models.CharField(max_length=16, choices=State.choices, default=State.WRITING)
+    zone = models.CharField(max_length=ZONE_LENGTH_MAX, default=UTC)
     created_at_ms = models.BigIntegerField()  # of LIVE files: when they were published
     superseded_at_ms = models.BigIntegerField(default=0)
     reason = models.CharField(max_length=REASON_LENGTH_MAX, default="", blank=True)

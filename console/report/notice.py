@@ -5,7 +5,6 @@ A notice holds nothing that its receiver may not see: rows are those of a scope 
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,9 +17,10 @@ from console import figures
 from console.access.name_scope import EVERYTHING, NameScope
 from console.report import selectors
 from console.report.columns import EPISODE_WORDS, TEXTS, VIEWS, Column
-from console.report.jobs import JOBS, LAG_JOBS
+from console.report.jobs import DAY_MS, JOBS, LAG_JOBS
 from console.report.models import LagRow, ReportRow, ReportRun
 from console.report.queue_rows import QueueRows
+from spark.lag.local_time import local, period_end
 
 WORST_ROWS = 5
 FIGURES_A_LINE = 4
@@ -38,6 +38,7 @@ def of(run: ReportRun, scope: NameScope = EVERYTHING) -> dict[str, Any]:
         "state": run.state,
         "from_ms": run.from_ms,
         "to_ms": run.to_ms,
+        "zone": run.zone,
         "is_partial": is_partial(run),
         "rows": _row_count(run, scope) if done else None,
         "only_some_names": not scope.is_everything,
@@ -193,7 +194,8 @@ def _words(row: dict[str, Any], columns: Sequence[Column]) -> list[str]:
 
 
 def _window(notice: dict[str, Any]) -> str:
-    start, end = (dt.datetime.fromtimestamp(notice[name] / 1000, dt.UTC) for name in ("from_ms", "to_ms"))
-    if (start.hour, end - start) == (0, dt.timedelta(days=1)):
-        return f"{start:%a %Y-%m-%d} UTC"
-    return f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC"
+    from_ms, to_ms, zone = notice["from_ms"], notice["to_ms"], notice["zone"]
+    start, end = local(from_ms, zone), local(to_ms, zone)
+    if (start.hour, start.minute) == (0, 0) and period_end(from_ms, DAY_MS, zone) == to_ms:
+        return f"{start:%a %Y-%m-%d} {zone}"
+    return f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} {zone}"

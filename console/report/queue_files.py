@@ -53,6 +53,7 @@ def note(run: ReportRun, output: Output, parts: Sequence[Part], now_ms: int) -> 
             bytes=part.bytes,
             sha256=_digest(output.files, part.path),
             code_version=settings.CODE_VERSION,
+            zone=run.zone,
             created_at_ms=now_ms,
         )
         for part in parts
@@ -60,11 +61,9 @@ def note(run: ReportRun, output: Output, parts: Sequence[Part], now_ms: int) -> 
     return QueueRowFile.objects.bulk_create(files, batch_size=500)
 
 
-def publish(run: ReportRun, files: Sequence[QueueRowFile], periods: Sequence[int], now_ms: int) -> int:
-    """Let files replace what was there of some of the run's periods, in the caller's transaction; return their rows."""
-    before = QueueRowFile.objects.filter(
-        cluster=run.cluster, job=run.job, window_start_ms__in=periods, state__in=[State.LIVE, State.DAMAGED]
-    )
+def publish(files: Sequence[QueueRowFile], is_before: Q, now_ms: int) -> int:
+    """Let files replace those that `is_before` chooses, in the caller's transaction; return their rows."""
+    before = QueueRowFile.objects.filter(is_before, state__in=[State.LIVE, State.DAMAGED])
     before.update(state=State.SUPERSEDED, superseded_at_ms=now_ms)
     for file in files:
         file.state, file.created_at_ms = State.LIVE, now_ms

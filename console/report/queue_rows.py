@@ -435,6 +435,7 @@ def _lines(table: pa.Table, file: QueueRowFile) -> Iterator[list[Any]]:
         "job": file.job,
         "generated_at_ms": file.created_at_ms,
         "code_version": file.code_version,
+        "zone": file.zone,
     }
     columns = [
         [shared[name]] * table.num_rows if name in shared else _column(table[name], name) for name in COLUMNS

@@ -1,6 +1,7 @@
 """The rows of a run take the place of those of before: period by period, each in one transaction.
 
-A period is replaced only when the run produced it. One that could not be read keeps its rows, and one whose transaction
+With them go rows that overlap: those of a day of another zone, which would count the same hours twice. A period is
+replaced only when the run produced it. One that could not be read keeps its rows, and one whose transaction
 fails keeps them too; periods before it have the new ones, and running the report again ends the same.
 """
 
@@ -16,7 +17,7 @@ from django.db import transaction
 
 from console.report import queue_files
 from console.report.jobs import LAG_JOBS
-from console.report.models import LagRow, QueueRowFile, ReportRow, ReportRun
+from console.report.models import LagRow, QueueRowFile, ReportRow, ReportRun, of_period
 from console.report.output import Output, Part
 from console.report.process import JobResult
 from console.report.reviews import replace_reviews
@@ -88,14 +89,15 @@ def replace_rows(
 def _replace_period(
     run: ReportRun, produced: Produced, start_ms: int, stamp: dict[str, Any], now_ms: int
 ) -> int:
-    few = ReportRow.objects.filter(cluster=run.cluster, job=run.job, window_start_ms=start_ms)
+    is_own = of_period(run, start_ms)
+    few = ReportRow.objects.filter(is_own)
     if run.job not in LAG_JOBS:
         few.delete()
         return insert_report_rows(produced.table_of(start_ms), stamp)
     few.filter(grain=TOPN).delete()
     insert_report_rows(produced.table_of(start_ms), stamp)
-    LagRow.objects.filter(cluster=run.cluster, job=run.job, window_start_ms=start_ms).delete()
-    count = queue_files.publish(run, produced.queues.get(start_ms, []), [start_ms], now_ms)
+    LagRow.objects.filter(is_own).delete()
+    count = queue_files.publish(produced.queues.get(start_ms, []), is_own, now_ms)
     for part in produced.topics.get(start_ms, []):
         with produced.output.open(part.path) as parquet:
             count += insert_lag_rows(parquet, stamp)

@@ -18,8 +18,9 @@ from django.db.models import Max, Min
 from console.lag.models import GroupRow, HistoryFile, HistoryGap, LagEvent, TopicRow
 from console.report import selectors
 from console.report.jobs import DAY_MS, PERIODS_MS
-from console.report.models import LagRow, ReportRow, ReportRun
+from console.report.models import LagRow, ReportRow, ReportRun, of_period
 from console.report.weekly_review import week_rows
+from spark.lag.local_time import days_later, period_end, period_start
 
 REVIEWED_JOBS = ("lag_day", "lag_week")
 BUDGET_DAYS = 28  # four whole weeks, so that weekdays weigh the same
@@ -39,7 +40,7 @@ Figures = dict[str, Any]
 
 
 class GroupDay(NamedTuple):
-    """A group's topic that was worst on one UTC day."""
+    """A group's topic that was worst on one day."""
 
     breach_ms: int
     watched_ms: int
@@ -62,14 +63,13 @@ def replace_reviews(
     """
     if run.job not in REVIEWED_JOBS or not periods:
         return 0
-    length_ms = PERIODS_MS[run.job]
-    days = _group_days(run.cluster, min(periods) - BUDGET_DAYS * DAY_MS, max(periods) + length_ms)
+    first_ms = days_later(min(periods), -BUDGET_DAYS, run.zone)
+    days = _group_days(run.cluster, first_ms, period_end(max(periods), PERIODS_MS[run.job], run.zone))
     count = 0
     for start_ms in periods:
         with transaction.atomic():
             claim()
-            old = ReportRow.objects.filter(cluster=run.cluster, job=run.job, window_start_ms=start_ms)
-            old.delete()
+            ReportRow.objects.filter(of_period(run, start_ms)).delete()
             made = _review_rows(run, days, start_ms, stamp, now_ms)
             ReportRow.objects.bulk_create(made, batch_size=1_000)
         count += len(made)
@@ -83,13 +83,12 @@ def _review_rows(
     stamp: dict[str, Any],
     now_ms: int,
 ) -> list[ReportRow]:
-    length_ms = PERIODS_MS[run.job]
-    end_ms = min(start_ms + length_ms, run.to_ms, now_ms)
-    found = [*_slo_rows(run.cluster, days, start_ms, length_ms)]
+    end_ms = min(period_end(start_ms, PERIODS_MS[run.job], run.zone), run.to_ms, now_ms)
+    found = [*_slo_rows(run, days, start_ms)]
     if run.job == "lag_day":
-        found += _day_rows(run.cluster, start_ms, end_ms, now_ms)
+        found += _day_rows(run, start_ms, end_ms, now_ms)
     else:
-        found += week_rows(run.cluster, start_ms)
+        found += week_rows(run.cluster, start_ms, run.zone)
     return [
         ReportRow(
             **stamp,
@@ -139,20 +138,22 @@ def _group_days(cluster: str, from_ms: int, to_ms: int) -> dict[str, dict[int, G
 
 
 def _slo_rows(
-    cluster: str, days: dict[str, dict[int, GroupDay]], start_ms: int, length_ms: int
+    run: ReportRun, days: dict[str, dict[int, GroupDay]], start_ms: int
 ) -> Iterator[tuple[str, Figures]]:
     """Of each group: the share of the watched time in which it kept its promise, and what is left of four weeks' budget
     at the end of the period.
     """
-    end_ms = start_ms + length_ms
-    promises = selectors.slos(cluster)
+    end_ms = period_end(start_ms, PERIODS_MS[run.job], run.zone)
+    before_ms = period_start(start_ms - 1, PERIODS_MS[run.job], run.zone)
+    first_ms = days_later(end_ms, -BUDGET_DAYS, run.zone)
+    promises = selectors.slos(run.cluster)
     for group, own in sorted(days.items()):
         inside = [day for day_ms, day in own.items() if start_ms <= day_ms < end_ms]
         if not inside:
             continue
         target = promises[group]["target"] if group in promises else settings.LAG_SLO_TARGET
-        before = [day for day_ms, day in own.items() if start_ms - length_ms <= day_ms < start_ms]
-        month = [day for day_ms, day in own.items() if end_ms - BUDGET_DAYS * DAY_MS <= day_ms < end_ms]
+        before = [day for day_ms, day in own.items() if before_ms <= day_ms < start_ms]
+        month = [day for day_ms, day in own.items() if first_ms <= day_ms < end_ms]
         good_pct, good_before_pct = _good_pct(inside), _good_pct(before)
         consumed = sum(day.consumed for day in inside)
         allowed_ms = (1 - target) * BUDGET_DAYS * DAY_MS
@@ -176,7 +177,7 @@ def _slo_rows(
                 "budget_left_pct": round(100 * (1 - spent_ms / allowed_ms), 2),
                 "budget_days": len(month),
                 "kept": None if good_pct is None else good_pct >= 100 * target,
-                "coverage_pct": round(100 * sum(day.watched_ms for day in inside) / length_ms, 2),
+                "coverage_pct": round(100 * sum(day.watched_ms for day in inside) / (end_ms - start_ms), 2),
             },
         )
 
@@ -189,11 +190,11 @@ def _good_pct(days: Sequence[GroupDay]) -> float | None:
 # --- Of a day -----------------------------------------------------------------------------------------------
 
 
-def _day_rows(cluster: str, start_ms: int, end_ms: int, now_ms: int) -> Iterator[tuple[str, Figures]]:
-    yield from _event_rows(cluster, start_ms, end_ms)
-    yield from _collector_rows(cluster, start_ms, end_ms)
+def _day_rows(run: ReportRun, start_ms: int, end_ms: int, now_ms: int) -> Iterator[tuple[str, Figures]]:
+    yield from _event_rows(run.cluster, start_ms, end_ms)
+    yield from _collector_rows(run.cluster, start_ms, end_ms)
     if now_ms - end_ms <= KNOWN_NOW_MS:
-        yield from _dead_weight_rows(cluster, start_ms, end_ms, now_ms)
+        yield from _dead_weight_rows(run, start_ms, now_ms)
 
 
 def _event_rows(cluster: str, start_ms: int, end_ms: int) -> Iterator[tuple[str, Figures]]:
@@ -266,10 +267,10 @@ def _watched_pct(span_ms: int, away_ms: int, covered_pct: float | None) -> float
     return round(min(100 * (1 - min(span_ms, away_ms) / span_ms), covered_pct), 3)
 
 
-def _dead_weight_rows(cluster: str, start_ms: int, end_ms: int, now_ms: int) -> Iterator[tuple[str, Figures]]:
+def _dead_weight_rows(run: ReportRun, start_ms: int, now_ms: int) -> Iterator[tuple[str, Figures]]:
     """Groups and topics that nobody would miss, as far as is known now, the longest first."""
-    still = _without_progress(cluster, start_ms)
-    for row in GroupRow.objects.filter(cluster=cluster, is_system=False).order_by("group"):
+    still = _without_progress(run, start_ms)
+    for row in GroupRow.objects.filter(cluster=run.cluster, is_system=False).order_by("group"):
         offline_ms = None if row.offline_since_ms is None else now_ms - row.offline_since_ms
         why = ""
         if row.status == "NEVER_COMMITTED":
@@ -290,7 +291,7 @@ def _dead_weight_rows(cluster: str, start_ms: int, end_ms: int, now_ms: int) -> 
                     "lag": row.lag,
                 },
             )
-    for topic in TopicRow.objects.filter(cluster=cluster, kind="NORMAL", readers=0).order_by("topic"):
+    for topic in TopicRow.objects.filter(cluster=run.cluster, kind="NORMAL", readers=0).order_by("topic"):
         yield (
             "dead_weight",
             {
@@ -304,17 +305,17 @@ def _dead_weight_rows(cluster: str, start_ms: int, end_ms: int, now_ms: int) -> 
         )
 
 
-def _without_progress(cluster: str, day_ms: int) -> dict[str, int]:
+def _without_progress(run: ReportRun, day_ms: int) -> dict[str, int]:
     """Groups in which messages waited and none was consumed on each of the last STILL_DAYS days that were computed, at
     least that many.
     """
     days: dict[str, dict[int, bool]] = {}
     rows = LagRow.objects.filter(
-        cluster=cluster,
+        cluster=run.cluster,
         job="lag_day",
         grain=LagRow.Grain.TOPIC,
         kind="GROUP",
-        window_start_ms__gt=day_ms - STILL_DAYS * DAY_MS,
+        window_start_ms__gt=days_later(day_ms, -STILL_DAYS, run.zone),
         window_start_ms__lte=day_ms,
     ).values_list("group", "window_start_ms", "consumed", "lag_max")
     waits: set[str] = set()

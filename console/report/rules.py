@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from console.report.jobs import DAY_MS, HOUR_MS
+from spark.lag.local_time import ONE_DAY, UTC, days_later, local, moment_of, period_end, period_start, wall_ms
 
 # One run computes at most a month: longer questions are asked of the day reports.
 WINDOW_HOURS_MAX = 31 * 24
@@ -21,7 +22,7 @@ WEEKLY_JOBS = ("lag_week",)
 
 
 HOURLY, DAILY, WEEKLY = "HOURLY", "DAILY", "WEEKLY"
-# Report → (cadence, hour, minute) UTC; weeks on Monday. Minutes past the hour, because late snapshots come in.
+# Report → (cadence, hour, minute) of its zone; weeks on Monday. Minutes past the hour, because late snapshots come in.
 DEFAULT_SCHEDULES = {
     **dict.fromkeys(HOURLY_JOBS, (HOURLY, 0, 7)),
     **dict.fromkeys(DAILY_JOBS, (DAILY, 0, 20)),
@@ -31,16 +32,19 @@ DEFAULT_SCHEDULES = {
 GRACE_MS = {HOURLY: 50 * 60_000, DAILY: 12 * HOUR_MS, WEEKLY: DAY_MS}
 
 
-def last_due_ms(cadence: str, weekday: int, hour: int, minute: int, now_ms: int) -> int:
-    """The newest moment at or before `now_ms` at which such a schedule was due. `weekday`: 0 is Monday."""
-    period_ms = {HOURLY: HOUR_MS, DAILY: DAY_MS, WEEKLY: 7 * DAY_MS}[cadence]
-    inside_ms = minute * 60_000
-    if cadence != HOURLY:
-        inside_ms += hour * HOUR_MS
+def last_due_ms(cadence: str, weekday: int, hour: int, minute: int, now_ms: int, zone: str = UTC) -> int:
+    """The newest moment at or before `now_ms` at which such a schedule was due.
+
+    `hour` and `minute` are of the wall clock of `zone`; `weekday` 0 is Monday.
+    """
+    if cadence == HOURLY:
+        due_ms = period_start(now_ms, HOUR_MS) + minute * 60_000
+        return due_ms if due_ms <= now_ms else due_ms - HOUR_MS
+    day, step = local(now_ms, zone).date(), ONE_DAY
     if cadence == WEEKLY:
-        inside_ms += weekday * DAY_MS
-    due_ms = period_start(now_ms, period_ms) + inside_ms
-    return due_ms if due_ms <= now_ms else due_ms - period_ms
+        day, step = day + (weekday - day.weekday()) * ONE_DAY, 7 * ONE_DAY
+    due_ms = moment_of(day, hour, minute, zone)
+    return due_ms if due_ms <= now_ms else moment_of(day - step, hour, minute, zone)
 
 
 class ReportRejected(ValueError):
@@ -53,7 +57,7 @@ class ReportRejected(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Whole hours, [from_ms, to_ms), epoch milliseconds UTC."""
+    """Whole hours of UTC or days of a zone, [from_ms, to_ms), epoch milliseconds UTC."""
 
     from_ms: int
     to_ms: int
@@ -63,14 +67,8 @@ class Window:
         return (self.to_ms - self.from_ms) // HOUR_MS
 
 
-def period_start(at_ms: int, period_ms: int) -> int:
-    """When the period begins that holds a moment: hours and days of UTC, weeks from Monday."""
-    shift = 3 * DAY_MS if period_ms == 7 * DAY_MS else 0  # 1970 began on a Thursday
-    return at_ms - (at_ms + shift) % period_ms
-
-
-def window(from_ms: int, to_ms: int, *, now_ms: int, period_ms: int = HOUR_MS) -> Window:
-    """The whole periods that contain [from_ms, to_ms); the running one counts as far as it has gone.
+def window(from_ms: int, to_ms: int, *, now_ms: int, period_ms: int = HOUR_MS, zone: str = UTC) -> Window:
+    """The whole periods of `zone` that contain [from_ms, to_ms); the running one counts as far as it has gone.
 
     Raises ReportRejected for an empty, future or too long window.
     """
@@ -78,37 +76,36 @@ def window(from_ms: int, to_ms: int, *, now_ms: int, period_ms: int = HOUR_MS) -
         raise ReportRejected("to_ms", "The end must be after the start.")
     if from_ms >= now_ms:
         raise ReportRejected("from_ms", "The window lies in the future: nothing has been measured yet.")
-    start = period_start(from_ms, period_ms)
-    end = period_start(min(to_ms, now_ms) - 1, period_ms) + period_ms
-    end = min(end, now_ms + -now_ms % HOUR_MS)
-    if (end - start) // HOUR_MS > WINDOW_HOURS_MAX:
-        hours = (end - start) // HOUR_MS
+    start = period_start(from_ms, period_ms, zone)
+    end = min(period_end(min(to_ms, now_ms) - 1, period_ms, zone), now_ms + -now_ms % HOUR_MS)
+    hours = wall_ms(start, end, zone) // HOUR_MS  # 31 days may have an hour more
+    if hours > WINDOW_HOURS_MAX:
         raise ReportRejected(
             "from_ms", f"{hours} hours are more than {WINDOW_HOURS_MAX} in one run; ask for them in parts."
         )
     return Window(start, end)
 
 
-def yesterday_to_now(now_ms: int) -> Window:
-    """From yesterday 00:00 UTC to the end of the running hour: the default of the page."""
-    return window(now_ms - now_ms % DAY_MS - DAY_MS, now_ms, now_ms=now_ms)
+def yesterday_to_now(now_ms: int, zone: str = UTC) -> Window:
+    """From yesterday 00:00 to the end of the running hour: the default of the page."""
+    return window(days_later(now_ms, -1, zone), now_ms, now_ms=now_ms)
 
 
-def last_two_hours(now_ms: int, period_ms: int = HOUR_MS) -> Window:
+def last_two_hours(now_ms: int, period_ms: int = HOUR_MS, zone: str = UTC) -> Window:
     """What beat recomputes each hour: the hour just over, and the one before for late snapshots; of a report about days
     the days that hold them, so far.
     """
     end = now_ms - now_ms % HOUR_MS
-    return Window(period_start(end - 2 * HOUR_MS, period_ms), end)
+    return Window(period_start(end - 2 * HOUR_MS, period_ms, zone), end)
 
 
-def last_period(now_ms: int, period_ms: int) -> Window:
+def last_period(now_ms: int, period_ms: int, zone: str = UTC) -> Window:
     """The day or week just over."""
-    end = period_start(now_ms, period_ms)
-    return Window(end - period_ms, end)
+    end = period_start(now_ms, period_ms, zone)
+    return Window(period_start(end - 1, period_ms, zone), end)
 
 
-# What the page may show: word in the address → (word on the page, UTC days before today that it reaches back).
+# What the page may show: word in the address → (word on the page, days before today that it reaches back).
 SPANS: dict[str, tuple[str, int | None]] = {
     "": ("Since yesterday", 1),
     "7d": ("7 days", 6),
@@ -130,7 +127,7 @@ def span_of(asked: str, job: str) -> str:
     return asked if asked in spans else next(iter(spans))
 
 
-def span_start(span: str, *, now_ms: int) -> int | None:
-    """Where a span of the page begins, epoch ms at 00:00 UTC; None: at the first row."""
+def span_start(span: str, *, now_ms: int, zone: str = UTC) -> int | None:
+    """Where a span of the page begins, epoch ms at 00:00 of `zone`; None: at the first row."""
     days = SPANS[span][1]
-    return None if days is None else now_ms - now_ms % DAY_MS - days * DAY_MS
+    return None if days is None else days_later(now_ms, -days, zone)

@@ -34,7 +34,7 @@ def context(
     (schedule,) = (one for one in schedules.schedules(here.name, now_ms=now_ms) if one.job == job)
     runs = selectors.runs(here.name, job, limit=RUNS_SHOWN)
     latest = runs[0] if runs else None
-    default = yesterday_to_now(now_ms)
+    default = yesterday_to_now(now_ms, schedule.time_zone)
     return {
         "cluster": here,
         "job": job,

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 OUTCOME_LENGTH_MAX = 300
 ASKED_FOR = "asked for"
-CHANGEABLE = ("is_on", "cadence", "minute", "hour", "weekday", "emails", "webhook_url")
+CHANGEABLE = ("is_on", "cadence", "minute", "hour", "weekday", "zone", "emails", "webhook_url")
 
 
 def schedules(cluster: str, *, now_ms: int) -> Sequence[ReportSchedule]:
@@ -51,9 +51,19 @@ def schedules(cluster: str, *, now_ms: int) -> Sequence[ReportSchedule]:
 def _default(cluster: str, job: str, now_ms: int) -> ReportSchedule:
     """Not due before its next moment: a new cluster has no past to report on."""
     cadence, hour, minute = DEFAULT_SCHEDULES[job]
-    due_ms = last_due_ms(cadence, 0, hour, minute, now_ms)
-    return ReportSchedule(
-        cluster=cluster, job=job, cadence=cadence, hour=hour, minute=minute, last_due_ms=due_ms
+    made = ReportSchedule(cluster=cluster, job=job, cadence=cadence, hour=hour, minute=minute)
+    made.last_due_ms = _due_ms(made, now_ms)
+    return made
+
+
+def _due_ms(schedule: ReportSchedule, now_ms: int) -> int:
+    return last_due_ms(
+        schedule.cadence,
+        schedule.weekday,
+        schedule.hour,
+        schedule.minute,
+        now_ms,
+        schedule.time_zone,
     )
 
 
@@ -62,7 +72,7 @@ def fire_due(*, now_ms: int) -> int:
     fired = 0
     for cluster in cluster_selectors.clusters():
         for schedule in schedules(cluster.name, now_ms=now_ms):
-            due_ms = last_due_ms(schedule.cadence, schedule.weekday, schedule.hour, schedule.minute, now_ms)
+            due_ms = _due_ms(schedule, now_ms)
             if not schedule.is_on or due_ms <= schedule.last_due_ms:
                 continue
             mine = ReportSchedule.objects.filter(pk=schedule.pk, last_due_ms=schedule.last_due_ms)
@@ -96,8 +106,8 @@ def window_of(schedule: ReportSchedule, now_ms: int) -> Window:
     """What a run of now is about: an hourly one the hours just over, others the period just over."""
     period_ms = PERIODS_MS[schedule.job]
     if schedule.cadence == HOURLY:
-        return last_two_hours(now_ms, period_ms)
-    return last_period(now_ms, period_ms)
+        return last_two_hours(now_ms, period_ms, schedule.time_zone)
+    return last_period(now_ms, period_ms, schedule.time_zone)
 
 
 def _has_input(schedule: ReportSchedule, window: Window) -> bool:
@@ -120,8 +130,7 @@ def change(
     if before["emails"] != schedule.emails or values.get("webhook_url"):
         schedule.receivers_by_id = getattr(actor, "pk", None)
         own.add("receivers_by")
-    due_ms = last_due_ms(schedule.cadence, schedule.weekday, schedule.hour, schedule.minute, now_ms)
-    schedule.last_due_ms = max(schedule.last_due_ms, due_ms)
+    schedule.last_due_ms = max(schedule.last_due_ms, _due_ms(schedule, now_ms))
     with transaction.atomic():
         schedule.save(update_fields=own)
         access_services.record_audit(
@@ -145,6 +154,8 @@ def as_row(schedule: ReportSchedule) -> dict[str, Any]:
         "minute": schedule.minute,
         "hour": schedule.hour,
         "weekday": schedule.weekday,
+        "zone": schedule.zone,
+        "time_zone": schedule.time_zone,
         "emails": schedule.emails,
         "webhook_host": host_of(schedule.webhook_url),
         "last_due_ms": schedule.last_due_ms,

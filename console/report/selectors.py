@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar, cast
 
+from django.conf import settings
 from django.db.models import F, Max, Min, Model, OuterRef, Q, QuerySet, Subquery, Sum
 from django.db.models.expressions import OrderBy
 
@@ -16,7 +17,7 @@ from console.lag.models import GroupMembers, GroupSlo, HistoryFile
 from console.lag.page import Page, cut
 from console.report import queue_rows
 from console.report.jobs import is_so_far
-from console.report.models import LagRow, ReportRow, ReportRun
+from console.report.models import LagRow, ReportRow, ReportRun, ReportSchedule
 from console.report.queue_rows import Gap, QueueRows
 from console.spreadsheet import csv_line
 
@@ -93,6 +94,12 @@ def last_success(cluster: str, job: str) -> ReportRun | None:
     """The newest run whose rows are in the tables."""
     found = ReportRun.objects.filter(cluster=cluster, job=job, state=ReportRun.State.SUCCEEDED)
     return found.order_by("-finished_at_ms").first()
+
+
+def zone_of(cluster: str, job: str) -> str:
+    """The zone whose days and weeks a report is about: its schedule's or the installation's."""
+    own = ReportSchedule.objects.filter(cluster=cluster, job=job).first()
+    return own.time_zone if own else str(settings.REPORT_TIME_ZONE)
 
 
 def history_files(cluster: str, from_ms: int, to_ms: int) -> Sequence[HistoryFile]:
@@ -292,8 +299,9 @@ def table_rows(found: AnyRows, most: int = EXPORT_ROWS_MAX) -> tuple[list[str], 
 
 def _with_made(row: Sequence[Any]) -> list[Any]:
     """The values of COLUMNS and MADE_COLUMNS."""
-    begin, end, job = (row[COLUMNS.index(name)] for name in ("window_start_ms", "window_end_ms", "job"))
-    return [*row, _iso(begin), is_so_far(job, begin, end)]
+    names = ("window_start_ms", "window_end_ms", "job", "zone")
+    begin, end, job, zone = (row[COLUMNS.index(name)] for name in names)
+    return [*row, _iso(begin), is_so_far(job, begin, end, zone)]
 
 
 def _gap_line(found: QueueRows, gap: Gap) -> list[Any]:

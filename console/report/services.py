@@ -33,7 +33,7 @@ from console.lag.history import Kind, job_location
 from console.lag.models import HistoryFile
 from console.report import kept_episodes, output, process, queue_files, retention, selectors
 from console.report.jobs import HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
-from console.report.missing import lost_hours, missing, nothing_readable, unread
+from console.report.missing import hours_of, lost_hours, missing, nothing_readable, unread
 from console.report.models import OPEN_STATES, ReportRun
 from console.report.process import JobResult, ReportFailed
 from console.report.replacement import Produced, replace_rows
@@ -43,10 +43,10 @@ from console.report.rules import (
     LEASE_RENEWED_EVERY_MS,
     ReportRejected,
     Window,
-    period_start,
 )
 from console.report.rules import window as whole_window
 from spark.lag.buckets import joined_path
+from spark.lag.local_time import periods, starts_in_hour
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,8 @@ def request_run(
     """
     if job not in JOBS:
         raise ReportRejected("job", f"There is no report {job!r}; there are: {', '.join(sorted(JOBS))}.")
-    window = whole_window(window.from_ms, window.to_ms, now_ms=now_ms, period_ms=PERIODS_MS[job])
+    zone = selectors.zone_of(cluster, job)
+    window = whole_window(window.from_ms, window.to_ms, now_ms=now_ms, period_ms=PERIODS_MS[job], zone=zone)
     release_dead_runs(now_ms=now_ms)
     try:
         with transaction.atomic():
@@ -92,6 +93,7 @@ def request_run(
                 cluster=cluster,
                 from_ms=window.from_ms,
                 to_ms=window.to_ms,
+                zone=zone,
                 requested_by_id=getattr(actor, "pk", None),
                 requested_at_ms=now_ms,
                 step="waiting for a worker",
@@ -284,7 +286,7 @@ class _Attempt:
         unknown = missing(run, [hour["hour_ms"] for hour in spec["hours"]], self._started_ms)
         self._succeed(
             row_count=row_count,
-            warnings=[*unknown, *unread(spec, result, PERIODS_MS[run.job]), *result.warnings],
+            warnings=[*unknown, *unread(spec, result), *result.warnings],
             spark_version=result.spark_version,
         )
 
@@ -302,6 +304,7 @@ class _Attempt:
         return {
             "run_id": self.run.id,
             "job": self.run.job,
+            "zone": self.run.zone,
             "generated_at_ms": generated_at_ms,
             "code_version": settings.CODE_VERSION,
         }
@@ -332,6 +335,7 @@ def job_spec(run: ReportRun, *, now_ms: int) -> dict[str, Any]:
         "job_id": run.id,
         "from_ms": run.from_ms,
         "to_ms": run.to_ms,
+        "zone": run.zone,
         "as_of_ms": now_ms,
         "hours": [] if is_of_stores else _hours(run, now_ms),
         "stores": _stores(run) if is_of_stores else [],
@@ -354,10 +358,10 @@ def job_spec(run: ReportRun, *, now_ms: int) -> dict[str, Any]:
 def _hours(run: ReportRun, now_ms: int) -> list[dict[str, Any]]:
     """The hours that have history, with their files and those of the time before."""
     back_ms = settings.REPORT_LOOKBACK_MS
-    known = selectors.history_files(run.cluster, run.from_ms - back_ms, run.to_ms)
+    known = selectors.history_files(run.cluster, run.from_ms - HOUR_MS - back_ms, run.to_ms)
     lost = lost_hours(run.cluster, run.from_ms, run.to_ms)
     hours = []
-    for hour_ms in range(run.from_ms, min(run.to_ms, now_ms), HOUR_MS):
+    for hour_ms in hours_of(run.from_ms, min(run.to_ms, now_ms)):
         near = [
             file for file in known if file.ts_lo_ms < hour_ms + HOUR_MS and file.ts_hi_ms > hour_ms - back_ms
         ]
@@ -400,8 +404,13 @@ def _stores(run: ReportRun) -> list[dict[str, Any]]:
 def computed_periods(run: ReportRun, spec: dict[str, Any]) -> list[int]:
     """The starts of the periods that a run computed, whose rows it replaces."""
     period_ms = PERIODS_MS[run.job]
-    hours = [hour["hour_ms"] for hour in spec["hours"]] or range(run.from_ms, run.to_ms, HOUR_MS)
-    return sorted({period_start(hour_ms, period_ms) for hour_ms in hours})
+    until_ms = min(run.to_ms, spec["as_of_ms"])
+    if not spec["hours"]:
+        return [start_ms for start_ms, _ in periods(run.from_ms, until_ms, period_ms, run.zone)]
+    starts = (
+        starts_in_hour(hour["hour_ms"], run.from_ms, until_ms, period_ms, run.zone) for hour in spec["hours"]
+    )
+    return sorted(set().union(*starts))
 
 
 def _publish(run_id: str, now_ms: int) -> None:

@@ -57,4 +57,10 @@ def _pattern(cluster: str, group: str, newest: LagRow) -> HourPattern:
     hours = np.array(columns[0], dtype=np.int64)
     produced, consumed = (np.array(columns[place], dtype=np.float64) for place in (1, 2))  # None is NaN
     waited = np.array([bool(lag) for lag in columns[3]], dtype=np.bool_)
-    return hour_pattern(hours, produced, consumed, waited & (hours > newest.window_start_ms - CAPACITY_MS))
+    return hour_pattern(
+        hours,
+        produced,
+        consumed,
+        waited & (hours > newest.window_start_ms - CAPACITY_MS),
+        selectors.zone_of(cluster, "lag_day"),
+    )

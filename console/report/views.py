@@ -43,7 +43,7 @@ def run(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
     here = admit(request, cluster, verb=run_panel.RUN_VERB)
     _require_job(job)
     now_ms = _now_ms()
-    form = RunForm(request.POST, now_ms=now_ms)
+    form = RunForm(request.POST, now_ms=now_ms, zone=selectors.zone_of(here.name, job))
     if not form.is_valid() or form.window is None:
         return page(request, here, job, form, status=422)
     try:
@@ -127,7 +127,9 @@ def _rows(
         here.name,
         job=job,
         group=query.query,
-        from_ms=span_start(span_of(request.GET.get("span", ""), job), now_ms=now_ms),
+        from_ms=span_start(
+            span_of(request.GET.get("span", ""), job), now_ms=now_ms, zone=selectors.zone_of(here.name, job)
+        ),
         scope=scope,
     )
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from console.report.jobs import DAY_MS
 from console.report.models import LagRow, ReportRow
 from spark.lag import trend
+from spark.lag.local_time import UTC, days_later
 
 WEEK_DAYS = 7
 BACK_DAYS = 28
@@ -37,17 +38,18 @@ FloatArray = npt.NDArray[np.float64]
 Key = tuple[str, str]
 
 
-def week_rows(cluster: str, start_ms: int) -> Iterator[tuple[str, Figures]]:
-    """(grain, figures) of the week that begins at `start_ms`: "trend", "change", "proposal"."""
-    first_ms = start_ms - (BACK_DAYS - WEEK_DAYS) * DAY_MS
-    days = _days(cluster, first_ms)
+def week_rows(cluster: str, start_ms: int, zone: str = UTC) -> Iterator[tuple[str, Figures]]:
+    """(grain, figures) of the week of `zone` that begins at `start_ms`: "trend", "change", "proposal"."""
+    first_ms = days_later(start_ms, WEEK_DAYS - BACK_DAYS, zone)
+    end_ms = days_later(start_ms, WEEK_DAYS, zone)
+    days = _days(cluster, first_ms, end_ms)
     for key, rows in sorted(days.items()):
         yield from _trend(key, rows)
-        yield from _changes(key, rows, first_ms)
-    yield from proposals(_capacity(cluster, start_ms))
+        yield from _changes(key, rows, first_ms, zone)
+    yield from proposals(_capacity(cluster, start_ms, end_ms))
 
 
-def _days(cluster: str, first_ms: int) -> dict[Key, dict[int, LagRow]]:
+def _days(cluster: str, first_ms: int, end_ms: int) -> dict[Key, dict[int, LagRow]]:
     """(group, topic) → {number of the day from `first_ms`: its row}, of days that were watched."""
     names = [*(column for column, _ in COMPARED.values()), "late_message_ms", "coverage_pct", "consumed"]
     rows = LagRow.objects.filter(
@@ -56,11 +58,11 @@ def _days(cluster: str, first_ms: int) -> dict[Key, dict[int, LagRow]]:
         grain=LagRow.Grain.TOPIC,
         kind="GROUP",
         window_start_ms__gte=first_ms,
-        window_start_ms__lt=first_ms + BACK_DAYS * DAY_MS,
+        window_start_ms__lt=end_ms,
     ).only("group", "topic", "window_start_ms", *names)
     found: dict[Key, dict[int, LagRow]] = {}
     for row in rows.iterator(chunk_size=5_000):
-        number = (row.window_start_ms - first_ms) // DAY_MS
+        number = round((row.window_start_ms - first_ms) / DAY_MS)  # a day may have an hour more or less
         found.setdefault((row.group, row.topic), {})[number] = row
     return found
 
@@ -118,7 +120,7 @@ def _change_pct(before: float, after: float) -> float | None:
     return round(100 * (after - before) / before, 1) if before else None
 
 
-def _changes(key: Key, rows: Mapping[int, LagRow], first_ms: int) -> Iterator[tuple[str, Figures]]:
+def _changes(key: Key, rows: Mapping[int, LagRow], first_ms: int, zone: str) -> Iterator[tuple[str, Figures]]:
     """Changes of level that began in the week."""
     for word in CHANGING:
         column, least = COMPARED[word]
@@ -135,7 +137,7 @@ def _changes(key: Key, rows: Mapping[int, LagRow], first_ms: int) -> Iterator[tu
                 "topic": key[1],
                 "kind": "GROUP",
                 "what": word,
-                "at_ms": first_ms + found.at * DAY_MS,
+                "at_ms": days_later(first_ms, found.at, zone),
                 "before": round(found.before, 4),
                 "after": round(found.after, 4),
                 "change_pct": change,
@@ -148,7 +150,7 @@ def _changes(key: Key, rows: Mapping[int, LagRow], first_ms: int) -> Iterator[tu
 # --- Proposals ----------------------------------------------------------------------------------------------
 
 
-def _capacity(cluster: str, start_ms: int) -> dict[Key, list[Figures]]:
+def _capacity(cluster: str, start_ms: int, end_ms: int) -> dict[Key, list[Figures]]:
     """The week's days of each group's topic, as the capacity report has them."""
     rows = ReportRow.objects.filter(
         cluster=cluster,
@@ -156,7 +158,7 @@ def _capacity(cluster: str, start_ms: int) -> dict[Key, list[Figures]]:
         grain="group",
         kind="GROUP",
         window_start_ms__gte=start_ms,
-        window_start_ms__lt=start_ms + WEEK_DAYS * DAY_MS,
+        window_start_ms__lt=end_ms,
     ).order_by("window_start_ms")
     found: dict[Key, list[Figures]] = {}
     for group, topic, figures in rows.values_list("group", "topic", "figures").iterator(chunk_size=2_000):

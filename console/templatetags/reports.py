@@ -17,6 +17,7 @@ from console.report.columns import EVENT_STATUS, TIMES_FROM_PCT, changed
 from console.report.jobs import DAY_MS, HOUR_MS, PERIODS_MS
 from console.sentences import said as in_words
 from console.templatetags import figures
+from spark.lag.local_time import UTC, local
 
 register = template.Library()
 
@@ -120,14 +121,14 @@ def provenance(context: Mapping[str, Any], row: Any) -> SafeString:
 
 @register.simple_tag(takes_context=True)
 def row_window(context: Mapping[str, Any], row: Any) -> SafeString:
-    """`{% row_window row %}`: the hour, UTC day or week that a row is about, and whether that is not over in it. The
-    head of the column says that days and weeks are of UTC.
+    """`{% row_window row %}`: the hour, day or week that a row is about, and whether that is not over in it. Days and
+    weeks are of the zone that the head of the column names, or of the one beside them.
     """
     length = PERIODS_MS[row.job]
-    start = dt.datetime.fromtimestamp(row.window_start_ms / 1000, dt.UTC)
+    start = local(row.window_start_ms, row.zone)
     if length == HOUR_MS:
-        local = _local(context, row.window_start_ms)
-        text = figure_words(_minute(local, _local(context, _now_ms(context))))
+        shown = _local(context, row.window_start_ms)
+        text = figure_words(_minute(shown, _local(context, _now_ms(context))))
         found = format_html('<time data-at="{}" data-as="hour">{}</time>', row.window_start_ms, text)
     elif length == DAY_MS:
         found = format_html(
@@ -139,7 +140,14 @@ def row_window(context: Mapping[str, Any], row: Any) -> SafeString:
         last = start + dt.timedelta(days=6)
         text = figure_words(f"{start.day} {start:%b} – {last.day} {last:%b}")
         found = format_html('<time data-at="{}" data-as="week">{}</time>', row.window_start_ms, text)
+    if length > HOUR_MS and row.zone != _zone_of_head(context):
+        found = format_html('{} <span class="muted">{}</span>', found, row.zone)
     return format_html("{} {}", found, _partial(context, row)) if row.is_partial else found
+
+
+def _zone_of_head(context: Mapping[str, Any]) -> str:
+    schedule = context.get("schedule")
+    return schedule.time_zone if schedule else UTC
 
 
 def _partial(context: Mapping[str, Any], row: Any) -> SafeString:

@@ -6,6 +6,7 @@ unknown, and "never" is said in words (`never`), not by a large number.
 """
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,6 +14,7 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
+from spark.lag.local_time import DAY_MS, HOUR_MS, UTC, hour_of_week
 from spark.lag.snapshot import Int64Array
 
 DRAIN_MS_MAX = 365 * 24 * 3_600_000  # beyond a year "never" is the truer word
@@ -26,7 +28,6 @@ PEAK_AGE_MS = 60_000  # a largest lag younger than that is the rhythm of commits
 BAND_STEP_MS = (
     60_000  # the band is made from whole minutes: shorter ones show the rhythm of commits, not speed
 )
-HOUR_MS = 3_600_000
 HOURS_OF_WEEK = 168
 FORECAST_HOURS_MAX = 14 * 24  # a backlog that two weeks do not clear is a capacity question
 CATCH_UP_MS = 15 * 60_000  # how soon a backlog should be gone when nobody said otherwise
@@ -213,19 +214,15 @@ def drain_by_speed(time_lag_ms: int | None, speed: float | None) -> Drain:
 class HourPattern:
     """What a week looks like: produce rate by hour of the week (NaN: never seen), and the capacity.
 
-    `produce_rate[h]` is the median of the same hour (UTC, 0 is Monday 00:00) over past weeks; `capacity` the 95th
-    percentile of the consume rate while messages waited; `weeks` how many weeks went into it.
+    `produce_rate[h]` is the median of the same hour of the week (`spark.lag.local_time.hour_of_week`) of `zone` over
+    past weeks; `capacity` the 95th percentile of the consume rate while messages waited; `weeks` how many weeks went
+    into it.
     """
 
     produce_rate: FloatArray
     capacity: float | None
     weeks: int
-
-
-def hour_of_week(ts_ms: int) -> int:
-    """Return 0 for Monday 00:00 to 01:00 UTC up to 167."""
-    hours = ts_ms // HOUR_MS + 3 * 24  # 1970-01-01 was a Thursday
-    return hours % HOURS_OF_WEEK
+    zone: str = UTC
 
 
 def hour_pattern(
@@ -233,10 +230,11 @@ def hour_pattern(
     produce_rate: FloatArray,
     consume_rate: FloatArray,
     had_backlog: npt.NDArray[np.bool_],
+    zone: str = UTC,
 ) -> HourPattern:
     """Learn a week from hourly rows (parallel arrays, any order)."""
     rates = np.full(HOURS_OF_WEEK, np.nan)
-    places = np.array([hour_of_week(int(one)) for one in hour_ms], dtype=np.int64)
+    places = np.array([hour_of_week(int(one), zone) for one in hour_ms], dtype=np.int64)
     for place in np.unique(places).tolist():
         own = produce_rate[places == place]
         own = own[~np.isnan(own)]
@@ -244,8 +242,10 @@ def hour_pattern(
             rates[place] = float(np.median(own))
     busy = consume_rate[had_backlog & ~np.isnan(consume_rate)]
     capacity = float(np.percentile(busy, 95, method="higher")) if len(busy) else None
-    weeks = int(np.bincount(places).max()) if len(places) else 0
-    return HourPattern(rates, capacity, weeks)
+    # the hour that comes twice when the clock is set back is of one week
+    seen = {(place, at_ms // DAY_MS) for place, at_ms in zip(places.tolist(), hour_ms.tolist(), strict=True)}
+    weeks = max(Counter(place for place, _ in seen).values(), default=0)
+    return HourPattern(rates, capacity, weeks, zone)
 
 
 def drain_forecast(lag: int | None, now_ms: int, pattern: HourPattern) -> Drain:
@@ -260,7 +260,7 @@ def drain_forecast(lag: int | None, now_ms: int, pattern: HourPattern) -> Drain:
     while left > 0:
         if at_ms - now_ms > FORECAST_HOURS_MAX * HOUR_MS:
             return Drain(None, True)
-        rate = pattern.produce_rate[hour_of_week(at_ms)]
+        rate = pattern.produce_rate[hour_of_week(at_ms, pattern.zone)]
         if math.isnan(rate):
             return UNKNOWN_DRAIN
         until_ms = at_ms - at_ms % HOUR_MS + HOUR_MS

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from console.report import queue_files
-from console.report.models import LagRow, QueueRowFile, ReportRun
+from console.report.models import LagRow, QueueRowFile, ReportRun, of_period
 from console.report.output import Output, output_url
 
 HOUR = 3_600_000
@@ -102,5 +102,7 @@ def publish(of: ReportRun, *rows: dict[str, Any], at_ms: int = NOW) -> list[Queu
             output.files.put_file(str(path), target)
     parts = [part for part in output.parts() if part.path in paths]  # other tests may have had the folder
     files = queue_files.note(of, output, parts, at_ms)
-    queue_files.publish(of, files, [row["window_start_ms"] for row in rows], at_ms)
+    for start_ms in {row["window_start_ms"] for row in rows}:
+        own = [file for file in files if file.window_start_ms == start_ms]
+        queue_files.publish(own, of_period(of, start_ms), at_ms)
     return files

@@ -63,7 +63,7 @@ def test_who_may_see_some_names_reads_their_rows_only(django_assert_max_num_quer
     rows.row(run, time_lag_max_ms=4_000)
     rows.row(run, group="analytics", time_lag_max_ms=150_000, produced=7_000)
     some = signed_in("some", verbs=("VIEW",), names="bill*")
-    with django_assert_max_num_queries(18):
+    with django_assert_max_num_queries(19):
         text = page(some)
     assert ">billing</a>" in text and "1 not shown: no VIEW right." in text
     assert "analytics" not in text and "8,000" not in text  # nor in the sums

@@ -17,12 +17,12 @@ from spark.lag.forecast import (
     drain,
     drain_by_speed,
     drain_forecast,
-    hour_of_week,
     hour_pattern,
     slowest,
     time_to_loss,
     trend,
 )
+from spark.lag.local_time import hour_of_week
 from spark.lag.snapshot import Int64Array
 
 HOUR = 3_600_000

@@ -33,7 +33,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
         running = actions.add_parser("run", help="compute now, in this terminal")
-        running.add_argument("--from", dest="start", metavar="ISO", help="default: yesterday 00:00 UTC")
+        running.add_argument(
+            "--from", dest="start", metavar="ISO", help="default: yesterday 00:00 of its zone"
+        )
         running.add_argument("--to", dest="end", metavar="ISO", help="default: now")
         listing = actions.add_parser("list", help="the newest runs")
         exporting = actions.add_parser("export", help="rows as CSV on standard output")
@@ -67,7 +69,7 @@ class Command(BaseCommand):
             run = services.request_run(
                 job=options["job"],
                 cluster=cluster,
-                window=_window(options, now_ms),
+                window=_window(options, selectors.zone_of(cluster, options["job"]), now_ms),
                 actor=None,
                 now_ms=now_ms,
             )
@@ -122,8 +124,8 @@ def _csv_lines(cluster: str, options: dict[str, Any]) -> Iterator[str]:
     return selectors.csv_lines(selectors.rows_of_grain(grain, cluster, job=job, **between))
 
 
-def _window(options: dict[str, Any], now_ms: int) -> Window:
-    default = yesterday_to_now(now_ms)
+def _window(options: dict[str, Any], zone: str, now_ms: int) -> Window:
+    default = yesterday_to_now(now_ms, zone)
     start = _ms(options["start"]) if options["start"] else default.from_ms
     end = _ms(options["end"]) if options["end"] else default.to_ms
     return window(start, end, now_ms=now_ms)
