@@ -126,6 +126,7 @@ class ReportNoticeSerializer(serializers.Serializer[Any]):
     state = serializers.ChoiceField(choices=["SUCCEEDED", "FAILED"])
     from_ms = serializers.IntegerField()
     to_ms = serializers.IntegerField()
+    zone = serializers.CharField(help_text="of which its days and weeks are")
     is_partial = serializers.BooleanField(help_text="made before the window was over: figures so far")
     rows = serializers.IntegerField(allow_null=True, help_text="null: the run failed")
     only_some_names = serializers.BooleanField(help_text="rows are left out that the receiver may not see")

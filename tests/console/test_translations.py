@@ -28,6 +28,7 @@ DOMAINS = ("django", "djangojs")
 ALSO_SHOWN = (
     "consumers/errors.py",
     "consumers/remoting_client.py",
+    "spark/lag/local_time.py",
     "spark/part_files.py",
     "spark/lag/status.py",
 )
