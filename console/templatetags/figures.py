@@ -191,7 +191,7 @@ def drain_cell(row: object, name: str, now_ms: int) -> SafeString:
     if value is None:
         if lag is None:
             return _absent(row)
-        return _zero(duration(0)) if lag == 0 else NOT_APPLICABLE
+        return _zero(duration(0)) if lag == 0 and not value_of(row, "lag_lower_bound") else NOT_APPLICABLE
     if value == 0:
         return _zero(duration(0))
     return SafeString(escape(figure_words("< 5 s") if value < 5 * SECOND_MS else duration(value)))

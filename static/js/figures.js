@@ -193,7 +193,7 @@
     drain(row, name) {
       if (row.drain_never) return `<span class="t-warn">${pgettext("drains", "never")}</span>`;
       const value = row[name];
-      if (missing(value)) return missing(row.lag) ? absent(row) : row.lag === 0 ? zero(duration(0)) : NA;
+      if (missing(value)) return missing(row.lag) ? absent(row) : row.lag === 0 && !row.lag_lower_bound ? zero(duration(0)) : NA;
       if (value === 0) return zero(duration(0));
       return value < 5 * SECOND ? `&lt; ${unit(5, "s")}` : duration(value);
     },
