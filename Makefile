@@ -24,7 +24,8 @@ help: ## List the targets
 run: set-up-run ## Start everything with demo traffic and print a sign-in link (ARGS="--port 8080 --no-demo")
 	@exec $(PY) manage.py up $(ARGS)
 
-# Side by side, as each waits half of its time, truth nearly all; each prints its log in one piece when it ends. The longest come first.
+# Side by side, as each waits half of its time, truth nearly all; each prints its log in one piece when it ends. The
+# longest come first.
 test: set-up-test ## All checks and all tests, with real peers and a real browser
 	@$(MAKE) --no-print-directory --keep-going --jobs 4 --output-sync=target unit peers truth postgres e2e check
 

@@ -15,10 +15,6 @@ HOUR_MS = 3_600_000
 LAST_NAME = "\U0010ffff"
 
 
-class ChunkFileError(Exception):
-    """The file is no chunk, or not a whole one."""
-
-
 @dataclass(frozen=True, slots=True)
 class _RowGroup:
     """What the statistics say; without statistics it may hold anything."""
@@ -33,7 +29,8 @@ class _RowGroup:
 class ChunkFile:
     """Opened once and read range by range: the footer of a large file takes longer to read than a row group.
 
-    Raises ChunkFileError, pa.ArrowException or OSError, on opening as on reading.
+    Raises pa.ArrowException or OSError, on opening as on reading. What may be null may be missing: an earlier version
+    of this program knew no such column.
     """
 
     def __init__(self, path: str, *, keeps: bool = False) -> None:
@@ -42,9 +39,7 @@ class ChunkFile:
         self._file = chunk.opened(path)
         try:
             self._parquet = pq.ParquetFile(self._file, read_dictionary=["dt_ms"])
-            missing = sorted(set(chunk.CHUNK_SCHEMA.names) - set(self._parquet.schema_arrow.names))
-            if missing:
-                raise ChunkFileError(f"no history chunk: it lacks the column {missing[0]}")
+            chunk.check_columns(self._parquet.metadata)
         except Exception:
             self._file.close()
             raise
@@ -125,8 +120,9 @@ class ChunkFile:
             return schema.empty_table()
         if self._kept is not None and self._kept[0].issuperset(numbers):
             return self._kept[1].select(names)
-        read = self._parquet.read_row_groups(numbers, columns=names, use_threads=False)
-        table = read.select(names).cast(schema)
+        table = chunk.completed(
+            self._parquet.read_row_groups(numbers, columns=names, use_threads=False), names
+        )
         if self._keeps and columns is None:
             self._kept = frozenset(numbers), table
         return table

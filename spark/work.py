@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from spark.chunk_buckets import ChunkBuckets, open_chunk
-from spark.chunk_file import LAST_NAME, ChunkFile, ChunkFileError
+from spark.chunk_file import LAST_NAME, ChunkFile
 from spark.job import HOUR_MS, HourFiles, JobSpec
 from spark.lag import chunk, files, wal
 from spark.lag.chunk_decode import rows_within
@@ -32,7 +32,7 @@ from spark.lag.samples import (
 from spark.notes import Note
 
 WORK_SCHEMA = pa.schema([pa.field("item", pa.string())])
-UNREADABLE = (wal.WalError, ChunkFileError, pa.ArrowException, OSError)
+UNREADABLE = (wal.WalError, pa.ArrowException, OSError)
 WARNING_LENGTH_MAX = 500
 TASKS_MAX = 64  # a task costs 20-50 ms whatever it does; the hours of a month are packed into these
 TASKS_PER_CORE = 2  # fewer would leave cores without work at the end

@@ -239,10 +239,10 @@ _footers = _Footers()
 
 def check_format(source: IO[bytes]) -> None:
     """Raise ArrowException for what is no chunk."""
-    _check_columns(pq.read_metadata(source))
+    check_columns(pq.read_metadata(source))
 
 
-def _check_columns(metadata: pq.FileMetaData) -> None:
+def check_columns(metadata: pq.FileMetaData) -> None:
     """Raise ArrowException when a column is missing that no row is without: what may be null may be missing."""
     needed = {field.name for field in CHUNK_SCHEMA if not field.nullable}
     lacking = sorted(needed - set(metadata.schema.to_arrow_schema().names))
@@ -251,7 +251,7 @@ def _check_columns(metadata: pq.FileMetaData) -> None:
 
 
 def _footer_of(metadata: pq.FileMetaData) -> _Footer:
-    _check_columns(metadata)
+    check_columns(metadata)
     names = [metadata.schema.column(number).path for number in range(metadata.num_columns)]
     column = names.index("group")
     found = [

@@ -4,6 +4,7 @@ import io
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from spark.chunk_buckets import ChunkBuckets, open_chunk
@@ -70,6 +71,22 @@ def test_its_row_groups_are_those_of_all_files(both: tuple[ChunkFile, ChunkBucke
     ends = several.group_ends()
     assert [end for end, _ in ends] == sorted(end for end, _ in ends)
     assert ends[-1][0] == one.group_ends()[-1][0] == "group-5"
+
+
+def test_a_file_of_an_earlier_version_has_nulls_for_later_columns(
+    tmp_path: Path, both: tuple[ChunkFile, ChunkBuckets]
+) -> None:
+    later = ("flags", "flags_base", "prev_flags")
+    old = tmp_path / "old.parquet"
+    pq.write_table(pq.read_table(both[0].path).drop_columns(later), old)
+    file = ChunkFile(str(old))
+    found = file.rows("", LAST_NAME, 0, 3 * HOUR)
+    assert found.num_rows == both[0].rows("", LAST_NAME, 0, 3 * HOUR).num_rows
+    assert {name: found[name].null_count for name in later} == dict.fromkeys(later, found.num_rows)
+    file.close()
+    pq.write_table(pq.read_table(both[0].path).drop_columns(["max0"]), old)
+    with pytest.raises(pa.ArrowInvalid, match="lacks the column max0"):
+        ChunkFile(str(old))
 
 
 def test_a_day_that_lacks_a_bucket_is_not_a_day(both: tuple[ChunkFile, ChunkBuckets]) -> None:
