@@ -35,7 +35,7 @@ from pyarrow import parquet as pq  # noqa: E402
 from console.lag import archive, past, uploads  # noqa: E402
 from console.lag.compaction_lease import LEASE_MS  # noqa: E402
 from console.lag.history import HOUR_MS, HistoryLog  # noqa: E402
-from console.lag.models import HistoryFile, HistoryGap, HistoryLease, LagEvent  # noqa: E402
+from console.lag.models import HistoryFile, HistoryGap, HistoryLease, LagEvent, QueueOwner  # noqa: E402
 from spark.lag import files  # noqa: E402
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot  # noqa: E402
 from tests.spark.lag.history import rounds  # noqa: E402
@@ -46,7 +46,7 @@ NOW = START + 26 * HOUR_MS
 LATE = START + 100 * 24 * HOUR_MS
 HEAD = HeadKey("orders", "broker-a", 0)
 COMMIT = CommitKey("billing", *HEAD)
-MODELS = (HistoryFile, HistoryLease, HistoryGap, LagEvent)
+MODELS = (HistoryFile, HistoryLease, HistoryGap, LagEvent, QueueOwner)
 STEPS_MAX = 60  # far more than any work here takes
 
 
