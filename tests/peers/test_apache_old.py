@@ -85,7 +85,7 @@ def test_an_offline_group_goes_to_the_first_message_at_a_time(old_world: ApacheW
     wait_for(lambda: world.end("timed") == 12)
     world.commit("timers", "timed", dict.fromkeys(PLACES, 6))
     times = [stored_ms(world, "timed", queue_id) for queue_id in (0, 1)]
-    at_ms = min(each[1] for each in times) + 50  # nearer to the second message, 350 ms before the third
+    at_ms = max(each[1] for each in times) + 50  # nearer to the second message, 350 ms before the third
     plan = world.plan("offset_change", "timers", {"target": "time", "time_ms": at_ms})
     assert moves(plan) == [(*place, 6, 2) for place in PLACES]
     assert world.apply(plan).state == "SUCCEEDED"
