@@ -31,7 +31,7 @@ def test_it_reads_what_it_writes() -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"from_ms": 1}, "window 1..7200000 is not whole hours"),
+        ({"from_ms": 1}, "window 1..7200000 is not whole quarters of an hour"),
         ({"to_ms": 0}, "window is empty: from_ms 0 is not before to_ms 0"),
         (
             {"hours": [{"cluster": "c", "hour_ms": 5, "files": []}]},
