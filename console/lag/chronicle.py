@@ -15,12 +15,12 @@ from console.access.models import AuditEvent
 from console.lag.models import GroupMembers, HistoryGap, LagEvent, Round
 from console.lag.round_series import QueueKey
 from console.lag.round_view import RoundView, RowDict, Silence
+from spark.lag.rounds import GAP_INTERVALS
 from spark.lag.status import LagStatus
 from spark.lag.window import is_lost_tail
 
 logger = logging.getLogger(__name__)
 
-GAP_INTERVALS = 4  # a round or two may be late; after that nobody knows how it was
 EXPLAINED_WITHIN_S = 60  # a reset is in force this long after it was applied at the latest
 EVENTS_PER_ROUND_MAX = 500  # a disaster on every topic is told by the first five hundred
 CAUSE_LENGTH_MAX = 300

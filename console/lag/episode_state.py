@@ -33,7 +33,7 @@ class EpisodeKind(StrEnum):
 
 
 class EpisodeState(StrEnum):
-    """What the last round said of an episode: it holds, nobody knows, it is well for less than a merge, or over."""
+    """How an episode stood in the last round: it holds, is unknown, is well for less than a merge, or over."""
 
     ONGOING = "ONGOING"
     UNKNOWN = "UNKNOWN"
@@ -84,13 +84,13 @@ class Course:
 
 
 def episode_id(cluster: str, group: str, topic: str, kind: str, start_ms: int) -> str:
-    """Return the name of an episode: the same whoever computes it, and whenever."""
+    """Return the name of an episode: the same wherever and whenever it is computed."""
     text = "\0".join((cluster, group, topic, kind, str(start_ms)))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def holds(kind: EpisodeKind, seen: TopicState, slo_ms: int) -> bool | None:
-    """Return whether something is wrong in this way, None where nobody knows."""
+    """Return whether something is wrong in this way, None where it is unknown."""
     if kind is not EpisodeKind.BREACH:
         if seen.status == LagStatus.UNKNOWN:
             return None

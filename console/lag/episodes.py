@@ -168,7 +168,7 @@ class Episodes:
         return one
 
     def _moved(self, groups: set[str], now_ms: int) -> dict[tuple[str, str], str]:
-        """Return (group, topic) → by which change of ours its offsets were set just before, "" by somebody else's."""
+        """Return (group, topic) → by which change of ours its offsets were set just before, "" by none of ours."""
         events = LagEvent.objects.filter(
             cluster=self.cluster,
             kind__in=[LagEvent.Kind.REWIND, LagEvent.Kind.SKIPPED],

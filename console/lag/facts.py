@@ -23,7 +23,7 @@ LONGEST_MS = WINDOWS_MS[-1]
 
 
 class Gap(NamedTuple):
-    """Time of which nobody knows anything; `to_ms` null: it still lasts."""
+    """Time of which everything is unknown; `to_ms` null: it still lasts."""
 
     from_ms: int
     to_ms: int | None

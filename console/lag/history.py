@@ -128,7 +128,7 @@ def uploads_of_others(cluster: str, since_ms: int) -> list[Snapshot]:
         try:
             snapshots += wal.read_segment(files.read(stored_location(row.path))).snapshots
         except (OSError, wal.WalError) as error:
-            # What is missing is a gap in the live window; whoever makes the hour's file decides about the segment.
+            # What is missing is a gap in the live window; the making of the hour's file decides about the segment.
             logger.warning("log of another host not read path=%s reason=%s", row.path, error)
             if isinstance(error, files.StorageError):
                 break  # it was tried for 20 s: a round is waiting

@@ -8,7 +8,6 @@ is all of it say `is_read`, `is_counted` and `is_aged`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -252,9 +251,3 @@ def _none(like: BoolArray) -> BoolArray:
 def whole(count: int) -> Int64Array:
     """Return the starts that add all of some rows up to one."""
     return np.array([0, count], dtype=np.int64)
-
-
-def names_of(ranks: Sequence[int]) -> list[str]:
-    """Return the statuses of severity ranks."""
-    words = {rank: status.value for status, rank in SEVERITY.items()}
-    return [words[rank] for rank in ranks]
