@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 PREAMBLE = "import json, os, sys, time\nspec = json.loads(sys.stdin.readline())\nprint('TAKEN', flush=True)\n"
@@ -15,6 +16,8 @@ def write_job(folder: Path, code: str, *, preamble: str = PREAMBLE, name: str = 
     """What runs in the place of the jobs' process. `settings.BASE_DIR` must be the folder."""
     package = folder / "spark"
     package.mkdir(exist_ok=True)
+    # Python takes compiled code of the same second and size for that of the new text.
+    shutil.rmtree(package / "__pycache__", ignore_errors=True)
     (package / "__init__.py").touch()
     (package / f"{name}.py").write_text(preamble + code)
 
