@@ -11,9 +11,9 @@ from rest_framework.exceptions import NotFound, PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import pagination
-from api.permissions import EVERYTHING, require
-from api.resource import Resource, remote_addr
+from api.rest import pagination
+from api.rest.permissions import EVERYTHING, require
+from api.rest.resource import Resource, remote_addr
 from console.access import rules, selectors, services
 from console.access.models import ApiToken, AuditEvent, Verb
 from console.lag.page import PER_PAGE_MAX

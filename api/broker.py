@@ -11,14 +11,15 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import pagination
-from api.permissions import view_scope
-from api.resource import Resource, existing_row
+from api.rest import pagination
+from api.rest.permissions import view_scope
+from api.rest.resource import Resource, existing_row
 from console.access.name_scope import EVERYTHING, NameScope
-from console.broker import runtime, selectors
-from console.broker.held_back import HeldBack
+from console.broker import selectors
 from console.broker.models import NameServerRow, RouteDifference
 from console.broker.selectors import BrokerView
+from console.broker.survey import runtime
+from console.broker.survey.held_back import HeldBack
 from console.cluster import selectors as cluster_selectors
 
 

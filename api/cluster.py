@@ -11,7 +11,7 @@ from rest_framework.exceptions import PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api.resource import Resource, remote_addr
+from api.rest.resource import Resource, remote_addr
 from console.cluster import selectors, services
 from console.cluster.admission import may_add_clusters
 from console.cluster.models import Cluster

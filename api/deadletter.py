@@ -12,18 +12,18 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import pagination
+from api.change.operation import KEY_HEADER, OFFSET_MAX, AcceptWithoutField, MakesPlan, PlanSerializer
 from api.message import MessageSerializer
-from api.operation import KEY_HEADER, OFFSET_MAX, AcceptWithoutField, MakesPlan, PlanSerializer
-from api.permissions import require_visible
-from api.resource import Resource
+from api.rest import pagination
+from api.rest.permissions import require_visible
+from api.rest.resource import Resource
 from console.access.name_scope import view_scope
 from console.cluster import selectors as cluster_selectors
 from console.deadletter import selectors, services
 from console.deadletter.dead_letters import TEXT_FILTERS, TEXT_LENGTH_MAX
 from console.deadletter.models import LedgerState, ReplayLedger
-from console.deadletter.replay_copy import TARGETS
-from console.deadletter.replay_params import STOP_MAX
+from console.deadletter.replay.copy import TARGETS
+from console.deadletter.replay.params import STOP_MAX
 from console.operation import selectors as operation_selectors
 from console.operation.errors import PlanRejected
 from console.operation.rules import RATE_PER_S_MAX

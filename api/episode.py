@@ -11,8 +11,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import pagination
-from api.resource import Resource
+from api.rest import pagination
+from api.rest.resource import Resource
 from console.access.name_scope import EVERYTHING, NameScope, view_scope
 from console.cluster import selectors as cluster_selectors
 from console.lag import episodes

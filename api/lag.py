@@ -13,9 +13,9 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import pagination
 from api.group import existing
-from api.resource import Resource
+from api.rest import pagination
+from api.rest.resource import Resource
 from console.lag import selectors
 from console.lag.by_client import TooManyChanges
 from console.lag.models import HistoryGap, LagEvent

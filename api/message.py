@@ -14,13 +14,15 @@ from rest_framework.exceptions import NotFound, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import pagination
-from api.resource import Resource
-from console.message import body_match, services
-from console.message.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMATS, export
+from api.rest import pagination
+from api.rest.resource import Resource
+from console.message import services
 from console.message.forms import OFFSET_MAX, QUEUES_MAX, SQL_LENGTH_MAX, place_of
-from console.message.query import Query, QueryRefused, tags_of
-from console.message.search import Search, open_search, source_of
+from console.message.search import body_match
+from console.message.search.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMATS, export
+from console.message.search.query import Query, QueryRefused, tags_of
+from console.message.search.run import Search, open_search, source_of
+from console.message.search.tail import TAIL_MS, Tail
 from console.message.streaming import (
     NDJSON,
     STREAM_MESSAGES_MAX,
@@ -29,7 +31,6 @@ from console.message.streaming import (
     search_lines,
     tail_lines,
 )
-from console.message.tail import TAIL_MS, Tail
 from console.operation.body_format import FORMAT_NAMES
 from console.operation.body_format import FORMATS as BODY_FORMATS
 

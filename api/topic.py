@@ -13,10 +13,10 @@ from rest_framework.exceptions import NotFound
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import pagination
-from api.permissions import view_scope
 from api.queue import TopicQueueSerializer
-from api.resource import Resource, existing_row
+from api.rest import pagination
+from api.rest.permissions import view_scope
+from api.rest.resource import Resource, existing_row
 from console.cluster import selectors as cluster_selectors
 from console.lag import selectors as lag_selectors
 from console.lag.models import TopicRow

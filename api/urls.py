@@ -15,26 +15,13 @@ from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api import (
-    access,
-    broker,
-    cluster,
-    config_plan,
-    deadletter,
-    episode,
-    group,
-    group_pause,
-    lag,
-    message,
-    message_send,
-    operation,
-    report,
-    report_latency,
-    report_room,
-    report_schedule,
-    topic,
-)
-from api.resource import Resource
+from api import access, broker, cluster, deadletter, episode, group, lag, message, topic
+from api.change import config_plan, group_pause, message_send, operation
+from api.report import latency as report_latency
+from api.report import room as report_room
+from api.report import runs as report
+from api.report import schedules as report_schedule
+from api.rest.resource import Resource
 
 RESOURCES = (
     cluster,

@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 
 from console import live
-from console.broker.runtime import loop_delay_s
+from console.broker.survey.runtime import loop_delay_s
 from console.cluster import selectors as cluster_selectors
 from console.disk_room import no_room
 from console.lag import metrics as lag_metrics

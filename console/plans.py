@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from console.broker.plans import BrokerConfigPlan, BrokerDrainPlan
+from console.broker.plans.config import BrokerConfigPlan
+from console.broker.plans.drain import BrokerDrainPlan
 from console.deadletter.message_events import replays_of
 from console.deadletter.plans import DlqReadablePlan, ReplayPlan
 from console.group import mode_plans, pause_plans, settings_plans
 from console.group.plans import OffsetChangePlan
-from console.message.plans import MessageSendPlan, copies_of
+from console.message.sending.plans import MessageSendPlan, copies_of
 from console.operation.kinds import PlanKind
 from console.operation.message_events import EventSource
 from console.topic import plans as topic_plans

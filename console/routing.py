@@ -18,9 +18,9 @@ from django.contrib.auth.models import AnonymousUser
 from django.urls import path
 
 from console.access import rules
-from console.access.idle_session import is_idle
 from console.access.models import Verb
 from console.access.name_scope import view_scope
+from console.access.session.idle_session import is_idle
 from console.live import LiveSocket, View
 from console.message.sockets import MessageSocket
 from console.socket_origin import OwnOrigin

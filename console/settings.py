@@ -255,7 +255,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "console.access.idle_session.IdleSessionMiddleware",
+    "console.access.session.idle_session.IdleSessionMiddleware",
     # Every page asks for a sign-in unless its view says otherwise: forgetting the question must not open a
     # page.
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
@@ -391,14 +391,14 @@ TICKING_POOLS = ("collect", "operate")
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "api.authentication.TokenAuthentication",
+        "api.rest.authentication.TokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["api.parsers.ShallowJSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["api.rest.parsers.ShallowJSONParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    "EXCEPTION_HANDLER": "api.problems.exception_handler",
+    "EXCEPTION_HANDLER": "api.rest.problems.exception_handler",
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Tidemark",

@@ -15,7 +15,7 @@ from django.shortcuts import redirect
 
 from console.access.selectors import sha256
 from console.access.services import record_audit
-from console.access.visitor import remote_addr
+from console.access.session.visitor import remote_addr
 
 SHOWN_APPS = frozenset({"access", "auth", "cluster"})
 NOT_AUDITED = frozenset({"id", "last_login", "date_joined", "user_permissions", "permissions"})

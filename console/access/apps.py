@@ -9,6 +9,6 @@ class AccessConfig(AppConfig):
     verbose_name = "People, roles and tokens"
 
     def ready(self) -> None:
-        from console.access.idle_session import start_session  # models are loaded by now
+        from console.access.session.idle_session import start_session  # models are loaded by now
 
         user_logged_in.connect(start_session, dispatch_uid="idle session")

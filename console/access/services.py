@@ -13,7 +13,6 @@ from django.db import transaction
 from django.http import HttpRequest
 from django.utils import timezone
 
-from console.access import attempts
 from console.access.errors import LinkInvalid, RoleRejected, TokenInvalid, WrongCredentials
 from console.access.models import (
     ApiToken,
@@ -27,6 +26,7 @@ from console.access.models import (
 )
 from console.access.rules import TokenPrincipal
 from console.access.selectors import first_administrator, open_link, sha256
+from console.access.session import attempts
 
 logger = logging.getLogger(__name__)
 

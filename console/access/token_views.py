@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from console.access import rules, selectors, services
 from console.access.forms import TokenForm
 from console.access.models import Verb
-from console.access.visitor import remote_addr
+from console.access.session.visitor import remote_addr
 
 
 def _sees_all(request: HttpRequest) -> bool:

@@ -22,7 +22,7 @@ from console.access import rules, selectors, services
 from console.access.errors import LinkInvalid, TooManyAttempts, WrongCredentials
 from console.access.forms import ActivityForm, ChangePasswordForm, ColumnsForm, NewPasswordForm, SignInForm
 from console.access.models import AuditEvent
-from console.access.visitor import remote_addr
+from console.access.session.visitor import remote_addr
 from console.spreadsheet import csv_line
 from console.streamed import in_thread
 

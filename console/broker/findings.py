@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
-from console.broker import disk, runtime
-from console.broker.config_keys import config_key
-from console.broker.held_back import TIMER_LATE_S
+from console.broker.config.keys import config_key
 from console.broker.models import NameServerRow
 from console.broker.selectors import BrokerView, ConfigTable
+from console.broker.survey import disk, runtime
+from console.broker.survey.held_back import TIMER_LATE_S
 from console.figures import count, duration, latency, percent, size
 
 SOON_MS, VERY_SOON_MS = 12 * 3_600_000, 3 * 3_600_000  # a disk that is full within a shift, or within hours

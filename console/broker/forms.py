@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 
 from console.access.rules import WILDCARD
-from console.broker.config_keys import KEY_LENGTH_MAX, VALUE_LENGTH_MAX, config_key, problem_of
+from console.broker.config.keys import KEY_LENGTH_MAX, VALUE_LENGTH_MAX, config_key, problem_of
 
 
 class ConfigForm(forms.Form):

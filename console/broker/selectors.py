@@ -12,11 +12,11 @@ from django.db.models import Avg, BigIntegerField, ExpressionWrapper, F, Value
 from django.utils.translation import gettext
 
 from console.access.name_scope import EVERYTHING, NameScope
-from console.broker import disk, runtime
-from console.broker.config_keys import ConfigKey, config_key
-from console.broker.held_back import HeldBack, held_back
+from console.broker.config.keys import ConfigKey, config_key
 from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, RouteDifference, Survey
 from console.broker.own_share import OwnShare, own_shares
+from console.broker.survey import disk, runtime
+from console.broker.survey.held_back import HeldBack, held_back
 from console.lag import queues
 from console.lag.models import BrokerRow, ClientRow, TopicRow
 from console.lag.page import Page, cut

@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 
 from django.db import transaction
 
-from console.broker import disk, held_back, runtime, selectors, survey
-from console.broker.config_keys import without_secrets
-from console.broker.held_back import HeldBack
+from console.broker import selectors
+from console.broker.config.keys import without_secrets
 from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, RouteDifference, Survey
-from console.broker.survey import BrokerAnswer, BrokerPlace, NameServerAnswer, RouteComparison
+from console.broker.survey import disk, held_back, runtime
+from console.broker.survey import reads as survey
+from console.broker.survey.held_back import HeldBack
+from console.broker.survey.reads import BrokerAnswer, BrokerPlace, NameServerAnswer, RouteComparison
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.lag.database_router import METRICS

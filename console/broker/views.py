@@ -14,12 +14,13 @@ from console.access import rules
 from console.access.models import Verb
 from console.access.name_scope import EVERYTHING, NameScope
 from console.access.rules import WILDCARD
-from console.access.visitor import remote_addr
-from console.broker import findings, runtime, selectors
-from console.broker.config_areas import by_area
-from console.broker.config_keys import KEYS, config_key
+from console.access.session.visitor import remote_addr
+from console.broker import findings, selectors
+from console.broker.config.areas import by_area
+from console.broker.config.keys import KEYS, config_key
 from console.broker.forms import ConfigForm
 from console.broker.selectors import BrokerView
+from console.broker.survey import runtime
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.list_query import QUERY_LENGTH_MAX, ListQuery
 from console.cluster.models import Cluster

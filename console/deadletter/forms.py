@@ -7,9 +7,9 @@ from typing import Any
 from django import forms
 
 from console.cluster.moment_field import MomentField
-from console.deadletter import replay_copy
 from console.deadletter.dead_letters import TEXT_LENGTH_MAX
-from console.deadletter.replay_params import STOP_MAX
+from console.deadletter.replay import copy as replay_copy
+from console.deadletter.replay.params import STOP_MAX
 from console.operation.rules import RATE_PER_S_MAX
 
 TARGETS = (

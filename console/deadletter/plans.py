@@ -8,20 +8,18 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from console.cluster import selectors as cluster_selectors
-from console.deadletter import (
-    direct,
-    replay_account,
-    replay_copy,
-    replay_recovery,
-    replay_words,
-    selectors,
-)
+from console.deadletter import selectors
 from console.deadletter.dead_letters import Filter, Places, places, read_filter, topic_of
 from console.deadletter.models import NAME_LENGTH_MAX, LedgerState, ReplayLedger
-from console.deadletter.preview import Preview, look_through
-from console.deadletter.replay import Replay
-from console.deadletter.replay_params import checked_params
-from console.deadletter.replay_targets import route_queues_of
+from console.deadletter.replay import account as replay_account
+from console.deadletter.replay import copy as replay_copy
+from console.deadletter.replay import direct
+from console.deadletter.replay import recovery as replay_recovery
+from console.deadletter.replay import words as replay_words
+from console.deadletter.replay.params import checked_params
+from console.deadletter.replay.preview import Preview, look_through
+from console.deadletter.replay.run import Replay
+from console.deadletter.replay.targets import route_queues_of
 from console.deadletter.retention import retention_ms
 from console.lag.last_seen import topic_queues_seen
 from console.mqadmin import BlockingMQAdmin, MessageQueue, retry_topic, with_admin

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from console.access import rules
 from console.access.models import Verb
-from console.access.visitor import remote_addr
+from console.access.session.visitor import remote_addr
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.list_query import ListQuery, whole_number
 from console.cluster.models import Cluster

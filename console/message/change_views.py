@@ -13,16 +13,16 @@ from django.utils.http import content_disposition_header, urlencode
 from django.views.decorators.http import require_http_methods, require_safe
 
 from console.access.models import Verb
-from console.access.visitor import remote_addr
+from console.access.session.visitor import remote_addr
 from console.cluster.admission import admit
 from console.message import schemas, services
-from console.message.composer import ENCODINGS, SchemaForm, SendForm, initial_of
-from console.message.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMATS, export
 from console.message.forms import LOOKUPS, BrowseForm, place_of
-from console.message.lanes import Hit
-from console.message.query import QueryRefused
-from console.message.search import open_search, source_of
-from console.message.search_quota import TooManySearches
+from console.message.search.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMATS, export
+from console.message.search.lanes import Hit
+from console.message.search.query import QueryRefused
+from console.message.search.quota import TooManySearches
+from console.message.search.run import open_search, source_of
+from console.message.sending.composer import ENCODINGS, SchemaForm, SendForm, initial_of
 from console.message.streaming import Streamed
 from console.message.views import BrokerTrouble
 from console.operation import services as operation_services

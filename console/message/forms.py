@@ -10,9 +10,9 @@ from django import forms
 from django.http import QueryDict
 
 from console.cluster.moment_field import MomentField
-from console.message.body_match import KIND_NAMES, TEXT_LENGTH_MAX, MatchRefused, read_match
-from console.message.cursor import TEXT_LENGTH_MAX as CURSOR_LENGTH_MAX
-from console.message.query import Query, QueryRefused, tags_of
+from console.message.search.body_match import KIND_NAMES, TEXT_LENGTH_MAX, MatchRefused, read_match
+from console.message.search.cursor import TEXT_LENGTH_MAX as CURSOR_LENGTH_MAX
+from console.message.search.query import Query, QueryRefused, tags_of
 
 # Where to begin: the value in addresses, its label; newest is what a topic alone means.
 READS = (

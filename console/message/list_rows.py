@@ -9,8 +9,8 @@ from typing import Any
 
 from django.template.loader import render_to_string
 
-from console.message.body_match import Match
-from console.message.lanes import Hit
+from console.message.search.body_match import Match
+from console.message.search.lanes import Hit
 from console.message.services import views
 from console.operation.body_format import ProtobufDecoder
 from console.operation.message_view import MessageView

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from console.cluster import selectors as cluster_selectors
 from console.message import schemas
-from console.message.body_match import MatchRefused
-from console.message.cursor import BadCursor
-from console.message.lanes import Hit
-from console.message.query import Query, QueryRefused
-from console.message.search import Figures, Search, TopicNotFound, open_search, source_of
+from console.message.search.body_match import MatchRefused
+from console.message.search.cursor import BadCursor
+from console.message.search.lanes import Hit
+from console.message.search.query import Query, QueryRefused
+from console.message.search.run import Figures, Search, TopicNotFound, open_search, source_of
 from console.mqadmin import (
     BlockingMQAdmin,
     MessageRecord,

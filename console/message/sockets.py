@@ -33,14 +33,14 @@ from console.cluster.models import Cluster
 from console.language import of_scope
 from console.live import STALL_LIMIT_S, Permits
 from console.message.forms import LOOKUPS, BrowseForm
-from console.message.lanes import Hit
 from console.message.list_rows import hit_rows, rendered
-from console.message.query import QueryRefused
-from console.message.search import Search, Source, TopicNotFound, open_search, source_of
-from console.message.search_quota import TooManySearches, quota
+from console.message.search.lanes import Hit
+from console.message.search.query import QueryRefused
+from console.message.search.quota import TooManySearches, quota
+from console.message.search.run import Search, Source, TopicNotFound, open_search, source_of
+from console.message.search.tail import Tail
 from console.message.services import BadCursor, page_of
 from console.message.streaming import threads
-from console.message.tail import Tail
 from console.mqadmin import MQBrokerError, MQClientError, RemotingError
 from console.sentences import said
 

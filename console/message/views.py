@@ -19,15 +19,16 @@ from console.access.models import Verb
 from console.access.name_scope import view_scope
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
-from console.message import body_match, schemas, selectors, services
-from console.message.export import FORMATS
+from console.message import schemas, selectors, services
 from console.message.forms import LOOKUPS, READS, BrowseForm, place_of
-from console.message.lanes import Hit
-from console.message.life_axis import axis_of
-from console.message.life_line import life_line
+from console.message.life_line.axis import axis_of
+from console.message.life_line.events import life_line
 from console.message.list_rows import ListRow, hit_rows, list_rows
-from console.message.query import QueryRefused
-from console.message.search import open_search, source_of
+from console.message.search import body_match
+from console.message.search.export import FORMATS
+from console.message.search.lanes import Hit
+from console.message.search.query import QueryRefused
+from console.message.search.run import open_search, source_of
 from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
 from console.operation.body_format import FORMAT_NAMES
 from console.operation.body_format import FORMATS as BODY_FORMATS

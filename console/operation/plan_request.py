@@ -10,7 +10,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
-from console.access.visitor import remote_addr
+from console.access.session.visitor import remote_addr
 from console.cluster.models import Cluster
 from console.mqadmin import MQBrokerError, MQClientError
 from console.operation import services

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST, require_safe
 from console.access import rules
 from console.access import selectors as access_selectors
 from console.access.models import Verb
-from console.access.visitor import remote_addr
+from console.access.session.visitor import remote_addr
 from console.cluster import selectors as cluster_selectors
 from console.cluster.admission import admit_to_list
 from console.cluster.list_query import ListQuery, whole_number

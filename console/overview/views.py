@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_safe
 
-from console.access.visitor import remote_addr
+from console.access.session.visitor import remote_addr
 from console.broker import selectors as broker_selectors
 from console.cluster import selectors as cluster_selectors
 from console.cluster import services as cluster_services

@@ -27,7 +27,7 @@ FIGURES_A_LINE = 4
 
 
 def of(run: ReportRun, scope: NameScope = EVERYTHING) -> dict[str, Any]:
-    """The run, its worst rows, and where the whole is. See `api.report_schedule.ReportNoticeSerializer`."""
+    """The run, its worst rows, and where the whole is. See `api.report.schedules.ReportNoticeSerializer`."""
     path = reverse("report", args=[run.cluster, run.job])
     done = run.state == ReportRun.State.SUCCEEDED
     found: dict[str, Any] = {

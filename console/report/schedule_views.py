@@ -10,7 +10,7 @@ from django.shortcuts import redirect
 from django.views.decorators.http import require_POST
 
 from console.access.models import Verb
-from console.access.visitor import remote_addr
+from console.access.session.visitor import remote_addr
 from console.cluster.admission import admit
 from console.report import group_views, schedules, views
 from console.report.forms import ScheduleForm, SloForm

@@ -11,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from console.access.name_scope import EVERYTHING, NameScope, view_scope
-from console.access.visitor import remote_addr
+from console.access.session.visitor import remote_addr
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.list_query import ListQuery
 from console.cluster.models import Cluster

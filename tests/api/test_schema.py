@@ -17,7 +17,7 @@ from drf_spectacular.validation import validate_schema
 from hypothesis import HealthCheck, given, settings
 from rest_framework.test import APIClient
 
-from api.throttling import ScopeThrottle
+from api.rest.throttling import ScopeThrottle
 from api.urls import RESOURCES
 from console.access import services as access_services
 from console.cluster.models import Cluster

@@ -11,7 +11,7 @@ import redis
 from pytest_django import Settings
 
 from console import quota
-from console.message.search_quota import PER_PERSON_MAX, SearchQuota, TooManySearches
+from console.message.search.quota import PER_PERSON_MAX, SearchQuota, TooManySearches
 from tests.support.redis_process import RedisProcess
 
 

@@ -216,7 +216,7 @@ def build(broker: Any) -> World:
     from drf_spectacular.generators import SchemaGenerator
     from rest_framework.test import APIClient
 
-    from api.throttling import ScopeThrottle
+    from api.rest.throttling import ScopeThrottle
     from console.access import services as access_services
     from console.lag import services as lag_services
     from tests.console.deadletter.letters import group_with_topics, write_letters

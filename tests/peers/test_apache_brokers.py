@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client
 
-from console.broker import drain_plan, selectors, services
+from console.broker import selectors, services
 from console.broker.models import NameServerRow
+from console.broker.plans import drain as drain_plan
 from console.mqadmin import MQBrokerError
 from console.operation.models import JobState, Plan
 from consumers import ClientConfig, Message, MQClientError, Producer, ProducerConfig

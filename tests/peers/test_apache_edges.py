@@ -11,7 +11,7 @@ import pytest
 
 from console.broker import selectors as broker_selectors
 from console.broker import services as broker_services
-from console.broker.held_back import HeldBack
+from console.broker.survey.held_back import HeldBack
 from console.group import selectors as group_selectors
 from console.lag import services as lag_services
 from console.lag.models import ClientRow, GroupRow, TopicRow

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from console.message import services
-from console.message.query import Query
+from console.message.search.query import Query
 from tests.console.operation.live_cluster import wait_for
 from tests.peers.apache_world import ApacheWorld, moves, wait_for_places
 from tests.support import java_peer

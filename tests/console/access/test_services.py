@@ -7,9 +7,10 @@ import hashlib
 import pytest
 from django.contrib.auth.models import User
 
-from console.access import attempts, selectors, services
+from console.access import selectors, services
 from console.access.errors import LinkInvalid, TokenInvalid, TooManyAttempts, WrongCredentials
 from console.access.models import ApiToken, AuditEvent, SignInFailure, SignInLink
+from console.access.session import attempts
 
 pytestmark = pytest.mark.django_db
 NOW = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC)

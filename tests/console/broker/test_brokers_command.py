@@ -8,7 +8,7 @@ import json
 import pytest
 from django.core.management import CommandError, call_command
 
-from console.broker import drain_plan
+from console.broker.plans import drain as drain_plan
 from tests.console.broker.conftest import NAME, Pair
 
 KEY = "shortPollingTimeMills"

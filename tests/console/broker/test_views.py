@@ -14,7 +14,7 @@ from console.broker.selectors import config_table
 from console.lag.models import BrokerRow
 from console.operation.models import Plan
 from tests.console.broker.conftest import NAME, Pair
-from tests.console.broker.test_runtime import captured
+from tests.console.broker.survey.test_runtime import captured
 from tests.support import sample_rows
 from tests.support.people import signed_in
 

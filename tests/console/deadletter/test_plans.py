@@ -14,8 +14,8 @@ from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand
 from console.deadletter import selectors
 from console.deadletter.models import ReplayLedger
-from console.deadletter.replay_copy import REPLAY_KEY
-from console.deadletter.token_bucket import TokenBucket
+from console.deadletter.replay.copy import REPLAY_KEY
+from console.deadletter.replay.token_bucket import TokenBucket
 from console.mqadmin import MessageQueue, MessageRecord
 from console.operation import errors, services
 from console.operation import selectors as operation_selectors

@@ -5,7 +5,7 @@ brought into here are literal: `tests/spark/lag/test_status.py` (the same words 
 tails, incarnations), `test_rows.py` (clock skew, broadcasting). Born times of producers are read nowhere.
 
 POP, the timer wheel, half messages and topics whose offsets are no count take an Apache broker:
-`tests/peers/test_apache_edges.py`; delay levels are in `tests/console/broker/test_held_back.py`.
+`tests/peers/test_apache_edges.py`; delay levels are in `tests/console/broker/survey/test_held_back.py`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from google.protobuf import descriptor_pb2
 
 from console.access.models import AuditEvent
 from console.message import schemas, services
-from console.message.query import Query
+from console.message.search.query import Query
 from console.operation.body_format import render_body
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support import sample_rows

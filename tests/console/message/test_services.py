@@ -11,10 +11,10 @@ import pytest
 
 from console.lag.models import BrokerRow, TopicRow
 from console.message import services
-from console.message.body_match import read_match
-from console.message.query import Query, QueryRefused
-from console.message.search import source_of
-from console.message.tail import Tail
+from console.message.search.body_match import read_match
+from console.message.search.query import Query, QueryRefused
+from console.message.search.run import source_of
+from console.message.search.tail import Tail
 from console.mqadmin import Message, TopicConfig
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.support.broker_process import BrokerProcess

@@ -17,8 +17,8 @@ from django.urls import path
 
 from console.live import View
 from console.message import sockets
-from console.message.search import Search
-from console.message.search_quota import quota
+from console.message.search.quota import quota
+from console.message.search.run import Search
 from console.message.sockets import MessageSocket
 from tests.console.operation.live_cluster import LiveCluster
 
@@ -158,7 +158,8 @@ async def test_it_stops_when_asked_before_the_search_has_begun(
 async def test_it_stops_when_asked(live: LiveCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     await asyncio.to_thread(live.create_topic, "orders", 1)
     await asyncio.to_thread(live.send, "orders", 0, [b"x"] * 2_000)
-    monkeypatch.setattr("console.message.lanes.PULL_MAX", 8)  # many rounds, so that there is time to stop
+    # Many rounds, so that there is time to stop.
+    monkeypatch.setattr("console.message.search.lanes.PULL_MAX", 8)
     monkeypatch.setattr("console.message.sockets.FRAME_EVERY_S", 0.0)
     async with opened(Visitor("orders"), topic="orders", find="nothing") as socket:
         await socket.receive()

@@ -9,7 +9,7 @@ from django.core.management.base import CommandParser
 
 from console.deadletter import exports, selectors, services
 from console.deadletter.dead_letters import TEXT_FILTERS
-from console.deadletter.replay_copy import TARGETS
+from console.deadletter.replay.copy import TARGETS
 from console.operation import services as services_of_plans
 from console.operation.command_line import (
     ChangeCommand,

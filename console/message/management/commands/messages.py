@@ -11,13 +11,13 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from console.message import services
-from console.message.body_match import KIND_NAMES, MatchRefused, read_match
-from console.message.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMATS, export
-from console.message.plans import TYPED_BODY_BYTES_MAX
-from console.message.query import Query, QueryRefused, tags_of
-from console.message.search import open_search, source_of
+from console.message.search.body_match import KIND_NAMES, MatchRefused, read_match
+from console.message.search.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMATS, export
+from console.message.search.query import Query, QueryRefused, tags_of
+from console.message.search.run import open_search, source_of
+from console.message.search.tail import TAIL_MS, Tail
+from console.message.sending.plans import TYPED_BODY_BYTES_MAX
 from console.message.services import BadCursor, MessageView, TopicNotFound, views
-from console.message.tail import TAIL_MS, Tail
 from console.operation.body_format import FORMAT_NAMES
 from console.operation.command_line import ChangeCommand, add_cluster, cluster_name, time_ms
 from console.operation.models import Plan

@@ -1,0 +1,436 @@
+"""Changes: make a plan (201 with its diff), apply it (202 with a job), undo it (201 with a new plan), steer
+the job.
+
+``Idempotency-Key`` on plans, apply and undo: the same key again answers what the first request made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from django.urls import path
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from api.rest import pagination
+from api.rest.permissions import require, require_visible, view_scope
+from api.rest.resource import IDEMPOTENCY_KEY, Resource, idempotency_key, remote_addr
+from console.cluster import selectors as cluster_selectors
+from console.operation import selectors, services
+from console.operation.models import Job, JobState, Plan, PlanState
+from console.operation.plan_params import ACCEPTED_MAX
+from console.operation.rules import RATE_PER_S_MAX
+
+KEY_HEADER = OpenApiParameter(
+    IDEMPOTENCY_KEY, str, OpenApiParameter.HEADER, description="at most 255 characters"
+)
+OFFSET_MAX = 2**63 - 1
+TARGETS = ("earliest", "latest", "time", "offset", "shift", "like_group", "as_of", "undo", "exact")
+
+
+class QueueSerializer(serializers.Serializer[Any]):
+    topic = serializers.CharField(max_length=255)
+    broker_name = serializers.CharField(max_length=255)
+    queue_id = serializers.IntegerField(min_value=0, max_value=2**31 - 1)
+
+
+class QueueOffsetSerializer(QueueSerializer):
+    offset = serializers.IntegerField(min_value=0, max_value=OFFSET_MAX)
+    or_beyond = serializers.BooleanField(
+        default=False, help_text="leave a queue alone that stands there or beyond"
+    )
+
+
+class AcceptWithoutField(serializers.ListField):
+    """Brokers that do not answer and are left out of the plan, by name."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        words = "brokers that do not answer and are left out; without it such a plan is blocked"
+        defaults = {"required": False, "max_length": ACCEPTED_MAX, "help_text": words}
+        super().__init__(child=serializers.CharField(max_length=255), **{**defaults, **kwargs})
+
+
+class UndoRequestSerializer(serializers.Serializer[Any]):
+    accept_without = AcceptWithoutField()
+
+
+class AbsentSerializer(serializers.Serializer[Any]):
+    broker_name = serializers.CharField()
+    since_ms = serializers.IntegerField(allow_null=True, help_text="silent since; null: since just now")
+    why = serializers.CharField()
+    queues = serializers.IntegerField(allow_null=True, help_text="of the plan, where queues are counted")
+    accepted = serializers.BooleanField()
+
+
+class CoverageSerializer(serializers.Serializer[Any]):
+    """What belongs to a plan, and what of it the plan reaches."""
+
+    unit = serializers.ChoiceField(choices=["queues", "brokers"])
+    covered = serializers.IntegerField()
+    expected = serializers.IntegerField()
+    answering = serializers.ListField(child=serializers.CharField())
+    absent = AbsentSerializer(many=True)
+
+
+class OffsetPlanRequestSerializer(serializers.Serializer[Any]):
+    """Give what the target needs: time_ms or time; offset; shift; like_group; undo_plan; offsets."""
+
+    group = serializers.CharField(max_length=255)
+    target = serializers.ChoiceField(choices=TARGETS)
+    topics = serializers.ListField(
+        child=serializers.CharField(max_length=255), required=False, max_length=200
+    )
+    queues = QueueSerializer(many=True, required=False)
+    time = serializers.DateTimeField(required=False, help_text="ISO 8601 with zone, for time and as_of")
+    time_ms = serializers.IntegerField(required=False, min_value=0, max_value=OFFSET_MAX)
+    offset = serializers.IntegerField(required=False, min_value=0, max_value=OFFSET_MAX)
+    shift = serializers.IntegerField(required=False, min_value=-OFFSET_MAX, max_value=OFFSET_MAX)
+    like_group = serializers.CharField(required=False, max_length=255)
+    undo_plan = serializers.CharField(
+        required=False, max_length=20, help_text="id of an applied plan of this group"
+    )
+    offsets = QueueOffsetSerializer(many=True, required=False)
+    accept_without = AcceptWithoutField()
+
+
+class PlanSerializer(serializers.ModelSerializer[Plan]):
+    """``diff``: a row per queue. ``blocked``: why it can not be applied. ``confirm``: inline, typed,
+    second_person."""
+
+    job = serializers.SerializerMethodField()
+    coverage = serializers.SerializerMethodField()
+    undo_of = serializers.CharField(source="undo_of_id", allow_null=True)
+
+    class Meta:
+        model = Plan
+        exclude = ("idempotency_key", "request_hash")
+        read_only_fields = ("id",)
+
+    @extend_schema_field(CoverageSerializer(allow_null=True))
+    def get_coverage(self, plan: Plan) -> Any:
+        """Null of kinds that can miss nothing."""
+        return plan.before.get("coverage")
+
+    def get_job(self, plan: Plan) -> str | None:
+        """Id of the job that applied it."""
+        job = getattr(plan, "job", None)
+        return None if job is None else str(job.pk)
+
+
+class JobSerializer(serializers.ModelSerializer[Job]):
+    """``progress``: done and total, and what the kind counts. ``result``: final figures, a row per queue."""
+
+    plan = serializers.CharField(source="plan_id")
+
+    class Meta:
+        model = Job
+        exclude = ("idempotency_key", "lease_owner", "lease_until")
+        read_only_fields = ("id",)
+
+
+class JobEventSerializer(serializers.Serializer[Any]):
+    at = serializers.DateTimeField()
+    level = serializers.CharField()
+    text = serializers.CharField()
+
+
+class JobDetailSerializer(JobSerializer):
+    events = JobEventSerializer(many=True)
+
+
+class ApplyRequestSerializer(serializers.Serializer[Any]):
+    confirm_text = serializers.CharField(required=False, allow_blank=True, default="", max_length=255)
+    reason = serializers.CharField(required=False, allow_blank=True, default="", max_length=2000)
+
+
+class RateRequestSerializer(serializers.Serializer[Any]):
+    rate_per_s = serializers.IntegerField(
+        allow_null=True, min_value=1, max_value=RATE_PER_S_MAX, help_text="null: no limit"
+    )
+
+
+class MakesPlan(Resource):
+    """Base of what previews a change: 201 with the plan. A subclass names kind and verb."""
+
+    kind: ClassVar[str]
+    asks_brokers = True
+
+    def make(self, request: Request, cluster: str, params: dict[str, Any]) -> Response:
+        subject = params.pop("group")
+        require(request.user, self.verbs["POST"], cluster, subject)
+        cluster_selectors.cluster_by_name(cluster)
+        plan = services.create_plan(
+            self.kind,
+            cluster,
+            subject,
+            params,
+            request.user,
+            idempotency_key=idempotency_key(request),
+            remote_addr=remote_addr(request),
+        )
+        return Response(
+            PlanSerializer(plan).data, status=201, headers={"Location": f"/api/v1/plans/{plan.id}"}
+        )
+
+
+class OffsetPlans(MakesPlan):
+    """Preview a change of a group's offsets. Changes nothing."""
+
+    verbs: ClassVar[dict[str, str]] = {"POST": "RESET"}
+    kind = "offset_change"
+    subject_in_body = True
+
+    @extend_schema(
+        operation_id="offset_plans_create",
+        tags=["changes"],
+        parameters=[KEY_HEADER],
+        request=OffsetPlanRequestSerializer,
+        responses={201: PlanSerializer},
+    )
+    def post(self, request: Request, cluster: str) -> Response:
+        wanted = OffsetPlanRequestSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        params = dict(wanted.validated_data)
+        at = params.pop("time", None)
+        if at is not None:
+            params["time_ms"] = round(at.timestamp() * 1000)
+        return self.make(request, cluster, params)
+
+
+FILTERS = [
+    OpenApiParameter("kind", str),
+    OpenApiParameter("subject", str, description="group or topic"),
+    OpenApiParameter("created_by", str),
+]
+
+
+class _List(Resource):
+    """Plans or jobs of the subjects the caller may VIEW, newest first."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    filters_names = True
+    states: ClassVar[Sequence[str]]
+
+    def page(self, request: Request, cluster: str, find: Any, serializer: Any) -> Response:
+        cluster_selectors.cluster_by_name(cluster)
+        exact = {name: pagination.text(request, name) for name in ("kind", "subject", "created_by")}
+        exact["state"] = pagination.choice(request, "state", ["", *self.states], "")
+        scope = view_scope(request.user, cluster)
+        found = find(cluster, scope=scope, **pagination.page_arguments(request), **exact)
+        return Response(pagination.page_body(request, found, lambda row: serializer(row).data))
+
+
+class Plans(_List):
+    states = PlanState.values
+
+    @extend_schema(
+        operation_id="plans_list",
+        tags=["changes"],
+        parameters=[
+            *pagination.PAGE_PARAMETERS,
+            *FILTERS,
+            OpenApiParameter("state", str, enum=["", *PlanState.values]),
+        ],
+        responses=pagination.page_of("Plan", PlanSerializer(many=True)),
+    )
+    def get(self, request: Request, cluster: str) -> Response:
+        return self.page(request, cluster, selectors.plans_page, PlanSerializer)
+
+
+class Jobs(_List):
+    states = JobState.values
+
+    @extend_schema(
+        operation_id="jobs_list",
+        tags=["jobs"],
+        parameters=[
+            *pagination.PAGE_PARAMETERS,
+            *FILTERS,
+            OpenApiParameter("state", str, enum=["", *JobState.values]),
+        ],
+        responses=pagination.page_of("Job", JobSerializer(many=True)),
+    )
+    def get(self, request: Request, cluster: str) -> Response:
+        return self.page(request, cluster, selectors.jobs_page, JobSerializer)
+
+
+class PlanDetail(Resource):
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+
+    @extend_schema(operation_id="plans_get", tags=["changes"], responses=PlanSerializer)
+    def get(self, request: Request, plan: str) -> Response:
+        return Response(PlanSerializer(visible_plan(request, plan)).data)
+
+
+class PlanApply(Resource):
+    """Start the job, after looking at the brokers once more: 409 plan_drifted when the state moved."""
+
+    verbs: ClassVar[dict[str, str]] = {"POST": "VIEW"}
+    asks_brokers = True
+
+    @extend_schema(
+        operation_id="plans_apply",
+        tags=["changes"],
+        parameters=[KEY_HEADER],
+        request=ApplyRequestSerializer,
+        responses={202: JobSerializer},
+    )
+    def post(self, request: Request, plan: str) -> Response:
+        visible_plan(request, plan)
+        wanted = ApplyRequestSerializer(data=request.data or {})
+        wanted.is_valid(raise_exception=True)
+        job = services.apply_plan(
+            plan,
+            request.user,
+            wanted.validated_data["confirm_text"],
+            wanted.validated_data["reason"],
+            idempotency_key(request),
+            remote_addr=remote_addr(request),
+        )
+        return Response(JobSerializer(job).data, status=202, headers={"Location": f"/api/v1/jobs/{job.id}"})
+
+
+class PlanUndo(Resource):
+    """A new plan that puts back what was recorded when this one was applied."""
+
+    verbs: ClassVar[dict[str, str]] = {"POST": "VIEW"}
+    asks_brokers = True
+
+    @extend_schema(
+        operation_id="plans_undo",
+        tags=["changes"],
+        parameters=[KEY_HEADER],
+        request=UndoRequestSerializer,
+        responses={201: PlanSerializer},
+    )
+    def post(self, request: Request, plan: str) -> Response:
+        visible_plan(request, plan)
+        wanted = UndoRequestSerializer(data=request.data or {})
+        wanted.is_valid(raise_exception=True)
+        made = services.undo(
+            plan,
+            request.user,
+            accept_without=wanted.validated_data.get("accept_without", ()),
+            idempotency_key=idempotency_key(request),
+            remote_addr=remote_addr(request),
+        )
+        return Response(
+            PlanSerializer(made).data, status=201, headers={"Location": f"/api/v1/plans/{made.id}"}
+        )
+
+
+class PlanDiscard(Resource):
+    verbs: ClassVar[dict[str, str]] = {"POST": "VIEW"}
+
+    @extend_schema(operation_id="plans_discard", tags=["changes"], request=None, responses=PlanSerializer)
+    def post(self, request: Request, plan: str) -> Response:
+        visible_plan(request, plan)
+        found = services.discard_plan(plan, request.user, remote_addr=remote_addr(request))
+        return Response(PlanSerializer(found).data)
+
+
+class PlanApprove(Resource):
+    """The second person agrees."""
+
+    verbs: ClassVar[dict[str, str]] = {"POST": "VIEW"}
+
+    @extend_schema(operation_id="plans_approve", tags=["changes"], request=None, responses=PlanSerializer)
+    def post(self, request: Request, plan: str) -> Response:
+        visible_plan(request, plan)
+        found = services.approve_plan(plan, request.user, remote_addr=remote_addr(request))
+        return Response(PlanSerializer(found).data)
+
+
+class JobDetail(Resource):
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+
+    @extend_schema(operation_id="jobs_get", tags=["jobs"], responses=JobDetailSerializer)
+    def get(self, request: Request, job: str) -> Response:
+        return Response(JobDetailSerializer(visible_job(request, job)).data)
+
+
+class JobPause(Resource):
+    verbs: ClassVar[dict[str, str]] = {"POST": "VIEW"}
+
+    @extend_schema(operation_id="jobs_pause", tags=["jobs"], request=None, responses=JobSerializer)
+    def post(self, request: Request, job: str) -> Response:
+        visible_job(request, job)
+        return Response(
+            JobSerializer(services.pause(job, request.user, remote_addr=remote_addr(request))).data
+        )
+
+
+class JobResume(Resource):
+    verbs: ClassVar[dict[str, str]] = {"POST": "VIEW"}
+
+    @extend_schema(operation_id="jobs_resume", tags=["jobs"], request=None, responses=JobSerializer)
+    def post(self, request: Request, job: str) -> Response:
+        visible_job(request, job)
+        return Response(
+            JobSerializer(services.resume(job, request.user, remote_addr=remote_addr(request))).data
+        )
+
+
+class JobCancel(Resource):
+    """What is in flight is settled first, so that the final counts are true."""
+
+    verbs: ClassVar[dict[str, str]] = {"POST": "VIEW"}
+
+    @extend_schema(operation_id="jobs_cancel", tags=["jobs"], request=None, responses=JobSerializer)
+    def post(self, request: Request, job: str) -> Response:
+        visible_job(request, job)
+        return Response(
+            JobSerializer(services.cancel(job, request.user, remote_addr=remote_addr(request))).data
+        )
+
+
+class JobRate(Resource):
+    """Takes effect within a second."""
+
+    verbs: ClassVar[dict[str, str]] = {"POST": "VIEW"}
+
+    @extend_schema(
+        operation_id="jobs_rate", tags=["jobs"], request=RateRequestSerializer, responses=JobSerializer
+    )
+    def post(self, request: Request, job: str) -> Response:
+        visible_job(request, job)
+        wanted = RateRequestSerializer(data=request.data)
+        wanted.is_valid(raise_exception=True)
+        changed = services.set_rate(
+            job, request.user, wanted.validated_data["rate_per_s"], remote_addr=remote_addr(request)
+        )
+        return Response(JobSerializer(changed).data)
+
+
+def visible_plan(request: Request, plan_id: str) -> Plan:
+    """The plan, if the caller may look at its subject; the services check the verb of the change itself."""
+    found = selectors.plan(plan_id)
+    require_visible(request.user, found.cluster, found.subject, f"plan {plan_id}")
+    return found
+
+
+def visible_job(request: Request, job_id: str) -> Job:
+    """The job, if the caller may look at its subject."""
+    found = selectors.job(job_id)
+    require_visible(request.user, found.cluster, found.subject, f"job {job_id}")
+    return found
+
+
+urlpatterns = [
+    path("clusters/<str:cluster>/offset-plans", OffsetPlans.as_view(), name="api-offset-plans"),
+    path("clusters/<str:cluster>/plans", Plans.as_view(), name="api-plans"),
+    path("clusters/<str:cluster>/jobs", Jobs.as_view(), name="api-jobs"),
+    path("plans/<str:plan>", PlanDetail.as_view(), name="api-plan"),
+    path("plans/<str:plan>/apply", PlanApply.as_view(), name="api-plan-apply"),
+    path("plans/<str:plan>/undo", PlanUndo.as_view(), name="api-plan-undo"),
+    path("plans/<str:plan>/discard", PlanDiscard.as_view(), name="api-plan-discard"),
+    path("plans/<str:plan>/approve", PlanApprove.as_view(), name="api-plan-approve"),
+    path("jobs/<str:job>", JobDetail.as_view(), name="api-job"),
+    path("jobs/<str:job>/pause", JobPause.as_view(), name="api-job-pause"),
+    path("jobs/<str:job>/resume", JobResume.as_view(), name="api-job-resume"),
+    path("jobs/<str:job>/cancel", JobCancel.as_view(), name="api-job-cancel"),
+    path("jobs/<str:job>/rate", JobRate.as_view(), name="api-job-rate"),
+]

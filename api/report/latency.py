@@ -1,0 +1,71 @@
+"""Reports, fourth part: how long the messages of a group waited, slice of time after slice."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.urls import path
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from api.lag import GroupPast, LatencyBucketSerializer
+from api.rest import pagination
+from console.cluster import selectors as cluster_selectors
+from console.report import latency_heat, schedules
+
+SLO_MS_MAX = 7 * 86_400_000
+
+
+class LatencySliceSerializer(serializers.Serializer[Any]):
+    from_ms = serializers.IntegerField()
+    to_ms = serializers.IntegerField()
+    messages = serializers.IntegerField()
+    within_slo = serializers.IntegerField()
+    censored = serializers.IntegerField(help_text="of these only a lower bound is known")
+    histogram = LatencyBucketSerializer(many=True, allow_null=True, help_text="null: nobody looked")
+
+
+class LatencyHeatSerializer(serializers.Serializer[Any]):
+    """The distribution of ``…/latency``, cut into slices of ``step_ms``; the first and the last may be shorter."""
+
+    step_ms = serializers.IntegerField()
+    slices = LatencySliceSerializer(many=True)
+
+
+class LatencyHeat(GroupPast):
+    """Of groups that are gone, too: it is made from the history."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+
+    @extend_schema(
+        operation_id="group_latency_heat",
+        tags=["reports"],
+        parameters=[
+            OpenApiParameter("from_ms", int, description="default: an hour before to_ms"),
+            OpenApiParameter("to_ms", int, description="default: now; at most 7 days after from_ms"),
+            OpenApiParameter("slo_ms", int, description="the promise; default: the group's"),
+            OpenApiParameter("topic", str, description="default: all topics but the group's %RETRY%"),
+        ],
+        responses=LatencyHeatSerializer,
+    )
+    def get(self, request: Request, cluster: str, group: str) -> Response:
+        cluster_selectors.cluster_by_name(cluster)
+        from_ms, to_ms, topic = self.window(request, latency_heat.SPAN_MS_MAX)
+        own_ms, target = schedules.slo_of(cluster, group)
+        slo_ms = pagination.integer(request, "slo_ms", own_ms, low=1, high=SLO_MS_MAX)
+        assert slo_ms is not None
+        found = latency_heat.latency_heat(
+            cluster, group, from_ms, to_ms, slo_ms=slo_ms, target=target, topic=topic
+        )
+        return Response(LatencyHeatSerializer(found).data)
+
+
+urlpatterns = [
+    path(
+        "clusters/<str:cluster>/groups/<str:group>/latency-heat",
+        LatencyHeat.as_view(),
+        name="api-group-latency-heat",
+    ),
+]

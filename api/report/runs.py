@@ -1,0 +1,297 @@
+"""Reports: ask for a run (202), follow it, read its rows as JSON pages or one CSV."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import Any, ClassVar
+
+from django.http import HttpResponseBase, StreamingHttpResponse
+from django.urls import path
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers
+from rest_framework.exceptions import NotFound
+from rest_framework.renderers import JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from api.rest import pagination
+from api.rest.permissions import view_scope
+from api.rest.resource import Resource, remote_addr
+from console.access import rules
+from console.access.models import Verb
+from console.access.name_scope import EVERYTHING, NameScope
+from console.cluster import selectors as cluster_selectors
+from console.report import selectors, services
+from console.report.jobs import JOBS, LAG_JOBS
+from console.report.models import LagRow, ReportRun
+from console.report.rules import window, yesterday_to_now
+from console.streamed import in_thread
+
+WORST_FIRST = "-time_lag_max"
+TIME_MS_MAX = 2**53  # what every JSON reader holds exactly
+
+
+class DeliverySerializer(serializers.Serializer[Any]):
+    """One receiver of a scheduled run; of a webhook only its host is told."""
+
+    kind = serializers.ChoiceField(choices=["email", "webhook"])
+    to = serializers.CharField()
+    ok = serializers.BooleanField()
+    error = serializers.CharField(allow_blank=True, help_text="why it could not be reached")
+    at_ms = serializers.IntegerField(help_text="of the last try")
+    tries = serializers.IntegerField()
+
+
+class ReportRunSerializer(serializers.Serializer[Any]):
+    """``state``: QUEUED, RUNNING, SUCCEEDED, FAILED. ``warnings``: what of the window could not be read (hours without
+    history, damaged files). ``deliveries``: who was told; only for those who may CONFIGURE the cluster, for it
+    holds their addresses.
+    """
+
+    id = serializers.CharField()
+    job = serializers.CharField()
+    cluster = serializers.CharField()
+    from_ms = serializers.IntegerField()
+    to_ms = serializers.IntegerField()
+    zone = serializers.CharField(help_text="of which its days and weeks are")
+    state = serializers.CharField()
+    step = serializers.CharField(allow_blank=True, help_text="what is being done")
+    error = serializers.CharField(allow_blank=True)
+    warnings = serializers.ListField(child=serializers.CharField())
+    row_count = serializers.IntegerField()
+    attempts = serializers.IntegerField(help_text="how often a worker took it up")
+    requested_by = serializers.CharField(allow_null=True, help_text="null: the schedule")
+    spark_version = serializers.CharField(allow_blank=True)
+    requested_at_ms = serializers.IntegerField()
+    started_at_ms = serializers.IntegerField(allow_null=True)
+    finished_at_ms = serializers.IntegerField(allow_null=True)
+    deliveries = DeliverySerializer(many=True, required=False)
+
+
+def run_body(request: Request, run: ReportRun) -> dict[str, Any]:
+    """A run as this caller may see it."""
+    body = run.as_row()
+    if rules.may(request.user, Verb.CONFIGURE, run.cluster):
+        body["deliveries"] = run.deliveries
+    return body
+
+
+class RunRequestSerializer(serializers.Serializer[Any]):
+    """Whole hours, or days and weeks of the report's zone, are computed: those that hold any of [from_ms, to_ms)."""
+
+    from_ms = serializers.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=TIME_MS_MAX,
+        help_text="default: yesterday 00:00 of the report's zone",
+    )
+    to_ms = serializers.IntegerField(
+        required=False, min_value=0, max_value=TIME_MS_MAX, help_text="default: now"
+    )
+
+
+class LagRowSerializer(serializers.ModelSerializer[LagRow]):
+    """Null is unknown, never zero. ``grain`` topic: ``broker_name`` is empty and ``queue_id`` -1."""
+
+    run = serializers.CharField(source="run_id")
+    is_partial = serializers.BooleanField(help_text="the window was not over yet: figures so far")
+
+    class Meta:
+        model = LagRow
+        exclude = ("id", "cluster", "job")
+
+
+class GapSerializer(serializers.Serializer[Any]):
+    """Rows of single queues lie in files. One that is damaged or gone: what was in it is in no row, and unknown."""
+
+    window_start_ms = serializers.IntegerField()
+    window_end_ms = serializers.IntegerField()
+    group_first = serializers.CharField(help_text="the first group whose queues are missing, by name")
+    group_last = serializers.CharField()
+    reason = serializers.CharField()
+
+
+class CsvRenderer(JSONRenderer):
+    """Accepts who asks for CSV. The rows are streamed; what is rendered here is a refusal, and that is JSON."""
+
+    media_type = "text/csv"
+    format = "csv"
+
+
+class Runs(Resource):
+    """Runs of all reports, newest first, for everybody who may see anything of the cluster: they name no group."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    filters_names = True
+
+    @extend_schema(
+        operation_id="report_runs_list",
+        tags=["reports"],
+        parameters=[
+            *pagination.PAGE_PARAMETERS,
+            OpenApiParameter("job", str, enum=["", *JOBS]),
+            OpenApiParameter("state", str, enum=["", *ReportRun.State.values]),
+        ],
+        responses=pagination.page_of("ReportRun", ReportRunSerializer(many=True)),
+    )
+    def get(self, request: Request, cluster: str) -> Response:
+        cluster_selectors.cluster_by_name(cluster)
+        page = selectors.run_page(
+            cluster,
+            job=pagination.choice(request, "job", ["", *JOBS], ""),
+            state=pagination.choice(request, "state", ["", *ReportRun.State.values], ""),
+            **pagination.page_arguments(request),
+        )
+        return Response(pagination.page_body(request, page, partial(run_body, request)))
+
+
+class JobRuns(Resource):
+    """Ask for a run. 409 while the same report of the same cluster is being computed."""
+
+    verbs: ClassVar[dict[str, str]] = {"POST": "REPORT"}
+
+    @extend_schema(
+        operation_id="report_runs_create",
+        tags=["reports"],
+        request=RunRequestSerializer,
+        responses={202: ReportRunSerializer},
+    )
+    def post(self, request: Request, cluster: str, job: str) -> Response:
+        existing(cluster, job)
+        wanted = RunRequestSerializer(data=request.data or {})
+        wanted.is_valid(raise_exception=True)
+        now_ms = time.time_ns() // 1_000_000
+        default = yesterday_to_now(now_ms, selectors.zone_of(cluster, job))
+        asked = wanted.validated_data
+        run = services.request_run(
+            job=job,
+            cluster=cluster,
+            window=window(
+                asked.get("from_ms", default.from_ms), asked.get("to_ms", default.to_ms), now_ms=now_ms
+            ),
+            actor=request.user,
+            now_ms=now_ms,
+            remote_addr=remote_addr(request),
+        )
+        services.enqueue(run.id)
+        run = selectors.run(run.id)
+        return Response(
+            run_body(request, run), status=202, headers={"Location": f"/api/v1/report-runs/{run.id}"}
+        )
+
+
+class RunDetail(Resource):
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+
+    @extend_schema(operation_id="report_runs_get", tags=["reports"], responses=ReportRunSerializer)
+    def get(self, request: Request, run: str) -> Response:
+        try:
+            found = selectors.run(run)
+        except ReportRun.DoesNotExist:
+            raise NotFound(f"There is no report run {run}.") from None
+        if not rules.may_see_cluster(request.user, found.cluster):
+            raise NotFound(f"There is no report run {run}.")
+        return Response(run_body(request, found))
+
+
+FILTERS = [
+    OpenApiParameter("grain", str, enum=LagRow.Grain.values, description="default topic"),
+    OpenApiParameter("group", str, description="part of the group's name"),
+    OpenApiParameter("from_ms", int, description="hours that begin at or after it"),
+    OpenApiParameter("to_ms", int, description="hours that begin before it"),
+]
+
+
+class Rows(Resource):
+    """What the last runs computed, an hour of a group's topic (or queue) per row.
+
+    Of single queues the first 20,000 rows in the order asked for can be paged to; ``count`` counts all of them.
+    """
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    filters_names = True
+    throttle_scope = "search"
+
+    @extend_schema(
+        operation_id="report_rows",
+        tags=["reports"],
+        parameters=[
+            *pagination.PAGE_PARAMETERS,
+            *FILTERS,
+            pagination.ordering_parameter(list(selectors.SORTS), WORST_FIRST),
+        ],
+        responses=pagination.page_of("ReportRow", LagRowSerializer(many=True), gaps=GapSerializer(many=True)),
+    )
+    def get(self, request: Request, cluster: str, job: str) -> Response:
+        existing(cluster, job)
+        sort, descending = pagination.ordering(request, list(selectors.SORTS), WORST_FIRST)
+        scope = view_scope(request.user, cluster)
+        found = _rows(request, cluster, job, scope)
+        page = selectors.row_page(
+            found,
+            whole=None if scope.is_everything else _rows(request, cluster, job, EVERYTHING),
+            sort=sort,
+            descending=descending,
+            **pagination.page_arguments(request),
+        )
+        body = pagination.page_body(request, page, lambda row: LagRowSerializer(row).data)
+        return Response({**body, "gaps": [gap.as_row() for gap in selectors.gaps(found)]})
+
+
+class RowsCsv(Resource):
+    """The same rows by hour, all of them, as CSV; an unknown figure is an empty cell. Of single queues the column
+    ``gap`` says, in a line of its own, which rows are missing because their file is damaged.
+
+    Units are in the names: ``_ms``, ``_pct``, ``_rate`` (messages a second); lags and counts are messages. When a
+    window began is also there in ISO 8601 (``window_start_utc``), for spreadsheets.
+    """
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    filters_names = True
+    throttle_scope = "search"
+    renderer_classes = (CsvRenderer, JSONRenderer)
+
+    @extend_schema(
+        operation_id="report_rows_csv",
+        tags=["reports"],
+        parameters=FILTERS,
+        responses={(200, "text/csv"): OpenApiResponse(OpenApiTypes.STR)},
+    )
+    def get(self, request: Request, cluster: str, job: str) -> HttpResponseBase:
+        existing(cluster, job)
+        lines = selectors.csv_lines(_rows(request, cluster, job, view_scope(request.user, cluster)))
+        response = StreamingHttpResponse(in_thread(lines), content_type="text/csv; charset=utf-8")
+        response["Content-Disposition"] = f'attachment; filename="{cluster}-{job}.csv"'
+        return response
+
+
+def _rows(request: Request, cluster: str, job: str, scope: NameScope) -> selectors.LagRows:
+    if job not in LAG_JOBS:
+        raise NotFound(f"{job} has no rows of lag; these have: {', '.join(LAG_JOBS)}.")
+    return selectors.rows_of_grain(
+        pagination.choice(request, "grain", LagRow.Grain.values, str(LagRow.Grain.TOPIC)),
+        cluster,
+        job=job,
+        group=pagination.text(request, "group"),
+        from_ms=pagination.integer(request, "from_ms", high=TIME_MS_MAX),
+        to_ms=pagination.integer(request, "to_ms", high=TIME_MS_MAX),
+        scope=scope,
+    )
+
+
+def existing(cluster: str, job: str) -> None:
+    """Raise NotFound unless there are such a cluster and such a report."""
+    cluster_selectors.cluster_by_name(cluster)
+    if job not in JOBS:
+        raise NotFound(f"There is no report {job}; there are: {', '.join(JOBS)}.")
+
+
+urlpatterns = [
+    path("clusters/<str:cluster>/report-runs", Runs.as_view(), name="api-report-runs"),
+    path("clusters/<str:cluster>/reports/<str:job>/runs", JobRuns.as_view(), name="api-report-job-runs"),
+    path("clusters/<str:cluster>/reports/<str:job>/rows", Rows.as_view(), name="api-report-rows"),
+    path("clusters/<str:cluster>/reports/<str:job>/rows.csv", RowsCsv.as_view(), name="api-report-rows-csv"),
+    path("report-runs/<str:run>", RunDetail.as_view(), name="api-report-run"),
+]

@@ -1,0 +1,50 @@
+"""Who calls: a bearer token (scripts) or the session of a signed-in browser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from rest_framework.authentication import BaseAuthentication, get_authorization_header
+from rest_framework.exceptions import AuthenticationFailed
+from rest_framework.request import Request
+
+from console.access import services as access_services
+from console.access.errors import TokenInvalid
+from console.access.models import ApiToken
+from console.access.rules import TokenPrincipal
+
+SCHEME = "Bearer"
+KEY_LENGTH_MAX = 200  # ours have 46; a longer one is no key and is not hashed
+
+
+class TokenAuthentication(BaseAuthentication):
+    """``Authorization: Bearer tm_…``. Other schemes are left to the session; a wrong key is 401, never
+    anonymous."""
+
+    def authenticate(self, request: Request) -> tuple[TokenPrincipal, ApiToken] | None:
+        parts = get_authorization_header(request).split()
+        if not parts or parts[0].lower() != SCHEME.lower().encode():
+            return None
+        if len(parts) != 2 or len(parts[1]) > KEY_LENGTH_MAX:
+            raise AuthenticationFailed("Send: Authorization: Bearer <key>")
+        try:
+            principal = access_services.authenticate_token(parts[1].decode("ascii"))
+        except UnicodeDecodeError as error:
+            raise AuthenticationFailed("A key is ASCII.") from error
+        except TokenInvalid as error:
+            raise AuthenticationFailed(str(error)) from error
+        return principal, principal.token
+
+    def authenticate_header(self, request: Request) -> str:
+        return f'{SCHEME} realm="tidemark"'
+
+
+class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """Describes the bearer token in the OpenAPI document."""
+
+    target_class = "api.rest.authentication.TokenAuthentication"
+    name = "token"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        return {"type": "http", "scheme": "bearer", "description": "An API token (POST /api/v1/tokens)."}

@@ -1,0 +1,68 @@
+"""Who may call what. Deny by default: a view says per method which verb it needs, a method without one is
+refused.
+
+What one may not see does not exist: an invisible cluster, plan or job is 404, a visible one without the verb
+is 403.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rest_framework.exceptions import NotFound, PermissionDenied
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+
+from console.access import rules
+from console.access.name_scope import view_scope
+
+if TYPE_CHECKING:
+    from api.rest.resource import Resource
+
+__all__ = ["EVERYTHING", "VIEW", "HasVerb", "require", "require_cluster", "require_visible", "view_scope"]
+
+VIEW = "VIEW"
+EVERYTHING = "*"
+
+
+class HasVerb(BasePermission):
+    """Checks ``view.verbs[method]`` on the cluster and name of the address."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        resource: Resource = view
+        method = "GET" if request.method == "HEAD" else str(request.method)
+        if not request.user or not request.user.is_authenticated:
+            return False
+        if method.lower() not in view.http_method_names or not hasattr(view, method.lower()):
+            return True  # 405 follows
+        verb = resource.verbs.get(method)
+        if verb is None:
+            return False
+        cluster = resource.kwargs.get("cluster")
+        if cluster is not None and (resource.subject_in_body or resource.filters_names):
+            require_cluster(request.user, cluster)
+        elif cluster is not None:
+            require(request.user, verb, cluster, resource.subject_name())
+        return True
+
+
+def require_cluster(principal: Any, cluster: str) -> None:
+    """Raise NotFound for a cluster of which the principal may see nothing."""
+    if not rules.may_see_cluster(principal, cluster):
+        raise NotFound(f"There is no cluster {cluster}.")
+
+
+def require(principal: Any, verb: str, cluster: str, name: str = EVERYTHING) -> None:
+    """Raise NotFound for an invisible cluster or name, PermissionDenied for a visible one without the
+    verb."""
+    require_cluster(principal, cluster)
+    if not rules.may(principal, verb, cluster, name):
+        if verb == VIEW and name != EVERYTHING:
+            raise NotFound(f"There is no {name} in {cluster}.")
+        raise PermissionDenied(f"This needs {verb} on {name} in {cluster}.")
+
+
+def require_visible(principal: Any, cluster: str, name: str, words: str) -> None:
+    """Raise NotFound unless the principal may look at that subject; ``words`` name the thing asked for."""
+    if not rules.may(principal, VIEW, cluster, name):
+        raise NotFound(f"There is no {words}.")

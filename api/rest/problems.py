@@ -1,0 +1,196 @@
+"""Errors as RFC 9457 problem details: every refusal has a stable ``code``, from one table.
+
+``{"type": "/api/problems/<code>", "title", "status", "code", "detail", "instance"}`` and what a caller
+decides on: ``errors`` (fields), ``changes`` (drift), ``field``, ``job``, ``broker_code``, ``retry_after_s``.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from django.core.exceptions import ObjectDoesNotExist
+from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
+from django.db import InterfaceError, OperationalError
+from django.http import Http404
+from rest_framework import exceptions, serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import set_rollback
+
+from console.cluster.errors import ClusterError, TooManyProbes
+from console.cluster.models import Cluster
+from console.disk_room import why_away
+from console.group.member import MemberSilent
+from console.message.search.quota import TooManySearches
+from console.message.services import BadCursor, TopicNotFound
+from console.operation.broker_errors import BrokerUnavailable, MQBrokerError, MQClientError, RemotingTimeout
+from console.operation.errors import OperationError, PlanAlreadyApplied, PlanDrifted, PlanRejected
+from console.report.rules import ReportRejected
+from console.report.services import ReportAlreadyRunning
+
+logger = logging.getLogger(__name__)
+
+CLUSTER_ERROR_STATUS = 422  # understood, asked the name server, refused
+CONTENT_TYPE = "application/problem+json"
+
+# Exception → (status, code, title), most particular first. Operation errors bring their own status and code.
+TABLE: list[tuple[type[Exception], int, str, str]] = [
+    (exceptions.ValidationError, 400, "invalid", "The request is not valid"),
+    (exceptions.ParseError, 400, "malformed", "The body is not valid JSON"),
+    (exceptions.NotAuthenticated, 401, "not_authenticated", "Sign in or send a token"),
+    (exceptions.AuthenticationFailed, 401, "authentication_failed", "The token is not accepted"),
+    (exceptions.PermissionDenied, 403, "not_permitted", "Not permitted"),
+    (DjangoPermissionDenied, 403, "not_permitted", "Not permitted"),
+    (exceptions.NotFound, 404, "not_found", "Not found"),
+    (Cluster.DoesNotExist, 404, "cluster_not_found", "No such cluster"),
+    (TopicNotFound, 404, "topic_not_found", "No such topic"),
+    (ObjectDoesNotExist, 404, "not_found", "Not found"),
+    (Http404, 404, "not_found", "Not found"),
+    (exceptions.MethodNotAllowed, 405, "method_not_allowed", "Method not allowed"),
+    (exceptions.NotAcceptable, 406, "not_acceptable", "Only JSON is served"),
+    (exceptions.UnsupportedMediaType, 415, "unsupported_media_type", "Send application/json"),
+    (exceptions.Throttled, 429, "throttled", "Too many requests"),
+    (ReportRejected, 422, "report_rejected", "The report can not be run so"),
+    (ReportAlreadyRunning, 409, "report_running", "The report is being computed"),
+    (TooManySearches, 429, "too_many_searches", "Too many searches at once"),
+    (BadCursor, 400, "bad_cursor", "The cursor is not valid"),
+    (MemberSilent, 503, "client_silent", "The client does not answer"),
+    (OperationalError, 503, "database_unavailable", "The console's database does not answer"),
+    (InterfaceError, 503, "database_unavailable", "The console's database does not answer"),
+    (BrokerUnavailable, 503, "broker_unavailable", "A broker does not answer"),
+    (RemotingTimeout, 504, "broker_timeout", "A broker did not answer in time"),
+    (MQBrokerError, 502, "broker_refused", "A broker refused"),
+    (MQClientError, 503, "broker_unavailable", "The cluster can not be reached"),
+]
+
+
+class ProblemSerializer(serializers.Serializer[Any]):
+    """The body of every answer from 400 on."""
+
+    type = serializers.CharField(help_text="/api/problems/<code>")
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    code = serializers.CharField(help_text="stable; decide on this one")
+    detail = serializers.CharField()
+    instance = serializers.CharField(help_text="path of the request")
+    errors = serializers.ListField(  # type: ignore[assignment]
+        child=serializers.DictField(), required=False, help_text="field, code, detail"
+    )
+    changes = serializers.ListField(child=serializers.CharField(), required=False, help_text="what drifted")
+    field = serializers.CharField(required=False)
+    job = serializers.CharField(required=False)
+    broker_code = serializers.IntegerField(required=False)
+    retry_after_s = serializers.IntegerField(required=False)
+
+
+def exception_handler(error: Exception, context: dict[str, Any]) -> Response | None:
+    """DRF's hook: the problem document for what a view raised; None (a 500) for what is a bug."""
+    found = _classify(error)
+    if found is None:
+        return None
+    status, code, title, extra = found
+    request: Request | None = context.get("request")
+    body = {
+        "type": f"/api/problems/{code}",
+        "title": title,
+        "status": status,
+        "code": code,
+        "detail": _detail(error) or title,
+        "instance": request.path if request is not None else "",
+        **extra,
+    }
+    set_rollback()
+    return Response(body, status=status, headers=_headers(error), content_type=CONTENT_TYPE)
+
+
+def _classify(error: Exception) -> tuple[int, str, str, dict[str, Any]] | None:
+    if isinstance(error, OperationError):
+        return error.status, error.code, _words(error.code), _operation_extra(error)
+    if isinstance(error, TooManyProbes):
+        wait = {"field": error.field, "retry_after_s": error.retry_after_s}
+        return 429, error.code, _words(error.code), wait
+    if isinstance(error, ClusterError):
+        extra = {"field": error.field} if error.field else {}
+        return CLUSTER_ERROR_STATUS, error.code, _words(error.code), extra
+    for kind, status, code, title in TABLE:
+        if isinstance(error, kind):
+            return status, code, title, _extra(error)
+    if isinstance(error, exceptions.APIException):
+        return error.status_code, error.default_code, _words(error.default_code), {}
+    return None
+
+
+def _operation_extra(error: OperationError) -> dict[str, Any]:
+    if isinstance(error, PlanDrifted):
+        return {"changes": error.changes}
+    if isinstance(error, PlanAlreadyApplied):
+        return {"job": error.job_id}
+    if isinstance(error, PlanRejected) and error.field:
+        return {"field": error.field}
+    return {}
+
+
+def _extra(error: Exception) -> dict[str, Any]:
+    if isinstance(error, exceptions.ValidationError):
+        return {"errors": list(_field_errors(error.get_full_details(), ""))}
+    if isinstance(error, exceptions.Throttled):
+        wait_s = getattr(error, "wait", None)
+        return {} if wait_s is None else {"retry_after_s": int(wait_s) + 1}
+    if isinstance(error, MQBrokerError):
+        return {"broker_code": int(error.code)}
+    if isinstance(error, ReportRejected):
+        return {"field": error.field}
+    return {}
+
+
+def _field_errors(details: Any, path: str) -> list[dict[str, str]]:
+    """Flatten DRF's nested details into rows of field, code, detail."""
+    if isinstance(details, list):
+        return [
+            row for index, each in enumerate(details) for row in _field_errors(each, _at(path, index, each))
+        ]
+    if isinstance(details, dict) and set(details) == {"message", "code"}:
+        return [{"field": path, "code": str(details["code"]), "detail": str(details["message"])}]
+    if isinstance(details, dict):
+        return [
+            row
+            for key, each in details.items()
+            for row in _field_errors(each, str(key) if not path else f"{path}.{key}")
+        ]
+    return [{"field": path, "code": "invalid", "detail": str(details)}]
+
+
+def _at(path: str, index: int, each: Any) -> str:
+    """A list of messages belongs to the field itself; a list of objects to field.0, field.1."""
+    return path if isinstance(each, dict) and set(each) == {"message", "code"} else f"{path}.{index}"
+
+
+def _detail(error: Exception) -> str:
+    if isinstance(error, exceptions.ValidationError):
+        rows = _field_errors(error.get_full_details(), "")
+        return "; ".join(
+            f"{row['field']}: {row['detail']}" if row["field"] else row["detail"] for row in rows[:5]
+        )
+    if isinstance(error, exceptions.APIException):
+        return str(error.detail)
+    if isinstance(error, OperationalError | InterfaceError):
+        return why_away(error)
+    return str(error)
+
+
+def _headers(error: Exception) -> dict[str, str]:
+    headers = {}
+    if isinstance(error, exceptions.APIException):
+        if getattr(error, "auth_header", None):
+            headers["WWW-Authenticate"] = str(error.auth_header)  # type: ignore[attr-defined]
+        if getattr(error, "wait", None):
+            headers["Retry-After"] = str(int(error.wait) + 1)  # type: ignore[attr-defined]
+    if isinstance(error, TooManyProbes):
+        headers["Retry-After"] = str(error.retry_after_s)
+    return headers
+
+
+def _words(code: str) -> str:
+    """``plan_drifted`` → ``Plan drifted``."""
+    return code.replace("_", " ").capitalize()

@@ -1,0 +1,107 @@
+"""What every view of the API has in common: who may, how much, how errors look in the OpenAPI document."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeVar
+
+from drf_spectacular.openapi import AutoSchema
+from rest_framework.exceptions import NotFound, ValidationError
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from api.rest.permissions import EVERYTHING, HasVerb
+from api.rest.problems import CONTENT_TYPE, ProblemSerializer
+from api.rest.throttling import ScopeThrottle
+from console.cluster import selectors as cluster_selectors
+from console.lag.last_seen import may_lie_on_silent
+
+Row = TypeVar("Row")
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+IDEMPOTENCY_KEY_LENGTH_MAX = 255
+
+READ_PROBLEMS = {
+    "400": "A parameter is not valid.",
+    "401": "No session and no valid token.",
+    "403": "Not permitted.",
+    "404": "Not found, or not visible to the caller.",
+    "406": "Only JSON is served.",
+    "429": "Too many requests; see Retry-After.",
+}
+BROKER_PROBLEMS = {
+    "502": "A broker refused; broker_code says how.",
+    "503": "A broker does not answer.",
+    "504": "A broker did not answer in time.",
+}
+CHANGE_PROBLEMS = {
+    "409": "The state does not allow it: drifted, expired, applied before, blocked, finished.",
+    "415": "Send application/json.",
+    "422": "Understood and refused: code says why.",
+}
+
+
+class ProblemSchema(AutoSchema):
+    """Adds the problem answers to every operation, so that the document tells the whole truth."""
+
+    def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
+        operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)
+        if operation is None:
+            return None
+        problem = self.resolve_serializer(ProblemSerializer, "response").ref
+        wanted = dict(READ_PROBLEMS)
+        if getattr(self.view, "asks_brokers", False):
+            wanted |= BROKER_PROBLEMS
+        if self.method != "GET":
+            wanted |= CHANGE_PROBLEMS
+        for status, description in sorted(wanted.items()):
+            answer = {"description": description, "content": {CONTENT_TYPE: {"schema": problem}}}
+            operation["responses"].setdefault(status, answer)
+        return operation
+
+
+class Resource(APIView):
+    """Base of all views. ``verbs``: method → access verb; a method without one is refused.
+
+    ``subject_in_body``: the group or topic stands in the body, so the view asks ``permissions.require``
+    itself. ``name_kwarg``: which part of the address is the topic or group the verb is checked on; without
+    it the whole cluster. ``filters_names``: a list open to everybody who may see anything of the cluster; it
+    shows the names of ``permissions.view_scope`` only and counts the rest in ``not_shown``.
+    """
+
+    verbs: ClassVar[dict[str, str]] = {}
+    name_kwarg: ClassVar[str] = ""
+    subject_in_body: ClassVar[bool] = False
+    filters_names: ClassVar[bool] = False
+    throttle_scope: ClassVar[str] = "read"
+    asks_brokers: ClassVar[bool] = False
+    permission_classes = (HasVerb,)
+    throttle_classes = (ScopeThrottle,)
+    http_method_names = ("get", "post", "delete", "head")
+    schema = ProblemSchema()
+
+    def subject_name(self) -> str:
+        """The topic or group of the address, or ``*``."""
+        return str(self.kwargs.get(self.name_kwarg, EVERYTHING)) if self.name_kwarg else EVERYTHING
+
+
+def existing_row(what: str, find: Callable[[str, str], Row | None], cluster: str, name: str) -> Row:
+    """The row of a topic, group or broker; raises Http404 without the cluster, NotFound."""
+    cluster_selectors.cluster_by_name(cluster)
+    found = find(cluster, name)
+    if found is None:
+        raise NotFound(f"There is no {what} {name} in {cluster}.{may_lie_on_silent(cluster)}")
+    return found
+
+
+def idempotency_key(request: Request) -> str:
+    """The caller's key for a change that must happen once, "" without one; raises ValidationError."""
+    key = request.headers.get(IDEMPOTENCY_KEY, "")
+    if len(key) > IDEMPOTENCY_KEY_LENGTH_MAX:
+        raise ValidationError({IDEMPOTENCY_KEY: [f"At most {IDEMPOTENCY_KEY_LENGTH_MAX} characters."]})
+    return key
+
+
+def remote_addr(request: Request) -> str:
+    """The caller's address for the audit."""
+    return str(request.META.get("REMOTE_ADDR", ""))

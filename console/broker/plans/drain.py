@@ -1,0 +1,442 @@
+"""The plan kind ``broker_drain``: no producer is offered the broker any more, readers go on; and the way back.
+
+Every name server is told (205, back: 327). Then the job watches the routes and the broker's own count of messages until
+nobody has sent to it for as long as producers need to look at their routes again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from console.broker import services
+from console.broker.models import BrokerSurvey
+from console.broker.plans import equivalents
+from console.broker.survey import routes, runtime
+from console.lag.models import BrokerRow
+from console.mqadmin import (
+    BlockingMQAdmin,
+    BrokerUnavailable,
+    MQAdmin,
+    MQBrokerError,
+    RemotingTimeout,
+    TopicRouteData,
+    is_system_topic,
+    split_addrs,
+)
+from console.operation.config_change import admin_of, brokers_in_words, counted
+from console.operation.errors import PlanRejected, VerificationFailed
+from console.operation.kinds import Draft, PlanWarning
+from console.operation.models import Job, Plan
+from console.operation.plan_params import refuse_unknown
+from console.operation.runner import JobRun
+
+READ_DEADLINE_MS = 15_000  # routes of all topics from all name servers, pipelined
+NAMED_MAX = 10  # topics named in a sentence; all of them stand in the plan's before-state
+STRANDED_KEPT = 500
+# Clients look at their routes every 30 s (pollNameServerInterval): who has not noticed by then never will.
+QUIET_MS = 30_000
+QUIET_WITHIN_MS = 300_000
+LOOK_EVERY_S = 1.0
+WIPES_MAX = 5  # times a topic's permission may come back while the job watches
+DRAIN, GIVE_BACK = "drain", "give_back"
+AWAY = (BrokerUnavailable, RemotingTimeout)
+
+
+class ServerView:
+    """What one name server offers of the broker: {topic: offered?}, and topics without any other writable queue."""
+
+    def __init__(self, addr: str) -> None:
+        self.addr = addr
+        self.offered: dict[str, bool] = {}
+        self.stranded: set[str] = set()
+        self.other_brokers: set[str] = set()
+
+    @property
+    def writable(self) -> int:
+        return sum(self.offered.values())
+
+    def take(self, broker_name: str, answers: Mapping[str, TopicRouteData | Exception]) -> None:
+        for topic, route in answers.items():
+            offered = routes.offers(route, broker_name) if isinstance(route, TopicRouteData) else None
+            if offered is None:
+                continue
+            assert isinstance(route, TopicRouteData)
+            self.offered[topic] = offered
+            if routes.writable_queues(route, without=broker_name) == 0:
+                self.stranded.add(topic)
+            self.other_brokers |= {data.broker_name for data in route.broker_datas} - {broker_name}
+
+
+class BrokerDrainPlan:
+    """params: {direction: drain | give_back}; the subject is the broker."""
+
+    kind = "broker_drain"
+    verb = "CONFIGURE"
+    runs_long = True  # it watches until the traffic is gone
+
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
+        """Read every name server's routes. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
+        direction = params.get("direction", DRAIN)
+        if direction not in (DRAIN, GIVE_BACK):
+            raise PlanRejected("The direction is drain or give_back.", "direction")
+        refuse_unknown(params, ("direction",))
+        views, silent = read_servers(admin_of(cluster), subject)
+        if not any(view.offered for view in views):
+            raise PlanRejected(f"No name server that answers lists {subject}.", "subject")
+        writable = direction == GIVE_BACK
+        diff = [_diff_row(view, writable) for view in views]
+        diff += [_silent_row(addr, why) for addr, why in silent.items()]
+        stranded = sorted(set().union(*(view.stranded for view in views)) - _own(subject, views))
+        rate = _in_rate(cluster, subject)
+        blocked = "" if any(row["deed"] == "change" for row in diff) else _nothing(direction, subject)
+        confirm = f" --confirm {subject}"
+        return Draft(
+            summary=_summary(direction, subject, rate, views),
+            diff=diff,
+            before={
+                # A name pattern is about topics and groups: whoever may configure topics b* may not drain broker-a.
+                "needs": [["CONFIGURE", "*"]],
+                "servers": {view.addr: view.writable for view in views},
+                "stranded": [] if writable else stranded[:STRANDED_KEPT],
+            },
+            params={"direction": direction},
+            warnings=_back_warnings(silent)
+            if writable
+            else _warnings(cluster, subject, views, silent, stranded),
+            blocked=blocked,
+            typed=not writable,
+            command="manage.py brokers apply {plan}" + ("" if writable else confirm),
+            made_by=equivalents.made_by(cluster, self.kind, subject, {"direction": direction}),
+        )
+
+    def drift(self, plan: Plan, now_ms: int) -> list[str]:
+        """Who offers the broker now, and which topics would newly be left without a queue."""
+        views, silent = read_servers(admin_of(plan.cluster), plan.subject)
+        planned = plan.before["servers"]
+        sentences = [
+            f"{addr} does not answer any more: {why}" for addr, why in silent.items() if addr in planned
+        ]
+        for view in views:
+            if view.addr not in planned:
+                sentences.append(f"{view.addr} answers now, and was silent when the plan was made")
+            elif bool(view.writable) != bool(planned[view.addr]):
+                offers = "offers" if view.writable else "no longer offers"
+                sentences.append(f"{view.addr} {offers} {plan.subject} to producers now")
+        if plan.params["direction"] == DRAIN and len(plan.before["stranded"]) < STRANDED_KEPT:
+            stranded = set().union(*(view.stranded for view in views)) - _own(plan.subject, views)
+            new = sorted(stranded - set(plan.before["stranded"]))
+            if new:
+                sentences.append(f"without {plan.subject} nobody could write to {_named(new)} any more")
+        return sentences
+
+    def apply(self, run: JobRun) -> None:
+        """Tell every name server of the plan; telling one twice changes nothing."""
+        admin = admin_of(run.plan.cluster)
+        if "servers" not in run.result:
+            run.result["servers"] = [
+                {
+                    "namesrv": row["namesrv"],
+                    "before": row["before"],
+                    "state": "waiting",
+                    "error": "",
+                    "topics": None,
+                }
+                for row in run.plan.diff
+                if row["deed"] == "change"
+            ]
+            run.progress |= {"done": 0, "total": len(run.result["servers"])}
+            run.save()
+        away: Exception | None = None
+        for row in run.result["servers"]:
+            if row["state"] != "waiting":
+                continue
+            run.beat()
+            try:
+                row["topics"] = self._tell(admin, run.plan, row["namesrv"])
+                row["state"], row["error"] = "applied", ""
+            except AWAY as error:
+                away, row["error"] = error, f"{row['namesrv']} is away: {error}"
+            run.progress["done"] = sum(one["state"] != "waiting" for one in run.result["servers"])
+            run.save()
+        if away is not None:
+            raise away
+        told = brokers_in_words([row["namesrv"] for row in run.result["servers"]])
+        words = "offer it again" if run.plan.params["direction"] == GIVE_BACK else "offer it to nobody"
+        run.note(f"Told {told} to {words}")
+        services.request_survey(run.plan.cluster)
+
+    def _tell(self, admin: BlockingMQAdmin, plan: Plan, namesrv: str) -> int:
+        call = admin.add_write_perm if plan.params["direction"] == GIVE_BACK else admin.wipe_write_perm
+        return call(namesrv, plan.subject)
+
+    def verify(self, run: JobRun) -> None:
+        """The routes show it; then, for a drain, until the broker is quiet. Raises VerificationFailed."""
+        admin = admin_of(run.plan.cluster)
+        self._verify_routes(run, admin)
+        if run.plan.params["direction"] == DRAIN:
+            watch_traffic(run, admin, lambda: self._verify_routes(run, admin))
+        run.save()
+        services.request_survey(run.plan.cluster)
+
+    def _verify_routes(self, run: JobRun, admin: BlockingMQAdmin) -> None:
+        """Every told name server shows the target; a permission that came back is taken away again."""
+        wanted = run.plan.params["direction"] == GIVE_BACK
+        told = {row["namesrv"]: row for row in run.result["servers"]}
+        for _ in range(WIPES_MAX):
+            views, silent = read_servers(admin, run.plan.subject, only=list(told))
+            for addr, why in silent.items():
+                raise BrokerUnavailable(addr, f"{addr} does not answer: {why}")
+            wrong = {
+                view.addr: view for view in views if any(shown != wanted for shown in view.offered.values())
+            }
+            for addr, row in told.items():
+                row["state"] = "applied" if addr in wrong else "verified"
+            run.progress["verified"] = len(told) - len(wrong)
+            if not wrong:
+                return
+            for addr, view in wrong.items():
+                unlike = sorted(topic for topic, shown in view.offered.items() if shown != wanted)
+                run.note(f"{addr} shows {_named(unlike)} otherwise: told again", level="warn")
+                self._tell(admin, run.plan, addr)
+        raise VerificationFailed(
+            f"{', '.join(sorted(wrong))} gave the permission back {WIPES_MAX} times: topics change on the broker all "
+            "the time, or something else gives it back."
+        )
+
+    def settle(self, run: JobRun) -> None:
+        """Cancelled: say how many name servers were told."""
+        rows = run.result.get("servers", [])
+        run.result["told"] = sum(row["state"] in ("applied", "verified") for row in rows)
+        services.request_survey(run.plan.cluster)
+
+    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+        """The other direction, where anything was told."""
+        told = any(row["state"] in ("applied", "verified") for row in job.result.get("servers", []))
+        back = DRAIN if plan.params["direction"] == GIVE_BACK else GIVE_BACK
+        return {"direction": back} if told else None
+
+
+# ---- is the traffic gone? ----
+
+
+def watch_traffic(run: JobRun, admin: BlockingMQAdmin, look_at_routes: Any) -> None:
+    """Count what the broker takes until it took nothing for `QUIET_MS`. Goes on where an interrupted job stood.
+
+    Raises VerificationFailed after `QUIET_WITHIN_MS`: somebody does not follow the routes.
+    """
+    seen = run.progress.setdefault("traffic", {})
+    while True:
+        run.beat()
+        puts, now_ms = _puts(admin, run.plan.subject), run.now_ms()
+        if not seen:
+            seen |= {"puts_first": puts, "puts": puts, "began_ms": now_ms, "last_put_ms": now_ms}
+        if puts < seen["puts"]:
+            look_at_routes()  # the broker started anew: it registered with its permission
+            seen["puts_first"] = 0
+        if puts != seen["puts"]:
+            seen |= {"puts": puts, "last_put_ms": now_ms}
+        quiet_ms = now_ms - seen["last_put_ms"]
+        run.result["traffic"] = {
+            "puts": seen["puts"] - seen["puts_first"],
+            "quiet_ms": quiet_ms,
+            "is_gone": quiet_ms >= QUIET_MS,
+            "quiet_since_ms": seen["last_put_ms"],
+            "looked_at_ms": now_ms,
+        }
+        if quiet_ms >= QUIET_MS:
+            look_at_routes()
+            after = counted(run.result["traffic"]["puts"], "message", "were")
+            run.note(
+                f"The traffic is gone: nothing came for {quiet_ms // 1000} s; {after} still taken before"
+            )
+            return
+        if now_ms - seen["began_ms"] >= QUIET_WITHIN_MS:
+            raise VerificationFailed(
+                f"No name server offers {run.plan.subject} any more, and producers still send to it after "
+                f"{QUIET_WITHIN_MS // 60_000} minutes: they keep an old route, or another name server gives it to them."
+            )
+        run.sleep(LOOK_EVERY_S)
+
+
+def _puts(admin: BlockingMQAdmin, broker_name: str) -> int:
+    """Messages that clients ever sent to the broker. Raises BrokerUnavailable, VerificationFailed."""
+    data = admin.cluster_info().broker_addr_table.get(broker_name)
+    if data is None or 0 not in data.broker_addrs:
+        raise BrokerUnavailable(broker_name, f"{broker_name} has no master in the routes any more")
+    table = admin.runtime_info(data.broker_addrs[0])
+    value = runtime.number(table.get("msgPutTotalTodayNow"))
+    if value is None:
+        raise VerificationFailed(
+            f"{broker_name} does not tell how many messages it takes (msgPutTotalTodayNow)."
+        )
+    return round(value)
+
+
+# ---- reading ----
+
+
+def read_servers(
+    admin: BlockingMQAdmin, broker_name: str, *, only: Sequence[str] = ()
+) -> tuple[list[ServerView], dict[str, str]]:
+    """What every name server offers of the broker, and why some did not answer: {address: reason}."""
+    addrs = list(only) or split_addrs(admin.namesrv_addrs)
+
+    async def ask(addr: str, client: MQAdmin) -> ServerView:
+        view = ServerView(addr)
+        topics = await client.topic_list_of(addr)
+        answers = await client.topic_routes_of(addr, topics)
+        for answer in answers.values():
+            if isinstance(answer, AWAY):
+                raise answer  # a part of the routes is not the routes
+        view.take(broker_name, answers)
+        return view
+
+    views, silent = [], {}
+    answers = admin.gather({addr: partial(ask, addr) for addr in addrs}, deadline_ms=READ_DEADLINE_MS)
+    for addr, answer in answers.items():
+        if isinstance(answer, MQBrokerError):
+            raise answer
+        if isinstance(answer, Exception):
+            silent[addr] = str(answer)
+        else:
+            views.append(answer)
+    if not views:
+        raise BrokerUnavailable(addrs[0], f"no name server answers: {'; '.join(silent.values())}")
+    return views, silent
+
+
+def _own(broker_name: str, views: Sequence[ServerView]) -> set[str]:
+    """RocketMQ's own topics: nobody misses a queue of those."""
+    topics = set().union(*(view.offered for view in views))
+    known_brokers = {broker_name}.union(*(view.other_brokers for view in views))
+    return {
+        topic for topic in topics if is_system_topic(topic) or topic in known_brokers or topic.startswith("%")
+    } | {topic for topic in topics if topic.endswith("_REPLY_TOPIC") or f"{topic}_REPLY_TOPIC" in topics}
+
+
+def _in_rate(cluster: str, broker_name: str) -> float | None:
+    row = BrokerRow.objects.filter(cluster=cluster, broker_name=broker_name, answered=True).first()
+    return None if row is None else row.in_rate
+
+
+# ---- words ----
+
+
+def _diff_row(view: ServerView, writable: bool) -> dict[str, Any]:
+    topics = len(view.offered)
+    after = topics if writable else 0
+    return _server_row(
+        view.addr, topics, view.writable, after, "change" if view.writable != after else "stay"
+    )
+
+
+def _silent_row(addr: str, why: str) -> dict[str, Any]:
+    return _server_row(addr, None, None, None, "unknown", why)
+
+
+def _server_row(
+    addr: str, topics: int | None, before: int | None, after: int | None, deed: str, note: str = ""
+) -> dict[str, Any]:
+    """One name server: of how many topics it offers the broker to producers, before and after."""
+    changes = [{"key": "topics offered", "before": before, "after": after}] if deed == "change" else []
+    return {
+        "what": "name server",
+        "name": addr,
+        "broker_name": addr,
+        "namesrv": addr,
+        "topics": topics,
+        "before": before,
+        "after": after,
+        "deed": deed,
+        "changes": changes,
+        "note": note,
+    }
+
+
+def _named(topics: Sequence[str]) -> str:
+    more = len(topics) - NAMED_MAX
+    return ", ".join(topics[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def _nothing(direction: str, subject: str) -> str:
+    if direction == DRAIN:
+        return f"Nothing would change: no name server that answers offers {subject} to producers."
+    return f"Nothing would change: every name server that answers offers {subject} to producers."
+
+
+def _summary(direction: str, subject: str, rate: float | None, views: Sequence[ServerView]) -> str:
+    servers = counted(len(views), "name server")
+    if direction == GIVE_BACK:
+        return f"This will let {servers} offer {subject} to producers again. They see it within 30 s."
+    others = sorted(set().union(*(view.other_brokers for view in views)))
+    to = f" to {brokers_in_words(others)}" if others else ", which then go nowhere: there is no other broker"
+    moved = "what producers send" if rate is None else f"{rate:,.1f} msg/s"
+    return (
+        f"This will take the write permission of {subject} away at {servers} and move {moved}{to}. Readers go on; what "
+        "is stored stays readable. The job then watches until the traffic is gone."
+    )
+
+
+def _warnings(
+    cluster: str,
+    subject: str,
+    views: Sequence[ServerView],
+    silent: Mapping[str, str],
+    stranded: Sequence[str],
+) -> list[PlanWarning]:
+    found = []
+    if stranded:
+        found.append(
+            PlanWarning(
+                "danger",
+                f"{counted(len(stranded), 'topic', 'are')} left with no writable queue",
+                f"Producers of {_named(stranded)} will fail: they have no queue on another broker. Create them there "
+                "first.",
+            )
+        )
+    if silent:
+        found.append(_silent_warning(silent))
+    survey = BrokerSurvey.objects.filter(
+        cluster=cluster, broker_name=subject, producers__isnull=False
+    ).first()
+    if survey is not None and survey.producers:
+        groups = sorted({one["group"] for one in survey.producers})
+        found.append(
+            PlanWarning(
+                "info",
+                f"{counted(len(survey.producers), 'producer', 'are')} connected to it",
+                f"They send elsewhere within 30 s: {_named(groups)}.",
+            )
+        )
+    found.append(
+        PlanWarning(
+            "warn",
+            "It holds until the broker starts anew",
+            "A broker that starts registers all its topics with their permissions, and a topic that is created or "
+            "changed on it comes back by itself. Ordered topics change their queue: messages of one key may be read "
+            "out of order while old ones are still unread here.",
+        )
+    )
+    return found
+
+
+def _back_warnings(silent: Mapping[str, str]) -> list[PlanWarning]:
+    found = [
+        PlanWarning(
+            "info",
+            "Every topic reads “read, write” afterwards",
+            "The name servers keep no memory of what was before (327 sets 6): a topic with another permission on this "
+            "broker, such as a write-only dead-letter topic, shows its own again when the broker registers anew.",
+        )
+    ]
+    return [_silent_warning(silent), *found] if silent else found
+
+
+def _silent_warning(silent: Mapping[str, str]) -> PlanWarning:
+    return PlanWarning(
+        "danger",
+        f"{counted(len(silent), 'name server')} did not answer",
+        f"{_named(sorted(silent))} will not be told; whoever can reach it goes by what it says.",
+    )

@@ -1,0 +1,144 @@
+"""After a crash: what became of the sends nobody noted.
+
+A worker that dies between writing PENDING rows and noting the answers leaves them. The next run first looks for
+their replay keys in the target queues, from the recorded end on: found means SENT. Not found means that it was not
+sent, and it is sent now, if every earlier run surely is over (``JobRun.is_alone``). A run that may be frozen could
+still send it: then the letter is UNKNOWN, as is one whose queue no longer holds that place (retention). UNKNOWN is
+counted as failed and never sent again by this plan.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from console.deadletter.dead_letters import LetterReader, read_window
+from console.deadletter.models import LedgerState
+from console.deadletter.replay import copy as replay_copy
+from console.deadletter.replay.ledger import LedgerEntry, pending_entries, write_outcomes
+from console.deadletter.replay.run import BATCH_MAX, Replay
+from console.deadletter.replay.targets import Outgoing
+from console.deadletter.replay.token_bucket import batch_size
+from console.mqadmin import BrokerUnavailable, MessageQueue, MessageRecord
+from console.operation.broker_queues import with_offsets
+
+MAY_BE_FROZEN = (
+    "a worker stood still for longer than its lease with this letter in hand: it may have been sent"
+)
+SETTLE_S = 2.0  # what a dead worker's socket still held has reached the broker after this
+
+
+def begin(replay: Replay) -> None:
+    """Resolve what an earlier attempt left open, before anything new is sent."""
+    replay.recount()
+    if replay.counts[LedgerState.PENDING]:
+        replay.run.note(f"{replay.counts[LedgerState.PENDING]} sends have no answer yet", level="info")
+        replay.run.sleep(SETTLE_S)
+        _resolve(replay, resend=True)
+    replay.publish_progress()
+
+
+def settle(replay: Replay) -> None:
+    """Before a cancel: every PENDING row becomes SENT or FAILED (not sent)."""
+    replay.recount()
+    if replay.counts[LedgerState.PENDING]:
+        replay.run.sleep(SETTLE_S)
+        _resolve(replay, resend=False)
+    replay.publish_result()
+
+
+def _resolve(replay: Replay, *, resend: bool) -> None:
+    """Decide every PENDING row by looking for its key in its target queue."""
+    pending = pending_entries(replay.run.plan.id)
+    by_queue: dict[MessageQueue, list[LedgerEntry]] = {}
+    for entry in pending:
+        by_queue.setdefault(entry.target_queue, []).append(entry)
+    lost: list[LedgerEntry] = []
+    for queue, entries in by_queue.items():
+        lost += _resolve_queue(replay, queue, entries)
+    replay.run.note(f"{len(pending) - len(lost)} of {len(pending)} open sends had arrived", level="info")
+    if not replay.run.is_alone:
+        for entry in lost:
+            entry.state, entry.reason = LedgerState.UNKNOWN, MAY_BE_FROZEN
+        replay.note(lost)
+    elif resend:
+        _send_lost(replay, lost)
+    else:
+        for entry in lost:
+            entry.state, entry.reason = LedgerState.FAILED, "not sent: cancelled"
+        replay.note(lost)
+
+
+def _resolve_queue(replay: Replay, queue: MessageQueue, entries: list[LedgerEntry]) -> list[LedgerEntry]:
+    """Mark the rows whose copies are in the queue SENT; return those that surely are not there."""
+    target = replay.targets.of(queue.topic).get(queue)
+    if target is None:
+        raise BrokerUnavailable("", f"{queue.broker_name} holds {queue.topic} but is not there")
+    place = with_offsets(replay.admin, {queue: target.addr})[0]
+    start = min(entry.target_from_offset or 0 for entry in entries)
+    keys = {entry.replay_key: entry for entry in entries}
+    decided: list[LedgerEntry] = []
+    reader = LetterReader(replay.admin, dataclasses.replace(place, min_offset=max(start, place.min_offset)))
+    for window in reader:
+        replay.run.beat()
+        for record in window.letters:
+            if isinstance(record, MessageRecord):
+                found = keys.pop(record.properties.get(replay_copy.REPLAY_KEY, ""), None)
+                if found is not None:
+                    found.state, found.target_offset = LedgerState.SENT, record.queue_offset
+                    decided.append(found)
+    target.end = max(target.end, place.max_offset)
+    lost: list[LedgerEntry] = []
+    for entry in keys.values():
+        if place.min_offset <= (entry.target_from_offset or 0) <= place.max_offset:
+            lost.append(entry)
+            continue
+        entry.state = LedgerState.UNKNOWN
+        entry.reason = (
+            f"{queue.topic} no longer holds offset {entry.target_from_offset}: it may have been sent"
+        )
+        decided.append(entry)
+    replay.note(decided)
+    return lost
+
+
+def _send_lost(replay: Replay, lost: list[LedgerEntry]) -> None:
+    """Send copies that never left, made anew of their letters, PENDING behind a fresh end of their target."""
+    places = {place.queue: place for place in replay.places()}
+    by_queue: dict[MessageQueue, list[LedgerEntry]] = {}
+    for entry in sorted(lost, key=lambda entry: entry.queue_offset):
+        queue = MessageQueue(entry.topic, entry.broker_name, entry.queue_id)
+        by_queue.setdefault(queue, []).append(entry)
+    for queue, entries in by_queue.items():
+        while entries:
+            size = batch_size(replay.run.rate_per_s, BATCH_MAX)
+            chunk, rest = entries[:size], entries[size:]
+            if not replay.allowed(len(chunk)):
+                continue
+            entries = rest
+            first, last = chunk[0].queue_offset, chunk[-1].queue_offset
+            window = read_window(replay.admin, places[queue], first, last + 1)
+            letters = {each.queue_offset: each for each in window if isinstance(each, MessageRecord)}
+            replay.send_now(_remade(replay, queue, chunk, letters))
+
+
+def _remade(
+    replay: Replay, queue: MessageQueue, entries: Sequence[LedgerEntry], letters: Mapping[int, MessageRecord]
+) -> list[Outgoing]:
+    """Copies of these rows' letters; rows whose letter is gone become FAILED."""
+    outgoing: list[Outgoing] = []
+    expired: list[LedgerEntry] = []
+    for entry in entries:
+        record = letters.get(entry.queue_offset)
+        if record is None:
+            entry.state, entry.reason = LedgerState.FAILED, "expired before it was sent"
+            expired.append(entry)
+            continue
+        target = replay.targets.of(entry.target_topic)[entry.target_queue]
+        entry.target_from_offset = target.end
+        message = replay_copy.copy_of(record, entry.target_topic, entry.replay_key, replay.target, queue)
+        outgoing.append(Outgoing(entry, message, target))
+    replay.note(expired)
+    with replay.run.atomic():
+        write_outcomes([copy.entry for copy in outgoing])
+    return outgoing

@@ -1,0 +1,506 @@
+"""One replay at work: letters in, copies out, a ledger row for each, nothing twice.
+
+For each batch:
+1. read letters ahead (another thread), keep those that match the filter, make the copies;
+2. wait for the rate; pause, cancel and a new rate are obeyed here, between batches;
+3. in one transaction: a ledger row per letter (SKIPPED, HANDLED, FAILED, or PENDING with the end of its target
+   queue), the outcomes of the batch before the last, the cursor behind this batch, the rate's bucket, the lease;
+4. wait for the answers of the batch before, judge them, obey the policy;
+5. send the PENDING copies (another thread), pipelined, each once.
+
+So one batch is on its way while the next one is prepared and written: measured, 30,000 letters go 1.7 times as fast
+as batch after batch. A rate that makes us wait ends the overlap: outcomes are written before the waiting starts.
+
+A worker that dies leaves PENDING rows; ``replay_recovery`` resolves them before anything else is sent.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TypeVar
+
+from console.deadletter import selectors
+from console.deadletter.dead_letters import Filter, LetterReader, Unreadable, original_topic, read_filter
+from console.deadletter.models import NAME_LENGTH_MAX, LedgerState, ReplayLedger
+from console.deadletter.replay import account as replay_account
+from console.deadletter.replay import copy as replay_copy
+from console.deadletter.replay.ledger import LedgerEntry, insert_entries, write_outcomes
+from console.deadletter.replay.send import Exchange, Sender, TooLate, is_refused_for_now
+from console.deadletter.replay.targets import Outgoing, Targets, route_queues_of
+from console.deadletter.replay.token_bucket import TokenBucket, batch_size
+from console.mqadmin import (
+    BlockingMQAdmin,
+    BrokerUnavailable,
+    MessageQueue,
+    MessageRecord,
+    MQBrokerError,
+    SendResult,
+    retry_topic,
+)
+from console.operation.broker_queues import BrokerQueue, with_offsets
+from console.operation.errors import VerificationFailed
+from console.operation.runner import JobRun, LeaseLost
+from console.storable import storable
+
+BATCH_MAX = 512  # copies in flight at once, and ledger rows per transaction
+BATCH_BYTES_MAX = (
+    8 * 1024 * 1024
+)  # of bodies: more at once may keep a slow broker silent for longer than we wait
+ATTEMPTS_MAX = 3  # per copy, for answers that say "not now"
+RETRY_PAUSE_S = 0.5
+NAP_S = 0.02  # longest sleep between two looks at the rate
+DLQ_LOOK_S = 1.0  # how often the growth of the dead-letter topic is looked at, where the policy asks for it
+SPEED_EVERY_S = 2.0
+REASON_LENGTH_MAX = 300
+BURIED = "the broker made a dead letter of it again: members of the group hold queue locks"
+HANDLED = "marked as handled, not sent"
+RENEW_S = 0.25  # between two looks at the lease while another thread works
+Letter = MessageRecord | Unreadable
+Answered = TypeVar("Answered")
+
+
+@dataclasses.dataclass(slots=True)
+class Window:
+    """Matching letters of one queue that are left to decide; ``end`` is behind all that were read.
+
+    ``earlier``: offset → plan that sent this letter before, or marked it as handled.
+    """
+
+    letters: list[Letter]
+    earlier: dict[int, str]
+    end: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Flight:
+    """A batch on its way."""
+
+    outgoing: list[Outgoing]
+    exchange: Future[Exchange]
+
+
+class Replay:
+    """Works on one claimed job of kind ``dead_letter_replay``. Caller: one worker. Affects: ledger, job, targets."""
+
+    def __init__(self, run: JobRun, admin: BlockingMQAdmin) -> None:
+        self.run = run
+        self.admin = admin
+        params = run.plan.params
+        self.group: str = run.plan.subject
+        self.wanted: Filter = read_filter(params.get("filter") or {})
+        self.target: str = params["target"]
+        self.to_group = self.target == replay_copy.FAILED_GROUP
+        self.skip_replayed = bool(params.get("skip_replayed", True))
+        self.bucket = TokenBucket.of_progress(run.progress.get("bucket"))
+        self.targets = Targets(admin)
+        self.sender = Sender(admin, self.group, to_group=self.to_group)
+        self.counts: dict[str, int] = dict.fromkeys(LedgerState.values, 0)
+        self.flight: Flight | None = None
+        self.landed: list[LedgerEntry] = []  # outcomes that wait for the next transaction
+        self.buried = 0  # copies of this run that became dead letters again
+        self._dlq_looked_s = 0.0
+        self._speed_from = time.monotonic(), 0
+        self.threads = ThreadPoolExecutor(max_workers=2, thread_name_prefix="replay")
+
+    def __enter__(self) -> Replay:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.threads.shutdown()
+
+    # --- The job --------------------------------------------------------------------------------------------
+
+    def execute(self) -> None:
+        """Send what is left. Raises JobInterrupted, LeaseLost, BrokerUnavailable, VerificationFailed (policy)."""
+        started_s, before = time.monotonic(), self.counts[LedgerState.SENT]
+        self._speed_from = started_s, before
+        try:
+            for place in self.places():
+                for window in self._windows(place):
+                    self._work_off(place.queue, window)
+        finally:
+            self.drain()
+        sent, took_s = self.counts[LedgerState.SENT] - before, time.monotonic() - started_s
+        self.run.result["sent_per_s"] = round(sent / took_s, 1) if took_s else None
+        self.publish_result()
+
+    def places(self) -> list[BrokerQueue]:
+        """The ranges of the plan that are left: letters that died after it was made are not part of it."""
+        topic = self.run.plan.before["topic"]
+        addrs = route_queues_of(self.admin, topic)
+        # A commit whose answer was lost leaves rows behind the cursor: the ledger knows better.
+        decided = selectors.last_decided(self.run.plan.id)
+        found = []
+        for each in self.run.plan.before["ranges"]:
+            queue = MessageQueue(topic, each["broker_name"], each["queue_id"])
+            if queue not in addrs:
+                raise BrokerUnavailable("", f"{queue.broker_name} holds {queue.topic} but is not there")
+            cursor = max(
+                self._cursors().get(_place_name(queue), each["from_offset"]),
+                decided.get((queue.broker_name, queue.queue_id), -1) + 1,
+            )
+            found.append(BrokerQueue(queue, addrs[queue], cursor, each["to_offset"]))
+        return found
+
+    def _cursors(self) -> dict[str, int]:
+        cursors: dict[str, int] = self.run.progress.setdefault("cursors", {})
+        return cursors
+
+    def _windows(self, place: BrokerQueue) -> Iterator[Window]:
+        """Letters that match, window by window; the next one is read while this one is worked off."""
+
+        reader = LetterReader(self.admin, place)
+        ahead = self.threads.submit(reader.read) if reader.at < place.max_offset else None
+        while ahead is not None:
+            found = self._wait(ahead)
+            ahead = self.threads.submit(reader.read) if found.end < place.max_offset else None
+            matching = [
+                each for each in found.letters if isinstance(each, Unreadable) or self.wanted.matches(each)
+            ]
+            yield Window(matching, self._sent_before(place.queue, matching), found.end)
+
+    def _sent_before(self, queue: MessageQueue, letters: Sequence[Letter]) -> dict[int, str]:
+        if not self.skip_replayed:
+            return {}
+        ids = {each.queue_offset: each.message_id for each in letters if isinstance(each, MessageRecord)}
+        return selectors.sent_before(self.run.plan.cluster, queue, ids)
+
+    # --- Batches --------------------------------------------------------------------------------------------
+
+    def _work_off(self, queue: MessageQueue, window: Window) -> None:
+        """Cut batches as the rate has it now; a window without a match moves the cursor too."""
+        while True:
+            if self.to_group and not self.counts[LedgerState.SENT]:
+                self.drain()  # the first copy goes alone: the broker may bury it
+            size = self._batch_end(window)
+            letters, rest = window.letters[:size], window.letters[size:]
+            entries, outgoing = self._prepare(queue, letters, window.earlier)
+            if not self.allowed(len(outgoing)):
+                continue  # the rate changed meanwhile: cut anew
+            window.letters = rest
+            self._write(queue, entries, rest[0].queue_offset if rest else window.end)
+            self._land()
+            self._start(outgoing)
+            self.publish_progress()
+            if not rest:
+                return
+
+    def _batch_end(self, window: Window) -> int:
+        """How many letters make a batch: the rate counts what is sent, not what is skipped."""
+        is_first = self.to_group and not self.counts[LedgerState.SENT]
+        size = 1 if is_first else batch_size(self.run.rate_per_s, BATCH_MAX)
+        to_send = bytes_to_send = 0
+        for index, letter in enumerate(window.letters[:BATCH_MAX]):
+            if letter.queue_offset not in window.earlier:
+                to_send += 1
+                bytes_to_send += len(letter.body) if isinstance(letter, MessageRecord) else 0
+            if to_send == size or bytes_to_send >= BATCH_BYTES_MAX:
+                return index + 1
+        return min(len(window.letters), BATCH_MAX)
+
+    def allowed(self, count: int) -> bool:
+        """Beat, and wait until the rate allows ``count`` more. False: the rate has changed, take nothing yet."""
+        self.run.beat()
+        rate = self.run.rate_per_s
+        while (wait_s := self.bucket.take(count, rate, self.run.now_ms())) > 0:
+            self.drain()
+            self.run.sleep(min(wait_s, NAP_S))
+            if self.run.rate_per_s != rate:
+                return False
+        return True
+
+    def _prepare(
+        self, queue: MessageQueue, letters: Sequence[Letter], earlier: Mapping[int, str]
+    ) -> tuple[list[LedgerEntry], list[Outgoing]]:
+        """A ledger row for each letter, and the copies to send."""
+        entries: list[LedgerEntry] = []
+        outgoing: list[Outgoing] = []
+        at_ms = self.run.now_ms()
+        for letter in letters:
+            entry = self._entry(queue, letter, at_ms)
+            entries.append(entry)
+            if isinstance(letter, Unreadable):
+                entry.state, entry.reason = (
+                    LedgerState.FAILED,
+                    f"unreadable: {letter.reason}"[:REASON_LENGTH_MAX],
+                )
+            elif letter.queue_offset in earlier:
+                entry.state = LedgerState.SKIPPED
+                entry.reason = f"replayed already by {earlier[letter.queue_offset]}"
+            elif self.target == replay_copy.NOWHERE:
+                entry.state, entry.reason = LedgerState.HANDLED, HANDLED
+            else:
+                copy = self._outgoing(queue, letter, entry)
+                if copy is not None:
+                    outgoing.append(copy)
+        return entries, outgoing
+
+    def _entry(self, queue: MessageQueue, letter: Letter, at_ms: int) -> LedgerEntry:
+        record = letter if isinstance(letter, MessageRecord) else None
+        return LedgerEntry(
+            self.run.plan.id,
+            self.run.plan.cluster,
+            self.group,
+            queue.topic,
+            queue.broker_name,
+            queue.queue_id,
+            letter.queue_offset,
+            storable(record.message_id, NAME_LENGTH_MAX) if record else "",
+            storable(record.keys or "", NAME_LENGTH_MAX) if record else "",
+            LedgerState.PENDING,
+            replay_copy.replay_key(self.run.plan.id, queue, letter.queue_offset),
+            at_ms,
+        )
+
+    def _outgoing(self, queue: MessageQueue, record: MessageRecord, entry: LedgerEntry) -> Outgoing | None:
+        """The copy and its target queue; None with a FAILED row when there is none."""
+        topic = self._target_topic(record)
+        if (
+            self.target == replay_copy.ORIGINAL_TOPIC
+            and topic
+            and topic not in self.run.plan.before["topics"]
+        ):
+            entry.state = (
+                LedgerState.FAILED
+            )  # whoever applied the plan was asked for SEND on the topics it names
+            entry.reason = f"{topic} is not among the topics of the plan"
+            return None
+        targets = self.targets.of(topic) if topic else {}
+        if not targets:
+            entry.state = LedgerState.FAILED
+            entry.reason = f"no writable queue of {topic}" if topic else "the letter does not name its topic"
+            return None
+        try:
+            message = replay_copy.copy_of(record, topic, entry.replay_key, self.target, queue)
+        except Exception as error:  # noqa: BLE001  whatever a decompressor raises about foreign bytes
+            entry.state = LedgerState.FAILED
+            entry.reason = f"unreadable: body does not decompress: {error}"[:REASON_LENGTH_MAX]
+            return None
+        target = targets[replay_copy.target_queue(list(targets), queue, record.queue_offset)]
+        entry.target_topic, entry.target_broker_name = topic, target.queue.broker_name
+        entry.target_queue_id, entry.target_from_offset = target.queue.queue_id, target.end
+        return Outgoing(entry, message, target)
+
+    def _target_topic(self, record: MessageRecord) -> str:
+        if self.to_group:
+            return retry_topic(self.group)
+        return (
+            str(self.run.plan.params["topic"])
+            if self.target == replay_copy.OTHER_TOPIC
+            else original_topic(record)
+        )
+
+    def _write(self, queue: MessageQueue, entries: list[LedgerEntry], cursor: int) -> None:
+        """Everything that is known so far, in one transaction: what is sent next must be in the ledger before.
+
+        The cursor in memory moves with the one in the database, or not at all.
+        """
+        counts = self.counts.copy()
+        for entry in entries:
+            counts[entry.state] += 1
+        with self.run.atomic():
+            write_outcomes(self.landed)
+            insert_entries(entries)
+            self._cursors()[_place_name(queue)] = cursor
+            self.run.progress |= replay_account.figures(counts, self.run.plan)
+            self.run.progress["bucket"] = self.bucket.as_progress()
+        self.counts, self.landed = counts, []
+
+    # --- Sending --------------------------------------------------------------------------------------------
+
+    def _start(self, outgoing: list[Outgoing]) -> None:
+        """Let a batch go. Raises LeaseLost instead of sending what another worker may be sending."""
+        assert self.flight is None
+        if outgoing:
+            if not self.run.fresh_lease():
+                self.run.save()
+            self.flight = Flight(outgoing, self._exchange(outgoing))
+
+    def _exchange(self, outgoing: Sequence[Outgoing]) -> Future[Exchange]:
+        """Send in another thread; nothing goes out once the lease has ended."""
+        return self.threads.submit(self.sender.exchange, outgoing, self.run.lease_ends_s)
+
+    def _wait(self, future: Future[Answered]) -> Answered:
+        """The result of another thread, the lease kept meanwhile: a slow broker must not cost it."""
+        while not wait([future], RENEW_S).done:
+            self.run.renew()
+        return future.result()
+
+    def _land(self) -> None:
+        """Wait for the batch on its way and judge its answers; then the policy."""
+        flight, self.flight = self.flight, None
+        if flight is not None:
+            again = self.judge(flight.outgoing, self._wait(flight.exchange), is_last=False)
+            if again:
+                self._write_now()
+                self.send_again(again)
+        self.obey_policy()
+
+    def drain(self) -> None:
+        """Wait for what is on its way and write every outcome. Raises BrokerUnavailable with rows left PENDING."""
+        if self.flight is not None or self.landed:
+            self._land()
+            self._write_now()
+
+    def send_now(self, outgoing: list[Outgoing]) -> None:
+        """Send a batch whose rows are in the ledger and wait until each copy has an outcome there."""
+        again = self.judge(outgoing, self._wait(self._exchange(outgoing)), is_last=False)
+        self._write_now()
+        self.send_again(again)
+        self.obey_policy()
+
+    def send_again(self, outgoing: list[Outgoing]) -> None:
+        """Copies the broker refused for the moment: a few attempts more."""
+        for attempt in range(2, ATTEMPTS_MAX + 1):
+            if not outgoing:
+                return
+            self.run.sleep(RETRY_PAUSE_S)
+            if not self.run.fresh_lease():
+                self.run.save()
+            exchange = self._wait(self._exchange(outgoing))
+            outgoing = self.judge(outgoing, exchange, is_last=attempt == ATTEMPTS_MAX)
+            self._write_now()
+
+    def judge(self, outgoing: Sequence[Outgoing], exchange: Exchange, *, is_last: bool) -> list[Outgoing]:
+        """Note the outcome of each copy; return those refused for the moment. An unknown outcome raises
+        BrokerUnavailable after the others are written: its row stays PENDING."""
+        self.buried += len(exchange.buried)
+        at_ms = self.run.now_ms()
+        again: list[Outgoing] = []
+        unknown: Exception | None = None
+        for index, (copy, answer) in enumerate(zip(outgoing, exchange.answers, strict=True)):
+            entry = copy.entry
+            if index in exchange.buried:
+                entry.state, entry.reason = LedgerState.FAILED, BURIED
+            elif isinstance(answer, SendResult):
+                entry.state, entry.target_offset = LedgerState.SENT, answer.queue_offset
+                copy.target.end = max(copy.target.end, answer.queue_offset + 1)
+            elif is_refused_for_now(answer) and not is_last:
+                again.append(copy)
+                continue
+            elif isinstance(answer, MQBrokerError):
+                entry.state = LedgerState.FAILED
+                entry.reason = f"{copy.target.queue.broker_name}: {answer}"[:REASON_LENGTH_MAX]
+            elif isinstance(answer, TooLate):
+                raise LeaseLost(self.run.job.id)  # nothing was sent; another run decides what becomes of it
+            else:
+                unknown = answer
+                continue
+            entry.updated_at_ms = at_ms
+            self.landed.append(entry)
+            self.counts[LedgerState.PENDING] -= 1
+            self.counts[entry.state] += 1
+        if unknown is not None:
+            self._write_now()
+            raise BrokerUnavailable(getattr(unknown, "addr", ""), f"some sends have no answer: {unknown}")
+        return again
+
+    def _write_now(self) -> None:
+        """The outcomes so far, with the lease, in a transaction of their own."""
+        if self.landed:
+            with self.run.atomic():
+                write_outcomes(self.landed)
+                self.run.progress |= self.figures()
+            self.landed = []
+
+    def note(self, entries: Sequence[LedgerEntry]) -> None:
+        """Write outcomes of rows that were PENDING and need no send any more."""
+        at_ms = self.run.now_ms()
+        for entry in entries:
+            entry.updated_at_ms = at_ms
+            self.counts[LedgerState.PENDING] -= 1
+            self.counts[entry.state] += 1
+        self.landed += entries
+        self._write_now()
+
+    # --- Policy ---------------------------------------------------------------------------------------------
+
+    def obey_policy(self) -> None:
+        """Raise VerificationFailed when the replay must stop: buried copies, too many failures, a growing DLQ."""
+        reason = self._buried_words() or self._failure_words() or self._growth_words()
+        if not reason:
+            return
+        self._write_now()
+        # What was written and not sent yet was never touched: the batch on its way has landed.
+        with self.run.atomic():
+            ReplayLedger.objects.filter(plan=self.run.plan, state=LedgerState.PENDING).delete()
+            self.counts[LedgerState.PENDING] = 0
+            self._put_result()
+        raise VerificationFailed(reason)
+
+    def _buried_words(self) -> str:
+        if not self.buried:
+            return ""
+        return (
+            f"Stopped: what is sent to {retry_topic(self.group)} becomes a dead letter again, because members "
+            "of the group hold queue locks (orderly consumption), or held some until a minute ago. "
+            f"{self.buried} of the copies ended so. Choose the original topic, or stop the members and try "
+            "again a minute later."
+        )
+
+    def _failure_words(self) -> str:
+        limit = self.run.plan.params.get("stop_after_failures")
+        failed = self.counts[LedgerState.FAILED] + self.counts[LedgerState.UNKNOWN]
+        if limit is None or failed < limit:
+            return ""
+        return (
+            f"Stopped by its policy: {failed:,} letters failed, {limit:,} were allowed. The ledger says why; "
+            "a new plan leaves out what was sent."
+        )
+
+    def _growth_words(self) -> str:
+        """Looks at the dead-letter topic once a second at most."""
+        limit = self.run.plan.params.get("stop_if_dlq_grows_by")
+        now_s = time.monotonic()
+        if limit is None or (self._dlq_looked_s and now_s - self._dlq_looked_s < DLQ_LOOK_S):
+            return ""
+        self._dlq_looked_s, end = now_s, self._dlq_end()
+        growth = end - int(self.run.progress.setdefault("dlq_end", end))
+        self.run.progress["dlq_growth"] = growth
+        if growth < limit:
+            return ""
+        return (
+            f"Stopped by its policy: {growth:,} new dead letters of {self.group} since it began, {limit:,} were "
+            "allowed. The cause is not gone yet."
+        )
+
+    def _dlq_end(self) -> int:
+        topic = self.run.plan.before["topic"]
+        return sum(place.max_offset for place in with_offsets(self.admin, route_queues_of(self.admin, topic)))
+
+    # --- Counts ---------------------------------------------------------------------------------------------
+
+    def recount(self) -> None:
+        """Count from the ledger, never from memory."""
+        self.counts = selectors.ledger_counts(self.run.plan.id)
+
+    def figures(self) -> dict[str, int]:
+        """The account so far."""
+        return replay_account.figures(self.counts, self.run.plan)
+
+    def publish_progress(self) -> None:
+        """Figures for the page, with the speed of the last seconds, messages per second."""
+        since_s, sent_then = self._speed_from
+        sent, now_s = self.counts[LedgerState.SENT], time.monotonic()
+        if now_s - since_s >= SPEED_EVERY_S:
+            self.run.progress["speed"] = round((sent - sent_then) / (now_s - since_s), 1)
+            self._speed_from = now_s, sent
+        self.run.progress |= self.figures()
+        self.run.beat()
+
+    def publish_result(self) -> None:
+        """The final figures, written."""
+        self._put_result()
+        self.run.save()
+
+    def _put_result(self) -> None:
+        figures = self.figures()
+        self.run.progress |= figures
+        self.run.result |= {name: figures[name] for name in replay_account.SUMS}
+
+
+def _place_name(queue: MessageQueue) -> str:
+    return f"{queue.broker_name}/{queue.queue_id}"

@@ -1,0 +1,125 @@
+"""Sending one batch of copies and finding out what became of it; runs in a thread beside the one that keeps the ledger.
+
+A 5.x broker may put a copy for the failed group among the dead letters again, though the send succeeded: see
+``_buried``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+
+from console.deadletter.replay.targets import Outgoing
+from console.mqadmin import (
+    BlockingMQAdmin,
+    Message,
+    MessageRecord,
+    MQAdmin,
+    MQBrokerError,
+    SendResult,
+    dead_letter_topic,
+    decode_offset_message_id,
+)
+from console.operation.broker_queues import ask_each
+
+SEND_DEADLINE_MS = 30_000  # for a whole batch on one broker; each window of it has 3 s of its own
+Answer = SendResult | Exception
+Batch = list[tuple[Message, int]]
+
+
+class TooLate(Exception):
+    """The lease of the sender had ended: nothing more was sent. What another broker got before is in the ledger."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Exchange:
+    """What the brokers answered, in the order of the copies; ``buried``: indexes of copies that became dead letters."""
+
+    answers: list[Answer]
+    buried: frozenset[int]
+
+
+class Sender:
+    """Sends to one group's retry topic, or to topics that hold no surprise (``to_group`` false)."""
+
+    def __init__(self, admin: BlockingMQAdmin, group: str, *, to_group: bool) -> None:
+        self.admin = admin
+        self.dead_letter_topic = dead_letter_topic(group)
+        self.to_group = to_group
+
+    def exchange(self, outgoing: Sequence[Outgoing], until_s: float) -> Exchange:
+        """Send every copy once, pipelined, all brokers at the same time. Raises nothing.
+
+        After ``until_s`` of the monotonic clock nothing is sent: a worker that was frozen finds its lease over.
+        """
+        try:
+            answers = self._answers(outgoing, until_s)
+        except TooLate as late:
+            answers = [late] * len(outgoing)
+        return Exchange(answers, self._buried(outgoing, answers) if self.to_group else frozenset())
+
+    def _answers(self, outgoing: Sequence[Outgoing], until_s: float) -> list[Answer]:
+        async def send(client: MQAdmin, batch: tuple[str, Batch]) -> list[Answer]:
+            if time.monotonic() >= until_s:
+                raise TooLate("the lease has ended")
+            return await client.send_many(*batch, window=len(outgoing))
+
+        by_addr: dict[str, list[int]] = {}
+        for index, copy in enumerate(outgoing):
+            by_addr.setdefault(copy.target.addr, []).append(index)
+        batches = {
+            addr: [(outgoing[index].message, outgoing[index].target.queue.queue_id) for index in indexes]
+            for addr, indexes in by_addr.items()
+        }
+        sent = ask_each(
+            self.admin,
+            {addr: (addr, batch) for addr, batch in batches.items()},
+            send,
+            SEND_DEADLINE_MS,
+        )
+        answers: dict[int, Answer] = {}
+        for addr, indexes in by_addr.items():
+            found = sent[addr]
+            for position, index in enumerate(indexes):
+                answers[index] = found if isinstance(found, Exception) else found[position]
+        return [answers[index] for index in range(len(outgoing))]
+
+    def _buried(self, outgoing: Sequence[Outgoing], answers: Sequence[Answer]) -> frozenset[int]:
+        """Copies that lie in the dead-letter topic instead of the retry topic, though the send succeeded.
+
+        5.x brokers (AbstractSendMessageProcessor.handleRetryAndDLQ) do that while a lock on any queue of the
+        group lives, up to 60 s after its holder died, and no request tells. One copy per broker is looked at
+        (33); where that one is a dead letter, all are.
+        """
+        sent = [index for index, answer in enumerate(answers) if isinstance(answer, SendResult)]
+        last = {outgoing[index].target.addr: index for index in sent}
+        bad = {
+            outgoing[index].target.addr for index in self._are_letters(list(last.values()), outgoing, answers)
+        }
+        return self._are_letters(
+            [index for index in sent if outgoing[index].target.addr in bad], outgoing, answers
+        )
+
+    def _are_letters(
+        self, indexes: Sequence[int], outgoing: Sequence[Outgoing], answers: Sequence[Answer]
+    ) -> frozenset[int]:
+        asked: dict[int, tuple[str, int]] = {}
+        for index in indexes:
+            answer = answers[index]
+            if isinstance(answer, SendResult):
+                place = decode_offset_message_id(answer.offset_message_id)[2]
+                asked[index] = outgoing[index].target.addr, place
+        if not asked:
+            return frozenset()
+        found = ask_each(self.admin, asked, lambda client, place: client.view_message(*place))
+        return frozenset(
+            index
+            for index, record in found.items()
+            if isinstance(record, MessageRecord) and record.topic == self.dead_letter_topic
+        )
+
+
+def is_refused_for_now(answer: Answer) -> bool:
+    """The broker said "not now": nothing is stored, the copy may be sent again."""
+    return isinstance(answer, MQBrokerError) and answer.retriable

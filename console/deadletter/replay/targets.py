@@ -1,0 +1,52 @@
+"""Where copies go: the writable queues of a topic with the ends we know, read once per run and moved by our own
+sends."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from console.deadletter.replay.ledger import LedgerEntry
+from console.mqadmin import BlockingMQAdmin, Message, MessageQueue
+from console.operation.broker_queues import route_queues, topic_route, with_offsets
+
+
+@dataclasses.dataclass(slots=True)
+class Target:
+    """One writable queue and its end as far as we know: a copy sent from now on lies at or behind it."""
+
+    queue: MessageQueue
+    addr: str
+    end: int
+
+
+@dataclasses.dataclass(slots=True, eq=False)
+class Outgoing:
+    """One copy on its way."""
+
+    entry: LedgerEntry
+    message: Message
+    target: Target
+
+
+class Targets:
+    """The writable queues per topic, for one run."""
+
+    def __init__(self, admin: BlockingMQAdmin) -> None:
+        self.admin = admin
+        self._by_topic: dict[str, dict[MessageQueue, Target]] = {}
+
+    def of(self, topic: str) -> dict[MessageQueue, Target]:
+        """Writable queues of a topic; none when it does not exist. Raises BrokerUnavailable, MQBrokerError."""
+        if topic not in self._by_topic:
+            queues = route_queues_of(self.admin, topic, write=True)
+            self._by_topic[topic] = {
+                place.queue: Target(place.queue, place.addr, place.max_offset)
+                for place in (with_offsets(self.admin, queues) if queues else [])
+            }
+        return self._by_topic[topic]
+
+
+def route_queues_of(admin: BlockingMQAdmin, topic: str, *, write: bool = False) -> dict[MessageQueue, str]:
+    """Queues of a topic that may not exist."""
+    route = topic_route(admin, topic)
+    return {} if route is None else route_queues(route, topic, write=write)

@@ -1,0 +1,386 @@
+"""The life of one message: stored, consumed or not by each group, retried, dead, replayed; all on one time axis.
+
+Sources, each named on the page: the record itself; traces, where clients write them; the retry and dead-letter
+topics of each group, by unique key; committed offsets and subscriptions of the last round; what this console did.
+Only groups that the visitor may VIEW are named or counted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from console.access.name_scope import NameScope
+from console.cluster.models import Cluster
+from console.lag import queues
+from console.lag.broadcast import BROADCASTING
+from console.lag.models import ClientRow, GroupRow, TopicRow
+from console.lag.queue_row import QueueRow
+from console.message.life_line.trace import TRACE_TOPIC, Consumed, Trace, read_trace
+from console.message.search.lanes import Hit
+from console.mqadmin import (
+    DLQ_TOPIC_PREFIX,
+    BlockingMQAdmin,
+    BrokerUnavailable,
+    MessageRecord,
+    MQAdmin,
+    MQBrokerError,
+    RemotingTimeout,
+    dead_letter_topic,
+    retry_topic,
+    with_admin,
+)
+from console.operation.body_unpack import unpack
+from console.operation.broker_queues import masters
+from console.operation.message_events import MessageEvent, MessageTrail, message_events
+
+GROUPS_MAX = 40  # lanes of one page; the topic's own page lists all of its groups
+READ_DEADLINE_MS = 4_000
+TRACES_MAX = 64  # trace messages of one key and broker
+
+Silent = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
+
+
+class State(enum.StrEnum):
+    """What became of the message in one group."""
+
+    CONSUMED = "CONSUMED"
+    RETRYING = "RETRYING"
+    DEAD = "DEAD"
+    REPLAYED = "REPLAYED"
+    NOT_YET = "NOT_YET"
+    FILTERED = "FILTERED"
+    UNKNOWN = "UNKNOWN"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mark:
+    """Something that happened at a moment. ``kind``: ok | failed | dead | replay | passed."""
+
+    at_ms: int
+    kind: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupLife:
+    """One group and the message; ``committed_offset`` as of ``read_at_ms``, the *next* offset it will read."""
+
+    group: str
+    state: State
+    reason: str
+    marks: tuple[Mark, ...] = ()
+    committed_offset: int | None = None
+    read_at_ms: int | None = None
+    is_offline: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LifeLine:
+    """Everything the page shows. ``problems``: sources that could not be read, and why."""
+
+    born_ms: int
+    stored_ms: int
+    now_ms: int
+    groups: list[GroupLife]
+    hidden_groups: int  # beyond GROUPS_MAX
+    sent: list[Mark]
+    events: list[MessageEvent]
+    sources: list[str]
+    problems: list[str]
+
+    @property
+    def counts(self) -> list[tuple[State, int]]:
+        """How many groups are in each state that any is in."""
+        states = [life.state for life in self.groups]
+        return [(state, states.count(state)) for state in State if state in states]
+
+
+@dataclasses.dataclass(slots=True)
+class _Readings:
+    """What the brokers gave: copies by topic, oldest first, and traces."""
+
+    copies: dict[str, list[MessageRecord]]
+    trace: Trace
+    problems: list[str]
+    has_trace_topic: bool
+
+
+def life_line(cluster: Cluster, hit: Hit, scope: NameScope, *, now_ms: int) -> LifeLine:
+    """Read the last round and ask the brokers for traces, retries and dead letters; raises nothing for
+    silent ones."""
+    record = hit.record
+    rows = _queue_rows(cluster.name, hit, scope)
+    groups = [row.group for row in rows]
+    shown = groups[:GROUPS_MAX]
+    readings = _read(cluster, record.message_id, shown)
+    events = [
+        event
+        for event in message_events(cluster.name, _trail(record, readings))
+        if scope.covers(event.subject)
+    ]
+    facts = _Facts.of(cluster.name, record.topic, shown)
+    by_group = {row.group: row for row in rows}
+    traced = {each.group for each in readings.trace.consumed if scope.covers(each.group)}
+    lives = [
+        _life(group, by_group.get(group), hit, readings, facts, events)
+        for group in [*shown, *sorted(traced - set(groups))]
+    ]
+    return LifeLine(
+        born_ms=record.born_timestamp_ms,
+        stored_ms=record.store_timestamp_ms,
+        now_ms=now_ms,
+        groups=lives,
+        hidden_groups=max(0, len(groups) - GROUPS_MAX),
+        sent=[
+            Mark(each.at_ms, "ok" if each.is_success else "failed", _sent_words(each.cost_ms, each.client))
+            for each in readings.trace.sent
+        ],
+        events=events,
+        sources=_sources(readings),
+        problems=readings.problems,
+    )
+
+
+def _queue_rows(cluster: str, hit: Hit, scope: NameScope) -> list[QueueRow]:
+    """The groups that read the message's queue and that the visitor may see, by name."""
+    record = hit.record
+    return [
+        row
+        for row in queues.of_topics(cluster, [record.topic])
+        if (row.broker_name, row.queue_id) == (hit.broker_name, record.queue_id) and scope.covers(row.group)
+    ]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the last round knows of the groups: their model, who is offline, what they subscribe to, how far
+    their retries are."""
+
+    models: Mapping[str, str]
+    offline: frozenset[str]
+    subscriptions: Mapping[str, Mapping[str, Any]]
+    retry_offsets: Mapping[tuple[str, str, int], int]
+
+    @classmethod
+    def of(cls, cluster: str, topic: str, groups: Sequence[str]) -> _Facts:
+        """Three queries however many groups."""
+        known = GroupRow.objects.filter(cluster=cluster, group__in=groups)
+        states = list(known.values_list("group", "model", "clients"))
+        clients = ClientRow.objects.filter(cluster=cluster, group__in=groups)
+        return cls(
+            {group: model for group, model, _ in states},
+            frozenset(group for group, _, online in states if online == 0),
+            {
+                group: subscription[topic]
+                for group, subscription in clients.values_list("group", "subscription")
+                if topic in subscription
+            },
+            {
+                (row.group, row.broker_name, row.queue_id): row.committed_offset
+                for row in queues.of_groups(cluster, groups)
+                if row.committed_offset is not None and row.topic == retry_topic(row.group)
+            },
+        )
+
+
+# --- Reading the brokers ------------------------------------------------------------------------------------
+
+
+def _read(cluster: Cluster, message_id: str, groups: Sequence[str]) -> _Readings:
+    names = [name for group in groups for name in (retry_topic(group), dead_letter_topic(group))]
+    existing = TopicRow.objects.filter(cluster=cluster.name, topic__in=[*names, TRACE_TOPIC])
+    # An empty retry topic can not hold a copy; one whose messages are unknown may.
+    topics = [row.topic for row in existing if row.messages != 0]
+    admin = with_admin(cluster.namesrv_addrs)
+    problems: list[str] = []
+    answers: dict[tuple[str, str], list[MessageRecord]] = {}
+    try:
+        answers = _query(admin, masters(admin), topics, message_id, problems)
+    except Silent as error:
+        problems.append(f"retries and traces: {error}")
+    copies: dict[str, list[MessageRecord]] = {}
+    for (_, topic), records in answers.items():
+        copies.setdefault(topic, []).extend(records)
+    for records in copies.values():
+        records.sort(key=lambda each: (each.store_timestamp_ms, each.reconsume_times))
+    traces = copies.pop(TRACE_TOPIC, [])
+    texts = ((_text(each), each.born_host[0]) for each in traces)
+    return _Readings(copies, read_trace(texts, message_id), problems, TRACE_TOPIC in topics)
+
+
+def _query(
+    admin: BlockingMQAdmin,
+    addrs: Mapping[str, str],
+    topics: Sequence[str],
+    message_id: str,
+    problems: list[str],
+) -> dict[tuple[str, str], list[MessageRecord]]:
+    """(broker, topic) → records with this id (12), all at once under one deadline."""
+
+    def ask(addr: str, topic: str) -> Callable[[MQAdmin], Awaitable[list[MessageRecord]]]:
+        # Traces carry the id among their keys; copies in retry and dead-letter topics keep the unique key.
+        return lambda client: client.query_message(
+            addr, topic, message_id, TRACES_MAX, unique_key=topic != TRACE_TOPIC
+        )
+
+    calls = {(name, topic): ask(addr, topic) for name, addr in addrs.items() for topic in topics}
+    found: dict[tuple[str, str], list[MessageRecord]] = {}
+    failed: dict[str, str] = {}
+    for (name, topic), answer in admin.gather(calls, READ_DEADLINE_MS).items():
+        if isinstance(answer, Exception):
+            if not isinstance(answer, MQBrokerError):  # a broker without the topic has nothing of it
+                failed[name] = str(answer)
+        else:
+            found[name, topic] = [_on(record, name) for record in answer]
+    problems.extend(f"retries and traces on {name}: {reason}" for name, reason in sorted(failed.items()))
+    return found
+
+
+def _trail(record: MessageRecord, readings: _Readings) -> MessageTrail:
+    dead = [
+        each
+        for topic, records in readings.copies.items()
+        if topic.startswith(DLQ_TOPIC_PREFIX)
+        for each in records
+    ]
+    places = [(each.topic, each.properties[BROKER_MARK], each.queue_id, each.queue_offset) for each in dead]
+    return MessageTrail(record.topic, record.message_id, tuple(places))
+
+
+def _on(record: MessageRecord, broker_name: str) -> MessageRecord:
+    """The record with the name of its broker, which its queue needs and no record carries."""
+    return dataclasses.replace(record, properties={**record.properties, BROKER_MARK: broker_name})
+
+
+BROKER_MARK = "\x00broker"  # no producer can send this name
+
+
+def _text(record: MessageRecord) -> str:
+    return unpack(record.body, record.sys_flag).body.decode(errors="replace")
+
+
+def _sent_words(cost_ms: int | None, client: str) -> str:
+    parts = [f"from {client}" if client else "", "" if cost_ms is None else f"in {cost_ms:,} ms"]
+    return " ".join(part for part in parts if part)
+
+
+def _sources(readings: _Readings) -> list[str]:
+    found = ["committed offsets and subscriptions of the last round", "retry and dead-letter topics"]
+    if readings.has_trace_topic:
+        found.append(f"traces in {TRACE_TOPIC}")
+    return found
+
+
+# --- One group ----------------------------------------------------------------------------------------------
+
+
+def _life(
+    group: str,
+    row: QueueRow | None,
+    hit: Hit,
+    readings: _Readings,
+    facts: _Facts,
+    events: Iterable[MessageEvent],
+) -> GroupLife:
+    """Judge from the surest source to the vaguest: dead letters, retries, traces, offsets."""
+    tries = [each for each in readings.trace.consumed if each.group == group]
+    retries = readings.copies.get(retry_topic(group), [])
+    dead = readings.copies.get(dead_letter_topic(group), [])
+    replays = [event for event in events if event.subject == group and event.tone == "ok"]
+    state, reason = (
+        _by_copies(group, retries, dead, replays, facts)
+        or _by_trace(tries)
+        or _by_offset(group, row, hit, facts)
+    )
+    marks = [_try_mark(each) for each in tries if each.ended_ms is not None]
+    marks += [
+        Mark(each.store_timestamp_ms, "failed", f"retry {max(1, each.reconsume_times)} stored")
+        for each in retries
+    ]
+    marks += [Mark(each.store_timestamp_ms, "dead", "dead letter") for each in dead]
+    marks += [Mark(event.at_ms, "replay", event.words) for event in replays]
+    return GroupLife(
+        group=group,
+        state=state,
+        reason=reason,
+        marks=tuple(sorted(marks, key=lambda mark: mark.at_ms)),
+        committed_offset=None if row is None else row.committed_offset,
+        read_at_ms=None if row is None else row.read_at_ms,
+        is_offline=group in facts.offline,
+    )
+
+
+def _try_mark(each: Consumed) -> Mark:
+    words = f"{each.outcome or 'began'}{f' on {each.client}' if each.client else ''}"
+    return Mark(each.ended_ms or 0, "ok" if each.is_success else "failed", words)
+
+
+def _by_copies(
+    group: str,
+    retries: Sequence[MessageRecord],
+    dead: Sequence[MessageRecord],
+    replays: Sequence[MessageEvent],
+    facts: _Facts,
+) -> tuple[State, str] | None:
+    newest_dead = dead[-1].store_timestamp_ms if dead else 0
+    later = [each for each in retries if each.store_timestamp_ms >= newest_dead]
+    if dead and not later:
+        tries = max(each.reconsume_times for each in dead)
+        words = f"{tries:,} {'retry' if tries == 1 else 'retries'} failed, then a dead letter"
+        if any(event.at_ms >= newest_dead for event in replays):
+            return State.REPLAYED, f"{words}, replayed"
+        return State.DEAD, words
+    if not later:
+        return None
+    last = later[-1]
+    committed = facts.retry_offsets.get((group, last.properties[BROKER_MARK], last.queue_id))
+    count = f"{len(later):,} {'retry' if len(later) == 1 else 'retries'}"
+    replayed = ", the last by a replay" if dead else ""
+    if committed is None:
+        return State.UNKNOWN, f"{count}{replayed}; how far the group is in its retry topic is unknown"
+    if committed > last.queue_offset:
+        return State.CONSUMED, f"after {count}{replayed}"
+    return State.RETRYING, f"{count}{replayed}; the last one waits in {retry_topic(group)}"
+
+
+def _by_trace(tries: Sequence[Consumed]) -> tuple[State, str] | None:
+    done = next((each for each in tries if each.is_success), None)
+    if done is not None:
+        where = f" on {done.client}" if done.client else ""
+        took = "" if done.cost_ms is None else f"in {done.cost_ms:,} ms"
+        return State.CONSUMED, f"{took}{where}, {done.retries:,} tries before".strip(" ,")
+    if tries:
+        last = tries[-1]
+        return (
+            State.UNKNOWN,
+            f"tried{f' on {last.client}' if last.client else ''}: {last.outcome or 'no end is traced'}",
+        )
+    return None
+
+
+def _by_offset(group: str, row: QueueRow | None, hit: Hit, facts: _Facts) -> tuple[State, str]:
+    if row is None:
+        return State.UNKNOWN, "known from traces only"
+    if facts.models.get(group) == BROADCASTING:
+        return State.UNKNOWN, "broadcasting: every client keeps its own offset, brokers do not know it"
+    if row.committed_offset is None:
+        return State.UNKNOWN, row.reason or "the group has never committed on this queue"
+    offset = hit.record.queue_offset
+    if row.committed_offset <= offset:
+        ahead = offset - row.committed_offset
+        if not ahead:
+            return State.NOT_YET, "it is the next one"
+        return State.NOT_YET, f"{ahead:,} message{'' if ahead == 1 else 's'} of this queue come first"
+    subscription = facts.subscriptions.get(group)
+    expression = str((subscription or {}).get("expression") or "*")
+    kind = str((subscription or {}).get("type") or "TAG")
+    if subscription is not None and kind not in ("", "TAG"):
+        return State.UNKNOWN, f"passed; whether {kind} “{expression}” let it through is not known here"
+    if expression != "*" and hit.record.tags not in {tag.strip() for tag in expression.split("||")}:
+        tag = f"“{hit.record.tags}”" if hit.record.tags else "no tag"
+        return State.FILTERED, f"asks for tags “{expression}”; this one has {tag}"
+    guess = "" if subscription is not None else "; what it subscribes to is not known, nobody is online"
+    return State.CONSUMED, f"the group’s offset is past it: handled, or skipped by a reset{guess}"

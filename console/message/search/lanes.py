@@ -1,0 +1,207 @@
+"""Reading many queues as one list in time order: what to pull next, and which hits are certain. Pure.
+
+Each queue is a lane with a part that is still to be read. Going up, a lane's hits come as they are pulled; going
+down, it is read in windows from its end, each window upwards and then turned round. The merge gives a hit out
+only when no lane may still hold one before it. Within a queue, offset order is the order; between queues the
+store time decides, then the queue's name.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+from collections import deque
+from collections.abc import Sequence
+
+from console.message.search.query import Query
+from console.mqadmin import MessageRecord, PullResult
+from console.operation.body_unpack import DoesNotUnpack, inner_messages, is_batch
+from console.operation.broker_queues import BrokerQueue
+
+WINDOW_MIN = 8
+WINDOW_MAX = (
+    2_048  # offsets of one queue between two moments at which a hit can be given out: they wait in memory
+)
+PULL_MAX = 256  # messages of one pull; Apache brokers give 32 and, filtering, look at 800
+LANES_AT_ONCE = 32  # pulls of one round: the queues of a large topic must not storm its brokers
+
+Key = tuple[int, str, int, int]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Hit:
+    """A message found. ``batch`` = (index from 1, size) inside a stored batch, (0, 0) for any other."""
+
+    broker_name: str
+    record: MessageRecord
+    batch: tuple[int, int] = (0, 0)
+
+    @property
+    def key(self) -> Key:
+        """Its place in the merged order, oldest first."""
+        record = self.record
+        return (record.store_timestamp_ms, self.broker_name, record.queue_id, record.queue_offset)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pull:
+    """One pull to make: ``count`` messages of the lane's queue from ``offset`` on."""
+
+    lane: Lane
+    offset: int
+    count: int
+
+
+class Lane:
+    """One queue while it is read: [low, high) is what is still to be read."""
+
+    def __init__(self, place: BrokerQueue, low: int, high: int, *, up: bool, window: int) -> None:
+        self.place = place
+        self.low, self.high = low, max(low, high)
+        self.total = self.high - self.low
+        self.found: deque[Hit] = deque()
+        self.failure = ""  # why nothing more of it comes
+        self._up = up
+        self._first_window = self._window = window
+        self._position: int | None = None  # inside of a window that is read downwards
+        self._window_low = self.high
+        self._pending: list[Hit] = []
+
+    @property
+    def is_ended(self) -> bool:
+        return bool(self.failure) or self.low >= self.high
+
+    @property
+    def is_unsure(self) -> bool:
+        """Whether its next message may still have to come before those of other queues."""
+        return not self.found and not self.is_ended
+
+    @property
+    def read(self) -> int:
+        """Offsets looked at."""
+        in_window = 0 if self._position is None else self._position - self._window_low
+        return self.total - (self.high - self.low) + in_window
+
+    @property
+    def cut(self) -> int:
+        """The cut behind what was given out: hits found and not given out lie on its other side."""
+        if self._up:
+            return self.found[0].record.queue_offset if self.found else self.low
+        return self.found[0].record.queue_offset + 1 if self.found else self.high
+
+    def next_pull(self) -> Pull:
+        """What to pull now; only for a lane that has not ended."""
+        if self._up:
+            return Pull(self, self.low, min(PULL_MAX, self._window, self.high - self.low))
+        if self._position is None:
+            self._window_low = self._position = max(self.low, self.high - self._window)
+        return Pull(self, self._position, min(PULL_MAX, self.high - self._position))
+
+    def take(self, hits: Sequence[Hit], next_offset: int) -> None:
+        """The answer: what was found at offsets below ``next_offset``."""
+        start = self.low if self._position is None else self._position
+        mine = [hit for hit in hits if start <= hit.record.queue_offset < self.high]
+        reached = min(next_offset, self.high) if next_offset > start else self.high
+        if self._up:
+            self.found.extend(mine)
+            self.low = reached
+            self._resize(found=bool(mine))
+            return
+        self._pending += mine
+        self._position = reached
+        if reached >= self.high:
+            self.found.extend(reversed(self._pending))
+            self._resize(found=bool(self._pending))
+            self.high, self._position, self._pending = self._window_low, None, []
+
+    def _resize(self, *, found: bool) -> None:
+        """Where hits are rare, look further at once."""
+        self._window = self._first_window if found else min(self._window * 4, WINDOW_MAX)
+
+    def fail(self, reason: str) -> None:
+        """Its broker does not answer: nothing more of it, and its cut stays before what was not read."""
+        self.failure = reason
+        self._position, self._pending = None, []
+
+
+class Merge:
+    """All lanes of one search as one list. ``ahead``: hits a lane may hold before it need not be read, so that a
+    long list pulls all of its queues at once instead of one after the other."""
+
+    def __init__(self, lanes: Sequence[Lane], *, up: bool, ahead: int = 0) -> None:
+        self.lanes = list(lanes)
+        self.up = up
+        self._ahead = ahead
+
+    def pulls(self) -> list[Pull]:
+        """What to pull before another hit is certain; [] when everything that is left is certain."""
+        unsure = [lane for lane in self.lanes if lane.is_unsure]
+        if not unsure:
+            return []
+        low = [
+            lane for lane in self.lanes if lane.found and len(lane.found) < self._ahead and not lane.is_ended
+        ]
+        return [lane.next_pull() for lane in [*unsure, *low][:LANES_AT_ONCE]]
+
+    def certain(self, count: int) -> list[Hit]:
+        """Take up to ``count`` hits out, in order, as far as none can still come before them."""
+        return [] if any(lane.is_unsure for lane in self.lanes) else self._take(count, until_unsure=True)
+
+    def rest(self, count: int) -> list[Hit]:
+        """Take up to ``count`` hits out in the order known so far: a search that was stopped."""
+        return self._take(count, until_unsure=False)
+
+    def found(self) -> list[Hit]:
+        """Every hit that was not given out yet, in order."""
+        hits = [hit for lane in self.lanes for hit in lane.found]
+        return sorted(hits, key=lambda hit: hit.key, reverse=not self.up)
+
+    def _take(self, count: int, *, until_unsure: bool) -> list[Hit]:
+        heads = sorted((lane.found[0].key, index) for index, lane in enumerate(self.lanes) if lane.found)
+        taken: list[Hit] = []
+        while heads and len(taken) < count:
+            _, index = heads.pop(0 if self.up else -1)
+            lane = self.lanes[index]
+            taken.append(lane.found.popleft())
+            if lane.found:
+                bisect.insort(heads, (lane.found[0].key, index))
+            elif until_unsure and lane.is_unsure:
+                break
+        return taken
+
+    @property
+    def is_ended(self) -> bool:
+        return all(lane.is_ended and not lane.found for lane in self.lanes)
+
+
+def hits_of(query: Query, place: BrokerQueue, result: PullResult) -> list[Hit]:
+    """The hits among what a pull gave, batches taken apart."""
+    name = place.queue.broker_name
+    hits = []
+    for record in result.messages:
+        if not is_batch(record):
+            if query.accepts(record):
+                hits.append(Hit(name, record))
+            continue
+        try:
+            inner = inner_messages(record)
+        except DoesNotUnpack:
+            inner = []
+        if not inner and query.accepts(record):
+            hits.append(Hit(name, record))  # its page says why it can not be taken apart
+        hits += [
+            Hit(name, each, (index, len(inner)))
+            for index, each in enumerate(inner, start=1)
+            if query.accepts(each)
+        ]
+    return hits
+
+
+def hits_ahead(lanes: int, limit: int) -> int:
+    """Half of a lane's share of what is wanted, at most a pull."""
+    return min(PULL_MAX, limit // (2 * max(1, lanes)))
+
+
+def first_window(lanes: int, limit: int) -> int:
+    """A page needs its messages from somewhere among the queues: twice its share of each, to begin with."""
+    return max(WINDOW_MIN, min(PULL_MAX, 2 * limit // max(1, lanes)))

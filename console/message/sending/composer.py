@@ -1,0 +1,105 @@
+"""The forms of sending a message and of a topic's schema."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from django import forms
+
+from console.message.search.lanes import Hit
+from console.message.sending.plans import TYPED_BODY_BYTES_MAX, own_properties
+from console.operation.body_unpack import unpack
+
+ENCODINGS = (("text", "Text"), ("base64", "Base64"), ("keep", "Keep the original, byte by byte"))
+
+
+class SendForm(forms.Form):
+    """A message as it is typed: `name = value` per line for properties."""
+
+    topic = forms.CharField(label="Topic", max_length=255)
+    queue = forms.CharField(
+        label="Queue", required=False, max_length=255, help_text="broker-a:3; any without it"
+    )
+    tags = forms.CharField(label="Tag", required=False, max_length=255)
+    keys = forms.CharField(label="Keys", required=False, max_length=1_000, help_text="separated by spaces")
+    properties = forms.CharField(
+        label="Properties", required=False, max_length=40_000, help_text="one per line: name = value"
+    )
+    encoding = forms.ChoiceField(label="Body is", choices=ENCODINGS)
+    body = forms.CharField(label="Body", required=False, max_length=2 * TYPED_BODY_BYTES_MAX, strip=False)
+
+    def clean_queue(self) -> dict[str, Any] | None:
+        text = self.cleaned_data["queue"].strip()
+        if not text:
+            return None
+        name, _, number = text.rpartition(":")
+        if not name or not number.isascii() or not number.isdigit():
+            raise forms.ValidationError("Write a queue as broker name, colon, number: broker-a:3.")
+        return {"broker_name": name, "queue_id": int(number)}
+
+    def clean_properties(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for number, line in enumerate(self.cleaned_data["properties"].splitlines(), start=1):
+            if not line.strip():
+                continue
+            name, equals, value = line.partition("=")
+            if not equals or not name.strip():
+                raise forms.ValidationError(f"Line {number} is not name = value.")
+            if name.strip() in found:
+                raise forms.ValidationError(f"Line {number} names {name.strip()} again.")
+            found[name.strip()] = value.strip()
+        return found
+
+    def params(self, source: dict[str, Any] | None) -> dict[str, Any]:
+        """The parameters of the plan; only of a valid form."""
+        cleaned = self.cleaned_data
+        body: dict[str, Any] = {"body": cleaned["body"].replace("\r\n", "\n")}
+        if cleaned["encoding"] == "base64":
+            body = {"body_base64": "".join(cleaned["body"].split())}
+        elif cleaned["encoding"] == "keep":
+            body = {"keep_body": True}
+        return {
+            **body,
+            "tags": cleaned["tags"],
+            "keys": cleaned["keys"],
+            "properties": cleaned["properties"],
+            "queue": cleaned["queue"],
+            "source": source,
+        }
+
+
+def initial_of(hit: Hit) -> dict[str, str]:
+    """What the form holds at first for a copy: everything of the original that a person may change."""
+    record = hit.record
+    body = unpack(record.body, record.sys_flag).body
+    encoding, text = "keep", ""
+    if len(body) <= TYPED_BODY_BYTES_MAX:
+        try:
+            encoding, text = "text", body.decode()
+        except UnicodeDecodeError:
+            encoding, text = "base64", base64.b64encode(body).decode()
+        if "\r" in text or "\x00" in text:  # a form would change the first and refuse the second
+            encoding, text = "base64", base64.b64encode(body).decode()
+    return {
+        "topic": record.topic,
+        "tags": record.tags,
+        "keys": record.keys,
+        "properties": "\n".join(f"{name} = {value}" for name, value in own_properties(hit).items()),
+        "encoding": encoding,
+        "body": text,
+    }
+
+
+class SchemaForm(forms.Form):
+    """A descriptor set and which of its messages the topic carries."""
+
+    topic = forms.CharField(max_length=255, widget=forms.HiddenInput)
+    message_type = forms.CharField(
+        label="Message type", max_length=255, help_text="its full name: acme.orders.OrderPaid"
+    )
+    descriptor_set = forms.FileField(
+        label="Descriptor set",
+        allow_empty_file=False,
+        help_text="protoc --include_imports --descriptor_set_out=orders.pb orders.proto",
+    )

@@ -1,0 +1,412 @@
+"""The plan kind ``message_send``: one message to a topic, new or an edited copy of one that is stored, with a property
+that says where it came from. A crash between send and result sends nothing twice: the copy is looked for first.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from console.cluster import selectors as cluster_selectors
+from console.message import services
+from console.message.search.lanes import Hit
+from console.mqadmin import (
+    DLQ_TOPIC_PREFIX,
+    RETRY_TOPIC_PREFIX,
+    BlockingMQAdmin,
+    Message,
+    MessageProperty,
+    MessageQueue,
+    is_system_topic,
+    validate_topic,
+    with_admin,
+)
+from console.operation.body_format import render_body
+from console.operation.body_unpack import unpack
+from console.operation.broker_queues import ask_each, masters, route_queues, topic_route
+from console.operation.errors import PlanRejected, VerificationFailed
+from console.operation.kinds import Draft, PlanWarning
+from console.operation.message_events import MessageEvent, MessageTrail
+from console.operation.models import Job, JobState, Plan
+from console.operation.runner import JobRun
+
+PLAN_PROPERTY = "TIDEMARK_PLAN"  # on every message this console sends: the plan that sent it
+COPY_PROPERTY = "TIDEMARK_COPY_OF"  # on copies: unique key, topic, broker, queue and offset of the original
+
+BODY_BYTES_MAX = 4 * 1024 * 1024 - 64 * 1024  # RocketMQ's maxMessageSize with room for the properties
+TYPED_BODY_BYTES_MAX = 256 * 1024  # of a body that stands in the plan itself; a copy may keep a larger one
+PROPERTIES_MAX = 100
+PROPERTY_BYTES_MAX = 30_000  # of all together; RocketMQ keeps their length in 15 bits
+SHOWN_BYTES = 4 * 1024  # of a body in the diff
+EVENTS_MAX = 50
+LOOK_BACK_PULL = 32
+
+# Names that mean something to brokers and clients: written by them, never by hand.
+RESERVED = frozenset(
+    value for name, value in vars(MessageProperty).items() if name.isupper() and isinstance(value, str)
+) | {PLAN_PROPERTY, COPY_PROPERTY, "TRACE_ON", "WAIT", "1ST_POP_TIME", "PUSH_REPLY_TIME", "MSG_TYPE"}
+# Those a copy may keep: they belong to the message, not to its journey.
+KEPT = frozenset({MessageProperty.SHARDING_KEY, "traceparent"})
+
+
+def own_properties(hit: Hit) -> dict[str, str]:
+    """The producer's own properties of a stored message: what a copy begins with."""
+    return {
+        name: value for name, value in hit.record.properties.items() if name not in RESERVED or name in KEPT
+    }
+
+
+class MessageSendPlan:
+    """params: {body | body_base64 | keep_body, tags?, keys?, properties?, queue?: {broker_name, queue_id},
+    source?: {topic, broker_name, queue_id, queue_offset}}; the subject is the topic that is sent to."""
+
+    kind = "message_send"
+    verb = "SEND"
+
+    def also_reads(self, params: Mapping[str, Any]) -> list[str]:
+        """A copy shows the body of its original."""
+        source = params.get("source")
+        topic = source.get("topic") if isinstance(source, Mapping) else None
+        return [topic] if isinstance(topic, str) and topic else []
+
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
+        """Check the message and choose its queue. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
+        _check_topic(subject)
+        admin = self._admin(cluster)
+        source = _source(cluster, params.get("source"))
+        checked = _checked(params, source)
+        body = _body(checked, source)
+        queue, addr = _queue(admin, subject, params.get("queue"), source, now_ms)
+        checked["queue"] = {"broker_name": queue.broker_name, "queue_id": queue.queue_id}
+        readers = ask_each(
+            admin, masters(admin), lambda client, each: client.topic_consumed_by(each, subject)
+        )
+        groups = {group for found in readers.values() if not isinstance(found, Exception) for group in found}
+        where = f"{queue.broker_name} · {queue.queue_id}"
+        origin = "" if source is None else f", a copy of {_origin(source)}"
+        return Draft(
+            summary=f"Send one message of {len(body):,} bytes to {subject} ({where}){origin}.",
+            diff=_diff(checked, source, body),
+            before={"queue": [queue.broker_name, queue.queue_id], "addr": addr},
+            messages=1,
+            warnings=_warnings(subject, groups, source),
+            params=checked,
+            command="manage.py messages apply {plan}",
+            made_by=_made_by(cluster, subject, checked),
+        )
+
+    def drift(self, plan: Plan, now_ms: int) -> list[str]:
+        """The queue can no longer be written."""
+        queue = _planned_queue(plan)
+        route = topic_route(self._admin(plan.cluster), plan.subject)
+        writable = {} if route is None else route_queues(route, plan.subject, write=True)
+        return (
+            []
+            if queue in writable
+            else [f"{queue.broker_name} · {queue.queue_id} can not be written any more"]
+        )
+
+    def apply(self, run: JobRun) -> None:
+        """Send once: after a crash, look behind the queue's end as it was before the send."""
+        admin, queue = self._admin(run.plan.cluster), _planned_queue(run.plan)
+        addr = masters(admin).get(queue.broker_name)
+        if addr is None:
+            raise VerificationFailed(f"{queue.broker_name} has no master now; nothing was sent.")
+        offset = None
+        if "from_offset" in run.progress:
+            offset = _sent_before(admin, addr, queue, int(run.progress["from_offset"]), run)
+        if offset is None:
+            end = admin.max_offset(addr, queue.topic, queue.queue_id)
+            run.progress |= {"from_offset": end, "done": 0, "total": 1}
+            run.save()
+            offset = admin.send(addr, self._message(run.plan), queue_id=queue.queue_id).queue_offset
+        run.progress["done"] = 1
+        run.result |= {
+            "topic": queue.topic,
+            "broker_name": queue.broker_name,
+            "queue_id": queue.queue_id,
+            "queue_offset": offset,
+        }
+        run.note(f"Stored in {queue.topic} at {queue.broker_name} · {queue.queue_id} @ {offset:,}")
+
+    def verify(self, run: JobRun) -> None:
+        """Read it back from where the broker said it is."""
+        offset, queue = int(run.result["queue_offset"]), _planned_queue(run.plan)
+        found = services.record_at(run.plan.cluster, queue.topic, queue.broker_name, queue.queue_id, offset)
+        if found is None or found.record.properties.get(PLAN_PROPERTY) != run.plan.id:
+            raise VerificationFailed(f"{queue.broker_name} · {queue.queue_id} @ {offset} is not the message")
+
+    def settle(self, run: JobRun) -> None:
+        """Cancelled: say whether it was sent."""
+        if "from_offset" not in run.progress:
+            return
+        admin, queue = self._admin(run.plan.cluster), _planned_queue(run.plan)
+        addr = masters(admin).get(queue.broker_name)
+        offset = addr and _sent_before(admin, addr, queue, int(run.progress["from_offset"]), run)
+        run.result["queue_offset"] = offset
+
+    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+        """A message that was sent can not be called back."""
+        return None
+
+    def _message(self, plan: Plan) -> Message:
+        params = plan.params
+        source = _source(plan.cluster, params.get("source"))
+        properties = {str(name): str(value) for name, value in params["properties"].items()}
+        if params["tags"]:
+            properties[MessageProperty.TAGS] = params["tags"]
+        if params["keys"]:
+            properties[MessageProperty.KEYS] = params["keys"]
+        properties[PLAN_PROPERTY] = plan.id
+        if source is not None:
+            properties[COPY_PROPERTY] = f"{source.record.message_id} {_origin(source)}"
+        return Message(plan.subject, _body(params, source), properties)
+
+    def _admin(self, cluster: str) -> BlockingMQAdmin:
+        return with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+
+
+# --- Checking -----------------------------------------------------------------------------------------------
+
+
+def _check_topic(topic: str) -> None:
+    try:
+        validate_topic(topic)
+    except ValueError as error:
+        raise PlanRejected(str(error), field="topic") from error
+    if is_system_topic(topic) or topic.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX)):
+        raise PlanRejected(
+            f"{topic} belongs to RocketMQ; messages are not sent to it by hand.", field="topic"
+        )
+
+
+def _source(cluster: str, given: Any) -> Hit | None:
+    """The stored message that is copied; raises PlanRejected when it is gone."""
+    if given in (None, {}, ""):
+        return None
+    try:
+        place = (
+            str(given["topic"]),
+            str(given["broker_name"]),
+            int(given["queue_id"]),
+            int(given["queue_offset"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise PlanRejected(
+            "A source is topic, broker_name, queue_id and queue_offset.", field="source"
+        ) from error
+    found = services.record_at(cluster, *place)
+    if found is None:
+        raise PlanRejected(
+            f"No broker has {place[0]} · {place[1]} · {place[2]} @ {place[3]}.", field="source"
+        )
+    return found
+
+
+def _checked(params: Mapping[str, Any], source: Hit | None) -> dict[str, Any]:
+    """Parameters with every default written out; raises PlanRejected."""
+    properties = params.get("properties") or {}
+    if not isinstance(properties, Mapping) or len(properties) > PROPERTIES_MAX:
+        raise PlanRejected(f"Properties are names and texts, at most {PROPERTIES_MAX}.", field="properties")
+    tags, keys = str(params.get("tags") or "").strip(), str(params.get("keys") or "").strip()
+    if "||" in tags or len(tags) > 255:
+        raise PlanRejected("A message has one tag of at most 255 characters.", field="tags")
+    texts = {str(name): str(value) for name, value in properties.items()}
+    for name, text in {**texts, "TAGS": tags, "KEYS": keys}.items():
+        if not name or any(mark in name + text for mark in "\x00\x01\x02"):
+            raise PlanRejected("Names and texts have no control characters 0, 1, 2.", field="properties")
+    reserved = sorted(name for name in texts if name in RESERVED and name not in KEPT)
+    if reserved:
+        raise PlanRejected(f"RocketMQ writes {', '.join(reserved)} itself; leave it out.", field="properties")
+    size = sum(len(name.encode()) + len(text.encode()) + 2 for name, text in texts.items())
+    if size + len(keys.encode()) + len(tags.encode()) > PROPERTY_BYTES_MAX:
+        raise PlanRejected(f"The properties have more than {PROPERTY_BYTES_MAX:,} bytes.", field="properties")
+    checked: dict[str, Any] = {"properties": texts, "tags": tags, "keys": keys}
+    if source is not None:
+        record = source.record
+        checked["source"] = {
+            "topic": record.topic,
+            "broker_name": source.broker_name,
+            "queue_id": record.queue_id,
+            "queue_offset": record.queue_offset,
+            "message_id": record.message_id,
+        }
+    return checked | _checked_body(params, source)
+
+
+def _checked_body(params: Mapping[str, Any], source: Hit | None) -> dict[str, Any]:
+    given = [name for name in ("body", "body_base64", "keep_body") if params.get(name) not in (None, False)]
+    if len(given) != 1:
+        raise PlanRejected("Give one of body, body_base64 and keep_body.", field="body")
+    if given == ["keep_body"]:
+        if source is None:
+            raise PlanRejected("Only a copy can keep its body.", field="body")
+        return {"keep_body": True}
+    text = params[given[0]]
+    if not isinstance(text, str):
+        raise PlanRejected("A body is a text.", field="body")
+    checked = {given[0]: text}
+    if len(_body(checked, source)) > TYPED_BODY_BYTES_MAX:
+        raise PlanRejected(
+            f"A body that is typed has at most {TYPED_BODY_BYTES_MAX:,} bytes; a copy may keep a larger one.",
+            field="body",
+        )
+    return checked
+
+
+def _body(params: Mapping[str, Any], source: Hit | None) -> bytes:
+    """The bytes to send; those of a copy are decompressed. Raises PlanRejected."""
+    if params.get("keep_body"):
+        assert source is not None
+        unpacked = unpack(source.record.body, source.record.sys_flag)
+        if unpacked.problem and source.record.sys_flag & 1:
+            raise PlanRejected(f"The body can not be kept: {unpacked.problem}", field="body")
+        # What the client did not compress by itself stays as its producer packed it.
+        body = unpacked.body if source.record.sys_flag & 1 else source.record.body
+    elif "body_base64" in params:
+        try:
+            body = base64.b64decode(params["body_base64"], validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise PlanRejected(f"This is not base64: {error}", field="body") from error
+    else:
+        body = str(params["body"]).encode()
+    if not body:
+        raise PlanRejected("RocketMQ takes no message without a body.", field="body")
+    if len(body) > BODY_BYTES_MAX:
+        raise PlanRejected(f"The body has {len(body):,} bytes; at most {BODY_BYTES_MAX:,}.", field="body")
+    return body
+
+
+def _queue(
+    admin: BlockingMQAdmin, topic: str, wanted: Any, source: Hit | None, now_ms: int
+) -> tuple[MessageQueue, str]:
+    """The queue to write: the one asked for, the original's own, or any. Raises PlanRejected."""
+    route = topic_route(admin, topic)
+    if route is None:
+        raise PlanRejected(f"There is no topic {topic}.", field="topic")
+    writable = route_queues(route, topic, write=True)
+    if not writable:
+        raise PlanRejected(f"{topic} can not be written on any broker.", field="topic")
+    if wanted:
+        try:
+            queue = MessageQueue(topic, str(wanted["broker_name"]), int(wanted["queue_id"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise PlanRejected("A queue is broker_name and queue_id.", field="queue") from error
+        if queue not in writable:
+            raise PlanRejected(
+                f"{topic} has no writable queue {queue.broker_name} · {queue.queue_id}.", field="queue"
+            )
+        return queue, writable[queue]
+    if source is not None:
+        own = MessageQueue(topic, source.broker_name, source.record.queue_id)
+        if own in writable:
+            return own, writable[own]
+    queue = sorted(writable)[now_ms % len(writable)]
+    return queue, writable[queue]
+
+
+# --- Words --------------------------------------------------------------------------------------------------
+
+
+def _origin(source: Hit) -> str:
+    record = source.record
+    return f"{record.topic} · {source.broker_name} · {record.queue_id} @ {record.queue_offset}"
+
+
+def _diff(checked: Mapping[str, Any], source: Hit | None, body: bytes) -> list[dict[str, Any]]:
+    """{field, before, after, differs} of everything the message carries; before is None without an original."""
+    before = {} if source is None else own_properties(source)
+    rows: list[dict[str, Any]] = [
+        _row("Tag", None if source is None else source.record.tags, checked["tags"]),
+        _row("Keys", None if source is None else source.record.keys, checked["keys"]),
+    ]
+    for name in sorted({**before, **checked["properties"]}):
+        rows.append(_row(name, before.get(name), checked["properties"].get(name)))
+    original = None
+    if source is not None:
+        original = render_body(unpack(source.record.body, source.record.sys_flag).body, SHOWN_BYTES).text
+    shown = render_body(body, SHOWN_BYTES).text
+    return [*rows, _row("Body", original, shown)]
+
+
+def _row(field: str, before: str | None, after: str | None) -> dict[str, Any]:
+    return {"field": field, "before": before, "after": after, "differs": (before or "") != (after or "")}
+
+
+def _warnings(topic: str, groups: set[str], source: Hit | None) -> list[PlanWarning]:
+    found = [
+        PlanWarning(
+            "warn" if groups else "info",
+            f"{len(groups)} group{'s' if len(groups) != 1 else ''} of {topic} will receive it"
+            if groups
+            else f"No group reads {topic}",
+            "It can not be called back.",
+        )
+    ]
+    if source is not None and source.record.topic != topic:
+        found.append(PlanWarning("info", f"The original is in {source.record.topic}"))
+    return found
+
+
+def _made_by(cluster: str, topic: str, checked: Mapping[str, Any]) -> dict[str, str]:
+    given = {name: value for name, value in checked.items() if name != "source"}
+    if checked.get("source"):
+        given["copy_of"] = {name: value for name, value in checked["source"].items() if name != "message_id"}
+    body = json.dumps({"topic": topic, **given}, ensure_ascii=False)
+    words = ["manage.py", "messages", "send", topic]
+    if checked.get("source"):
+        place = checked["source"]
+        words += [
+            "--copy",
+            f"{place['topic']}/{place['broker_name']}/{place['queue_id']}/{place['queue_offset']}",
+        ]
+    words += ["--body", "-"] if "keep_body" not in checked else ["--keep-body"]
+    return {
+        "path": f"/api/v1/clusters/{cluster}/send-plans",
+        "body": shlex.quote(body),
+        "command": shlex.join(words),
+    }
+
+
+def _planned_queue(plan: Plan) -> MessageQueue:
+    queue = plan.params["queue"]
+    return MessageQueue(plan.subject, queue["broker_name"], int(queue["queue_id"]))
+
+
+def _sent_before(
+    admin: BlockingMQAdmin, addr: str, queue: MessageQueue, from_offset: int, run: JobRun
+) -> int | None:
+    """The offset at which an earlier attempt of this plan stored the message; None when it did not."""
+    end = admin.max_offset(addr, queue.topic, queue.queue_id)
+    position = from_offset
+    while position < end:
+        run.beat()
+        result = admin.pull(addr, queue.topic, queue.queue_id, position, LOOK_BACK_PULL)
+        for record in result.messages:
+            if record.properties.get(PLAN_PROPERTY) == run.plan.id:
+                return record.queue_offset
+        if result.next_begin_offset <= position:
+            return None
+        position = result.next_begin_offset
+    return None
+
+
+def copies_of(cluster: str, trail: MessageTrail) -> Sequence[MessageEvent]:
+    """Copies this console sent of a message, for its life line."""
+    plans = Plan.objects.filter(
+        cluster=cluster, kind=MessageSendPlan.kind, params__source__message_id=trail.message_id
+    ).select_related("job")
+    return [
+        MessageEvent(
+            round(plan.job.finished_at.timestamp() * 1000),
+            plan.subject,
+            f"a copy was sent to {plan.subject}",
+            plan.id,
+        )
+        for plan in plans.filter(job__state=JobState.SUCCEEDED)[:EVENTS_MAX]
+        if plan.job.finished_at is not None
+    ]

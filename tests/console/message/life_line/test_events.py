@@ -1,0 +1,233 @@
+"""The life of a message, judged from traces, retries, dead letters and offsets on a real brokerd."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils.http import urlencode
+
+from console.access.name_scope import EVERYTHING, NameScope
+from console.cluster.models import Cluster
+from console.deadletter.models import LedgerState, ReplayLedger
+from console.lag.models import ClientRow
+from console.message import services
+from console.message.life_line.axis import axis_of
+from console.message.life_line.events import GroupLife, LifeLine, Mark, State, life_line
+from console.message.life_line.trace import read_trace
+from console.message.search.lanes import Hit
+from console.mqadmin import close_admins
+from console.operation import services as operation_services
+from tests.console.operation.live_cluster import LiveCluster
+from tests.support import sample_rows
+from tests.support.broker_process import BrokerProcess
+from tests.support.people import signed_in
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+
+KEY = "0A0407151F9063947C6B6E2F24B70911"
+NOW_MS = 2_000_000_000_000
+
+
+@pytest.fixture
+def stored(live: LiveCluster) -> Hit:
+    return stored_message(live)
+
+
+def stored_message(live: LiveCluster) -> Hit:
+    """The message in question: third of its queue, tag paid."""
+    live.create_topic("orders", queues=1)
+    live.send("orders", 0, [b"a", b"b"])
+    live.send("orders", 0, [b"c"], TAGS="paid", UNIQ_KEY=KEY)
+    found = services.record_at("test", "orders", live.broker_name, 0, 2)
+    assert found is not None and found.record.message_id == KEY
+    return found
+
+
+def reads(hit: Hit, group: str, committed: int | None, topic: str = "orders", **fields: object) -> None:
+    sample_rows.queue_row(
+        group,
+        0,
+        cluster="test",
+        topic=topic,
+        broker_name=hit.broker_name,
+        committed_offset=committed,
+        **fields,
+    )
+
+
+def copy(live: LiveCluster, topic: str, messages: int = 1) -> None:
+    live.create_topic(topic, queues=1)
+    live.send(topic, 0, [b"c"] * messages, UNIQ_KEY=KEY, ORIGIN_MESSAGE_ID="x")
+    sample_rows.topic_row(topic, cluster="test", kind="RETRY", messages=messages)
+
+
+def life_of(hit: Hit, scope: NameScope = EVERYTHING) -> LifeLine:
+    return life_line(Cluster.objects.get(name="test"), hit, scope, now_ms=NOW_MS)
+
+
+def states(life: LifeLine) -> dict[str, State]:
+    return {each.group: each.state for each in life.groups}
+
+
+def one(life: LifeLine, group: str) -> GroupLife:
+    return next(each for each in life.groups if each.group == group)
+
+
+def test_it_judges_by_offsets_and_subscriptions(stored: Hit) -> None:
+    for group, committed in (
+        ("done", 3),
+        ("behind", 0),
+        ("next", 2),
+        ("fresh", None),
+        ("picky", 9),
+        ("cast", 5),
+    ):
+        reads(stored, group, committed)
+    sample_rows.group_row("cast", cluster="test", model="BROADCASTING")
+    sample_rows.group_row("behind", cluster="test", clients=0)
+    for group, expression in (("picky", "new || old"), ("done", "paid || new")):
+        ClientRow.objects.create(
+            cluster="test",
+            group=group,
+            client_id="c",
+            subscription={"orders": {"expression": expression, "type": "TAG"}},
+        )
+    life = life_of(stored)
+    assert states(life) == {
+        "behind": State.NOT_YET,
+        "cast": State.UNKNOWN,
+        "done": State.CONSUMED,
+        "fresh": State.UNKNOWN,
+        "next": State.NOT_YET,
+        "picky": State.FILTERED,
+    }
+    assert (
+        one(life, "behind").reason == "2 messages of this queue come first" and one(life, "behind").is_offline
+    )
+    assert one(life, "next").reason == "it is the next one"
+    assert one(life, "picky").reason == "asks for tags “new || old”; this one has “paid”"
+    assert "never committed" in one(life, "fresh").reason
+    assert dict(life.counts) == {State.CONSUMED: 1, State.NOT_YET: 2, State.FILTERED: 1, State.UNKNOWN: 2}
+
+
+def test_it_finds_retries_dead_letters_and_replays(stored: Hit, live: LiveCluster) -> None:
+    for group in ("retrier", "recovered", "buried", "replayed"):
+        reads(stored, group, 3)
+    copy(live, "%RETRY%retrier")
+    reads(stored, "retrier", 0, "%RETRY%retrier")
+    copy(live, "%RETRY%recovered", messages=2)
+    reads(stored, "recovered", 2, "%RETRY%recovered")
+    copy(live, "%DLQ%buried")
+    copy(live, "%DLQ%replayed")
+    alice = User.objects.create_user("boss", is_superuser=True)
+    plan = operation_services.create_plan("message_send", "test", "orders", {"body": "x"}, alice)
+    ReplayLedger.objects.create(
+        plan=plan,
+        cluster="test",
+        group="replayed",
+        topic="%DLQ%replayed",
+        broker_name=stored.broker_name,
+        queue_id=0,
+        queue_offset=0,
+        message_id=KEY,
+        state=LedgerState.SENT,
+        replay_key="k",
+        target_topic="%RETRY%replayed",
+        updated_at_ms=NOW_MS - 5,
+    )
+    life = life_of(stored)
+    assert states(life) == {
+        "buried": State.DEAD,
+        "recovered": State.CONSUMED,
+        "replayed": State.REPLAYED,
+        "retrier": State.RETRYING,
+    }
+    assert [mark.kind for mark in one(life, "replayed").marks] == ["dead", "replay"]
+    assert one(life, "recovered").reason == "after 2 retries"
+    assert [event.plan_id for event in life.events] == [plan.id]
+    assert life.problems == []
+
+
+def test_it_reads_traces(tmp_path: Path, db: None) -> None:
+    broker = BrokerProcess(tmp_path / "tracing", traceTopicEnable="true").start()
+    try:
+        judge_traces(LiveCluster(broker).register())
+    finally:
+        close_admins()
+        broker.stop()
+
+
+def judge_traces(live: LiveCluster) -> None:
+    stored = stored_message(live)
+    reads(stored, "traced", 0)
+    sample_rows.topic_row("RMQ_SYS_TRACE_TOPIC", cluster="test", kind="SYSTEM", messages=2)
+    at = stored.record.store_timestamp_ms
+    pub = ["Pub", at, "r", "makers", "orders", KEY, "paid", "", "10.0.0.2:10911", 1, 7, 0, "0A", "true"]
+    before = ["SubBefore", at + 40, "r", "traced", "q1", KEY, "0", ""]
+    after = ["SubAfter", "q1", KEY, "12", "true", "", "0", at + 52, "traced"]
+    for records in ([pub], [before, after]):
+        body = "\x02".join("\x01".join(map(str, record)) for record in records) + "\x02"
+        live.send("RMQ_SYS_TRACE_TOPIC", 0, [body.encode()], KEYS=KEY)
+    life = life_of(stored)
+    assert states(life) == {"traced": State.CONSUMED}
+    assert one(life, "traced").reason.startswith("in 12 ms on 127.0.0.1, 0 tries before")
+    assert [(mark.at_ms, mark.kind) for mark in one(life, "traced").marks] == [(at + 52, "ok")]
+    assert [mark.text for mark in life.sent] == ["from 127.0.0.1 in 7 ms"]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Pub", "Pub\x01x", "SubAfter\x01a", "\x02\x02", "SubBefore\x01\x01\x01\x01\x01" + KEY]
+)
+def test_a_damaged_trace_is_passed_over(text: str) -> None:
+    found = read_trace([(text, "c")], KEY)
+    assert found.sent == [] and found.consumed == []
+
+
+def test_it_names_only_what_the_visitor_may_view(stored: Hit, live: LiveCluster) -> None:
+    for group in ("orders-a", "secret"):
+        reads(stored, group, 3)
+    assert list(states(life_of(stored, NameScope(("orders*",))))) == ["orders-a"]
+    sample_rows.topic_row("orders", cluster="test")
+    sample_rows.topic_row("secret-topic", cluster="test")
+
+    browser: Client = signed_in("some", verbs=("VIEW",), names="orders*")
+    place = f"{stored.broker_name}:0:2"
+    page = browser.get(f"/c/test/messages/x?{urlencode({'topic': 'orders', 'at': place})}").content.decode()
+    assert "orders-a" in page and "secret" not in page
+    browser_list = browser.get("/c/test/messages").content.decode()
+    assert "orders" in browser_list and "secret" not in browser_list
+    live.create_topic("secret-topic", queues=1)
+    live.send("secret-topic", 0, [b"x"])
+    hidden = services.record_at("test", "secret-topic", live.broker_name, 0, 0)
+    assert hidden is not None
+    answer = browser.get(f"/c/test/messages/{hidden.record.offset_message_id}")
+    assert answer.status_code == 404, "an id alone does not tell that a topic one may not see has it"
+
+
+def test_everything_lies_on_one_axis(stored: Hit) -> None:
+    life = LifeLine(1_000, 1_000, 1_000 + 3_600_000, [], 0, [], [], [], [])
+    axis = axis_of(life)
+    assert [words for _, words in axis.ticks] == ["100 ms", "1 s", "10 s", "1 m", "10 m"]
+    places = [float(x.rstrip("%")) for x, _ in axis.ticks]
+    assert places == sorted(places) and axis.start == "2.00%" and axis.now == "95.00%"
+    assert [words for _, words in axis_of(life, even=True).ticks] == ["10 m", "20 m", "30 m", "40 m", "50 m"]
+    assert axis_of(LifeLine(5, 5, 5, [], 0, [], [], [], [])).ticks == []
+
+
+def test_labels_do_not_overlap_and_the_end_of_the_story_keeps_its_own() -> None:
+    marks = (
+        Mark(9_000, "failed", "retry 1 stored"),
+        Mark(9_900, "failed", "retry 2 stored"),
+        Mark(9_950, "dead", "dead letter"),
+    )
+    lane = GroupLife("g", State.DEAD, "", marks)
+    (placed,) = axis_of(LifeLine(0, 0, 10_000, [lane], 0, [], [], [], []), even=True).lanes
+    assert [(mark.label, mark.anchor) for mark in placed.marks] == [
+        ("", "start"),
+        ("", "start"),
+        ("dead letter", "end"),
+    ]
+    assert placed.onward == "gone" and placed.line_to == placed.marks[-1].x

@@ -1,0 +1,171 @@
+"""The plan kind ``message_send`` on a real brokerd: seen before, sent once, found again after a crash."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+from django.contrib.auth.models import User
+from django.test import Client
+from django.utils.http import urlencode
+
+from console.message import services
+from console.message.sending.plans import BODY_BYTES_MAX, MessageSendPlan
+from console.operation import services as operation_services
+from console.operation.errors import NotPermitted, PlanDrifted, PlanRejected
+from console.operation.models import Job, Plan
+from tests.console.operation.live_cluster import LiveCluster
+from tests.support.people import signed_in
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+
+
+@pytest.fixture(autouse=True)
+def orders(live: LiveCluster, redis_url: str) -> LiveCluster:
+    live.create_topic("orders", queues=2)
+    live.send("orders", 1, [b"first"], TAGS="paid", KEYS="k", amount="1")
+    return live
+
+
+def run(plan: Plan, actor: User) -> Job:
+    job = operation_services.apply_plan(plan.id, actor)
+    operation_services.run_job(job.id, "worker-1")
+    return Job.objects.get(pk=job.id)
+
+
+def copy_params(live: LiveCluster, **more: object) -> dict[str, object]:
+    source = {"topic": "orders", "broker_name": live.broker_name, "queue_id": 1, "queue_offset": 0}
+    return {"source": source, **more}
+
+
+def test_it_sends_once_and_reads_it_back(orders: LiveCluster, alice: User) -> None:
+    params = copy_params(orders, body="second", tags="paid", keys="k", properties={"amount": "2"})
+    plan = operation_services.create_plan("message_send", "test", "orders", params, alice)
+    assert plan.params["queue"] == {"broker_name": orders.broker_name, "queue_id": 1}, "where the original is"
+    assert "copy of orders" in plan.summary and "No group reads orders" in plan.warnings[0]["title"]
+    job = run(plan, alice)
+    assert (job.state, job.error, job.result["queue_offset"]) == ("SUCCEEDED", "", 1)
+    found = services.record_at("test", "orders", orders.broker_name, 1, 1)
+    assert found is not None
+    assert (found.record.body, found.record.tags, found.record.properties["amount"]) == (
+        b"second",
+        "paid",
+        "2",
+    )
+    assert found.record.properties["TIDEMARK_PLAN"] == plan.id
+
+
+def test_the_request_beside_the_plan_is_one_word_of_a_shell(orders: LiveCluster, alice: User) -> None:
+    plan = operation_services.create_plan("message_send", "test", "orders", {"body": "it's $HOME"}, alice)
+    (body,) = shlex.split(plan.equivalent["made_by"]["body"])
+    assert json.loads(body)["body"] == "it's $HOME"
+
+
+def test_a_crash_between_send_and_result_sends_nothing_twice(orders: LiveCluster, alice: User) -> None:
+    plan = operation_services.create_plan(
+        "message_send", "test", "orders", copy_params(orders, keep_body=True), alice
+    )
+    job = operation_services.apply_plan(plan.id, alice)
+    message = MessageSendPlan()._message(plan)  # noqa: SLF001  the worker died right behind this send
+    orders.admin.send(orders.addr, message, queue_id=1)
+    orders.send("orders", 1, [b"others"] * 40)
+    Job.objects.filter(pk=job.id).update(progress={"from_offset": 1, "done": 0, "total": 1})
+    operation_services.run_job(job.id, "worker-2")
+    done = Job.objects.get(pk=job.id)
+    assert (done.state, done.result["queue_offset"]) == ("SUCCEEDED", 1)
+    assert orders.admin.max_offset(orders.addr, "orders", 1) == 42
+
+
+def test_it_keeps_a_large_body_byte_by_byte(orders: LiveCluster, alice: User) -> None:
+    body = bytes(range(256)) * 2_000
+    orders.send("orders", 1, [body])
+    source = {"topic": "orders", "broker_name": orders.broker_name, "queue_id": 1, "queue_offset": 1}
+    plan = operation_services.create_plan(
+        "message_send", "test", "orders", {"source": source, "keep_body": True}, alice
+    )
+    offset = run(plan, alice).result["queue_offset"]
+    found = services.record_at("test", "orders", orders.broker_name, 1, offset)
+    assert found is not None and found.record.body == body
+
+
+def test_it_says_what_is_wrong(orders: LiveCluster, alice: User) -> None:
+    for params, field in (
+        ({}, "body"),
+        ({"body": ""}, "body"),
+        ({"body": "x", "keep_body": True}, "body"),
+        ({"keep_body": True}, "body"),
+        ({"body": "x" * (256 * 1024 + 1)}, "body"),
+        ({"body_base64": "!"}, "body"),
+        ({"body": "x", "tags": "a || b"}, "tags"),
+        ({"body": "x", "properties": {"DELAY": "3"}}, "properties"),
+        ({"body": "x", "properties": {"a": "\x01"}}, "properties"),
+        ({"body": "x", "properties": {"a": "x" * 40_000}}, "properties"),
+        ({"body": "x", "properties": []}, ""),
+        ({"body": "x", "queue": {"broker_name": "no"}}, "queue"),
+        ({"body": "x", "source": {"topic": "orders"}}, "source"),
+    ):
+        if field == "":
+            operation_services.create_plan("message_send", "test", "orders", params, alice)
+            continue
+        with pytest.raises(PlanRejected) as refusal:
+            operation_services.create_plan("message_send", "test", "orders", params, alice)
+        assert refusal.value.field == field, params
+    for topic in ("nowhere", "TBW102", "%DLQ%g", "bad name"):
+        with pytest.raises(PlanRejected) as refusal:
+            operation_services.create_plan("message_send", "test", topic, {"body": "x"}, alice)
+        assert refusal.value.field == "topic"
+    assert BODY_BYTES_MAX < 4 * 1024 * 1024
+
+
+def test_it_drifts_when_the_queue_is_closed(orders: LiveCluster, alice: User) -> None:
+    plan = operation_services.create_plan("message_send", "test", "orders", {"body": "x"}, alice)
+    orders.create_topic("orders", queues=2, perm=4)
+    with pytest.raises(PlanDrifted, match="can not be written any more"):
+        operation_services.apply_plan(plan.id, alice)
+
+
+def test_it_needs_the_right_to_send_and_to_see_the_original(orders: LiveCluster) -> None:
+    orders.create_topic("copies", queues=1)
+    viewer = signed_in("viewer", verbs=("VIEW",))
+    assert (
+        viewer.post(
+            "/c/test/messages/send?topic=orders", {"topic": "orders", "body": "x", "encoding": "text"}
+        ).status_code
+        == 403
+    )
+    sender = signed_in("sender", verbs=("SEND",), names="copies")
+    assert sender.get(f"/c/test/messages/send?topic=orders&at={orders.broker_name}:1:0").status_code == 403
+    person = User.objects.get(username="sender")
+    with pytest.raises(NotPermitted):
+        operation_services.create_plan(
+            "message_send", "test", "copies", copy_params(orders, keep_body=True), person
+        )
+
+
+def test_a_page_leads_from_the_message_to_the_plan(orders: LiveCluster, alice: User) -> None:
+    browser = Client()
+    browser.force_login(alice)
+    address = f"/c/test/messages/send?{urlencode({'topic': 'orders', 'at': f'{orders.broker_name}:1:0'})}"
+    form = browser.get(address).content.decode()
+    assert "first" in form and "amount = 1" in form
+    wanted = {
+        "topic": "orders",
+        "tags": "paid",
+        "keys": "k",
+        "properties": "amount = 2\nnew = a=b",
+        "encoding": "text",
+    }
+    refused = browser.post(address, {**wanted, "properties": "nonsense", "body": "x"})
+    assert refused.status_code == 400 and "Line 1 is not name = value." in refused.content.decode()
+    refused = browser.post(address, {**wanted, "body": ""})
+    assert refused.status_code == 400 and "no message without a body" in refused.content.decode()
+    answer = browser.post(address, {**wanted, "body": "second\r\nline"})
+    plan = Plan.objects.get()
+    assert answer["Location"] == f"/c/test/plans/{plan.id}"
+    assert plan.params["body"] == "second\nline" and plan.params["properties"] == {
+        "amount": "2",
+        "new": "a=b",
+    }
+    page = browser.get(answer["Location"]).content.decode()
+    assert "second" in page and "Send the message" in page
