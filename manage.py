@@ -9,7 +9,7 @@ from importlib import import_module
 def main(argv: list[str]) -> int | None:
     """Run ``manage.py <command>``; returns the exit code of ``up``, None for Django's commands."""
     if argv[1:2] == ["up"]:
-        return int(import_module("console.supervisor").main(argv[2:]))
+        return int(import_module("console.process.supervisor").main(argv[2:]))
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.settings")
     # The Celery application must be the current one before anything calls `send_task`; checks must be
     # registered.

@@ -16,7 +16,7 @@ from api.rest.permissions import EVERYTHING, require
 from api.rest.resource import Resource, remote_addr
 from console.access import rules, selectors, services
 from console.access.models import ApiToken, AuditEvent, Verb
-from console.lag.page import PER_PAGE_MAX
+from console.lists.page import PER_PAGE_MAX
 
 
 class TokenSerializer(serializers.ModelSerializer[ApiToken]):

@@ -18,7 +18,7 @@ from console.cluster import selectors as cluster_selectors
 from console.lag import episodes
 from console.lag.episode_state import EpisodeKind, EpisodeState
 from console.lag.models import Episode
-from console.lag.page import cut
+from console.lists.page import cut
 
 TIME_MS_MAX = 2**53
 OPEN = "OPEN"

@@ -16,6 +16,8 @@ from rest_framework.response import Response
 
 from api.rest import pagination
 from api.rest.resource import Resource
+from console.brokers.body_format import FORMAT_NAMES
+from console.brokers.body_format import FORMATS as BODY_FORMATS
 from console.message import services
 from console.message.forms import OFFSET_MAX, QUEUES_MAX, SQL_LENGTH_MAX, place_of
 from console.message.search import body_match
@@ -31,8 +33,6 @@ from console.message.streaming import (
     search_lines,
     tail_lines,
 )
-from console.operation.body_format import FORMAT_NAMES
-from console.operation.body_format import FORMATS as BODY_FORMATS
 
 TAIL_SECONDS = 60
 

@@ -1,9 +1,9 @@
-"""Lets every connection to a database pass `console.storable`."""
+"""Lets every connection to a database pass `console.text.storable`."""
 
 from django.apps import AppConfig
 from django.db.backends.signals import connection_created
 
-from console import storable
+from console.text import storable
 
 
 class ConsoleConfig(AppConfig):

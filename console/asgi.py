@@ -20,9 +20,9 @@ from django.core.asgi import get_asgi_application
 django_application: Any = get_asgi_application()  # loads the apps: everything below needs them
 
 from console import celery, health  # noqa: E402  (celery: current application for whoever sends a task)
-from console.request_limit import Limited, announces_too_much, refuse  # noqa: E402
-from console.reverse_proxy import is_this_machine, with_client  # noqa: E402
 from console.routing import websocket_application  # noqa: E402
+from console.web.request_limit import Limited, announces_too_much, refuse  # noqa: E402
+from console.web.reverse_proxy import is_this_machine, with_client  # noqa: E402
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]

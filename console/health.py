@@ -16,14 +16,14 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 
-from console import live
 from console.broker.survey.runtime import loop_delay_s
 from console.cluster import selectors as cluster_selectors
-from console.disk_room import no_room
 from console.lag import metrics as lag_metrics
 from console.lag import selectors as lag_selectors
 from console.lag.models import GroupRow
+from console.live import hub as live
 from console.operation.models import Job
+from console.web.disk_room import no_room
 
 TICK_AGE_MAX_S = 60  # a worker that was busy with a long job for some rounds is late, not dead
 PROBE_TIMEOUT_S = 2.0

@@ -12,8 +12,8 @@ from console.deadletter.plans import DlqReadablePlan, ReplayPlan
 from console.group import mode_plans, pause_plans, settings_plans
 from console.group.plans import OffsetChangePlan
 from console.message.sending.plans import MessageSendPlan, copies_of
-from console.operation.kinds import PlanKind
 from console.operation.message_events import EventSource
+from console.operation.plan.kinds import PlanKind
 from console.topic import plans as topic_plans
 
 KINDS: tuple[PlanKind, ...] = (

@@ -21,10 +21,10 @@ from console.access import rules
 from console.access.models import Verb
 from console.access.name_scope import view_scope
 from console.access.session.idle_session import is_idle
-from console.live import LiveSocket, View
+from console.live.hub import LiveSocket, View
 from console.message.sockets import MessageSocket
-from console.socket_origin import OwnOrigin
 from console.topic.selectors import without_hidden_groups
+from console.web.socket_origin import OwnOrigin
 
 
 class SessionPermits:

@@ -16,8 +16,8 @@ from typing import Any
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
-from console import reverse_proxy
-from console.private_files import keep_private
+from console.process.private_files import keep_private
+from console.web import reverse_proxy
 from spark.lag.local_time import zone_problem
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -246,12 +246,12 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
-    "console.compression.CompressionMiddleware",
+    "console.web.compression.CompressionMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "console.security.ContentSecurityPolicyMiddleware",
-    "console.security.AddressMiddleware",
+    "console.web.security.ContentSecurityPolicyMiddleware",
+    "console.web.security.AddressMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "console.language.LanguageMiddleware",
+    "console.text.language.LanguageMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
@@ -422,7 +422,7 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "{asctime} {levelname:.1} {name}: {message}", "style": "{"}},
-    "filters": {"outage": {"()": "console.outage_log.OneLine"}},
+    "filters": {"outage": {"()": "console.web.outage_log.OneLine"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["outage"]}},
     "root": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", default="INFO")},
     "loggers": {

@@ -7,12 +7,12 @@ beside them.
 from django.contrib import admin
 from django.urls import include, path
 
-from console import language, sentences
 from console.access import urls as access_urls
 from console.access.admin import admin_sign_in
 from console.overview import urls as overview_urls
+from console.text import language, sentences
 
-handler500 = "console.unavailable.server_error"
+handler500 = "console.web.unavailable.server_error"
 urlpatterns = [
     path("", include(access_urls)),
     path("", include(overview_urls.root_urlpatterns)),

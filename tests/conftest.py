@@ -14,7 +14,7 @@ from pytest_django import Settings
 from redis import Redis
 
 import console.celery  # noqa: F401  the current Celery application, as in every process of the product
-from console import quota
+from console.web import quota
 from tests.support.broker_process import BrokerProcess
 from tests.support.redis_process import RedisProcess
 from tests.support.s3_server import S3Server, environment

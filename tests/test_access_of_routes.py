@@ -22,13 +22,14 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.utils import timezone
 
-from console import quota, routing
+from console import routing
 from console.access import services as access_services
 from console.access.models import ApiToken
 from console.celery import app
 from console.cluster.models import Cluster
 from console.operation.models import Job, Plan
 from console.plans import PLAN_KINDS
+from console.web import quota
 from tests.support import access_table as table
 from tests.support import sample_rows
 from tests.support.access_table import (

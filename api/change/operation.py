@@ -21,7 +21,7 @@ from api.rest.resource import IDEMPOTENCY_KEY, Resource, idempotency_key, remote
 from console.cluster import selectors as cluster_selectors
 from console.operation import selectors, services
 from console.operation.models import Job, JobState, Plan, PlanState
-from console.operation.plan_params import ACCEPTED_MAX
+from console.operation.plan.params import ACCEPTED_MAX
 from console.operation.rules import RATE_PER_S_MAX
 
 KEY_HEADER = OpenApiParameter(

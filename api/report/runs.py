@@ -27,7 +27,7 @@ from console.report import selectors, services
 from console.report.jobs import JOBS, LAG_JOBS
 from console.report.models import LagRow, ReportRun
 from console.report.rules import window, yesterday_to_now
-from console.streamed import in_thread
+from console.web.streamed import in_thread
 
 WORST_FIRST = "-time_lag_max"
 TIME_MS_MAX = 2**53  # what every JSON reader holds exactly

@@ -25,7 +25,7 @@ from console.cluster import selectors as cluster_selectors
 from console.report import delivery, exports, schedules, selectors
 from console.report.jobs import JOBS, LAG_JOBS
 from console.report.models import ZONE_LENGTH_MAX, LagRow, ReportRow, ReportSchedule
-from console.streamed import in_thread
+from console.web.streamed import in_thread
 from spark.lag.local_time import zone_problem
 
 TIME_MS_MAX = 2**53

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
-from console.lag.page import PER_PAGE_MAX, Page
+from console.lists.page import PER_PAGE_MAX, Page
 
 PER_PAGE = 50
 

@@ -1,4 +1,4 @@
-"""How bodies are read. Their size is limited before Django (`console.request_limit`)."""
+"""How bodies are read. Their size is limited before Django (`console.web.request_limit`)."""
 
 from __future__ import annotations
 

@@ -18,16 +18,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import set_rollback
 
+from console.brokers.errors import BrokerUnavailable, MQBrokerError, MQClientError, RemotingTimeout
 from console.cluster.errors import ClusterError, TooManyProbes
 from console.cluster.models import Cluster
-from console.disk_room import why_away
 from console.group.member import MemberSilent
 from console.message.search.quota import TooManySearches
 from console.message.services import BadCursor, TopicNotFound
-from console.operation.broker_errors import BrokerUnavailable, MQBrokerError, MQClientError, RemotingTimeout
 from console.operation.errors import OperationError, PlanAlreadyApplied, PlanDrifted, PlanRejected
 from console.report.rules import ReportRejected
 from console.report.services import ReportAlreadyRunning
+from console.web.disk_room import why_away
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 
-from console import quota
+from console.web import quota
 
 WINDOW_S = 60.0
 

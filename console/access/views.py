@@ -23,8 +23,8 @@ from console.access.errors import LinkInvalid, TooManyAttempts, WrongCredentials
 from console.access.forms import ActivityForm, ChangePasswordForm, ColumnsForm, NewPasswordForm, SignInForm
 from console.access.models import AuditEvent
 from console.access.session.visitor import remote_addr
-from console.spreadsheet import csv_line
-from console.streamed import in_thread
+from console.web.spreadsheet import csv_line
+from console.web.streamed import in_thread
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 EVENTS_PER_PAGE = 50

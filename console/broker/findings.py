@@ -10,7 +10,7 @@ from console.broker.models import NameServerRow
 from console.broker.selectors import BrokerView, ConfigTable
 from console.broker.survey import disk, runtime
 from console.broker.survey.held_back import TIMER_LATE_S
-from console.figures import count, duration, latency, percent, size
+from console.text.figures import count, duration, latency, percent, size
 
 SOON_MS, VERY_SOON_MS = 12 * 3_600_000, 3 * 3_600_000  # a disk that is full within a shift, or within hours
 SLOW_PUT_MS = 50  # slowest 1 %; healthy disks need a few

@@ -19,7 +19,7 @@ from console.broker.survey import disk, runtime
 from console.broker.survey.held_back import HeldBack, held_back
 from console.lag import queues
 from console.lag.models import BrokerRow, ClientRow, TopicRow
-from console.lag.page import Page, cut
+from console.lists.page import Page, cut
 
 TOPICS_SHOWN, CLIENTS_SHOWN = 50, 200  # of one broker's page; the rest is counted
 CHART_POINTS = 288  # five minutes each over a day

@@ -15,11 +15,11 @@ from console.broker.survey import disk, held_back, runtime
 from console.broker.survey import reads as survey
 from console.broker.survey.held_back import HeldBack
 from console.broker.survey.reads import BrokerAnswer, BrokerPlace, NameServerAnswer, RouteComparison
+from console.brokers.mqadmin import split_addrs, with_admin
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.lag.database_router import METRICS
 from console.lag.models import BrokerRow
-from console.mqadmin import split_addrs, with_admin
 
 logger = logging.getLogger(__name__)
 

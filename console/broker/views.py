@@ -21,12 +21,12 @@ from console.broker.config.keys import KEYS, config_key
 from console.broker.forms import ConfigForm
 from console.broker.selectors import BrokerView
 from console.broker.survey import runtime
+from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
 from console.cluster.admission import admit, admit_to_list
-from console.cluster.list_query import QUERY_LENGTH_MAX, ListQuery
 from console.cluster.models import Cluster
 from console.lag import selectors as lag_selectors
-from console.lag.page import cut
-from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
+from console.lists.page import cut
+from console.lists.query import QUERY_LENGTH_MAX, ListQuery
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanRejected

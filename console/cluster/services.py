@@ -8,8 +8,16 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
-from console import quota
 from console.access.services import record_audit
+from console.brokers.mqadmin import (
+    BrokerUnavailable,
+    MQBrokerError,
+    MQClientError,
+    RemotingError,
+    RemotingTimeout,
+    ask_once,
+    split_addrs,
+)
 from console.cluster.errors import (
     ClusterError,
     ClusterIsEmbedded,
@@ -21,16 +29,8 @@ from console.cluster.errors import (
     TooManyProbes,
 )
 from console.cluster.models import Cluster
-from console.inner_address import leads_to_machine_secrets
-from console.mqadmin import (
-    BrokerUnavailable,
-    MQBrokerError,
-    MQClientError,
-    RemotingError,
-    RemotingTimeout,
-    ask_once,
-    split_addrs,
-)
+from console.web import quota
+from console.web.inner_address import leads_to_machine_secrets
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.conf import settings
 
-from console.mqadmin import (
+from console.brokers.mqadmin import (
     DLQ_TOPIC_PREFIX,
     BlockingMQAdmin,
     MessageProperty,
@@ -19,7 +19,7 @@ from console.mqadmin import (
     MQAdmin,
     dead_letter_topic,
 )
-from console.operation.broker_queues import PERM_READ, BrokerQueue, route_queues, topic_route, with_offsets
+from console.brokers.queues import PERM_READ, BrokerQueue, route_queues, topic_route, with_offsets
 from console.operation.errors import PlanRejected
 
 PULL_MAX = 32  # of one pull; brokers cap it there

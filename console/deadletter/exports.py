@@ -8,6 +8,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from console.brokers.mqadmin import (
+    BlockingMQAdmin,
+    BrokerUnavailable,
+    MessageRecord,
+    MQBrokerError,
+    RemotingTimeout,
+    with_admin,
+)
+from console.brokers.queues import BrokerQueue
 from console.cluster import selectors as cluster_selectors
 from console.deadletter import selectors
 from console.deadletter.dead_letters import (
@@ -19,17 +28,8 @@ from console.deadletter.dead_letters import (
     read_filter,
     topic_of,
 )
-from console.mqadmin import (
-    BlockingMQAdmin,
-    BrokerUnavailable,
-    MessageRecord,
-    MQBrokerError,
-    RemotingTimeout,
-    with_admin,
-)
-from console.operation.broker_queues import BrokerQueue
 from console.operation.errors import PlanRejected
-from console.spreadsheet import csv_line
+from console.web.spreadsheet import csv_line
 
 CONTENT_TYPES = {"ndjson": "application/x-ndjson; charset=utf-8", "csv": "text/csv; charset=utf-8"}
 PIECE_LINES = 500  # per write to the browser

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from console.brokers.message_view import MessageView, message_view
+from console.brokers.mqadmin import MessageProperty, MessageRecord
 from console.deadletter.dead_letters import cause_of, original_topic
-from console.mqadmin import MessageProperty, MessageRecord
-from console.operation.message_view import MessageView, message_view
 
 SAMPLE_BODY_BYTES = 4 * 1024
 

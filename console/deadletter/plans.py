@@ -7,6 +7,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from console.brokers.mqadmin import BlockingMQAdmin, MessageQueue, retry_topic, with_admin
+from console.brokers.queues import PERM_READ, BrokerQueue, ask_each, masters
 from console.cluster import selectors as cluster_selectors
 from console.deadletter import selectors
 from console.deadletter.dead_letters import Filter, Places, places, read_filter, topic_of
@@ -22,9 +24,7 @@ from console.deadletter.replay.run import Replay
 from console.deadletter.replay.targets import route_queues_of
 from console.deadletter.retention import retention_ms
 from console.lag.last_seen import topic_queues_seen
-from console.mqadmin import BlockingMQAdmin, MessageQueue, retry_topic, with_admin
-from console.operation.broker_queues import PERM_READ, BrokerQueue, ask_each, masters
-from console.operation.config_change import (
+from console.operation.config.change import (
     TOPIC,
     ConfigPlan,
     ConfigRow,
@@ -33,13 +33,13 @@ from console.operation.config_change import (
     overwritten_warning,
     read_configs,
 )
-from console.operation.coverage import Coverage, read_coverage
 from console.operation.errors import PlanRejected, VerificationFailed
-from console.operation.kinds import Draft
+from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan_params import ACCEPT_WITHOUT, refuse_unknown
-from console.operation.runner import JobRun
-from console.storable import storable
+from console.operation.plan.coverage import Coverage, read_coverage
+from console.operation.plan.kinds import Draft
+from console.operation.plan.params import ACCEPT_WITHOUT, refuse_unknown
+from console.text.storable import storable
 
 ORDERLY = "ORDERLY"
 SEND = "SEND"

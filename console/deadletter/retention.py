@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from console.mqadmin import BlockingMQAdmin
-from console.operation.broker_queues import ask_each
+from console.brokers.mqadmin import BlockingMQAdmin
+from console.brokers.queues import ask_each
 
 HOUR_MS = 3_600_000
 RESERVED_TIME = "fileReservedTime"  # MessageStoreConfig.java, hours

@@ -10,13 +10,13 @@ from typing import Any
 from django.db.models import Count, Max, Min
 
 from console.access.name_scope import EVERYTHING, NameScope
+from console.brokers.mqadmin import DLQ_TOPIC_PREFIX, MessageQueue, dead_letter_topic
 from console.deadletter.models import NAME_LENGTH_MAX, DeadLetterSurvey, LedgerState, ReplayLedger
 from console.lag import queues
 from console.lag.models import ClientRow, GroupRow, TopicRow
-from console.lag.page import Page, cut
-from console.mqadmin import DLQ_TOPIC_PREFIX, MessageQueue, dead_letter_topic
+from console.lists.page import Page, cut
 from console.operation.models import Job, JobState
-from console.storable import storable
+from console.text.storable import storable
 
 DLQ_KIND = "DLQ"  # TopicRow.kind
 KIND = "dead_letter_replay"

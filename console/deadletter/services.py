@@ -9,12 +9,12 @@ from typing import Any
 
 from django.conf import settings
 
+from console.brokers.mqadmin import MessageQueue, with_admin
 from console.cluster import selectors as cluster_selectors
 from console.deadletter import selectors
 from console.deadletter.dead_letters import Filter, read_filter, sample_letters, topic_of
 from console.deadletter.letter_view import DeadLetterView, letter_view
 from console.deadletter.models import ReplayLedger
-from console.mqadmin import MessageQueue, with_admin
 
 SAMPLE_MAX = 100
 DAY_MS = 86_400_000

@@ -6,14 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from console.cluster import selectors as cluster_selectors
-from console.deadletter import selectors
-from console.deadletter.dead_letters import cause_of, places, read_window, topic_of
-from console.deadletter.models import DeadLetterSurvey
-from console.deadletter.retention import retention_ms
-from console.lag import selectors as lag_selectors
-from console.lag.models import TopicRow
-from console.mqadmin import (
+from console.brokers.mqadmin import (
     BlockingMQAdmin,
     BrokerUnavailable,
     MessageRecord,
@@ -21,6 +14,13 @@ from console.mqadmin import (
     RemotingTimeout,
     with_admin,
 )
+from console.cluster import selectors as cluster_selectors
+from console.deadletter import selectors
+from console.deadletter.dead_letters import cause_of, places, read_window, topic_of
+from console.deadletter.models import DeadLetterSurvey
+from console.deadletter.retention import retention_ms
+from console.lag import selectors as lag_selectors
+from console.lag.models import TopicRow
 
 GROUPS_MAX = 20  # per cluster and round: at most 20 × (queues × 5 pulls + 1 configuration) calls a minute
 SAMPLED_MAX = 128  # newest letters per queue: four pulls

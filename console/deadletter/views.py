@@ -14,20 +14,20 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from console.access import rules
 from console.access.models import Verb
 from console.access.session.visitor import remote_addr
+from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
 from console.cluster.admission import admit, admit_to_list
-from console.cluster.list_query import ListQuery, whole_number
 from console.cluster.models import Cluster
 from console.deadletter import exports, selectors, services
 from console.deadletter.forms import RATE_DEFAULT, STOP_AFTER_DEFAULT, TARGETS, TEXTS, FilterForm, ReplayForm
 from console.deadletter.models import LedgerState
 from console.lag import selectors as lag_selectors
-from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
+from console.lists.query import ListQuery, whole_number
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanNotFound, PlanRejected
 from console.operation.models import Plan
 from console.operation.views import job_context
-from console.streamed import in_thread
+from console.web.streamed import in_thread
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 SAMPLE_LETTERS = 20

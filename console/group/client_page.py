@@ -8,10 +8,10 @@ from typing import Any
 
 from django.utils.translation import gettext
 
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.group.member import RunningInfo
 from console.lag.models import ClientRow
 from console.lag.queue_row import QueueRow
-from console.mqadmin import RETRY_TOPIC_PREFIX
 
 
 @dataclass(frozen=True, slots=True)

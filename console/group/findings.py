@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from console.figures import duration, percent
 from console.group.pauses import WHOLE_GROUP, GroupPauses
 from console.lag.broadcast import BROADCASTING
 from console.lag.models import ClientRow, GroupRow
 from console.lag.queue_row import QueueRow
+from console.text.figures import duration, percent
 
 NOT_PAUSED = GroupPauses()
 STANDING = frozenset({"STALLED", "STOPPED"})  # as a paused queue looks from outside

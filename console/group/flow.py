@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from console.mqadmin import MessageQueue
+from console.brokers.mqadmin import MessageQueue
 from spark.lag.codes import SampleFlag
 from spark.lag.figures import handling_rates
 from spark.lag.fold import level_of

@@ -8,12 +8,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from console.cluster.list_query import ListQuery
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.group.findings import SEVERITY
 from console.lag.models import ClientRow, GroupRow
-from console.lag.page import Page, cut
 from console.lag.queue_row import QueueRow
-from console.mqadmin import RETRY_TOPIC_PREFIX
+from console.lists.page import Page, cut
+from console.lists.query import ListQuery
 from console.operation import selectors as operation_selectors
 
 # --- Marks ------------------------------------------------------------------------------------------------------

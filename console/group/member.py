@@ -7,9 +7,15 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from console.brokers.mqadmin import (
+    BlockingMQAdmin,
+    BrokerUnavailable,
+    MQBrokerError,
+    RemotingTimeout,
+    with_admin,
+)
+from console.brokers.queues import ask_each, masters
 from console.cluster import selectors as cluster_selectors
-from console.mqadmin import BlockingMQAdmin, BrokerUnavailable, MQBrokerError, RemotingTimeout, with_admin
-from console.operation.broker_queues import ask_each, masters
 
 STACK_CHARS_MAX = 400_000  # a JVM of 2,000 threads; more is cut
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from console.mqadmin import (
+from console.brokers.mqadmin import (
     BlockingMQAdmin,
     BrokerUnavailable,
     ConsumerConnection,
@@ -15,7 +15,7 @@ from console.mqadmin import (
     MQBrokerError,
     ResponseCode,
 )
-from console.operation.broker_queues import ask_each, told
+from console.brokers.queues import ask_each, told
 
 PULL, POP = "PULL", "POP"
 MODES = (PULL, POP)

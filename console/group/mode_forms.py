@@ -9,7 +9,7 @@ from django import forms
 
 from console.group.mode_facts import MODES, POP, PULL
 from console.group.mode_plans import SHARE_MAX
-from console.operation.config_forms import ConfigForm
+from console.operation.config.forms import ConfigForm
 
 WORDS = {PULL: "PULL: each queue has one member", POP: "POP: members share queues"}
 

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, BlockingMQAdmin
 from console.group import settings_config
 from console.group.mode_facts import (
     MODES,
@@ -22,9 +23,7 @@ from console.group.mode_facts import (
     read_modes,
 )
 from console.group.pause_words import names_in_words
-from console.mqadmin import RETRY_TOPIC_PREFIX, BlockingMQAdmin
-from console.operation.config_by_hand import made_by
-from console.operation.config_change import (
+from console.operation.config.change import (
     GROUP,
     TOPIC,
     ConfigPlan,
@@ -38,12 +37,13 @@ from console.operation.config_change import (
     nothing_changes,
     read_configs,
 )
-from console.operation.coverage import Coverage, came_back, gone_words, read_coverage
+from console.operation.config.equivalents import made_by
 from console.operation.errors import PlanRejected
-from console.operation.kinds import Draft, PlanWarning
+from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan_params import broker_names, refuse_unknown
-from console.operation.runner import JobRun
+from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
+from console.operation.plan.kinds import Draft, PlanWarning
+from console.operation.plan.params import broker_names, refuse_unknown
 
 MODE = "consume mode"  # ``what`` of a row
 SHARE_MAX = 1_024  # a queue shared among more members is shared among all

@@ -11,18 +11,16 @@ from django.shortcuts import render
 from django.views.decorators.http import require_http_methods
 
 from console.access.models import Verb
+from console.brokers.mqadmin import with_admin
+from console.brokers.queues import PAGE_DEADLINE_MS, NameServersSilent, ask_each, page_masters
 from console.cluster.admission import admit
 from console.cluster.models import Cluster
 from console.group import selectors
 from console.group.mode_facts import BrokerModes, ModeSetting, ask_modes
 from console.group.mode_forms import ModeForm
 from console.lag.models import GroupRow
-from console.mqadmin import (
-    with_admin,
-)
-from console.operation.broker_queues import PAGE_DEADLINE_MS, NameServersSilent, ask_each, page_masters
-from console.operation.config_change import GROUP
-from console.operation.config_views import form_context, quarantine_context, submitted_form
+from console.operation.config.change import GROUP
+from console.operation.config.views import form_context, quarantine_context, submitted_form
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

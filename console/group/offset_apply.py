@@ -16,13 +16,19 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from console.brokers.mqadmin import (
+    BlockingMQAdmin,
+    BrokerUnavailable,
+    MQAdmin,
+    MQBrokerError,
+    RemotingTimeout,
+)
+from console.brokers.queues import ask_each, masters
 from console.group.offset_change import RESET_BY_TIME, RESET_PER_QUEUE, UPDATE_PER_QUEUE
 from console.group.offset_state import GroupState
 from console.lag.reset import note_moves
-from console.mqadmin import BlockingMQAdmin, BrokerUnavailable, MQAdmin, MQBrokerError, RemotingTimeout
-from console.operation.broker_queues import ask_each, masters
 from console.operation.errors import VerificationFailed
-from console.operation.runner import JobRun
+from console.operation.job.runner import JobRun
 
 CHUNK_QUEUES = 32  # changed at once and saved together: what a crash may make us ask for a second time
 CALL_DEADLINE_MS = 10_000

@@ -7,11 +7,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from console.brokers.mqadmin import MessageQueue
 from console.group.offset_state import GroupState
 from console.lag.last_seen import QueueSeen
-from console.mqadmin import MessageQueue
-from console.operation.coverage import LEFT_OUT, Absent
 from console.operation.errors import PlanRejected
+from console.operation.plan.coverage import LEFT_OUT, Absent
 
 TARGETS = ("earliest", "latest", "time", "offset", "shift", "like_group", "as_of", "undo", "exact")
 TIME_TARGETS = ("earliest", "latest", "time")  # what a 4.x broker can tell online members (222 by time)

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from console.figures import duration
+from console.brokers.mqadmin import MessageQueue
 from console.group.offset_change import Known
 from console.group.offset_words import moment
 from console.lag import selectors as lag_selectors
 from console.lag.past import OffsetThen
-from console.mqadmin import MessageQueue
 from console.operation.errors import PlanRejected
+from console.text.figures import duration
 from spark.lag.rounds import GAP_INTERVALS
 
 FIELD = "time_ms"

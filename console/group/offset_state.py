@@ -12,9 +12,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from console.lag.broadcast import BROADCASTING
-from console.lag.last_seen import QueueSeen, topic_queues_seen
-from console.mqadmin import (
+from console.brokers.mqadmin import (
     BlockingMQAdmin,
     BrokerUnavailable,
     ConsumerConnection,
@@ -23,17 +21,12 @@ from console.mqadmin import (
     MQBrokerError,
     is_system_topic,
 )
-from console.operation.broker_queues import (
-    PERM_READ,
-    BrokerQueue,
-    ask_each,
-    route_queues,
-    topic_route,
-    with_offsets,
-)
-from console.operation.coverage import Coverage
+from console.brokers.queues import PERM_READ, BrokerQueue, ask_each, route_queues, topic_route, with_offsets
+from console.brokers.time_search import first_offsets, told_by_broker
+from console.lag.broadcast import BROADCASTING
+from console.lag.last_seen import QueueSeen, topic_queues_seen
 from console.operation.errors import PlanRejected
-from console.operation.time_search import first_offsets, told_by_broker
+from console.operation.plan.coverage import Coverage
 
 QUEUES_MAX = 2_000  # of one change; more is split by topic
 DERIVED_PREFIXES = ("%RETRY%", "%DLQ%")

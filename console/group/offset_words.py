@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from console.figures import duration, rate
 from console.group.offset_change import (
     RESET_BY_TIME,
     RESET_PER_QUEUE,
@@ -21,8 +20,9 @@ from console.group.offset_change import (
 )
 from console.group.offset_state import GroupState
 from console.lag.broadcast import BROADCASTING
-from console.operation.kinds import PlanWarning
-from console.operation.plan_params import ACCEPT_WITHOUT
+from console.operation.plan.kinds import PlanWarning
+from console.operation.plan.params import ACCEPT_WITHOUT
+from console.text.figures import duration, rate
 
 NAMED_MAX = 3  # queues, topics or brokers that are named; the others are counted
 RECENT_MS = 10 * 60_000  # a rate older than this is not "present"

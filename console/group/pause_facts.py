@@ -6,10 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from console.group import selectors
-from console.group.settings_facts import require_answers
-from console.lag.models import GroupRow, TopicRow
-from console.mqadmin import (
+from console.brokers.mqadmin import (
     BlockingMQAdmin,
     ConsumerConnection,
     MQAdmin,
@@ -18,7 +15,10 @@ from console.mqadmin import (
     read_forbidden,
     retry_topic,
 )
-from console.operation.broker_queues import ask_each, told
+from console.brokers.queues import ask_each, told
+from console.group import selectors
+from console.group.settings_facts import require_answers
+from console.lag.models import GroupRow, TopicRow
 
 HOUR_MS = 3_600_000
 RESERVED_KEY = "fileReservedTime"  # hours after which a broker may delete a file

@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 
-from console.operation.config_forms import ConfigForm
+from console.operation.config.forms import ConfigForm
 
 
 class PauseForm(ConfigForm):

@@ -6,14 +6,10 @@ import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 
+from console.brokers.mqadmin import GroupRefusals, retry_topic, with_admin
+from console.brokers.queues import PAGE_DEADLINE_MS, NameServersSilent, ask_each, page_masters
 from console.cluster.models import Cluster
 from console.lag.models import GroupRow
-from console.mqadmin import (
-    GroupRefusals,
-    retry_topic,
-    with_admin,
-)
-from console.operation.broker_queues import PAGE_DEADLINE_MS, NameServersSilent, ask_each, page_masters
 
 READS, PAUSED, STOPPED, UNABLE, UNKNOWN = "reads", "paused", "stopped", "unable", "unknown"
 

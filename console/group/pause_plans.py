@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from console.brokers.mqadmin import BlockingMQAdmin, retry_topic
+from console.brokers.queues import topic_route
 from console.group import refusals, settings_config
 from console.group.pause_facts import (
     PauseFacts,
@@ -23,10 +25,7 @@ from console.group.pause_facts import (
 )
 from console.group.pause_words import closing_warnings, impact, opening_warnings, summary
 from console.group.pauses import READING
-from console.mqadmin import BlockingMQAdmin, retry_topic
-from console.operation.broker_queues import topic_route
-from console.operation.config_by_hand import made_by
-from console.operation.config_change import (
+from console.operation.config.change import (
     GROUP,
     ConfigPlan,
     ConfigRow,
@@ -37,12 +36,13 @@ from console.operation.config_change import (
     left_out_rows,
     overwritten_warning,
 )
-from console.operation.coverage import Coverage, came_back, gone_words, read_coverage
+from console.operation.config.equivalents import made_by
 from console.operation.errors import PlanRejected
-from console.operation.kinds import Draft
+from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan_params import refuse_unknown
-from console.operation.runner import JobRun
+from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
+from console.operation.plan.kinds import Draft
+from console.operation.plan.params import refuse_unknown
 
 TOPICS_MAX = 200  # of one plan: each is a request to each broker, before and after
 

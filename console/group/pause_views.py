@@ -10,8 +10,8 @@ from console.access.models import Verb
 from console.cluster.admission import admit
 from console.group import pause_page, selectors
 from console.group.pause_forms import PauseForm
-from console.operation.config_change import GROUP
-from console.operation.config_views import form_context, quarantine_context
+from console.operation.config.change import GROUP
+from console.operation.config.views import form_context, quarantine_context
 from console.operation.plan_request import apply_at_once, plan_or_reason
 
 DEEDS = {"pause": "group_pause", "resume": "group_resume"}  # button → kind of plan

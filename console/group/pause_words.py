@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from console.figures import duration
+from console.brokers.mqadmin import retry_topic
 from console.group.pause_facts import Arriving, PauseFacts, Waiting
-from console.mqadmin import retry_topic
-from console.operation.config_change import ConfigRow, brokers_in_words, counted
-from console.operation.kinds import PlanWarning
+from console.operation.config.change import ConfigRow, brokers_in_words, counted
+from console.operation.plan.kinds import PlanWarning
+from console.text.figures import duration
 
 NAMED_MAX = 3  # topics in a sentence; the others are counted
 SOON_MS = 24 * 3_600_000  # nearer than a day, retention is a matter of today

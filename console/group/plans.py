@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from console.brokers.mqadmin import BlockingMQAdmin, BrokerUnavailable, MessageQueue, with_admin
 from console.cluster import selectors as cluster_selectors
 from console.group import offset_apply, offset_change, offset_past, offset_words, selectors
 from console.group.offset_change import Change, Known, Wish
@@ -20,14 +21,13 @@ from console.group.offset_state import (
 )
 from console.group.offset_words import Limits, Pace
 from console.lag.last_seen import QueueSeen, group_queues_seen
-from console.mqadmin import BlockingMQAdmin, BrokerUnavailable, MessageQueue, with_admin
 from console.operation import selectors as operation_selectors
-from console.operation.coverage import LEFT_OUT, Coverage, came_back, read_coverage, with_seen
 from console.operation.errors import PlanDrifted, PlanNotFound, PlanRejected, UndoImpossible
-from console.operation.kinds import Draft
+from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan_params import ACCEPT_WITHOUT
-from console.operation.runner import JobRun
+from console.operation.plan.coverage import LEFT_OUT, Coverage, came_back, read_coverage, with_seen
+from console.operation.plan.kinds import Draft
+from console.operation.plan.params import ACCEPT_WITHOUT
 
 
 class OffsetChangePlan:

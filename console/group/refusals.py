@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from console.brokers.mqadmin import (
+    BrokerUnavailable,
+    GroupRefusals,
+    MQBrokerError,
+    RemotingTimeout,
+    with_admin,
+)
+from console.brokers.queues import ask_each, masters
 from console.cluster import selectors as cluster_selectors
 from console.group.models import BrokerRefusals
 from console.lag.broker_reads import describe
-from console.mqadmin import BrokerUnavailable, GroupRefusals, MQBrokerError, RemotingTimeout, with_admin
-from console.operation.broker_queues import ask_each, masters
 
 DEADLINE_MS = 5_000
 # A broker that is gone for good leaves the list a day after its last answer, as it leaves the page of brokers.

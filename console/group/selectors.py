@@ -7,14 +7,14 @@ from typing import Any
 from django.db.models import Count, Q, QuerySet
 
 from console.access.name_scope import EVERYTHING, NameScope
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
 from console.group import flow, pauses
 from console.lag import broadcast, past, queues, reset
 from console.lag import selectors as lag_selectors
 from console.lag.broadcast import BROADCASTING
 from console.lag.models import ClientRow, GroupRow
-from console.lag.page import Page, count_if, cut, ordered
 from console.lag.queue_row import QueueRow
-from console.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
+from console.lists.page import Page, count_if, cut, ordered
 from spark.lag.rounds import GAP_INTERVALS
 from spark.lag.samples import Samples
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from console.mqadmin import SubscriptionGroupConfig, is_system_group, validate_group
-from console.operation.config_change import Config
+from console.brokers.mqadmin import SubscriptionGroupConfig, is_system_group, validate_group
+from console.operation.config.change import Config
 from console.operation.errors import PlanRejected
 
 NAME_LENGTH_MAX = 120  # Java clients refuse longer ones (Validators)

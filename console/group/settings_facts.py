@@ -10,16 +10,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from console.brokers.mqadmin import BlockingMQAdmin, MQAdmin, MQBrokerError, dead_letter_topic, retry_topic
+from console.brokers.queues import TOPIC_NOT_EXIST, ask_each, told
 from console.group import selectors
 from console.lag.models import GroupRow
-from console.mqadmin import (
-    BlockingMQAdmin,
-    MQAdmin,
-    MQBrokerError,
-    dead_letter_topic,
-    retry_topic,
-)
-from console.operation.broker_queues import TOPIC_NOT_EXIST, ask_each, told
 
 AUTO_CREATE = "autoCreateSubscriptionGroup"
 OFFSETS_KEPT_MAX = 20_000  # committed offsets that a deletion records for its undo

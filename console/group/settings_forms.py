@@ -9,7 +9,7 @@ from django import forms
 
 from console.group import settings_config
 from console.group.settings_config import FIELDS, MEANING
-from console.operation.config_forms import STAYS, TRUE_FALSE, ConfigForm, allowed_name
+from console.operation.config.forms import STAYS, TRUE_FALSE, ConfigForm, allowed_name
 
 
 class GroupChangeForm(ConfigForm):

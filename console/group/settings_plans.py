@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from console.brokers.mqadmin import BlockingMQAdmin, MQBrokerError, dead_letter_topic, retry_topic
+from console.brokers.queues import TOPIC_NOT_EXIST
 from console.group import settings_config
 from console.group.settings_config import FIELDS
 from console.group.settings_facts import OFFSETS_KEPT_MAX, GroupFacts, impact, read_group_facts
 from console.lag.reset import note_moves
-from console.mqadmin import BlockingMQAdmin, MQBrokerError, dead_letter_topic, retry_topic
-from console.operation.broker_queues import TOPIC_NOT_EXIST
-from console.operation.config_change import (
+from console.operation.config.change import (
     GROUP,
     TOPIC,
     Config,
@@ -26,7 +26,7 @@ from console.operation.config_change import (
     is_denied,
     read_configs,
 )
-from console.operation.config_plans import (
+from console.operation.config.plans import (
     Asked,
     ChangePlan,
     CreatePlan,
@@ -39,12 +39,12 @@ from console.operation.config_plans import (
     read_wish,
     where,
 )
-from console.operation.coverage import Coverage
 from console.operation.errors import PlanRejected
-from console.operation.kinds import PlanWarning
+from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan_params import refuse_unknown
-from console.operation.runner import JobRun
+from console.operation.plan.coverage import Coverage
+from console.operation.plan.kinds import PlanWarning
+from console.operation.plan.params import refuse_unknown
 
 
 class GroupPlan(ObjectPlan[GroupFacts]):

@@ -12,9 +12,9 @@ from console.access.models import Verb
 from console.cluster.admission import admit, admit_to_list
 from console.group import selectors
 from console.group.settings_forms import GroupChangeForm, GroupCreateForm
-from console.operation.config_change import GROUP
-from console.operation.config_table import read_table
-from console.operation.config_views import (
+from console.operation.config.change import GROUP
+from console.operation.config.table import read_table
+from console.operation.config.views import (
     broker_names,
     form_context,
     quarantine_context,

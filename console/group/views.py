@@ -15,8 +15,8 @@ from console.access import rules
 from console.access import selectors as access_selectors
 from console.access.models import Verb
 from console.access.session.visitor import remote_addr
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, BrokerUnavailable, MQBrokerError, RemotingTimeout
 from console.cluster.admission import admit, admit_to_list
-from console.cluster.list_query import ListQuery
 from console.cluster.models import Cluster
 from console.group import client_page, group_page, member, pauses, selectors
 from console.group.findings import findings, subscription_words
@@ -28,16 +28,11 @@ from console.lag.by_client import CHANGES_MAX, TooManyChanges
 from console.lag.last_seen import may_lie_on_silent
 from console.lag.models import ClientRow, GroupRow
 from console.lag.queue_row import QueueRow
-from console.mqadmin import (
-    RETRY_TOPIC_PREFIX,
-    BrokerUnavailable,
-    MQBrokerError,
-    RemotingTimeout,
-)
+from console.lists.query import ListQuery
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
-from console.operation.config_change import GROUP
-from console.operation.config_views import quarantine_context
+from console.operation.config.change import GROUP
+from console.operation.config.views import quarantine_context
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
 
 HOUR_MS = 3_600_000

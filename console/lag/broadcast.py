@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.lag.group_sums import NO_QUEUES, SUMMED, queue_name
 from console.lag.queue_row import QueueRow
 from console.lag.queue_rows import drain_columns
 from console.lag.round_series import QueueKey
 from console.lag.round_view import ClientProgress, Members, RoundView, RowDict
-from console.mqadmin import RETRY_TOPIC_PREFIX
 from spark.lag.forecast import UNKNOWN_DRAIN, Drain, slowest
 from spark.lag.round_arrays import age_of
 from spark.lag.status import SEVERITY, WINDOW_MS, Judgement, LagStatus, QueueHistory, attention, judge, worst

@@ -17,8 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from console.lag.offset_kind import offset_kind
-from console.mqadmin import (
+from console.brokers.mqadmin import (
     BlockingMQAdmin,
     ConsumerOffsetWrapper,
     GroupRefusals,
@@ -31,6 +30,7 @@ from console.mqadmin import (
     is_system_topic,
     queue_ranges,
 )
+from console.lag.offset_kind import offset_kind
 
 QUIET_TOPICS_MAX = 200  # so many topics that nobody consumes are read in every round, of more only a part
 QUIET_PARTS = 6  # ... each in every sixth

@@ -17,6 +17,7 @@ from itertools import chain
 import numpy as np
 from django.db import transaction
 
+from console.brokers.mqadmin import BlockingMQAdmin, GroupRefusals
 from console.lag import archive, broker_reads, chronicle, group_rows, queue_rows, reset, topic_rows
 from console.lag.broker_reads import BrokerAddress, BrokerAnswers, Lookup, Question, TopicFacts
 from console.lag.database_router import METRICS
@@ -44,7 +45,6 @@ from console.lag.round_view import FORGET_BROKER_MS, Members, RoundView, RowDict
 from console.lag.row_store import READ_AT, Changes, RowStore
 from console.lag.sheets import QUEUES, TOPIC_QUEUES, SheetStore
 from console.lag.topic_rows import TopicQueueTable
-from console.mqadmin import BlockingMQAdmin, GroupRefusals
 from spark.lag import chunk
 from spark.lag.files import StorageError
 from spark.lag.samples import from_snapshots

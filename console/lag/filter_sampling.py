@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
+from console.brokers.mqadmin import MQAdmin, retry_topic, with_admin
 from console.cluster.models import Cluster
 from console.lag import queues
 from console.lag.broker_reads import describe
 from console.lag.models import BrokerRow, ClientRow, GroupFilterSample
 from console.lag.round_view import SampledFilter
-from console.mqadmin import MQAdmin, retry_topic, with_admin
 from spark.lag.filter_ratio import FilterSample, strata
 
 logger = logging.getLogger(__name__)

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 
+from console.brokers.mqadmin import dead_letter_topic, is_system_group, retry_topic
 from console.lag import broadcast
 from console.lag.group_sums import NO_QUEUES, SUMMED, group_sums
 from console.lag.offset_kind import REASONS
 from console.lag.popped import POP_MODE, pop_figures
 from console.lag.queue_rows import QueueTable
 from console.lag.round_view import Members, RoundView, RowDict
-from console.mqadmin import dead_letter_topic, is_system_group, retry_topic
 from spark.lag.filter_ratio import filtered_lag, wilson
 from spark.lag.forecast import consumers_needed
 from spark.lag.status import LagStatus, attention, worst

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.lag.columns import NULL, Runs, each, values_of
 from console.lag.queue_rows import DRAIN_NUMBERS, QueueTable
 from console.lag.round_series import QueueKey
 from console.lag.round_view import RoundView, RowDict
-from console.mqadmin import RETRY_TOPIC_PREFIX
 from spark.lag.skew import skews
 from spark.lag.snapshot import BoolArray, Int64Array
 from spark.lag.status import SEVERITY, LagStatus

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from console.brokers.mqadmin import is_system_topic
 from console.lag.columns import NULL
 from console.lag.queue_rows import QueueTable
 from console.lag.round_series import QueueKey, TopicQueueKey
 from console.lag.round_view import RoundView
 from console.lag.topic_rows import TopicQueueTable
-from console.mqadmin import is_system_topic
 from spark.lag.codes import ABSENT, CODE_OF, NO_FLAGS, OK_CODE, UNKNOWN_CODE, ByteArray, SampleFlag
 from spark.lag.snapshot import (
     UNKNOWN_OFFSET,

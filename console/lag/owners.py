@@ -14,10 +14,10 @@ from typing import NamedTuple
 from django.db import transaction
 from django.db.models import Q
 
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.lag import broadcast
 from console.lag.models import ClientRow, GroupMembers, QueueOwner
 from console.lag.round_series import QueueKey
-from console.mqadmin import RETRY_TOPIC_PREFIX
 from spark.lag.owners import Tenure
 
 # Groups and clients are asked in turn: of 10,000 groups each one, and of 1,280 clients, is asked this often.

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from django.db.models import QuerySet
 
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
 from console.lag import archive
 from console.lag.chart_rounds import Rounds, decimate, rounds_of, thinned
 from console.lag.history import HOUR_MS, Kind, State, location_of, readable
 from console.lag.models import HistoryFile
-from console.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
 from spark.lag import chunk, files
 from spark.lag.codes import ABSENT, UNKNOWN_CODE
 from spark.lag.grid import grid_of

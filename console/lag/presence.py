@@ -11,12 +11,12 @@ from functools import partial
 
 import numpy as np
 
+from console.brokers.mqadmin import BlockingMQAdmin, ConsumerConnection, MQAdmin
 from console.lag.broker_reads import BrokerAnswers
 from console.lag.columns import NULL
 from console.lag.keyed_columns import KeyedColumns
 from console.lag.round_series import QueueKey, RoundSeries
 from console.lag.round_view import Members
-from console.mqadmin import BlockingMQAdmin, ConsumerConnection, MQAdmin
 from spark.lag.snapshot import UNKNOWN_OFFSET
 
 GROUPS_MAX = 32  # in one round; of the others it is not known, and their rises are taken for consumption

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from console.brokers.mqadmin import is_system_topic
 from console.lag.broker_reads import BrokerAnswers
-from console.mqadmin import is_system_topic
 from spark.lag import round_arrays
 from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, BrokerRead, CommitKey, HeadKey, Int64Array, Snapshot
 from spark.lag.window import LagWindow

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from console.brokers.mqadmin import GroupRefusals
 from console.lag.broker_reads import BrokerAnswers, TopicFacts
 from console.lag.keyed_columns import KeyedColumns
 from console.lag.round_series import QueueKey, RoundColumns, RoundSeries, TopicQueueKey
-from console.mqadmin import GroupRefusals
 from spark.lag.filter_ratio import FilterSample
 from spark.lag.snapshot import BoolArray
 from spark.lag.window import LagWindow

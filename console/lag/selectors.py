@@ -5,13 +5,13 @@ from typing import Any, TypeVar
 
 from django.db.models import Q
 
+from console.brokers.mqadmin import MessageQueue
 from console.cluster.models import Cluster
 from console.lag import by_client, chronicle, measures, past, uploads
 from console.lag.models import BrokerRow, GroupRow, HistoryGap, LagEvent, Round
 from console.lag.past import OffsetThen
 from console.lag.queue_row import QueueRow
 from console.lag.round_view import clock
-from console.mqadmin import MessageQueue
 
 StaleRow = TypeVar("StaleRow", GroupRow, QueueRow)
 DEFAULT_INTERVAL_MS = 5_000

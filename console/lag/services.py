@@ -18,7 +18,7 @@ from django.conf import settings
 from django.db.models import Q
 from redis.exceptions import RedisError
 
-from console import live
+from console.brokers.mqadmin import with_admin
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.lag import archive, broadcast, chronicle, filter_sampling, reset
@@ -42,7 +42,7 @@ from console.lag.models import (
 from console.lag.popped import popped_of
 from console.lag.round_series import QueueKey
 from console.lag.round_view import ClientProgress, Members
-from console.mqadmin import with_admin
+from console.live import hub as live
 
 logger = logging.getLogger(__name__)
 

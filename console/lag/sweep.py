@@ -14,14 +14,7 @@ from typing import Any, NamedTuple
 
 from django.db import transaction
 
-from console.cluster.models import Cluster
-from console.lag import broadcast, chronicle, owners, queues
-from console.lag.broadcast import Place
-from console.lag.broker_reads import describe
-from console.lag.database_router import METRICS
-from console.lag.models import BrokerRow, ClientRow, CollectorLease, GroupMembers, GroupRow, GroupWatch
-from console.lag.popped import POP_MODE, popped_count, popped_entries
-from console.mqadmin import (
+from console.brokers.mqadmin import (
     BlockingMQAdmin,
     ConsumerConnection,
     MQAdmin,
@@ -30,6 +23,13 @@ from console.mqadmin import (
     retry_topic,
     with_admin,
 )
+from console.cluster.models import Cluster
+from console.lag import broadcast, chronicle, owners, queues
+from console.lag.broadcast import Place
+from console.lag.broker_reads import describe
+from console.lag.database_router import METRICS
+from console.lag.models import BrokerRow, ClientRow, CollectorLease, GroupMembers, GroupRow, GroupWatch
+from console.lag.popped import POP_MODE, popped_count, popped_entries
 
 logger = logging.getLogger(__name__)
 

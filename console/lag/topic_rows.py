@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from console.brokers.mqadmin import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic
 from console.lag.broker_reads import BrokerAnswers, TopicFacts
 from console.lag.columns import NULL, rounded, runs_by, values_of
 from console.lag.group_rows import trend
@@ -14,7 +15,6 @@ from console.lag.offset_kind import REASONS
 from console.lag.queue_rows import QueueTable
 from console.lag.round_series import TopicQueueKey
 from console.lag.round_view import RoundView, RowDict
-from console.mqadmin import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic
 from spark.lag.snapshot import Int64Array
 
 

@@ -9,11 +9,11 @@ from typing import Any
 
 from django.template.loader import render_to_string
 
+from console.brokers.body_format import ProtobufDecoder
+from console.brokers.message_view import MessageView
 from console.message.search.body_match import Match
 from console.message.search.lanes import Hit
 from console.message.services import views
-from console.operation.body_format import ProtobufDecoder
-from console.operation.message_view import MessageView
 
 EXCERPT_SOURCE_BYTES = 16 * 1024  # so much of a body is looked through for the hit to be shown
 PREVIEW_LENGTH = 240  # characters of a body in its row

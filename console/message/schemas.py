@@ -12,8 +12,8 @@ from google.protobuf import descriptor_pb2, descriptor_pool, json_format, messag
 from google.protobuf.message import DecodeError
 
 from console.access.services import record_audit
+from console.brokers.body_format import ProtobufDecoder
 from console.message.models import ProtobufSchema
-from console.operation.body_format import ProtobufDecoder
 
 DESCRIPTOR_SET_BYTES_MAX = 1024 * 1024  # thousands of messages; googleapis itself has some MB
 TYPES_SUGGESTED = 20

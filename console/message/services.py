@@ -5,14 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 
-from console.cluster import selectors as cluster_selectors
-from console.message import schemas
-from console.message.search.body_match import MatchRefused
-from console.message.search.cursor import BadCursor
-from console.message.search.lanes import Hit
-from console.message.search.query import Query, QueryRefused
-from console.message.search.run import Figures, Search, TopicNotFound, open_search, source_of
-from console.mqadmin import (
+from console.brokers.body_format import ProtobufDecoder
+from console.brokers.body_unpack import DoesNotUnpack, inner_messages, is_batch
+from console.brokers.message_view import BODY_IN_LIST_BYTES, BODY_SHOWN_BYTES, MessageView, message_view
+from console.brokers.mqadmin import (
     BlockingMQAdmin,
     MessageRecord,
     MQAdmin,
@@ -20,15 +16,14 @@ from console.mqadmin import (
     decode_offset_message_id,
     with_admin,
 )
-from console.operation.body_format import ProtobufDecoder
-from console.operation.body_unpack import DoesNotUnpack, inner_messages, is_batch
-from console.operation.broker_queues import masters
-from console.operation.message_view import (
-    BODY_IN_LIST_BYTES,
-    BODY_SHOWN_BYTES,
-    MessageView,
-    message_view,
-)
+from console.brokers.queues import masters
+from console.cluster import selectors as cluster_selectors
+from console.message import schemas
+from console.message.search.body_match import MatchRefused
+from console.message.search.cursor import BadCursor
+from console.message.search.lanes import Hit
+from console.message.search.query import Query, QueryRefused
+from console.message.search.run import Figures, Search, TopicNotFound, open_search, source_of
 
 __all__ = [
     "BadCursor",

@@ -28,10 +28,10 @@ from django.http import QueryDict
 from django.template.loader import render_to_string
 from django.utils import translation
 
+from console.brokers.mqadmin import MQBrokerError, MQClientError, RemotingError
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
-from console.language import of_scope
-from console.live import STALL_LIMIT_S, Permits
+from console.live.hub import STALL_LIMIT_S, Permits
 from console.message.forms import LOOKUPS, BrowseForm
 from console.message.list_rows import hit_rows, rendered
 from console.message.search.lanes import Hit
@@ -41,8 +41,8 @@ from console.message.search.run import Search, Source, TopicNotFound, open_searc
 from console.message.search.tail import Tail
 from console.message.services import BadCursor, page_of
 from console.message.streaming import threads
-from console.mqadmin import MQBrokerError, MQClientError, RemotingError
-from console.sentences import said
+from console.text.language import of_scope
+from console.text.sentences import said
 
 logger = logging.getLogger(__name__)
 

@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
+from console.brokers.body_format import ProtobufDecoder
 from console.message.search.export import end_facts
 from console.message.search.lanes import Hit
 from console.message.search.quota import TOGETHER_MAX, quota
 from console.message.search.run import Search
 from console.message.search.tail import Tail
 from console.message.services import views
-from console.operation.body_format import ProtobufDecoder
 
 STREAM_MS = 10 * 60 * 1000  # of one streamed search
 STREAM_MESSAGES_MAX = 100_000

@@ -17,6 +17,10 @@ from django.views.decorators.http import require_safe
 from console.access import rules
 from console.access.models import Verb
 from console.access.name_scope import view_scope
+from console.brokers.body_format import FORMAT_NAMES
+from console.brokers.body_format import FORMATS as BODY_FORMATS
+from console.brokers.message_view import BODY_SHOWN_BYTES, MessageView
+from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
 from console.message import schemas, selectors, services
@@ -29,10 +33,6 @@ from console.message.search.export import FORMATS
 from console.message.search.lanes import Hit
 from console.message.search.query import QueryRefused
 from console.message.search.run import open_search, source_of
-from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
-from console.operation.body_format import FORMAT_NAMES
-from console.operation.body_format import FORMATS as BODY_FORMATS
-from console.operation.message_view import BODY_SHOWN_BYTES, MessageView
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 PAGE_MESSAGES = 50

@@ -16,13 +16,13 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils.dateparse import parse_datetime
 
+from console.brokers.mqadmin import MQBrokerError, MQClientError
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
-from console.mqadmin import MQBrokerError, MQClientError
 from console.operation import errors, selectors, services
-from console.operation.coverage import LEFT_OUT, verdict_words
 from console.operation.models import RESULT_LISTS, Job, Plan
-from console.operation.plan_params import ACCEPT_WITHOUT
+from console.operation.plan.coverage import LEFT_OUT, verdict_words
+from console.operation.plan.params import ACCEPT_WITHOUT
 from console.operation.selectors import plan_kind
 
 REFUSED, NOT_NOW, JOB_FAILED = 1, 3, 4

@@ -10,7 +10,7 @@ from django.db.models import Case, CharField, Count, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from console.access.name_scope import EVERYTHING, NameScope
-from console.lag.page import PER_PAGE_MAX, Page, cut, ordered
+from console.lists.page import PER_PAGE_MAX, Page, cut, ordered
 from console.operation.models import ACTIVE_STATES, Confirm, JobState, Plan, PlanState
 
 WAITING, PLANNED, OPEN = "waiting", "planned", "open"

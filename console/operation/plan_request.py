@@ -11,8 +11,8 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from console.access.session.visitor import remote_addr
+from console.brokers.mqadmin import MQBrokerError, MQClientError
 from console.cluster.models import Cluster
-from console.mqadmin import MQBrokerError, MQClientError
 from console.operation import services
 from console.operation.errors import OperationError, PlanRejected
 

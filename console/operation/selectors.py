@@ -11,10 +11,10 @@ from django.db.models import Q, QuerySet
 from django.utils.module_loading import import_string
 
 from console.access.name_scope import EVERYTHING, NameScope
-from console.lag.page import PER_PAGE_MAX, Page, cut
+from console.lists.page import PER_PAGE_MAX, Page, cut
 from console.operation.errors import JobNotFound, PlanNotFound, PlanRejected, UndoImpossible
-from console.operation.kinds import PlanKind, RunsLong
 from console.operation.models import ACTIVE_STATES, FINAL_STATES, Job, Plan, PlanState
+from console.operation.plan.kinds import PlanKind, RunsLong
 
 Row = TypeVar("Row", Plan, Job)
 

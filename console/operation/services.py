@@ -18,7 +18,7 @@ from kombu.exceptions import OperationalError
 from console.access import rules as access_rules
 from console.access.models import Verb
 from console.cluster import selectors as cluster_selectors
-from console.operation import coverage, journal, run_lock, runner, selectors
+from console.operation import selectors
 from console.operation.errors import (
     ApprovalBySamePerson,
     ApprovalMissing,
@@ -33,9 +33,11 @@ from console.operation.errors import (
     PlanExpired,
     PlanRejected,
 )
-from console.operation.kinds import Draft, Exclusive, PlanKind, PlanWarning, ReadsOthers
+from console.operation.job import journal, run_lock, runner
 from console.operation.models import FINAL_STATES, Confirm, Job, JobState, Plan, PlanState
-from console.operation.plan_params import ACCEPT_WITHOUT
+from console.operation.plan import coverage
+from console.operation.plan.kinds import Draft, Exclusive, PlanKind, PlanWarning, ReadsOthers
+from console.operation.plan.params import ACCEPT_WITHOUT
 from console.operation.rules import (
     CANCELLABLE,
     PLAN_LIFE_MS,

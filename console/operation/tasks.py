@@ -8,7 +8,8 @@ import threading
 
 from celery import shared_task
 
-from console.operation import journal, services
+from console.operation import services
+from console.operation.job import journal
 
 
 @shared_task(name="console.operation.tasks.run_job")

@@ -15,14 +15,13 @@ from console.access import rules
 from console.access import selectors as access_selectors
 from console.access.models import Verb
 from console.access.session.visitor import remote_addr
+from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
 from console.cluster import selectors as cluster_selectors
 from console.cluster.admission import admit_to_list
-from console.cluster.list_query import ListQuery, whole_number
 from console.cluster.models import Cluster
-from console.lag.page import cut
-from console.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
-from console.operation import operation_list, plan_words, selectors, services
-from console.operation.coverage import of_plan
+from console.lists.page import cut
+from console.lists.query import ListQuery, whole_number
+from console.operation import operation_list, selectors, services
 from console.operation.errors import (
     JobNotFound,
     OperationError,
@@ -31,10 +30,12 @@ from console.operation.errors import (
     PlanNotFound,
 )
 from console.operation.forms import ConfirmForm, RateForm
+from console.operation.job.runner import RETRIES_MAX, RETRY_PAUSE_MS
 from console.operation.models import FINAL_STATES, Job, JobState, Plan, PlanState
-from console.operation.plan_params import ACCEPT_WITHOUT
+from console.operation.plan import words as plan_words
+from console.operation.plan.coverage import of_plan
+from console.operation.plan.params import ACCEPT_WITHOUT
 from console.operation.rules import CANCELLABLE
-from console.operation.runner import RETRIES_MAX, RETRY_PAUSE_MS
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 DIFF_ROWS = 200  # of a plan on one page; 2,000 queues would be a megabyte

@@ -17,7 +17,7 @@ from console.group import selectors as group_selectors
 from console.lag import selectors as lag_selectors
 from console.operation import operation_list
 from console.operation.models import Job
-from console.sentences import said
+from console.text.sentences import said
 from console.topic import selectors as topic_selectors
 
 QUERY_LENGTH_MAX = 255

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from console.mqadmin import STRATEGIES, MessageQueue, TopicRouteData, assign_server_side
+from console.brokers.mqadmin import STRATEGIES, MessageQueue, TopicRouteData, assign_server_side
 
 # What a broker computes itself when the console is away; another strategy would make queues jump then.
 SERVER_STRATEGIES = ("AVG", "AVG_BY_CIRCLE")

@@ -13,11 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
-from console.cluster import selectors as cluster_selectors
-from console.cluster.models import Cluster
-from console.lag.models import BrokerRow, GroupMembers, TopicRow
-from console.lag.round_view import Silence, silence_words
-from console.mqadmin import (
+from console.brokers.mqadmin import (
     BlockingMQAdmin,
     ConsumerConnection,
     MessageQueue,
@@ -27,6 +23,10 @@ from console.mqadmin import (
     RemotingError,
     with_admin,
 )
+from console.cluster import selectors as cluster_selectors
+from console.cluster.models import Cluster
+from console.lag.models import BrokerRow, GroupMembers, TopicRow
+from console.lag.round_view import Silence, silence_words
 from console.rebalance import rules, selectors
 from console.rebalance.models import ServerSideGroup
 from console.rebalance.rules import ASSIGNMENT_CAPABILITY

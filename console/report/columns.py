@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from console import figures
+from console.text import figures
 
 
 def _utc(at_ms: int) -> str:

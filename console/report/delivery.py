@@ -25,10 +25,10 @@ from django.contrib.auth.models import User
 from django.core.mail import EmailMultiAlternatives
 
 from console.access.name_scope import EVERYTHING, NameScope, view_scope
-from console.inner_address import is_inner
 from console.report import notice
 from console.report.models import ReportRun, ReportSchedule
 from console.report.schedules import host_of
+from console.web.inner_address import is_inner
 
 logger = logging.getLogger(__name__)
 

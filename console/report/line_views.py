@@ -12,8 +12,8 @@ from django.views.decorators.http import require_safe
 
 from console.access.name_scope import EVERYTHING, NameScope, view_scope
 from console.cluster.admission import admit_to_list
-from console.cluster.list_query import ListQuery
 from console.cluster.models import Cluster
+from console.lists.query import ListQuery
 from console.report import run_panel, schedules, selectors
 from console.report.columns import VIEWS, WORDS, RowsView
 from console.report.jobs import JOBS

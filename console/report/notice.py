@@ -13,13 +13,13 @@ from django.db.models import F, QuerySet
 from django.template.loader import render_to_string
 from django.urls import reverse
 
-from console import figures
 from console.access.name_scope import EVERYTHING, NameScope
 from console.report import selectors
 from console.report.columns import EPISODE_WORDS, TEXTS, VIEWS, Column
 from console.report.jobs import DAY_MS, JOBS, LAG_JOBS
 from console.report.models import LagRow, ReportRow, ReportRun
 from console.report.queue_rows import QueueRows
+from console.text import figures
 from spark.lag.local_time import local, period_end
 
 WORST_ROWS = 5

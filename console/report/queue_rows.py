@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from console.access.name_scope import EVERYTHING, NameScope
-from console.lag.page import Page
+from console.lists.page import Page
 from console.report.models import LagRow, QueueRowFile
 from console.report.queue_files import UNREADABLE, State, location, what_is_wrong
 from spark.lag.status import WORST_FIRST

@@ -14,12 +14,12 @@ from django.db.models.expressions import OrderBy
 from console.access.name_scope import EVERYTHING, NameScope
 from console.lag.history import readable
 from console.lag.models import GroupMembers, GroupSlo, HistoryFile
-from console.lag.page import Page, cut
+from console.lists.page import Page, cut
 from console.report import queue_rows
 from console.report.jobs import is_so_far
 from console.report.models import LagRow, ReportRow, ReportRun, ReportSchedule
 from console.report.queue_rows import Gap, QueueRows
-from console.spreadsheet import csv_line
+from console.web.spreadsheet import csv_line
 
 PER_PAGE_MAX = 500
 EXPORT_ROWS_MAX = 1_000_000

@@ -24,13 +24,13 @@ from kombu import Connection
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from console import live
 from console.access import services as access_services
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.lag.chronicle import client_counts
 from console.lag.history import Kind, job_location
 from console.lag.models import HistoryFile
+from console.live import hub as live
 from console.report import kept_episodes, output, process, queue_files, retention, selectors
 from console.report.jobs import HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
 from console.report.missing import hours_of, lost_hours, missing, nothing_readable, unread

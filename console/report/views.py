@@ -13,8 +13,8 @@ from django.views.decorators.http import require_POST, require_safe
 from console.access.name_scope import EVERYTHING, NameScope, view_scope
 from console.access.session.visitor import remote_addr
 from console.cluster.admission import admit, admit_to_list
-from console.cluster.list_query import ListQuery
 from console.cluster.models import Cluster
+from console.lists.query import ListQuery
 from console.report import exports, line_views, run_panel, selectors, services
 from console.report.columns import WORDS
 from console.report.forms import RunForm, ScheduleForm
@@ -22,7 +22,7 @@ from console.report.jobs import JOBS, LAG_JOBS
 from console.report.models import LagRow
 from console.report.rules import span_of, span_start, spans_of
 from console.report.services import ReportAlreadyRunning
-from console.streamed import in_thread
+from console.web.streamed import in_thread
 
 GRAINS = {LagRow.Grain.TOPIC: "Groups and topics", LagRow.Grain.QUEUE: "Queues"}
 PERIOD_WORDS = {"lag_hour": "Hour", "lag_day": "Day", "lag_week": "Week"}

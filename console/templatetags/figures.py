@@ -20,11 +20,11 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, pgettext
 
-from console import figures as english
-from console.figures import SECOND_MS, clock, compact, count, percent, rate, size, zone_offset
-from console.language import figure_words
-from console.operation.plan_words import KIND_WORDS
-from console.sentences import said
+from console.operation.plan.words import KIND_WORDS
+from console.text import figures as english
+from console.text.figures import SECOND_MS, clock, compact, count, percent, rate, size, zone_offset
+from console.text.language import figure_words
+from console.text.sentences import said
 
 register = template.Library()
 
@@ -77,7 +77,7 @@ TIME_TONES = {
 }
 
 
-# ---- the same as console.figures, with units and months in the reader's language ----
+# ---- the same as console.text.figures, with units and months in the reader's language ----
 
 
 def age(milliseconds: float) -> str:

@@ -12,10 +12,10 @@ from django.utils.http import urlencode
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from console.cluster.list_query import PER_PAGE_CHOICES
-from console.figures import count
-from console.sentences import said
+from console.lists.query import PER_PAGE_CHOICES
 from console.templatetags.figures import status_parts
+from console.text.figures import count
+from console.text.sentences import said
 
 register = template.Library()
 

@@ -12,9 +12,9 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from console.figures import count, percent
 from console.templatetags.figures import duration, latency
 from console.templatetags.lists import link, toggle
+from console.text.figures import count, percent
 
 register = template.Library()
 

@@ -11,12 +11,12 @@ from django.utils.dates import WEEKDAYS_ABBR
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from console.figures import MINUS, duration, moment, rate, size
-from console.language import figure_words
 from console.report.columns import EVENT_STATUS, TIMES_FROM_PCT, changed
 from console.report.jobs import DAY_MS, HOUR_MS, PERIODS_MS
-from console.sentences import said as in_words
 from console.templatetags import figures
+from console.text.figures import MINUS, duration, moment, rate, size
+from console.text.language import figure_words
+from console.text.sentences import said as in_words
 from spark.lag.local_time import UTC, local
 
 register = template.Library()

@@ -12,16 +12,16 @@ from django import template
 from django.urls import NoReverseMatch, reverse
 from django.utils.translation import gettext, gettext_noop
 
-from console import language
 from console.access import rules
 from console.access.models import Verb
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
-from console.disk_room import no_room
 from console.lag import selectors as lag_selectors
 from console.lag.models import Round
 from console.operation import operation_list
 from console.operation import selectors as operation_selectors
+from console.text import language
+from console.web.disk_room import no_room
 
 register = template.Library()
 

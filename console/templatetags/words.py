@@ -17,10 +17,10 @@ from django.utils.html import escape, format_html
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
-from console.figures import clock, moment, zone_offset
-from console.language import figure_words
-from console.sentences import said
 from console.templatetags.figures import zone_of
+from console.text.figures import clock, moment, zone_offset
+from console.text.language import figure_words
+from console.text.sentences import said
 
 register = template.Library()
 

@@ -14,9 +14,9 @@ from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
 from console.lag.last_seen import may_lie_on_silent
 from console.lag.models import TopicRow
-from console.operation.config_change import TOPIC, counted
-from console.operation.config_table import read_table
-from console.operation.config_views import (
+from console.operation.config.change import TOPIC, counted
+from console.operation.config.table import read_table
+from console.operation.config.views import (
     broker_names,
     form_context,
     quarantine_context,

@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 
-from console.operation.config_forms import STAYS, TRUE_FALSE, ConfigForm, allowed_name
+from console.operation.config.forms import STAYS, TRUE_FALSE, ConfigForm, allowed_name
 from console.topic import topic_config
 from console.topic.topic_config import MESSAGE_TYPES, PERMISSIONS, QUEUES_DEFAULT, QUEUES_MAX
 

@@ -8,15 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from console.mqadmin import BlockingMQAdmin
-from console.operation.config_change import (
-    TOPIC,
-    Config,
-    ConfigRow,
-    brokers_in_words,
-    counted,
-)
-from console.operation.config_plans import (
+from console.brokers.mqadmin import BlockingMQAdmin
+from console.operation.config.change import TOPIC, Config, ConfigRow, brokers_in_words, counted
+from console.operation.config.plans import (
     Asked,
     ChangePlan,
     CreatePlan,
@@ -29,10 +23,10 @@ from console.operation.config_plans import (
     read_wish,
     where,
 )
-from console.operation.coverage import Coverage
-from console.operation.kinds import PlanWarning
+from console.operation.job.runner import JobRun
 from console.operation.models import Plan
-from console.operation.runner import JobRun
+from console.operation.plan.coverage import Coverage
+from console.operation.plan.kinds import PlanWarning
 from console.topic import selectors, topic_config
 from console.topic.topic_config import FIELDS, READ
 from console.topic.topic_facts import TopicFacts, impact, read_topic_facts, unread_in

@@ -11,10 +11,10 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from console.brokers.mqadmin import with_admin
+from console.brokers.queues import PAGE_DEADLINE_MS, NameServersSilent, ask_each, page_masters
 from console.cluster.models import Cluster
 from console.lag.queue_row import TopicQueueRow
-from console.mqadmin import with_admin
-from console.operation.broker_queues import PAGE_DEADLINE_MS, NameServersSilent, ask_each, page_masters
 
 QUEUES_SAMPLED_MAX = 16  # the busiest ones
 MESSAGES_PER_QUEUE = 16

@@ -9,8 +9,8 @@ from django.db.models import Count, Q
 from console.access.name_scope import EVERYTHING, NameScope
 from console.lag import queues
 from console.lag.models import GroupRow, TopicRow
-from console.lag.page import Page, count_if, cut, ordered
 from console.lag.queue_row import TopicQueueRow
+from console.lists.page import Page, count_if, cut, ordered
 
 KINDS = ("NORMAL", "RETRY", "DLQ", "SYSTEM")
 NO_READER = "NO_READER"  # a filter of its own: topics of people that no consumer group reads

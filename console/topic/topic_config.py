@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from console.mqadmin import (
+from console.brokers.mqadmin import (
     DLQ_TOPIC_PREFIX,
     RETRY_TOPIC_PREFIX,
     TopicConfig,
     is_system_topic,
     validate_topic,
 )
-from console.operation.config_change import Config
+from console.operation.config.change import Config
 from console.operation.errors import PlanRejected
 
 READ, WRITE, INHERIT, PRIORITY = 4, 2, 1, 8  # PermName

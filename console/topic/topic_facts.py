@@ -10,8 +10,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from console.mqadmin import BlockingMQAdmin, BrokerUnavailable, MQAdmin, MQBrokerError
-from console.operation.broker_queues import ask_each
+from console.brokers.mqadmin import BlockingMQAdmin, BrokerUnavailable, MQAdmin, MQBrokerError
+from console.brokers.queues import ask_each
 from console.topic import selectors
 
 GROUPS_ASKED_MAX = 50  # readers of one topic whose members are asked for; more are counted, not asked

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from console.figures import duration
-from console.mqadmin import BlockingMQAdmin
-from console.operation.config_change import ConfigRow, brokers_in_words, counted
-from console.operation.kinds import PlanWarning
-from console.operation.quarantine import Quarantine
+from console.brokers.mqadmin import BlockingMQAdmin
+from console.operation.config.change import ConfigRow, brokers_in_words, counted
+from console.operation.config.quarantine import Quarantine
+from console.operation.plan.kinds import PlanWarning
+from console.text.figures import duration
 from console.topic.topic_config import PERMISSIONS, READ, WRITE
 from console.topic.topic_facts import TopicFacts
 

@@ -15,14 +15,14 @@ from console.access import selectors as access_selectors
 from console.access.models import Verb
 from console.access.name_scope import view_scope
 from console.cluster.admission import admit, admit_to_list
-from console.cluster.list_query import ListQuery
 from console.cluster.models import Cluster
-from console.figures import percent
 from console.lag import selectors as lag_selectors
 from console.lag.models import TopicRow
 from console.lag.queue_row import TopicQueueRow
-from console.operation.config_change import TOPIC
-from console.operation.config_table import read_table
+from console.lists.query import ListQuery
+from console.operation.config.change import TOPIC
+from console.operation.config.table import read_table
+from console.text.figures import percent
 from console.topic import selectors
 from console.topic.change_views import known, topic_quarantine
 from console.topic.producers import senders_of

@@ -1,4 +1,4 @@
-/* How a figure looks in the browser: the twin of console/figures.py and console/templatetags/figures.py, for cells that change live.
+/* How a figure looks in the browser: the twin of console/text/figures.py and console/templatetags/figures.py, for cells that change live.
    tests/console/figures.json holds literal cases that both must give. Everything from a row is escaped. */
 (function () {
   "use strict";

@@ -16,8 +16,8 @@ from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from console.access import services as access_services
+from console.brokers.mqadmin import close_admins
 from console.message.search.quota import PER_PERSON_MAX, quota
-from console.mqadmin import close_admins
 from tests.api.conftest import problem
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.broker_process import BrokerProcess

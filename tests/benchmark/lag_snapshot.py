@@ -49,8 +49,8 @@ def look(admin: Any, brokers: Any, number: int, known: dict[str, Any]) -> Look |
 
 
 def full_cluster(brokers: int, topics: int, groups: int, queues: int) -> dict[str, Any]:
+    from console.brokers.mqadmin import close_admins, with_admin
     from console.lag import broker_reads
-    from console.mqadmin import close_admins, with_admin
 
     gc.disable()  # as `console.lag.services.collect` does for a round
     with SimulatedCluster(brokers=brokers, topics=topics, groups=groups, queues=queues) as cluster:
@@ -95,8 +95,8 @@ def cpu_of(pid: int) -> float:
 
 def broker_cost(topics: int, queues: int, groups: int) -> dict[str, Any]:
     """Looks at a brokerd with so many topics, queues and groups; its CPU per look."""
+    from console.brokers.mqadmin import SubscriptionGroupConfig, TopicConfig, close_admins, with_admin
     from console.lag import broker_reads
-    from console.mqadmin import SubscriptionGroupConfig, TopicConfig, close_admins, with_admin
 
     with tempfile.TemporaryDirectory() as folder:
         broker = CommandBroker(Path(folder, "store")).start()

@@ -66,11 +66,11 @@ class Clock:
 
 def instrument() -> Clock:
     """Watch the parts of a round."""
-    from console import live
     from console.lag import broker_reads, collector, group_rows, queue_rows, services, topic_rows
     from console.lag.history import HistoryLog
     from console.lag.row_store import RowStore
     from console.lag.sheets import SheetStore
+    from console.live import hub as live
 
     clock = Clock()
     for owner, name, label in (
@@ -138,8 +138,8 @@ def world(simulated: SimulatedCluster) -> Iterator[Any]:
     from django.core.management import call_command
     from django.test import Client
 
+    from console.brokers.mqadmin import close_admins
     from console.cluster.models import Cluster
-    from console.mqadmin import close_admins
 
     try:
         call_command("migrate", verbosity=0)
@@ -280,9 +280,9 @@ def naive_update() -> dict[str, float]:
     """All rows of groups and topics once more, through model objects, and one publication for each."""
     from django.db import transaction
 
-    from console import live
     from console.lag.database_router import METRICS
     from console.lag.models import GroupRow, TopicRow
+    from console.live import hub as live
 
     found = {}
     started = time.perf_counter()

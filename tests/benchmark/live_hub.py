@@ -2,7 +2,7 @@
 
     python -m tests.benchmark.live_hub [--browsers 2000] [--rows 10000] [--seconds 20] [--hz 1]
 
-Prints JSON. The server is uvicorn with the console's own socket (`console.live.LiveSocket`) in a process of its
+Prints JSON. The server is uvicorn with the console's own socket (`console.live.hub.LiveSocket`) in a process of its
 own, the browsers are real WebSocket connections of another, and Redis is a third. Each browser shows 50 of the rows
 of a list: most of them the first 50, one in ten another page. `cpu_share` is the CPU time of the web process by the
 clock, of one core; `behind_ms` is from publication to the browser's side of the socket. `naive`: the same with
@@ -47,7 +47,7 @@ class EverybodySees:
         return True
 
     async def view(self, scope: Mapping[str, Any], subject: str) -> Any:
-        from console.live import View
+        from console.live.hub import View
 
         return View()
 
@@ -64,7 +64,7 @@ def set_up_django(redis_url: str, data: str) -> None:
 def serve(redis_url: str, data: str, port: int) -> None:
     """The web process."""
     set_up_django(redis_url, data)
-    from console.live import LiveSocket
+    from console.live.hub import LiveSocket
 
     application: Any = LiveSocket.as_asgi(permits=EverybodySees())
     uvicorn.run(
@@ -133,7 +133,7 @@ class Browsers:
 async def measure(
     url: str, pid: int, wishes: Sequence[Mapping[str, Any]], rows: int, seconds: int, hz: float
 ) -> dict[str, Any]:
-    from console import live
+    from console.live import hub as live
 
     def publish(moment: int) -> None:
         news = {f"orders-{number:05d}-service": row(number, moment) for number in range(rows)}

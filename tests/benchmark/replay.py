@@ -39,8 +39,8 @@ class World:
         from django.core.management import call_command
 
         from console.access import services as access_services
+        from console.brokers.mqadmin import with_admin
         from console.cluster.models import Cluster
-        from console.mqadmin import with_admin
 
         call_command("migrate", verbosity=0)
         call_command("migrate", database="metrics", verbosity=0)
@@ -50,7 +50,7 @@ class World:
         self.admin = with_admin(broker.namesrv)
 
     def prepare(self, letters: int) -> None:
-        from console.mqadmin import SubscriptionGroupConfig, TopicConfig
+        from console.brokers.mqadmin import SubscriptionGroupConfig, TopicConfig
 
         for topic, queues in ((TOPIC, 4), (RETRY, 1), (DLQ, 1), (FLOOR, 1)):
             self.admin.create_topic(self.broker.address, TopicConfig(topic, queues, queues, 6))
@@ -59,7 +59,7 @@ class World:
 
     def send(self, topic: str, numbers: Sequence[int]) -> None:
         """As CONSUMER_SEND_MSG_BACK leaves dead letters, PIECE at a time in one pipelined call."""
-        from console.mqadmin import Message
+        from console.brokers.mqadmin import Message
 
         for start in range(0, len(numbers), PIECE):
             batch = []

@@ -16,8 +16,8 @@ from console.asgi import application
 from console.celery import tick as tick_pool
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, GroupRow, Round
-from console.request_limit import REQUEST_BYTES_MAX
-from console.reverse_proxy import networks
+from console.web.request_limit import REQUEST_BYTES_MAX
+from console.web.reverse_proxy import networks
 
 both = pytest.mark.django_db(databases=["default", "metrics"], transaction=True)
 NOW_MS = 1_790_000_000_000

@@ -7,7 +7,7 @@ from pytest_django import Settings
 
 from console import checks
 from console.report import process
-from console.reverse_proxy import networks
+from console.web.reverse_proxy import networks
 
 
 def ids(found: object) -> list[str]:

@@ -14,9 +14,9 @@ from channels.db import database_sync_to_async
 from django.contrib.auth.models import AnonymousUser, User
 from django.test import Client
 
-from console import live
 from console.access import services
 from console.asgi import application
+from console.live import hub as live
 from console.routing import view_of
 
 PATIENCE_S = 60

@@ -17,10 +17,10 @@ import pytest
 from django.test import RequestFactory
 from playwright.sync_api import Page, sync_playwright
 
-from console import figures
 from console.templatetags import figures as tags
 from console.templatetags import lists
 from console.templatetags.words import words
+from console.text import figures
 
 CASES = json.loads((Path(__file__).parent / "figures.json").read_text())
 STATIC = Path(__file__).parents[2] / "static" / "js"

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from console.kept_sentences import SENTENCES
-from console.sentences import PLACE
+from console.text.kept_sentences import SENTENCES
+from console.text.sentences import PLACE
 
 ROOT = Path(__file__).parent.parent.parent
 LOCALE = Path("locale/zh_Hans/LC_MESSAGES")

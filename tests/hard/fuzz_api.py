@@ -248,7 +248,7 @@ def built() -> Iterator[None]:
     """The world outside of pytest: databases in memory, a brokerd of its own."""
     from django.test.utils import setup_databases, setup_test_environment, teardown_databases
 
-    from console.mqadmin import close_admins
+    from console.brokers.mqadmin import close_admins
     from tests.support.broker_process import BrokerProcess
 
     setup_test_environment()

@@ -49,11 +49,12 @@ from django.db import connections  # noqa: E402
 import console.plans  # noqa: E402, F401  before the forks: a long run must not meet files that changed meanwhile
 from console.access import services as access_services  # noqa: E402
 from console.access.models import AuditEvent  # noqa: E402
+from console.brokers.mqadmin import Message  # noqa: E402
 from console.deadletter.models import ReplayLedger  # noqa: E402
 from console.deadletter.replay import recovery as replay_recovery  # noqa: E402
 from console.deadletter.replay import run as replay  # noqa: E402
-from console.mqadmin import Message  # noqa: E402
-from console.operation import journal, runner, services  # noqa: E402
+from console.operation import services  # noqa: E402
+from console.operation.job import journal, runner  # noqa: E402
 from console.operation.models import Job, JobState, Plan  # noqa: E402
 from tests.hard.tally import main  # noqa: E402
 from tests.support.broker_process import BrokerProcess  # noqa: E402

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from api.rest.throttling import ScopeThrottle
-from console.mqadmin import close_admins
+from console.brokers.mqadmin import close_admins
 from tests.hard import fuzz_api
 from tests.hard.tally import run_rounds
 from tests.support.broker_process import BrokerProcess

@@ -8,10 +8,7 @@ from typing import Any
 
 from django.contrib.auth.models import User
 
-from console.lag import services as lag_services
-from console.lag import sweep
-from console.lag.models import CollectorLease, Round
-from console.mqadmin import (
+from console.brokers.mqadmin import (
     BlockingMQAdmin,
     Message,
     MQBrokerError,
@@ -20,6 +17,9 @@ from console.mqadmin import (
     TopicConfig,
     with_admin,
 )
+from console.lag import services as lag_services
+from console.lag import sweep
+from console.lag.models import CollectorLease, Round
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
 from console.operation.models import Job, Plan

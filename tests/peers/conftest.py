@@ -10,9 +10,9 @@ from django.contrib.auth.models import User
 from pytest_django import Settings
 
 from console.access import services as access_services
+from console.brokers.mqadmin import close_admins
 from console.cluster import services as cluster_services
 from console.lag import services as lag_services
-from console.mqadmin import close_admins
 from tests.peers.apache_world import NAME, ApacheWorld
 from tests.support import java_peer
 from tests.support.apache_cluster import OLD_RELEASE, ApacheCluster

@@ -13,7 +13,7 @@ from django.test import Client
 from console.broker import selectors, services
 from console.broker.models import NameServerRow
 from console.broker.plans import drain as drain_plan
-from console.mqadmin import MQBrokerError
+from console.brokers.mqadmin import MQBrokerError
 from console.operation.models import JobState, Plan
 from consumers import ClientConfig, Message, MQClientError, Producer, ProducerConfig
 from tests.console.operation.live_cluster import wait_for

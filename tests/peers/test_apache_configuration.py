@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pytest_django import Settings
 
-from console.mqadmin import MQBrokerError
+from console.brokers.mqadmin import MQBrokerError
 from console.operation import errors, selectors, services
 from console.operation.models import Job
 from tests.console.operation.live_cluster import wait_for

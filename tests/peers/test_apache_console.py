@@ -12,13 +12,13 @@ from django.test import Client
 from brokerd.remoting.bodies import LockBatchRequestBody
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand
+from console.brokers.mqadmin import MessageQueue
 from console.cluster import services as cluster_services
 from console.cluster.errors import NameServerUnreachable
 from console.deadletter import selectors as letter_selectors
 from console.deadletter import services as letter_services
 from console.lag.models import BrokerRow, ClientRow, GroupRow, TopicRow
 from console.message import services as message_services
-from console.mqadmin import MessageQueue
 from console.templatetags.figures import count_cell
 from consumers.remoting_client import RemotingClient
 from tests.console.operation.live_cluster import LiveCluster, wait_for

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from console.mqadmin import BrokerUnavailable, SubscriptionGroupConfig, TopicConfig
+from console.brokers.mqadmin import BrokerUnavailable, SubscriptionGroupConfig, TopicConfig
 from console.operation import errors, services
 from tests.console.operation.live_cluster import wait_for
 from tests.peers.apache_world import ApacheWorld

@@ -12,10 +12,10 @@ import pytest
 from console.broker import selectors as broker_selectors
 from console.broker import services as broker_services
 from console.broker.survey.held_back import HeldBack
+from console.brokers.mqadmin import BlockingMQAdmin, MQAdmin, MQBrokerError, TopicConfig
 from console.group import selectors as group_selectors
 from console.lag import services as lag_services
 from console.lag.models import ClientRow, GroupRow, TopicRow
-from console.mqadmin import BlockingMQAdmin, MQAdmin, MQBrokerError, TopicConfig
 from console.rebalance import selectors as rebalance_selectors
 from console.templatetags.figures import count_cell
 from spark.lag.status import POP_QUIET_MS

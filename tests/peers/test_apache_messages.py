@@ -7,6 +7,7 @@ import time
 import pytest
 
 from console.access.name_scope import EVERYTHING
+from console.brokers.mqadmin import Message
 from console.cluster.models import Cluster
 from console.message import services
 from console.message.life_line.events import life_line
@@ -14,7 +15,6 @@ from console.message.search import run as search
 from console.message.search.query import Query, QueryRefused
 from console.message.search.run import source_of
 from console.message.search.tail import Tail
-from console.mqadmin import Message
 from tests.console.operation.live_cluster import wait_for
 from tests.peers.apache_world import NAME, ApacheWorld
 

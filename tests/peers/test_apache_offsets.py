@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from console.brokers.mqadmin import MessageRecord
 from console.group import offset_apply
 from console.lag import services as lag_services
 from console.lag.models import ClientRow
-from console.mqadmin import MessageRecord
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
 from console.operation.errors import PlanRejected

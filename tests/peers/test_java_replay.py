@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from console.mqadmin import close_admins
+from console.brokers.mqadmin import close_admins
 from console.operation import selectors, services
 from tests.console.deadletter.letters import GROUP, RETRY, TOPIC, end, group_with_topics, write_letters
 from tests.console.operation.live_cluster import LiveCluster, wait_for

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from console.brokers.mqadmin import dead_letter_topic, is_system_group
 from console.lag.group_rows import (
     IN_FLIGHT_KEPT_MS,
     NO_MEMBERS,
@@ -18,7 +19,6 @@ from console.lag.offset_kind import REASONS
 from console.lag.queue_rows import drain_columns
 from console.lag.round_series import QueueKey
 from console.lag.round_view import Members, RoundView, RowDict
-from console.mqadmin import dead_letter_topic, is_system_group
 from spark.lag.forecast import consumers_needed
 from spark.lag.status import LagStatus, attention
 from tests.support import plain_window

@@ -9,7 +9,7 @@ from pathlib import Path
 from redis import Redis
 from redis.exceptions import RedisError
 
-from console.programs import redis_server_binary
+from console.process.programs import redis_server_binary
 
 READY_WITHIN_S = 60
 

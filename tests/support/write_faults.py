@@ -14,7 +14,7 @@ from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.utils import CursorWrapper
 
-from console.mqadmin import MQAdmin, RemotingTimeout
+from console.brokers.mqadmin import MQAdmin, RemotingTimeout
 
 WORDS = "made by the fault harness"
 CHANGES = ("INSERT", "UPDATE", "DELETE")

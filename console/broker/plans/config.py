@@ -16,9 +16,9 @@ from console.broker import services
 from console.broker.config.keys import ConfigKey, Effect, config_key, problem_of
 from console.broker.models import BrokerSurvey
 from console.broker.plans import equivalents
-from console.mqadmin import BlockingMQAdmin, MQAdmin
-from console.operation.broker_queues import ask_each, told
-from console.operation.config_change import (
+from console.brokers.mqadmin import BlockingMQAdmin, MQAdmin
+from console.brokers.queues import ask_each, told
+from console.operation.config.change import (
     ConfigPlan,
     ConfigRow,
     admin_of,
@@ -29,12 +29,12 @@ from console.operation.config_change import (
     left_out_rows,
     nothing_changes,
 )
-from console.operation.coverage import Coverage, came_back, gone_words, read_coverage
 from console.operation.errors import PlanRejected
-from console.operation.kinds import Draft, PlanWarning
+from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan_params import ACCEPT_WITHOUT, broker_names, refuse_unknown
-from console.operation.runner import JobRun
+from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
+from console.operation.plan.kinds import Draft, PlanWarning
+from console.operation.plan.params import ACCEPT_WITHOUT, broker_names, refuse_unknown
 
 BROKER = "broker"
 READ_DEADLINE_MS = 5_000

@@ -14,8 +14,7 @@ from console.broker import services
 from console.broker.models import BrokerSurvey
 from console.broker.plans import equivalents
 from console.broker.survey import routes, runtime
-from console.lag.models import BrokerRow
-from console.mqadmin import (
+from console.brokers.mqadmin import (
     BlockingMQAdmin,
     BrokerUnavailable,
     MQAdmin,
@@ -25,12 +24,13 @@ from console.mqadmin import (
     is_system_topic,
     split_addrs,
 )
-from console.operation.config_change import admin_of, brokers_in_words, counted
+from console.lag.models import BrokerRow
+from console.operation.config.change import admin_of, brokers_in_words, counted
 from console.operation.errors import PlanRejected, VerificationFailed
-from console.operation.kinds import Draft, PlanWarning
+from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan_params import refuse_unknown
-from console.operation.runner import JobRun
+from console.operation.plan.kinds import Draft, PlanWarning
+from console.operation.plan.params import refuse_unknown
 
 READ_DEADLINE_MS = 15_000  # routes of all topics from all name servers, pipelined
 NAMED_MAX = 10  # topics named in a sentence; all of them stand in the plan's before-state

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from console.operation.plan_params import ACCEPT_WITHOUT
+from console.operation.plan.params import ACCEPT_WITHOUT
 
 
 def made_by(cluster: str, kind: str, subject: str, params: Mapping[str, Any]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import enum
 import re
 from collections.abc import Sequence
 
-from console.figures import duration, percent, size
+from console.text.figures import duration, percent, size
 
 WINDOW_MS = 60 * 60_000  # traffic of the last hour: long enough for bursts, short enough for tonight
 HISTORY_MIN_MS = 10 * 60_000  # less says nothing

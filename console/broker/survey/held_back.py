@@ -14,7 +14,7 @@ from typing import Any
 
 from console.broker.models import BrokerSurvey
 from console.broker.survey import runtime
-from console.mqadmin import TopicStatsTable, is_system_topic
+from console.brokers.mqadmin import TopicStatsTable, is_system_topic
 
 LATE_MS = 60_000  # a level is looked at every 100 ms (4.x: 1 s): so late nobody delivers it
 TIMER_LATE_S = 60  # the wheel turns once a second

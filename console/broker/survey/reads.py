@@ -16,9 +16,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from console.broker.survey import held_back, routes
-from console.lag.broker_reads import READ_ERRORS, describe
-from console.lag.sweep import version_name
-from console.mqadmin import (
+from console.brokers.mqadmin import (
     HALF_TOPIC,
     SCHEDULE_TOPIC,
     TRANSACTION_GROUP,
@@ -29,6 +27,8 @@ from console.mqadmin import (
     TopicRouteData,
     TopicStatsTable,
 )
+from console.lag.broker_reads import READ_ERRORS, describe
+from console.lag.sweep import version_name
 
 DEADLINE_MS = 8_000  # a silent name server or broker costs a survey this much; it runs beside the rounds
 ROUTES_PER_SURVEY = 500  # topics compared each minute: 10,000 take twenty minutes, at 8 requests a second

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from console.mqadmin import TopicRouteData
+from console.brokers.mqadmin import TopicRouteData
 
 READ, WRITE = 4, 2
 NOT_KNOWN = "not known here"

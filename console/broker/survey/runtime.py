@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from console.broker.survey.disk import UNITS
-from console.figures import count, duration, latency, percent, rate, size
+from console.text.figures import count, duration, latency, percent, rate, size
 
 Table = Mapping[str, str]
 NEVER = 2**31 - 1  # what brokers say for "no limit" and "there is none"

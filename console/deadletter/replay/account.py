@@ -8,8 +8,8 @@ from typing import Any
 from console.deadletter import selectors
 from console.deadletter.models import LedgerState, ReplayLedger
 from console.operation.errors import VerificationFailed
+from console.operation.job.runner import JobRun
 from console.operation.models import Plan
-from console.operation.runner import JobRun
 
 GIVEN_UP = "the job failed before the broker's answer was known: it may have been sent"
 SUMS = ("matched", "sent", "skipped", "failed", "unknown", "handled", "pending")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from console.brokers.mqadmin import Message, MessageProperty, MessageQueue, MessageRecord
 from console.deadletter.dead_letters import group_of, original_topic
-from console.mqadmin import Message, MessageProperty, MessageQueue, MessageRecord
 
 REPLAY_KEY = "TIDEMARK_REPLAY_KEY"
 DEAD_LETTER_OF = "TIDEMARK_DEAD_LETTER_OF"  # the group it died in

@@ -13,12 +13,7 @@ from typing import Any
 
 from django.db import transaction
 
-from console.deadletter import selectors
-from console.deadletter.dead_letters import original_topic
-from console.deadletter.models import LedgerState
-from console.deadletter.replay.copy import replay_key
-from console.deadletter.replay.ledger import LedgerEntry, insert_entries, pending_entries, write_outcomes
-from console.mqadmin import (
+from console.brokers.mqadmin import (
     BlockingMQAdmin,
     BrokerUnavailable,
     MessageProperty,
@@ -27,9 +22,14 @@ from console.mqadmin import (
     MQBrokerError,
     RemotingTimeout,
 )
-from console.operation.broker_queues import ask_each, masters
+from console.brokers.queues import ask_each, masters
+from console.deadletter import selectors
+from console.deadletter.dead_letters import original_topic
+from console.deadletter.models import LedgerState
+from console.deadletter.replay.copy import replay_key
+from console.deadletter.replay.ledger import LedgerEntry, insert_entries, pending_entries, write_outcomes
 from console.operation.errors import PlanRejected
-from console.operation.runner import JobRun
+from console.operation.job.runner import JobRun
 
 SUCCESS = "CR_SUCCESS"
 REASON_LENGTH_MAX = 300

@@ -14,8 +14,8 @@ from typing import Any
 
 from django.db import connection
 
+from console.brokers.mqadmin import MessageQueue
 from console.deadletter.models import LedgerState, ReplayLedger
-from console.mqadmin import MessageQueue
 
 
 @dataclasses.dataclass(slots=True, eq=False)

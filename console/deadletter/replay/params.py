@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from console.deadletter.dead_letters import read_filter
-from console.deadletter.replay import copy as replay_copy
-from console.mqadmin import (
+from console.brokers.mqadmin import (
     DLQ_TOPIC_PREFIX,
     RETRY_TOPIC_PREFIX,
     is_system_topic,
     validate_group,
     validate_topic,
 )
+from console.deadletter.dead_letters import read_filter
+from console.deadletter.replay import copy as replay_copy
 from console.operation.errors import PlanRejected
-from console.operation.plan_params import ACCEPT_WITHOUT, accepted_without
+from console.operation.plan.params import ACCEPT_WITHOUT, accepted_without
 from console.operation.rules import RATE_PER_S_MAX
 
 STOP_MAX = 1_000_000_000

@@ -8,9 +8,9 @@ from array import array
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from console.brokers.mqadmin import BlockingMQAdmin, MessageQueue, MessageRecord
+from console.brokers.queues import BrokerQueue
 from console.deadletter.dead_letters import Filter, LetterReader, Unreadable, original_topic
-from console.mqadmin import BlockingMQAdmin, MessageQueue, MessageRecord
-from console.operation.broker_queues import BrokerQueue
 
 PREVIEW_MAX = 100_000  # letters counted for the preview; more is counted while replaying
 PREVIEW_MS = 15_000

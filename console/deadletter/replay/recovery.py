@@ -12,6 +12,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from console.brokers.mqadmin import BrokerUnavailable, MessageQueue, MessageRecord
+from console.brokers.queues import with_offsets
 from console.deadletter.dead_letters import LetterReader, read_window
 from console.deadletter.models import LedgerState
 from console.deadletter.replay import copy as replay_copy
@@ -19,8 +21,6 @@ from console.deadletter.replay.ledger import LedgerEntry, pending_entries, write
 from console.deadletter.replay.run import BATCH_MAX, Replay
 from console.deadletter.replay.targets import Outgoing
 from console.deadletter.replay.token_bucket import batch_size
-from console.mqadmin import BrokerUnavailable, MessageQueue, MessageRecord
-from console.operation.broker_queues import with_offsets
 
 MAY_BE_FROZEN = (
     "a worker stood still for longer than its lease with this letter in hand: it may have been sent"

@@ -22,6 +22,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
+from console.brokers.mqadmin import (
+    BlockingMQAdmin,
+    BrokerUnavailable,
+    MessageQueue,
+    MessageRecord,
+    MQBrokerError,
+    SendResult,
+    retry_topic,
+)
+from console.brokers.queues import BrokerQueue, with_offsets
 from console.deadletter import selectors
 from console.deadletter.dead_letters import Filter, LetterReader, Unreadable, original_topic, read_filter
 from console.deadletter.models import NAME_LENGTH_MAX, LedgerState, ReplayLedger
@@ -31,19 +41,9 @@ from console.deadletter.replay.ledger import LedgerEntry, insert_entries, write_
 from console.deadletter.replay.send import Exchange, Sender, TooLate, is_refused_for_now
 from console.deadletter.replay.targets import Outgoing, Targets, route_queues_of
 from console.deadletter.replay.token_bucket import TokenBucket, batch_size
-from console.mqadmin import (
-    BlockingMQAdmin,
-    BrokerUnavailable,
-    MessageQueue,
-    MessageRecord,
-    MQBrokerError,
-    SendResult,
-    retry_topic,
-)
-from console.operation.broker_queues import BrokerQueue, with_offsets
 from console.operation.errors import VerificationFailed
-from console.operation.runner import JobRun, LeaseLost
-from console.storable import storable
+from console.operation.job.runner import JobRun, LeaseLost
+from console.text.storable import storable
 
 BATCH_MAX = 512  # copies in flight at once, and ledger rows per transaction
 BATCH_BYTES_MAX = (

@@ -10,8 +10,7 @@ import dataclasses
 import time
 from collections.abc import Sequence
 
-from console.deadletter.replay.targets import Outgoing
-from console.mqadmin import (
+from console.brokers.mqadmin import (
     BlockingMQAdmin,
     Message,
     MessageRecord,
@@ -21,7 +20,8 @@ from console.mqadmin import (
     dead_letter_topic,
     decode_offset_message_id,
 )
-from console.operation.broker_queues import ask_each
+from console.brokers.queues import ask_each
+from console.deadletter.replay.targets import Outgoing
 
 SEND_DEADLINE_MS = 30_000  # for a whole batch on one broker; each window of it has 3 s of its own
 Answer = SendResult | Exception

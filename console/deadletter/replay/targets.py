@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import dataclasses
 
+from console.brokers.mqadmin import BlockingMQAdmin, Message, MessageQueue
+from console.brokers.queues import route_queues, topic_route, with_offsets
 from console.deadletter.replay.ledger import LedgerEntry
-from console.mqadmin import BlockingMQAdmin, Message, MessageQueue
-from console.operation.broker_queues import route_queues, topic_route, with_offsets
 
 
 @dataclasses.dataclass(slots=True)

@@ -6,10 +6,10 @@ import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from console.brokers.mqadmin import MessageQueue, MessageRecord, retry_topic
 from console.deadletter.replay.copy import FAILED_GROUP, NOWHERE, OTHER_TOPIC
 from console.deadletter.replay.preview import Preview
-from console.mqadmin import MessageQueue, MessageRecord, retry_topic
-from console.operation.kinds import PlanWarning
+from console.operation.plan.kinds import PlanWarning
 
 NAMES_SHOWN = 5
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from console import supervisor
+from console.process import supervisor
 
 
 class Command(BaseCommand):

@@ -6,8 +6,8 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
-from console.figures import duration
 from console.message.life_line.events import GroupLife, LifeLine, Mark, State
+from console.text.figures import duration
 
 LEFT, RIGHT = 2.0, 95.0  # per cent; the rest is room for the words at both ends
 FINEST_MS = 20.0  # differences below this fall together on the log scale

@@ -13,14 +13,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from console.access.name_scope import NameScope
-from console.cluster.models import Cluster
-from console.lag import queues
-from console.lag.broadcast import BROADCASTING
-from console.lag.models import ClientRow, GroupRow, TopicRow
-from console.lag.queue_row import QueueRow
-from console.message.life_line.trace import TRACE_TOPIC, Consumed, Trace, read_trace
-from console.message.search.lanes import Hit
-from console.mqadmin import (
+from console.brokers.body_unpack import unpack
+from console.brokers.mqadmin import (
     DLQ_TOPIC_PREFIX,
     BlockingMQAdmin,
     BrokerUnavailable,
@@ -32,8 +26,14 @@ from console.mqadmin import (
     retry_topic,
     with_admin,
 )
-from console.operation.body_unpack import unpack
-from console.operation.broker_queues import masters
+from console.brokers.queues import masters
+from console.cluster.models import Cluster
+from console.lag import queues
+from console.lag.broadcast import BROADCASTING
+from console.lag.models import ClientRow, GroupRow, TopicRow
+from console.lag.queue_row import QueueRow
+from console.message.life_line.trace import TRACE_TOPIC, Consumed, Trace, read_trace
+from console.message.search.lanes import Hit
 from console.operation.message_events import MessageEvent, MessageTrail, message_events
 
 GROUPS_MAX = 40  # lanes of one page; the topic's own page lists all of its groups

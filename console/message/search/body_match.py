@@ -13,8 +13,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from console.mqadmin import MessageRecord
-from console.operation.body_unpack import unpack
+from console.brokers.body_unpack import unpack
+from console.brokers.mqadmin import MessageRecord
 
 # What to look for: the value in addresses, its label, an example.
 KINDS = (

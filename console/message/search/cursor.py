@@ -14,7 +14,7 @@ import json
 import zlib
 from collections.abc import Mapping
 
-from console.mqadmin import MessageQueue
+from console.brokers.mqadmin import MessageQueue
 
 TEXT_LENGTH_MAX = 20_000  # 1,000 queues take about 8 kB
 JSON_BYTES_MAX = 512 * 1024

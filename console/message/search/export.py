@@ -16,10 +16,10 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from console.brokers.body_unpack import unpack
 from console.message.search.lanes import Hit
 from console.message.search.run import Search
-from console.operation.body_unpack import unpack
-from console.spreadsheet import csv_line
+from console.web.spreadsheet import csv_line
 
 EXPORT_MS = 30 * 60 * 1000
 EXPORT_MESSAGES_MAX = 1_000_000

@@ -13,10 +13,10 @@ import dataclasses
 from collections import deque
 from collections.abc import Sequence
 
+from console.brokers.body_unpack import DoesNotUnpack, inner_messages, is_batch
+from console.brokers.mqadmin import MessageRecord, PullResult
+from console.brokers.queues import BrokerQueue
 from console.message.search.query import Query
-from console.mqadmin import MessageRecord, PullResult
-from console.operation.body_unpack import DoesNotUnpack, inner_messages, is_batch
-from console.operation.broker_queues import BrokerQueue
 
 WINDOW_MIN = 8
 WINDOW_MAX = (

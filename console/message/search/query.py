@@ -6,8 +6,8 @@ import dataclasses
 import hashlib
 import json
 
+from console.brokers.mqadmin import MessageQueue, MessageRecord
 from console.message.search.body_match import Match
-from console.mqadmin import MessageQueue, MessageRecord
 
 TAGS_MAX = 32  # of one expression; each is a hash in the broker's set
 

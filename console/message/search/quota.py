@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from console.quota import place as shared_place
+from console.web.quota import place as shared_place
 
 PER_PERSON_MAX = 4  # two windows, each with a search and a tail
 TOGETHER_MAX = 32  # of one web process

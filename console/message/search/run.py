@@ -12,14 +12,8 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from console.cluster import selectors as cluster_selectors
-from console.lag import selectors as lag_selectors
-from console.lag.models import TopicRow
-from console.message import schemas
-from console.message.search.cursor import Cursor
-from console.message.search.lanes import Hit, Lane, Merge, Pull, first_window, hits_ahead, hits_of
-from console.message.search.query import Query, QueryRefused
-from console.mqadmin import (
+from console.brokers.body_format import ProtobufDecoder
+from console.brokers.mqadmin import (
     BlockingMQAdmin,
     BrokerUnavailable,
     MessageQueue,
@@ -30,9 +24,15 @@ from console.mqadmin import (
     ResponseCode,
     with_admin,
 )
-from console.operation.body_format import ProtobufDecoder
-from console.operation.broker_queues import BrokerQueue, ask_each, route_queues, topic_route
-from console.operation.time_search import first_offsets
+from console.brokers.queues import BrokerQueue, ask_each, route_queues, topic_route
+from console.brokers.time_search import first_offsets
+from console.cluster import selectors as cluster_selectors
+from console.lag import selectors as lag_selectors
+from console.lag.models import TopicRow
+from console.message import schemas
+from console.message.search.cursor import Cursor
+from console.message.search.lanes import Hit, Lane, Merge, Pull, first_window, hits_ahead, hits_of
+from console.message.search.query import Query, QueryRefused
 
 ROUND_DEADLINE_MS = 5_000
 SCANNED_MAX = 20_000_000  # messages looked at by one search

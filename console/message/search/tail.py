@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import time
 
+from console.brokers.queues import BrokerQueue
 from console.message.search.cursor import Cursor
 from console.message.search.lanes import Hit
 from console.message.search.query import Query
 from console.message.search.run import Queues, Search, Source, begin_search, check_sql, queues_now
-from console.operation.broker_queues import BrokerQueue
 
 ROWS_PER_STEP_MAX = 50  # nobody reads more in a second
 LOOKED_AT_MAX = 2_000  # offsets of one queue and step; a filter may have to look at many for one hit

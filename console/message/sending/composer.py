@@ -7,9 +7,9 @@ from typing import Any
 
 from django import forms
 
+from console.brokers.body_unpack import unpack
 from console.message.search.lanes import Hit
 from console.message.sending.plans import TYPED_BODY_BYTES_MAX, own_properties
-from console.operation.body_unpack import unpack
 
 ENCODINGS = (("text", "Text"), ("base64", "Base64"), ("keep", "Keep the original, byte by byte"))
 

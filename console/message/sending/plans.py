@@ -11,10 +11,9 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from console.cluster import selectors as cluster_selectors
-from console.message import services
-from console.message.search.lanes import Hit
-from console.mqadmin import (
+from console.brokers.body_format import render_body
+from console.brokers.body_unpack import unpack
+from console.brokers.mqadmin import (
     DLQ_TOPIC_PREFIX,
     RETRY_TOPIC_PREFIX,
     BlockingMQAdmin,
@@ -25,14 +24,15 @@ from console.mqadmin import (
     validate_topic,
     with_admin,
 )
-from console.operation.body_format import render_body
-from console.operation.body_unpack import unpack
-from console.operation.broker_queues import ask_each, masters, route_queues, topic_route
+from console.brokers.queues import ask_each, masters, route_queues, topic_route
+from console.cluster import selectors as cluster_selectors
+from console.message import services
+from console.message.search.lanes import Hit
 from console.operation.errors import PlanRejected, VerificationFailed
-from console.operation.kinds import Draft, PlanWarning
+from console.operation.job.runner import JobRun
 from console.operation.message_events import MessageEvent, MessageTrail
 from console.operation.models import Job, JobState, Plan
-from console.operation.runner import JobRun
+from console.operation.plan.kinds import Draft, PlanWarning
 
 PLAN_PROPERTY = "TIDEMARK_PLAN"  # on every message this console sends: the plan that sent it
 COPY_PROPERTY = "TIDEMARK_COPY_OF"  # on copies: unique key, topic, broker, queue and offset of the original

@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from console.access import services as access_services
-from console.mqadmin import close_admins
+from console.brokers.mqadmin import close_admins
 from console.operation import services
 from tests.api.conftest import problem
 from tests.console.deadletter.letters import group_with_topics, write_letters

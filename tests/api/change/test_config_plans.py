@@ -11,8 +11,8 @@ from rest_framework.test import APIClient
 
 from api.change.config_plan import KINDS
 from console.access import services as access_services
+from console.brokers.mqadmin import close_admins
 from console.lag.models import GroupRow, TopicRow
-from console.mqadmin import close_admins
 from console.operation import services
 from console.plans import PLAN_KINDS
 from tests.api.conftest import problem

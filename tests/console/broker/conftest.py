@@ -16,9 +16,9 @@ from pytest_django import Settings
 
 from console.broker import services
 from console.broker.models import Survey
+from console.brokers.mqadmin import BlockingMQAdmin, MQBrokerError, TopicConfig, close_admins, with_admin
 from console.cluster.models import Cluster
 from console.lag import services as lag_services
-from console.mqadmin import BlockingMQAdmin, MQBrokerError, TopicConfig, close_admins, with_admin
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
 from console.operation.models import Job, Plan

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import pytest
 from django.contrib.auth.models import User
 
-from console import mqadmin
 from console.access.models import AuditEvent
+from console.brokers import mqadmin
 from console.cluster import services
 from console.cluster.errors import (
     ClusterIsEmbedded,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from console.mqadmin import Message
+from console.brokers.mqadmin import Message
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 
 GROUP, TOPIC = "billing", "orders"

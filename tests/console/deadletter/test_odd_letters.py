@@ -10,12 +10,12 @@ from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.test import Client
 
+from console.brokers.mqadmin import MessageRecord
+from console.brokers.queues import BrokerQueue
 from console.deadletter import dead_letters, exports, survey
 from console.deadletter.models import DeadLetterSurvey, ReplayLedger
 from console.lag.models import TopicRow
-from console.mqadmin import MessageRecord
 from console.operation import selectors, services
-from console.operation.broker_queues import BrokerQueue
 from console.operation.models import Job
 from tests.console.deadletter.letters import DLQ, GROUP, RETRY, TOPIC, group_with_topics
 from tests.console.operation.live_cluster import LiveCluster

@@ -12,15 +12,15 @@ from django.contrib.auth.models import User
 from brokerd.remoting.bodies import LockBatchRequestBody
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand
+from console.brokers.mqadmin import MessageQueue, MessageRecord
 from console.deadletter import selectors
 from console.deadletter.models import ReplayLedger
 from console.deadletter.replay.copy import REPLAY_KEY
 from console.deadletter.replay.token_bucket import TokenBucket
-from console.mqadmin import MessageQueue, MessageRecord
 from console.operation import errors, services
 from console.operation import selectors as operation_selectors
+from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.runner import JobRun
 from consumers.remoting_client import RemotingClient
 from tests.console.deadletter.letters import (
     DLQ,

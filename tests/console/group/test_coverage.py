@@ -17,10 +17,10 @@ from django.urls import reverse
 from pytest_django import Settings
 
 from console.access import services as access_services
+from console.brokers.mqadmin import BrokerUnavailable, close_admins
 from console.cluster.models import Cluster
 from console.lag import services as lag_services
 from console.lag.models import BrokerRow, GroupRow, QueueSheet, TopicQueueSheet
-from console.mqadmin import BrokerUnavailable, close_admins
 from console.operation import errors, selectors, services
 from console.operation.models import Job, Plan
 from tests.support.simulated_cluster import Layout, SimulatedCluster

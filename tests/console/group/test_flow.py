@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from console.brokers.mqadmin import MessageQueue
 from console.group import flow
-from console.mqadmin import MessageQueue
 from spark.lag.codes import SampleFlag
 from spark.lag.samples import Samples, from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot

@@ -11,8 +11,8 @@ from django.core.management import call_command
 from django.test import Client
 
 from brokerd.remoting.errors import error_for
+from console.brokers.mqadmin import MQAdmin
 from console.lag.models import GroupRow
-from console.mqadmin import MQAdmin
 from console.operation import errors, services
 from console.operation.models import Plan
 from tests.console.operation.live_cluster import LiveCluster, wait_for

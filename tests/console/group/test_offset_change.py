@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from console.brokers.mqadmin import MessageQueue
+from console.brokers.queues import BrokerQueue
 from console.group import offset_apply, offset_change
 from console.group.offset_apply import Stand
 from console.group.offset_change import Change, Known
 from console.group.offset_state import GroupState, QueueState
-from console.mqadmin import MessageQueue
-from console.operation.broker_queues import BrokerQueue
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 OTHER = MessageQueue("orders", "broker-a", 1)

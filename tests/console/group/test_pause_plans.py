@@ -9,13 +9,13 @@ from django.contrib.auth.models import User
 
 from brokerd.remoting.bodies import Connection, ConsumerConnection, SubscriptionData
 from brokerd.remoting.errors import error_for
+from console.brokers.mqadmin import MQAdmin, MQBrokerError
 from console.cluster.models import Cluster
 from console.group import refusals
 from console.group.models import BrokerRefusals
 from console.group.pause_facts import Waiting, members_of, waiting
 from console.group.pauses import WHOLE_GROUP, paused_groups, pauses_of
 from console.lag.models import GroupRow, TopicRow
-from console.mqadmin import MQAdmin, MQBrokerError
 from console.operation import errors, selectors, services
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster, wait_for

@@ -13,7 +13,7 @@ from django.urls import reverse
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, GroupRow
 from console.operation import services
-from console.operation.config_views import quarantine_context
+from console.operation.config.views import quarantine_context
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.people import signed_in

@@ -11,10 +11,7 @@ from pathlib import Path
 import pytest
 from pytest_django import Settings
 
-from console.cluster.models import Cluster
-from console.lag import services
-from console.lag.models import Round
-from console.mqadmin import (
+from console.brokers.mqadmin import (
     BlockingMQAdmin,
     Message,
     SubscriptionGroupConfig,
@@ -22,6 +19,9 @@ from console.mqadmin import (
     close_admins,
     with_admin,
 )
+from console.cluster.models import Cluster
+from console.lag import services
+from console.lag.models import Round
 from tests.console.lag.running_consumers import RunningConsumers
 from tests.support.broker_process import BrokerProcess
 

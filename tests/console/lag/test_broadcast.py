@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from brokerd.remoting.admin_bodies import ProcessQueueInfo
+from console.brokers.mqadmin import MessageQueue
 from console.group import findings
 from console.group import selectors as group_selectors
 from console.lag import broadcast, selectors, sweep
 from console.lag.models import ClientRow, CollectorLease, GroupRow
 from console.lag.round_view import ClientProgress, Members, RoundView
-from console.mqadmin import MessageQueue
 from consumers import MessageModel
 from spark.lag.status import LagStatus
 from tests.console.lag.conftest import CollectedCluster

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from console.brokers.mqadmin import MQBrokerError, RemotingTimeout
 from console.lag import broker_reads
 from console.lag.broker_reads import BrokerAddress, BrokerAnswers, Question, QueueOffsets, read_brokers
-from console.mqadmin import MQBrokerError, RemotingTimeout
 
 OFFSETS = b'{"offsetTable":{"orders@billing":{0:5,1:7},"gone@billing":{0:1}}}'
 STATS = (

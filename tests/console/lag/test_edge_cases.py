@@ -16,12 +16,19 @@ from pathlib import Path
 
 import pytest
 
+from console.brokers.mqadmin import (
+    Message,
+    MQAdmin,
+    SubscriptionGroupConfig,
+    TopicConfig,
+    close_admins,
+    with_admin,
+)
 from console.cluster.models import Cluster
 from console.group import findings
 from console.lag import filter_sampling, reset, selectors, services, sweep
 from console.lag.models import ClientRow, CollectorLease, GroupRow, LagEvent, TopicRow
 from console.lag.queue_row import QueueRow
-from console.mqadmin import Message, MQAdmin, SubscriptionGroupConfig, TopicConfig, close_admins, with_admin
 from tests.console.lag.conftest import CollectedCluster
 from tests.console.lag.running_consumers import RunningConsumers, eventually
 from tests.support import sample_queues

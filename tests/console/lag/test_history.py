@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from django.db import DatabaseError
 
+from console.brokers.mqadmin import MessageQueue
 from console.lag import archive, history, past, selectors, services
 from console.lag.history import HOUR_MS, HistoryLog, HistoryMoved
 from console.lag.models import HistoryFile
-from console.mqadmin import MessageQueue
 from spark.lag import chunk, wal
 from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot

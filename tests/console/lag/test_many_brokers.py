@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from console.brokers.mqadmin import close_admins
 from console.cluster.models import Cluster
 from console.lag import services
 from console.lag.models import BrokerRow, GroupRow, Round, TopicRow
-from console.mqadmin import close_admins
 from tests.support.people import signed_in
 from tests.support.simulated_cluster import SimulatedCluster
 

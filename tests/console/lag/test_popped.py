@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from console.brokers.mqadmin import MessageQueue
 from console.lag import sweep
 from console.lag.models import GroupMembers
 from console.lag.popped import pop_figures, popped_entries, popped_of
 from console.lag.round_view import Members, Popped
-from console.mqadmin import MessageQueue
 from spark.lag.status import POP_QUIET_MS, LagStatus
 from tests.console.lag.test_rows import answer, groups_of, view
 

@@ -15,8 +15,8 @@ import orjson
 import pytest
 from redis import Redis
 
-from console import live
 from console.access.services import record_audit
+from console.brokers.mqadmin import close_admins
 from console.cluster.models import Cluster
 from console.lag import services, sweep
 from console.lag.history import file_location, wal_folder
@@ -32,7 +32,7 @@ from console.lag.models import (
     TopicRow,
 )
 from console.lag.queue_row import QueueRow
-from console.mqadmin import close_admins
+from console.live import hub as live
 from spark.lag import wal
 from tests.console.lag.conftest import CollectedCluster
 from tests.console.lag.running_consumers import RunningConsumers, eventually

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from console.mqadmin import close_admins
+from console.brokers.mqadmin import close_admins
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.broker_process import BrokerProcess
 

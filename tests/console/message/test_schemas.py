@@ -11,9 +11,9 @@ from django.test import Client
 from google.protobuf import descriptor_pb2
 
 from console.access.models import AuditEvent
+from console.brokers.body_format import render_body
 from console.message import schemas, services
 from console.message.search.query import Query
-from console.operation.body_format import render_body
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support import sample_rows
 from tests.support.people import signed_in

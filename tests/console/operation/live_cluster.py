@@ -8,8 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from console.brokers.mqadmin import (
+    BlockingMQAdmin,
+    MQBrokerError,
+    SubscriptionGroupConfig,
+    TopicConfig,
+    with_admin,
+)
 from console.cluster.models import Cluster
-from console.mqadmin import BlockingMQAdmin, MQBrokerError, SubscriptionGroupConfig, TopicConfig, with_admin
 from consumers import (
     BrokerUnavailable,
     ConsumeFromWhere,

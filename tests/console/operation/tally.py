@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from console.operation.errors import PlanRejected, VerificationFailed
-from console.operation.kinds import Draft, PlanWarning
+from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.runner import JobRun
+from console.operation.plan.kinds import Draft, PlanWarning
 
 
 class Tally:

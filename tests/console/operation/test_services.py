@@ -9,10 +9,11 @@ import pytest
 import redis
 from django.contrib.auth.models import User
 
-from console import live
 from console.access import services as access_services
 from console.access.models import AuditEvent
-from console.operation import errors, journal, selectors, services
+from console.live import hub as live
+from console.operation import errors, selectors, services
+from console.operation.job import journal
 from console.operation.models import Job, JobState, Plan, PlanState
 from tests.console.operation.tally import Tally
 

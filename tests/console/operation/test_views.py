@@ -11,10 +11,11 @@ from django.test import Client
 from django.utils import timezone
 
 from console.access.models import AuditEvent
-from console.mqadmin import BrokerUnavailable
-from console.operation import plan_words, services
+from console.brokers.mqadmin import BrokerUnavailable
+from console.operation import services
+from console.operation.job.runner import JobRun
 from console.operation.models import Job, JobState, Plan, PlanState
-from console.operation.runner import JobRun
+from console.operation.plan import words as plan_words
 from tests.console.operation.tally import Tally
 
 OPERATIONS_QUERIES = (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from console.mqadmin import MessageQueue
+from console.brokers.mqadmin import MessageQueue
 from console.rebalance import rules
 from console.rebalance.rules import ClientView, FindingKind
 

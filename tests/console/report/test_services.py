@@ -12,12 +12,12 @@ from django.contrib.auth.models import User
 from pytest_django import Settings
 from redis import Redis
 
-from console import live
 from console.access.models import AuditEvent
 from console.access.rules import TokenPrincipal
 from console.access.services import create_token
 from console.cluster.models import Cluster
 from console.lag.models import HistoryFile
+from console.live import hub as live
 from console.report import process, services
 from console.report.models import LagRow, ReportRun
 from console.report.rules import LEASE_MS, ReportRejected, Window

@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import User
 
 from console.access import services as access_services
-from console.mqadmin import close_admins
+from console.brokers.mqadmin import close_admins
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.broker_process import BrokerProcess
 

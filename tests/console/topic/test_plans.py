@@ -9,9 +9,9 @@ from django.contrib.auth.models import User
 from pytest_django import Settings
 
 from console.access.models import AuditEvent
+from console.brokers.mqadmin import MQBrokerError
 from console.lag.models import CollectorLease, GroupRow, TopicRow
 from console.lag.queue_row import QueueRow
-from console.mqadmin import MQBrokerError
 from console.operation import errors, selectors, services
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster, wait_for

@@ -10,7 +10,6 @@ from django.core.management.base import CommandError, CommandParser
 
 from console.broker import selectors
 from console.broker.selectors import BrokerView
-from console.figures import duration, percent, rate
 from console.operation import services
 from console.operation.command_line import (
     ChangeCommand,
@@ -19,6 +18,7 @@ from console.operation.command_line import (
     add_cluster,
     cluster_name,
 )
+from console.text.figures import duration, percent, rate
 
 KINDS = ("broker_config_change", "broker_drain")
 

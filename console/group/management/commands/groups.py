@@ -6,13 +6,13 @@ from typing import Any, ClassVar
 
 from django.core.management.base import CommandParser
 
-from console.figures import duration
 from console.group import selectors
 from console.group.mode_facts import MODES
 from console.group.settings_config import FIELDS, MEANING
 from console.operation.command_line import cluster_name
-from console.operation.config_change import GROUP
-from console.operation.config_command import ConfigCommand
+from console.operation.config.change import GROUP
+from console.operation.config.command import ConfigCommand
+from console.text.figures import duration
 
 
 def _places(options: Mapping[str, Any]) -> dict[str, Any]:

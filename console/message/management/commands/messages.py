@@ -10,6 +10,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
+from console.brokers.body_format import FORMAT_NAMES
 from console.message import services
 from console.message.search.body_match import KIND_NAMES, MatchRefused, read_match
 from console.message.search.export import EXPORT_MESSAGES_MAX, EXPORT_MS, FORMATS, export
@@ -18,7 +19,6 @@ from console.message.search.run import open_search, source_of
 from console.message.search.tail import TAIL_MS, Tail
 from console.message.sending.plans import TYPED_BODY_BYTES_MAX
 from console.message.services import BadCursor, MessageView, TopicNotFound, views
-from console.operation.body_format import FORMAT_NAMES
 from console.operation.command_line import ChangeCommand, add_cluster, cluster_name, time_ms
 from console.operation.models import Plan
 

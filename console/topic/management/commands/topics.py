@@ -7,8 +7,8 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from console.operation.command_line import cluster_name
-from console.operation.config_change import TOPIC
-from console.operation.config_command import ConfigCommand
+from console.operation.config.change import TOPIC
+from console.operation.config.command import ConfigCommand
 from console.topic import selectors
 from console.topic.topic_config import FIELDS, MESSAGE_TYPES, PERMISSIONS, permission_letters
 

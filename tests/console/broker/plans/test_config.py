@@ -9,9 +9,8 @@ from django.contrib.auth.models import User
 
 from console.access.models import AuditEvent
 from console.broker.plans.config import read_wish
-from console.mqadmin import BrokerUnavailable
+from console.brokers.mqadmin import BrokerUnavailable
 from console.operation import services as operation_services
-from console.operation.coverage import Coverage
 from console.operation.errors import (
     ConfirmationMissing,
     NotPermitted,
@@ -21,6 +20,7 @@ from console.operation.errors import (
     UndoImpossible,
 )
 from console.operation.models import JobState, Plan
+from console.operation.plan.coverage import Coverage
 from tests.console.broker.conftest import NAME, Pair
 from tests.support.people import signed_in
 

@@ -8,7 +8,7 @@ import pytest
 
 from console.broker import selectors
 from console.broker.plans import drain as drain_plan
-from console.mqadmin import BrokerUnavailable, Message
+from console.brokers.mqadmin import BrokerUnavailable, Message
 from console.operation import services as operation_services
 from console.operation.errors import ConfirmationMissing, PlanBlocked, PlanDrifted, PlanRejected
 from console.operation.models import JobState

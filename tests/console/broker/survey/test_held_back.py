@@ -8,8 +8,8 @@ from brokerd.remoting.bodies import TopicOffset, TopicStatsTable
 from console.broker import findings, selectors
 from console.broker.models import BrokerSample, BrokerSurvey
 from console.broker.survey import held_back
+from console.brokers.mqadmin import Message, MessageQueue, SendResult
 from console.lag.models import BrokerRow
-from console.mqadmin import Message, MessageQueue, SendResult
 from tests.console.broker.conftest import NAME, Pair
 from tests.console.operation.live_cluster import wait_for
 

@@ -15,7 +15,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from console.mqadmin import close_admins
+from console.brokers.mqadmin import close_admins
 from tests.console.deadletter.letters import RETRY, group_with_topics, write_letters
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.broker_process import BrokerProcess

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
+from console.brokers.mqadmin import Message
 from console.deadletter import selectors
 from console.deadletter.models import ReplayLedger
-from console.mqadmin import Message
 from console.operation import errors, services
 from console.operation import selectors as operation_selectors
 from console.operation.models import Job, Plan

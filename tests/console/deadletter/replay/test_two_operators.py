@@ -9,13 +9,13 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import OperationalError, connection
 
+from console.brokers.mqadmin import BrokerUnavailable
 from console.deadletter.models import LedgerState, ReplayLedger
 from console.deadletter.plans import ReplayPlan
-from console.mqadmin import BrokerUnavailable
 from console.operation import selectors, services
 from console.operation.errors import PlanBlocked
+from console.operation.job.runner import RETRIES_MAX
 from console.operation.models import Job, Plan
-from console.operation.runner import RETRIES_MAX
 from tests.console.deadletter.letters import GROUP, RETRY, end, group_with_topics, write_letters
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.people import person

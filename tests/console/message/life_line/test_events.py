@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils.http import urlencode
 
 from console.access.name_scope import EVERYTHING, NameScope
+from console.brokers.mqadmin import close_admins
 from console.cluster.models import Cluster
 from console.deadletter.models import LedgerState, ReplayLedger
 from console.lag.models import ClientRow
@@ -18,7 +19,6 @@ from console.message.life_line.axis import axis_of
 from console.message.life_line.events import GroupLife, LifeLine, Mark, State, life_line
 from console.message.life_line.trace import read_trace
 from console.message.search.lanes import Hit
-from console.mqadmin import close_admins
 from console.operation import services as operation_services
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support import sample_rows

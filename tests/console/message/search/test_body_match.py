@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from console.brokers.mqadmin import MessageRecord, SysFlag
 from console.message.search.body_match import KIND_NAMES, MatchRefused, read_match
-from console.mqadmin import MessageRecord, SysFlag
 
 BODY = '{"city": "杭州", "amount": 23880, "items": [{"sku": "a-1", "qty": 4}], "paid": true, "note": null}'
 

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from console.brokers.mqadmin import MessageQueue, MessageRecord, PullResult, PullStatus, RemotingTimeout
+from console.brokers.queues import BrokerQueue
 from console.message.search.cursor import BadCursor, Cursor
 from console.message.search.lanes import Hit
 from console.message.search.query import Query
 from console.message.search.run import Search, begin_search
 from console.message.services import page_of
-from console.mqadmin import MessageQueue, MessageRecord, PullResult, PullStatus, RemotingTimeout
-from console.operation.broker_queues import BrokerQueue
 
 TOPIC = "orders"
 

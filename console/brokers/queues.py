@@ -1,0 +1,141 @@
+"""Where the queues of a topic are and how far they reach: read from name server and brokers at the moment of
+asking.
+
+Plans and message search must see the brokers as they are now; pages read the rows of the last round instead
+(``console.lag``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from console.brokers.mqadmin import (
+    BlockingMQAdmin,
+    BrokerUnavailable,
+    MessageQueue,
+    MQAdmin,
+    MQBrokerError,
+    MQClientError,
+    RemotingTimeout,
+    TopicRouteData,
+)
+
+K = TypeVar("K")
+A = TypeVar("A")
+T = TypeVar("T")
+MASTER_ID = 0
+PERM_READ, PERM_WRITE = 4, 2  # PermName
+TOPIC_NOT_EXIST = 17  # ResponseCode.TOPIC_NOT_EXIST
+READ_DEADLINE_MS = 10_000  # for one bulk read over all brokers: plans wait for it
+PAGE_DEADLINE_MS = 3_000  # a page waits for brokers no longer than this and shows what came
+
+
+class NameServersSilent(Exception):
+    """No name server tells who the brokers are, `why`: for a page that shows what it has all the same."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"The name servers do not answer: {why}")
+        self.why = why
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BrokerQueue:
+    """One queue and the address of the master that holds it; offsets as of the read."""
+
+    queue: MessageQueue
+    addr: str
+    min_offset: int
+    max_offset: int
+
+
+def ask_each(
+    admin: BlockingMQAdmin,
+    asked: Mapping[K, A],
+    call: Callable[[MQAdmin, A], Awaitable[T]],
+    deadline_ms: int = READ_DEADLINE_MS,
+) -> dict[K, T | Exception]:
+    """The same call with each of these arguments, all at once under one deadline. Raises nothing."""
+
+    def bound(argument: A) -> Callable[[MQAdmin], Awaitable[T]]:
+        return lambda client: call(client, argument)
+
+    return admin.gather({key: bound(argument) for key, argument in asked.items()}, deadline_ms)
+
+
+def told(name: str, addr: str, answer: T | Exception, unknown: str = "its part") -> T:
+    """A broker's answer. Raises MQBrokerError where that is an error, and BrokerUnavailable for a silent broker: a
+    change that does not see every broker would be made blind. ``unknown``: what is not known then.
+    """
+    if isinstance(answer, MQBrokerError):
+        raise answer
+    if isinstance(answer, Exception):
+        raise BrokerUnavailable(addr, f"{name} did not answer, so {unknown} is unknown: {answer}") from answer
+    return answer
+
+
+def masters(admin: BlockingMQAdmin) -> dict[str, str]:
+    """Broker name → address of its master, for every broker that has one now."""
+    table = admin.cluster_info().broker_addr_table
+    return {
+        name: data.broker_addrs[MASTER_ID]
+        for name, data in sorted(table.items())
+        if MASTER_ID in data.broker_addrs
+    }
+
+
+def page_masters(admin: BlockingMQAdmin) -> dict[str, str]:
+    """As `masters`, for a page. Raises NameServersSilent, whatever the reason."""
+    try:
+        return masters(admin)
+    except (BrokerUnavailable, RemotingTimeout, MQClientError, MQBrokerError) as error:
+        raise NameServersSilent(str(error)) from error
+
+
+def topic_route(admin: BlockingMQAdmin, topic: str) -> TopicRouteData | None:
+    """The topic's route, or None when no name server knows it (17)."""
+    try:
+        return admin.topic_route(topic)
+    except MQBrokerError as error:
+        if error.code == TOPIC_NOT_EXIST:
+            return None
+        raise
+
+
+def route_queues(route: TopicRouteData, topic: str, *, write: bool = False) -> dict[MessageQueue, str]:
+    """Queue → master address, of the readable (or writable) queues; brokers without a master are left out."""
+    addrs = {data.broker_name: data.broker_addrs.get(MASTER_ID) for data in route.broker_datas}
+    wanted = PERM_WRITE if write else PERM_READ
+    found: dict[MessageQueue, str] = {}
+    for data in sorted(route.queue_datas, key=lambda each: each.broker_name):
+        addr = addrs.get(data.broker_name)
+        if addr is None or not data.perm & wanted:
+            continue
+        for queue_id in range(data.write_queue_nums if write else data.read_queue_nums):
+            found[MessageQueue(topic, data.broker_name, queue_id)] = addr
+    return found
+
+
+def with_offsets(admin: BlockingMQAdmin, queues: dict[MessageQueue, str]) -> list[BrokerQueue]:
+    """Add min and max offset to each queue: one call (202) per broker and topic. Raises what a broker
+    answered."""
+    wanted = sorted({(addr, queue.topic) for queue, addr in queues.items()})
+    answers = ask_each(
+        admin, {place: place for place in wanted}, lambda client, place: client.topic_stats(*place)
+    )
+    found: list[BrokerQueue] = []
+    for queue, addr in queues.items():
+        table = answers[addr, queue.topic]
+        if isinstance(table, Exception):
+            raise table
+        offsets = table.offset_table.get(queue)
+        low, high = (0, 0) if offsets is None else (offsets.min_offset, offsets.max_offset)
+        found.append(BrokerQueue(queue, addr, low, high))
+    return found
+
+
+def readable_queues(admin: BlockingMQAdmin, topic: str) -> list[BrokerQueue] | None:
+    """All queues of a topic that can be read, with offsets; None when the topic does not exist."""
+    route = topic_route(admin, topic)
+    return None if route is None else with_offsets(admin, route_queues(route, topic))

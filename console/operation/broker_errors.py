@@ -1,5 +1,0 @@
-"""What brokers and the way to them can answer badly, for callers that have no door to brokers of their own (REST)."""
-
-from console.mqadmin import BrokerUnavailable, MQBrokerError, MQClientError, RemotingTimeout
-
-__all__ = ["BrokerUnavailable", "MQBrokerError", "MQClientError", "RemotingTimeout"]

@@ -1,0 +1,44 @@
+"""A change of configuration without the pages: as a REST request and as a command line."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from console.operation.plan.params import ACCEPT_WITHOUT
+
+FLAGS = frozenset({"keep_offsets", "with_topics"})  # options of the commands that take no value
+
+REPEATED = {
+    "brokers": "--broker",
+    "topics": "--topic",
+    ACCEPT_WITHOUT: "--accept-without",
+}  # lists: an option for each of their names
+
+
+def made_by(cluster: str, kind: str, subject: str, params: Mapping[str, Any]) -> dict[str, str]:
+    """Path and body of the request (quoted for a shell), and `manage.py topics …` or `manage.py groups …`."""
+    body = {"kind": kind, "subject": subject, "params": dict(params)}
+    return {
+        "path": f"/api/v1/clusters/{cluster}/config-plans",
+        "body": shlex.quote(json.dumps(body, ensure_ascii=False)),
+        "command": command_line(cluster, kind, subject, params),
+    }
+
+
+def command_line(cluster: str, kind: str, subject: str, params: Mapping[str, Any]) -> str:
+    """``topic_change`` → ``manage.py topics change NAME --perm 4 --broker broker-a --cluster local``."""
+    what, _, deed = kind.partition("_")
+    words = ["manage.py", f"{what}s", deed.removeprefix("force_"), subject]
+    if deed.startswith("force_"):
+        words.append("--force")
+    for name, value in params.items():
+        if name in REPEATED:
+            words += [word for one in value for word in (REPEATED[name], one)]
+        elif name in FLAGS:
+            words += [f"--{name.replace('_', '-')}"] if value else []
+        else:
+            words += [f"--{name.replace('_', '-')}", json.dumps(value).strip('"')]
+    return shlex.join([*words, "--cluster", cluster])

@@ -1,0 +1,100 @@
+"""Topics and groups that nobody may use, as a step before they are deleted; read from the jobs that did it.
+
+The record is the job itself: since when, by whom, and the configuration each broker had before. Whether the
+brokers still show it is asked of the brokers, not of this module.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime as dt
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+
+from console.operation.config.change import Config, brokers_in_words, is_denied
+from console.operation.models import Job
+from console.text.figures import duration, moment
+
+HOUR_MS = 3_600_000
+NOTICE_MS = 60_000  # clients read the route every 30 s: what they write until then is no news
+JOBS_READ_MAX = 200  # of one object, newest first: each tells what it changed on which broker
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Quarantine:
+    """``former``: broker name → configuration before. ``written``: messages ever written when it began."""
+
+    since_ms: int
+    by: str
+    plan_id: str
+    former: dict[str, Config]
+    written: int | None
+
+    def has_traffic(self, last_write_ms: int | None) -> bool:
+        """Whether somebody wrote after every client must have noticed."""
+        return last_write_ms is not None and last_write_ms > self.since_ms + NOTICE_MS
+
+    @property
+    def deletable_at_ms(self) -> int:
+        """From when on deleting is offered."""
+        return self.since_ms + quarantine_hours() * HOUR_MS
+
+
+def quarantine_hours() -> int:
+    """How long an object must be in quarantine before deleting it is offered."""
+    return int(settings.QUARANTINE_HOURS)
+
+
+def quarantine_of(cluster: str, what: str, name: str) -> Quarantine | None:
+    """The quarantine of a topic or group that this console began and nobody ended here; None without one."""
+    jobs = Job.objects.filter(cluster=cluster, subject=name, kind__startswith=f"{what}_")
+    newest = list(jobs.select_related("plan").order_by("-created_at", "-id")[:JOBS_READ_MAX])
+    former: dict[str, Config] = {}
+    deleted: set[str] = set()  # brokers that had it in quarantine and forgot it; an undo brings it back so
+    began: Job | None = None
+    for job in reversed(newest):
+        for row in job.result.get("brokers", []):
+            if row["name"] != name or row["what"] != what or row["state"] not in ("applied", "verified"):
+                continue
+            broker, before, after = row["broker_name"], row["before"], row["after"]
+            deleted.discard(broker)
+            if after is None:
+                deleted.add(broker)
+            elif not is_denied(what, after):
+                former.pop(broker, None)
+            elif before is not None and not is_denied(what, before):
+                former[broker] = before
+                began = job
+    former = {broker: config for broker, config in former.items() if broker not in deleted}
+    if not former or began is None:
+        return None
+    return Quarantine(
+        since_ms=max(_written_ms(row) for row in began.result["brokers"]),
+        by=began.created_by,
+        plan_id=began.plan_id,
+        former=former,
+        written=began.result.get("written_messages"),
+    )
+
+
+def waiting(what: str, found: Mapping[str, Config], quarantine: Quarantine | None, now_ms: int) -> str:
+    """Why the object can not be deleted yet, or "". ``found``: its configuration on each broker now."""
+    still_open = [name for name, config in found.items() if not is_denied(what, config)]
+    hours = quarantine_hours()
+    if quarantine is None or still_open:
+        where = f" on {brokers_in_words(still_open)}" if quarantine is not None and still_open else ""
+        return (
+            f"Put it in quarantine first: it is still open{where}. Deleting is offered {hours} hours later."
+        )
+    if now_ms < quarantine.deletable_at_ms:
+        return (
+            f"It has been in quarantine for {duration(now_ms - quarantine.since_ms)}; deleting is offered after "
+            f"{hours} hours, at {moment(quarantine.deletable_at_ms, dt.UTC, now_ms=now_ms)} UTC."
+        )
+    return ""
+
+
+def _written_ms(row: dict[str, Any]) -> int:
+    return int(row["at_ms"] or 0)

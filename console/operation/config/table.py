@@ -1,0 +1,77 @@
+"""A topic's or group's configuration as every broker has it now, side by side, with what differs."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from console.brokers.mqadmin import with_admin
+from console.brokers.queues import PAGE_DEADLINE_MS, NameServersSilent, page_masters
+from console.cluster.models import Cluster
+from console.operation.config.change import Config, ask_configs
+
+NAME_KEYS = frozenset({"topicName", "groupName"})  # the same on every broker, and in the page's head
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class KeyRow:
+    """One key over all brokers. A cell is (value, differs from most); value None = this broker has no such key."""
+
+    key: str
+    cells: tuple[tuple[Any, bool], ...]
+    differs: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ConfigTable:
+    """``silent``: broker name → why it did not answer; ``without``: brokers that do not have the object."""
+
+    brokers: tuple[str, ...]
+    rows: tuple[KeyRow, ...]
+    silent: Mapping[str, str]
+    without: tuple[str, ...]
+    read_at_ms: int
+    problem: str = ""  # why no broker could be asked at all
+
+    @property
+    def differing(self) -> int:
+        return sum(row.differs for row in self.rows)
+
+
+def read_table(cluster: Cluster, what: str, name: str) -> ConfigTable:
+    """Ask every broker at once. Raises nothing: a page shows what came, and why the rest did not."""
+    admin, now_ms = with_admin(cluster.namesrv_addrs), time.time_ns() // 1_000_000
+    try:
+        addrs = page_masters(admin)
+    except NameServersSilent as error:
+        return ConfigTable((), (), {}, (), now_ms, str(error))
+    answers = ask_configs(admin, addrs, what, name, PAGE_DEADLINE_MS)
+    found = {broker: answer for broker, answer in answers.items() if isinstance(answer, dict)}
+    return ConfigTable(
+        brokers=tuple(found),
+        rows=compare(list(found.values())),
+        silent={broker: str(answer) for broker, answer in answers.items() if isinstance(answer, Exception)},
+        without=tuple(broker for broker, answer in answers.items() if answer is None),
+        read_at_ms=now_ms,
+    )
+
+
+def compare(configs: Sequence[Config]) -> tuple[KeyRow, ...]:
+    """A row per key, those that differ first; attributes are keys of their own."""
+    flat = [_flat(config) for config in configs]
+    keys = list(dict.fromkeys(key for config in flat for key in config))
+    rows = []
+    for key in keys:
+        values = [config.get(key) for config in flat]
+        usual, _ = Counter(map(repr, values)).most_common(1)[0]
+        cells = tuple((value, repr(value) != usual) for value in values)
+        rows.append(KeyRow(key, cells, any(differs for _, differs in cells)))
+    return tuple(sorted(rows, key=lambda row: not row.differs))
+
+
+def _flat(config: Config) -> Config:
+    plain = {key: value for key, value in config.items() if key != "attributes" and key not in NAME_KEYS}
+    return {**plain, **config.get("attributes", {})}

@@ -1,0 +1,80 @@
+"""What the pages that create, change and delete topics and groups share. Each makes a plan and changes nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+
+from console.access import rules
+from console.access.models import Verb
+from console.cluster.models import Cluster
+from console.lag import selectors as lag_selectors
+from console.operation.config.forms import ConfigForm
+from console.operation.config.quarantine import quarantine_hours, quarantine_of
+from console.operation.plan_request import plan_or_reason
+
+STEPS = {"quarantine": "quarantine", "delete": "delete", "force": "force_delete"}  # button → deed of the plan
+
+
+def broker_names(cluster: str) -> list[str]:
+    """The brokers that a new object can be made on."""
+    return sorted({row.broker_name for row in lag_selectors.broker_rows(cluster)})
+
+
+def submitted_form(
+    request: HttpRequest, here: Cluster, what: str, deed: str, form: ConfigForm, name: str = ""
+) -> HttpResponse | str:
+    """The way to the plan that the form asks for, or why there is none; "" where nothing was sent or a field says it.
+
+    ``name``: the object's; a new one's is in the form.
+    """
+    if request.method != "POST" or not form.is_valid():
+        return ""
+    subject = name or form.cleaned_data["name"]
+    return plan_or_reason(request, here, f"{what}_{deed}", subject, form.params(), form, {what: "name"})
+
+
+def submitted_step(
+    request: HttpRequest, here: Cluster, what: str, name: str, options: Collection[str] = ()
+) -> HttpResponse | str:
+    """The same for a step on the way out, named by the button. ``options``: boxes that a deletion may tick."""
+    if request.method != "POST":
+        return ""
+    deed = STEPS.get(request.POST.get("deed", ""))
+    if deed is None:
+        raise Http404("There is no such step.")
+    ticked = {option: True for option in options if deed != "quarantine" and request.POST.get(option)}
+    return plan_or_reason(request, here, f"{what}_{deed}", name, ticked)
+
+
+def form_context(
+    request: HttpRequest, here: Cluster, what: str, form: ConfigForm, problem: str, brokers: Sequence[str]
+) -> dict[str, Any]:
+    """What the templates of all these forms need."""
+    return {
+        "cluster": here,
+        "form": form,
+        "problem": problem,
+        "chosen": request.POST.getlist("brokers") if request.method == "POST" else brokers,
+        "section": f"{what}s",
+        "now_ms": int(time.time() * 1000),
+    }
+
+
+def quarantine_context(request: HttpRequest, here: Cluster, what: str, name: str) -> dict[str, Any]:
+    """What pages say about the quarantine of an object; two queries, no broker is asked."""
+    now_ms = int(time.time() * 1000)
+    quarantine = quarantine_of(here.name, what, name)
+    return {
+        "now_ms": now_ms,
+        "quarantine": quarantine,
+        "is_closed": quarantine is not None,
+        "is_due": quarantine is not None and now_ms >= quarantine.deletable_at_ms,
+        "written_since": False,
+        "hours": quarantine_hours(),
+        "may_force": rules.may(request.user, Verb.ADMIN, here.name, name),
+        "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name, name),
+    }

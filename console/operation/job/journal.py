@@ -1,0 +1,85 @@
+"""Telling the world what happened to a job: the live subjects, the job's event list, the audit."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import time
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from console.access import services as access_services
+from console.live import hub as live
+from console.operation.models import Confirm, Job, JobEvent, Plan, PlanState
+from console.operation.rules import PLAN_LIFE_MS
+
+logger = logging.getLogger(__name__)
+
+
+def now_ms() -> int:
+    """The clock of entry points; everything below them gets the time as an argument."""
+    return time.time_ns() // 1_000_000
+
+
+def moment(at_ms: int) -> datetime.datetime:
+    """Milliseconds since 1970 UTC as the database stores them."""
+    return datetime.datetime.fromtimestamp(at_ms / 1000, tz=datetime.UTC)
+
+
+def actor_name(actor: Any) -> str:
+    """Who did it, for people: the user's name, also behind a token; ``system`` when nobody asked."""
+    if actor is None:
+        return "system"
+    return str(actor.get_username()) if hasattr(actor, "get_username") else str(actor)
+
+
+def note(job: Job, text: str, *, level: str = "ok", at_ms: int) -> None:
+    """Add one line to the job's event list."""
+    JobEvent.objects.create(job=job, at=moment(at_ms), level=level, text=text)
+
+
+def publish(job: Job, *, at_ms: int) -> None:
+    """Send the job's row to the browsers. A Redis that is away must not stop a job: pages read the row again
+    anyway."""
+    try:
+        live.publish("jobs", {job.id: job.as_row()}, now_ms=at_ms)
+        live.publish(f"job/{job.id}", {"job": job.as_row(full=True)}, now_ms=at_ms)
+    except (RedisError, OSError) as error:
+        logger.warning("job not published job=%s reason=%s", job.id, error)
+
+
+def publish_plan(plan: Plan, verb: str, *, at_ms: int) -> None:
+    """Tell the browsers of those who hold ``verb`` about a plan that asks for a second person, and when it no
+    longer does.
+    """
+    if plan.confirm != Confirm.SECOND_PERSON:
+        return
+    row = {
+        "cluster": plan.cluster,
+        "subject": plan.subject,
+        "verb": verb,
+        "created_by": plan.created_by,
+        "waits": plan.state == PlanState.DRAFT and not plan.approved_by and not plan.blocked,
+        "expires_at_ms": round(plan.expires_at.timestamp() * 1000),
+    }
+    try:
+        live.publish("approvals", {plan.id: row}, now_ms=at_ms, life_s=PLAN_LIFE_MS // 1000)
+    except (RedisError, OSError) as error:
+        logger.warning("plan not published plan=%s reason=%s", plan.id, error)
+
+
+def audit(
+    *, actor: Any, verb: str, plan: Plan, before: Any = None, after: Any = None, remote_addr: str = ""
+) -> None:
+    """One audit event of a plan or its job."""
+    access_services.record_audit(
+        actor=actor,
+        verb=verb,
+        cluster=plan.cluster,
+        subject=plan.subject,
+        before=before,
+        after=after,
+        plan_id=plan.id,
+        remote_addr=remote_addr,
+    )

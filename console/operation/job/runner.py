@@ -1,0 +1,434 @@
+"""Runs one job: claim the lease, apply, verify, and obey pause, cancel and rate within a second.
+
+How a job survives anything:
+1. A worker claims it with one conditional update (state, lease free or over). Who changes no row does
+   something else.
+2. While it works it renews the lease every second, in the same statement that saves its progress. No row
+   changed means the lease is gone: it stops at once and writes nothing more.
+3. Whoever takes the job up later starts from the saved progress and the kind's own rows (ledger), never from
+   memory.
+4. Runs that did not end in order are listed in ``open_runs`` until it is proven that they are over (``run_lock``).
+5. ``orphans`` names the jobs that wait for nobody; beat queues them again (a queue message is never trusted
+   to survive).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from django.conf import settings
+from django.db import InterfaceError, OperationalError, transaction
+from django.db.models import F, Q, QuerySet
+
+from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
+from console.operation import selectors
+from console.operation.errors import OperationError
+from console.operation.job import journal, run_lock
+from console.operation.models import Job, JobState
+from console.operation.plan import coverage
+from console.operation.plan.kinds import KeepsAccounts
+from console.operation.rules import (
+    HEARTBEAT_MS,
+    LEASE_MS,
+    RECOVERY_MS,
+    SLICE_MS,
+    JobEventKind,
+    fingerprint,
+    next_state,
+    sources,
+)
+
+logger = logging.getLogger(__name__)
+
+LONG_PLACES = threading.BoundedSemaphore(settings.LONG_JOBS_MAX)  # of this process
+WOKEN_MAX = 8  # waiting jobs that are queued again when a place becomes free
+LOOK_MS = HEARTBEAT_MS // 2  # pause, cancel and rate are read twice as often as the pages promise
+NAP_S = 0.1  # longest sleep between two looks at the clock
+RETRIES_MAX = (
+    12  # a broker may be away this often in a row, RETRY_PAUSE_MS apart: a restart of it is no failure
+)
+RETRY_PAUSE_MS = 5_000
+RUNNABLE = (JobState.QUEUED, JobState.RUNNING, JobState.VERIFYING)
+TRANSIENT = (BrokerUnavailable, RemotingTimeout)
+DATABASE_AWAY = (OperationalError, InterfaceError)
+# Of a job's progress, what changes without any work being done.
+BOOKKEEPING = frozenset({"retries", "waits_for", "bucket", "speed", "dlq_end", "dlq_growth"})
+
+
+class JobInterrupted(Exception):
+    """The job must stop working now. ``why``: paused | cancelled | slice."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
+class LeaseLost(Exception):
+    """Another worker holds the job, or it was taken away: stop and write nothing."""
+
+
+class JobRun:
+    """A claimed job in the hands of its worker: what ``PlanKind.apply``, ``verify`` and ``settle`` work
+    with."""
+
+    def __init__(self, job: Job, owner: str) -> None:
+        self.job = job
+        self.plan = job.plan
+        self.owner = owner
+        self.progress: dict[str, Any] = dict(job.progress)
+        self.result: dict[str, Any] = dict(job.result)
+        self._started = self._looked = self._saved = time.monotonic()
+        self._settling = False
+        self._began_with = _work_done(self.progress)
+
+    @property
+    def has_worked(self) -> bool:
+        """Whether this run brought the job on since it took it up."""
+        return _work_done(self.progress) != self._began_with
+
+    @property
+    def rate_per_s(self) -> int | None:
+        """The wanted speed, at most half a second old."""
+        return self.job.rate_per_s
+
+    def now_ms(self) -> int:
+        """The clock, for kinds that record when something happened."""
+        return journal.now_ms()
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether every earlier run of this job surely is over; False: one may be frozen and go on."""
+        return bool(self.job.open_runs == [self.owner])
+
+    @property
+    def lease_ends_s(self) -> float:
+        """When the lease ends, on the monotonic clock: what must not happen twice must not begin after it."""
+        return self._saved + LEASE_MS / 1000
+
+    def note(self, text: str, *, level: str = "ok") -> None:
+        """Add a line to "what happened"."""
+        journal.note(self.job, text, level=level, at_ms=self.now_ms())
+
+    def save(self) -> None:
+        """Write progress and result and renew the lease, in one statement; inside the caller's transaction
+        if there is one.
+
+        Raises LeaseLost, which also rolls that transaction back.
+        """
+        at_ms = self.now_ms()
+        held = Job.objects.filter(
+            pk=self.job.pk, lease_owner=self.owner, lease_until__gt=journal.moment(at_ms)
+        )
+        lease_until = journal.moment(at_ms + LEASE_MS)
+        if held.update(progress=self.progress, result=self.result, lease_until=lease_until) != 1:
+            raise LeaseLost(self.job.id)
+        self.job.progress, self.job.result = self.progress, self.result
+        self._saved = time.monotonic()
+
+    @contextlib.contextmanager
+    def atomic(self) -> Iterator[None]:
+        """A transaction that ends with ``save``. When it fails, progress and result are what they were before it."""
+        progress, result = copy.deepcopy(self.progress), copy.deepcopy(self.result)
+        saved = self._saved
+        try:
+            with transaction.atomic():
+                yield
+                self.save()
+        except BaseException:
+            self.progress = self.job.progress = progress
+            self.result = self.job.result = result
+            self._saved = saved
+            raise
+
+    def renew(self) -> None:
+        """Keep the lease while waiting for something that must be awaited. Raises LeaseLost."""
+        if (time.monotonic() - self._saved) * 1000 >= HEARTBEAT_MS:
+            self.save()
+
+    def beat(self) -> None:
+        """Call at least twice a second while working. Raises JobInterrupted (paused, cancelled, slice over)
+        and LeaseLost."""
+        now = time.monotonic()
+        if (now - self._looked) * 1000 >= LOOK_MS:
+            self._looked = now
+            self._look()
+        if (now - self._saved) * 1000 >= HEARTBEAT_MS:
+            self.save()
+            journal.publish(self.job, at_ms=self.now_ms())
+
+    def sleep(self, seconds: float) -> None:
+        """Wait, with beats."""
+        deadline = time.monotonic() + seconds
+        while (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, NAP_S))
+            self.beat()
+
+    def fresh_lease(self) -> bool:
+        """Whether the lease surely is still ours: asked directly before something that must not happen
+        twice."""
+        return (time.monotonic() - self._saved) * 1000 < LEASE_MS / 2
+
+    def _look(self) -> None:
+        row = (
+            Job.objects.filter(pk=self.job.pk)
+            .values("state", "cancel_requested", "rate_per_s", "lease_owner")
+            .get()
+        )
+        if row["lease_owner"] != self.owner:
+            raise LeaseLost(self.job.id)
+        self.job.rate_per_s = row["rate_per_s"]
+        self.job.state, self.job.cancel_requested = row["state"], row["cancel_requested"]
+        if self._settling:
+            return
+        if row["cancel_requested"] and row["state"] != JobState.VERIFYING:
+            raise JobInterrupted("cancelled")
+        if row["state"] not in (JobState.RUNNING, JobState.VERIFYING):
+            raise JobInterrupted("paused")
+        slice_over = (time.monotonic() - self._started) * 1000 >= SLICE_MS
+        kinds = selectors.long_kinds() if slice_over else []
+        if self.job.kind in kinds and waiting(self.now_ms()).filter(kind__in=kinds).exists():
+            raise JobInterrupted("slice")
+
+    def settling(self) -> None:
+        """From here on only the lease stops this run: a cancel is being carried out."""
+        self._settling = True
+
+
+def _work_done(progress: Mapping[str, Any]) -> str:
+    return fingerprint({name: value for name, value in progress.items() if name not in BOOKKEEPING})
+
+
+@transaction.atomic
+def claim(job_id: str, owner: str, now_ms: int) -> Job | None:
+    """Take the lease and return the job, or None when it is not to be worked on now."""
+    moment = journal.moment(now_ms)
+    lease = {"lease_owner": owner, "lease_until": journal.moment(now_ms + LEASE_MS)}
+    if waiting(now_ms).filter(pk=job_id).update(**lease) != 1:
+        return None
+    job = selectors.job(job_id)
+    if job.state == JobState.QUEUED:
+        job.state = next_state(JobState.QUEUED, JobEventKind.START)
+        job.started_at = job.started_at or moment
+    job.attempts += 1
+    job.open_runs = [*(run for run in job.open_runs if not run_lock.is_over(run)), owner]
+    job.save(update_fields=["state", "started_at", "attempts", "open_runs"])
+    return job
+
+
+def waiting(now_ms: int) -> QuerySet[Job]:
+    """Jobs that no worker has: the one that waits for longest since a worker had it comes first."""
+    free = Q(lease_until__isnull=True) | Q(lease_until__lte=journal.moment(now_ms))
+    return Job.objects.filter(free, state__in=RUNNABLE).order_by(
+        F("lease_until").asc(nulls_first=True), "created_at"
+    )
+
+
+def orphans(now_ms: int) -> list[str]:
+    """Jobs that should be worked on and are not: queued, or running with a lease that is over."""
+    queued_for_long = Q(state=JobState.QUEUED, created_at__lte=journal.moment(now_ms - RECOVERY_MS // 2))
+    left = Q(state__in=(JobState.RUNNING, JobState.VERIFYING))
+    return list(waiting(now_ms).filter(queued_for_long | left).values_list("pk", flat=True))
+
+
+def run(job_id: str, owner: str, *, enqueue: Callable[[str], None]) -> None:
+    """Work on one job until it is finished, paused, cancelled or its slice is over."""
+    with _a_place(job_id) as is_free:
+        is_given_back = is_free and _claim_and_run(job_id, run_lock.new_run(owner))
+    if is_given_back:
+        journal.publish(selectors.job(job_id), at_ms=journal.now_ms())
+        for waiting_id in waiting(journal.now_ms()).values_list("pk", flat=True)[:WOKEN_MAX]:
+            enqueue(waiting_id)
+
+
+@contextlib.contextmanager
+def _a_place(job_id: str) -> Iterator[bool]:
+    """Whether this process has a thread for the job: long ones never take all. The end of one wakes the next."""
+    is_long = Job.objects.filter(pk=job_id, kind__in=selectors.long_kinds()).exists()
+    if is_long and not LONG_PLACES.acquire(blocking=False):
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        if is_long:
+            LONG_PLACES.release()
+
+
+def _claim_and_run(job_id: str, run: str) -> bool:
+    """Returns whether the job was worked on and given back in order."""
+    with run_lock.locked(run):
+        job = claim(job_id, run, journal.now_ms())
+        is_ended = job is None or _run(JobRun(job, run))
+    if is_ended:  # else the file stays: it shows to the next run that this one is over
+        run_lock.forget(run)
+    return job is not None and is_ended
+
+
+def _run(work: JobRun) -> bool:
+    """Work on a claimed job; returns whether it was given back in order."""
+    job = work.job
+    logger.info(
+        "job taken up job=%s plan=%s group=%s attempt=%d", job.id, job.plan_id, job.subject, job.attempts
+    )
+    try:
+        if job.attempts > 1 and job.state != JobState.QUEUED:
+            work.note(f"Taken up again (attempt {job.attempts})", level="info")
+        journal.publish(job, at_ms=journal.now_ms())
+        try:
+            _work(work)
+        except TRANSIENT as error:
+            _retry_later(work, error)
+        except (OperationError, MQBrokerError) as error:
+            _finish(work, JobEventKind.FAIL, error=str(error))
+        except (LeaseLost, *DATABASE_AWAY):
+            raise
+        except Exception as error:
+            logger.exception("job failed job=%s plan=%s", job.id, job.plan_id)
+            _finish(work, JobEventKind.FAIL, error=f"Internal error: {type(error).__name__}: {error}")
+    except LeaseLost:
+        logger.warning("job lease lost job=%s owner=%s", job.id, work.owner)
+        return False
+    except DATABASE_AWAY as error:
+        # The database was busy for longer than its timeout, or away: nothing is lost but time.
+        logger.warning("job stopped by the database job=%s reason=%s", job.id, error)
+        return False
+    return True
+
+
+def _work(work: JobRun) -> None:
+    """Apply, then verify; a cancelled job is settled instead."""
+    kind = selectors.plan_kind(work.job.kind)
+    work.progress.pop("waits_for", None)  # it is tried again now
+    try:
+        if work.job.cancel_requested and work.job.state == JobState.RUNNING:
+            raise JobInterrupted("cancelled")
+        if work.job.state == JobState.RUNNING:
+            kind.apply(work)
+            work.progress.pop("retries", None)
+            work.save()
+            _transition(work, JobEventKind.APPLIED)
+        if work.job.state == JobState.VERIFYING:
+            kind.verify(work)
+            _finish(work, JobEventKind.VERIFIED)
+    except JobInterrupted as interruption:
+        if interruption.why == "cancelled":
+            work.settling()
+            kind.settle(work)
+            _finish(work, JobEventKind.STOP)
+        else:
+            work.save()
+            _release(work)
+
+
+def _transition(work: JobRun, event: JobEventKind) -> None:
+    """Move the job if it is where the table wants it; a pause or cancel that came first wins."""
+    for source in sources(event):
+        held = Job.objects.filter(pk=work.job.pk, lease_owner=work.owner, state=source)
+        if held.update(state=next_state(source, event)) == 1:
+            work.job.state = next_state(source, event)
+            journal.publish(work.job, at_ms=journal.now_ms())
+            return
+    work._look()  # raises what stopped us
+    raise LeaseLost(work.job.id)
+
+
+FINISH_WORDS = {
+    JobEventKind.VERIFIED: ("ok", "Verified: the brokers show the target"),
+    JobEventKind.STOP: ("warn", "Cancelled; what was in flight is settled"),
+    JobEventKind.FAIL: ("danger", "Failed"),
+}
+
+
+def _finish(work: JobRun, event: JobEventKind, *, error: str = "") -> None:
+    """End the job: state, account, event and audit in one transaction. Raises LeaseLost."""
+    kind = selectors.plan_kind(work.job.kind)
+    try:
+        with transaction.atomic():
+            if event is JobEventKind.FAIL and isinstance(kind, KeepsAccounts):
+                kind.give_up(work)
+            _write_end(work, event, error)
+    except LeaseLost:
+        _release(work)  # a pause came first and is kept; raises LeaseLost when the job is not ours any more
+        return
+    logger.info(
+        "job finished job=%s plan=%s event=%s error=%s", work.job.id, work.plan.id, event.value, error or "-"
+    )
+
+
+def _write_end(work: JobRun, event: JobEventKind, error: str) -> None:
+    at_ms = journal.now_ms()
+    level, words = FINISH_WORDS[event]
+    for source in sources(event):
+        changed = (
+            _held(work)
+            .filter(state=source)
+            .update(
+                state=next_state(source, event),
+                finished_at=journal.moment(at_ms),
+                progress=work.progress,
+                result=work.result,
+                error=error,
+                holds=None,
+                **_free(work),
+            )
+        )
+        if changed == 1:
+            break
+    else:
+        raise LeaseLost(work.job.id)
+    if event is JobEventKind.VERIFIED and "coverage" in work.result:
+        level, words = "warn", f"{words} on {coverage.verdict_words(work.result['coverage'])}"
+    journal.note(work.job, f"{words}: {error}" if error else words, level=level, at_ms=at_ms)
+    journal.audit(
+        actor=None,
+        verb=f"job {event.value}",
+        plan=work.plan,
+        before=work.plan.before,
+        after=error or work.result,
+    )
+
+
+def _retry_later(work: JobRun, error: Exception) -> None:
+    """A broker did not answer: keep the job, give the lease away, come back in RETRY_PAUSE_MS; give up after
+    RETRIES_MAX."""
+    retries = 1 if work.has_worked else int(work.progress.get("retries", 0)) + 1
+    work.progress["retries"] = retries
+    if retries > RETRIES_MAX:
+        _finish(work, JobEventKind.FAIL, error=f"Gave up after {retries} attempts: {error}")
+        return
+    work.progress["waits_for"] = str(error)
+    logger.warning("job waits for a broker job=%s retry=%d reason=%s", work.job.id, retries, error)
+    with transaction.atomic():
+        work.note(f"{error}; trying again in {RETRY_PAUSE_MS // 1000} s", level="warn")
+        lease_until = journal.moment(journal.now_ms() + RETRY_PAUSE_MS)
+        changes = {
+            **_free(work),
+            "progress": work.progress,
+            "result": work.result,
+            "lease_until": lease_until,
+        }
+        if _held(work).update(**changes) != 1:
+            raise LeaseLost(work.job.id)
+
+
+def _release(work: JobRun) -> None:
+    """Give the job back; from now on it waits behind those that wait already. Raises LeaseLost."""
+    if _held(work).update(**{**_free(work), "lease_until": journal.moment(journal.now_ms())}) != 1:
+        raise LeaseLost(work.job.id)
+
+
+def _held(work: JobRun) -> QuerySet[Job]:
+    """The job's row as long as the lease is ours, also when its time is over and no other worker took it."""
+    return Job.objects.filter(pk=work.job.pk, lease_owner=work.owner)
+
+
+def _free(work: JobRun) -> dict[str, Any]:
+    """The fields that give the job back; this run does nothing more."""
+    others = [run for run in work.job.open_runs if run != work.owner]
+    return {"lease_owner": "", "lease_until": None, "open_runs": others}

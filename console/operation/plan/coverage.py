@@ -1,0 +1,255 @@
+"""What a plan covers: the brokers and queues that belong to it, and which of them answer now.
+
+A broker that is away keeps what it has and comes back with it: a change that does not reach it is half a change. So
+every plan names what it does not cover, and is blocked until the person who makes it accepts each such broker by name
+(``accept_without``). What belongs to a plan is more than the name server lists: also what the collector's rows and the
+history know. A `Coverage` stands in ``plan.before["coverage"]`` and in the job's result, under the names of
+`Coverage.value`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from console.brokers.mqadmin import BlockingMQAdmin, BrokerUnavailable, MessageQueue, MQBrokerError
+from console.brokers.queues import MASTER_ID, ask_each
+from console.lag import last_seen
+from console.lag.last_seen import BrokerSeen
+from console.operation.errors import PlanRejected
+from console.operation.plan.params import ACCEPT_WITHOUT, accepted_without
+
+PROBE_DEADLINE_MS = 5_000  # a broker that answers at all does so within milliseconds
+REASON_LENGTH_MAX = 200
+QUEUES, BROKERS = "queues", "brokers"
+LEFT_OUT = "left_out"  # ``how`` or ``deed`` of a diff's row that the plan does not touch
+NO_MASTER = "no master of it is registered with the name server"
+UNLISTED = "no name server lists it"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Absent:
+    """A broker that does not answer. ``since_ms`` None: it answered the collector until just now."""
+
+    broker_name: str
+    since_ms: int | None
+    why: str
+    was_read: bool = True  # whether the collector ever read it: else what it holds is unknown
+    queues: tuple[MessageQueue, ...] = ()
+
+    def __str__(self) -> str:
+        if self.since_ms is None:
+            return f"{self.broker_name} does not answer"
+        at = datetime.datetime.fromtimestamp(self.since_ms / 1000, tz=datetime.UTC)
+        return f"{self.broker_name} has not answered since {at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Coverage:
+    """``addrs``: broker name → address of its master, of those that answer. ``absent``: those that belong to the plan
+    and do not. ``unit``: what is counted, QUEUES or BROKERS; ``covered``: how many of it the plan reaches.
+    """
+
+    addrs: Mapping[str, str]
+    absent: Mapping[str, Absent]
+    asked_without: tuple[str, ...] = ()
+    versions: Mapping[str, str] = dataclasses.field(
+        default_factory=dict
+    )  # broker name → V5_3_3, as it says itself
+    unit: str = BROKERS
+    covered: int = 0
+
+    def of_brokers(self, names: Collection[str], covered: Collection[str]) -> Coverage:
+        """The part of a plan about some brokers. Raises PlanRejected as `_checked` does."""
+        absent = {name: each for name, each in self.absent.items() if name in names}
+        return dataclasses.replace(self, absent=absent, unit=BROKERS, covered=len(set(covered)))._checked(
+            self
+        )
+
+    def of_queues(self, lost: Iterable[MessageQueue], covered: int) -> Coverage:
+        """The part of a plan about some queues; ``lost`` are on brokers that do not answer. Raises as above."""
+        of_broker: dict[str, list[MessageQueue]] = {}
+        for queue in sorted(lost):
+            of_broker.setdefault(queue.broker_name, []).append(queue)
+        absent = {
+            name: dataclasses.replace(self.absent[name], queues=tuple(queues))
+            for name, queues in of_broker.items()
+        }
+        return dataclasses.replace(self, absent=absent, unit=QUEUES, covered=covered)._checked(self)
+
+    def _checked(self, cluster: Coverage) -> Coverage:
+        """Raises PlanRejected for an accepted name that no broker has; one that answers again is simply covered."""
+        for name in self.asked_without:
+            if name not in cluster.addrs and name not in cluster.absent:
+                known = ", ".join(sorted({*cluster.addrs, *cluster.absent}))
+                raise PlanRejected(f"There is no broker {name}; there is {known}.", ACCEPT_WITHOUT)
+        return self
+
+    @property
+    def accepted(self) -> list[str]:
+        """The absent brokers that the person goes on without."""
+        return [name for name in sorted(self.absent) if name in self.asked_without]
+
+    @property
+    def open(self) -> list[Absent]:
+        """The absent brokers that are not accepted yet."""
+        return [self.absent[name] for name in sorted(self.absent) if name not in self.asked_without]
+
+    @property
+    def expected(self) -> int:
+        """How many queues or brokers belong to the plan."""
+        lost = sum(len(each.queues) for each in self.absent.values())
+        return self.covered + (lost if self.unit == QUEUES else len(self.absent))
+
+    @property
+    def blocked(self) -> str:
+        """Why the plan can not be applied, or ""."""
+        if not self.open:
+            return ""
+        if len(self.open) == 1:
+            said = f"{self.open[0]}{self._holds(self.open)}"
+            return f"{said}. Wait until it answers, or accept that the change leaves it out."
+        names = _names([each.broker_name for each in self.open])
+        said = f"{names} do not answer{self._holds(self.open)}"
+        return f"{said}. Wait until they answer, or accept that the change leaves them out."
+
+    @property
+    def notes(self) -> list[tuple[str, str, str]]:
+        """(level, title, text) of a warning for each absent broker."""
+        found = []
+        for name, each in sorted(self.absent.items()):
+            why = f": {each.why}" if each.why else ""
+            text = f"{each}{self._holds([each])}{why}. What it has stays as it is, and comes back with it."
+            if name in self.asked_without:
+                found.append(("warn", f"{name} is left out", text))
+            else:
+                found.append(("danger", f"{name} is not covered", text))
+        return found
+
+    def value(self) -> dict[str, Any]:
+        """As plans and jobs keep it, and REST returns it."""
+        return {
+            "unit": self.unit,
+            "covered": self.covered,
+            "expected": self.expected,
+            "answering": sorted(self.addrs),
+            "absent": [
+                {
+                    "broker_name": name,
+                    "since_ms": each.since_ms,
+                    "why": each.why,
+                    "queues": len(each.queues) if self.unit == QUEUES else None,
+                    "accepted": name in self.asked_without,
+                }
+                for name, each in sorted(self.absent.items())
+            ],
+        }
+
+    def require_some(self, name: str) -> None:
+        """Raise BrokerUnavailable where all that is known of an object lies on brokers that do not answer."""
+        if self.absent:
+            said = "; ".join(str(each) for _, each in sorted(self.absent.items()))
+            only = " and ".join(sorted(self.absent))
+            raise BrokerUnavailable(only, f"{name} is known on {only} alone. {said}")
+
+    def _holds(self, brokers: Sequence[Absent]) -> str:
+        verb = "holds" if len(brokers) == 1 else "hold"
+        if self.unit == QUEUES:
+            return f" and {verb} {sum(len(each.queues) for each in brokers)} of {self.expected} queues"
+        if len(brokers) == 1 and not brokers[0].was_read:
+            return " and was never read, so what it holds is unknown"
+        return ""
+
+
+def read_coverage(admin: BlockingMQAdmin, cluster: str, params: Mapping[str, Any]) -> Coverage:
+    """Ask every broker of the cluster whether it answers; those the collector knows belong to the cluster too.
+
+    Raises PlanRejected where no broker is known at all, BrokerUnavailable when no name server answers.
+    """
+    accepted = accepted_without(params)
+    table = admin.cluster_info().broker_addr_table
+    listed = {
+        name: data.broker_addrs[MASTER_ID] for name, data in table.items() if MASTER_ID in data.broker_addrs
+    }
+    seen = last_seen.brokers_seen(cluster)
+    if not listed and not seen:
+        raise PlanRejected("The name server knows no broker of this cluster.")
+    answers = ask_each(admin, listed, lambda client, addr: client.runtime_info(addr), PROBE_DEADLINE_MS)
+    silent = {
+        name: str(answer)
+        for name, answer in answers.items()
+        if isinstance(answer, Exception) and not isinstance(answer, MQBrokerError)
+    }
+    silent |= {name: NO_MASTER for name in table if name not in listed}
+    silent |= {name: UNLISTED for name in seen if name not in table}
+    return Coverage(
+        addrs={name: addr for name, addr in sorted(listed.items()) if name not in silent},
+        absent={name: _absent(name, why, seen.get(name)) for name, why in silent.items()},
+        asked_without=accepted,
+        versions={
+            name: answer.get("brokerVersionDesc", "")
+            for name, answer in answers.items()
+            if isinstance(answer, dict)
+        },
+    )
+
+
+def with_seen(coverage: Coverage, names: Collection[str], read_at_ms: Mapping[str, int]) -> Coverage:
+    """Add brokers that only rows or the history know. ``read_at_ms``: when each was read last."""
+    gone = {
+        name: Absent(name, read_at_ms.get(name), UNLISTED)
+        for name in names
+        if name not in coverage.addrs and name not in coverage.absent
+    }
+    return dataclasses.replace(coverage, absent={**coverage.absent, **gone}) if gone else coverage
+
+
+def _absent(name: str, why: str, seen: BrokerSeen | None) -> Absent:
+    if seen is None:
+        return Absent(name, None, why[:REASON_LENGTH_MAX], was_read=False)
+    # a round that has not seen it leave yet: it answered until then
+    since_ms = seen.silent_since_ms if seen.silent_since_ms is not None else seen.last_read_ms or None
+    return Absent(name, since_ms, why[:REASON_LENGTH_MAX], was_read=seen.was_read)
+
+
+# --- Of a plan that was made --------------------------------------------------------------------------------
+
+
+def of_plan(before: Mapping[str, Any]) -> dict[str, Any]:
+    """The kept coverage of a plan; {} of kinds that have none."""
+    found: dict[str, Any] = before.get("coverage", {})
+    return found
+
+
+def came_back(before: Mapping[str, Any], now: Coverage) -> list[str]:
+    """A sentence for each broker that the plan leaves out and that answers now."""
+    left = [each["broker_name"] for each in of_plan(before).get("absent", ())]
+    return [f"{name} answers again and is not part of this plan" for name in left if name in now.addrs]
+
+
+def gone_words(now: Coverage, planned: Collection[str]) -> list[str]:
+    """A sentence for each broker that the plan covers and that does not answer any more."""
+    return [str(now.absent.get(name, f"{name} is gone")) for name in sorted(planned) if name not in now.addrs]
+
+
+def verdict(before: Mapping[str, Any], accepted_by: str) -> dict[str, Any] | None:
+    """What a job's result says of what it did not cover; None where it covers everything."""
+    kept = of_plan(before)
+    if not kept.get("absent"):
+        return None
+    return {**{key: value for key, value in kept.items() if key != "answering"}, "accepted_by": accepted_by}
+
+
+def verdict_words(found: Mapping[str, Any]) -> str:
+    """``2 of 4 queues; broker-b is left out, accepted by alice``."""
+    names = _names([each["broker_name"] for each in found["absent"]])
+    return (
+        f"{found['covered']} of {found['expected']} {found['unit']}; {names} left out, accepted by "
+        f"{found['accepted_by']}"
+    )
+
+
+def _names(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

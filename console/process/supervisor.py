@@ -1,0 +1,567 @@
+"""`manage.py up`: starts, watches and stops every process of the product on one machine. Knows no Django.
+
+Order of start: Redis, brokerd, databases and web at once; the sign-in link as soon as these answer; then worker and
+demo traffic, so that they take no processor from what the link waits for. Stop is in reverse. A process that ends by
+itself is started again, later each time.
+
+Nothing survives the supervisor, however it ends: every process has a session of its own; on Linux the kernel
+kills it when its parent dies; and a guard (a shell of 1 MB that reads a pipe) kills the sessions with all
+their children when the pipe ends without a farewell.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import ctypes
+import errno
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import sqlite3
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import IO, Any
+
+from console.process.private_files import keep_private
+from console.process.programs import (
+    BROKER_NAME,
+    Options,
+    Program,
+    brokerd_program,
+    demo_program,
+    redis_program,
+    store_folder,
+    web_program,
+    worker_program,
+)
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+REDIS_ADDRESS_FILE = "redis_url"  # in the data folder, while the bundled server runs
+WARM_SPARK_NOTE = (
+    "spark/connect-local.json"  # in the data folder: where its warm Spark server is, if it has one
+)
+READY_LIMIT_S = 90.0  # a cold start on a busy machine; a process that needs longer is stuck
+PROBE_EVERY_S = 0.05
+RESTART_DELAY_S_MIN, RESTART_DELAY_S_MAX = 0.5, 30.0
+STEADY_AFTER_S = 60.0  # ran so long: its next end starts the back-off anew
+LINE_BYTES_MAX = 8 * 1024  # of a log line; the rest goes on the next
+KILL_WAIT_S = 5.0
+
+# The guard: the newest line of its input is what to kill when the input ends; an empty line is the farewell.
+GUARD = 'while IFS= read -r line; do groups=$line; done; [ -n "$groups" ] && kill -s KILL -- $groups; exit 0'
+
+
+class UpError(Exception):
+    """`up` can not start or go on; the text is the one line its user reads."""
+
+
+# --- Output -------------------------------------------------------------------------------------------------
+
+
+class Output:
+    """Lines of all processes on one terminal, each with its process's name in front."""
+
+    COLOURS: Mapping[str, int] = {
+        "redis": 35,
+        "brokerd": 33,
+        "web": 36,
+        "worker": 32,
+        "demo": 34,
+        "prepare": 37,
+    }
+
+    def __init__(self, stream: IO[str]) -> None:
+        self.stream = stream
+        self.coloured = stream.isatty()
+
+    def line(self, name: str, text: str) -> None:
+        prefix = f"{name:<7} │ "
+        if self.coloured:
+            prefix = f"\x1b[{self.COLOURS.get(name, 37)}m{prefix}\x1b[0m"
+        try:
+            self.stream.write(f"{prefix}{text}\n")
+            self.stream.flush()
+        except (BrokenPipeError, OSError):
+            pass  # whoever read us is gone; the processes are not to blame
+
+    async def copy(self, name: str, reader: asyncio.StreamReader, seen: Callable[[str], bool]) -> None:
+        """Everything ``reader`` gives, line by line, until it ends; ``seen`` answers whether to show a
+        line.
+        """
+        rest = b""
+        while chunk := await reader.read(64 * 1024):
+            *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > LINE_BYTES_MAX:
+                lines, rest = [*lines, rest], b""
+            for line in lines:
+                text = line.decode(errors="replace").rstrip()
+                if text and seen(text):
+                    self.line(name, text)
+        if rest:
+            self.line(name, rest.decode(errors="replace"))
+
+
+# --- One process --------------------------------------------------------------------------------------------
+
+
+def bound_to_parent() -> None:
+    """In the child before exec: die when the supervisor does, in whatever way it does."""
+    if LIBC is not None:
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+async def spawn(
+    command: Sequence[str], environ: Mapping[str, str], **streams: Any
+) -> asyncio.subprocess.Process:
+    """Start a process in its own session: Ctrl-C reaches the supervisor only, and it and all its children can
+    be killed.
+    """
+    return await asyncio.create_subprocess_exec(
+        *command, cwd=ROOT, env=dict(environ), start_new_session=True, preexec_fn=bound_to_parent, **streams
+    )
+
+
+def kill_group(process: asyncio.subprocess.Process) -> None:
+    """Kill a process and every child that stayed in its session."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def end_warm_spark(data: Path, group: int) -> None:
+    """Ask the Spark server that stays up between reports to end, so that it removes its temporary folders. The worker
+    started it, so it is killed with the worker's session at the latest.
+    """
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        pid = int(json.loads((data / WARM_SPARK_NOTE).read_text())["pid"])
+        if os.getpgid(pid) == group:  # an old note may name a process that is somebody else's by now
+            os.kill(pid, signal.SIGTERM)
+
+
+class Child:
+    """Keeps one program running. Caller: Supervisor. Affects: nothing but its own process."""
+
+    def __init__(
+        self, program: Program, environ: Mapping[str, str], output: Output, changed: Callable[[], None]
+    ) -> None:
+        self.program = program
+        self.ready: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.process: asyncio.subprocess.Process | None = None
+        self._environ = environ
+        self._output = output
+        self._changed = changed
+        self._stopping = False
+        self._task = asyncio.create_task(self._keep(), name=program.name)
+
+    async def _keep(self) -> None:
+        """Start, wait for the end, start again; the pause doubles up to 30 s and shrinks after a steady
+        minute.
+        """
+        delay_s = RESTART_DELAY_S_MIN
+        while not self._stopping:
+            started_s = time.monotonic()
+            code = await self._run_once()
+            if self._stopping:
+                return
+            if not self.ready.done():
+                self.ready.set_exception(
+                    UpError(f"{self.program.name} ended with code {code} before it was ready")
+                )
+                return
+            if time.monotonic() - started_s > STEADY_AFTER_S:
+                delay_s = RESTART_DELAY_S_MIN
+            self._output.line(
+                "up", f"{self.program.name} ended with code {code}; starting again in {delay_s:.1f} s"
+            )
+            await asyncio.sleep(delay_s)
+            delay_s = min(delay_s * 2, RESTART_DELAY_S_MAX)
+
+    async def _run_once(self) -> int:
+        pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.STDOUT}
+        process = await spawn(self.program.command, self._environ, stdin=asyncio.subprocess.DEVNULL, **pipes)
+        self.process = process
+        self._changed()
+        if self.program.probe is None and self.program.ready_line is None:
+            self._is_ready()  # it shows nothing to wait for
+        assert process.stdout is not None
+        probing = asyncio.create_task(self._probe())
+        reading = asyncio.create_task(self._output.copy(self.program.name, process.stdout, self._saw))
+        try:
+            return await process.wait()
+        finally:
+            probing.cancel()
+            kill_group(process)  # children it left behind; they also hold the pipe open
+            await asyncio.wait([reading], timeout=1)
+            reading.cancel()
+
+    def _saw(self, line: str) -> bool:
+        program = self.program
+        if program.ready_line is not None and program.ready_line.search(line):
+            self._is_ready()
+        return program.hushed_line is None or not program.hushed_line.search(line)
+
+    async def _probe(self) -> None:
+        while self.program.probe is not None:
+            if await self.program.probe():
+                self._is_ready()
+                return
+            await asyncio.sleep(PROBE_EVERY_S)
+
+    def _is_ready(self) -> None:
+        if not self.ready.done():
+            self.ready.set_result(None)
+
+    async def stop(self) -> None:
+        """Ask it to end, then make it."""
+        self._stopping = True
+        process = self.process
+        if process is None or process.returncode is not None:
+            self._task.cancel()
+        else:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            done, _ = await asyncio.wait([self._task], timeout=self.program.stop_limit_s)
+            if not done:
+                self._output.line(
+                    "up", f"{self.program.name} did not end in {self.program.stop_limit_s:g} s: killed"
+                )
+                kill_group(process)
+        await asyncio.wait([self._task], timeout=KILL_WAIT_S)
+
+    def kill(self) -> None:
+        self._stopping = True
+        if self.process is not None and self.process.returncode is None:
+            kill_group(self.process)
+
+
+# --- All of them --------------------------------------------------------------------------------------------
+
+
+class Supervisor:
+    """The life of one `up`: `start`, `wait until told to stop`, `stop`."""
+
+    def __init__(self, options: Options, environ: Mapping[str, str], output: Output) -> None:
+        self.options = options
+        self.output = output
+        self.environ = {
+            # Reports about messages are made from the store of the broker that runs here.
+            "STORE_FOLDERS": f"local:{BROKER_NAME}={store_folder(options)}",
+            **environ,
+            "TIDEMARK_DATA": str(options.data),
+            "TIDEMARK_EMBEDDED_NAMESRV": options.namesrv,
+            # A server of its own: it ends with this product, and with no other one's report in it.
+            "SPARK_LOCAL_CONNECT_DISCOVERY": str(options.data / WARM_SPARK_NOTE),
+            "DJANGO_SETTINGS_MODULE": "console.settings",
+            "PYTHONUNBUFFERED": "1",
+        }
+        self.children: list[Child] = []  # in order of start
+        self.guard: asyncio.subprocess.Process | None = None
+        self.socket_dir: Path | None = None
+        self.preparing: asyncio.Task[str] | None = None
+        self.kept_open: list[sqlite3.Connection] = []
+        self.told_to_stop = asyncio.Event()
+        self.signals = 0
+
+    async def run(self) -> None:
+        """Raises UpError when something can not start; everything is stopped before it does."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._signalled)
+        try:
+            starting = asyncio.create_task(self._start())
+            stopping = asyncio.create_task(self.told_to_stop.wait())
+            await asyncio.wait([starting, stopping], return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+            else:
+                starting.cancel()
+                await asyncio.wait([starting])
+            await stopping
+        finally:
+            await self._stop()
+
+    def _signalled(self) -> None:
+        self.signals += 1
+        self.told_to_stop.set()
+        if self.signals > 1:  # told twice: at once
+            for child in self.children:
+                child.kill()
+
+    async def _start(self) -> None:
+        """Start everything; print the sign-in link as soon as it works."""
+        started_s = time.monotonic()
+        self.guard = await asyncio.create_subprocess_exec(  # not spawn: it must outlive this process
+            "/bin/sh", "-c", GUARD, env={}, stdin=asyncio.subprocess.PIPE, start_new_session=True
+        )
+        redis_child = self._start_redis()
+        brokerd_child = self._start_child(brokerd_program(self.options))
+        schema = Schema(self.options.data, self.environ)
+        is_upgrade = not (schema.is_new() or schema.is_current())
+        preparing = self.preparing = asyncio.create_task(self._prepare(schema))
+        if redis_child is not None:
+            await self._until_ready(redis_child)
+        if is_upgrade:
+            # Pages that were open before the upgrade would read tables that are not there yet.
+            await preparing
+        web_child = self._start_child(web_program(self.options))
+        sign_in_key = await preparing
+        self.kept_open = schema.opened()
+        for child in (web_child, brokerd_child):
+            await self._until_ready(child)
+        self._welcome(sign_in_key, time.monotonic() - started_s)
+        later = [self._start_child(worker_program())]
+        if self.options.demo:
+            later.append(self._start_child(demo_program(self.options)))
+        for child in later:
+            await self._until_ready(child)
+        self.output.line("up", f"all processes run after {time.monotonic() - started_s:.1f} s")
+
+    def _start_redis(self) -> Child | None:
+        if self.environ.get("REDIS_URL"):
+            return None
+        self.socket_dir = private_dir(self.options.data)
+        socket_path = self.socket_dir / "redis.sock"
+        socket_path.unlink(missing_ok=True)
+        self.environ["REDIS_URL"] = f"unix://{socket_path}"
+        # Commands in another shell find the same server here: console/settings.py reads it.
+        (self.options.data / REDIS_ADDRESS_FILE).write_text(self.environ["REDIS_URL"])
+        return self._start_child(redis_program(socket_path))
+
+    def _start_child(self, program: Program) -> Child:
+        child = Child(program, self.environ, self.output, self._tell_guard)
+        self.children.append(child)
+        return child
+
+    async def _until_ready(self, child: Child) -> None:
+        try:
+            async with asyncio.timeout(READY_LIMIT_S):
+                await asyncio.shield(child.ready)
+        except TimeoutError:
+            raise UpError(f"{child.program.name} was not ready within {READY_LIMIT_S:g} s") from None
+
+    async def _prepare(self, schema: "Schema") -> str:
+        """Bring the databases up to date, note the embedded cluster, make the sign-in link: one short
+        process.
+        """
+        arguments = ["prepare"] if schema.is_current() else ["prepare", "--migrate"]
+        process = await spawn(
+            [sys.executable, str(ROOT / "manage.py"), *arguments],
+            self.environ,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        assert process.stdout is not None and process.stderr is not None
+        try:
+            _, answer = await asyncio.gather(
+                self.output.copy("prepare", process.stderr, lambda line: True), process.stdout.read()
+            )
+            code = await process.wait()
+        finally:
+            if process.returncode is None:
+                kill_group(process)
+        if code != 0:
+            raise UpError(f"the databases could not be prepared (code {code}); the lines above say why")
+        schema.mark_current()
+        return str(json.loads(answer)["sign_in_key"])
+
+    def _tell_guard(self) -> None:
+        """What to kill if this process is gone without a farewell."""
+        assert self.guard is not None and self.guard.stdin is not None
+        alive = [child.process.pid for child in self.children if child.process is not None]
+        if self.guard.returncode is None:
+            self.guard.stdin.write((" ".join(f"-{pid}" for pid in alive) + "\n").encode())
+
+    def _welcome(self, sign_in_key: str, took_s: float) -> None:
+        options = self.options
+        for text in (
+            f"ready in {took_s:.1f} s",
+            f"  Console      {options.url}/",
+            f"  Sign in      {options.url}/sign-in/{sign_in_key}",
+            "               (works once, within 15 minutes)",
+            f"  Name server  {options.namesrv}, broker 127.0.0.1:{options.broker_port}",
+            f"  Data         {options.data}",
+            "  Ctrl-C stops everything.",
+        ):
+            self.output.line("up", text)
+
+    async def _stop(self) -> None:
+        """Reverse of the start; those that do not need each other at the same time."""
+        self.output.line("up", "stopping")
+        started_s = time.monotonic()
+        if self.preparing is not None and not self.preparing.done():
+            self.preparing.cancel()
+            await asyncio.wait([self.preparing])
+        for worker in (child.process for child in self.children if child.program.name == "worker"):
+            if worker is not None:
+                end_warm_spark(self.options.data, worker.pid)
+        for names in (["demo", "worker", "web"], ["brokerd"], ["redis"]):
+            await asyncio.gather(*(child.stop() for child in self.children if child.program.name in names))
+        for connection in self.kept_open:
+            connection.close()
+        if self.guard is not None and self.guard.stdin is not None and self.guard.returncode is None:
+            self.guard.stdin.write(b"\n")
+            self.guard.stdin.close()
+            await self.guard.wait()
+        if self.socket_dir is not None:
+            shutil.rmtree(self.socket_dir, ignore_errors=True)
+            (self.options.data / REDIS_ADDRESS_FILE).unlink(missing_ok=True)
+        self.output.line("up", f"stopped in {time.monotonic() - started_s:.1f} s")
+
+
+class Schema:
+    """Whether the databases are known to be up to date, without asking Django: a stamp of every migration
+    file.
+
+    Only trusted for the SQLite files of the data folder; a server's database may have changed meanwhile.
+    """
+
+    def __init__(self, data: Path, environ: Mapping[str, str]) -> None:
+        self.stamp = data / "schema-stamp"
+        self.databases = [data / "console.sqlite3", data / "metrics.sqlite3"]
+        self.is_embedded = not (environ.get("DATABASE_URL") or environ.get("METRICS_DATABASE_URL"))
+
+    def is_new(self) -> bool:
+        """Whether no page of an older version can be open: there are no databases yet."""
+        return self.is_embedded and not any(file.exists() for file in self.databases)
+
+    def is_current(self) -> bool:
+        return (
+            self.is_embedded
+            and all(file.exists() for file in self.databases)
+            and self.stamp.exists()
+            and self.stamp.read_text() == self._fingerprint()
+        )
+
+    def opened(self) -> list[sqlite3.Connection]:
+        """Open the files of the data folder, to be kept so while the product runs: the first one to open a database
+        needs room for its log and the index of that, and nobody could read a page on a full disk.
+        """
+        connections = []
+        for file in self.databases if self.is_embedded else ():
+            connections.append(sqlite3.connect(file))
+            connections[-1].execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
+        return connections
+
+    def mark_current(self) -> None:
+        if self.is_embedded:
+            self.stamp.write_text(self._fingerprint())
+
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256(f"{version('Django')} {version('django-celery-beat')}".encode())
+        for file in sorted(ROOT.glob("console/*/migrations/*.py")):
+            digest.update(f"{file.relative_to(ROOT)}\n".encode() + file.read_bytes())
+        return digest.hexdigest()
+
+
+# --- Before anything is started -----------------------------------------------------------------------------
+
+
+def private_name(data: Path) -> str:
+    return f"tidemark-{os.getuid()}-{hashlib.sha256(str(data).encode()).hexdigest()[:8]}"
+
+
+def private_dir(data: Path) -> Path:
+    """A folder only we can enter, with a short name: a Unix socket's address has 104 to 108 bytes.
+
+    The same for the same data folder, so that a killed `up` leaves nothing that the next would not clean.
+    """
+    folder = Path("/tmp") / private_name(data)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        found = folder.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o077:
+            return Path(tempfile.mkdtemp(prefix="tidemark-", dir="/tmp"))  # somebody else took the name
+    return folder
+
+
+def lock(data: Path) -> IO[str]:
+    """Take the data folder; it is free again when the file is closed. Raises UpError when another `up` has
+    it.
+    """
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    keep_private(data)  # before anything is made in it, and for every process started from here
+    file = (data / "up.lock").open("a+")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        file.seek(0)
+        raise UpError(
+            f"another `manage.py up` (process {file.read().strip()}) is running on {data}"
+        ) from None
+    file.seek(0)
+    file.truncate()
+    file.write(str(os.getpid()))
+    file.flush()
+    return file
+
+
+def check_ports(options: Options) -> None:
+    """Raise UpError naming the first port that somebody else listens on."""
+    wanted = [
+        (options.port, "console", "--port"),
+        (options.broker_port, "broker", "--broker-port"),
+        (options.namesrv_port, "name server", "--namesrv-port"),
+    ]
+    for port, what, option in wanted:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("0.0.0.0", port))
+            except OSError as error:
+                why = "is taken" if error.errno == errno.EADDRINUSE else f"can not be used ({error.strerror})"
+                raise UpError(f"port {port} ({what}) {why}; choose another with {option}") from None
+
+
+def port_number(text: str) -> int:
+    number = int(text)
+    if not 0 < number < 65_536:
+        raise argparse.ArgumentTypeError("a port is 1 to 65535")
+    return number
+
+
+def parse(argv: Sequence[str]) -> Options:
+    parser = argparse.ArgumentParser(
+        prog="manage.py up",
+        description="Run everything on this machine: Redis, brokerd, the console, its worker, demo traffic.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument(
+        "--data", type=Path, default=ROOT / "var", help="folder of databases, store and history"
+    )
+    parser.add_argument(
+        "--host", default="127.0.0.1", help="address the console listens on; see ALLOWED_HOSTS"
+    )
+    parser.add_argument("--port", type=port_number, default=8000, help="of the console")
+    parser.add_argument("--broker-port", type=port_number, default=10911, help="of the broker")
+    parser.add_argument("--namesrv-port", type=port_number, default=9876, help="of the name server")
+    parser.add_argument("--no-demo", action="store_true", help="without demo topics and traffic")
+    found = parser.parse_args(argv)
+    return Options(
+        found.data.resolve(), found.host, found.port, found.broker_port, found.namesrv_port, not found.no_demo
+    )
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run until a signal; returns the exit code."""
+    options = parse(argv)
+    try:
+        with lock(options.data):
+            check_ports(options)
+            asyncio.run(Supervisor(options, os.environ, Output(sys.stdout)).run())
+    except (UpError, FileNotFoundError, PermissionError) as error:
+        sys.stderr.write(f"up: {error}\n")
+        return 1
+    return 0

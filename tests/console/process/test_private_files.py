@@ -1,0 +1,87 @@
+"""Nothing of the data folder is open to other users of the machine, whatever mask the starter had."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from console.process.private_files import keep_private
+
+ROOT = Path(__file__).parent.parent.parent.parent
+
+
+@pytest.fixture(autouse=True)
+def open_mask() -> Iterator[None]:
+    """The mask most shells start with."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def open_to_others(folder: Path) -> list[str]:
+    return [
+        str(path) for path in (folder, *folder.rglob("*")) if not path.is_symlink() and mode(path) & 0o077
+    ]
+
+
+def test_a_first_start_makes_databases_that_only_their_owner_reads(tmp_path: Path) -> None:
+    data = tmp_path / "var"
+    environ = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME")}
+    subprocess.run(
+        [sys.executable, "manage.py", "prepare", "--migrate"],
+        cwd=ROOT,
+        env={**environ, "TIDEMARK_DATA": str(data)},
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    assert {"console.sqlite3", "metrics.sqlite3", "secret_key"} <= {path.name for path in data.iterdir()}
+    assert open_to_others(data) == []
+    assert mode(data) == 0o700
+
+
+def test_files_of_an_earlier_version_are_closed(tmp_path: Path) -> None:
+    data = tmp_path / "var"
+    (data / "store" / "commitlog").mkdir(parents=True)
+    with sqlite3.connect(data / "console.sqlite3") as database:
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("CREATE TABLE t (a)")
+    (data / "secret_key").write_text("k")
+    keep_private(data)
+    assert (mode(data), mode(data / "store")) == (0o700, 0o700)
+    assert {name: mode(data / name) for name in ("console.sqlite3", "secret_key")} == {
+        "console.sqlite3": 0o600,
+        "secret_key": 0o600,
+    }
+    (data / "made-later").touch()
+    assert mode(data / "made-later") == 0o600
+
+
+def test_a_folder_that_is_not_ours_keeps_its_mode(tmp_path: Path) -> None:
+    (tmp_path / "home" / "letters").mkdir(parents=True)
+    (tmp_path / "home").chmod(0o755)
+    keep_private(tmp_path / "home")
+    assert mode(tmp_path / "home") == 0o755
+    (tmp_path / "empty").mkdir(mode=0o755)
+    keep_private(tmp_path / "empty")
+    assert mode(tmp_path / "empty") == 0o700
+
+
+def test_a_link_in_the_data_folder_is_not_followed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o755)
+    (tmp_path / "var").mkdir()
+    (tmp_path / "var" / "store").symlink_to(elsewhere)
+    keep_private(tmp_path / "var")
+    assert mode(elsewhere) == 0o755
