@@ -18,7 +18,6 @@ from pathlib import Path
 import uvloop
 
 from brokerd import store_commands
-from brokerd.changed_properties import ChangedProperties
 from brokerd.config import (
     BrokerConfig,
     ConfigError,
@@ -29,12 +28,13 @@ from brokerd.config import (
     read_properties,
     unknown_keys,
 )
-from brokerd.config_manager import TableUnreadable
 from brokerd.controller import BrokerController, PortTaken
 from brokerd.log_lines import OneLineFormatter
 from brokerd.store.errors import StoreError
 from brokerd.store.store_config import MessageStoreConfig
 from brokerd.system_limits import raise_file_limit
+from brokerd.tables.changed_properties import ChangedProperties
+from brokerd.tables.config_manager import TableUnreadable
 
 logger = logging.getLogger("brokerd")
 

@@ -9,16 +9,16 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
+from brokerd.clients.consumer_manager import ConsumerManager
+from brokerd.clients.producer_manager import ProducerManager
+from brokerd.clients.pull_request_hold import PullRequestHoldService
+from brokerd.clients.queue_lock import QueueLockManager
 from brokerd.clock import steady_ms, wall_ms
 from brokerd.config import LiveConfig
-from brokerd.consumer_manager import ConsumerManager
-from brokerd.consumer_offset import ConsumerOffsetManager
-from brokerd.producer_manager import ProducerManager
-from brokerd.pull_request_hold import PullRequestHoldService
-from brokerd.queue_lock import QueueLockManager
 from brokerd.schedule_message import ScheduleMessageService
 from brokerd.store.errors import FlushFailed
 from brokerd.store.message_store import MessageStore
+from brokerd.tables.consumer_offset import ConsumerOffsetManager
 
 logger = logging.getLogger(__name__)
 

@@ -17,8 +17,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
-from brokerd import config_manager
-from brokerd.assignment import AssignmentManager
 from brokerd.background import (
     DELETE_FILES_FIRST_MS,
     DELETE_FILES_MS,
@@ -32,35 +30,38 @@ from brokerd.background import (
     StoreUpkeep,
 )
 from brokerd.broker_stats import BrokerStats
-from brokerd.changed_properties import ChangedProperties
+from brokerd.clients.consumer_manager import ConsumerManager
+from brokerd.clients.producer_manager import ProducerManager
+from brokerd.clients.pull_request_hold import PullRequestHoldService
+from brokerd.clients.queue_lock import QueueLockManager
 from brokerd.clock import steady_ms, wall_ms
 from brokerd.cold_reads import ColdReads
 from brokerd.config import LiveConfig, name_server_addresses
-from brokerd.consumer_manager import ConsumerManager
-from brokerd.consumer_offset import ConsumerOffsetManager
+from brokerd.connections.server import Connection, RemotingServer
 from brokerd.loop_delay import LoopDelay
 from brokerd.namesrv.kv_config import KvConfigManager
 from brokerd.namesrv.registration import Registration
 from brokerd.namesrv.route_info import BrokerIdentity, RouteInfoManager
 from brokerd.processor.broker import Broker, NameServer
-from brokerd.processor.client_notify import ChangeNotifier
+from brokerd.processor.client.client_notify import ChangeNotifier
 from brokerd.processor.dispatch import Dispatcher
 from brokerd.processor.handlers import BROKER_HANDLERS, NAMESRV_HANDLERS
 from brokerd.processor.hot_path import HotPath
-from brokerd.processor.send_message import Sender
-from brokerd.producer_manager import ProducerManager
-from brokerd.pull_request_hold import PullRequestHoldService
+from brokerd.processor.send.send_message import Sender
 from brokerd.queue_files import QueueFiles
-from brokerd.queue_lock import QueueLockManager
-from brokerd.remoting.bodies import TopicConfig, TopicRouteData
+from brokerd.remoting.body.route import TopicRouteData
+from brokerd.remoting.body.topic import TopicConfig
 from brokerd.schedule_message import ScheduleMessageService
-from brokerd.server import Connection, RemotingServer
 from brokerd.store.message_store import MessageStore
 from brokerd.store.store_config import MessageStoreConfig
-from brokerd.subscription_group import SubscriptionGroupManager
 from brokerd.system_limits import system_limits
-from brokerd.table_file import TableWriter
-from brokerd.topic_config import TopicConfigManager
+from brokerd.tables import config_manager
+from brokerd.tables.assignment import AssignmentManager
+from brokerd.tables.changed_properties import ChangedProperties
+from brokerd.tables.consumer_offset import ConsumerOffsetManager
+from brokerd.tables.subscription_group import SubscriptionGroupManager
+from brokerd.tables.table_file import TableWriter
+from brokerd.tables.topic_config import TopicConfigManager
 
 logger = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from brokerd.store.consume_queue_table import QueueMissing
 from brokerd.store.message_store import MessageStore
+from brokerd.store.queue.consume_queue_table import QueueMissing
 
 Result = TypeVar("Result")
 

@@ -16,21 +16,17 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from brokerd import config_manager
-from brokerd.remoting import fastjson
+from brokerd.remoting.body import fastjson
 from brokerd.remoting.errors import CorruptRecord, RemotingError
-from brokerd.remoting.message import (
-    MessageProperty,
-    MessageRecord,
-    decode_record,
-    encode_properties,
-    tags_code,
-)
-from brokerd.remoting.message_names import SCHEDULE_TOPIC
+from brokerd.remoting.message.java_hash import tags_code
+from brokerd.remoting.message.names import SCHEDULE_TOPIC, MessageProperty
+from brokerd.remoting.message.properties import encode_properties
+from brokerd.remoting.message.record import MessageRecord, decode_record
 from brokerd.store.cold_pages import FileRange
-from brokerd.store.consume_queue_table import QueueMissing
 from brokerd.store.errors import MessageIllegal, PropertiesSizeExceeded, StoreError
 from brokerd.store.message_store import MessageStore
+from brokerd.store.queue.consume_queue_table import QueueMissing
+from brokerd.tables import config_manager
 
 ReadAhead = Callable[[list[FileRange]], Future[None]]
 MakeQueue = Callable[[str, int], asyncio.Future[None]]

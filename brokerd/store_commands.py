@@ -14,10 +14,10 @@ from pathlib import Path
 
 from brokerd.config import ConfigError, build, read_properties
 from brokerd.store.errors import StoreError
-from brokerd.store.repair import Repair
+from brokerd.store.files.store_lock import StoreLock
+from brokerd.store.recovery.repair import Repair
+from brokerd.store.recovery.survey import Survey, Surveyor
 from brokerd.store.store_config import MessageStoreConfig
-from brokerd.store.store_lock import StoreLock
-from brokerd.store.survey import Survey, Surveyor
 
 COMMANDS = ("check", "repair")
 EXIT_FAULTS, EXIT_CONFIG, EXIT_STORE = 1, 2, 4

@@ -1,8 +1,10 @@
 """The client runtime: an asyncio library for brokerd and Apache RocketMQ."""
 
-from brokerd.remoting.message import Message, MessageQueue, MessageRecord
-from consumers.admin import MQAdmin
-from consumers.client_instance import ClientInstance
+from brokerd.remoting.message.message import Message
+from brokerd.remoting.message.queue import MessageQueue
+from brokerd.remoting.message.record import MessageRecord
+from consumers.admin.mqadmin import MQAdmin
+from consumers.client.client_instance import ClientInstance
 from consumers.config import (
     ClientConfig,
     ConsumeFromWhere,
@@ -13,7 +15,9 @@ from consumers.config import (
     RebalanceMode,
     RemotingClientConfig,
 )
-from consumers.consume_message import ConsumeContext, ConsumeStatus, Handler
+from consumers.consumer.consume_message import ConsumeContext, ConsumeStatus, Handler
+from consumers.consumer.pull_result import PullResult, PullStatus
+from consumers.consumer.push_consumer import PushConsumer
 from consumers.errors import (
     BrokerUnavailable,
     ClientClosed,
@@ -24,10 +28,8 @@ from consumers.errors import (
     TooManyRequests,
     TopicRouteNotFound,
 )
-from consumers.producer import MessageTooLarge, Producer
-from consumers.pull_result import PullResult, PullStatus
-from consumers.push_consumer import PushConsumer
-from consumers.send_result import SendResult, SendStatus
+from consumers.producer.producer import MessageTooLarge, Producer
+from consumers.producer.send_result import SendResult, SendStatus
 
 __all__ = [
     "BrokerUnavailable",

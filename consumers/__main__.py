@@ -16,9 +16,9 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 
 from consumers.config import ConsumeFromWhere, InvalidClientConfig, MessageModel, PushConsumerConfig
-from consumers.consume_message import Handler
+from consumers.consumer.consume_message import Handler
+from consumers.consumer.push_consumer import PushConsumer
 from consumers.demo import Demo
-from consumers.push_consumer import PushConsumer
 
 logger = logging.getLogger("consumers")
 

@@ -25,15 +25,18 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from brokerd.remoting.bodies import SubscriptionGroupConfig, TopicConfig
-from brokerd.remoting.message import Message, MessageProperty, MessageRecord
-from consumers.admin import MQAdmin
+from brokerd.remoting.body.group import SubscriptionGroupConfig
+from brokerd.remoting.body.topic import TopicConfig
+from brokerd.remoting.message.message import Message
+from brokerd.remoting.message.names import MessageProperty
+from brokerd.remoting.message.record import MessageRecord
+from consumers.admin.mqadmin import MQAdmin
 from consumers.clock import Clock, system_clock
 from consumers.config import ConsumeFromWhere, ProducerConfig, PushConsumerConfig
-from consumers.consume_message import ConsumeContext, ConsumeStatus, Handler
+from consumers.consumer.consume_message import ConsumeContext, ConsumeStatus, Handler
+from consumers.consumer.push_consumer import PushConsumer
 from consumers.errors import BrokerUnavailable, MQBrokerError, MQClientError
-from consumers.producer import Producer
-from consumers.push_consumer import PushConsumer
+from consumers.producer.producer import Producer
 
 logger = logging.getLogger(__name__)
 

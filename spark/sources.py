@@ -18,8 +18,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from brokerd.remoting.message import MessageRecord
-from brokerd.remoting.message_names import MessageProperty
+from brokerd.remoting.message.names import MessageProperty
+from brokerd.remoting.message.record import MessageRecord
 from spark.schemas import ddl
 from spark.store_files import first_store_time_ms, log_files, records, units
 

@@ -15,7 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from brokerd.remoting.errors import CorruptRecord, TornRecord
-from brokerd.remoting.message import HEAD, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN, MessageRecord, decode_record
+from brokerd.remoting.message.record import (
+    HEAD,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_BYTES_MIN,
+    MessageRecord,
+    decode_record,
+)
 
 BLANK_MAGIC = 0xCBD43194  # the rest of the file is empty on purpose
 PIECE_BYTES = 8 * 1024 * 1024

@@ -9,9 +9,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 from brokerd.filter.sql_parser import CACHED, compile_expression
-from brokerd.remoting.message import parse_properties
+from brokerd.remoting.message.properties import parse_properties
+from brokerd.store.log.record import read_properties
 from brokerd.store.queue_reader import RecordFilter
-from brokerd.store.record import read_properties
 
 SQL92 = "SQL92"
 # Work of one pull, in terms evaluated: about 2 ms. RocketMQ looks at 800 entries whatever the expression.

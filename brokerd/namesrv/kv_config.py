@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from brokerd.table_file import TableFile
+from brokerd.tables.table_file import TableFile
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
 ENTRIES_MAX = 100_000

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from brokerd.namesrv.route_info import BrokerIdentity
-from brokerd.remoting.bodies import TopicRouteData
+from brokerd.remoting.body.route import TopicRouteData
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.connection import RemotingConnection

@@ -11,17 +11,11 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from brokerd.channel import Channel
-from brokerd.remoting.bodies import (
-    BrokerData,
-    ClusterInfo,
-    DataVersion,
-    QueueData,
-    TopicConfig,
-    TopicRouteData,
-)
+from brokerd.connections.channel import Channel
+from brokerd.remoting.body.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from brokerd.remoting.body.topic import DataVersion, TopicConfig
 from brokerd.remoting.codes import Permission
-from brokerd.remoting.message import SYSTEM_TOPICS
+from brokerd.remoting.message.names import SYSTEM_TOPICS
 
 logger = logging.getLogger(__name__)
 

@@ -7,32 +7,32 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from brokerd.assignment import AssignmentManager
 from brokerd.broker_stats import BrokerStats
-from brokerd.channel import Channel
+from brokerd.clients.consumer_manager import ConsumerManager
+from brokerd.clients.producer_manager import ProducerManager
+from brokerd.clients.pull_request_hold import PullRequestHoldService
+from brokerd.clients.queue_lock import QueueLockManager
 from brokerd.cold_reads import ColdReads
 from brokerd.config import LiveConfig
-from brokerd.consumer_manager import ConsumerManager
-from brokerd.consumer_offset import ConsumerOffsetManager
+from brokerd.connections.channel import Channel
 from brokerd.loop_delay import LoopDelay
 from brokerd.namesrv.kv_config import KvConfigManager
 from brokerd.namesrv.route_info import RouteInfoManager
-from brokerd.producer_manager import ProducerManager
-from brokerd.pull_request_hold import PullRequestHoldService
 from brokerd.queue_files import QueueFiles
-from brokerd.queue_lock import QueueLockManager
-from brokerd.remoting.bodies import TopicRouteData
+from brokerd.remoting.body.route import TopicRouteData
 from brokerd.remoting.command import RemotingCommand
 from brokerd.schedule_message import ScheduleMessageService
 from brokerd.store.message_store import MessageStore
 from brokerd.store.store_config import MessageStoreConfig
-from brokerd.subscription_group import SubscriptionGroupManager
-from brokerd.table_file import TableWriter
-from brokerd.topic_config import TopicConfigManager
+from brokerd.tables.assignment import AssignmentManager
+from brokerd.tables.consumer_offset import ConsumerOffsetManager
+from brokerd.tables.subscription_group import SubscriptionGroupManager
+from brokerd.tables.table_file import TableWriter
+from brokerd.tables.topic_config import TopicConfigManager
 
 
 class MessageSender(Protocol):
-    """What handlers need of processor/send_message.Sender, which is built on top of Broker."""
+    """What handlers need of processor/send/send_message.Sender, which is built on top of Broker."""
 
     region_fields: dict[str, str]
 

@@ -12,16 +12,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from brokerd.channel import Channel, address_text
 from brokerd.clock import STEADY_OFFSET_MS, steady_ms, wall_ms
+from brokerd.connections.channel import Channel, address_text
 from brokerd.processor.broker import Answer, Broker, Saved
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import LENGTH, RemotingCommand, decode_frame
 from brokerd.remoting.connection import FRAME_BYTES_MAX
 from brokerd.remoting.errors import MQBrokerError, RemotingCommandError, RemotingError
-from brokerd.store.consume_queue_table import QueueMissing
 from brokerd.store.errors import NotReady, StoreError
-from brokerd.table_file import TableWriter
+from brokerd.store.queue.consume_queue_table import QueueMissing
+from brokerd.tables.table_file import TableWriter
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import HeaderFieldError
-from brokerd.remoting.header_fields import INT64_MAX, INT64_MIN
+from brokerd.remoting.header.fields import INT64_MAX, INT64_MIN
 
 
 def required(command: RemotingCommand, name: str) -> str:

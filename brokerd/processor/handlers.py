@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from brokerd.processor import (
-    admin_group,
-    admin_offset,
-    admin_runtime,
-    admin_topic,
-    client_manage,
-    consumer_manage,
-    pull_message,
-    query_assignment,
-    query_message,
-    route,
-    send_back,
-    send_message,
-    unsupported,
-)
+from brokerd.processor import query_message, route, unsupported
+from brokerd.processor.admin import group as admin_group
+from brokerd.processor.admin import offset as admin_offset
+from brokerd.processor.admin import runtime as admin_runtime
+from brokerd.processor.admin import topic as admin_topic
 from brokerd.processor.broker import BrokerHandler, NamesrvHandler
+from brokerd.processor.client import client_manage
+from brokerd.processor.consumer import consumer_manage, pull_message, query_assignment
+from brokerd.processor.send import send_back, send_message
 
 BROKER_HANDLERS: dict[int, BrokerHandler] = {
     **unsupported.HANDLERS,

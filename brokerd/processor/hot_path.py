@@ -6,17 +6,17 @@ the plain handlers, which must give the same answers: tests/brokerd/processor/te
 
 from __future__ import annotations
 
-from brokerd.channel import Channel
 from brokerd.clock import steady_ms
+from brokerd.connections.channel import Channel
 from brokerd.processor.broker import Broker
-from brokerd.processor.group_commit import GroupCommit, refused
-from brokerd.processor.pull_message import pull_message
-from brokerd.processor.send_message import Sender, SendOutcome, outcome_fields
-from brokerd.remoting.binary_send_header import BinarySendReplyTemplate, decode_binary_send_head
+from brokerd.processor.consumer.pull_message import pull_message
+from brokerd.processor.send.group_commit import GroupCommit, refused
+from brokerd.processor.send.send_message import Sender, SendOutcome, outcome_fields
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import ONEWAY_FLAG, RESPONSE_FLAG, RemotingCommand, SerializeType
 from brokerd.remoting.errors import MQBrokerError
-from brokerd.remoting.send_header import PullFields, SendReplyTemplate, decode_hot_head
+from brokerd.remoting.header.binary_send_header import BinarySendReplyTemplate, decode_binary_send_head
+from brokerd.remoting.header.send_header import PullFields, SendReplyTemplate, decode_hot_head
 from brokerd.store.errors import StoreError
 
 SEND_BATCH_MESSAGE = int(RequestCode.SEND_BATCH_MESSAGE)

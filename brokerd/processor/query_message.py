@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from brokerd.channel import Channel
+from brokerd.connections.channel import Channel
 from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.processor.dispatch import answer_later
 from brokerd.processor.ext_fields import is_true, required, required_int

@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import zlib
 
-from brokerd.channel import Channel
 from brokerd.clock import steady_ms
 from brokerd.config import to_properties
+from brokerd.connections.channel import Channel
 from brokerd.namesrv.kv_config import ORDER_TOPIC_CONFIG
 from brokerd.namesrv.route_info import BROKER_EXPIRED_MS, BrokerIdentity
 from brokerd.processor.broker import NameServer, NamesrvHandler, Saved
 from brokerd.processor.ext_fields import required, required_int
-from brokerd.remoting import fastjson
-from brokerd.remoting.bodies import KVTable, RegisterBrokerBody, TopicList
+from brokerd.remoting.body import fastjson
+from brokerd.remoting.body.broker import KVTable
+from brokerd.remoting.body.route import RegisterBrokerBody
+from brokerd.remoting.body.topic import TopicList
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import error_for

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from brokerd.channel import Channel
+from brokerd.connections.channel import Channel
 from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand

@@ -10,7 +10,7 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-from brokerd.remoting.message_queue import MessageQueue
+from brokerd.remoting.message.queue import MessageQueue
 
 Queues = Sequence[MessageQueue]
 Strategy = Callable[[str, str, Queues, Sequence[str]], list[MessageQueue]]

@@ -11,11 +11,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar
 
-from brokerd.store.commit_log import CommitLog
-from brokerd.store.consume_queue import BLANK_SIZE, CQ_UNIT, UNIT_BYTES, ConsumeQueue
 from brokerd.store.errors import NotReady
-from brokerd.store.mapped_file import PAGE_BYTES, MappedFile
-from brokerd.store.record import BLANK_BYTES, TWO_INTS
+from brokerd.store.files.mapped_file import PAGE_BYTES, MappedFile
+from brokerd.store.log.commit_log import CommitLog
+from brokerd.store.log.record import BLANK_BYTES, TWO_INTS
+from brokerd.store.queue.consume_queue import BLANK_SIZE, CQ_UNIT, UNIT_BYTES, ConsumeQueue
 
 Result = TypeVar("Result")
 

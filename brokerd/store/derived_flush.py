@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from brokerd.store.checkpoint import StoreCheckpoint
-from brokerd.store.commit_log import CommitLog
-from brokerd.store.consume_queue_table import ConsumeQueueTable, Manifest
 from brokerd.store.dispatcher import Dispatcher
-from brokerd.store.key_index import KeyIndex
+from brokerd.store.files.checkpoint import StoreCheckpoint
+from brokerd.store.index.key_index import KeyIndex
+from brokerd.store.log.commit_log import CommitLog
+from brokerd.store.queue.consume_queue_table import ConsumeQueueTable, Manifest
 
 
 @dataclass(frozen=True, slots=True)

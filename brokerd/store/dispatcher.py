@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from brokerd.remoting.message_names import SCHEDULE_TOPIC
-from brokerd.store.consume_queue import ConsumeQueue
-from brokerd.store.java_hash import tags_code
-from brokerd.store.key_index import KeyIndex
-from brokerd.store.record import (
+from brokerd.remoting.message.names import SCHEDULE_TOPIC
+from brokerd.store.index.java_hash import tags_code
+from brokerd.store.index.key_index import KeyIndex
+from brokerd.store.log.record import (
     DELAY,
     TAGS,
     TRANSACTION_COMMIT,
@@ -22,6 +21,7 @@ from brokerd.store.record import (
     TRANSACTION_NONE,
     find_property,
 )
+from brokerd.store.queue.consume_queue import ConsumeQueue
 
 OnArrival = Callable[[str, int, int, int], None]  # topic, queue_id, new max offset, tags_code
 

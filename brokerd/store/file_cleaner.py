@@ -12,9 +12,9 @@ import os
 import time
 from pathlib import Path
 
-from brokerd.store.commit_log import CommitLog
-from brokerd.store.consume_queue_table import ConsumeQueueTable
-from brokerd.store.key_index import KeyIndex
+from brokerd.store.index.key_index import KeyIndex
+from brokerd.store.log.commit_log import CommitLog
+from brokerd.store.queue.consume_queue_table import ConsumeQueueTable
 from brokerd.store.store_config import MessageStoreConfig, parse_delete_when
 
 logger = logging.getLogger(__name__)

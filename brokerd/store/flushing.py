@@ -11,10 +11,10 @@ import sys
 import threading
 from collections.abc import Callable
 
-from brokerd.store.checkpoint import StoreCheckpoint
-from brokerd.store.commit_log import CommitLog
 from brokerd.store.derived_flush import DerivedFlush
 from brokerd.store.errors import FlushFailed
+from brokerd.store.files.checkpoint import StoreCheckpoint
+from brokerd.store.log.commit_log import CommitLog
 from brokerd.store.store_config import MessageStoreConfig
 
 logger = logging.getLogger(__name__)

@@ -17,33 +17,34 @@ import struct
 import threading
 from collections.abc import Sequence
 
-from brokerd.remoting.message_names import SCHEDULE_TOPIC
-from brokerd.store.checkpoint import StoreCheckpoint
+from brokerd.remoting.message.hosts import encode_host
+from brokerd.remoting.message.names import SCHEDULE_TOPIC
 from brokerd.store.cold_pages import ColdPages, FileRange
-from brokerd.store.commit_log import CommitLog
-from brokerd.store.consume_queue import CQ_UNIT, UNIT_BYTES
-from brokerd.store.consume_queue_table import ConsumeQueueTable
-from brokerd.store.deleted_topics import FILE_NAME as DELETED_TOPICS_NAME
-from brokerd.store.deleted_topics import DeletedTopics
 from brokerd.store.derived_flush import DerivedFlush
 from brokerd.store.dispatcher import Dispatcher, OnArrival, dispatch_tags_code, gets_unit
 from brokerd.store.errors import FlushFailed, MessageIllegal, PropertiesSizeExceeded, ServiceNotAvailable
 from brokerd.store.file_cleaner import FileCleaner
+from brokerd.store.files.checkpoint import StoreCheckpoint
+from brokerd.store.files.deleted_topics import FILE_NAME as DELETED_TOPICS_NAME
+from brokerd.store.files.deleted_topics import DeletedTopics
+from brokerd.store.files.mapped_file import drop_cached_pages
+from brokerd.store.files.store_lock import AbortFile, StoreLock
 from brokerd.store.flushing import Flusher
-from brokerd.store.key_index import KeyIndex
-from brokerd.store.mapped_file import drop_cached_pages
-from brokerd.store.queue_reader import PULL_BYTES_MAX, QueueReader, RecordFilter
-from brokerd.store.record import (
+from brokerd.store.index.key_index import KeyIndex
+from brokerd.store.log.commit_log import CommitLog
+from brokerd.store.log.record import (
     BLANK_BYTES,
     HEADERS,
     HOST_V6_BYTES,
     PROPERTIES_BYTES_MAX,
     TRANSACTION_MASK,
-    encode_host,
     encode_record,
     flag_hosts,
 )
-from brokerd.store.recovery import Recovery
+from brokerd.store.queue.consume_queue import CQ_UNIT, UNIT_BYTES
+from brokerd.store.queue.consume_queue_table import ConsumeQueueTable
+from brokerd.store.queue_reader import PULL_BYTES_MAX, QueueReader, RecordFilter
+from brokerd.store.recovery.opening import Recovery
 from brokerd.store.results import (
     BatchEntry,
     BoundaryType,
@@ -54,7 +55,6 @@ from brokerd.store.results import (
     RecoveryReport,
 )
 from brokerd.store.store_config import MessageStoreConfig
-from brokerd.store.store_lock import AbortFile, StoreLock
 
 logger = logging.getLogger(__name__)
 

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from brokerd.store.cold_pages import ColdPages
-from brokerd.store.commit_log import CommitLog
-from brokerd.store.consume_queue import BLANK_SIZE, CQ_UNIT, UNIT_BYTES, ConsumeQueue
 from brokerd.store.errors import TornRecord
-from brokerd.store.record import read_record, read_store_timestamp
+from brokerd.store.log.commit_log import CommitLog
+from brokerd.store.log.record import read_record, read_store_timestamp
+from brokerd.store.queue.consume_queue import BLANK_SIZE, CQ_UNIT, UNIT_BYTES, ConsumeQueue
 from brokerd.store.results import BoundaryType, GetMessageResult, GetMessageStatus
 from brokerd.store.store_config import MessageStoreConfig
 

@@ -13,42 +13,38 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from brokerd.remoting.allocate import STRATEGIES, assign_server_side
-from brokerd.remoting.bodies import (
-    ConsumerConnection,
-    ConsumerOffsetWrapper,
-    SubscriptionGroupConfig,
-    TopicConfig,
-    TopicRouteData,
-    TopicStatsTable,
-    consumers_in,
-    queue_ranges,
-)
+from brokerd.remoting.body.client import ConsumerConnection
+from brokerd.remoting.body.group import SubscriptionGroupConfig
+from brokerd.remoting.body.offset import ConsumerOffsetWrapper, consumers_in
+from brokerd.remoting.body.route import TopicRouteData
+from brokerd.remoting.body.topic import TopicConfig, TopicStatsTable, queue_ranges
 from brokerd.remoting.codes import ResponseCode
 from brokerd.remoting.errors import BodyError, MQBrokerError, RemotingError
-from brokerd.remoting.message import (
+from brokerd.remoting.message.batch import decode_batch
+from brokerd.remoting.message.ids import create_unique_key, decode_offset_message_id
+from brokerd.remoting.message.message import Message
+from brokerd.remoting.message.names import (
     DLQ_TOPIC_PREFIX,
+    HALF_TOPIC,
     RETRY_TOPIC_PREFIX,
-    Message,
+    SCHEDULE_TOPIC,
+    TRANSACTION_GROUP,
     MessageProperty,
-    MessageQueue,
-    MessageRecord,
     SysFlag,
-    create_unique_key,
     dead_letter_topic,
-    decode_batch,
-    decode_offset_message_id,
     is_system_group,
     is_system_topic,
     retry_topic,
     validate_group,
     validate_topic,
 )
-from brokerd.remoting.message_names import HALF_TOPIC, SCHEDULE_TOPIC, TRANSACTION_GROUP
-from consumers.admin import MQAdmin
+from brokerd.remoting.message.queue import MessageQueue
+from brokerd.remoting.message.record import MessageRecord
+from consumers.admin.group_refusals import GroupRefusals, read_forbidden
+from consumers.admin.mqadmin import MQAdmin
+from consumers.consumer.pull_result import PullResult, PullStatus
 from consumers.errors import BrokerUnavailable, MQClientError, RemotingTimeout
-from consumers.group_refusals import GroupRefusals, read_forbidden
-from consumers.pull_result import PullResult, PullStatus
-from consumers.send_result import SendResult
+from consumers.producer.send_result import SendResult
 
 __all__ = [
     "DLQ_TOPIC_PREFIX",

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from brokerd.remoting.bodies import TopicConfig
+from brokerd.remoting.body.topic import TopicConfig
 from consumers import MQAdmin
 from tests.support import java_peer
 from tests.support.apache_cluster import FAST_JVM, ApacheCluster

@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from brokerd.remoting.bodies import KVTable
+from brokerd.remoting.body.broker import KVTable
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand
 from tests.brokerd.running import pull_fields, send_fields

@@ -19,7 +19,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from brokerd.remoting.message import Message, encode_batch
+from brokerd.remoting.message.batch import encode_batch
+from brokerd.remoting.message.message import Message
 from brokerd.store.message_store import MessageStore
 from brokerd.store.store_config import MessageStoreConfig
 from tests.support.broker_process import BrokerProcess, CommandBroker

@@ -6,7 +6,7 @@ from brokerd.remoting.command import RemotingCommand, decode_frame
 
 
 class MemoryChannel:
-    """Implements brokerd.channel.Channel and the dispatcher's Peer in memory."""
+    """Implements brokerd.connections.channel.Channel and the dispatcher's Peer in memory."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 50_000) -> None:
         self.remote_address = (host, port)

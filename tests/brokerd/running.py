@@ -10,7 +10,7 @@ from pathlib import Path
 
 from brokerd.config import BrokerConfig, LiveConfig, NamesrvConfig, build
 from brokerd.controller import BrokerController
-from brokerd.remoting.bodies import ConsumerData, HeartbeatData, SubscriptionData
+from brokerd.remoting.body.client import ConsumerData, HeartbeatData, SubscriptionData
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand, SerializeType
 from brokerd.remoting.connection import RemotingConnection

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from brokerd.remoting.codes import RequestCode
-from brokerd.remoting.message import decode_records
-from brokerd.store import cold_pages, mapped_file
+from brokerd.remoting.message.record import decode_records
+from brokerd.store import cold_pages
+from brokerd.store.files import mapped_file
 from brokerd.store.message_store import MessageStore
 from tests.brokerd.running import RunningBroker, pull_fields, running, send_fields
 from tests.brokerd.store.stores import NOW_MS, open_store, put_all

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from brokerd.remoting.bodies import KVTable
+from brokerd.remoting.body.broker import KVTable
 from brokerd.remoting.codes import RequestCode, ResponseCode
-from brokerd.store import mapped_file
+from brokerd.store.files import mapped_file
 from tests.brokerd.running import pull_fields, running, send_fields
 from tests.brokerd.store.stores import failing_disk
 from tests.consumers.fake_broker import wait_until

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from brokerd.loop_delay import Delays, LoopDelay
-from brokerd.remoting.bodies import KVTable
+from brokerd.remoting.body.broker import KVTable
 from brokerd.remoting.codes import RequestCode
 from tests.brokerd.running import running
 

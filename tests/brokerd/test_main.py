@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from brokerd.__main__ import read_settings
-from brokerd.changed_properties import ChangedProperties
 from brokerd.config import ConfigError
 from brokerd.remoting.codes import RequestCode
-from brokerd.remoting.message import decode_records
+from brokerd.remoting.message.record import decode_records
+from brokerd.tables.changed_properties import ChangedProperties
 from tests.brokerd.running import RawClient, pull_fields, send_fields
 from tests.support.broker_process import BrokerProcess, CommandBroker
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from brokerd.remoting.codes import RequestCode
-from brokerd.remoting.message import decode_records
-from brokerd.store import consume_queue_table, mapped_file
-from brokerd.store.consume_queue import ConsumeQueue
+from brokerd.remoting.message.record import decode_records
+from brokerd.store.files import mapped_file
+from brokerd.store.queue import consume_queue_table
+from brokerd.store.queue.consume_queue import ConsumeQueue
 from tests.brokerd.running import RawClient, RunningBroker, pull_fields, running, send_fields
 from tests.brokerd.store.stores import failing_disk
 
@@ -170,7 +171,7 @@ async def test_a_deletion_is_durable_before_its_answer(
         synced: list[str] = []
         fsync = mapped_file.fsync_directory
         monkeypatch.setattr(
-            "brokerd.store.durable_file.fsync_directory",
+            "brokerd.store.files.durable_file.fsync_directory",
             lambda folder: (synced.append(threading.current_thread().name), fsync(folder)),
         )
         await delete(client)

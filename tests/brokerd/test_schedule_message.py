@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from brokerd.remoting.message import encode_properties
-from brokerd.remoting.message_names import SCHEDULE_TOPIC
+from brokerd.remoting.message.names import SCHEDULE_TOPIC
+from brokerd.remoting.message.properties import encode_properties
 from brokerd.schedule_message import RETRY_AFTER_MS, ScheduleMessageService
 from brokerd.store.errors import FlushFailed, ServiceNotAvailable
 from brokerd.store.message_store import MessageStore
@@ -101,7 +101,7 @@ def test_an_offset_is_saved_behind_its_delivered_copy(
     path = tmp_path / "delayOffset.json"
     saved = path.read_bytes()
     put(store, b"more")
-    monkeypatch.setattr("brokerd.store.mapped_file.sync_pages", failing_disk)
+    monkeypatch.setattr("brokerd.store.files.mapped_file.sync_pages", failing_disk)
     with pytest.raises(FlushFailed):
         service.write(b"{}")
     assert path.read_bytes() == saved

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from brokerd.remoting.bodies import TopicRouteData
+from brokerd.remoting.body.route import TopicRouteData
 from brokerd.remoting.codes import RequestCode
-from brokerd.remoting.message import decode_records
+from brokerd.remoting.message.record import decode_records
 from tests.brokerd.running import heartbeat, pull_fields, running, send_fields
 
 

@@ -27,7 +27,7 @@ DOMAINS = ("django", "djangojs")
 # Outside console/: errors of the client runtime that are reasons of unknown figures.
 ALSO_SHOWN = (
     "consumers/errors.py",
-    "consumers/remoting_client.py",
+    "consumers/client/remoting_client.py",
     "spark/lag/local_time.py",
     "spark/part_files.py",
     "spark/lag/status.py",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from brokerd.remoting.bodies import BrokerData, ConsumerListBody, QueueData, TopicRouteData
+from brokerd.remoting.body.client import ConsumerListBody
+from brokerd.remoting.body.route import BrokerData, QueueData, TopicRouteData
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from tests.consumers.fake_broker import FakeBroker

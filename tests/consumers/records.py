@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from brokerd.remoting.message import MessageRecord
+from brokerd.remoting.message.record import MessageRecord
 
 
 def record(

@@ -10,8 +10,8 @@ import pytest
 
 from brokerd.remoting.command import RemotingCommand, decode_frame
 from brokerd.remoting.errors import MQBrokerError
-from brokerd.remoting.message import MessageQueue
-from consumers.admin import MQAdmin
+from brokerd.remoting.message.queue import MessageQueue
+from consumers.admin.mqadmin import MQAdmin
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "wire"
 RELEASES = ("4.9.7", "5.3.3")

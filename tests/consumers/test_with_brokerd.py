@@ -9,8 +9,11 @@ from collections import Counter, defaultdict
 
 import pytest
 
-from brokerd.remoting.bodies import SubscriptionGroupConfig, TopicConfig
-from brokerd.remoting.message import Message, MessageQueue, dead_letter_topic
+from brokerd.remoting.body.group import SubscriptionGroupConfig
+from brokerd.remoting.body.topic import TopicConfig
+from brokerd.remoting.message.message import Message
+from brokerd.remoting.message.names import dead_letter_topic
+from brokerd.remoting.message.queue import MessageQueue
 from consumers import (
     ConsumeFromWhere,
     ConsumeStatus,

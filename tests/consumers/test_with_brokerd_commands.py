@@ -11,7 +11,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from brokerd.remoting.message import Message, dead_letter_topic
+from brokerd.remoting.message.message import Message
+from brokerd.remoting.message.names import dead_letter_topic
 from consumers import MQAdmin, MQBrokerError, Producer
 
 ROOT = Path(__file__).parent.parent.parent

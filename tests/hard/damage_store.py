@@ -26,9 +26,9 @@ from unittest import mock
 
 from brokerd import store_commands
 from brokerd.store.errors import StoreError
-from brokerd.store.java_hash import tags_code
+from brokerd.store.index.java_hash import tags_code
+from brokerd.store.log.record import read_record
 from brokerd.store.message_store import MessageStore
-from brokerd.store.record import read_record
 from brokerd.store.results import BatchEntry
 from tests.brokerd.store.stores import (
     BORN_HOST,
@@ -187,7 +187,7 @@ def without_syncs() -> Iterator[None]:
     with (
         mock.patch("os.fsync", lambda descriptor: None),
         mock.patch("os.fdatasync", lambda descriptor: None),
-        mock.patch("brokerd.store.mapped_file.sync_pages", lambda *arguments: None),
+        mock.patch("brokerd.store.files.mapped_file.sync_pages", lambda *arguments: None),
     ):
         yield
 

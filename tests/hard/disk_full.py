@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from brokerd.remoting.codes import RequestCode
-from brokerd.remoting.message import decode_records
+from brokerd.remoting.message.record import decode_records
 from tests.brokerd.running import RawClient, pull_fields, send_fields
 from tests.hard.tally import main
 from tests.support.broker_process import BrokerProcess

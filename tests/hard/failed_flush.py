@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from brokerd.remoting.bodies import KVTable
+from brokerd.remoting.body.broker import KVTable
 from brokerd.remoting.codes import RequestCode
 from tests.brokerd.running import RawClient, pull_fields, send_fields
 from tests.hard.disk_full import MIB, OWN_MOUNTS, alive, connected, in_own_namespace, make_ext4, run

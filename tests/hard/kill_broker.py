@@ -20,7 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from brokerd.remoting.codes import RequestCode
-from brokerd.remoting.message import Message, MessageRecord, decode_records, encode_batch
+from brokerd.remoting.message.batch import encode_batch
+from brokerd.remoting.message.message import Message
+from brokerd.remoting.message.record import MessageRecord, decode_records
 from tests.brokerd.running import RawClient, pull_fields, send_fields
 from tests.hard.tally import main
 from tests.support.broker_process import BrokerProcess

@@ -7,9 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from brokerd.remoting.bodies import SubscriptionGroupConfig, TopicConfig
+from brokerd.remoting.body.group import SubscriptionGroupConfig
+from brokerd.remoting.body.topic import TopicConfig
 from brokerd.remoting.errors import MQBrokerError
-from brokerd.remoting.message import Message, MessageQueue, decode_offset_message_id
+from brokerd.remoting.message.ids import decode_offset_message_id
+from brokerd.remoting.message.message import Message
+from brokerd.remoting.message.queue import MessageQueue
 from consumers import (
     BrokerUnavailable,
     ConsumeFromWhere,

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import pytest
 
-from brokerd.remoting.bodies import TopicConfig
+from brokerd.remoting.body.topic import TopicConfig
 from brokerd.remoting.errors import MQBrokerError
 from consumers import (
     ConsumeContext,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from brokerd.remoting.bodies import LockBatchRequestBody
+from brokerd.remoting.body.assignment import LockBatchRequestBody
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand
 from console.brokers.mqadmin import MessageQueue
@@ -20,7 +20,7 @@ from console.deadletter import services as letter_services
 from console.lag.models import BrokerRow, ClientRow, GroupRow, TopicRow
 from console.message import services as message_services
 from console.templatetags.figures import count_cell
-from consumers.remoting_client import RemotingClient
+from consumers.client.remoting_client import RemotingClient
 from tests.console.operation.live_cluster import LiveCluster, wait_for
 from tests.peers.apache_world import NAME, ApacheWorld
 from tests.support import sample_queues

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from brokerd.remoting.bodies import TopicConfig
+from brokerd.remoting.body.topic import TopicConfig
 from brokerd.remoting.errors import MQBrokerError
 from consumers import MQAdmin
 from tests.support.broker_process import BrokerProcess

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from brokerd.remoting.message import MessageQueue
+from brokerd.remoting.message.queue import MessageQueue
 from consumers import MQAdmin
 from tests.peers.test_java_client import create_topic, has_started
 from tests.support.broker_process import BrokerProcess

@@ -15,14 +15,15 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from brokerd.remoting.admin_bodies import SubscriptionGroupConfig, TopicConfig
-from brokerd.remoting.client_bodies import ConsumerData, HeartbeatData, SubscriptionData
+from brokerd.remoting.body.client import ConsumerData, HeartbeatData, SubscriptionData
+from brokerd.remoting.body.group import SubscriptionGroupConfig
+from brokerd.remoting.body.topic import TopicConfig
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand
-from brokerd.remoting.message import Message
-from consumers.admin import MQAdmin
-from consumers.remoting_client import RemotingClient
-from consumers.send_result import SendResult
+from brokerd.remoting.message.message import Message
+from consumers.admin.mqadmin import MQAdmin
+from consumers.client.remoting_client import RemotingClient
+from consumers.producer.send_result import SendResult
 
 T = TypeVar("T")
 TICK_S = 0.5

@@ -25,30 +25,22 @@ from functools import cached_property, partial
 from types import TracebackType
 from typing import Self, cast
 
-from brokerd.remoting.bodies import (
-    BrokerData,
-    ClusterInfo,
-    Connection,
-    ConsumerConnection,
-    ConsumerOffsetWrapper,
-    ConsumeStats,
-    KVTable,
-    OffsetWrapper,
-    QueueData,
-    SubscriptionData,
-    SubscriptionGroupConfig,
-    SubscriptionGroupWrapper,
+from brokerd.remoting.body.broker import KVTable
+from brokerd.remoting.body.client import Connection, ConsumerConnection, SubscriptionData
+from brokerd.remoting.body.group import SubscriptionGroupConfig, SubscriptionGroupWrapper
+from brokerd.remoting.body.offset import ConsumerOffsetWrapper, ConsumeStats, OffsetWrapper
+from brokerd.remoting.body.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
+from brokerd.remoting.body.topic import (
     TopicConfig,
     TopicConfigSerializeWrapper,
     TopicList,
     TopicOffset,
-    TopicRouteData,
     TopicStatsTable,
 )
 from brokerd.remoting.codes import RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.connection import RemotingConnection
-from brokerd.remoting.message import MessageQueue
+from brokerd.remoting.message.queue import MessageQueue
 
 CLUSTER = "Simulated"
 BROKERS_PER_TOPIC = 2  # so that a silent broker leaves a part of a sum known

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from brokerd.namesrv.route_info import BrokerIdentity, RouteInfoManager
-from brokerd.remoting.bodies import DataVersion, TopicConfig
+from brokerd.remoting.body.topic import DataVersion, TopicConfig
 from tests.brokerd.fakes import MemoryChannel
 
 

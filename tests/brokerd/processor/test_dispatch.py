@@ -11,7 +11,7 @@ import pytest
 from brokerd.processor import dispatch
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand, decode_frame
-from brokerd.topic_config import topic_config
+from brokerd.tables.topic_config import topic_config
 from tests.brokerd.fakes import MemoryChannel
 from tests.brokerd.running import pull_fields, running, send_fields
 

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from brokerd.processor.dispatch import Dispatcher
 from brokerd.processor.handlers import BROKER_HANDLERS
 from brokerd.remoting.command import RemotingCommand, SerializeType, decode_frame
-from brokerd.remoting.message import Message, decode_record, encode_batch
-from brokerd.topic_config import topic_config
+from brokerd.remoting.message.batch import encode_batch
+from brokerd.remoting.message.message import Message
+from brokerd.remoting.message.record import decode_record
+from brokerd.tables.topic_config import topic_config
 from tests.brokerd.fakes import MemoryChannel
 from tests.brokerd.running import RunningBroker, pull_fields, running, send_fields
 

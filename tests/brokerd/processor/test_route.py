@@ -6,10 +6,12 @@ import asyncio
 from pathlib import Path
 
 from brokerd.namesrv.kv_config import KvConfigManager
-from brokerd.remoting.bodies import ClusterInfo, KVTable, TopicList, TopicRouteData
+from brokerd.remoting.body.broker import KVTable
+from brokerd.remoting.body.route import ClusterInfo, TopicRouteData
+from brokerd.remoting.body.topic import TopicList
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand
-from tests.brokerd.processor.test_send_message import create
+from tests.brokerd.processor.send.test_send_message import create
 from tests.brokerd.running import RawClient, running, send_fields
 
 ROUTE = RequestCode.GET_ROUTEINFO_BY_TOPIC

@@ -13,7 +13,7 @@ from brokerd.remoting.allocate import (
     allocate_by_machine_room,
     assign_server_side,
 )
-from brokerd.remoting.message_queue import MessageQueue
+from brokerd.remoting.message.queue import MessageQueue
 
 
 def queues(count: int, broker_name: str = "broker-a") -> list[MessageQueue]:

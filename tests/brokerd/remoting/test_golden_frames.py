@@ -4,46 +4,48 @@ import zlib
 
 import pytest
 
-from brokerd.remoting import fastjson
-from brokerd.remoting.bodies import (
-    BrokerStatsData,
+from brokerd.remoting.body import fastjson
+from brokerd.remoting.body.assignment import (
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    QueryAssignmentRequestBody,
+    QueryAssignmentResponseBody,
+    SetMessageRequestModeRequestBody,
+    UnlockBatchRequestBody,
+)
+from brokerd.remoting.body.broker import BrokerStatsData, KVTable
+from brokerd.remoting.body.client import (
     CheckClientRequestBody,
-    ClusterInfo,
     ConsumeMessageDirectlyResult,
     ConsumerConnection,
     ConsumerListBody,
-    ConsumerOffsetWrapper,
     ConsumerRunningInfo,
-    ConsumeStats,
-    ConsumeStatsList,
-    CreateTopicListRequestBody,
-    GetConsumerStatusBody,
-    GroupList,
     HeartbeatData,
-    KVTable,
-    LockBatchRequestBody,
-    LockBatchResponseBody,
     ProducerConnection,
     ProducerTableInfo,
-    QueryAssignmentRequestBody,
-    QueryAssignmentResponseBody,
+)
+from brokerd.remoting.body.group import GroupList, SubscriptionGroupConfig, SubscriptionGroupWrapper
+from brokerd.remoting.body.json_body import JsonBody
+from brokerd.remoting.body.offset import (
+    ConsumerOffsetWrapper,
+    ConsumeStats,
+    ConsumeStatsList,
+    GetConsumerStatusBody,
     QueryConsumeTimeSpanBody,
-    RegisterBrokerBody,
     ResetOffsetBody,
-    SetMessageRequestModeRequestBody,
-    SubscriptionGroupConfig,
-    SubscriptionGroupWrapper,
+)
+from brokerd.remoting.body.route import ClusterInfo, RegisterBrokerBody, TopicRouteData
+from brokerd.remoting.body.topic import (
+    CreateTopicListRequestBody,
     TopicConfig,
     TopicConfigSerializeWrapper,
     TopicList,
-    TopicRouteData,
     TopicStatsTable,
-    UnlockBatchRequestBody,
 )
 from brokerd.remoting.command import SerializeType, decode_frame
 from brokerd.remoting.connection import RemotingConnection
-from brokerd.remoting.json_body import JsonBody
-from brokerd.remoting.message import decode_batch, decode_records
+from brokerd.remoting.message.batch import decode_batch
+from brokerd.remoting.message.record import decode_records
 from tests.brokerd.remoting.golden_frames import GoldenFrame, frames_of, golden_frames
 
 REQUEST_BODIES: dict[int, type[JsonBody]] = {

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from brokerd.store.log.record import read_record
 from brokerd.store.message_store import MessageStore
-from brokerd.store.record import read_record
 from brokerd.store.results import PutResult
 from brokerd.store.store_config import MessageStoreConfig
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from brokerd.store.consume_queue import ConsumeQueue
 from brokerd.store.dispatcher import Dispatcher, dispatch_tags_code, gets_unit
+from brokerd.store.queue.consume_queue import ConsumeQueue
 
 LEVELS_MS = (1000, 5000, 10000)
 

@@ -10,7 +10,7 @@ import pytest
 from brokerd.background import StoreUpkeep
 from brokerd.store.errors import ServiceNotAvailable
 from brokerd.store.file_cleaner import used_ratio
-from brokerd.store.mapped_file import MappedFile
+from brokerd.store.files.mapped_file import MappedFile
 from brokerd.store.message_store import MessageStore
 from tests.brokerd.store.stores import bodies, open_store, put, put_all
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from brokerd.store import mapped_file
 from brokerd.store.errors import FlushFailed, ServiceNotAvailable
+from brokerd.store.files import mapped_file
 from tests.brokerd.store.stores import (
     NOW_MS,
     bodies,
@@ -119,7 +119,7 @@ def test_new_queue_files_are_named_durably_by_their_flush(
     store = open_store(tmp_path)
     put_all(store, [b"a"], topic="First")
     monkeypatch.setattr(
-        "brokerd.store.mapped_file_queue.fsync_directory",
+        "brokerd.store.files.mapped_file_queue.fsync_directory",
         lambda folder: synced.append(str(folder.relative_to(tmp_path.parent))),
     )
     put_all(store, [b"a"], topic="T")
@@ -134,7 +134,7 @@ def test_new_queue_files_are_named_durably_by_their_flush(
 def test_a_name_that_may_be_lost_is_final_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(tmp_path)
     with monkeypatch.context() as broken:
-        broken.setattr("brokerd.store.mapped_file_queue.fsync_directory", failing_disk)
+        broken.setattr("brokerd.store.files.mapped_file_queue.fsync_directory", failing_disk)
         with pytest.raises(ServiceNotAvailable, match="Input/output error"):
             put(store)
     assert store.refusal.startswith("the commit log's folder could not be flushed ([Errno 5]")

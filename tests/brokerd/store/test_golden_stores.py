@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from brokerd.store.log.record import find_property, read_record
 from brokerd.store.message_store import MessageStore
-from brokerd.store.record import find_property, read_record
 from brokerd.store.results import BoundaryType, RecoveryReport
 from tests.brokerd.store.stores import GOLDEN, NOW_MS, body_of, golden_config, put_all, unpack_golden
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerd.remoting.message_names import SCHEDULE_TOPIC
+from brokerd.remoting.message.names import SCHEDULE_TOPIC
 from brokerd.store.errors import (
     MessageIllegal,
     PropertiesSizeExceeded,

@@ -12,7 +12,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerd.remoting.message import Message, encode_batch
+from brokerd.remoting.message.batch import encode_batch
+from brokerd.remoting.message.message import Message
 from console.brokers.body_format import FORMAT_NAMES, Rendered, render_body
 from console.brokers.body_unpack import DoesNotUnpack, inner_messages, is_batch, unpack
 from console.brokers.message_view import message_view

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from brokerd.remoting.bodies import LockBatchRequestBody
+from brokerd.remoting.body.assignment import LockBatchRequestBody
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand
 from console.brokers.mqadmin import MessageQueue, MessageRecord
@@ -21,7 +21,7 @@ from console.operation import errors, services
 from console.operation import selectors as operation_selectors
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from consumers.remoting_client import RemotingClient
+from consumers.client.remoting_client import RemotingClient
 from tests.console.deadletter.letters import (
     DLQ,
     GROUP,

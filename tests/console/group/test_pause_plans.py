@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 
-from brokerd.remoting.bodies import Connection, ConsumerConnection, SubscriptionData
+from brokerd.remoting.body.client import Connection, ConsumerConnection, SubscriptionData
 from brokerd.remoting.errors import error_for
 from console.brokers.mqadmin import MQAdmin, MQBrokerError
 from console.cluster.models import Cluster

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from brokerd.remoting.admin_bodies import ProcessQueueInfo
+from brokerd.remoting.body.client import ProcessQueueInfo
 from console.brokers.mqadmin import MessageQueue
 from console.group import findings
 from console.group import selectors as group_selectors

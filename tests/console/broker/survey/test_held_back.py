@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from brokerd.remoting.bodies import TopicOffset, TopicStatsTable
+from brokerd.remoting.body.topic import TopicOffset, TopicStatsTable
 from console.broker import findings, selectors
 from console.broker.models import BrokerSample, BrokerSurvey
 from console.broker.survey import held_back

@@ -1,0 +1,67 @@
+"""Owns who produces: the live connections of every producer group.
+
+Source: semantics §7, protocol §6.1 (`ProducerManager.java`). Memory only.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from brokerd.connections.channel import Channel
+
+logger = logging.getLogger(__name__)
+
+GROUPS_A_CHANNEL_MAX = 1_000  # a client process has a handful
+
+
+@dataclass(slots=True)
+class ProducerChannelInfo:
+    channel: Channel
+    client_id: str
+    language: str
+    version: int
+    last_update_ms: int
+
+
+class ProducerManager:
+    """The producer table. Single-threaded: the broker's event loop."""
+
+    def __init__(self) -> None:
+        self.groups: dict[str, dict[Channel, ProducerChannelInfo]] = {}
+        self._groups_of: dict[Channel, set[str]] = {}
+
+    def register(self, group: str, producer: ProducerChannelInfo) -> None:
+        """Note a producer; groups of one connection beyond GROUPS_A_CHANNEL_MAX are not taken in."""
+        own = self._groups_of.setdefault(producer.channel, set())
+        if group not in own and len(own) >= GROUPS_A_CHANNEL_MAX:
+            logger.warning("producer group ignored group=%s: %d on one connection", group, len(own))
+            return
+        members = self.groups.setdefault(group, {})
+        if producer.channel not in members:
+            logger.info("producer joined group=%s client_id=%s", group, producer.client_id)
+        members[producer.channel] = producer
+        own.add(group)
+
+    def unregister(self, group: str, channel: Channel) -> None:
+        self._groups_of.get(channel, set()).discard(group)
+        members = self.groups.get(group, {})
+        producer = members.pop(channel, None)
+        if producer is None:
+            return
+        logger.info("producer left group=%s client_id=%s", group, producer.client_id)
+        if not members:
+            del self.groups[group]
+
+    def channel_closed(self, channel: Channel) -> None:
+        for group in sorted(self._groups_of.get(channel, ())):
+            self.unregister(group, channel)
+        self._groups_of.pop(channel, None)
+
+    def expired(self, now_ms: int, timeout_ms: int) -> list[ProducerChannelInfo]:
+        return [
+            producer
+            for members in self.groups.values()
+            for producer in members.values()
+            if now_ms - producer.last_update_ms > timeout_ms
+        ]

@@ -1,0 +1,330 @@
+"""Requests about the running broker: runtime table, settings, statistics, and questions relayed to clients.
+
+Source: semantics §12, protocol §3.13, §3.14 (`AdminBrokerProcessor.java`, `Broker2Client.java`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import shutil
+
+from brokerd.broker_stats import snapshot
+from brokerd.clients.consumer_manager import ClientChannelInfo
+from brokerd.clock import steady_ms
+from brokerd.config import HOT_KEYS, ConfigError, build, check, read_properties, to_properties
+from brokerd.connections.channel import Channel, ChannelClosed
+from brokerd.processor.broker import Broker, BrokerHandler, Saved
+from brokerd.processor.ext_fields import optional, required
+from brokerd.processor.send.send_back import look
+from brokerd.remoting.body.broker import BrokerStatsData, BrokerStatsItem, HARuntimeInfo, KVTable
+from brokerd.remoting.body.client import ProducerInfo, ProducerTableInfo
+from brokerd.remoting.codes import MQ_VERSION, RequestCode, ResponseCode
+from brokerd.remoting.command import RemotingCommand
+from brokerd.remoting.errors import MQBrokerError, RemotingError, error_for
+from brokerd.remoting.message.ids import decode_offset_message_id
+from brokerd.remoting.message.names import SCHEDULE_TOPIC
+
+logger = logging.getLogger(__name__)
+
+RELAY_TIMEOUT_MS = 10_000
+RELAY_VERSION = 62  # V3_1_8_SNAPSHOT: clients from there on answer 307 and 309
+VERSION_DESC = "V5_3_3"
+# Queues of a Java broker's thread pools. There are none here; mqadmin and dashboards fail without the keys.
+POOLS = ("send", "pull", "litePull", "query", "ack")
+
+
+def get_runtime_info(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """GET_BROKER_RUNTIME_INFO (28)."""
+    return command.response(ResponseCode.SUCCESS, body=KVTable(table=runtime_table(broker)).to_body())
+
+
+def runtime_table(broker: Broker) -> dict[str, str]:
+    table = {**store_table(broker), **counter_table(broker), **loop_table(broker)}
+    stats = broker.stats
+    table |= {
+        "brokerActive": "true",
+        "brokerVersion": str(MQ_VERSION),
+        "brokerVersionDesc": VERSION_DESC,
+        "bootTimestamp": str(stats.boot_timestamp_ms),
+        "runtime": duration_text(steady_ms() - stats.boot_timestamp_ms),
+        "startAcceptSendRequestTimeStamp": str(broker.config.broker.start_accept_send_request_time_stamp),
+        "EndTransactionQueueSize": "0",
+        "EndTransactionThreadPoolQueueCapacity": "0",
+        "timerReadBehind": "0",
+        "timerOffsetBehind": "0",
+        "timerCongestNum": "0",
+        "timerEnqueueTps": "0.0",
+        "timerDequeueTps": "0.0",
+    }
+    for pool in POOLS:
+        table |= {
+            f"{pool}ThreadPoolQueueSize": "0",
+            f"{pool}ThreadPoolQueueCapacity": "0",
+            f"{pool}ThreadPoolQueueHeadWaitTimeMills": "0",
+        }
+    if broker.schedule.damaged_count:  # ours
+        table["delayedMessagesDamaged"] = str(broker.schedule.damaged_count)
+    for level, offset in sorted(broker.schedule.offsets.items()):
+        table[f"scheduleMessageOffset_{level}"] = (
+            f"{offset},{broker.store.max_offset(SCHEDULE_TOPIC, level - 1)}"
+        )
+    return table
+
+
+def store_table(broker: Broker) -> dict[str, str]:
+    """What the files say: offsets, disk, what is not flushed yet."""
+    store, folder = broker.store, broker.store_config.commit_log_dir
+    # A store that never had a message has no commitlog folder yet.
+    usage = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists()))
+    ratio = str(round(store.disk_used_ratio(), 2))
+    earliest_ms = -1
+    first = store.look_message(store.commit_log_min_offset)
+    if first is not None:
+        try:
+            earliest_ms = look(broker, store.commit_log_min_offset).store_timestamp_ms
+        except MQBrokerError:
+            logger.info("the oldest message cannot be read offset=%d", store.commit_log_min_offset)
+    refusal = {"storeRefusal": store.refusal} if store.refusal else {}  # ours
+    return refusal | {
+        "commitLogDiskRatio": ratio,
+        f"commitLogDiskRatio_{folder}": ratio,
+        "consumeQueueDiskRatio": ratio,
+        "commitLogMinOffset": str(store.commit_log_min_offset),
+        "commitLogMaxOffset": str(store.commit_log_max_offset),
+        "commitLogDirCapacity": f"Total : {size_text(usage.total)}, Free : {size_text(usage.free)}.",
+        "dispatchBehindBytes": str(store.dispatch_behind_bytes),
+        "dispatchMaxBuffer": "0",
+        "earliestMessageTimeStamp": str(earliest_ms),
+        "remainTransientStoreBufferNumbs": str(2**31 - 1),
+        "remainHowManyDataToFlush": size_text(store.commit_log_max_offset - store.flushed_offset),
+    }
+
+
+def counter_table(broker: Broker) -> dict[str, str]:
+    stats, put_times = broker.stats, broker.stats.put_times
+    put_size = broker.store.written_bytes
+    transferred = stats.rates("get_transferred")
+    return {
+        "putTps": stats.rates("put"),
+        "getFoundTps": stats.rates("get_found"),
+        "getMissTps": stats.rates("get_miss"),
+        "getTotalTps": stats.rates("get_total"),
+        "getTransferredTps": transferred,
+        "getTransferedTps": transferred,  # the spelling of 4.x
+        "putMessageTimesTotal": str(put_times.total),
+        "putMessageFailedTimes": str(stats.put_failed_total),
+        "putMessageSizeTotal": str(put_size),
+        "putMessageAverageSize": str(put_size / put_times.total if put_times.total else 0.0),
+        "putMessageDistributeTime": put_times.distribution_text(),
+        "putMessageEntireTimeMax": str(put_times.longest_ms),
+        "getMessageEntireTimeMax": str(stats.get_longest_ns // 1_000_000),
+        "putLatency99": put_times.percentile_text(0.99),
+        "putLatency999": put_times.percentile_text(0.999),
+        "pageCacheLockTimeMills": str(stats.log_held_ms()),
+        "msgPutTotalYesterdayMorning": str(stats.put_yesterday_morning),
+        "msgPutTotalTodayMorning": str(stats.put_today_morning),
+        "msgPutTotalTodayNow": str(stats.broker_put.value),
+        "msgGetTotalYesterdayMorning": str(stats.get_yesterday_morning),
+        "msgGetTotalTodayMorning": str(stats.get_today_morning),
+        "msgGetTotalTodayNow": str(stats.broker_get.value),
+    }
+
+
+def loop_table(broker: Broker) -> dict[str, str]:
+    """Ours: how long the event loop let what was due wait, in the last minute."""
+    p50_ms, p99_ms, max_ms = broker.loop_delay.delays()
+    return {"loopDelay50": str(p50_ms), "loopDelay99": str(p99_ms), "loopDelayMax": str(max_ms)}
+
+
+def duration_text(duration_ms: int) -> str:
+    seconds = duration_ms // 1000
+    days, rest = divmod(seconds, 86_400)
+    return f"[ {days} days, {rest // 3600} hours, {rest // 60 % 60} minutes, {rest % 60} seconds ]"
+
+
+def size_text(size_bytes: int) -> str:
+    """`977 B`, `1.5 KiB` … as Java's humanReadableByteCount."""
+    value = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{size_bytes} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def get_broker_config(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """GET_BROKER_CONFIG (26): every setting as a property file."""
+    live = broker.config
+    shown = to_properties(live.broker, live.namesrv, broker.store_config)
+    shown["listenPort"], shown["brokerIP1"] = str(broker.store_host[1]), broker.store_host[0]
+    text = "".join(f"{key}={value}\n" for key, value in sorted(shown.items()))
+    return command.response(
+        ResponseCode.SUCCESS,
+        ext_fields={"version": broker.topics.data_version.to_body().decode()},
+        body=text.encode(),
+    )
+
+
+def update_broker_config(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
+    """UPDATE_BROKER_CONFIG (25): all of the named settings or none; the others need a restart."""
+    try:
+        properties = read_properties(command.body.decode())
+        cold = sorted(set(properties) - HOT_KEYS)
+        if cold:
+            raise ConfigError(
+                f"{', '.join(cold)}: cannot be changed while the broker runs; put it in its configuration file"
+            )
+        current = broker.config.broker
+        values = {f.name: getattr(current, f.name) for f in dataclasses.fields(current)}
+        merged = {**to_properties(current), **properties}
+        changed = build(type(current), merged)
+        check(changed, broker.config.namesrv)
+    except (ConfigError, UnicodeDecodeError) as error:
+        raise error_for(ResponseCode.INVALID_PARAMETER, str(error)) from error
+    broker.change_properties(properties)
+    broker.config.broker = changed
+    broker.sender.forget_topics()
+    before = {name: value for name, value in values.items() if value != getattr(changed, name)}
+    logger.info("settings changed properties=%s before=%s", properties, before)
+    return Saved(command.response(ResponseCode.SUCCESS))
+
+
+def view_broker_stats_data(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """VIEW_BROKER_STATS_DATA (315)."""
+    name, key = required(command, "statsName"), required(command, "statsKey")
+    item = broker.stats.find(name, key)
+    if item is None:
+        raise error_for(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
+    minute, hour, day = (
+        BrokerStatsItem(sum=shot.sum, tps=shot.tps, avgpt=shot.avgpt)
+        for shot in map(snapshot, (item.minute, item.hour, item.day))
+    )
+    body = BrokerStatsData(stats_minute=minute, stats_hour=hour, stats_day=day)
+    return command.response(ResponseCode.SUCCESS, body=body.to_body())
+
+
+def get_all_producer_info(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """GET_ALL_PRODUCER_INFO (328)."""
+    data = {
+        group: [
+            ProducerInfo(
+                client_id=p.client_id,
+                remote_ip=p.channel.remote_address[0],
+                language=p.language,
+                version=p.version,
+                last_update_timestamp=p.last_update_ms,
+            )
+            for p in members.values()
+        ]
+        for group, members in broker.producers.groups.items()
+    }
+    return command.response(ResponseCode.SUCCESS, body=ProducerTableInfo(data=data).to_body())
+
+
+def get_ha_status(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """GET_BROKER_HA_STATUS (907): a master without slaves, which this broker always is."""
+    body = HARuntimeInfo(master=True, master_commit_log_max_offset=broker.store.commit_log_max_offset)
+    return command.response(ResponseCode.SUCCESS, body=body.to_body())
+
+
+def member_to_ask(broker: Broker, group: str, client_id: str) -> ClientChannelInfo:
+    info = broker.consumers.get(group)
+    member = info.find(client_id) if info is not None else None
+    if member is None:
+        raise error_for(ResponseCode.SYSTEM_ERROR, f"The Consumer <{group}> <{client_id}> not online")
+    if member.version < RELAY_VERSION:
+        raise error_for(
+            ResponseCode.SYSTEM_ERROR,
+            f"The Consumer <{group}> <{client_id}> Version is too low to finish, please upgrade it",
+        )
+    return member
+
+
+def relay(
+    broker: Broker, channel: Channel, command: RemotingCommand, fields: dict[str, str], body: bytes
+) -> None:
+    """Ask a group's member and hand its answer on, under the asker's opaque; 207 when it stays silent."""
+    group, client_id = fields["consumerGroup"], fields["clientId"]
+    member = member_to_ask(broker, group, client_id)
+
+    async def ask() -> None:
+        request = RemotingCommand.request(command.code, fields, body)
+        try:
+            response = await member.channel.request(request, RELAY_TIMEOUT_MS)
+        except TimeoutError:
+            channel.send(
+                command.response(
+                    ResponseCode.CONSUME_MSG_TIMEOUT,
+                    f"consumer <{group}> <{client_id}> Timeout: no answer within {RELAY_TIMEOUT_MS} ms",
+                )
+            )
+        except ChannelClosed as error:
+            channel.send(
+                command.response(
+                    ResponseCode.SYSTEM_ERROR, f"invoke consumer <{group}> <{client_id}> Exception: {error}"
+                )
+            )
+        else:
+            answer = command.response(response.code, response.remark, response.ext_fields, response.body)
+            channel.send(answer)
+
+    broker.spawn(ask())
+
+
+def get_consumer_running_info(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    """GET_CONSUMER_RUNNING_INFO (307), relayed."""
+    fields = dict(command.ext_fields)
+    fields["consumerGroup"], fields["clientId"] = (
+        required(command, "consumerGroup"),
+        required(command, "clientId"),
+    )
+    relay(broker, channel, command, fields, b"")
+    return None
+
+
+def consume_message_directly(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand | None:
+    """CONSUME_MESSAGE_DIRECTLY (309), relayed with the stored message."""
+    group, client_id = required(command, "consumerGroup"), optional(command, "clientId")
+    member_to_ask(broker, group, client_id)
+    try:
+        _, _, offset = decode_offset_message_id(required(command, "msgId"))
+    except (ValueError, RemotingError) as error:
+        raise error_for(ResponseCode.SYSTEM_ERROR, f"msgId {command.ext_fields['msgId']}: {error}") from error
+    record = look(broker, offset)
+    view = broker.store.look_message(offset)
+    assert view is not None  # look has just read it
+    fields = dict(command.ext_fields)
+    topic = broker.topics.get(record.topic)
+    config = broker.groups.get(group)
+    fields |= {
+        "brokerName": broker.broker_name,
+        "topicSysFlag": str(topic.topic_sys_flag if topic is not None else 0),
+        "groupSysFlag": str(config.group_sys_flag if config is not None else 0),
+    }
+    relay(broker, channel, command, fields, bytes(view))
+    return None
+
+
+HANDLERS: dict[int, BrokerHandler] = {
+    RequestCode.GET_BROKER_RUNTIME_INFO: get_runtime_info,
+    RequestCode.GET_BROKER_CONFIG: get_broker_config,
+    RequestCode.UPDATE_BROKER_CONFIG: update_broker_config,
+    RequestCode.VIEW_BROKER_STATS_DATA: view_broker_stats_data,
+    RequestCode.GET_ALL_PRODUCER_INFO: get_all_producer_info,
+    RequestCode.GET_BROKER_HA_STATUS: get_ha_status,
+    RequestCode.GET_CONSUMER_RUNNING_INFO: get_consumer_running_info,
+    RequestCode.CONSUME_MESSAGE_DIRECTLY: consume_message_directly,
+}

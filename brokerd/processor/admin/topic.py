@@ -1,0 +1,225 @@
+"""Topic administration: create, delete, list, statistics and offsets of a topic's queues.
+
+Source: protocol §3.6, §3.11 (`AdminBrokerProcessor.java`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from brokerd.connections.channel import Channel
+from brokerd.processor.admin.attributes import TOPIC_ATTRIBUTES, altered, words_of
+from brokerd.processor.broker import Broker, BrokerHandler, Saved
+from brokerd.processor.dispatch import answer_later
+from brokerd.processor.ext_fields import optional, optional_int, required, required_int
+from brokerd.remoting.body.topic import (
+    CreateTopicListRequestBody,
+    TopicConfig,
+    TopicList,
+    TopicOffset,
+    TopicStatsTable,
+)
+from brokerd.remoting.codes import RequestCode, ResponseCode
+from brokerd.remoting.command import RemotingCommand
+from brokerd.remoting.errors import error_for
+from brokerd.remoting.message.names import is_system_topic, validate_topic
+from brokerd.remoting.message.queue import MessageQueue
+from brokerd.store.cold_pages import gathered
+from brokerd.store.results import BoundaryType
+from brokerd.tables.topic_config import QUEUE_NUMS_MAX
+
+FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+
+
+def create_topic(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
+    """UPDATE_AND_CREATE_TOPIC (17). Idempotent."""
+    name = required(command, "topic")
+    known = broker.topics.get(name)
+    config = TopicConfig(
+        topic_name=name,
+        read_queue_nums=required_int(command, "readQueueNums"),
+        write_queue_nums=required_int(command, "writeQueueNums"),
+        perm=required_int(command, "perm"),
+        topic_filter_type=optional(command, "topicFilterType") or "SINGLE_TAG",
+        topic_sys_flag=optional_int(command, "topicSysFlag", 0),
+        order=optional(command, "order").lower() == "true",
+        attributes=attributes_after(known, words_of(optional(command, "attributes"))),
+    )
+    refuse_bad_topic(broker, config)
+    if config != known:
+        broker.topics.put(config, now_ms)
+    return Saved(command.response(ResponseCode.SUCCESS))
+
+
+def create_topics(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
+    """UPDATE_AND_CREATE_TOPIC_LIST (18): all or none. Attributes are words too: `{"+message.type": "FIFO"}`."""
+    configs = list(CreateTopicListRequestBody.from_request(command.body).topic_config_list)
+    for config in configs:
+        refuse_bad_topic(broker, config)
+        config.attributes = attributes_after(broker.topics.get(config.topic_name), config.attributes)
+    broker.topics.put_all(configs, now_ms)
+    return Saved(command.response(ResponseCode.SUCCESS))
+
+
+def refuse_bad_topic(broker: Broker, config: TopicConfig) -> None:
+    """Raises INVALID_PARAMETER naming what is wrong."""
+    name = config.topic_name
+    try:
+        validate_topic(name)
+    except ValueError as error:
+        raise error_for(ResponseCode.INVALID_PARAMETER, str(error)) from error
+    refuse_system_topic(broker, name)
+    for field_name in ("read_queue_nums", "write_queue_nums"):
+        value = getattr(config, field_name)
+        if not 0 < value <= QUEUE_NUMS_MAX:
+            raise error_for(
+                ResponseCode.INVALID_PARAMETER, f"{field_name} {value} is not within 1 and {QUEUE_NUMS_MAX}"
+            )
+    known = broker.topics.get(name)
+    wanted = config.write_queue_nums - (0 if known is None else known.write_queue_nums)
+    if wanted > broker.store.queue_room:
+        raise error_for(
+            ResponseCode.INVALID_PARAMETER,
+            f"topic[{name}] needs {wanted} more queues, this system has room for {broker.store.queue_room}: "
+            "use fewer queues, delete topics, or raise its limits of open files and maps (ulimit -n, vm.max_map_count)",
+        )
+    if not 0 <= config.perm <= 15:
+        raise error_for(ResponseCode.INVALID_PARAMETER, f"perm {config.perm} is not within 0 and 15")
+    if config.topic_filter_type not in FILTER_TYPES:
+        raise error_for(
+            ResponseCode.INVALID_PARAMETER, f"topicFilterType {config.topic_filter_type!r}: {FILTER_TYPES}"
+        )
+
+
+def refuse_system_topic(broker: Broker, name: str) -> None:
+    if is_system_topic(name) or name in broker.topics.system_topics:
+        raise error_for(ResponseCode.INVALID_PARAMETER, f"The topic[{name}] is conflict with system topic.")
+
+
+def attributes_after(known: TopicConfig | None, words: Mapping[str, str]) -> dict[str, str]:
+    """Raises MQBrokerError(1) for a word or value of no use here."""
+    return altered(None if known is None else known.attributes, words, TOPIC_ATTRIBUTES)
+
+
+def delete_topic(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> None:
+    """DELETE_TOPIC_IN_BROKER (215): settings, offsets, queues; the commit log keeps the records until they expire.
+
+    Files are removed in a thread, and the answer follows.
+    """
+    name = required(command, "topic")
+    if not name.strip():
+        raise error_for(ResponseCode.INVALID_PARAMETER, "The specified topic is blank.")
+    refuse_system_topic(broker, name)
+    if broker.topics.delete(name, now_ms):
+        broker.offsets.remove_topic(name)
+        broker.offsets.save()
+        broker.assignments.remove_topic(name)
+        broker.store.drop_topic(name)
+        broker.stats.remove(name)
+
+    async def remove() -> Saved:
+        await broker.queue_files.remove_dropped()
+        return Saved(command.response(ResponseCode.SUCCESS))
+
+    answer_later(broker, channel, command, remove())
+
+
+def get_all_topic_config(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    return command.response(ResponseCode.SUCCESS, body=broker.topics.body())
+
+
+def get_topic_config(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """GET_TOPIC_CONFIG (351)."""
+    config = existing_topic(broker, required(command, "topic"))
+    return command.response(ResponseCode.SUCCESS, body=config.to_body())
+
+
+def existing_topic(broker: Broker, name: str) -> TopicConfig:
+    config = broker.topics.get(name)
+    if config is None:
+        raise error_for(ResponseCode.TOPIC_NOT_EXIST, f"topic[{name}] not exist")
+    return config
+
+
+def get_topic_stats(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """GET_TOPIC_STATS_INFO (202)."""
+    name = required(command, "topic")
+    config = existing_topic(broker, name)
+    store = broker.store
+
+    def offset_of(queue_id: int) -> tuple[MessageQueue, TopicOffset]:
+        low, high = max(0, store.min_offset(name, queue_id)), max(0, store.max_offset(name, queue_id))
+        last_ms = max(0, store.store_timestamp(name, queue_id, high - 1)) if high > 0 else 0
+        return MessageQueue(name, broker.broker_name, queue_id), TopicOffset(
+            min_offset=low, max_offset=high, last_update_timestamp=last_ms
+        )
+
+    queue_ids = range(max(config.read_queue_nums, config.write_queue_nums))
+    table = dict(gathered(partial(offset_of, queue_id) for queue_id in queue_ids))
+    body = TopicStatsTable(offset_table=table, topic_put_tps=broker.stats.topic_put_tps(name))
+    return command.response(ResponseCode.SUCCESS, body=body.to_body())
+
+
+def get_system_topics(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    """GET_SYSTEM_TOPIC_LIST_FROM_BROKER (305)."""
+    body = TopicList(topic_list=sorted(broker.topics.system_topics), broker_addr=broker.address)
+    return command.response(ResponseCode.SUCCESS, body=body.to_body())
+
+
+def search_offset(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """SEARCH_OFFSET_BY_TIMESTAMP (29)."""
+    upper = optional(command, "boundaryType").lower() == "upper"
+    offset = broker.store.offset_by_time(
+        required(command, "topic"),
+        required_int(command, "queueId"),
+        required_int(command, "timestamp"),
+        BoundaryType.UPPER if upper else BoundaryType.LOWER,
+    )
+    return command.response(ResponseCode.SUCCESS, ext_fields={"offset": str(offset)})
+
+
+def get_max_offset(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    offset = broker.store.max_offset(required(command, "topic"), required_int(command, "queueId"))
+    return command.response(ResponseCode.SUCCESS, ext_fields={"offset": str(max(0, offset))})
+
+
+def get_min_offset(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    offset = broker.store.min_offset(required(command, "topic"), required_int(command, "queueId"))
+    return command.response(ResponseCode.SUCCESS, ext_fields={"offset": str(max(0, offset))})
+
+
+def get_earliest_store_time(
+    broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
+) -> RemotingCommand:
+    timestamp_ms = broker.store.earliest_store_timestamp(
+        required(command, "topic"), required_int(command, "queueId")
+    )
+    return command.response(ResponseCode.SUCCESS, ext_fields={"timestamp": str(timestamp_ms)})
+
+
+HANDLERS: dict[int, BrokerHandler] = {
+    RequestCode.UPDATE_AND_CREATE_TOPIC: create_topic,
+    RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: create_topics,
+    RequestCode.DELETE_TOPIC_IN_BROKER: delete_topic,
+    RequestCode.GET_ALL_TOPIC_CONFIG: get_all_topic_config,
+    RequestCode.GET_TOPIC_CONFIG: get_topic_config,
+    RequestCode.GET_TOPIC_STATS_INFO: get_topic_stats,
+    RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: get_system_topics,
+    RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: search_offset,
+    RequestCode.GET_MAX_OFFSET: get_max_offset,
+    RequestCode.GET_MIN_OFFSET: get_min_offset,
+    RequestCode.GET_EARLIEST_MSG_STORETIME: get_earliest_store_time,
+}

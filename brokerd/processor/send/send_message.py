@@ -1,0 +1,377 @@
+"""Owns storing what producers send: SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320).
+
+Source: semantics §1, protocol §3.3 (`SendMessageProcessor.java`); the checks keep the reference's order.
+`Sender.send` is the one implementation; the fast path (processor/hot_path.py) and the handler here only read its
+input and write its output.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from functools import lru_cache
+
+from brokerd.broker_stats import TOPIC_PUT_NUMS, TOPIC_PUT_SIZE, StatsItem
+from brokerd.clock import steady_ms
+from brokerd.connections.channel import Channel
+from brokerd.processor.broker import Broker, BrokerHandler
+from brokerd.processor.send.message_properties import has_no_special, make_unique_key
+from brokerd.remoting.body.topic import TopicConfig
+from brokerd.remoting.codes import Permission, RequestCode, ResponseCode
+from brokerd.remoting.command import RemotingCommand
+from brokerd.remoting.errors import MQBrokerError, error_for
+from brokerd.remoting.header.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
+from brokerd.remoting.header.send_header import SendFields, SendFieldsV2
+from brokerd.remoting.message.ids import create_offset_message_id
+from brokerd.remoting.message.java_hash import tags_code
+from brokerd.remoting.message.names import (
+    DLQ_TOPIC_PREFIX,
+    RETRY_TOPIC_PREFIX,
+    MessageProperty,
+    dead_letter_topic,
+    validate_topic,
+)
+from brokerd.remoting.message.properties import encode_properties, parse_properties
+from brokerd.schedule_message import park
+from brokerd.store.errors import PutRefused
+from brokerd.store.results import BatchEntry, PutMessageStatus
+from brokerd.tables.topic_config import DEAD_LETTER_QUEUE_NUMS, NOT_SENDABLE
+
+FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+MULTI_TAG = "MULTI_TAG"
+MULTI_TAGS_FLAG = 0x2
+TRANSACTION_MASK = 0xC
+MAX_RECONSUME_HEADER_VERSION = 121  # V3_4_9: from there on the header's maxReconsumeTimes counts
+BATCH_HEAD = struct.Struct(">iiiii")  # total size, magic, body CRC, flag, body length
+BATCH_MESSAGES_MAX = 65_536  # 4 MiB of 22-byte entries are 190 000: no client sends that
+TOPIC_ENTRIES_MAX = 100_000
+
+PUT_CODES = {
+    PutMessageStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+    PutMessageStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutMessageStatus.OS_PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
+}
+
+tag_hash = lru_cache(maxsize=8192)(tags_code)
+
+
+# A send's header, whichever way it was read.
+SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2 | SendFields | SendFieldsV2
+
+
+# What the producer is told: message id (a comma list for a batch), queue id, queue offset (its first message's),
+# transaction id. A plain tuple: one is made per message.
+SendOutcome = tuple[str, int, int, str | None]
+
+
+class TopicEntry:
+    """What sends to one topic need again and again."""
+
+    __slots__ = ("config", "is_forbidden", "is_retry", "put_nums", "put_size", "queue_limit", "sys_flag")
+
+    def __init__(self, config: TopicConfig, put_nums: StatsItem, put_size: StatsItem) -> None:
+        self.config = config
+        self.queue_limit = max(config.read_queue_nums, config.write_queue_nums)
+        self.sys_flag = MULTI_TAGS_FLAG if config.topic_filter_type == MULTI_TAG else 0
+        self.is_forbidden = config.topic_name in NOT_SENDABLE
+        self.is_retry = config.topic_name.startswith(RETRY_TOPIC_PREFIX)
+        self.put_nums = put_nums
+        self.put_size = put_size
+
+
+class Sender:
+    """Checks and stores messages. One per broker; single-threaded: the event loop."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._entries: dict[str, TopicEntry] = {}
+        self._topics = broker.topics.topics
+        self._put = broker.store.put_message
+        self._broker_put = broker.stats.broker_put
+        config = broker.config.broker
+        host, port = broker.store_host
+        self._store_host = broker.store_host
+        self._id_prefix = create_offset_message_id(host, port, 0)[:-16]  # the rest is the commit log offset
+        self.region_fields = {"MSG_REGION": config.region_id, "TRACE_ON": str(config.trace_on).lower()}
+        self._added = encode_properties(
+            {**self.region_fields, MessageProperty.CLUSTER: config.broker_cluster_name}
+        ).decode()
+
+    def send(
+        self, header: SendHeader, is_batch: bool, version: int, body: bytes, channel: Channel, now_ms: int
+    ) -> SendOutcome:
+        """Store one message or one batch. Raises MQBrokerError with the code to answer.
+
+        Hot path: every message passes here. The order of the checks is semantics §1.1.
+        """
+        topic = header.topic
+        config = self._topics.get(topic)
+        entry = self._entries.get(topic)
+        if entry is None or entry.config is not config:
+            entry = self._entry(header, now_ms)
+        queue_id = header.queue_id
+        if entry.is_forbidden or queue_id >= entry.queue_limit:
+            self._refuse(entry, queue_id)
+        if queue_id < 0:
+            queue_id = random.randrange(max(1, entry.config.write_queue_nums))
+        if is_batch:
+            return self._send_batch(header, entry, queue_id, body, channel, now_ms)
+        text = header.properties or ""
+        properties = parse_properties(text)
+        unique_key = properties.get("UNIQ_KEY")
+        if unique_key is None:
+            unique_key = make_unique_key(self._store_host[0], now_ms)
+            text = f"{text}\x02UNIQ_KEY\x01{unique_key}" if text else f"UNIQ_KEY\x01{unique_key}"
+            if "\x02\x02" in text:
+                text = text.replace("\x02\x02", "\x02")
+        sys_flag = header.sys_flag | entry.sys_flag
+        stored_queue_id = queue_id
+        if entry.is_retry or not has_no_special(properties) or sys_flag & TRANSACTION_MASK:
+            topic, stored_queue_id, text = self._special(
+                header, version, entry, queue_id, properties, unique_key, now_ms
+            )
+        stored = f"{text}{self._added}" if text[-1:] == "\x02" or not text else f"{text}\x02{self._added}"
+        tag = properties.get("TAGS")
+        try:
+            result = self._put(
+                topic,
+                stored_queue_id,
+                body,
+                stored.encode(),
+                tag_hash(tag, sys_flag) if tag else 0,
+                flag=header.flag,
+                sys_flag=sys_flag,
+                born_timestamp_ms=header.born_timestamp,
+                born_host=channel.remote_address,
+                store_host=self._store_host,
+                reconsume_times=header.reconsume_times or 0,
+                now_ms=now_ms,
+            )
+        except PutRefused as error:
+            raise self._put_error(error) from error
+        entry.put_nums.value += 1
+        entry.put_nums.times += 1
+        entry.put_size.value += result[4]
+        entry.put_size.times += 1
+        self._broker_put.value += 1
+        self._broker_put.times += 1
+        return f"{self._id_prefix}{result[1]:016X}", queue_id, result[2], unique_key
+
+    def forget_topics(self) -> None:
+        """A setting changed: make the slow checks again at the next send of every topic."""
+        self._entries.clear()
+
+    def _put_error(self, error: PutRefused) -> MQBrokerError:
+        self._broker.stats.put_failed_total += 1
+        return error_for(PUT_CODES.get(error.status, ResponseCode.SYSTEM_ERROR), str(error))
+
+    def _refuse(self, entry: TopicEntry, queue_id: int) -> None:
+        config = entry.config
+        if entry.is_forbidden:
+            raise error_for(
+                ResponseCode.NO_PERMISSION, f"Sending message to topic[{config.topic_name}] is forbidden."
+            )
+        raise error_for(
+            ResponseCode.INVALID_PARAMETER,
+            f"request queueId[{queue_id}] is illegal, topic {config.topic_name} has readQueueNums="
+            f"{config.read_queue_nums}, writeQueueNums={config.write_queue_nums}",
+        )
+
+    def _entry(self, header: SendHeader, now_ms: int) -> TopicEntry:
+        """The slow half of the checks, at a topic's first send and after each of its changes."""
+        broker, topic = self._broker, header.topic
+        settings = broker.config.broker
+        if now_ms < settings.start_accept_send_request_time_stamp:
+            raise error_for(
+                ResponseCode.SYSTEM_ERROR,
+                f"broker unable to service, until, {settings.start_accept_send_request_time_stamp}",
+            )
+        config = self._topics.get(topic)
+        if config is None:
+            config = self._create_topic(header, now_ms)
+        if config.order and not settings.broker_permission & Permission.WRITE:
+            raise error_for(
+                ResponseCode.NO_PERMISSION, f"the broker[{broker.address}] sending message is forbidden"
+            )
+        stats = broker.stats
+        entry = TopicEntry(config, stats.item(TOPIC_PUT_NUMS, topic), stats.item(TOPIC_PUT_SIZE, topic))
+        if len(self._entries) >= TOPIC_ENTRIES_MAX:
+            self._entries.clear()
+        self._entries[topic] = entry
+        return entry
+
+    def _create_topic(self, header: SendHeader, now_ms: int) -> TopicConfig:
+        topic, topics = header.topic, self._broker.topics
+        try:
+            validate_topic(topic)
+        except ValueError as error:
+            raise error_for(ResponseCode.INVALID_PARAMETER, str(error)) from error
+        if topic in NOT_SENDABLE:
+            raise error_for(ResponseCode.NO_PERMISSION, f"Sending message to topic[{topic}] is forbidden.")
+        config = topics.create_in_send(
+            topic, header.default_topic or "", header.default_topic_queue_nums or 0, now_ms
+        ) or topics.create_retry_topic_of_send(topic, now_ms)
+        if config is None:
+            raise error_for(
+                ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic}] not exist, apply first please!{FAQ}"
+            )
+        return config
+
+    def _special(
+        self,
+        header: SendHeader,
+        version: int,
+        entry: TopicEntry,
+        queue_id: int,
+        properties: dict[str, str],
+        unique_key: str,
+        now_ms: int,
+    ) -> tuple[str, int, str]:
+        """Retry topics, delays and what is refused; (topic, queue id, properties) the message is stored with."""
+        topic = header.topic
+        properties["UNIQ_KEY"] = unique_key
+        properties.pop(MessageProperty.POP_CK, None)
+        if (
+            properties.get(MessageProperty.TRANSACTION_PREPARED) == "true"
+            or header.sys_flag & TRANSACTION_MASK
+        ):
+            raise error_for(
+                ResponseCode.MESSAGE_ILLEGAL, "transactional messages are not supported by this broker yet"
+            )
+        if any(
+            name in properties for name in ("TIMER_DELAY_SEC", "TIMER_DELAY_MS", "TIMER_DELIVER_MS")
+        ) and not (properties.get(MessageProperty.DELAY, "0") > "0"):
+            raise error_for(
+                ResponseCode.MESSAGE_ILLEGAL,
+                "messages for an arbitrary time are not supported by this broker yet; use a delay level",
+            )
+        if entry.is_retry:
+            topic, queue_id = self._divert_retry(header, version, queue_id, properties, now_ms)
+        topic, queue_id = park(properties, topic, queue_id, self._broker.schedule.max_level)
+        return topic, queue_id, encode_properties(properties).decode()
+
+    def _divert_retry(
+        self,
+        header: SendHeader,
+        version: int,
+        queue_id: int,
+        properties: dict[str, str],
+        now_ms: int,
+    ) -> tuple[str, int]:
+        """A send to `%RETRY%group` that was tried often enough goes to `%DLQ%group` (semantics §1.5)."""
+        broker, group = self._broker, header.topic[len(RETRY_TOPIC_PREFIX) :]
+        config = broker.groups.find_or_create(group, now_ms)
+        if config is None:
+            raise error_for(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {group}{FAQ}"
+            )
+        times_max = config.retry_max_times
+        if version >= MAX_RECONSUME_HEADER_VERSION and header.max_reconsume_times is not None:
+            times_max = header.max_reconsume_times
+        is_last = (header.reconsume_times or 0) > times_max
+        if not is_last and not broker.locks.is_group_locked(group, steady_ms()):
+            return header.topic, queue_id
+        topic = dead_letter_topic(group)
+        broker.topics.create_of_message(topic, DEAD_LETTER_QUEUE_NUMS, now_ms)
+        properties[MessageProperty.DELAY] = "0"
+        return topic, 0
+
+    def _send_batch(
+        self,
+        header: SendHeader,
+        entry: TopicEntry,
+        queue_id: int,
+        body: bytes,
+        channel: Channel,
+        now_ms: int,
+    ) -> SendOutcome:
+        """Every message keeps its own properties and unique key, as 4.9.7 does (5.3.3 overwrites the key)."""
+        if entry.is_retry or header.topic.startswith(DLQ_TOPIC_PREFIX):
+            raise error_for(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group")
+        try:
+            batch = read_batch(body, self._added)
+            results = self._broker.store.put_messages(
+                header.topic,
+                queue_id,
+                batch,
+                sys_flag=header.sys_flag | entry.sys_flag,
+                born_timestamp_ms=header.born_timestamp,
+                born_host=channel.remote_address,
+                store_host=self._store_host,
+                reconsume_times=header.reconsume_times or 0,
+                now_ms=now_ms,
+            )
+        except PutRefused as error:
+            raise self._put_error(error) from error
+        entry.put_nums.add(len(results))
+        entry.put_size.add(sum(result.size_bytes for result in results))
+        self._broker_put.add(len(results))
+        prefix = self._id_prefix
+        ids = ",".join([f"{prefix}{result[1]:016X}" for result in results])
+        unique_key = parse_properties(header.properties or "").get("UNIQ_KEY")
+        return ids, queue_id, results[0].queue_offset, unique_key
+
+
+def read_batch(body: bytes, added: str) -> list[BatchEntry]:
+    """The messages of a batch body (protocol §4.2) with `added` behind their properties. Raises MESSAGE_ILLEGAL."""
+    batch: list[BatchEntry] = []
+    position, end = 0, len(body)
+    suffix = added.encode()
+    while position < end:
+        if end - position < BATCH_HEAD.size + 2 or len(batch) == BATCH_MESSAGES_MAX:
+            raise error_for(ResponseCode.MESSAGE_ILLEGAL, f"the batch is malformed at byte {position}")
+        total, _, _, flag, body_length = BATCH_HEAD.unpack_from(body, position)
+        body_start = position + BATCH_HEAD.size
+        body_end = body_start + body_length
+        properties_start = body_end + 2
+        if body_length < 0 or properties_start > end:
+            raise error_for(ResponseCode.MESSAGE_ILLEGAL, f"the batch is malformed at byte {position}")
+        properties_end = properties_start + int.from_bytes(body[body_end:properties_start], "big")
+        if properties_end != position + total or properties_end > end:
+            raise error_for(ResponseCode.MESSAGE_ILLEGAL, f"the batch is malformed at byte {position}")
+        properties = body[properties_start:properties_end]
+        if properties and properties[-1] != 2:
+            properties += b"\x02"
+        batch.append(BatchEntry(body[body_start:body_end], properties + suffix, flag))
+        position = properties_end
+    if not batch:
+        raise error_for(ResponseCode.MESSAGE_ILLEGAL, "the batch is empty")
+    return batch
+
+
+def handle(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
+    """The plain way: any header form, any order of fields."""
+    header_class = (
+        SendMessageRequestHeader if command.code == RequestCode.SEND_MESSAGE else SendMessageRequestHeaderV2
+    )
+    header = header_class.from_ext_fields(command.ext_fields)
+    sender = broker.sender
+    try:
+        if command.code == RequestCode.SEND_BATCH_MESSAGE and not header.batch:
+            raise error_for(ResponseCode.MESSAGE_ILLEGAL, "a batch request without the batch flag")
+        outcome = sender.send(header, bool(header.batch), command.version, command.body, channel, now_ms)
+    except MQBrokerError as error:
+        return command.response(error.code, error.remark, ext_fields=dict(sender.region_fields))
+    return command.response(ResponseCode.SUCCESS, ext_fields=outcome_fields(sender.region_fields, outcome))
+
+
+def outcome_fields(region_fields: dict[str, str], outcome: SendOutcome) -> dict[str, str]:
+    """The response header of a stored send."""
+    message_id, queue_id, queue_offset, transaction_id = outcome
+    fields = {
+        **region_fields,
+        "msgId": message_id,
+        "queueId": str(queue_id),
+        "queueOffset": str(queue_offset),
+    }
+    if transaction_id:
+        fields["transactionId"] = transaction_id
+    return fields
+
+
+HANDLERS: dict[int, BrokerHandler] = {
+    RequestCode.SEND_MESSAGE: handle,
+    RequestCode.SEND_MESSAGE_V2: handle,
+    RequestCode.SEND_BATCH_MESSAGE: handle,
+}

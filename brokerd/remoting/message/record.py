@@ -1,0 +1,228 @@
+"""Messages as they are sent, stored and pulled (protocol section 4).
+
+A stored record, V1; V2 (magic ...AB) has a topic length of 2 bytes. Host addresses are 16 bytes with the IPv6 bits:
+
+      size, magic, bodyCRC, queueId, flag | queueOffset, physicalOffset | sysFlag | bornTimestamp | bornHost
+      5 x i32                             | 2 x i64                     | i32     | i64           | 4 + i32
+      storeTimestamp | storeHost | reconsumeTimes | preparedTransactionOffset | body    | topic  | properties
+      i64            | 4 + i32   | i32            | i64                       | i32 + n | u8 + n | i16 + n
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass
+
+from brokerd.remoting.errors import CorruptRecord, TornRecord
+from brokerd.remoting.message import compression
+from brokerd.remoting.message.hosts import IPV4_BYTES, IPV6_BYTES, PORT, address_text, encode_host
+from brokerd.remoting.message.ids import create_offset_message_id
+from brokerd.remoting.message.names import MessageProperty, SysFlag
+from brokerd.remoting.message.properties import PROPERTIES_BYTES_MAX, decode_properties, encode_properties
+
+HEAD = struct.Struct(
+    ">iIIiiqqiq"
+)  # size, magic, bodyCRC, queueId, flag, queueOffset, physicalOffset, sysFlag, born
+TIMESTAMP = struct.Struct(">q")
+TAIL = struct.Struct(">iq")  # reconsumeTimes, preparedTransactionOffset
+INT32 = struct.Struct(">i")
+TOPIC_LENGTH_V1, TOPIC_LENGTH_V2, PROPERTIES_LENGTH = (
+    struct.Struct(">B"),
+    struct.Struct(">H"),
+    struct.Struct(">h"),
+)
+assert HEAD.size == 48
+assert TAIL.size == 12
+MAGIC_V1, MAGIC_V2 = 0xDAA320A7, 0xDAA320AB
+RECORD_BYTES_MIN = 91
+TOPIC_V1_BYTES_MAX = 127  # Java's byte is signed
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRecord:
+    """A stored message. Hosts are (address, port); the body is as stored, compressed perhaps."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    commit_log_offset: int
+    store_size_bytes: int
+    body: bytes
+    body_crc: int
+    flag: int
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: tuple[str, int]
+    store_timestamp_ms: int
+    store_host: tuple[str, int]
+    reconsume_times: int
+    prepared_transaction_offset: int
+    properties: dict[str, str]
+
+    @property
+    def offset_message_id(self) -> str:
+        """The id that says where it lies: store host and commit-log offset."""
+        return create_offset_message_id(self.store_host[0], self.store_host[1], self.commit_log_offset)
+
+    @property
+    def message_id(self) -> str:
+        """The producer's unique key, or the offset id of a message without."""
+        return self.properties.get(MessageProperty.UNIQ_KEY) or self.offset_message_id
+
+    @property
+    def tags(self) -> str:
+        return self.properties.get(MessageProperty.TAGS, "")
+
+    @property
+    def keys(self) -> str:
+        return self.properties.get(MessageProperty.KEYS, "")
+
+    def decoded_body(self) -> bytes:
+        """The body as it was sent. Raises BodyError when it does not decompress."""
+        if not self.sys_flag & SysFlag.COMPRESSED:
+            return self.body
+        return compression.decompress(self.body, self.sys_flag & SysFlag.COMPRESSION_MASK)
+
+
+def encode_record(record: MessageRecord) -> bytes:
+    """The plain encoder: what the store's fast one must equal. The size is computed, not taken from the record.
+
+    Raises ValueError for a topic or properties too long for their lengths, or hosts that do not go with the sysFlag.
+    """
+    topic = record.topic.encode()
+    if len(topic) <= TOPIC_V1_BYTES_MAX:
+        magic, topic_length = MAGIC_V1, TOPIC_LENGTH_V1.pack(len(topic))
+    elif len(topic) < 1 << 16:
+        magic, topic_length = MAGIC_V2, TOPIC_LENGTH_V2.pack(len(topic))
+    else:
+        raise ValueError(f"topic of {len(topic)} bytes")
+    properties = encode_properties(record.properties)
+    if len(properties) > PROPERTIES_BYTES_MAX:
+        raise ValueError(f"properties of {len(properties)} bytes; at most {PROPERTIES_BYTES_MAX} are allowed")
+    for host, bit in ((record.born_host, SysFlag.BORN_HOST_V6), (record.store_host, SysFlag.STORE_HOST_V6)):
+        if (len(encode_host(host)) == IPV6_BYTES + PORT.size) != bool(record.sys_flag & bit):
+            raise ValueError(f"host {host[0]} does not go with sysFlag {record.sys_flag:#x}")
+    rest = b"".join(
+        (
+            encode_host(record.born_host),
+            TIMESTAMP.pack(record.store_timestamp_ms),
+            encode_host(record.store_host),
+            TAIL.pack(record.reconsume_times, record.prepared_transaction_offset),
+            len(record.body).to_bytes(4, "big"),
+            record.body,
+            topic_length,
+            topic,
+            PROPERTIES_LENGTH.pack(len(properties)),
+            properties,
+        )
+    )
+    head = HEAD.pack(
+        HEAD.size + len(rest),
+        magic,
+        record.body_crc,
+        record.queue_id,
+        record.flag,
+        record.queue_offset,
+        record.commit_log_offset,
+        record.sys_flag,
+        record.born_timestamp_ms,
+    )
+    return head + rest
+
+
+def decode_record(view: bytes | memoryview, position: int = 0, *, check_crc: bool = False) -> MessageRecord:
+    """The record at `position`. Raises TornRecord when the bytes end inside it, CorruptRecord when it is none.
+
+    `check_crc` compares the body with its checksum as well; a checksum of 0 was never computed and passes.
+    """
+    available = len(view) - position
+    if available < HEAD.size:
+        raise TornRecord(f"{available} bytes at {position} are too few for a record")
+    size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born = HEAD.unpack_from(
+        view, position
+    )
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        raise CorruptRecord(f"magic {magic:#010x} at {position}")
+    if size < RECORD_BYTES_MIN:
+        raise CorruptRecord(f"record of {size} bytes at {position}")
+    if available < size:
+        raise TornRecord(f"record of {size} bytes at {position}, {available} are there")
+    reader = _Reader(bytes(view[position : position + size]), HEAD.size)
+    born_host = reader.host(is_v6=bool(sys_flag & SysFlag.BORN_HOST_V6))
+    store_timestamp_ms = reader.unpack(TIMESTAMP)
+    store_host = reader.host(is_v6=bool(sys_flag & SysFlag.STORE_HOST_V6))
+    reconsume_times, prepared_transaction_offset = reader.unpack(INT32), reader.unpack(TIMESTAMP)
+    body = reader.take(reader.unpack(INT32))
+    topic = reader.text(reader.unpack(TOPIC_LENGTH_V2 if magic == MAGIC_V2 else TOPIC_LENGTH_V1))
+    properties = decode_properties(reader.text(reader.unpack(PROPERTIES_LENGTH)))
+    if reader.position != size:
+        raise CorruptRecord(f"record of {size} bytes at {position} holds {reader.position}")
+    if check_crc and crc and body_crc(body) != crc:
+        raise CorruptRecord(
+            f"body of the record at {position} has checksum {body_crc(body):#x}, not {crc:#x}"
+        )
+    return MessageRecord(
+        topic,
+        queue_id,
+        queue_offset,
+        physical_offset,
+        size,
+        body,
+        crc,
+        flag,
+        sys_flag,
+        born,
+        born_host,
+        store_timestamp_ms,
+        store_host,
+        reconsume_times,
+        prepared_transaction_offset,
+        properties,
+    )
+
+
+def decode_records(body: bytes | memoryview, *, check_crc: bool = False) -> list[MessageRecord]:
+    """Records one behind the other: the body of a pull, a query, a check. Raises TornRecord, CorruptRecord."""
+    records = []
+    position = 0
+    while position < len(body):
+        records.append(decode_record(body, position, check_crc=check_crc))
+        position += records[-1].store_size_bytes
+    return records
+
+
+class _Reader:
+    """Takes field after field of one record; a field that does not fit makes the record corrupt."""
+
+    __slots__ = ("_record", "position")
+
+    def __init__(self, record: bytes, position: int) -> None:
+        self._record, self.position = record, position
+
+    def take(self, size_bytes: int) -> bytes:
+        end = self.position + size_bytes
+        if size_bytes < 0 or end > len(self._record):
+            raise CorruptRecord(
+                f"field of {size_bytes} bytes at {self.position} of a record of {len(self._record)}"
+            )
+        data = self._record[self.position : end]
+        self.position = end
+        return data
+
+    def unpack(self, layout: struct.Struct) -> int:
+        number: int = layout.unpack(self.take(layout.size))[0]
+        return number
+
+    def text(self, size_bytes: int) -> str:
+        # Java's decoder replaces too: a bad byte must not hide a message.
+        return self.take(size_bytes).decode(errors="replace")
+
+    def host(self, *, is_v6: bool) -> tuple[str, int]:
+        address = self.take(IPV6_BYTES if is_v6 else IPV4_BYTES)
+        return address_text(address), self.unpack(INT32)
+
+
+def body_crc(body: bytes) -> int:
+    """CRC-32 without its top bit (UtilAll.crc32)."""
+    return zlib.crc32(body) & 0x7FFFFFFF

@@ -1,0 +1,213 @@
+"""Owns server-side rebalancing: which groups use it, and which queues each member got.
+
+The mode per (topic, group) is RocketMQ's messageRequestMode.json. Assignments computed by the console arrive with
+TIDEMARK_PUT_ASSIGNMENT and are saved in assignment.json. An assignment counts only while it fits: exactly the
+live members and exactly the topic's queues. Otherwise the same pure function the console uses decides here, so a
+console that is away costs nothing. Source: semantics §8.4 (`QueryAssignmentProcessor.java`), wire-extensions.md.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import orjson
+
+from brokerd.remoting.allocate import assign_server_side
+from brokerd.remoting.body import fastjson
+from brokerd.remoting.message.queue import MessageQueue
+from brokerd.tables import config_manager
+from brokerd.tables.table_file import TableFile
+
+logger = logging.getLogger(__name__)
+
+DIVISIONS_MAX = 1_000  # remembered at once
+ASSIGNMENTS_MAX = 10_000  # (topic, group) pairs; a console that errs must not fill memory
+SERVER_STRATEGIES = ("AVG", "AVG_BY_CIRCLE")  # what QUERY_ASSIGNMENT accepts
+
+Key = tuple[str, str]  # topic, group
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRequestMode:
+    """How members of a group get messages of a topic: PULL, or POP with its sharing number."""
+
+    mode: str = "PULL"
+    pop_share_queue_num: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One computed division of a topic's queues among a group's members."""
+
+    version: int
+    queues_of: Mapping[str, tuple[MessageQueue, ...]]  # client id → queues
+
+    def fits(self, queues: Iterable[MessageQueue], client_ids: Iterable[str]) -> bool:
+        owned = [queue for each in self.queues_of.values() for queue in each]
+        return sorted(owned) == sorted(queues) and set(self.queues_of) == set(client_ids)
+
+
+class Basis(NamedTuple):
+    """What a division follows from. All members of a group ask within a moment: it is computed once."""
+
+    strategy: str
+    stored: Assignment | None
+    queues: tuple[MessageQueue, ...]
+    client_ids: tuple[str, ...]
+
+
+def divide(basis: Basis) -> Mapping[str, Sequence[MessageQueue]]:
+    """Client id → queues: what the console stored while it fits, else by the strategy."""
+    if basis.stored is not None and basis.stored.fits(basis.queues, basis.client_ids):
+        return basis.stored.queues_of
+    return assign_server_side(basis.queues, basis.client_ids, basis.strategy)
+
+
+class AssignmentManager:
+    """Modes and assignments. Single-threaded: the broker's event loop."""
+
+    def __init__(self, config_dir: Path) -> None:
+        modes_path, assignments_path = config_dir / "messageRequestMode.json", config_dir / "assignment.json"
+        self.modes_file = TableFile(modes_path, self._modes_pieces)
+        self.assignments_file = TableFile(assignments_path, self._assignments_pieces)
+        self.modes: dict[Key, MessageRequestMode] = config_manager.load(modes_path, parse_modes) or {}
+        self._divisions: dict[Key, tuple[Basis, Mapping[str, Sequence[MessageQueue]]]] = {}
+        self.assignments: dict[Key, Assignment] = (
+            config_manager.load_or_empty(assignments_path, parse_assignments) or {}
+        )
+
+    def set_mode(self, topic: str, group: str, mode: MessageRequestMode) -> None:
+        self.modes[topic, group] = mode
+        self.modes_file.changed()
+
+    def _modes_pieces(self) -> Iterator[bytes]:
+        modes = dict(self.modes)
+
+        def pieces() -> Iterator[bytes]:
+            yield config_manager.encode_document(modes_document(modes))
+
+        return pieces()
+
+    def mode(self, topic: str, group: str) -> MessageRequestMode:
+        return self.modes.get((topic, group), MessageRequestMode())
+
+    def modes_body(self) -> bytes:
+        """The answer of GET_ALL_MESSAGE_REQUEST_MODE (402), which is the file's content."""
+        return config_manager.encode_document(modes_document(self.modes))
+
+    def put(self, topic: str, group: str, assignment: Assignment) -> bool:
+        """Store what the console computed; False when it is older than the one known or changes nothing.
+
+        Raises OverflowError beyond ASSIGNMENTS_MAX; nothing is changed then.
+        """
+        key = (topic, group)
+        known = self.assignments.get(key)
+        if known is not None and assignment.version < known.version:
+            return False
+        if known is None and len(self.assignments) >= ASSIGNMENTS_MAX:
+            raise OverflowError(f"{ASSIGNMENTS_MAX} assignments are stored already")
+        self.assignments[key] = assignment
+        self.assignments_file.changed()
+        changed = known is None or dict(known.queues_of) != dict(assignment.queues_of)
+        if changed:
+            logger.info("assignment stored group=%s topic=%s version=%d", group, topic, assignment.version)
+        return changed
+
+    def query(
+        self,
+        topic: str,
+        group: str,
+        client_id: str,
+        strategy: str,
+        queues: Sequence[MessageQueue],
+        client_ids: Sequence[str],
+    ) -> list[MessageQueue] | None:
+        """The queues of one member; None when it is no member, the topic has no queues or the strategy is unknown."""
+        if not queues or strategy not in SERVER_STRATEGIES:
+            return None
+        basis = Basis(strategy, self.assignments.get((topic, group)), tuple(queues), tuple(client_ids))
+        known = self._divisions.get((topic, group))
+        if known is None or known[0] != basis:
+            if len(self._divisions) >= DIVISIONS_MAX:
+                self._divisions.clear()
+            known = self._divisions[(topic, group)] = (basis, divide(basis))
+        share = known[1].get(client_id)
+        return None if share is None else list(share)
+
+    def remove_group(self, group: str) -> None:
+        self._keep(lambda key: key[1] != group)
+
+    def remove_topic(self, topic: str) -> None:
+        self._keep(lambda key: key[0] != topic)
+
+    def _keep(self, is_kept: Callable[[Key], bool]) -> None:
+        dropped = [key for key in self.assignments if not is_kept(key)]
+        for key in dropped:
+            del self.assignments[key]
+        if dropped:
+            self.assignments_file.changed()
+
+    def _assignments_pieces(self) -> Iterator[bytes]:
+        assignments = list(self.assignments.items())
+
+        def pieces() -> Iterator[bytes]:
+            yield b'{"assignments":[\n'
+            for number, (key, assignment) in enumerate(assignments):
+                yield b",\n" if number else b""
+                yield orjson.dumps(assignment_document(key, assignment))
+            yield b"\n]}\n"
+
+        return pieces()
+
+
+def modes_document(modes: Mapping[Key, MessageRequestMode]) -> dict[str, object]:
+    """RocketMQ's own shape of messageRequestMode.json."""
+    table: dict[str, dict[str, object]] = {}
+    for (topic, group), mode in modes.items():
+        table.setdefault(topic, {})[group] = {
+            "consumerGroup": group,
+            "mode": mode.mode,
+            "popShareQueueNum": mode.pop_share_queue_num,
+            "topic": topic,
+        }
+    return {"messageRequestModeMap": table}
+
+
+def parse_modes(content: bytes) -> dict[Key, MessageRequestMode]:
+    table = fastjson.loads(content)["messageRequestModeMap"]
+    return {
+        (topic, group): MessageRequestMode(str(each["mode"]), int(each.get("popShareQueueNum", 0)))
+        for topic, groups in table.items()
+        for group, each in groups.items()
+    }
+
+
+def assignment_document(key: Key, assignment: Assignment) -> dict[str, object]:
+    """One entry of assignment.json."""
+    topic, group = key
+    return {
+        "topic": topic,
+        "group": group,
+        "version": assignment.version,
+        "queuesOf": {
+            client_id: [[queue.broker_name, queue.queue_id] for queue in queues]
+            for client_id, queues in assignment.queues_of.items()
+        },
+    }
+
+
+def parse_assignments(content: bytes) -> dict[Key, Assignment]:
+    return {
+        (each["topic"], each["group"]): Assignment(
+            int(each["version"]),
+            {
+                client_id: tuple(MessageQueue(each["topic"], name, int(queue)) for name, queue in queues)
+                for client_id, queues in each["queuesOf"].items()
+            },
+        )
+        for each in fastjson.loads(content)["assignments"]
+    }

@@ -1,0 +1,198 @@
+"""The topics: which exist, how many queues they have, what is allowed on them; config/topics.json.
+
+Source: semantics §1.3 and §1.9, protocol §3.11 (`TopicConfigManager.java`). A change is in force at once, goes to the
+name servers through `on_change` and is written soon after (table_file); answers that promise it wait for that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from brokerd.config import LiveConfig
+from brokerd.remoting.body.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
+from brokerd.remoting.codes import Permission
+from brokerd.remoting.message.names import HALF_TOPIC, OP_HALF_TOPIC, RETRY_TOPIC_PREFIX, SCHEDULE_TOPIC
+from brokerd.tables import config_manager
+from brokerd.tables.table_file import EntryTexts, TableFile
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_TOPIC = "TBW102"  # the template of automatically created topics
+DEAD_LETTER_QUEUE_NUMS = 1
+READ_WRITE = Permission.READ | Permission.WRITE
+QUEUE_NUMS_MAX = 100_000  # one folder and one mapped file each; a mistyped number must not fill the disk
+TOPICS_MAX = 50_000  # beyond, sends make no more: each is a folder per queue and a part of topics.json
+
+# Clients may not send to these (semantics §1.9).
+NOT_SENDABLE = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        OP_HALF_TOPIC,
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+
+
+class TopicConfigManager:
+    """The topic table. Single-threaded: the broker's event loop."""
+
+    def __init__(self, path: Path, config: LiveConfig, delay_level_count: int, now_ms: int) -> None:
+        self._config = config
+        self._texts = EntryTexts()
+        self.file = TableFile(path, self._document)
+        # A message made a topic: its sender is answered when the topic is in the file; the answering code clears this.
+        self.is_made_by_message = False
+        self.topics: dict[str, TopicConfig] = {}
+        self.data_version = DataVersion(timestamp=now_ms, counter=0)
+        self.on_change: Callable[[list[TopicConfig]], None] = lambda _: None
+        self.on_delete: Callable[[str], None] = lambda _: None
+        loaded = config_manager.load(path, TopicConfigSerializeWrapper.from_body)
+        if loaded is not None:
+            self.topics.update(loaded.topic_config_table)
+            self.data_version = loaded.data_version
+        self._add_system_topics(delay_level_count)
+        for name, topic in self.topics.items():
+            self._texts.put(name, EntryTexts.encode(name, topic))
+
+    def _add_system_topics(self, delay_level_count: int) -> None:
+        """The topics a broker makes at start (protocol §3.11); a stored setting of one of them is kept."""
+        config = self._config.broker
+        cluster, broker = config.broker_cluster_name, config.broker_name
+        template = Permission.INHERIT | READ_WRITE
+        queue_nums = config.default_topic_queue_nums
+        wanted = [
+            ("SELF_TEST_TOPIC", 1, READ_WRITE),
+            ("BenchmarkTest", 1024, READ_WRITE),
+            (cluster, 16, Permission.INHERIT | (READ_WRITE if config.cluster_topic_enable else 0)),
+            (broker, 1, Permission.INHERIT | (READ_WRITE if config.broker_topic_enable else 0)),
+            ("OFFSET_MOVED_EVENT", 1, READ_WRITE),
+            (SCHEDULE_TOPIC, delay_level_count, READ_WRITE),
+            (f"{cluster}_REPLY_TOPIC", 1, READ_WRITE),
+            (HALF_TOPIC, 1, READ_WRITE),
+            (OP_HALF_TOPIC, 1, READ_WRITE),
+        ]
+        if config.auto_create_topic_enable:
+            wanted.append((DEFAULT_TOPIC, queue_nums, template))
+        if config.trace_topic_enable:
+            wanted.append((config.msg_trace_topic_name, 1, READ_WRITE))
+        self.system_topics = {name for name, _, _ in wanted} | {DEFAULT_TOPIC}
+        for name, queues, perm in wanted:
+            if name not in self.topics:
+                self.topics[name] = topic_config(name, queues, perm)
+
+    def get(self, topic: str) -> TopicConfig | None:
+        return self.topics.get(topic)
+
+    def create_in_send(
+        self, topic: str, default_topic: str, client_queue_nums: int, now_ms: int
+    ) -> TopicConfig | None:
+        """Make `topic` from the template a producer names; None when the template does not allow it (§1.3)."""
+        template = self.topics.get(default_topic)
+        if template is None:
+            return None
+        if len(self.topics) >= TOPICS_MAX:
+            logger.warning("topic not created topic=%s: %d topics exist already", topic, TOPICS_MAX)
+            return None
+        perm = template.perm
+        if default_topic == DEFAULT_TOPIC and not self._config.broker.auto_create_topic_enable:
+            perm &= ~Permission.INHERIT
+        if not perm & Permission.INHERIT:
+            logger.warning("topic not created topic=%s: template %s has no inherit bit", topic, default_topic)
+            return None
+        queue_nums = max(1, min(client_queue_nums, template.write_queue_nums))
+        created = topic_config(topic, queue_nums, perm & ~Permission.INHERIT)
+        logger.info("topic created by a send topic=%s queues=%d", topic, queue_nums)
+        self.is_made_by_message = True
+        return self.put(created, now_ms)
+
+    def create_for_send_back(
+        self, topic: str, queue_nums: int, now_ms: int, *, order: bool = False
+    ) -> TopicConfig:
+        """The `%RETRY%` or `%DLQ%` topic of a group, made at the first need."""
+        existing = self.topics.get(topic)
+        if existing is not None and existing.order == order:
+            return existing
+        if existing is not None:
+            return self.put(dataclasses.replace(existing, order=order), now_ms)
+        logger.info("topic created topic=%s queues=%d", topic, queue_nums)
+        return self.put(dataclasses.replace(topic_config(topic, queue_nums, READ_WRITE), order=order), now_ms)
+
+    def adopt(self, queue_counts: Mapping[str, int], now_ms: int) -> None:
+        """Make topics that the store has messages of: their settings could not be saved before the last end."""
+        missing = {topic: queues for topic, queues in queue_counts.items() if topic not in self.topics}
+        for topic, queues in sorted(missing.items()):
+            logger.warning("topic made anew, its messages are here topic=%s queues=%d", topic, queues)
+        if missing:
+            self.put_all(
+                [topic_config(topic, queues, READ_WRITE) for topic, queues in missing.items()], now_ms
+            )
+
+    def create_retry_topic_of_send(self, topic: str, now_ms: int) -> TopicConfig | None:
+        """A send to a missing `%RETRY%` topic makes it with one queue (§1.3)."""
+        if not topic.startswith(RETRY_TOPIC_PREFIX):
+            return None
+        return self.create_of_message(topic, 1, now_ms)
+
+    def create_of_message(self, topic: str, queue_nums: int, now_ms: int) -> TopicConfig:
+        """As create_for_send_back, for a message whose sender must not get its answer before the topic is saved."""
+        self.is_made_by_message |= topic not in self.topics
+        return self.create_for_send_back(topic, queue_nums, now_ms)
+
+    def put(self, config: TopicConfig, now_ms: int) -> TopicConfig:
+        self.put_all([config], now_ms)
+        return config
+
+    def put_all(self, configs: list[TopicConfig], now_ms: int) -> None:
+        """Store new or changed topics and announce them. Raises TypeError, and changes nothing, for what JSON cannot
+        hold.
+        """
+        texts = [(config, EntryTexts.encode(config.topic_name, config)) for config in configs]
+        for config, text in texts:
+            self.topics[config.topic_name] = config
+            self._texts.put(config.topic_name, text)
+        self._changed(now_ms)
+        self.on_change(configs)
+
+    def delete(self, topic: str, now_ms: int) -> bool:
+        """False when there is no such topic."""
+        if self.topics.pop(topic, None) is None:
+            return False
+        self._texts.remove(topic)
+        self._changed(now_ms)
+        logger.info("topic deleted topic=%s", topic)
+        self.on_delete(topic)
+        return True
+
+    def _changed(self, now_ms: int) -> None:
+        version = self.data_version
+        self.data_version = DataVersion(now_ms, version.counter + 1, version.state_version)
+        self.file.changed()
+
+    def body(self) -> bytes:
+        """The answer of GET_ALL_TOPIC_CONFIG (21), and the tables of a registration."""
+        return b'{"dataVersion":%b,"topicConfigTable":{%b}}' % (
+            self.data_version.to_body(),
+            self._texts.joined(),
+        )
+
+    def _document(self) -> Iterator[bytes]:
+        version, entries = self.data_version.to_body(), self._texts.pieces()
+
+        def pieces() -> Iterator[bytes]:
+            yield b'{\n"dataVersion":%b,\n"topicConfigTable":{\n' % version
+            yield from entries
+            yield b"\n}\n}\n"
+
+        return pieces()
+
+
+def topic_config(name: str, queue_nums: int, perm: int) -> TopicConfig:
+    return TopicConfig(
+        topic_name=name, read_queue_nums=queue_nums, write_queue_nums=queue_nums, perm=int(perm)
+    )

@@ -1,0 +1,150 @@
+"""MQAdmin's calls about a broker as a whole and about single name servers.
+
+A name server is asked by its address here, not "whichever answers": that is how their tables are compared, and
+how a broker loses its write permission on every one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from brokerd.remoting.body.broker import DelayOffsetWrapper, HARuntimeInfo, KVTable, TimerMetricsWrapper
+from brokerd.remoting.body.client import ProducerInfo, ProducerTableInfo
+from brokerd.remoting.body.route import ClusterInfo, TopicRouteData
+from brokerd.remoting.body.topic import TopicList
+from brokerd.remoting.codes import RequestCode, ResponseCode
+from brokerd.remoting.command import RemotingCommand
+from brokerd.remoting.errors import MQBrokerError, RemotingError, error_for
+from consumers.client.remoting_client import RemotingClient
+from consumers.errors import MQClientError
+
+
+class BrokerAdmin:
+    """What MQAdmin inherits. Errors as MQAdmin says."""
+
+    timeout_ms: int
+    _remoting: RemotingClient
+
+    # A broker
+
+    async def runtime_info(self, addr: str) -> dict[str, str]:
+        """The broker's statistics, as texts. GET_BROKER_RUNTIME_INFO (28)."""
+        return KVTable.from_body(await self._ask_body(addr, RequestCode.GET_BROKER_RUNTIME_INFO)).table
+
+    async def broker_config(self, addr: str) -> dict[str, str]:
+        """The broker's configuration in effect. GET_BROKER_CONFIG (26)."""
+        return parse_properties((await self._ask_body(addr, RequestCode.GET_BROKER_CONFIG)).decode())
+
+    async def update_broker_config(self, addr: str, values: Mapping[str, str]) -> None:
+        """Change configuration keys of a running broker. UPDATE_BROKER_CONFIG (25)."""
+        text = "".join(f"{key}={value}\n" for key, value in values.items())
+        await self._ask(addr, RequestCode.UPDATE_BROKER_CONFIG, body=text.encode())
+
+    async def producers(self, addr: str) -> dict[str, list[ProducerInfo]]:
+        """Connected producers by group; code 3 before 4.9.4. GET_ALL_PRODUCER_INFO (328)."""
+        body = await self._ask_body(addr, RequestCode.GET_ALL_PRODUCER_INFO)
+        return ProducerTableInfo.from_body(body).data if body else {}
+
+    async def ha_status(self, addr: str) -> HARuntimeInfo:
+        """How far the slaves of a master are; code 3 before 5.0. GET_BROKER_HA_STATUS (907)."""
+        return HARuntimeInfo.from_body(await self._ask_body(addr, RequestCode.GET_BROKER_HA_STATUS))
+
+    async def delay_offsets(self, addr: str) -> dict[int, int]:
+        """How far each delay level has delivered: level → offset in SCHEDULE_TOPIC_XXXX. A level may be missing that
+        never delivered. GET_ALL_DELAY_OFFSET (45)."""
+        body = await self._ask_body(addr, RequestCode.GET_ALL_DELAY_OFFSET)
+        return DelayOffsetWrapper.from_body(body).offset_table
+
+    async def timer_counts(self, addr: str) -> dict[str, int]:
+        """Messages in the timer wheel by the topic they are for; code 3 before 5.0. GET_TIMER_METRICS (61)."""
+        body = await self._ask_body(addr, RequestCode.GET_TIMER_METRICS)
+        return {topic: one.count for topic, one in TimerMetricsWrapper.from_body(body).timing_count.items()}
+
+    # One name server
+
+    async def cluster_info_of(self, namesrv_addr: str) -> ClusterInfo:
+        """The brokers this name server knows. GET_BROKER_CLUSTER_INFO (106)."""
+        return ClusterInfo.from_body(await self._ask_body(namesrv_addr, RequestCode.GET_BROKER_CLUSTER_INFO))
+
+    async def topic_list_of(self, namesrv_addr: str) -> list[str]:
+        """The topics this name server knows, sorted. GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206)."""
+        body = await self._ask_body(namesrv_addr, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        return sorted(TopicList.from_body(body).topic_list)
+
+    async def topic_routes_of(
+        self, namesrv_addr: str, topics: Iterable[str]
+    ) -> dict[str, TopicRouteData | Exception]:
+        """Routes of many topics from one name server, pipelined; each topic has its route or its error."""
+        names = list(topics)
+        requests = [
+            RemotingCommand.request(
+                RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": name, "acceptStandardJsonOnly": "true"}
+            )
+            for name in names
+        ]
+        answers = await self._remoting.invoke_many(namesrv_addr, requests, self.timeout_ms)
+        return {name: _route_outcome(answer) for name, answer in zip(names, answers, strict=True)}
+
+    async def namesrv_config(self, namesrv_addr: str) -> dict[str, str]:
+        """The name server's configuration in effect. GET_NAMESRV_CONFIG (319)."""
+        return parse_properties((await self._ask_body(namesrv_addr, RequestCode.GET_NAMESRV_CONFIG)).decode())
+
+    async def wipe_write_perm(self, namesrv_addr: str, broker_name: str) -> int:
+        """Offer this broker to no producer; returns how many topics lost it. WIPE_WRITE_PERM_OF_BROKER (205).
+
+        It holds until the broker starts anew; a topic that changes on the broker gets its permission back.
+        """
+        fields = {"brokerName": broker_name}
+        response = await self._ask(namesrv_addr, RequestCode.WIPE_WRITE_PERM_OF_BROKER, fields)
+        return int(response.ext_fields.get("wipeTopicCount", 0))
+
+    async def add_write_perm(self, namesrv_addr: str, broker_name: str) -> int:
+        """Offer it again: every topic reads 6 (read, write); returns how many. ADD_WRITE_PERM_OF_BROKER
+        (327)."""
+        fields = {"brokerName": broker_name}
+        response = await self._ask(namesrv_addr, RequestCode.ADD_WRITE_PERM_OF_BROKER, fields)
+        return int(response.ext_fields.get("addTopicCount", 0))
+
+    # inside
+
+    async def _invoke(
+        self,
+        addr: str,
+        code: int,
+        ext_fields: dict[str, str] | None = None,
+        body: bytes = b"",
+        timeout_ms: int | None = None,
+    ) -> RemotingCommand:
+        command = RemotingCommand.request(code, ext_fields, body)
+        return await self._remoting.invoke(addr, command, timeout_ms or self.timeout_ms)
+
+    async def _ask(
+        self, addr: str, code: int, ext_fields: dict[str, str] | None = None, body: bytes = b""
+    ) -> RemotingCommand:
+        return checked(await self._invoke(addr, code, ext_fields, body))
+
+    async def _ask_body(self, addr: str, code: int, ext_fields: dict[str, str] | None = None) -> bytes:
+        return (await self._ask(addr, code, ext_fields)).body
+
+
+def checked(response: RemotingCommand) -> RemotingCommand:
+    """The response itself when it says success. Raises MQBrokerError."""
+    if response.code != ResponseCode.SUCCESS:
+        raise error_for(response.code, response.remark)
+    return response
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Lines `key=value` of a Java properties text; comments and empty lines are skipped."""
+    lines = (line.strip() for line in text.splitlines())
+    pairs = (line.partition("=") for line in lines if line and not line.startswith(("#", "!")))
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _route_outcome(answer: RemotingCommand | MQClientError) -> TopicRouteData | Exception:
+    if isinstance(answer, MQClientError):
+        return answer
+    try:
+        return TopicRouteData.from_body(checked(answer).body)
+    except (MQBrokerError, RemotingError) as error:
+        return error

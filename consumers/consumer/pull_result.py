@@ -1,0 +1,100 @@
+"""The pull request and its answer (protocol 3.5), for the push consumer and the admin alike. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from brokerd.remoting.codes import RequestCode, ResponseCode
+from brokerd.remoting.command import RemotingCommand
+from brokerd.remoting.errors import error_for
+from brokerd.remoting.header.headers import PullMessageRequestHeader, PullMessageResponseHeader
+from brokerd.remoting.message.queue import MessageQueue
+from brokerd.remoting.message.record import MessageRecord, decode_records
+
+
+class PullStatus(StrEnum):
+    FOUND = "FOUND"
+    NO_NEW_MSG = "NO_NEW_MSG"
+    NO_MATCHED_MSG = "NO_MATCHED_MSG"
+    OFFSET_ILLEGAL = "OFFSET_ILLEGAL"
+
+
+STATUS_OF_CODE: dict[int, PullStatus] = {
+    ResponseCode.SUCCESS: PullStatus.FOUND,
+    ResponseCode.PULL_NOT_FOUND: PullStatus.NO_NEW_MSG,
+    ResponseCode.PULL_RETRY_IMMEDIATELY: PullStatus.NO_MATCHED_MSG,
+    ResponseCode.PULL_OFFSET_MOVED: PullStatus.OFFSET_ILLEGAL,
+}
+
+# PullSysFlag
+FLAG_COMMIT_OFFSET = 1
+FLAG_SUSPEND = 2
+FLAG_SUBSCRIPTION = 4
+
+
+@dataclass(frozen=True, slots=True)
+class PullResult:
+    """One answer to a pull. `messages` are as stored: bodies compressed, tags matched by hash only."""
+
+    status: PullStatus
+    messages: list[MessageRecord]
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    suggest_which_broker_id: int = 0
+
+
+def pull_request(
+    queue: MessageQueue,
+    group: str,
+    offset: int,
+    max_num: int,
+    *,
+    subscription: str | None = None,
+    expression_type: str = "TAG",
+    sub_version: int = 0,
+    commit_offset: int | None = None,
+    suspend_ms: int = 0,
+) -> RemotingCommand:
+    """PULL_MESSAGE (11). `subscription` None: the broker uses the one of the heartbeat; `suspend_ms` 0: no
+    long poll."""
+    sys_flag = 0
+    if commit_offset is not None:
+        sys_flag |= FLAG_COMMIT_OFFSET
+    if suspend_ms:
+        sys_flag |= FLAG_SUSPEND
+    if subscription is not None:
+        sys_flag |= FLAG_SUBSCRIPTION
+    header = PullMessageRequestHeader(
+        consumer_group=group,
+        topic=queue.topic,
+        queue_id=queue.queue_id,
+        queue_offset=offset,
+        max_msg_nums=max_num,
+        sys_flag=sys_flag,
+        commit_offset=commit_offset or 0,
+        suspend_timeout_millis=suspend_ms,
+        sub_version=sub_version,
+        subscription=subscription,
+        expression_type=expression_type,
+    )
+    return RemotingCommand.request(RequestCode.PULL_MESSAGE, header.to_ext_fields())
+
+
+def pull_result(response: RemotingCommand) -> PullResult:
+    """Read the answer to a pull. Raises MQBrokerError for every code that is no pull status,
+    HeaderFieldError and
+    BodyError for an answer that is none."""
+    status = STATUS_OF_CODE.get(response.code)
+    if status is None:
+        raise error_for(response.code, response.remark)
+    header = PullMessageResponseHeader.from_ext_fields(response.ext_fields)
+    return PullResult(
+        status=status,
+        messages=decode_records(response.body) if status is PullStatus.FOUND else [],
+        next_begin_offset=header.next_begin_offset,
+        min_offset=header.min_offset,
+        max_offset=header.max_offset,
+        suggest_which_broker_id=header.suggest_which_broker_id,
+    )

@@ -1,0 +1,435 @@
+"""PushConsumer: a member of a consumer group whose handler is called with each message.
+
+Puts the parts together and owns their life; each part has its own module: rebalance (which queues),
+pull_message (one
+loop per queue), consume_concurrently or consume_orderly (the handler), offset_store (progress),
+client_instance (what is
+shared with others). Semantics reference 9 (DefaultMQPushConsumerImpl.java).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from brokerd.remoting.body.client import (
+    ConsumeMessageDirectlyResult,
+    ConsumerData,
+    ConsumerRunningInfo,
+    SubscriptionData,
+)
+from brokerd.remoting.message.names import retry_topic, validate_group, validate_topic
+from brokerd.remoting.message.queue import MessageQueue
+from brokerd.remoting.message.record import MessageRecord
+from consumers.client.client_instance import ClientInstance
+from consumers.client.subscription import ALL_TAGS, TAG, build_subscription
+from consumers.clock import Clock, system_clock
+from consumers.config import MessageModel, PushConsumerConfig
+from consumers.consumer.consume_concurrently import ConcurrentConsumeService
+from consumers.consumer.consume_message import ConsumeContext, ConsumeReturnType, Handler, MessageHandler
+from consumers.consumer.consume_orderly import OrderlyConsumeService
+from consumers.consumer.offset_store import LocalFileOffsetStore, OffsetStore, RemoteOffsetStore
+from consumers.consumer.process_queue import ProcessQueue, ProcessQueueTable
+from consumers.consumer.pull_message import PullContext, PullLoop, prepare_message
+from consumers.consumer.rebalance import RebalanceContext, Rebalancer
+from consumers.consumer.send_back import retry_message, send_message_back, send_to_retry
+from consumers.errors import ClientClosed, MQBrokerError, MQClientError
+
+logger = logging.getLogger(__name__)
+
+# After an operator's reset (220), handlers that run may end before offsets are moved (Java sleeps 10 s in
+# any case).
+RESET_WAIT_MS = 10_000
+# cleanExpireMsg looks once in a consume timeout; a minute is fine-grained enough for 15 of them.
+CLEAN_EXPIRED_INTERVAL_MS = 60_000
+
+
+class PushConsumer:
+    """`async with PushConsumer(group, addrs, handler, {"orders": "*"}) as consumer:` consumes until the
+    block ends.
+
+    `subscriptions` is topic → expression (`*`, tags joined by `||`). With `orderly` the handler gets one
+    batch of a queue
+    at a time. A handler is a coroutine function or a plain function (run in a thread): (messages, context) →
+    ConsumeStatus.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        namesrv_addrs: str | Sequence[str],
+        handler: Handler,
+        subscriptions: Mapping[str, str],
+        *,
+        orderly: bool = False,
+        config: PushConsumerConfig | None = None,
+        client: ClientInstance | None = None,
+        clock: Clock = system_clock,
+    ) -> None:
+        """`client` is shared and stays the caller's to close; without it the consumer has its own. Raises
+        ValueError
+        for a group, topic or expression that RocketMQ would not take."""
+        validate_group(group)
+        self.group = group
+        self.config = config or PushConsumerConfig()
+        self.orderly = orderly
+        self.client = client or ClientInstance(namesrv_addrs, self.config.client)
+        self._owns_client = client is None
+        self._clock = clock
+        self._started_ms = 0
+        self._subscriptions: dict[str, SubscriptionData] = {}
+        for topic, expression in subscriptions.items():
+            self.subscribe(topic, expression)
+        if self._is_clustering:
+            self._put_subscription(build_subscription(retry_topic(group), ALL_TAGS, clock()))
+        self.table = ProcessQueueTable()
+        self.handler = MessageHandler(handler, group, clock)
+        self.offset_store = self._create_offset_store()
+        self.consume_service = self._create_consume_service()
+        self.rebalancer = self._create_rebalancer()
+        self._pull_context = self._create_pull_context()
+        self._pull_tasks: dict[ProcessQueue, asyncio.Task[None]] = {}
+        self._loops: list[asyncio.Task[None]] = []
+        self._is_suspended = False
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<PushConsumer group={self.group} client_id={self.client.client_id} queues={len(self.table)}>"
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # Life
+
+    async def start(self) -> None:
+        """Begin to consume (order of semantics 9.2). Needs no broker: one that is away is waited for.
+
+        Raises MQBrokerError for a filter that is no tag list and that the broker cannot read.
+        """
+        if self._is_closed or self._loops:
+            raise ClientClosed("a consumer is started once")
+        if isinstance(self.offset_store, LocalFileOffsetStore):
+            self.offset_store.load()
+        self.client.register_member(self)
+        self._started_ms = self._clock()
+        self.consume_service.start()
+        self.client.start()
+        try:
+            await self.client.refresh_routes()
+            for subscription in self._subscriptions.values():
+                if subscription.expression_type != TAG:
+                    await self.client.check_filter(self.group, subscription)
+            await self.client.send_heartbeats()
+        except BaseException:  # a wrong filter, or cancelled: nobody will call close
+            await self.close()
+            raise
+        self._start_loops()
+        self.rebalancer.rebalance_soon()
+        logger.info("consumer started group=%s client_id=%s", self.group, self.client.client_id)
+
+    def _start_loops(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._loops = [
+            loop.create_task(self.rebalancer.run()),
+            loop.create_task(
+                self._repeat(self.config.persist_consumer_offset_interval_ms, self.persist_offsets)
+            ),
+        ]
+        if self.orderly and self._is_clustering:
+            self._loops.append(
+                loop.create_task(self._repeat(self.config.lock_interval_ms, self.rebalancer.lock_all))
+            )
+        elif isinstance(self.consume_service, ConcurrentConsumeService):
+            self._loops.append(loop.create_task(self._repeat(CLEAN_EXPIRED_INTERVAL_MS, self._clean_expired)))
+
+    async def close(self) -> None:
+        """Order of semantics 9.10: pull no more, let handlers end, store offsets, let locks go, leave the
+        group."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        await _cancel(self._loops)
+        await _cancel(self._pull_tasks.values())
+        await self.consume_service.close(self.config.await_termination_ms)
+        await self.persist_offsets()
+        if self.orderly and self._is_clustering:
+            await self.rebalancer.unlock(list(self.table))
+        for queue in list(self.table):
+            self.table.remove(queue)
+        if self._started_ms:
+            await self.client.unregister(consumer_group=self.group)
+        if self._owns_client:
+            await self.client.close()
+        logger.info("consumer closed group=%s client_id=%s", self.group, self.client.client_id)
+
+    # For the application
+
+    def subscribe(self, topic: str, expression: str = ALL_TAGS, expression_type: str = TAG) -> None:
+        """Add a topic or change its expression; takes effect with the next heartbeat and rebalance."""
+        validate_topic(topic)
+        self._put_subscription(build_subscription(topic, expression, self._clock(), expression_type))
+
+    def unsubscribe(self, topic: str) -> None:
+        """Give up the topic's queues with the next rebalance."""
+        self._subscriptions.pop(topic, None)
+        self._subscriptions_changed()
+
+    def suspend(self) -> None:
+        """Pull no more until `resume`; what is cached is still consumed."""
+        self._is_suspended = True
+
+    def resume(self) -> None:
+        self._is_suspended = False
+        self.rebalancer.rebalance_soon()
+
+    async def persist_offsets(self) -> None:
+        """Store the progress of every queue that is ours."""
+        await self.offset_store.persist(list(self.table))
+
+    # GroupMember: what the client instance asks
+
+    def consumer_data(self) -> ConsumerData:
+        return ConsumerData(
+            group_name=self.group,
+            consume_type="CONSUME_PASSIVELY",
+            message_model=str(self.config.message_model),
+            consume_from_where=str(self.config.consume_from_where),
+            subscription_data_set=[self._subscriptions[topic] for topic in sorted(self._subscriptions)],
+            unit_mode=False,
+        )
+
+    def subscribed_topics(self) -> list[str]:
+        return sorted(self._subscriptions)
+
+    def rebalance_soon(self) -> None:
+        self.rebalancer.rebalance_soon()
+
+    def broker_lost(self, broker_name: str) -> None:
+        """Orderly: a broker that was restarted has forgotten our locks and gives them to whoever asks first.
+        So nothing
+        more is consumed until they are ours again, which the next round of the rebalancer sees to."""
+        if self.orderly and self._is_clustering:
+            for queue in self.table.values():
+                if queue.message_queue.broker_name == broker_name:
+                    queue.lock_ms = None
+            self.rebalancer.rebalance_soon()
+
+    async def reset_offset(self, topic: str, offsets: Mapping[MessageQueue, int]) -> None:
+        """220: 1. drop the queues, so that nothing that still runs commits. 2. Wait for what runs. 3. Move
+        and store the
+        offsets. 4. Rebalance begins the queues again, from there (resetOffset, semantics 6.1)."""
+        dropped = [queue for queue in self.table.values() if queue.message_queue in offsets]
+        for queue in dropped:
+            queue.drop()
+        if isinstance(self.consume_service, OrderlyConsumeService):
+            for queue in dropped:
+                await self.consume_service.wait_idle(queue, RESET_WAIT_MS)
+        moved = [queue.message_queue for queue in dropped]
+        for message_queue in moved:
+            self.offset_store.update_offset(message_queue, offsets[message_queue], increase_only=False)
+        await self.offset_store.persist(moved)
+        for queue in dropped:
+            queue.clear()
+            self._remove(queue)
+        logger.info("offsets reset group=%s topic=%s queues=%d", self.group, topic, len(moved))
+        self.rebalancer.rebalance_soon()
+
+    def consumer_status(self, topic: str) -> dict[MessageQueue, int]:
+        return self.offset_store.offsets(topic)
+
+    def running_info(self) -> ConsumerRunningInfo:
+        at_ms = self._clock()
+        queues = {}
+        for queue in self.table.values():
+            offset = self.offset_store.read_memory(queue.message_queue)
+            # as Java says it: nothing consumed yet is not offset 0
+            queues[queue.message_queue] = queue.info(-1 if offset is None else offset, at_ms)
+        return ConsumerRunningInfo(
+            properties={
+                "PROP_NAMESERVER_ADDR": ";".join(self.client.name_servers.addrs),
+                "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
+                "PROP_CLIENT_VERSION": VERSION_NAME,
+                "PROP_THREADPOOL_CORE_SIZE": str(self.config.consume_concurrency),
+                "PROP_CONSUMEORDERLY": "true" if self.orderly else "false",
+                "PROP_CONSUMER_START_TIMESTAMP": str(self._started_ms),
+            },
+            subscription_set=[self._subscriptions[topic] for topic in sorted(self._subscriptions)],
+            mq_table=queues,
+            status_table=self.handler.statistics.table(at_ms),
+        )
+
+    async def consume_directly(
+        self, message: MessageRecord, broker_name: str
+    ) -> ConsumeMessageDirectlyResult:
+        """309: call the handler once; nothing is committed and nothing sent back."""
+        prepared = prepare_message(message, self.group)
+        context = ConsumeContext(self.group, MessageQueue(prepared.topic, broker_name, prepared.queue_id))
+        outcome = await self.handler.call([prepared], context)
+        return ConsumeMessageDirectlyResult(
+            order=self.orderly,
+            auto_commit=True,
+            consume_result=DIRECT_RESULTS[outcome.return_type],
+            remark=outcome.error or None,
+            spent_time_mills=outcome.elapsed_ms,
+        )
+
+    # QueueOwner: what the rebalancer asks
+
+    def begin(self, queue: ProcessQueue, next_offset: int) -> None:
+        loop = PullLoop(queue, next_offset, self._pull_context)
+        task = asyncio.get_running_loop().create_task(loop.run())
+        self._pull_tasks[queue] = task
+        task.add_done_callback(lambda _: self._pull_tasks.pop(queue, None))
+
+    async def wait_idle(self, queue: ProcessQueue, wait_ms: int) -> bool:
+        assert isinstance(self.consume_service, OrderlyConsumeService)
+        return await self.consume_service.wait_idle(queue, wait_ms)
+
+    def queues_changed(self, topic: str) -> None:
+        """End the pulls of queues that are gone: without it a long poll would hold on for 15 s for
+        nothing."""
+        for queue, task in list(self._pull_tasks.items()):
+            if queue.is_dropped:
+                task.cancel()
+
+    # Inside
+
+    @property
+    def _is_clustering(self) -> bool:
+        return self.config.message_model is MessageModel.CLUSTERING
+
+    def _put_subscription(self, subscription: SubscriptionData) -> None:
+        self._subscriptions[subscription.topic] = subscription
+        self._subscriptions_changed()
+
+    def _subscriptions_changed(self) -> None:
+        if self._started_ms:
+            self.client.heartbeat_soon()
+            self.rebalancer.rebalance_soon()
+
+    def _create_offset_store(self) -> OffsetStore:
+        if self._is_clustering:
+            return RemoteOffsetStore(self.group, self.client)
+        return LocalFileOffsetStore(self.group, self.client.client_id, self.config.local_offset_store_dir)
+
+    def _create_consume_service(self) -> ConcurrentConsumeService | OrderlyConsumeService:
+        if self.orderly:
+            return OrderlyConsumeService(
+                self.handler, self.config, self.offset_store, self._lock, self._give_up_message, self._clock
+            )
+        return ConcurrentConsumeService(
+            self.handler, self.config, self.offset_store, self._send_back, self._clock
+        )
+
+    def _create_rebalancer(self) -> Rebalancer:
+        context = RebalanceContext(
+            group=self.group,
+            config=self.config,
+            client=self.client,
+            offset_store=self.offset_store,
+            table=self.table,
+            orderly=self.orderly,
+            owner=self,
+            topics=self.subscribed_topics,
+            clock=self._clock,
+        )
+        return Rebalancer(context)
+
+    def _create_pull_context(self) -> PullContext:
+        statistics = self.handler.statistics
+        return PullContext(
+            group=self.group,
+            config=self.config,
+            client=self.client,
+            offset_store=self.offset_store,
+            orderly=self.orderly,
+            clock=self._clock,
+            subscription=self._subscriptions.get,
+            is_suspended=lambda: self._is_suspended,
+            submit=self.consume_service.submit,
+            correct_offset=self._correct_offset,
+            count_pulled=lambda topic, count, took_ms: statistics.count_pulled(
+                topic, count, took_ms, self._clock()
+            ),
+        )
+
+    async def _correct_offset(self, message_queue: MessageQueue, offset: int) -> None:
+        """OFFSET_ILLEGAL (9.6): the queue is given up with the broker's offset stored, and begun again from
+        there."""
+        queue = self.table.get(message_queue)
+        if queue is None:
+            return
+        queue.drop()
+        self.offset_store.update_offset(message_queue, offset, increase_only=False)
+        await self.offset_store.persist([message_queue])
+        self.table.remove(message_queue)
+        self.offset_store.remove_offset(message_queue)
+        self.rebalancer.rebalance_soon()
+
+    def _remove(self, queue: ProcessQueue) -> None:
+        self.table.remove(queue.message_queue)
+        self.offset_store.remove_offset(queue.message_queue)
+        task = self._pull_tasks.get(queue)
+        if task is not None:
+            task.cancel()
+
+    async def _lock(self, queue: ProcessQueue) -> bool:
+        return await self.rebalancer.lock(queue)
+
+    async def _send_back(self, message: MessageRecord, broker_name: str, delay_level: int) -> None:
+        await send_message_back(
+            self.client,
+            message,
+            broker_name,
+            self.group,
+            delay_level=delay_level,
+            max_reconsume_times=self.config.max_reconsume_times,
+        )
+
+    async def _give_up_message(self, message: MessageRecord) -> None:
+        """An orderly message that failed too often: to the retry topic, where the broker makes a dead letter
+        of it."""
+        limit = self.config.max_reconsume_times_for(orderly=True)
+        await send_to_retry(self.client, retry_message(message, self.group, 0, limit), self.group)
+
+    async def _clean_expired(self) -> None:
+        assert isinstance(self.consume_service, ConcurrentConsumeService)
+        for queue in self.table.values():
+            await self.consume_service.clean_expired(queue)
+
+    async def _repeat(self, interval_ms: int, step: Callable[[], Awaitable[None]]) -> None:
+        """Root of a loop that must go on."""
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            try:
+                await step()
+            except (MQClientError, MQBrokerError) as error:
+                logger.warning("%s put off group=%s: %s", step.__name__, self.group, error)
+            except Exception:
+                logger.exception("%s failed group=%s", step.__name__, self.group)
+
+
+VERSION_NAME = "V5_3_3"
+
+DIRECT_RESULTS = {
+    ConsumeReturnType.SUCCESS: "CR_SUCCESS",
+    ConsumeReturnType.FAILED: "CR_LATER",
+    ConsumeReturnType.RETURNNULL: "CR_RETURN_NULL",
+    ConsumeReturnType.EXCEPTION: "CR_THROW_EXCEPTION",
+}
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    cancelled = list(tasks)
+    for task in cancelled:
+        task.cancel()
+    await asyncio.gather(*cancelled, return_exceptions=True)

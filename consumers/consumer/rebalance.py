@@ -1,0 +1,367 @@
+"""Rebalancing: find out which queues are ours, give up the others, begin with new ones.
+
+Semantics reference 8 and 9.5 (RebalanceImpl, RebalancePushImpl, RebalanceService). The decision what changes
+is
+ProcessQueueTable.compare; here it is carried out, every 20 s and whenever something wakes the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from brokerd.remoting.allocate import STRATEGIES
+from brokerd.remoting.body.assignment import (
+    LockBatchRequestBody,
+    LockBatchResponseBody,
+    QueryAssignmentRequestBody,
+    QueryAssignmentResponseBody,
+    UnlockBatchRequestBody,
+)
+from brokerd.remoting.body.route import TopicRouteData
+from brokerd.remoting.codes import RequestCode, ResponseCode
+from brokerd.remoting.command import RemotingCommand
+from brokerd.remoting.errors import error_for
+from brokerd.remoting.header.headers import OffsetResponseHeader
+from brokerd.remoting.message.names import RETRY_TOPIC_PREFIX
+from brokerd.remoting.message.queue import MessageQueue
+from consumers.client.capability import ASSIGNMENT, parse_capabilities
+from consumers.client.client_instance import ClientInstance
+from consumers.client.route import subscribe_queues
+from consumers.clock import Clock
+from consumers.config import (
+    ConsumeFromWhere,
+    InvalidClientConfig,
+    MessageModel,
+    PushConsumerConfig,
+    RebalanceMode,
+)
+from consumers.consumer.offset_store import OffsetStore
+from consumers.consumer.process_queue import ProcessQueue, ProcessQueueTable
+from consumers.errors import MQBrokerError, MQClientError
+
+logger = logging.getLogger(__name__)
+
+# RebalanceService.minInterval: members that come one after another cause one round, not many.
+REBALANCE_MIN_INTERVAL_MS = 1_000
+LOCK_TIMEOUT_MS = 1_000
+# What QUERY_ASSIGNMENT understands (QueryAssignmentProcessor.java).
+SERVER_STRATEGIES = frozenset({"AVG", "AVG_BY_CIRCLE"})
+# tryRemoveConsumeLock: how long a queue is kept for the batch that still runs before its lock is given away.
+UNLOCK_WAIT_MS = 500
+# UNLOCK_DELAY_TIME_MILLS: after this long a queue is given away even if its batch still runs.
+UNLOCK_FORCED_AFTER_MS = 20_000
+
+
+class QueueOwner(Protocol):
+    """What happens to a queue when it comes and goes; PushConsumer does it."""
+
+    def begin(self, queue: ProcessQueue, next_offset: int) -> None:
+        """Start pulling."""
+
+    async def wait_idle(self, queue: ProcessQueue, wait_ms: int) -> bool:
+        """Orderly: whether the batch that is being consumed has ended in time."""
+
+    def queues_changed(self, topic: str) -> None:
+        """After a round that changed something."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebalanceContext:
+    group: str
+    config: PushConsumerConfig
+    client: ClientInstance
+    offset_store: OffsetStore
+    table: ProcessQueueTable
+    orderly: bool
+    owner: QueueOwner
+    topics: Callable[[], Sequence[str]]
+    clock: Clock
+
+    @property
+    def is_clustering(self) -> bool:
+        return self.config.message_model is MessageModel.CLUSTERING
+
+    @property
+    def needs_lock(self) -> bool:
+        return self.orderly and self.is_clustering
+
+
+class Rebalancer:
+    """The loop. Wake-ups during a round make the next one follow at once, at least one second later."""
+
+    def __init__(self, context: RebalanceContext) -> None:
+        config = context.config
+        known = SERVER_STRATEGIES if config.rebalance_mode is RebalanceMode.SERVER else STRATEGIES.keys()
+        if config.allocate_strategy not in known:
+            names = ", ".join(sorted(known))
+            raise InvalidClientConfig(f"allocate_strategy {config.allocate_strategy!r} is none of {names}")
+        self._context = context
+        self._soon = asyncio.Event()
+        self._server_side: dict[str, bool] = {}  # broker address → whether it announces stored assignments
+        self._round = asyncio.Lock()
+
+    def rebalance_soon(self) -> None:
+        """Caller: anybody. Affects: when the next round begins."""
+        self._soon.set()
+
+    async def run(self) -> None:
+        """Root of the task."""
+        min_interval_s = REBALANCE_MIN_INTERVAL_MS / 1000
+        interval_s = self._context.config.rebalance_interval_ms / 1000
+        is_balanced = True
+        while True:
+            with contextlib.suppress(TimeoutError):
+                # Not wait_for: before Python 3.12 it loses a cancellation that comes together with the event.
+                async with asyncio.timeout(interval_s if is_balanced else min_interval_s):
+                    await self._soon.wait()
+            self._soon.clear()
+            try:
+                is_balanced = await self.rebalance()
+            except Exception:
+                logger.exception("rebalance failed group=%s", self._context.group)
+                is_balanced = False
+            await asyncio.sleep(min_interval_s)
+
+    async def rebalance(self) -> bool:
+        """One round over all topics. False when something could not be done and is to be tried again soon."""
+        async with self._round:
+            topics = list(self._context.topics())
+            outcomes = [await self._rebalance_topic(topic) for topic in topics]
+            if self._context.needs_lock and self._unlocked():
+                await self.lock_all()
+                outcomes.append(not self._unlocked())
+            for queue in self._context.table.unsubscribed(topics):
+                await self._give_up(queue)
+            return all(outcomes)
+
+    async def _rebalance_topic(self, topic: str) -> bool:
+        try:
+            allocated = await self._allocate(topic)
+        except (MQClientError, MQBrokerError) as error:
+            # A retry topic that is not routed yet is normal: the broker makes it on our first heartbeat.
+            level = logging.DEBUG if topic.startswith(RETRY_TOPIC_PREFIX) else logging.WARNING
+            logger.log(level, "not rebalanced group=%s topic=%s: %s", self._context.group, topic, error)
+            return False
+        if allocated is None:
+            return True
+        return await self._apply(topic, allocated)
+
+    # Which queues are ours
+
+    async def _allocate(self, topic: str) -> list[MessageQueue] | None:
+        """Our queues of the topic; None: not known now, keep what there is."""
+        context = self._context
+        route = await context.client.route(topic)
+        if not context.is_clustering:
+            return subscribe_queues(topic, route)
+        if await self._is_server_side(route):
+            return await self._query_assignment(topic, route)
+        client_ids = await context.client.consumer_ids(context.group, route)
+        if client_ids is None:
+            context.client.heartbeat_soon()
+            return None
+        queues = subscribe_queues(topic, route)
+        if not queues:
+            return []
+        strategy = STRATEGIES[context.config.allocate_strategy]
+        return strategy(context.group, context.client.client_id, queues, client_ids)
+
+    async def _is_server_side(self, route: TopicRouteData) -> bool:
+        """Orderly consumers, and strategies no broker knows, always compute by themselves, as in Java
+        (8.4)."""
+        context = self._context
+        mode = context.config.rebalance_mode
+        if context.orderly or mode is RebalanceMode.CLIENT:
+            return False
+        if context.config.allocate_strategy not in SERVER_STRATEGIES:
+            return False
+        if mode is RebalanceMode.SERVER:
+            return True
+        addr = context.client.any_addr(route)
+        known = self._server_side.get(addr)
+        if known is None:
+            command = RemotingCommand.request(RequestCode.TIDEMARK_GET_CAPABILITIES, {})
+            response = await context.client.remoting.invoke(addr, command)
+            known = ASSIGNMENT in parse_capabilities(response)
+            self._server_side[addr] = known
+        return known
+
+    async def _query_assignment(self, topic: str, route: TopicRouteData) -> list[MessageQueue] | None:
+        """QUERY_ASSIGNMENT (400); no list in the answer means: not known now."""
+        context = self._context
+        body = QueryAssignmentRequestBody(
+            topic=topic,
+            consumer_group=context.group,
+            client_id=context.client.client_id,
+            strategy_name=context.config.allocate_strategy,
+            message_model=str(context.config.message_model),
+        )
+        command = RemotingCommand.request(RequestCode.QUERY_ASSIGNMENT, {}, body.to_body())
+        response = await context.client.remoting.invoke(context.client.any_addr(route), command)
+        if response.code != ResponseCode.SUCCESS:
+            raise error_for(response.code, response.remark)
+        if not response.body:
+            return None
+        assignments = QueryAssignmentResponseBody.from_body(response.body).message_queue_assignments
+        if assignments is None:
+            context.client.heartbeat_soon()
+            return None
+        return sorted(assignment.message_queue for assignment in assignments)
+
+    # Applying it
+
+    async def _apply(self, topic: str, allocated: Sequence[MessageQueue]) -> bool:
+        context = self._context
+        change = context.table.compare(topic, allocated, context.clock())
+        all_done = True
+        for queue in change.drop:
+            all_done &= await self._give_up(queue)
+        for queue in change.add:
+            all_done &= await self._begin(queue)
+        if change:
+            logger.info(
+                "rebalanced group=%s topic=%s owned=%d added=%d dropped=%d",
+                context.group,
+                topic,
+                sum(1 for queue in context.table if queue.topic == topic),
+                len(change.add),
+                len(change.drop),
+            )
+            context.owner.queues_changed(topic)
+        return all_done
+
+    async def _give_up(self, queue: MessageQueue) -> bool:
+        """1. Its running batch ends (orderly; else False: next round). 2. Nothing of it counts any more.
+        3. Its offset is stored. 4. Its lock is free for the next member (orderly)."""
+        context = self._context
+        process_queue = context.table.get(queue)
+        if process_queue is None:
+            return True
+        if context.needs_lock:
+            process_queue.end(context.clock())
+            is_idle = await context.owner.wait_idle(process_queue, UNLOCK_WAIT_MS)
+            if not is_idle and not _is_ending_too_long(process_queue, context.clock()):
+                return False
+        context.table.remove(queue)
+        await context.offset_store.persist([queue])
+        context.offset_store.remove_offset(queue)
+        if context.needs_lock:
+            await self.unlock([queue])
+        return True
+
+    async def _begin(self, queue: MessageQueue) -> bool:
+        """Lock (orderly), find the offset, pull. False: tried again in the next round."""
+        context = self._context
+        process_queue = ProcessQueue(queue, context.clock())
+        if context.needs_lock and not await self.lock(process_queue):
+            logger.info("queue is locked by another member %s", _where(context.group, queue))
+            return False
+        context.offset_store.remove_offset(queue)
+        try:
+            next_offset = await self.start_offset(queue)
+        except (MQClientError, MQBrokerError) as error:
+            logger.warning("no start offset %s: %s", _where(context.group, queue), error)
+            return False
+        context.table.add(process_queue)
+        context.owner.begin(process_queue, next_offset)
+        return True
+
+    async def start_offset(self, queue: MessageQueue) -> int:
+        """computePullFromWhere (9.5): the stored offset, else by consume_from_where."""
+        context = self._context
+        stored = await context.offset_store.read_store(queue)
+        if stored is not None:
+            return stored
+        is_retry = queue.topic.startswith(RETRY_TOPIC_PREFIX)
+        where = context.config.consume_from_where
+        if where is ConsumeFromWhere.FIRST_OFFSET or (where is ConsumeFromWhere.LAST_OFFSET and is_retry):
+            return 0
+        fields = {"topic": queue.topic, "queueId": str(queue.queue_id)}
+        if where is ConsumeFromWhere.LAST_OFFSET or is_retry:
+            return await self._ask_offset(queue, RequestCode.GET_MAX_OFFSET, fields)
+        fields["timestamp"] = str(context.config.consume_timestamp_ms)
+        return await self._ask_offset(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields)
+
+    async def _ask_offset(self, queue: MessageQueue, code: RequestCode, fields: dict[str, str]) -> int:
+        command = RemotingCommand.request(code, fields)
+        response = await self._context.client.invoke_broker(queue.broker_name, command)
+        if response.code != ResponseCode.SUCCESS:
+            raise error_for(response.code, response.remark)
+        return OffsetResponseHeader.from_ext_fields(response.ext_fields).offset
+
+    # Locks of an orderly consumer
+
+    async def lock(self, process_queue: ProcessQueue) -> bool:
+        """Ask for one queue's lock. Caller: rebalancer, orderly service. Affects: lock_ms."""
+        held = await self._lock_batch(process_queue.message_queue.broker_name, [process_queue.message_queue])
+        if held is not None and process_queue.message_queue in held:
+            process_queue.lock_ms = self._context.clock()
+            return True
+        return False
+
+    async def lock_all(self) -> None:
+        """Renew every lock (every 20 s; it is good for 30 s here and 60 s at the broker). Caller:
+        PushConsumer's loop."""
+        for broker_name, process_queues in self._by_broker().items():
+            held = await self._lock_batch(broker_name, [queue.message_queue for queue in process_queues])
+            if held is None:
+                continue  # without an answer the old locks count until they expire
+            now_ms = self._context.clock()
+            for process_queue in process_queues:
+                process_queue.lock_ms = now_ms if process_queue.message_queue in held else None
+
+    async def unlock(self, queues: Sequence[MessageQueue]) -> None:
+        """Let the locks go at once (UNLOCK_BATCH_MQ, 42, one-way); a lock that stays expires at the
+        broker."""
+        by_broker: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            by_broker.setdefault(queue.broker_name, []).append(queue)
+        for broker_name, owned in by_broker.items():
+            body = UnlockBatchRequestBody(
+                consumer_group=self._context.group, client_id=self._context.client.client_id, mq_set=owned
+            )
+            command = RemotingCommand.request(RequestCode.UNLOCK_BATCH_MQ, {}, body.to_body(), oneway=True)
+            try:
+                addr = self._context.client.find_addr(broker_name)
+                await self._context.client.remoting.invoke_oneway(addr, command, LOCK_TIMEOUT_MS)
+            except MQClientError as error:
+                logger.info("not unlocked group=%s broker=%s: %s", self._context.group, broker_name, error)
+
+    async def _lock_batch(self, broker_name: str, queues: list[MessageQueue]) -> set[MessageQueue] | None:
+        """LOCK_BATCH_MQ (41): which of these are locked for us now. None when the broker does not answer."""
+        body = LockBatchRequestBody(
+            consumer_group=self._context.group, client_id=self._context.client.client_id, mq_set=queues
+        )
+        command = RemotingCommand.request(RequestCode.LOCK_BATCH_MQ, {}, body.to_body())
+        try:
+            addr = self._context.client.find_addr(broker_name, only_this=True)  # a slave grants no locks
+            response = await self._context.client.remoting.invoke(addr, command, LOCK_TIMEOUT_MS)
+            if response.code != ResponseCode.SUCCESS:
+                raise error_for(response.code, response.remark)
+        except (MQClientError, MQBrokerError) as error:
+            logger.info("not locked group=%s broker=%s: %s", self._context.group, broker_name, error)
+            return None
+        return set(LockBatchResponseBody.from_body(response.body).lock_ok_mq_set)
+
+    def _unlocked(self) -> bool:
+        return any(queue.lock_ms is None for queue in self._context.table.values())
+
+    def _by_broker(self) -> dict[str, list[ProcessQueue]]:
+        brokers: dict[str, list[ProcessQueue]] = {}
+        for process_queue in self._context.table.values():
+            brokers.setdefault(process_queue.message_queue.broker_name, []).append(process_queue)
+        return brokers
+
+
+def _is_ending_too_long(process_queue: ProcessQueue, now_ms: int) -> bool:
+    since_ms = process_queue.ending_since_ms
+    return since_ms is not None and now_ms - since_ms > UNLOCK_FORCED_AFTER_MS
+
+
+def _where(group: str, queue: MessageQueue) -> str:
+    return f"group={group} topic={queue.topic} queue_id={queue.queue_id}"

@@ -1,0 +1,330 @@
+"""Producer: send messages, one, many, or without an answer (semantics reference 10;
+DefaultMQProducerImpl.java)."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import itertools
+import logging
+import os
+import random
+import zlib
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from brokerd.remoting.command import RemotingCommand
+from brokerd.remoting.message.batch import encode_batch
+from brokerd.remoting.message.ids import create_unique_key
+from brokerd.remoting.message.java_hash import java_string_hash
+from brokerd.remoting.message.message import Message
+from brokerd.remoting.message.names import MessageProperty, SysFlag, validate_group, validate_topic
+from brokerd.remoting.message.queue import MessageQueue
+from consumers.client.client_instance import ClientInstance, local_ip
+from consumers.client.route import publish_queues
+from consumers.clock import Clock, system_clock
+from consumers.config import InvalidClientConfig, ProducerConfig
+from consumers.errors import (
+    BrokerUnavailable,
+    MessageNotSent,
+    MQBrokerError,
+    MQClientError,
+    RemotingTimeout,
+    TopicRouteNotFound,
+    is_retriable,
+)
+from consumers.producer.send_result import SendResult, send_request, send_result
+
+logger = logging.getLogger(__name__)
+
+
+class MessageTooLarge(MQClientError, ValueError):
+    """The body is larger than the brokers take; nothing was sent."""
+
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(f"message of {size_bytes} bytes, at most {limit_bytes} are allowed")
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+
+def queue_for_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
+    """The same queue for the same key as long as the queues stay (SelectMessageQueueByHash.java)."""
+    return queues[abs(java_string_hash(key)) % len(queues)]
+
+
+def next_queue(queues: Sequence[MessageQueue], index: int, failed_broker: str | None) -> MessageQueue:
+    """Round robin; after a failure another broker if there is one
+    (TopicPublishInfo.selectOneMessageQueue)."""
+    for step in range(len(queues)):
+        queue = queues[(index + step) % len(queues)]
+        if queue.broker_name != failed_broker:
+            return queue
+    return queues[index % len(queues)]
+
+
+class Producer:
+    """`async with Producer(group, addrs) as producer: await producer.send(Message("orders", b"…"))`.
+
+    Any number of tasks may send at once; sends to one broker are pipelined.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        namesrv_addrs: str | Sequence[str],
+        config: ProducerConfig | None = None,
+        *,
+        client: ClientInstance | None = None,
+        clock: Clock = system_clock,
+    ) -> None:
+        """`client` is shared and stays the caller's to close; without it the producer has its own."""
+        validate_group(group)
+        self.group = group
+        self.config = config or ProducerConfig()
+        self.client = client or ClientInstance(namesrv_addrs, self.config.client)
+        self._owns_client = client is None
+        self._clock = clock
+        self._indexes: dict[str, itertools.count[int]] = {}
+        self._queues: dict[str, tuple[object, list[MessageQueue]]] = {}
+        self._unique_keys = UniqueKeys(clock)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def start(self) -> None:
+        """Needs no broker: connections are made by the first send."""
+        self.client.start()
+        self.client.register_producer(self.group)
+
+    async def close(self) -> None:
+        """Leave the producer group; sends that still wait fail if the client is the producer's own."""
+        await self.client.unregister(producer_group=self.group)
+        if self._owns_client:
+            await self.client.close()
+
+    # Sending
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        queue: MessageQueue | None = None,
+        sharding_key: str | None = None,
+        timeout_ms: int | None = None,
+    ) -> SendResult:
+        """Send and wait until the broker has stored it.
+
+        With `queue`, or `sharding_key` (messages of one key stay in order), there is one attempt; else
+        failed attempts
+        are repeated on another broker. `timeout_ms` bounds all attempts. Raises MessageNotSent (after
+        several attempts),
+        MQBrokerError, MQClientError, ValueError. After a RemotingTimeout the message may be stored.
+        """
+        self._prepare(message)
+        body, sys_flag = self._compressed(message.body)
+        deadline_ms = self._clock() + (timeout_ms or self.config.send_timeout_ms)
+        if queue is None and sharding_key is not None:
+            queue = queue_for_key(await self._publish_queues(message.topic), sharding_key)
+        if queue is not None:
+            await self._publish_queues(message.topic)  # so that the address of the broker is known
+            return await self._send_once(message, body, queue, sys_flag, deadline_ms)
+        return await self._send_with_retry(message, body, sys_flag, deadline_ms)
+
+    async def send_batch(
+        self, messages: Sequence[Message], *, queue: MessageQueue | None = None, timeout_ms: int | None = None
+    ) -> SendResult:
+        """Store several messages of one topic in one request, all or none, in order, in one queue. Not
+        compressed.
+
+        Raises ValueError for an empty or mixed batch and MessageTooLarge; else as `send`.
+        """
+        carrier, body = self._batch(messages)
+        deadline_ms = self._clock() + (timeout_ms or self.config.send_timeout_ms)
+        if queue is not None:
+            await self._publish_queues(carrier.topic)
+            return await self._send_once(carrier, body, queue, 0, deadline_ms, is_batch=True)
+        return await self._send_with_retry(carrier, body, 0, deadline_ms, is_batch=True)
+
+    async def send_oneway(
+        self, message: Message, *, queue: MessageQueue | None = None, sharding_key: str | None = None
+    ) -> None:
+        """Write it to the socket and do not ask what became of it. Raises MQClientError, ValueError."""
+        self._prepare(message)
+        body, sys_flag = self._compressed(message.body)
+        queues = await self._publish_queues(message.topic)
+        if queue is None:
+            queue = (
+                queue_for_key(queues, sharding_key)
+                if sharding_key
+                else self._next(message.topic, queues, None)
+            )
+        request = self._request(message, body, queue, sys_flag, oneway=True)
+        await self.client.remoting.invoke_oneway(
+            self.client.find_addr(queue.broker_name, only_this=True), request, self.config.send_timeout_ms
+        )
+
+    async def publish_queues(self, topic: str) -> list[MessageQueue]:
+        """Queues that may be written, for a caller that chooses one. Raises TopicRouteNotFound."""
+        return list(await self._publish_queues(topic))
+
+    # Attempts: the loop and one attempt
+
+    async def _send_with_retry(
+        self, message: Message, body: bytes, sys_flag: int, deadline_ms: int, *, is_batch: bool = False
+    ) -> SendResult:
+        """Policy: up to 1 + retry_times_when_send_failed attempts within the deadline, while errors are
+        retriable."""
+        attempts = 0
+        failed_broker: str | None = None
+        while True:
+            attempts += 1
+            try:
+                queues = await self._publish_queues(message.topic)
+                queue = self._next(message.topic, queues, failed_broker)
+                failed_broker = queue.broker_name
+                return await self._send_once(message, body, queue, sys_flag, deadline_ms, is_batch=is_batch)
+            except (MQClientError, MQBrokerError) as error:
+                if not is_retriable(error):
+                    raise
+                pause_ms = self.config.retry_pause_ms if isinstance(error, BrokerUnavailable) else 0
+                is_last = attempts > self.config.retry_times_when_send_failed
+                if is_last or self._clock() + pause_ms >= deadline_ms:
+                    raise MessageNotSent(message.topic, attempts, error) from error
+                logger.info(
+                    "send failed, trying again topic=%s attempt=%d: %s", message.topic, attempts, error
+                )
+                await asyncio.sleep(pause_ms / 1000)
+
+    async def _send_once(
+        self,
+        message: Message,
+        body: bytes,
+        queue: MessageQueue,
+        sys_flag: int,
+        deadline_ms: int,
+        *,
+        is_batch: bool = False,
+    ) -> SendResult:
+        addr = self.client.find_addr(queue.broker_name, only_this=True)
+        timeout_ms = deadline_ms - self._clock()
+        request = self._request(message, body, queue, sys_flag, is_batch=is_batch)
+        if timeout_ms <= 0:
+            raise RemotingTimeout(addr, request.code, 0)
+        response = await self.client.remoting.invoke(addr, request, timeout_ms)
+        return send_result(response, message, queue.broker_name)
+
+    def _request(
+        self,
+        message: Message,
+        body: bytes,
+        queue: MessageQueue,
+        sys_flag: int,
+        *,
+        is_batch: bool = False,
+        oneway: bool = False,
+    ) -> RemotingCommand:
+        return send_request(
+            message,
+            body,
+            queue_id=queue.queue_id,
+            broker_name=queue.broker_name,
+            producer_group=self.group,
+            sys_flag=sys_flag,
+            born_timestamp_ms=self._clock(),
+            default_topic=self.config.create_topic_key,
+            default_topic_queue_nums=self.config.default_topic_queue_nums,
+            is_batch=is_batch,
+            oneway=oneway,
+        )
+
+    # Queues
+
+    async def _publish_queues(self, topic: str) -> list[MessageQueue]:
+        """Writable queues of the topic; for an unknown topic those that creating it by sending would give it
+        (5.4)."""
+        try:
+            route = await self.client.route(topic)
+        except MQBrokerError as error:
+            return await self._queues_of_new_topic(topic, error)
+        cached = self._queues.get(topic)
+        if cached is not None and cached[0] is route:
+            return cached[1]
+        queues = publish_queues(topic, route)
+        if not queues:
+            raise TopicRouteNotFound(topic, "write")
+        self._queues[topic] = (route, queues)
+        return queues
+
+    async def _queues_of_new_topic(self, topic: str, error: MQBrokerError) -> list[MessageQueue]:
+        try:
+            route = await self.client.route(self.config.create_topic_key)
+        except MQBrokerError:
+            raise error from None
+        limit = self.config.default_topic_queue_nums
+        queues = [queue for queue in publish_queues(topic, route) if queue.queue_id < limit]
+        if not queues:
+            raise TopicRouteNotFound(topic, "write") from error
+        return queues
+
+    def _next(self, topic: str, queues: Sequence[MessageQueue], failed_broker: str | None) -> MessageQueue:
+        counter = self._indexes.get(topic)
+        if counter is None:
+            # A random start, so that many producers do not all begin with queue 0.
+            counter = self._indexes[topic] = itertools.count(random.randrange(len(queues)))
+        return next_queue(queues, next(counter), failed_broker)
+
+    # Messages
+
+    def _prepare(self, message: Message) -> None:
+        """Check it and give it its unique key; a message that is sent again keeps the key it has."""
+        validate_topic(message.topic)
+        # Validators.checkMessage; Apache's broker answers an empty body with a NullPointerException.
+        if not message.body:
+            raise ValueError("the message has no body")
+        if len(message.body) > self.config.max_message_bytes:
+            raise MessageTooLarge(len(message.body), self.config.max_message_bytes)
+        if MessageProperty.UNIQ_KEY not in message.properties:
+            message.properties[MessageProperty.UNIQ_KEY] = self._unique_keys.create()
+
+    def _compressed(self, body: bytes) -> tuple[bytes, int]:
+        """(body to send, system flag)."""
+        if len(body) < self.config.compress_body_over_bytes:
+            return body, 0
+        return zlib.compress(body, self.config.compress_level), SysFlag.COMPRESSED | SysFlag.COMPRESSION_ZLIB
+
+    def _batch(self, messages: Sequence[Message]) -> tuple[Message, bytes]:
+        """(a message that carries topic and unique key for the header, the encoded batch)."""
+        if not messages:
+            raise InvalidClientConfig("a batch needs at least one message")
+        topic = messages[0].topic
+        for message in messages:
+            if message.topic != topic:
+                raise InvalidClientConfig(f"a batch has one topic, not {topic} and {message.topic}")
+            if MessageProperty.DELAY in message.properties:
+                raise InvalidClientConfig("a batch cannot be delayed")
+            self._prepare(message)
+        body = encode_batch(list(messages))
+        if len(body) > self.config.max_message_bytes:
+            raise MessageTooLarge(len(body), self.config.max_message_bytes)
+        unique_key = messages[0].properties[MessageProperty.UNIQ_KEY]
+        return Message(topic, body, {MessageProperty.UNIQ_KEY: unique_key}), body
+
+
+class UniqueKeys:
+    """Unique message ids of this process: its address and id, the time, a counter (store-format 4)."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._ip = ipaddress.ip_address(local_ip()).packed
+        self._pid = os.getpid()
+        self._clock = clock
+        self._counter = itertools.count(random.getrandbits(15))
+
+    def create(self) -> str:
+        return create_unique_key(self._ip, self._pid, next(self._counter) & 0xFFFF, self._clock())
