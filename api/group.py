@@ -17,7 +17,8 @@ from api.rest import pagination
 from api.rest.permissions import view_scope
 from api.rest.resource import Resource, existing_row
 from console.cluster import selectors as cluster_selectors
-from console.group import member, selectors
+from console.group import selectors
+from console.group.clients import member
 from console.lag import selectors as lag_selectors
 from console.lag.models import ClientRow, GroupRow
 

@@ -17,8 +17,8 @@ from api.group import existing
 from api.rest import pagination
 from api.rest.resource import Resource
 from console.lag import selectors
-from console.lag.by_client import TooManyChanges
 from console.lag.models import HistoryGap, LagEvent
+from console.lag.windows.by_client import TooManyChanges
 
 HOUR_MS = 3_600_000
 SPAN_MS_MAX = 31 * 24 * HOUR_MS  # the longest range the pages draw; more is a report

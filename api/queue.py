@@ -8,7 +8,7 @@ from typing import Any, ClassVar, get_args
 
 from rest_framework import serializers
 
-from console.lag.queue_row import QueueRow, TopicQueueRow, kinds_of
+from console.lag.rows.queue_row import QueueRow, TopicQueueRow, kinds_of
 
 FIELDS: dict[type, type[serializers.Field[Any, Any, Any, Any]]] = {
     int: serializers.IntegerField,

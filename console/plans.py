@@ -9,8 +9,10 @@ from console.broker.plans.config import BrokerConfigPlan
 from console.broker.plans.drain import BrokerDrainPlan
 from console.deadletter.message_events import replays_of
 from console.deadletter.plans import DlqReadablePlan, ReplayPlan
-from console.group import mode_plans, pause_plans, settings_plans
-from console.group.plans import OffsetChangePlan
+from console.group.mode import plans as mode_plans
+from console.group.offsets.plans import OffsetChangePlan
+from console.group.pause import plans as pause_plans
+from console.group.settings import plans as settings_plans
 from console.message.sending.plans import MessageSendPlan, copies_of
 from console.operation.message_events import EventSource
 from console.operation.plan.kinds import PlanKind

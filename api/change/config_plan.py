@@ -19,10 +19,10 @@ from api.rest.permissions import require
 from api.rest.resource import Resource, idempotency_key, remote_addr
 from console.broker.config.keys import KEY_LENGTH_MAX, VALUE_LENGTH_MAX
 from console.cluster import selectors as cluster_selectors
-from console.group.mode_facts import MODES
-from console.group.mode_plans import SHARE_MAX
-from console.group.pause_plans import TOPICS_MAX
-from console.group.settings_config import RETRY_QUEUES_MAX, RETRY_TIMES_MAX, TIMEOUT_MINUTES_MAX
+from console.group.mode.facts import MODES
+from console.group.mode.plans import SHARE_MAX
+from console.group.pause.plans import TOPICS_MAX
+from console.group.settings.config import RETRY_QUEUES_MAX, RETRY_TIMES_MAX, TIMEOUT_MINUTES_MAX
 from console.operation import selectors, services
 from console.topic.topic_config import MESSAGE_TYPES, PERMISSIONS, QUEUES_MAX
 

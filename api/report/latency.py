@@ -13,7 +13,8 @@ from rest_framework.response import Response
 from api.lag import GroupPast, LatencyBucketSerializer
 from api.rest import pagination
 from console.cluster import selectors as cluster_selectors
-from console.report import latency_heat, schedules
+from console.report.delivery import schedules
+from console.report.pages import latency_heat
 
 SLO_MS_MAX = 7 * 86_400_000
 

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 
 from api.lag import GroupPast
 from console.cluster import selectors as cluster_selectors
-from console.report import retention_room
+from console.report.pages import retention_room
 
 
 def _ages(meaning: str) -> serializers.ListField:

@@ -22,9 +22,12 @@ from api.rest.permissions import view_scope
 from api.rest.resource import Resource, remote_addr
 from console.access.name_scope import EVERYTHING, NameScope
 from console.cluster import selectors as cluster_selectors
-from console.report import delivery, exports, schedules, selectors
+from console.report import selectors
+from console.report.delivery import schedules
+from console.report.delivery import sending as delivery
 from console.report.jobs import JOBS, LAG_JOBS
 from console.report.models import ZONE_LENGTH_MAX, LagRow, ReportRow, ReportSchedule
+from console.report.pages import exports
 from console.web.streamed import in_thread
 from spark.lag.local_time import zone_problem
 

@@ -21,7 +21,7 @@ from rest_framework.views import set_rollback
 from console.brokers.errors import BrokerUnavailable, MQBrokerError, MQClientError, RemotingTimeout
 from console.cluster.errors import ClusterError, TooManyProbes
 from console.cluster.models import Cluster
-from console.group.member import MemberSilent
+from console.group.clients.member import MemberSilent
 from console.message.search.quota import TooManySearches
 from console.message.services import BadCursor, TopicNotFound
 from console.operation.errors import OperationError, PlanAlreadyApplied, PlanDrifted, PlanRejected

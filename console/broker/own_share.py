@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from console.access.name_scope import NameScope
-from console.lag import queues
+from console.lag.rows import queues
 
 
 @dataclass(frozen=True, slots=True)

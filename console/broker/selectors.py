@@ -17,8 +17,8 @@ from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, Rou
 from console.broker.own_share import OwnShare, own_shares
 from console.broker.survey import disk, runtime
 from console.broker.survey.held_back import HeldBack, held_back
-from console.lag import queues
 from console.lag.models import BrokerRow, ClientRow, TopicRow
+from console.lag.rows import queues
 from console.lists.page import Page, cut
 
 TOPICS_SHOWN, CLIENTS_SHOWN = 50, 200  # of one broker's page; the rest is counted

@@ -12,8 +12,8 @@ from django.db.models import Count, Max, Min
 from console.access.name_scope import EVERYTHING, NameScope
 from console.brokers.mqadmin import DLQ_TOPIC_PREFIX, MessageQueue, dead_letter_topic
 from console.deadletter.models import NAME_LENGTH_MAX, DeadLetterSurvey, LedgerState, ReplayLedger
-from console.lag import queues
 from console.lag.models import ClientRow, GroupRow, TopicRow
+from console.lag.rows import queues
 from console.lists.page import Page, cut
 from console.operation.models import Job, JobState
 from console.text.storable import storable

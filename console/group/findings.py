@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from console.group.pauses import WHOLE_GROUP, GroupPauses
-from console.lag.broadcast import BROADCASTING
 from console.lag.models import ClientRow, GroupRow
-from console.lag.queue_row import QueueRow
+from console.lag.rows.broadcast import BROADCASTING
+from console.lag.rows.queue_row import QueueRow
 from console.text.figures import duration, percent
 
 NOT_PAUSED = GroupPauses()

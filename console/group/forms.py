@@ -10,7 +10,7 @@ from typing import Any
 from django import forms
 
 from console.cluster.moment_field import MomentField
-from console.lag.queue_row import QueueRow
+from console.lag.rows.queue_row import QueueRow
 
 OFFSET_MAX = 2**63 - 1
 TARGETS = (

@@ -11,7 +11,7 @@ from typing import Any
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.group.findings import SEVERITY
 from console.lag.models import ClientRow, GroupRow
-from console.lag.queue_row import QueueRow
+from console.lag.rows.queue_row import QueueRow
 from console.lists.page import Page, cut
 from console.lists.query import ListQuery
 from console.operation import selectors as operation_selectors

@@ -18,7 +18,7 @@ from console.brokers.mqadmin import (
 from console.brokers.queues import ask_each, masters
 from console.cluster import selectors as cluster_selectors
 from console.group.models import BrokerRefusals
-from console.lag.broker_reads import describe
+from console.lag.round.broker_reads import describe
 
 DEADLINE_MS = 5_000
 # A broker that is gone for good leaves the list a day after its last answer, as it leaves the page of brokers.

@@ -9,11 +9,13 @@ from django.db.models import Count, Q, QuerySet
 from console.access.name_scope import EVERYTHING, NameScope
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
 from console.group import flow, pauses
-from console.lag import broadcast, past, queues, reset
 from console.lag import selectors as lag_selectors
-from console.lag.broadcast import BROADCASTING
+from console.lag.collect import reset
 from console.lag.models import ClientRow, GroupRow
-from console.lag.queue_row import QueueRow
+from console.lag.rows import broadcast, queues
+from console.lag.rows.broadcast import BROADCASTING
+from console.lag.rows.queue_row import QueueRow
+from console.lag.windows import past
 from console.lists.page import Page, count_if, cut, ordered
 from spark.lag.rounds import GAP_INTERVALS
 from spark.lag.samples import Samples

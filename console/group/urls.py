@@ -1,8 +1,11 @@
-"""Addresses of the group pages."""
+"""Addresses of the group pages. A group may be called anything: what is no group stands beside `groups/`."""
 
 from django.urls import path
 
 from console.group import views
+from console.group.mode import views as mode_views
+from console.group.pause import views as pause_views
+from console.group.settings import views as settings_views
 
 urlpatterns = [
     path("groups", views.groups, name="groups"),
@@ -10,4 +13,11 @@ urlpatterns = [
     path("groups/<str:group>/clients/<path:client_id>", views.client, name="group-client"),
     path("groups/<str:group>/watch", views.watch, name="group-watch"),
     path("groups/<str:group>/offsets", views.offset_change, name="offset-change"),
+    path("new-group", settings_views.create, name="group-create"),
+    path("groups/<str:group>/settings", settings_views.settings, name="group-settings"),
+    path("groups/<str:group>/delete", settings_views.delete, name="group-delete"),
+    path("groups/<str:group>/pause", pause_views.pause, name="group-pause"),
+    path("groups/<str:group>/resume", pause_views.resume, name="group-resume"),
+    path("groups/<str:group>/mode", mode_views.mode, name="group-mode"),
+    path("groups/<str:group>/release", settings_views.release, name="group-release"),
 ]

@@ -18,16 +18,18 @@ from console.access.session.visitor import remote_addr
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, BrokerUnavailable, MQBrokerError, RemotingTimeout
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
-from console.group import client_page, group_page, member, pauses, selectors
+from console.group import group_page, pauses, selectors
+from console.group.clients import member
+from console.group.clients import page as client_page
 from console.group.findings import findings, subscription_words
 from console.group.forms import TARGETS, OffsetChangeForm, queue_value
 from console.lag import selectors as lag_selectors
 from console.lag import services as lag_services
-from console.lag.broadcast import BROADCASTING
-from console.lag.by_client import CHANGES_MAX, TooManyChanges
 from console.lag.last_seen import may_lie_on_silent
 from console.lag.models import ClientRow, GroupRow
-from console.lag.queue_row import QueueRow
+from console.lag.rows.broadcast import BROADCASTING
+from console.lag.rows.queue_row import QueueRow
+from console.lag.windows.by_client import CHANGES_MAX, TooManyChanges
 from console.lists.query import ListQuery
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services

@@ -9,9 +9,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from console.brokers.mqadmin import MessageQueue
-from console.lag import past, queues
 from console.lag import selectors as lag_selectors
-from console.lag.history import HOUR_MS
+from console.lag.history.log import HOUR_MS
+from console.lag.rows import queues
+from console.lag.windows import past
 
 # How long ago the history is looked into for queues that no row has: about a quarter of an hour is read each.
 LOOKED_BACK_MS = (HOUR_MS, 24 * HOUR_MS, 7 * 24 * HOUR_MS)

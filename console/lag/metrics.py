@@ -17,11 +17,11 @@ from django.conf import settings
 from django.db.models import Q
 
 from console.cluster import selectors as cluster_selectors
-from console.lag import queues
-from console.lag.broadcast import BROADCASTING
 from console.lag.facts import LONGEST_MS, Gap
 from console.lag.models import GroupRow, HistoryGap
 from console.lag.promise_courses import Budgets
+from console.lag.rows import queues
+from console.lag.rows.broadcast import BROADCASTING
 from console.lag.selectors import last_round
 from spark.lag.codes import CODE_OF, LagStatus
 

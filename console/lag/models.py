@@ -140,7 +140,7 @@ class GroupRow(RowModel):
 
 
 class SheetModel(models.Model):
-    """A sheet: the queues of some groups, or of some topics, as one value; `console.lag.sheets` reads and writes it."""
+    """A sheet: the queues of some groups, or of some topics, as one value; `rows.sheets` reads and writes it."""
 
     cluster = models.CharField(max_length=64)
     number = models.IntegerField()
@@ -257,7 +257,7 @@ class ClientRow(RowModel):
     `queues` is a list of {"topic", "broker_name", "queue_id"} or null when the client did not answer; what it pops from
     has "popped" too: messages it took from there and has not acknowledged, of any queue where the id is -1;
     `subscription` is {topic: {"expression", "type"}}. `progress` is what a member of a broadcasting group has consumed,
-    the last ten minutes of it: a list of {"topic", "broker_name", "queue_id", "samples"} as `console.lag.broadcast`
+    the last ten minutes of it: a list of {"topic", "broker_name", "queue_id", "samples"} as `rows.broadcast`
     keeps them.
     """
 
@@ -324,7 +324,7 @@ class GroupWatch(models.Model):
 
 
 class GroupFilterSample(models.Model):
-    """How many of a group's waiting messages pass its filter, as last looked at (`console.lag.filter_sampling`)."""
+    """How many of a group's waiting messages pass its filter, as last looked at (`collect.filter_sampling`)."""
 
     cluster = models.CharField(max_length=64)
     group = models.CharField(max_length=NAME_LENGTH_MAX)

@@ -19,7 +19,7 @@ from console.lag.episode_state import Promised
 from console.lag.episodes import promises
 from console.lag.facts import LONGEST_MS, WINDOWS_MS, Burn, burns
 from console.lag.models import HistoryFile, PromiseCourse
-from console.lag.row_store import RowStore
+from console.lag.rows.row_store import RowStore
 from spark.lag import promise
 from spark.lag.promise import ABSENT, CHANGES_MAX, KEPT, LATE, UNKNOWN, Course, Spent
 from spark.lag.rounds import GAP_INTERVALS

@@ -7,11 +7,12 @@ from django.db.models import Q
 
 from console.brokers.mqadmin import MessageQueue
 from console.cluster.models import Cluster
-from console.lag import by_client, chronicle, measures, past, uploads
+from console.lag.history import chronicle, uploads
 from console.lag.models import BrokerRow, GroupRow, HistoryGap, LagEvent, Round
-from console.lag.past import OffsetThen
-from console.lag.queue_row import QueueRow
-from console.lag.round_view import clock
+from console.lag.round.view import clock
+from console.lag.rows.queue_row import QueueRow
+from console.lag.windows import by_client, measures, past
+from console.lag.windows.past import OffsetThen
 
 StaleRow = TypeVar("StaleRow", GroupRow, QueueRow)
 DEFAULT_INTERVAL_MS = 5_000
@@ -97,7 +98,7 @@ def history_files(cluster_name: str, from_ms: int, to_ms: int) -> list[str]:
 def lag_history(
     cluster_name: str, group: str, from_ms: int, to_ms: int, points: int = 600, topic: str | None = None
 ) -> dict[str, Any]:
-    """Return a group's lag and time lag over time for a chart; see `console.lag.past.lag_series`. With "markers" (what
+    """Return a group's lag and time lag over time for a chart; see `windows.past.lag_series`. With "markers" (what
     happened) and "gaps" (when nobody looked, or a broker was silent).
     """
     interval_ms = collect_interval_ms(cluster_name)
@@ -164,7 +165,7 @@ def latency(
     target: float,
     topic: str | None = None,
 ) -> dict[str, Any]:
-    """Return how long messages waited and how a promise was kept; see `console.lag.measures.latency_of`."""
+    """Return how long messages waited and how a promise was kept; see `console.lag.windows.measures.latency_of`."""
     interval_ms = collect_interval_ms(cluster_name)
     return measures.latency_of(
         cluster_name,
@@ -181,7 +182,7 @@ def latency(
 def throughput(
     cluster_name: str, group: str, from_ms: int, to_ms: int, points: int = 600, topic: str | None = None
 ) -> dict[str, Any]:
-    """Return what came and what was read by the minute; see `console.lag.measures.throughput_of`."""
+    """Return what came and what was read by the minute; see `console.lag.windows.measures.throughput_of`."""
     interval_ms = collect_interval_ms(cluster_name)
     return measures.throughput_of(
         cluster_name, group, from_ms, to_ms, points, interval_ms=interval_ms, topic=topic
@@ -198,7 +199,7 @@ def by_client_between(
     slo_ms: int,
     topic: str | None = None,
 ) -> by_client.ByClient:
-    """Return which client and host was how slow; see `console.lag.by_client.by_client_of`."""
+    """Return which client and host was how slow; see `console.lag.windows.by_client.by_client_of`."""
     interval_ms = collect_interval_ms(cluster_name)
     return by_client.by_client_of(
         cluster_name, group, from_ms, to_ms, points, interval_ms=interval_ms, slo_ms=slo_ms, topic=topic

@@ -21,9 +21,10 @@ from redis.exceptions import RedisError
 from console.brokers.mqadmin import with_admin
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
-from console.lag import archive, broadcast, chronicle, filter_sampling, reset
-from console.lag.collector import ClockWentBack, Collector, Knowledge, RoundChanges
-from console.lag.history import HistoryMoved
+from console.lag.collect import filter_sampling, reset
+from console.lag.collect.collector import ClockWentBack, Collector, Knowledge, RoundChanges
+from console.lag.history import archive, chronicle
+from console.lag.history.log import HistoryMoved
 from console.lag.models import (
     BrokerRow,
     ClientRow,
@@ -39,9 +40,10 @@ from console.lag.models import (
     TopicQueueSheet,
     TopicRow,
 )
-from console.lag.popped import popped_of
-from console.lag.round_series import QueueKey
-from console.lag.round_view import ClientProgress, Members
+from console.lag.round.series import QueueKey
+from console.lag.round.view import ClientProgress, Members
+from console.lag.rows import broadcast
+from console.lag.rows.popped import popped_of
 from console.live import hub as live
 
 logger = logging.getLogger(__name__)

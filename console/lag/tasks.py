@@ -3,7 +3,9 @@
 from celery import shared_task
 from django.conf import settings
 
-from console.lag import filter_sampling, services, sweep, uploads
+from console.lag import services
+from console.lag.collect import filter_sampling, sweep
+from console.lag.history import uploads
 from console.lag.services import system_now_ms
 
 

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from console.access.name_scope import NameScope
-from console.lag import queues
 from console.lag.models import BrokerRow, TopicRow
+from console.lag.rows import queues
 
 TOPICS_SUGGESTED = 500
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
-from console.lag import queues
 from console.lag.models import ClientRow
+from console.lag.rows import queues
 from console.rebalance import rules
 from console.rebalance.rules import ClientView, Finding
 

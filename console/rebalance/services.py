@@ -26,7 +26,7 @@ from console.brokers.mqadmin import (
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, GroupMembers, TopicRow
-from console.lag.round_view import Silence, silence_words
+from console.lag.round.view import Silence, silence_words
 from console.rebalance import rules, selectors
 from console.rebalance.models import ServerSideGroup
 from console.rebalance.rules import ASSIGNMENT_CAPABILITY

@@ -7,7 +7,7 @@ from typing import Any
 
 from django import forms
 
-from console.report import delivery
+from console.report.delivery import sending as delivery
 from console.report.models import ZONE_LENGTH_MAX, ReportSchedule
 from console.report.rules import ReportRejected, Window, window, yesterday_to_now
 from spark.lag.local_time import UTC, zone_problem

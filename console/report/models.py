@@ -114,7 +114,7 @@ def of_period(run: ReportRun, start_ms: int) -> models.Q:
 class LagRow(models.Model):
     """One hour, day or week of lag of a group's topic: a row of `spark.lag_hour`, `lag_day` or `lag_week`, column for
     column. Those of single queues have the same columns and are never saved: they lie in files (`QueueRowFile`) and
-    come out of `console.report.queue_rows`.
+    come out of `console.report.rows.queue_rows`.
 
     Lag is messages, times milliseconds, rates messages per second; percentiles are over the complete rounds of the
     window (`samples`). Null is unknown, never zero. The meaning of every column: `spark.lag.figures`.
@@ -355,7 +355,7 @@ class ReportSchedule(models.Model):
 class QueueRowFile(models.Model):
     """The manifest of rows of single queues: a Parquet file of one window of a lag report, and of a range of groups.
 
-    It is read while it is LIVE. What becomes of it: `console.report.queue_files`.
+    It is read while it is LIVE. What becomes of it: `console.report.rows.queue_files`.
     """
 
     REASON_LENGTH_MAX = 300

@@ -12,13 +12,13 @@ from django.db.models import F, Max, Min, Model, OuterRef, Q, QuerySet, Subquery
 from django.db.models.expressions import OrderBy
 
 from console.access.name_scope import EVERYTHING, NameScope
-from console.lag.history import readable
+from console.lag.history.log import readable
 from console.lag.models import GroupMembers, GroupSlo, HistoryFile
 from console.lists.page import Page, cut
-from console.report import queue_rows
 from console.report.jobs import is_so_far
 from console.report.models import LagRow, ReportRow, ReportRun, ReportSchedule
-from console.report.queue_rows import Gap, QueueRows
+from console.report.rows import queue_rows
+from console.report.rows.queue_rows import Gap, QueueRows
 from console.web.spreadsheet import csv_line
 
 PER_PAGE_MAX = 500

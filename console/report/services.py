@@ -27,16 +27,15 @@ from redis.exceptions import RedisError
 from console.access import services as access_services
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
-from console.lag.chronicle import client_counts
-from console.lag.history import Kind, job_location
+from console.lag.history.chronicle import client_counts
+from console.lag.history.log import Kind, job_location
 from console.lag.models import HistoryFile
 from console.live import hub as live
-from console.report import kept_episodes, output, process, queue_files, retention, selectors
+from console.report import process, selectors
 from console.report.jobs import HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
-from console.report.missing import hours_of, lost_hours, missing, nothing_readable, unread
 from console.report.models import OPEN_STATES, ReportRun
 from console.report.process import JobResult, ReportFailed
-from console.report.replacement import Produced, replace_rows
+from console.report.rows import output, queue_files, retention
 from console.report.rules import (
     ATTEMPTS_MAX,
     LEASE_MS,
@@ -45,6 +44,9 @@ from console.report.rules import (
     Window,
 )
 from console.report.rules import window as whole_window
+from console.report.runs import kept_episodes
+from console.report.runs.missing import hours_of, lost_hours, missing, nothing_readable, unread
+from console.report.runs.replacement import Produced, replace_rows
 from spark.lag.buckets import joined_path
 from spark.lag.local_time import periods, starts_in_hour
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from celery import Task, shared_task
 
-from console.report import delivery, schedules, services
+from console.report import services
+from console.report.delivery import schedules
+from console.report.delivery import sending as delivery
 from console.report.models import ReportRun
 
 DELIVERY_TRIES = 3

@@ -2,7 +2,7 @@
 
 from django.urls import path, re_path
 
-from console.report import group_views, line_views, schedule_views, views
+from console.report.pages import group_views, line_views, schedule_views, views
 
 urlpatterns = [
     path("reports", line_views.reports, name="reports"),

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from console.brokers.mqadmin import with_admin
 from console.brokers.queues import PAGE_DEADLINE_MS, NameServersSilent, ask_each, page_masters
 from console.cluster.models import Cluster
-from console.lag.queue_row import TopicQueueRow
+from console.lag.rows.queue_row import TopicQueueRow
 
 QUEUES_SAMPLED_MAX = 16  # the busiest ones
 MESSAGES_PER_QUEUE = 16

@@ -7,9 +7,9 @@ from typing import Any
 from django.db.models import Count, Q
 
 from console.access.name_scope import EVERYTHING, NameScope
-from console.lag import queues
 from console.lag.models import GroupRow, TopicRow
-from console.lag.queue_row import TopicQueueRow
+from console.lag.rows import queues
+from console.lag.rows.queue_row import TopicQueueRow
 from console.lists.page import Page, count_if, cut, ordered
 
 KINDS = ("NORMAL", "RETRY", "DLQ", "SYSTEM")

@@ -18,7 +18,7 @@ from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
 from console.lag import selectors as lag_selectors
 from console.lag.models import TopicRow
-from console.lag.queue_row import TopicQueueRow
+from console.lag.rows.queue_row import TopicQueueRow
 from console.lists.query import ListQuery
 from console.operation.config.change import TOPIC
 from console.operation.config.table import read_table

@@ -41,7 +41,7 @@ A frame without names of columns has those of `HEAD_COLUMNS` and `COMMIT_COLUMNS
 write more: a reader skips columns that it does not know, and one that a frame lacks is the default of `Snapshot`. The
 version in the header says who wrote it and keeps no reader away.
 
-Behind the last frame there may be zeros, room for frames to come (`console.lag.history`). A frame cut by a crash ends
+Behind the last frame there may be zeros, room for frames to come (`history.log`). A frame cut by a crash ends
 the segment: `read_segment` returns what is whole and where it ends, the writer truncates there and goes on. A bad frame
 *before* whole ones is damage, not a torn tail; reading stops there too and `damaged` says so.
 """

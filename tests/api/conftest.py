@@ -13,7 +13,7 @@ from rest_framework.test import APIClient
 from console.access import services as access_services
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, ClientRow, GroupRow, TopicRow
-from console.lag.queue_row import QueueRow, TopicQueueRow
+from console.lag.rows.queue_row import QueueRow, TopicQueueRow
 from tests.support import people, sample_queues
 
 AT = 1_760_000_000_000

@@ -12,7 +12,8 @@ from rest_framework.test import APIClient
 
 from console.access import services as access_services
 from console.cluster.models import Cluster
-from console.group import member, selectors
+from console.group import selectors
+from console.group.clients import member
 from console.lag.models import GroupRow, Round
 from tests.api.conftest import problem
 

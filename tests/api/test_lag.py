@@ -10,8 +10,8 @@ from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from console.cluster.models import Cluster
-from console.lag import by_client
 from console.lag.models import LagEvent, QueueOwner
+from console.lag.windows import by_client
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 BASE = "/api/v1/clusters/local/groups/billing"

@@ -115,7 +115,7 @@ def hour_compaction(snapshots: list[Snapshot]) -> dict[str, Any]:
 
 def whole_hour(samples: int, hour_ms: int) -> dict[str, Any]:
     """What the hourly task does with the log that `durable` wrote: read it, make the file, read that back."""
-    from console.lag import archive
+    from console.lag.history import archive
 
     begin, begin_cpu = time.perf_counter(), time.process_time()
     made = archive.compact_hour("reference", hour_ms, interval_ms=15_000, now_ms=hour_ms + 2 * 3_600_000)
@@ -167,7 +167,7 @@ def durable(snapshots: list[Snapshot]) -> dict[str, Any]:
     written and synced by nobody but a loop. Not between the rounds: files that grow leave the journal busy, and the
     log's next sync would wait for the benchmark.
     """
-    from console.lag.history import HistoryLog
+    from console.lag.history.log import HistoryLog
 
     log = HistoryLog("reference")
     encode, whole, disk, small, cpu, ahead = [], [], [], [], [], []

@@ -126,8 +126,8 @@ def queries(folder: Path, groups: int) -> dict[str, Any]:
 
 def charts(paths: Sequence[str], groups: Sequence[str], start_ms: int) -> dict[str, Any]:
     """What the page of a group asks for, with the manifest in a database."""
-    from console.lag import past
     from console.lag.models import HistoryFile
+    from console.lag.windows import past
 
     for number, path in enumerate(paths):
         HistoryFile.objects.create(

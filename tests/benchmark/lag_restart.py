@@ -21,7 +21,7 @@ from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 from spark.lag.window import LagWindow
 from tests.support.lag_reference import HOUR_MS, SIZES, START_MS, write_history
 
-LOGGED_MS, SEEDED_MS = 15 * 60_000, 6 * HOUR_MS  # as in `console.lag.collector`, which needs Django
+LOGGED_MS, SEEDED_MS = 15 * 60_000, 6 * HOUR_MS  # as in `console.lag.collect.collector`, which needs Django
 INTERVAL_MS = 15_000
 HEADS, GROUPS_EACH = 40_000, 5
 PARTS = 4  # a quarter of the groups is written

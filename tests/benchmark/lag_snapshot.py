@@ -34,8 +34,8 @@ Look = tuple[float, float, list[int], int]
 
 def look(admin: Any, brokers: Any, number: int, known: dict[str, Any]) -> Look | None:
     """Return (seconds, CPU seconds, c-to-m gaps in ms, group queues read); None when a broker was late."""
-    from console.lag import broker_reads
-    from console.lag.broker_reads import Question
+    from console.lag.round import broker_reads
+    from console.lag.round.broker_reads import Question
 
     question = Question(number=number, tables=False, known_topics=known)
     cpu, started = time.process_time(), time.perf_counter()
@@ -50,7 +50,7 @@ def look(admin: Any, brokers: Any, number: int, known: dict[str, Any]) -> Look |
 
 def full_cluster(brokers: int, topics: int, groups: int, queues: int) -> dict[str, Any]:
     from console.brokers.mqadmin import close_admins, with_admin
-    from console.lag import broker_reads
+    from console.lag.round import broker_reads
 
     gc.disable()  # as `console.lag.services.collect` does for a round
     with SimulatedCluster(brokers=brokers, topics=topics, groups=groups, queues=queues) as cluster:
@@ -96,7 +96,7 @@ def cpu_of(pid: int) -> float:
 def broker_cost(topics: int, queues: int, groups: int) -> dict[str, Any]:
     """Looks at a brokerd with so many topics, queues and groups; its CPU per look."""
     from console.brokers.mqadmin import SubscriptionGroupConfig, TopicConfig, close_admins, with_admin
-    from console.lag import broker_reads
+    from console.lag.round import broker_reads
 
     with tempfile.TemporaryDirectory() as folder:
         broker = CommandBroker(Path(folder, "store")).start()

@@ -66,10 +66,13 @@ class Clock:
 
 def instrument() -> Clock:
     """Watch the parts of a round."""
-    from console.lag import broker_reads, collector, group_rows, queue_rows, services, topic_rows
-    from console.lag.history import HistoryLog
-    from console.lag.row_store import RowStore
-    from console.lag.sheets import SheetStore
+    from console.lag import services
+    from console.lag.collect import collector
+    from console.lag.history.log import HistoryLog
+    from console.lag.round import broker_reads
+    from console.lag.rows import group_rows, queue_rows, topic_rows
+    from console.lag.rows.row_store import RowStore
+    from console.lag.rows.sheets import SheetStore
     from console.live import hub as live
 
     clock = Clock()
@@ -264,8 +267,8 @@ def _other(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _other_columns(rows: Any) -> Any:
-    from console.lag.columns import NULL
-    from console.lag.keyed_columns import KeyedColumns
+    from console.lag.round.columns import NULL
+    from console.lag.round.keyed_columns import KeyedColumns
 
     return KeyedColumns(
         rows.keys,

@@ -45,8 +45,9 @@ def _measured(history: Path, files: int, interval_ms: int) -> dict[str, Any]:
 
     from console.cluster.models import Cluster
     from console.lag.models import HistoryFile
-    from console.report import process, queue_files, services
+    from console.report import process, services
     from console.report.models import LagRow, QueueRowFile, ReportRun
+    from console.report.rows import queue_files
     from console.report.rules import Window
 
     for database in ("default", "metrics"):

@@ -58,7 +58,7 @@ class World:
         return [name for name in NAMES if name not in self.down]
 
     def take_rounds(self, count: int) -> None:
-        from console.lag.history import HistoryLog, HistoryMoved
+        from console.lag.history.log import HistoryLog, HistoryMoved
 
         name = self.collecting
         for _ in range(count):
@@ -80,20 +80,20 @@ class World:
             self.taken[self.now_ms] = name
 
     def tend(self, name: str) -> None:
-        from console.lag import archive, uploads
+        from console.lag.history import archive, uploads
 
         with self.on(name):
             uploads.tend_own(self.now_ms)
             archive.tend("local", interval_ms=60_000, now_ms=self.now_ms)
 
     def upload(self, name: str) -> None:
-        from console.lag import uploads
+        from console.lag.history import uploads
 
         with self.on(name):
             uploads.tend_own(self.now_ms)
 
     def expire(self, name: str) -> None:
-        from console.lag import archive
+        from console.lag.history import archive
 
         with self.on(name):
             archive.delete_expired(self.now_ms)
@@ -123,7 +123,7 @@ class World:
 
     def disturbed_step(self) -> str:
         """One thing, with a kill or a storage fault in the middle of some."""
-        from console.lag.compaction_lease import LEASE_MS
+        from console.lag.history.compaction_lease import LEASE_MS
         from spark.lag.files import StorageError
 
         fault = self.chance.choice(["none", "none", "none", "kill", "storage"])
@@ -139,8 +139,8 @@ class World:
                 return "storage"
 
     def check(self) -> None:
-        from console.lag import past
         from console.lag.models import HistoryFile
+        from console.lag.windows import past
 
         for name in self.up():
             with self.on(name):
@@ -181,7 +181,7 @@ class World:
 
     def finish(self) -> None:
         """All are back and nothing fails: everything is there."""
-        from console.lag.history import HistoryLog
+        from console.lag.history.log import HistoryLog
 
         self.down.clear()
         self.now_ms += 2 * HOUR_MS

@@ -18,7 +18,7 @@ from console.brokers.mqadmin import (
     with_admin,
 )
 from console.lag import services as lag_services
-from console.lag import sweep
+from console.lag.collect import sweep
 from console.lag.models import CollectorLease, Round
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services

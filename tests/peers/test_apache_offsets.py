@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from console.brokers.mqadmin import MessageRecord
-from console.group import offset_apply
+from console.group.offsets import apply as offset_apply
 from console.lag import services as lag_services
 from console.lag.models import ClientRow
 from console.operation import selectors as operation_selectors

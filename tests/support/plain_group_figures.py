@@ -1,4 +1,4 @@
-"""The plain twins of the sums of a group's queues: `console.lag.group_sums` and `spark.lag.skew`, a group at a time."""
+"""The plain twins of the sums of a group's queues: `rows.group_sums` and `spark.lag.skew`, a group at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,10 +1,13 @@
-"""The plain twin of `console.lag.group_rows` and `console.lag.group_sums`: a group at a time."""
+"""The plain twin of `console.lag.rows.group_rows` and `console.lag.rows.group_sums`: a group at a time."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from console.brokers.mqadmin import dead_letter_topic, is_system_group
-from console.lag.group_rows import (
+from console.lag.round.offset_kind import REASONS
+from console.lag.round.series import QueueKey
+from console.lag.round.view import Members, RoundView, RowDict
+from console.lag.rows.group_rows import (
     IN_FLIGHT_KEPT_MS,
     NO_MEMBERS,
     NO_TOPIC,
@@ -14,11 +17,8 @@ from console.lag.group_rows import (
     _unknown_since,
     trend,
 )
-from console.lag.group_sums import queue_name
-from console.lag.offset_kind import REASONS
-from console.lag.queue_rows import drain_columns
-from console.lag.round_series import QueueKey
-from console.lag.round_view import Members, RoundView, RowDict
+from console.lag.rows.group_sums import queue_name
+from console.lag.rows.queue_rows import drain_columns
 from spark.lag.forecast import consumers_needed
 from spark.lag.status import LagStatus, attention
 from tests.support import plain_window

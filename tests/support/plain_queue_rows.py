@@ -1,13 +1,15 @@
-"""The plain twin of `console.lag.queue_rows`: a queue at a time, one rule after the other, as lag.md has them."""
+"""The plain twin of `console.lag.rows.queue_rows`: a queue at a time, one rule after the other, as lag.md has them."""
 
 from collections.abc import Iterator
 from functools import lru_cache
 
 import numpy as np
 
-from console.lag.broker_reads import BrokerAnswers, QueueOffsets
-from console.lag.keyed_columns import KeyedColumns
-from console.lag.queue_rows import (
+from console.lag.round.broker_reads import BrokerAnswers, QueueOffsets
+from console.lag.round.keyed_columns import KeyedColumns
+from console.lag.round.series import QueueKey, RoundSeries, TopicQueueKey
+from console.lag.round.view import RoundView, RowDict
+from console.lag.rows.queue_rows import (
     NEVER_READ,
     ROUNDS_TO_TOMBSTONE,
     UNKNOWN_FIGURES,
@@ -15,8 +17,6 @@ from console.lag.queue_rows import (
     since,
     unknown_row,
 )
-from console.lag.round_series import QueueKey, RoundSeries, TopicQueueKey
-from console.lag.round_view import RoundView, RowDict
 from spark.lag.forecast import DRAINED, Drain, TimeToLoss, time_to_loss
 from spark.lag.snapshot import CommitKey, HeadKey
 from spark.lag.status import SPAN_MESSAGES, Judgement, LagStatus, is_beyond_handling, judge

@@ -1,14 +1,14 @@
-"""The plain twin of `console.lag.topic_rows`."""
+"""The plain twin of `console.lag.rows.topic_rows`."""
 
 from collections import defaultdict
 from collections.abc import Mapping
 
-from console.lag.broker_reads import TopicFacts
-from console.lag.group_rows import trend
-from console.lag.offset_kind import REASONS
-from console.lag.round_series import QueueKey, TopicQueueKey
-from console.lag.round_view import RoundView, RowDict
-from console.lag.topic_rows import topic_kind
+from console.lag.round.broker_reads import TopicFacts
+from console.lag.round.offset_kind import REASONS
+from console.lag.round.series import QueueKey, TopicQueueKey
+from console.lag.round.view import RoundView, RowDict
+from console.lag.rows.group_rows import trend
+from console.lag.rows.topic_rows import topic_kind
 from tests.support import plain_window
 from tests.support.plain_queue_rows import commit_key, heads_of
 

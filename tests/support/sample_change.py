@@ -7,7 +7,7 @@ import time
 from django.utils import timezone
 
 from console.operation.models import Job, Plan
-from tests.console.report import rows as report_rows
+from tests.console.report import sample_rows as report_rows
 
 HOUR_MS = 3_600_000
 

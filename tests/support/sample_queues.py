@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any, TypeVar
 
-from console.lag import sheets
-from console.lag.columns import values_of
-from console.lag.keyed_columns import KeyedColumns
-from console.lag.queue_row import QueueRow, TopicQueueRow, kinds_of
-from console.lag.sheets import QUEUES, TOPIC_QUEUES, SheetKind, SheetStore
+from console.lag.round.columns import values_of
+from console.lag.round.keyed_columns import KeyedColumns
+from console.lag.rows import sheets
+from console.lag.rows.queue_row import QueueRow, TopicQueueRow, kinds_of
+from console.lag.rows.sheets import QUEUES, TOPIC_QUEUES, SheetKind, SheetStore
 
 Row = TypeVar("Row", QueueRow, TopicQueueRow)
 

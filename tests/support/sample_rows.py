@@ -8,7 +8,7 @@ from typing import Any
 
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, ClientRow, GroupRow, Round, TopicRow
-from console.lag.queue_row import QueueRow, TopicQueueRow
+from console.lag.rows.queue_row import QueueRow, TopicQueueRow
 from tests.support import sample_queues
 
 NOW_MS = 1_773_288_374_000  # 2026-03-12 04:06:14 UTC

@@ -27,8 +27,8 @@ from console.brokers.mqadmin import (
     TopicRouteData,
     TopicStatsTable,
 )
-from console.lag.broker_reads import READ_ERRORS, describe
-from console.lag.sweep import version_name
+from console.lag.collect.sweep import version_name
+from console.lag.round.broker_reads import READ_ERRORS, describe
 
 DEADLINE_MS = 8_000  # a silent name server or broker costs a survey this much; it runs beside the rounds
 ROUTES_PER_SURVEY = 500  # topics compared each minute: 10,000 take twenty minutes, at 8 requests a second

@@ -28,10 +28,10 @@ from console.brokers.mqadmin import (
 )
 from console.brokers.queues import masters
 from console.cluster.models import Cluster
-from console.lag import queues
-from console.lag.broadcast import BROADCASTING
 from console.lag.models import ClientRow, GroupRow, TopicRow
-from console.lag.queue_row import QueueRow
+from console.lag.rows import queues
+from console.lag.rows.broadcast import BROADCASTING
+from console.lag.rows.queue_row import QueueRow
 from console.message.life_line.trace import TRACE_TOPIC, Consumed, Trace, read_trace
 from console.message.search.lanes import Hit
 from console.operation.message_events import MessageEvent, MessageTrail, message_events

@@ -18,8 +18,8 @@ from console.cluster.models import Cluster
 from console.report import services
 from console.report.models import ReportRow, ReportRun
 from tests.api.conftest import person, problem
-from tests.console.report import rows as report_rows
-from tests.console.report.rows import HOUR, NOW, TODAY
+from tests.console.report import sample_rows as report_rows
+from tests.console.report.sample_rows import HOUR, NOW, TODAY
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 Clients = Callable[..., APIClient]

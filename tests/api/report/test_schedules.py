@@ -11,12 +11,12 @@ from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from console.cluster.models import Cluster
-from console.report import notice
+from console.report.delivery import notice
 from console.report.jobs import JOBS
 from console.report.models import ReportRow, ReportSchedule
 from tests.api.conftest import person
-from tests.console.report import rows as report_rows
-from tests.console.report.rows import DAY, NOW, TODAY
+from tests.console.report import sample_rows as report_rows
+from tests.console.report.sample_rows import DAY, NOW, TODAY
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 Clients = Callable[..., APIClient]

@@ -17,7 +17,7 @@ from console.brokers.mqadmin import Message
 from console.deadletter import exports, selectors, services, survey
 from console.deadletter.models import DeadLetterSurvey, ReplayLedger
 from console.lag.models import TopicRow
-from console.lag.queue_row import TopicQueueRow
+from console.lag.rows.queue_row import TopicQueueRow
 from console.operation import services as operation_services
 from console.operation.models import Job
 from tests.console.deadletter.letters import DLQ, GROUP, TOPIC, group_with_topics, write_letters

@@ -7,7 +7,7 @@ from typing import Any
 from console.group.findings import findings, subscription_words
 from console.group.pauses import GroupPauses, Pause
 from console.lag.models import ClientRow, GroupRow
-from console.lag.queue_row import QueueRow
+from console.lag.rows.queue_row import QueueRow
 
 
 def group(**fields: Any) -> GroupRow:

@@ -8,7 +8,7 @@ import pytest
 
 from console.group import selectors
 from console.lag.models import ClientRow, GroupRow
-from console.lag.queue_row import QueueRow
+from console.lag.rows.queue_row import QueueRow
 from tests.support import sample_queues
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])

@@ -26,9 +26,10 @@ from console.brokers.mqadmin import (
 )
 from console.cluster.models import Cluster
 from console.group import findings
-from console.lag import filter_sampling, reset, selectors, services, sweep
+from console.lag import selectors, services
+from console.lag.collect import filter_sampling, reset, sweep
 from console.lag.models import ClientRow, CollectorLease, GroupRow, LagEvent, TopicRow
-from console.lag.queue_row import QueueRow
+from console.lag.rows.queue_row import QueueRow
 from tests.console.lag.conftest import CollectedCluster
 from tests.console.lag.running_consumers import RunningConsumers, eventually
 from tests.support import sample_queues
@@ -142,7 +143,7 @@ def test_row_reset_backwards(orders: CollectedCluster) -> None:
 
 
 def test_row_reset_forward(orders: CollectedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("spark.lag.status", "console.lag.queue_rows"):
+    for module in ("spark.lag.status", "console.lag.rows.queue_rows"):
         monkeypatch.setattr(f"{module}.SPAN_MESSAGES", 50)  # so that 100 messages are many
     orders.send("orders", 90)
     for offset in range(7, 18):  # late for half a minute, it shows how fast it is

@@ -18,8 +18,9 @@ from redis import Redis
 from console.access.services import record_audit
 from console.brokers.mqadmin import close_admins
 from console.cluster.models import Cluster
-from console.lag import services, sweep
-from console.lag.history import file_location, wal_folder
+from console.lag import services
+from console.lag.collect import sweep
+from console.lag.history.log import file_location, wal_folder
 from console.lag.models import (
     BrokerRow,
     CollectorLease,
@@ -31,7 +32,7 @@ from console.lag.models import (
     Round,
     TopicRow,
 )
-from console.lag.queue_row import QueueRow
+from console.lag.rows.queue_row import QueueRow
 from console.live import hub as live
 from spark.lag import wal
 from tests.console.lag.conftest import CollectedCluster
@@ -253,7 +254,7 @@ def test_it_reads_tables_at_once_when_asked(orders: CollectedCluster) -> None:
 def test_it_reads_in_flight_for_a_group_somebody_looks_at(
     orders: CollectedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.lag.collector.SMALL_CLUSTER_GROUPS", 0)
+    monkeypatch.setattr("console.lag.collect.collector.SMALL_CLUSTER_GROUPS", 0)
     services.watch_group("local", "billing", now_ms=orders.now_ms)
     orders.collect()
     row = queue("billing")
@@ -333,7 +334,7 @@ def test_it_shows_lag_while_the_disk_is_full(
 
     real_write = os.write
     with monkeypatch.context() as patch:
-        patch.setattr("console.lag.history.os.write", full)
+        patch.setattr("console.lag.history.log.os.write", full)
         orders.send("orders", 5)
         assert orders.collect().error == "history not written: No space left on device"
     assert group().lag == 8
@@ -418,7 +419,7 @@ def test_it_notes_members_that_come_and_go(orders: CollectedCluster, running: Ru
 def test_it_reads_pulled_offsets_of_a_twentieth_of_the_groups_in_turn(
     orders: CollectedCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("console.lag.collector.SMALL_CLUSTER_GROUPS", 0)
+    monkeypatch.setattr("console.lag.collect.collector.SMALL_CLUSTER_GROUPS", 0)
     orders.commit("billing", "orders", 10, 0)  # nothing waits: nobody has reason to look closer
     seen = []
     for _ in range(20):

@@ -18,7 +18,7 @@ from console.cluster import services as cluster_services
 from console.cluster.errors import NameServerUnreachable
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, ClientRow, GroupRow, Round, TopicRow
-from console.lag.queue_row import TopicQueueRow
+from console.lag.rows.queue_row import TopicQueueRow
 from console.overview import selectors
 from tests.support import sample_queues, sample_rows
 from tests.support.people import signed_in

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from console.cluster.models import Cluster
-from console.lag import sweep
+from console.lag.collect import sweep
 from console.lag.models import ClientRow, CollectorLease
 from console.rebalance import rules, selectors, services
 from console.rebalance.models import ServerSideGroup

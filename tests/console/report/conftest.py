@@ -12,7 +12,7 @@ from console.cluster.models import Cluster
 from console.lag.models import HistoryFile
 from console.report import process
 from tests.console.report.fake_job import answer, write_job
-from tests.console.report.rows import HOUR, TODAY, figures, write_parts
+from tests.console.report.sample_rows import HOUR, TODAY, figures, write_parts
 
 
 @pytest.fixture

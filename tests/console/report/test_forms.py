@@ -6,7 +6,7 @@ import pytest
 
 from console.report.forms import RunForm, as_input
 from console.report.rules import Window
-from tests.console.report.rows import DAY, HOUR, NOW, TODAY
+from tests.console.report.sample_rows import DAY, HOUR, NOW, TODAY
 
 
 def test_it_reads_both_ends_as_utc() -> None:

@@ -12,9 +12,9 @@ from console.cluster.models import Cluster
 from console.report import services
 from console.report.models import LagRow, ReportRun
 from console.report.rules import Window
-from tests.console.report import rows
+from tests.console.report import sample_rows as rows
 from tests.console.report.conftest import FakeSpark
-from tests.console.report.rows import HOUR, NOW, TODAY
+from tests.console.report.sample_rows import HOUR, NOW, TODAY
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 WINDOW = ("--from", "2024-10-04T07:00", "--to", "2024-10-04T09:00Z")

@@ -14,7 +14,7 @@ from console.report.rules import (
     window,
     yesterday_to_now,
 )
-from tests.console.report.rows import DAY, HOUR, NOW, TODAY
+from tests.console.report.sample_rows import DAY, HOUR, NOW, TODAY
 
 
 def test_it_widens_a_window_to_whole_hours() -> None:

@@ -11,8 +11,8 @@ from django.test.utils import CaptureQueriesContext
 
 from console.report import selectors
 from console.report.models import LagRow, ReportRun
-from tests.console.report import rows
-from tests.console.report.rows import HOUR, NOW, TODAY
+from tests.console.report import sample_rows as rows
+from tests.console.report.sample_rows import HOUR, NOW, TODAY
 
 pytestmark = pytest.mark.django_db
 

@@ -23,10 +23,10 @@ from console.report.models import LagRow, ReportRun
 from console.report.rules import LEASE_MS, ReportRejected, Window
 from console.report.services import ReportAlreadyRunning
 from spark.lag.status import WORST_FIRST
-from tests.console.report import rows
+from tests.console.report import sample_rows as rows
 from tests.console.report.conftest import FakeSpark
 from tests.console.report.fake_job import answer
-from tests.console.report.rows import HOUR, NOW, TODAY, figures
+from tests.console.report.sample_rows import HOUR, NOW, TODAY, figures
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 WINDOW = Window(TODAY + 6 * HOUR, TODAY + 9 * HOUR)

@@ -10,9 +10,9 @@ from pytest_django import Settings
 from console.cluster.models import Cluster
 from console.lag.models import HistoryFile
 from console.report import services
-from console.report.missing import missing
 from console.report.models import ReportRun
-from tests.console.report.rows import HOUR, TODAY
+from console.report.runs.missing import missing
+from tests.console.report.sample_rows import HOUR, TODAY
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 

@@ -16,8 +16,9 @@ from pytest_django import Settings
 
 from console.cluster.models import Cluster
 from console.lag.models import GroupSlo, HistoryFile
-from console.report import process, queue_files, selectors, services
+from console.report import process, selectors, services
 from console.report.models import LagRow, ReportRun
+from console.report.rows import queue_files
 from console.report.rules import Window
 from spark.lag import wal
 from tests.spark import lag_oracle

@@ -8,7 +8,8 @@ import pytest
 from pytest_django import Settings
 
 from console.cluster.models import Cluster
-from console.report import reviews, schedules, selectors, services
+from console.report import selectors, services
+from console.report.delivery import schedules
 from console.report.forms import ScheduleForm
 from console.report.jobs import is_so_far
 from console.report.models import LagRow, QueueRowFile, ReportRow, ReportRun, ReportSchedule, of_period
@@ -23,9 +24,10 @@ from console.report.rules import (
     window,
     yesterday_to_now,
 )
-from tests.console.report import rows
+from console.report.runs import reviews
+from tests.console.report import sample_rows as rows
 from tests.console.report.conftest import FakeSpark
-from tests.console.report.rows import DAY, HOUR, queue
+from tests.console.report.sample_rows import DAY, HOUR, queue
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 BERLIN, KOLKATA = "Europe/Berlin", "Asia/Kolkata"

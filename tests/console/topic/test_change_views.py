@@ -11,7 +11,7 @@ from django.urls import reverse
 from pytest_django import Settings
 
 from console.lag.models import BrokerRow, TopicRow
-from console.lag.queue_row import TopicQueueRow
+from console.lag.rows.queue_row import TopicQueueRow
 from console.operation import services
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster

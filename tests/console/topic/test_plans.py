@@ -11,7 +11,7 @@ from pytest_django import Settings
 from console.access.models import AuditEvent
 from console.brokers.mqadmin import MQBrokerError
 from console.lag.models import CollectorLease, GroupRow, TopicRow
-from console.lag.queue_row import QueueRow
+from console.lag.rows.queue_row import QueueRow
 from console.operation import errors, selectors, services
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster, wait_for

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from console.lag.models import GroupRow, TopicRow
-from console.lag.queue_row import QueueRow, TopicQueueRow
+from console.lag.rows.queue_row import QueueRow, TopicQueueRow
 from console.topic import selectors
 from tests.support import sample_queues
 

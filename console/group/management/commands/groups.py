@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from django.core.management.base import CommandParser
 
 from console.group import selectors
-from console.group.mode_facts import MODES
-from console.group.settings_config import FIELDS, MEANING
+from console.group.mode.facts import MODES
+from console.group.settings.config import FIELDS, MEANING
 from console.operation.command_line import cluster_name
 from console.operation.config.change import GROUP
 from console.operation.config.command import ConfigCommand

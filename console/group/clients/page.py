@@ -1,0 +1,129 @@
+"""What the page of one member brings together: its own words, and what the brokers' last round says of its queues."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from django.utils.translation import gettext
+
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
+from console.group.clients.member import RunningInfo
+from console.lag.models import ClientRow
+from console.lag.rows.queue_row import QueueRow
+
+
+@dataclass(frozen=True, slots=True)
+class HeldQueue:
+    """A queue that the member says it holds. `said`: its own figures, null when it was not asked or did not answer;
+    `row`: the group's figures of the last round, null when it knows no such queue; `other_owner`: a member that the
+    last sweep found to hold it too, "" for nobody.
+    """
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    said: Mapping[str, Any] | None
+    row: QueueRow | None
+    other_owner: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSums:
+    """Over the queues a member holds; its own figures are null when it did not tell them. Lag in messages."""
+
+    queues: int
+    cached: int | None
+    lag: int | None
+    lag_lower_bound: bool
+    time_lag_ms: int | None
+    time_lag_lower_bound: bool
+    ok_per_s: float | None
+    failed_per_s: float | None
+    reason: str
+    unknown_since_ms: int | None = None
+    status: str = ""
+    partial: bool = False
+
+
+def held_queues(
+    client_id: str, info: RunningInfo | None, client: ClientRow | None, rows: Sequence[QueueRow]
+) -> list[HeldQueue]:
+    """Its queues by its answer now, else by the last sweep; its own topics before what failed and comes again."""
+    known = {(row.topic, row.broker_name, row.queue_id): row for row in rows}
+    told = info.queues if info is not None else (client.queues or [] if client is not None else [])
+    found = []
+    for each in told:
+        row = known.get((each["topic"], each["broker_name"], each["queue_id"]))
+        owner = row.owner if row is not None else ""
+        found.append(
+            HeldQueue(
+                topic=each["topic"],
+                broker_name=each["broker_name"],
+                queue_id=each["queue_id"],
+                said=each if info is not None else None,
+                row=row,
+                other_owner=owner if owner != client_id else "",
+            )
+        )
+    return sorted(
+        found,
+        key=lambda one: (one.topic.startswith(RETRY_TOPIC_PREFIX), one.topic, one.broker_name, one.queue_id),
+    )
+
+
+def sums(
+    queues: Sequence[HeldQueue], info: RunningInfo | None, progress: Mapping[str, Any] | None = None
+) -> ClientSums:
+    """The first lines of the page. `progress`: a member of a broadcasting group as its group's row has it."""
+    if progress is not None:
+        names = ("lag", "lag_lower_bound", "time_lag_ms", "time_lag_lower_bound", "reason", "status")
+        return replace(sums(queues, info), **{name: progress[name] for name in names})
+    rows = [one.row for one in queues if one.row is not None]
+    lags = [row.lag for row in rows if row.lag is not None]
+    ages = [row.time_lag_ms for row in rows if row.time_lag_ms is not None]
+    reasons = sorted({row.reason for row in rows if row.lag is None and row.reason})
+    return ClientSums(
+        queues=len(queues),
+        cached=None if info is None else sum(one["cached"] for one in info.queues),
+        lag=sum(lags) if lags or not queues else None,
+        lag_lower_bound=bool(lags) and len(lags) < len(queues),
+        time_lag_ms=max(ages, default=None if queues else 0),
+        time_lag_lower_bound=bool(ages) and len(ages) < len(queues),
+        ok_per_s=None if info is None else sum(one["ok_per_s"] for one in info.topics),
+        failed_per_s=None if info is None else sum(one["failed_per_s"] for one in info.topics),
+        reason="; ".join(reasons) or gettext("the last round did not read these queues"),
+    )
+
+
+def subscriptions(client: ClientRow | None) -> list[tuple[str, str, str]]:
+    """(topic, expression, TAG or SQL92) that the member subscribes to, without the group's own retry topic."""
+    said = client.subscription if client is not None else {}
+    return [
+        (topic, (value or {}).get("expression") or "*", (value or {}).get("type") or "TAG")
+        for topic, value in sorted(said.items())
+        if not topic.startswith(RETRY_TOPIC_PREFIX)
+    ]
+
+
+def properties(info: RunningInfo) -> list[tuple[str, str, str]]:
+    """(words, RocketMQ's name, value) of what the member says of itself; known ones first, in a fixed order."""
+    words = {
+        "PROP_CLIENT_VERSION": gettext("Version"),
+        "PROP_CONSUME_TYPE": gettext("Messages come by"),
+        "PROP_CONSUMEORDERLY": gettext("In order"),
+        "PROP_THREADPOOL_CORE_SIZE": gettext("Threads"),
+        "PROP_CONSUMER_START_TIMESTAMP": gettext("Started"),
+        "PROP_NAMESERVER_ADDR": gettext("Name servers"),
+    }
+    values = {
+        "CONSUME_PASSIVELY": gettext("push"),
+        "CONSUME_ACTIVELY": gettext("pull"),
+        "CONSUME_POP": gettext("POP"),
+        "true": gettext("yes"),
+        "false": gettext("no"),
+    }
+    told = dict(info.properties)
+    known = [(words[name], name, values.get(told[name], told[name])) for name in words if name in told]
+    return [*known, *(("", name, value) for name, value in info.properties if name not in words)]

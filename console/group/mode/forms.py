@@ -1,0 +1,39 @@
+"""What is chosen to change how members get a topic's messages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django import forms
+
+from console.group.mode.facts import MODES, POP, PULL
+from console.group.mode.plans import SHARE_MAX
+from console.operation.config.forms import ConfigForm
+
+WORDS = {PULL: "PULL: each queue has one member", POP: "POP: members share queues"}
+
+
+class ModeForm(ConfigForm):
+    """One topic, its mode, and over how many members a queue is shared."""
+
+    topic = forms.ChoiceField(label="Topic")
+    mode = forms.ChoiceField(label="Mode", choices=[(one, WORDS[one]) for one in MODES])
+    pop_share_queues = forms.IntegerField(
+        label="Shared by",
+        required=False,
+        min_value=0,
+        max_value=SHARE_MAX,
+        help_text="POP: over how many further members a queue is shared; empty or 0: over all",
+        error_messages={"invalid": "Write a whole number."},
+    )
+
+    def __init__(self, topics: Sequence[str], brokers: Sequence[str], *args: Any, **kwargs: Any) -> None:
+        super().__init__(brokers, *args, **kwargs)
+        self.fields["topic"].choices = [(name, name) for name in topics]  # type: ignore[attr-defined]
+
+    def settings(self) -> dict[str, Any]:
+        """Parameters of group_mode."""
+        found = {"topic": self.cleaned_data["topic"], "mode": self.cleaned_data["mode"]}
+        share = self.cleaned_data["pop_share_queues"]
+        return {**found, "pop_share_queues": share} if share else found

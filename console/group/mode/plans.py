@@ -1,0 +1,281 @@
+"""The plan kind ``group_mode``: whether members of a group pull a topic's queues or pop its messages (401).
+
+The mode counts for members that let the broker divide the queues (``clientRebalance`` false, RocketMQ 5.0). They ask
+any broker of the topic, so all of them should say the same.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, BlockingMQAdmin
+from console.group.mode.facts import (
+    MODES,
+    POP,
+    PULL,
+    BrokerModes,
+    Followers,
+    ModeSetting,
+    ask_followers,
+    read_modes,
+)
+from console.group.pause.words import names_in_words
+from console.group.settings import config as settings_config
+from console.operation.config.change import (
+    GROUP,
+    TOPIC,
+    ConfigPlan,
+    ConfigRow,
+    admin_of,
+    brokers_in_words,
+    chosen_brokers,
+    counted,
+    covered_rows,
+    left_out_rows,
+    nothing_changes,
+    read_configs,
+)
+from console.operation.config.equivalents import made_by
+from console.operation.errors import PlanRejected
+from console.operation.job.runner import JobRun
+from console.operation.models import Job, Plan
+from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
+from console.operation.plan.kinds import Draft, PlanWarning
+from console.operation.plan.params import broker_names, refuse_unknown
+
+MODE = "consume mode"  # ``what`` of a row
+SHARE_MAX = 1_024  # a queue shared among more members is shared among all
+PARAMS = ("brokers", "mode", "pop_share_queues", "topic")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ModeWish:
+    """What is asked for; no brokers: all that have the topic."""
+
+    topic: str
+    setting: ModeSetting
+    brokers: tuple[str, ...]
+
+
+class GroupModePlan(ConfigPlan):
+    """params: {topic, mode: PULL | POP, pop_share_queues?: 0, brokers?}. ``exact`` of an undo:
+    {topic, brokers: {name: {mode, popShareQueueNum}}}."""
+
+    kind = "group_mode"
+
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
+        """Read every broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
+        settings_config.check_changeable(subject)
+        admin = admin_of(cluster)
+        brokers = read_coverage(admin, cluster, params)
+        addrs = brokers.addrs
+        modes = read_modes(admin, addrs)
+        if "exact" in params:
+            topic = params["exact"]["topic"]
+            wanted = {
+                name: ModeSetting(each["mode"], each["popShareQueueNum"], is_set=True)
+                for name, each in params["exact"]["brokers"].items()
+            }
+            meant = set(wanted)
+            wanted = {name: wanted[name] for name in chosen_brokers(brokers, list(wanted))}
+        else:
+            wish = read_wish(params)
+            topic = wish.topic
+            chosen = self._holders(admin, brokers, subject, wish)
+            wanted = dict.fromkeys(chosen, wish.setting)
+            meant = set(wish.brokers or brokers.absent)
+        rows = [
+            _row(topic, name, addrs[name], modes[name].of(topic, subject), setting)
+            for name, setting in wanted.items()
+            if modes[name].is_able
+        ]
+        cover = brokers.of_brokers(meant, wanted)
+        if not wanted:
+            cover.require_some(subject)
+        followers = ask_followers(admin, addrs, subject)
+        return Draft(
+            summary=_summary(subject, topic, rows),
+            diff=[row.as_row() for row in rows] + left_out_rows(cover, MODE, topic),
+            coverage=cover,
+            before={"impact": _impact(followers, now_ms), "read_at_ms": now_ms},
+            warnings=_warnings(subject, topic, rows, modes, followers),
+            blocked=_blocked(wanted, modes) or nothing_changes(rows),
+            typed=bool(followers.follow),
+            command="manage.py groups apply {plan}" + (" --confirm {subject}" if followers.follow else ""),
+            made_by={} if "exact" in params else made_by(cluster, self.kind, subject, params),
+        )
+
+    def _holders(self, admin: BlockingMQAdmin, cluster: Coverage, group: str, wish: ModeWish) -> list[str]:
+        """The chosen brokers that have both topic and group; others would refuse. Raises BrokerUnavailable when only
+        brokers that do not answer may have them.
+        """
+        chosen = chosen_brokers(cluster, wish.brokers)
+        if not chosen:
+            cluster.of_brokers(wish.brokers, ()).require_some(group)
+        holders: dict[str, list[str]] = {}
+        for what, name in ((TOPIC, wish.topic), (GROUP, group)):
+            found = read_configs(admin, chosen, what, name)
+            holders[what] = [broker for broker, config in found.items() if config is not None]
+            if not holders[what]:
+                cluster.of_brokers(wish.brokers or cluster.absent, ()).require_some(name)
+                raise PlanRejected(f"There is no {what} {name} on {brokers_in_words(list(chosen))}.", what)
+        both = [broker for broker in holders[TOPIC] if broker in holders[GROUP]]
+        if not both:
+            text = f"No broker has both the topic {wish.topic} and the group {group}."
+            raise PlanRejected(text, "topic")
+        return both
+
+    def drift(self, plan: Plan, now_ms: int) -> list[str]:
+        """Ask every broker of the plan again."""
+        admin = admin_of(plan.cluster)
+        cover = read_coverage(admin, plan.cluster, {})
+        addrs = cover.addrs
+        rows = {row["broker_name"]: row for row in covered_rows(plan)}
+        sentences = [*came_back(plan.before, cover), *gone_words(cover, rows)]
+        modes = read_modes(admin, {name: addrs[name] for name in rows if name in addrs})
+        for name, one in modes.items():
+            now = one.of(rows[name]["name"], plan.subject).value()
+            if now != rows[name]["before"]:
+                sentences.append(f"the mode on {name} is {_words(now)} since the plan was made")
+        return sentences
+
+    def apply_row(self, run: JobRun, admin: BlockingMQAdmin, row: dict[str, Any]) -> None:
+        """Set it on one broker, unless somebody else did meanwhile."""
+        now = read_modes(admin, {row["broker_name"]: row["addr"]})[row["broker_name"]]
+        shown = now.of(row["name"], run.plan.subject).value()
+        if shown not in (row["before"], row["after"]):
+            row["state"] = "failed"
+            row["error"] = f"{row['broker_name']} was changed by somebody else meanwhile: {_words(shown)}"
+            return
+        if shown != row["after"]:
+            admin.set_message_request_mode(
+                row["addr"],
+                row["name"],
+                run.plan.subject,
+                row["after"]["mode"],
+                row["after"]["popShareQueueNum"],
+            )
+        row["state"], row["error"] = "applied", ""
+
+    def unlike(self, run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[str]:
+        """Read the modes again; sentences for brokers that do not show their target."""
+        modes = read_modes(admin, {row["broker_name"]: row["addr"] for row in rows})
+        wrong = []
+        for row in rows:
+            shown = modes[row["broker_name"]].of(row["name"], run.plan.subject).value()
+            if shown == row["after"]:
+                row["state"], row["at_ms"] = "verified", row["at_ms"] or run.now_ms()
+            else:
+                row["state"] = "applied"
+                wrong.append(f"{row['broker_name']} shows {_words(shown)}")
+        return wrong
+
+    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+        """What counted before. Where that was the broker's default it is set as such: RocketMQ forgets no mode."""
+        written = [row for row in job.result.get("brokers", []) if row["state"] in ("applied", "verified")]
+        if not written:
+            return None
+        brokers = {row["broker_name"]: row["before"] for row in written}
+        return {"exact": {"topic": written[0]["name"], "brokers": brokers}}
+
+
+def read_wish(params: Mapping[str, Any]) -> ModeWish:
+    """Raises PlanRejected naming the parameter."""
+    refuse_unknown(params, PARAMS)
+    topic, mode, share = params.get("topic"), params.get("mode"), params.get("pop_share_queues") or 0
+    if not isinstance(topic, str) or not topic:
+        raise PlanRejected("Name the topic.", "topic")
+    if topic.startswith(RETRY_TOPIC_PREFIX):
+        raise PlanRejected("A retry topic is always pulled.", "topic")
+    if mode not in MODES:
+        raise PlanRejected("The mode is PULL or POP.", "mode")
+    if isinstance(share, bool) or not isinstance(share, int) or not 0 <= share <= SHARE_MAX:
+        raise PlanRejected(f"pop_share_queues is a number from 0 to {SHARE_MAX:,}.", "pop_share_queues")
+    return ModeWish(topic, ModeSetting(mode, share if mode == POP else 0, is_set=True), broker_names(params))
+
+
+def _row(topic: str, broker_name: str, addr: str, now: ModeSetting, wanted: ModeSetting) -> ConfigRow:
+    note = "" if now.is_set else "by the broker's default so far"
+    return ConfigRow(MODE, topic, broker_name, addr, now.value(), wanted.value(), note)
+
+
+def _words(value: Mapping[str, Any] | None) -> str:
+    shown = value or {}
+    share = f", shared by {shown['popShareQueueNum']}" if shown.get("popShareQueueNum") else ""
+    return f"{shown.get('mode')}{share}"
+
+
+def _summary(group: str, topic: str, rows: Sequence[ConfigRow]) -> str:
+    changing = [row for row in rows if row.changes]
+    if not changing:
+        return f"This would change nothing for {group}."
+    by_mode: dict[str, list[str]] = {}
+    for row in changing:
+        by_mode.setdefault(_words(row.after), []).append(row.broker_name)
+    parts = "; ".join(f"{words} at {brokers_in_words(names)}" for words, names in by_mode.items())
+    return f"This will set how members of {group} get messages of {topic}: {parts}."
+
+
+def _blocked(wanted: Mapping[str, ModeSetting], modes: Mapping[str, BrokerModes]) -> str:
+    unable = [name for name in wanted if not modes[name].is_able]
+    if unable:
+        return (
+            f"{brokers_in_words(unable)} knows no consume modes: they are of RocketMQ 5.0 (requests 401, 402). Members "
+            "there always pull."
+        )
+    for name, setting in wanted.items():
+        if setting.mode == POP and modes[name].no_pop:
+            return f"{name} cannot be set to POP: {modes[name].no_pop}."
+    return ""
+
+
+def _impact(followers: Followers, now_ms: int) -> list[dict[str, Any]]:
+    parts = (
+        ("Members that follow it", followers.follow, "they let the broker divide the queues"),
+        ("Members that ignore it", followers.ignore, "they divide the queues themselves, or know no POP"),
+        ("Members not known", followers.unknown, "they did not say how they rebalance"),
+    )
+    return [
+        {
+            "name": name,
+            "value": len(members),
+            "words": f"{words}: {names_in_words(members)}" if members else "nobody",
+            "source": "members",
+            "at_ms": now_ms,
+        }
+        for name, members, words in parts
+    ]
+
+
+def _warnings(
+    group: str, topic: str, rows: Sequence[ConfigRow], modes: Mapping[str, BrokerModes], followers: Followers
+) -> list[PlanWarning]:
+    warnings = []
+    if followers.follow:
+        title = f"{counted(len(followers.follow), 'member')} will follow within 20 s"
+        text = "They ask a broker every 20 s what to read; what they hold is finished first."
+        warnings.append(PlanWarning("warn", title, text))
+    elif followers.online and not followers.unknown:
+        text = (
+            "They divide the queues among themselves (clientRebalance is true, as by default) and go on pulling; the "
+            "mode counts for members with clientRebalance = false."
+        )
+        warnings.append(PlanWarning("warn", "No member that is online follows it", text))
+    elif not followers.online:
+        text = "It counts for members with clientRebalance = false that come."
+        warnings.append(PlanWarning("info", "No member is online", text))
+    after = {name: one.of(topic, group).value() for name, one in modes.items() if one.is_able}
+    after |= {row.broker_name: row.after or {} for row in rows}
+    if len({str(value) for value in after.values()}) > 1:
+        says = ", ".join(f"{name} {_words(value)}" for name, value in sorted(after.items()))
+        text = f"Members ask any of them, so what they do would change from one question to the next: {says}."
+        warnings.append(PlanWarning("danger", "The brokers will not agree", text))
+    if any((row.after or {}).get("mode") == POP and (row.before or {}).get("mode") == PULL for row in rows):
+        text = (
+            f"The brokers keep what is not acknowledged invisible for a while and give it out again, failures by "
+            f"{RETRY_TOPIC_PREFIX}{group}_{topic}; the offset moves when all before it is acknowledged."
+        )
+        warnings.append(PlanWarning("info", "Popped messages are counted by the brokers", text))
+    return warnings

@@ -1,0 +1,376 @@
+"""The arithmetic of an offset change: parameters, targets, rows, drift. Pure; times are arguments. Its words are
+in ``offset_words``."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from console.brokers.mqadmin import MessageQueue
+from console.group.offsets.state import GroupState
+from console.lag.last_seen import QueueSeen
+from console.operation.errors import PlanRejected
+from console.operation.plan.coverage import LEFT_OUT, Absent
+
+TARGETS = ("earliest", "latest", "time", "offset", "shift", "like_group", "as_of", "undo", "exact")
+TIME_TARGETS = ("earliest", "latest", "time")  # what a 4.x broker can tell online members (222 by time)
+OFFSET_MAX = 2**63 - 1
+
+RESET_PER_QUEUE, RESET_BY_TIME, UPDATE_PER_QUEUE, UNCHANGED = "222_queue", "222_time", "15", ""
+HOW_WORDS = {
+    RESET_PER_QUEUE: "222 per queue, online",
+    RESET_BY_TIME: "222 by time, online",
+    UPDATE_PER_QUEUE: "15 per queue",
+    UNCHANGED: "stays",
+    LEFT_OUT: "not covered",
+}
+
+# Normal progress of an online group between plan and apply, per queue: twice the pace at which the group was seen to
+# read that very queue, over the time since the plan and what its clients had read and not committed yet. A queue that
+# was not seen moving may hand out a few batches. More than that, or anything backwards, is a reset.
+PROGRESS_FLOOR = 100  # messages: three pulls of 32
+PROGRESS_FACTOR = 2.0
+# Clients commit every 5 s: the offset read for the plan may be one commit old, the one read now just committed.
+COMMIT_SLACK_S = 10.0
+SENTENCES_MAX = 5
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wish:
+    """Checked parameters of an offset change."""
+
+    target: str
+    topics: list[str] | None
+    queues: frozenset[MessageQueue] | None  # None: all queues of the topics
+    time_ms: int | None = None
+    offset: int | None = None
+    shift: int | None = None
+    like_group: str = ""
+    undo_plan: str = ""
+    offsets: dict[MessageQueue, int] = dataclasses.field(default_factory=dict)
+    or_beyond: frozenset[MessageQueue] = (
+        frozenset()
+    )  # of offsets: leave alone what stands there or further on
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Known:
+    """Targets that somebody else knows: the brokers' time index, another group, the history. ``notes`` say more
+    of a queue, or why it has none; ``sampled`` says in a sentence where recorded offsets come from."""
+
+    offsets: Mapping[MessageQueue, int | None] = dataclasses.field(default_factory=dict)
+    notes: Mapping[MessageQueue, str] = dataclasses.field(default_factory=dict)
+    sampled: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Change:
+    """One row of the plan. ``before`` None: never committed. ``after`` None: this queue is left alone,
+    ``note`` says why."""
+
+    queue: MessageQueue
+    before: int | None
+    after: int | None
+    min_offset: int
+    max_offset: int
+    how: str = UNCHANGED
+    note: str = ""
+    store_time_ms: int | None = None
+
+    @property
+    def moves(self) -> bool:
+        return self.after is not None and self.after != self.before
+
+    @property
+    def delta(self) -> int | None:
+        return None if self.before is None or self.after is None else self.after - self.before
+
+    def at(self, store_time_ms: int | None) -> Change:
+        """The same row, with the store time of the message at its target."""
+        return dataclasses.replace(self, store_time_ms=store_time_ms)
+
+    def as_row(self) -> dict[str, Any]:
+        """The row as it is kept in ``Plan.diff``."""
+        after = self.before if self.after is None else self.after
+        return {
+            "topic": self.queue.topic,
+            "broker_name": self.queue.broker_name,
+            "queue_id": self.queue.queue_id,
+            "before": self.before,
+            "after": after,
+            "delta": self.delta,
+            "lag_before": None if self.before is None else max(0, self.max_offset - self.before),
+            "lag_after": None if after is None else max(0, self.max_offset - after),
+            "min_offset": self.min_offset,
+            "max_offset": self.max_offset,
+            "store_time_ms": self.store_time_ms,
+            "moves": self.moves,
+            "how": self.how,
+            "how_words": HOW_WORDS[self.how],
+            "note": self.note,
+        }
+
+
+# --- Parameters ---------------------------------------------------------------------------------------------
+
+
+def read_wish(params: Mapping[str, Any]) -> Wish:
+    """Check the parameters of a plan request; raises PlanRejected naming the field."""
+    target = params.get("target")
+    if target not in TARGETS:
+        raise PlanRejected(f"Choose a target: {', '.join(TARGETS)}. There is no default.", field="target")
+    topics = params.get("topics") or None
+    if topics is not None and not all(isinstance(topic, str) and topic for topic in topics):
+        raise PlanRejected("Topics is a list of names.", field="topics")
+    offsets = {queue_of(each): _integer(each, "offset", 0) for each in params.get("offsets") or []}
+    if target == "exact" and not offsets:
+        raise PlanRejected("An exact target needs an offset for each queue.", field="offsets")
+    queues = (
+        frozenset(offsets) if offsets else frozenset(queue_of(each) for each in params.get("queues") or [])
+    )
+    if queues and topics is None:
+        topics = sorted({queue.topic for queue in queues})
+    like_group = str(params.get("like_group") or "")
+    if target == "like_group" and not like_group:
+        raise PlanRejected("Name the group to stand like.", field="like_group")
+    undo_plan = str(params.get("undo_plan") or "")
+    if target == "undo" and not undo_plan:
+        raise PlanRejected("Name the plan to take back.", field="undo_plan")
+    return Wish(
+        target=target,
+        topics=topics,
+        queues=queues or None,
+        time_ms=_integer(params, "time_ms", 0) if target in ("time", "as_of") else None,
+        offset=_integer(params, "offset", 0) if target == "offset" else None,
+        shift=_shift(params) if target == "shift" else None,
+        like_group=like_group,
+        undo_plan=undo_plan,
+        offsets=offsets,
+        or_beyond=frozenset(queue_of(each) for each in params.get("offsets") or [] if each.get("or_beyond")),
+    )
+
+
+def _integer(params: Mapping[str, Any], field: str, minimum: int) -> int:
+    value = params.get(field)
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= OFFSET_MAX:
+        raise PlanRejected(f"{field} must be a whole number from {minimum}.", field=field)
+    return value
+
+
+def _shift(params: Mapping[str, Any]) -> int:
+    shift = _integer(params, "shift", -OFFSET_MAX)
+    if shift == 0:
+        raise PlanRejected("A shift by 0 changes nothing.", field="shift")
+    return shift
+
+
+def queue_of(value: Any) -> MessageQueue:
+    """A queue out of {topic, broker_name, queue_id}; raises PlanRejected."""
+    try:
+        return MessageQueue(str(value["topic"]), str(value["broker_name"]), int(value["queue_id"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise PlanRejected("A queue is {topic, broker_name, queue_id}.", field="queues") from error
+
+
+# --- Targets ------------------------------------------------------------------------------------------------
+
+
+def changes(state: GroupState, wish: Wish, known: Known) -> list[Change]:
+    """One row per queue in scope.
+
+    Raises PlanRejected when a queue that was named does not exist.
+    """
+    scope = {
+        queue: each for queue, each in state.queues.items() if wish.queues is None or queue in wish.queues
+    }
+    missing = sorted((wish.queues or frozenset()) - set(scope) - set(state.lost))
+    if missing:
+        queue = missing[0]
+        raise PlanRejected(
+            f"There is no queue {queue.topic} · {queue.broker_name} · {queue.queue_id}.", field="queues"
+        )
+    rows = []
+    for queue, each in sorted(scope.items()):
+        low, high = each.place.min_offset, each.place.max_offset
+        wanted, note = _wanted(wish, queue, each.committed, low, high, known)
+        after = None if wanted is None else min(max(wanted, low), high)
+        if wanted is not None and wanted < low:
+            note = f"asked for {wanted:,}; the oldest that is still stored is {low:,}"
+        elif wanted is not None and wanted > high:
+            note = f"asked for {wanted:,}; the queue ends at {high:,}"
+        row = Change(queue, each.committed, after, low, high, note=note)
+        rows.append(dataclasses.replace(row, how=_how(state, row)) if row.moves else row)
+    return rows
+
+
+def lost_queues(state: GroupState, wish: Wish) -> dict[MessageQueue, QueueSeen]:
+    """Queues in the requested scope on brokers that do not answer."""
+    return {queue: each for queue, each in state.lost.items() if wish.queues is None or queue in wish.queues}
+
+
+def left_out_row(queue: MessageQueue, seen: QueueSeen, absent: Absent) -> dict[str, Any]:
+    """The row of a queue that the plan does not reach, with what was last read of it; its lag now is unknown."""
+    return {
+        "topic": queue.topic,
+        "broker_name": queue.broker_name,
+        "queue_id": queue.queue_id,
+        "before": seen.committed_offset,
+        "after": seen.committed_offset,
+        "delta": None,
+        "lag_before": None,
+        "lag_after": None,
+        "min_offset": seen.min_offset,
+        "max_offset": seen.max_offset,
+        "store_time_ms": None,
+        "moves": False,
+        "how": LEFT_OUT,
+        "how_words": HOW_WORDS[LEFT_OUT],
+        "note": str(absent),
+    }
+
+
+def _wanted(
+    wish: Wish,
+    queue: MessageQueue,
+    committed: int | None,
+    low: int,
+    high: int,
+    known: Known,
+) -> tuple[int | None, str]:
+    """(offset asked for, or None to leave the queue alone; why)."""
+    if wish.target == "earliest":
+        return low, ""
+    if wish.target == "latest":
+        return high, ""
+    if wish.target == "offset":
+        return wish.offset, ""
+    if wish.target == "exact":
+        offset = wish.offsets[queue]
+        if queue in wish.or_beyond and committed is not None and committed >= offset:
+            return None, f"is back at {offset:,}, or past it, by itself"
+        return offset, ""
+    if wish.target == "shift":
+        if committed is None:
+            return None, "never committed: there is nothing to shift from"
+        assert wish.shift is not None
+        return committed + wish.shift, ""
+    found = known.offsets.get(queue)
+    return found, known.notes.get(queue, "" if found is not None else "no offset is known to go to")
+
+
+def is_by_time(state: GroupState, queue: MessageQueue) -> bool:
+    """Whether members receive a time there, and the broker looks up the offset itself (222, as 4.x does)."""
+    # 222 by time refuses a topic with a queue that has no stored offset
+    return (
+        state.online
+        and not state.server_side_reset.get(queue.broker_name)
+        and state.queues[queue].committed is not None
+    )
+
+
+def _how(state: GroupState, row: Change) -> str:
+    """The request that moves this queue: 15 when nobody is online, 222 when members must be told."""
+    if is_by_time(state, row.queue):
+        return RESET_BY_TIME
+    if state.online and state.server_side_reset.get(row.queue.broker_name):
+        return RESET_PER_QUEUE
+    return UPDATE_PER_QUEUE
+
+
+def blocked(state: GroupState, wish: Wish, rows: Sequence[Change]) -> str:
+    """Why a plan with these rows can not be applied; "" when it can."""
+    if state.broadcasting:
+        return "The group is broadcasting: each member keeps its own offsets, no broker can move them."
+    moving = [row for row in rows if row.moves]
+    if not moving:
+        level = sum(row.after is not None for row in rows)
+        if level < len(rows):
+            return (
+                f"Nothing would change: {level} of {len(rows)} queues stand there, the others stay as before."
+            )
+        return f"Nothing would change: all {len(rows)} queues stand at the target already."
+    by_time = [row for row in moving if row.how == RESET_BY_TIME]
+    if by_time and wish.target not in TIME_TARGETS:
+        names = ", ".join(sorted({row.queue.broker_name for row in by_time}))
+        return (
+            f"{names} can tell running members only a time, not an offset (RocketMQ 4.x, or "
+            "useServerSideResetOffset=false). Stop the group's members, or choose earliest, latest or a time."
+        )
+    if by_time and _covers_part(state, by_time, moving):
+        return (
+            "Some queues only: these brokers (RocketMQ 4.x) move all queues of a topic at once while members "
+            "run. Stop the group's members, or choose whole topics."
+        )
+    return ""
+
+
+def _covers_part(state: GroupState, by_time: Sequence[Change], moving: Sequence[Change]) -> bool:
+    """Whether 222 by time would also move a queue that was not asked for."""
+    pairs = {(row.queue.topic, row.queue.broker_name) for row in by_time}
+    asked = {row.queue for row in moving}
+    return any(
+        (queue.topic, queue.broker_name) in pairs
+        and queue not in asked
+        and each.committed is not None
+        and each.committed < each.place.max_offset
+        for queue, each in state.queues.items()
+    )
+
+
+# --- Drift --------------------------------------------------------------------------------------------------
+
+
+def drift(
+    rows: Sequence[Mapping[str, Any]],
+    was_online: bool,
+    state: GroupState,
+    elapsed_s: float,
+    paces: Mapping[MessageQueue, float],
+) -> list[str]:
+    """What moved beyond normal progress since the plan's rows were computed. ``paces``: messages a second that the
+    group was seen to read of each queue before the plan.
+    """
+    if state.online != was_online:
+        now = "came online" if state.online else "went offline"
+        return [f"the group {now}, so its offsets are changed in another way"]
+    found = []
+    for row in rows:
+        if row["how"] == LEFT_OUT:
+            continue
+        queue = MessageQueue(row["topic"], row["broker_name"], row["queue_id"])
+        now_state = state.queues.get(queue)
+        name = f"{queue.topic} · {queue.broker_name} · {queue.queue_id}"
+        if now_state is None:
+            found.append(f"{name} is gone")
+        elif row["moves"]:
+            pace = PROGRESS_FACTOR * paces.get(queue, 0.0)
+            allowed = PROGRESS_FLOOR + pace * (elapsed_s + COMMIT_SLACK_S)
+            sentence = _drift_of(row, now_state.committed, now_state.place.min_offset, was_online, allowed)
+            if sentence:
+                found.append(f"{name} {sentence}")
+    if len(found) > SENTENCES_MAX:
+        return [*found[:SENTENCES_MAX], f"and {len(found) - SENTENCES_MAX} more queues"]
+    return found
+
+
+def _drift_of(row: Mapping[str, Any], now: int | None, low: int, online: bool, allowed: float) -> str:
+    before, after = row["before"], row["after"]
+    if after < low:
+        return f"no longer holds the target {after:,}: it starts at {low:,}"
+    if now == before:
+        return ""
+    words = f"moved from {_offset(before)} to {_offset(now)}"
+    if not online or now is None:
+        return words
+    if before is None:
+        return ""
+    if now < before:
+        return f"{words}, backwards"
+    if now - before > allowed:
+        return f"{words}, more than the group's own pace on this queue explains"
+    return ""
+
+
+def _offset(value: int | None) -> str:
+    return "never committed" if value is None else f"{value:,}"

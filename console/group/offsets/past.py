@@ -1,0 +1,86 @@
+"""Offsets as they were at a moment: from this console's own history, with the age of each reading, and never from
+a gap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from console.brokers.mqadmin import MessageQueue
+from console.group.offsets.change import Known
+from console.group.offsets.words import moment
+from console.lag import selectors as lag_selectors
+from console.lag.windows.past import OffsetThen
+from console.operation.errors import PlanRejected
+from console.text.figures import duration
+from spark.lag.rounds import GAP_INTERVALS
+
+FIELD = "time_ms"
+
+
+def recorded(cluster: str, group: str, queues: Iterable[MessageQueue], at_ms: int, now_ms: int) -> Known:
+    """The offsets of some queues as the last round at or before a moment read them.
+
+    The true offset lies between that reading and the next one; where the two differ the note says so. A queue
+    whose topic was deleted and made again since is left alone: its old offsets mean other messages. Raises
+    PlanRejected for a moment that has not come, that the history does not reach, or that lies in a gap of it:
+    longer than GAP_INTERVALS of the collector's period without a reading of a queue's broker.
+    """
+    if at_ms > now_ms:
+        raise PlanRejected(f"{moment(at_ms)} has not come yet: nothing is recorded of it.", FIELD)
+    wanted = sorted(queues)
+    gap_ms = GAP_INTERVALS * lag_selectors.collect_interval_ms(cluster)
+    ahead_ms = min(gap_ms, now_ms - at_ms)
+    then = lag_selectors.committed_offsets_then(cluster, group, at_ms, ahead_ms=ahead_ms)
+    _require_readings(group, wanted, then, at_ms, gap_ms)
+    newest = lag_selectors.committed_offsets_then(cluster, group, now_ms)
+    offsets, notes = {}, {}
+    for queue in wanted:
+        reading = then.get(queue)
+        if reading is None:
+            notes[queue] = "had no committed offset at that moment"
+        elif queue in newest and newest[queue].incarnation != reading.incarnation:
+            notes[queue] = "the topic was made again since then: its old offsets mean other messages"
+        else:
+            offsets[queue] = reading.offset
+            if reading.next_offset not in (None, reading.offset):
+                low, high = sorted((reading.offset, reading.next_offset or 0))
+                notes[queue] = f"at that moment between {low:,} and {high:,}"
+    return Known(offsets, notes, _sampled([then[queue] for queue in offsets], at_ms))
+
+
+def _require_readings(
+    group: str, queues: list[MessageQueue], then: Mapping[MessageQueue, OffsetThen], at_ms: int, gap_ms: int
+) -> None:
+    """A broker that was read has told all offsets the group had there; one that was not leaves a gap."""
+    last: dict[str, int] = {}
+    for queue, reading in then.items():
+        last[queue.broker_name] = max(reading.read_at_ms, last.get(queue.broker_name, 0))
+    if not last:
+        raise PlanRejected(
+            f"The history has no offsets of {group} for {moment(at_ms)}: it does not reach back that far, or this "
+            "console did not look then. The chart of the group shows what is recorded.",
+            FIELD,
+        )
+    for name in sorted({queue.broker_name for queue in queues}):
+        if at_ms - last.get(name, 0) > gap_ms:
+            seen = (
+                f"the last reading before is of {moment(last[name])}"
+                if name in last
+                else "nothing was read there"
+            )
+            raise PlanRejected(
+                f"{moment(at_ms)} lies in a gap of the history of {name}: {seen}. Choose another time, or leave the "
+                f"queues of {name} out.",
+                FIELD,
+            )
+
+
+def _sampled(sampled: list[OffsetThen], at_ms: int) -> str:
+    if not sampled:
+        return ""
+    oldest = min(reading.read_at_ms for reading in sampled)
+    age = duration(at_ms - oldest)
+    return (
+        f"Read at {moment(oldest)}, {age} before the moment asked for. A group that was reading then had gone on by at "
+        "most what its queue's note says; those messages are delivered again."
+    )

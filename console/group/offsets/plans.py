@@ -1,0 +1,286 @@
+"""The plan kind ``offset_change``: move the committed offsets of one group, seen before, verified after,
+undone exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from console.brokers.mqadmin import BlockingMQAdmin, BrokerUnavailable, MessageQueue, with_admin
+from console.cluster import selectors as cluster_selectors
+from console.group import selectors
+from console.group.offsets import apply as offset_apply
+from console.group.offsets import change as offset_change
+from console.group.offsets import past as offset_past
+from console.group.offsets import words as offset_words
+from console.group.offsets.change import Change, Known, Wish
+from console.group.offsets.resets import resets_since
+from console.group.offsets.state import (
+    Asked,
+    GroupState,
+    offsets_at_time,
+    offsets_told,
+    read_group_state,
+    store_times,
+)
+from console.group.offsets.words import Limits, Pace
+from console.lag.last_seen import QueueSeen, group_queues_seen
+from console.operation import selectors as operation_selectors
+from console.operation.errors import PlanDrifted, PlanNotFound, PlanRejected, UndoImpossible
+from console.operation.job.runner import JobRun
+from console.operation.models import Job, Plan
+from console.operation.plan.coverage import LEFT_OUT, Coverage, came_back, read_coverage, with_seen
+from console.operation.plan.kinds import Draft
+from console.operation.plan.params import ACCEPT_WITHOUT
+
+
+class OffsetChangePlan:
+    """params: {target, topics?, queues?, time_ms?, offset?, shift?, like_group?, undo_plan?, offsets?,
+    accept_without?}; see
+    ``offset_change.TARGETS``. ``undo`` is kept as the ``exact`` offsets that it means."""
+
+    kind = "offset_change"
+    verb = "RESET"
+
+    def also_reads(self, params: Mapping[str, Any]) -> list[str]:
+        """A plan "like group X" shows where X stands."""
+        other = params.get("like_group")
+        return [other] if params.get("target") == "like_group" and isinstance(other, str) and other else []
+
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
+        """Read the group and say what would move. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
+        asked = dict(params)
+        if asked.get("target") == "undo":
+            params = _undone(cluster, subject, params)
+        wish = offset_change.read_wish(params)
+        here = cluster_selectors.cluster_by_name(cluster)
+        admin = with_admin(here.namesrv_addrs)
+        whom = self._whom(admin, cluster, subject, params, now_ms)
+        state = read_group_state(whom, wish.topics, now_ms)
+        lost = offset_change.lost_queues(state, wish)
+        known = self._known(whom, state, wish)
+        rows = offset_change.changes(state, wish, known)
+        cover = whom.coverage.of_queues(lost, len(rows))
+        if not rows:
+            cover.require_some(subject)
+        rows, span = self._with_store_times(admin, state, rows)
+        seen = selectors.group(cluster, subject)
+        pace = Pace(
+            None if seen is None else seen.in_rate,
+            None if seen is None else seen.out_rate,
+            *selectors.best_speed(cluster, subject, now_ms),
+        )
+        limits = Limits(here.typed_confirm_messages, here.second_person_messages)
+        model = "" if seen is None else seen.model
+        return Draft(
+            summary=offset_words.summary(subject, rows, span, pace, state.online, now_ms),
+            diff=_diff(rows, lost, cover),
+            before={
+                "online": state.online,
+                "clients": sorted(state.clients),
+                "server_side_reset": sorted(name for name, able in state.server_side_reset.items() if able),
+                "read_at_ms": now_ms,
+                "queues": [
+                    [row.queue.topic, row.queue.broker_name, row.queue.queue_id, row.before] for row in rows
+                ],
+            },
+            messages=offset_words.replayed(rows) + offset_words.skipped(rows),
+            warnings=offset_words.warnings(state, wish, rows, limits, model, known.sampled),
+            params={**params, **_accepted(asked)},
+            coverage=cover,
+            blocked=offset_change.blocked(state, wish, rows),
+            command="manage.py offsets apply {plan} --confirm {subject}",
+            made_by=offset_words.made_by(cluster, subject, asked),
+            undo_of=str(asked["undo_plan"]) if asked.get("target") == "undo" else "",
+        )
+
+    def drift(self, plan: Plan, now_ms: int) -> list[str]:
+        """Read the group again and compare with the plan."""
+        state, returned = self._state_now(plan, now_ms)
+        elapsed_s = max(0.0, (now_ms - plan.before["read_at_ms"]) / 1000)
+        paces = selectors.queue_paces(plan.cluster, plan.subject, plan.before["read_at_ms"])
+        moved = offset_change.drift(plan.diff, plan.before["online"], state, elapsed_s, paces)
+        moving = [row for row in plan.diff if row["moves"]]
+        return [*_other_jobs(plan), *returned, *resets_since(plan, moving, now_ms), *moved]
+
+    def _state_now(self, plan: Plan, now_ms: int) -> tuple[GroupState, list[str]]:
+        """The group as it is now, and sentences about brokers that answer again. Raises BrokerUnavailable when one
+        that the plan covers does not answer.
+        """
+        admin = self._admin(plan.cluster)
+        cover = read_coverage(admin, plan.cluster, {})
+        rows = [row for row in plan.diff if row["how"] != LEFT_OUT]
+        for name in sorted({row["broker_name"] for row in rows} - set(cover.addrs)):
+            raise BrokerUnavailable(name, str(cover.absent.get(name, f"{name} does not answer")))
+        whom = Asked(admin, plan.cluster, plan.subject, cover)
+        state = read_group_state(whom, sorted({row["topic"] for row in rows}), now_ms)
+        return state, came_back(plan.before, cover)
+
+    def apply(self, run: JobRun) -> None:
+        """Look once more, record what is there now (for undo), then move every queue by its own request.
+
+        Between the button and this worker others may have moved the group: then nothing is touched (PlanDrifted).
+        """
+        admin = self._admin(run.plan.cluster)
+        if "queues" not in run.result:
+            changes = self.drift(run.plan, run.now_ms())
+            if changes:
+                raise PlanDrifted(changes)
+            state, _ = self._state_now(run.plan, run.now_ms())
+            run.result["queues"] = offset_apply.result_rows(run.plan.diff, state)
+            run.progress |= {"done": 0, "total": len(run.result["queues"])}
+            run.save()
+        offset_apply.apply_rows(run, admin, run.plan.subject)
+        passed = sum(row["state"] == "passed" for row in run.result["queues"])
+        left = f"; {passed} went past their target by themselves and are left alone" if passed else ""
+        run.note(f"Applied to {run.progress['done'] - passed} queues{left}")
+
+    def verify(self, run: JobRun) -> None:
+        """Watch the brokers until every queue stands at its target and members read on."""
+        offset_apply.watch_rows(run, self._admin(run.plan.cluster), run.plan.subject)
+
+    def settle(self, run: JobRun) -> None:
+        """Cancelled before all queues were moved: say how many were."""
+        rows = run.result.get("queues", [])
+        run.result["moved"] = sum(row["state"] in ("applied", "verified") for row in rows)
+
+    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+        """The offsets recorded just before each queue was moved; queues never committed before stay."""
+        offsets = [
+            {
+                "topic": row["topic"],
+                "broker_name": row["broker_name"],
+                "queue_id": row["queue_id"],
+                "offset": row["before"],
+                # Messages that were to be read again and have been read again are not taken back once more.
+                "or_beyond": row["target"] < row["before"],
+            }
+            for row in job.result.get("queues", [])
+            if row["state"] in ("applied", "verified") and row["before"] is not None
+        ]
+        return {"target": "exact", "offsets": offsets} if offsets else None
+
+    def _admin(self, cluster: str) -> BlockingMQAdmin:
+        return with_admin(cluster_selectors.cluster_by_name(cluster).namesrv_addrs)
+
+    def _whom(
+        self,
+        admin: BlockingMQAdmin,
+        cluster: str,
+        group: str,
+        params: Mapping[str, Any],
+        now_ms: int,
+    ) -> Asked:
+        """The brokers to ask, and what rows and history know of the group on those that do not answer."""
+        seen = group_queues_seen(cluster, group, now_ms)
+        read_at_ms: dict[str, int] = {}
+        for queue, each in seen.items():
+            read_at_ms[queue.broker_name] = max(each.read_at_ms, read_at_ms.get(queue.broker_name, 0))
+        cover = with_seen(read_coverage(admin, cluster, params), list(read_at_ms), read_at_ms)
+        return Asked(admin, cluster, group, cover, seen)
+
+    def _known(self, whom: Asked, state: GroupState, wish: Wish) -> Known:
+        """Targets that somebody else knows: the brokers' time index, another group, the history."""
+        admin, cluster = whom.admin, whom.cluster
+        scope = [queue for queue in state.queues if wish.queues is None or queue in wish.queues]
+        if wish.target == "time":
+            assert wish.time_ms is not None
+            places = [state.queues[queue].place for queue in scope]
+            exact = offsets_at_time(admin, places, wish.time_ms, whom.coverage.versions)
+            by_time = [state.queues[queue].place for queue in scope if offset_change.is_by_time(state, queue)]
+            told = offsets_told(admin, by_time, wish.time_ms)
+            notes = {
+                queue: f"this release goes to the nearest message; the first at that time is {exact[queue]:,}"
+                for queue, offset in told.items()
+                if offset != exact[queue]
+            }
+            return Known({**exact, **told}, notes)
+        if wish.target == "like_group":
+            if wish.like_group == state.group:
+                raise PlanRejected("A group always stands like itself: name another one.", "like_group")
+            topics = sorted({queue.topic for queue in state.queues})
+            other_whom = Asked(admin, cluster, wish.like_group, whom.coverage)
+            other = read_group_state(other_whom, topics, state.read_at_ms, field="like_group")
+            absent = f"{wish.like_group} has no committed offset there"
+            return Known(
+                {queue: each.committed for queue, each in other.queues.items()},
+                {queue: absent for queue, each in other.queues.items() if each.committed is None},
+            )
+        if wish.target == "as_of":
+            assert wish.time_ms is not None
+            return offset_past.recorded(cluster, state.group, scope, wish.time_ms, state.read_at_ms)
+        return Known()
+
+    def _with_store_times(
+        self, admin: BlockingMQAdmin, state: GroupState, rows: list[Change]
+    ) -> tuple[list[Change], tuple[int, int] | None]:
+        """Rows with the store time of the message at their target, and the span of all messages concerned."""
+        firsts, lasts = {}, {}
+        for row in rows:
+            if row.after is None or not row.moves:
+                continue
+            place = state.queues[row.queue].place
+            start = row.after if row.before is None else min(row.after, row.before)
+            end = row.max_offset if row.before is None else max(row.after, row.before)
+            firsts[row.queue] = (place, max(start, row.min_offset))
+            lasts[row.queue] = (place, min(end, row.max_offset) - 1)
+        targets = [
+            (state.queues[row.queue].place, row.after) for row in rows if row.moves and row.after is not None
+        ]
+        times = store_times(admin, [*firsts.values(), *lasts.values(), *targets])
+        known = [
+            times[place.queue, offset]
+            for place, offset in (*firsts.values(), *lasts.values())
+            if (place.queue, offset) in times
+        ]
+        span = (min(known), max(known)) if known else None
+        return [
+            row.at(times.get((row.queue, row.after))) if row.after is not None else row for row in rows
+        ], span
+
+
+def _diff(
+    rows: Sequence[Change], lost: Mapping[MessageQueue, QueueSeen], cover: Coverage
+) -> list[dict[str, Any]]:
+    """Rows of queues that can be moved and of those that cannot be reached, in the order of their names."""
+    found = [row.as_row() for row in rows]
+    found += [
+        offset_change.left_out_row(queue, seen, cover.absent[queue.broker_name])
+        for queue, seen in lost.items()
+    ]
+    return sorted(found, key=lambda row: (row["topic"], row["broker_name"], row["queue_id"]))
+
+
+def _accepted(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The accepted brokers, kept when an undo becomes exact offsets."""
+    return {ACCEPT_WITHOUT: params[ACCEPT_WITHOUT]} if params.get(ACCEPT_WITHOUT) else {}
+
+
+def _undone(cluster: str, subject: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The exact offsets that take a plan of this group back, cut to the topics or queues that were named."""
+    wish = offset_change.read_wish(params)
+    try:
+        plan, exact = operation_selectors.undo_params(wish.undo_plan)
+    except (PlanNotFound, UndoImpossible) as error:
+        raise PlanRejected(str(error), "undo_plan") from error
+    if (plan.kind, plan.cluster, plan.subject) != (OffsetChangePlan.kind, cluster, subject):
+        raise PlanRejected(f"{plan.id} is no offset change of {subject} in {cluster}.", "undo_plan")
+    offsets = [
+        each
+        for each in exact["offsets"]
+        if (wish.topics is None or each["topic"] in wish.topics)
+        and (wish.queues is None or offset_change.queue_of(each) in wish.queues)
+    ]
+    if not offsets:
+        raise PlanRejected(f"{plan.id} moved none of these queues.", "queues")
+    return {"target": "exact", "offsets": offsets}
+
+
+def _other_jobs(plan: Plan) -> list[str]:
+    """Two changes of one group at once would undo each other: the later one waits for a new plan."""
+    own = getattr(plan, "job", None)
+    return [
+        f"{job.id} by {job.created_by} is moving offsets of {plan.subject} now"
+        for job in operation_selectors.active_jobs(plan.cluster, plan.subject)
+        if job.kind == plan.kind and (own is None or (job.created_at, job.id) < (own.created_at, own.id))
+    ]

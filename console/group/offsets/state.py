@@ -1,0 +1,252 @@
+"""What brokers say now about one group's offsets: the state an offset change is computed from and compared
+with.
+
+One bulk read per broker (43 committed offsets, 203 members, 26 configuration) and one (202) per broker and
+topic. An offset that was never committed is None here, never 0 (14 and 208 answer 0 on 4.x and in some cases
+on 5.x).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from console.brokers.mqadmin import (
+    BlockingMQAdmin,
+    BrokerUnavailable,
+    ConsumerConnection,
+    MessageQueue,
+    MQAdmin,
+    MQBrokerError,
+    is_system_topic,
+)
+from console.brokers.queues import PERM_READ, BrokerQueue, ask_each, route_queues, topic_route, with_offsets
+from console.brokers.time_search import first_offsets, told_by_broker
+from console.lag.last_seen import QueueSeen, topic_queues_seen
+from console.lag.rows.broadcast import BROADCASTING
+from console.operation.errors import PlanRejected
+from console.operation.plan.coverage import Coverage
+
+QUEUES_MAX = 2_000  # of one change; more is split by topic
+DERIVED_PREFIXES = ("%RETRY%", "%DLQ%")
+NEVER_SEEN = QueueSeen(None, None, None, 0)
+SERVER_SIDE_RESET = "useServerSideResetOffset"  # BrokerConfig, 5.1.0+, true by default from 5.2.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class QueueState:
+    """One queue as the group stands on it."""
+
+    place: BrokerQueue
+    committed: int | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupState:
+    """A group at one moment. ``clients``: ids of the members that any broker knows. ``lost``: queues of the topics read
+    that lie on brokers which do not answer, as they were last seen.
+    """
+
+    group: str
+    queues: dict[MessageQueue, QueueState]
+    clients: frozenset[str]
+    broadcasting: bool
+    server_side_reset: dict[str, bool]  # broker name → it moves single queues of online members (5.x)
+    committed: dict[tuple[str, str, int], int]  # (topic, broker name, queue id): all topics of the group
+    read_at_ms: int
+    lost: dict[MessageQueue, QueueSeen] = dataclasses.field(default_factory=dict)
+
+    @property
+    def online(self) -> bool:
+        return bool(self.clients)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Asked:
+    """Whom to ask about a group. ``seen``: its queues as rows and history know them, on any broker."""
+
+    admin: BlockingMQAdmin
+    cluster: str
+    group: str
+    coverage: Coverage
+    seen: Mapping[MessageQueue, QueueSeen] = dataclasses.field(default_factory=dict)
+
+    @property
+    def seen_away(self) -> dict[MessageQueue, QueueSeen]:
+        """Those on brokers that do not answer."""
+        return {
+            queue: each for queue, each in self.seen.items() if queue.broker_name not in self.coverage.addrs
+        }
+
+
+def read_group_state(
+    asked: Asked, topics: Sequence[str] | None, now_ms: int, *, field: str = "group"
+) -> GroupState:
+    """Read a group's state. ``topics`` None: what it subscribes to or has committed to, without retry and
+    DLQ topics. ``field``: the parameter that named the group, for refusals.
+
+    Raises PlanRejected (unknown group or topic, too many queues), BrokerUnavailable when a broker falls silent in the
+    middle, or when the group lies only on brokers that do not answer.
+    """
+    group, coverage = asked.group, asked.coverage
+    tables, connections, configs = _read_brokers(asked.admin, coverage.addrs, group)
+    committed = {
+        (topic, name, queue_id): offset
+        for name, table in tables.items()
+        for (topic, owner), queues in table.offset_table.items()
+        if owner == group
+        for queue_id, offset in queues.items()
+    }
+    members = [each for each in connections.values() if each is not None]
+    away = asked.seen_away
+    if not committed and not members:
+        coverage.of_queues(away, 0).require_some(group)
+        raise PlanRejected(f"No broker knows offsets or members of the group {group}.", field=field)
+    chosen = list(topics) if topics else _own_topics([*committed, *away], members)
+    if not chosen:
+        raise PlanRejected(
+            f"The group {group} neither subscribes to a topic nor has committed to one.", "topics"
+        )
+    places, lost = _places(asked, chosen)
+    return GroupState(
+        group=group,
+        queues={
+            place.queue: QueueState(
+                place, committed.get((place.queue.topic, place.queue.broker_name, place.queue.queue_id))
+            )
+            for place in places
+        },
+        clients=frozenset(client.client_id for each in members for client in each.connection_set),
+        broadcasting=any(each.message_model == BROADCASTING for each in members),
+        server_side_reset={
+            name: str(config.get(SERVER_SIDE_RESET, "")).lower() == "true" for name, config in configs.items()
+        },
+        committed=committed,
+        read_at_ms=now_ms,
+        lost=lost,
+    )
+
+
+def _read_brokers(
+    admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str
+) -> tuple[dict[str, Any], dict[str, ConsumerConnection | None], dict[str, dict[str, str]]]:
+    questions: dict[str, Callable[[MQAdmin, str], Awaitable[Any]]] = {
+        "offsets": lambda client, addr: client.all_consumer_offsets(addr),
+        "members": lambda client, addr: client.consumer_connection(addr, group),
+        "config": lambda client, addr: client.broker_config(addr),
+    }
+    answers: dict[tuple[str, str], Any] = ask_each(
+        admin,
+        {(what, name): (what, addr) for what in questions for name, addr in addrs.items()},
+        lambda client, asked: questions[asked[0]](client, asked[1]),
+    )
+    for (what, name), answer in answers.items():
+        if what == "config" and isinstance(answer, MQBrokerError):
+            answers[
+                what, name
+            ] = {}  # an ACL may forbid to read it: then members are told the way that 4.x knows
+        elif isinstance(answer, Exception):
+            raise BrokerUnavailable(
+                addrs[name], f"{name} did not answer, so its queues are unknown: {answer}"
+            )
+
+    def of(what: str) -> dict[str, Any]:
+        return {name: answer for (kind, name), answer in answers.items() if kind == what}
+
+    return of("offsets"), of("members"), of("config")
+
+
+def _own_topics(
+    committed: Iterable[tuple[str, str, int] | MessageQueue], members: Iterable[ConsumerConnection]
+) -> list[str]:
+    names = {place.topic if isinstance(place, MessageQueue) else place[0] for place in committed} | {
+        topic for each in members for topic in each.subscription_table
+    }
+    return sorted(
+        name for name in names if not name.startswith(DERIVED_PREFIXES) and not is_system_topic(name)
+    )
+
+
+def _places(asked: Asked, topics: Sequence[str]) -> tuple[list[BrokerQueue], dict[MessageQueue, QueueSeen]]:
+    """The readable queues of these topics where they can be read now, and those that cannot, as they were last seen.
+
+    A route lists a broker's queues for minutes after it died; rows and history know them later too.
+    """
+    lost = {
+        queue: each
+        for queue, each in topic_queues_seen(asked.cluster, topics).items()
+        if queue.broker_name in asked.coverage.absent
+    }
+    lost |= {queue: each for queue, each in asked.seen_away.items() if queue.topic in topics}
+    queues: dict[MessageQueue, str] = {}
+    for topic in topics:
+        route = topic_route(asked.admin, topic)
+        if route is None:
+            if any(queue.topic == topic for queue in lost):
+                continue
+            raise PlanRejected(f"There is no topic {topic}.", field="topics")
+        for queue, addr in route_queues(route, topic).items():
+            if queue.broker_name in asked.coverage.addrs:
+                queues[queue] = addr
+        for data in route.queue_datas:
+            if data.broker_name in asked.coverage.absent and data.perm & PERM_READ:
+                for queue_id in range(data.read_queue_nums):
+                    lost.setdefault(MessageQueue(topic, data.broker_name, queue_id), NEVER_SEEN)
+    if len(queues) + len(lost) > QUEUES_MAX:
+        raise PlanRejected(
+            f"{len(queues) + len(lost):,} queues are too many for one change (at most {QUEUES_MAX:,}); name topics."
+        )
+    return with_offsets(asked.admin, queues), lost
+
+
+def store_times(
+    admin: BlockingMQAdmin, wanted: Iterable[tuple[BrokerQueue, int]]
+) -> dict[tuple[MessageQueue, int], int]:
+    """Store time in ms of the message at (queue, offset), by pulling it; what can not be read is left out."""
+    asked = {
+        (place.queue, offset): place
+        for place, offset in wanted
+        if place.min_offset <= offset < place.max_offset
+    }
+    answers = ask_each(
+        admin,
+        {
+            key: (place.addr, place.queue.topic, place.queue.queue_id, key[1], 1)
+            for key, place in asked.items()
+        },
+        lambda client, arguments: client.pull(*arguments),
+    )
+    found = {}
+    for (queue, offset), answer in answers.items():
+        if not isinstance(answer, Exception):
+            for record in answer.messages:
+                if record.queue_offset == offset:
+                    found[queue, offset] = record.store_timestamp_ms
+    return found
+
+
+def offsets_at_time(
+    admin: BlockingMQAdmin, places: Sequence[BrokerQueue], time_ms: int, versions: Mapping[str, str]
+) -> dict[MessageQueue, int]:
+    """The first offset stored at or after a time, per queue. Raises what a broker answered."""
+    asked = {(place, time_ms): versions.get(place.queue.broker_name, "") for place in places}
+    return {place.queue: _offset(answer) for (place, _), answer in first_offsets(admin, asked).items()}
+
+
+def offsets_told(
+    admin: BlockingMQAdmin, places: Sequence[BrokerQueue], time_ms: int
+) -> dict[MessageQueue, int]:
+    """Where brokers send members that they reset to a time, per queue: before 5.1.1 to the nearest message."""
+    answers = ask_each(
+        admin,
+        {place: place for place in places},
+        lambda client, place: told_by_broker(client, place, time_ms),
+    )
+    return {place.queue: _offset(answer) for place, answer in answers.items()}
+
+
+def _offset(answer: int | Exception) -> int:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

@@ -1,0 +1,337 @@
+"""The plan kinds ``group_pause`` and ``group_resume``: whether a group may read topics, broker by broker (353).
+
+RocketMQ pauses a group on a topic, not one queue, and only members whose pulls are looked up by their heartbeat (push
+members). A broker of Apache's forgets *all* paused topics of a group when one is resumed, and keeps that on disk
+only with the next change of a group; so the others are paused again at once, and the group's settings are written
+once more as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from console.brokers.mqadmin import BlockingMQAdmin, retry_topic
+from console.brokers.queues import topic_route
+from console.group import refusals
+from console.group.pause.facts import (
+    PauseFacts,
+    arriving,
+    kept_for_ms,
+    paused_topics,
+    read_pause_facts,
+    read_places,
+    waiting,
+)
+from console.group.pause.words import closing_warnings, impact, opening_warnings, summary
+from console.group.pauses import READING
+from console.group.settings import config as settings_config
+from console.operation.config.change import (
+    GROUP,
+    ConfigPlan,
+    ConfigRow,
+    admin_of,
+    brokers_in_words,
+    chosen_brokers,
+    covered_rows,
+    left_out_rows,
+    overwritten_warning,
+)
+from console.operation.config.equivalents import made_by
+from console.operation.errors import PlanRejected
+from console.operation.job.runner import JobRun
+from console.operation.models import Job, Plan
+from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
+from console.operation.plan.kinds import Draft
+from console.operation.plan.params import refuse_unknown
+
+TOPICS_MAX = 200  # of one plan: each is a request to each broker, before and after
+
+
+class ReadingPlan(ConfigPlan):
+    """params: {topics?, brokers?}; all that the group reads, and all brokers, without them. ``exact`` of an undo:
+    [{topic, broker_name, readable, expected}].
+    """
+
+    readable: ClassVar[bool]  # what the topics become
+
+    def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
+        """Read every broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
+        settings_config.check_changeable(subject)
+        admin = admin_of(cluster)
+        brokers = read_coverage(admin, cluster, params)
+        addrs = brokers.addrs
+        facts = read_pause_facts(admin, cluster, addrs, subject, now_ms)
+        if not facts.has_group and facts.row is None and not any(facts.forbidden.values()):
+            brokers.require_some(subject)
+            raise PlanRejected(f"There is no group {subject}.", "group")
+        if "exact" in params:
+            rows = _exact_rows(admin, brokers, subject, params["exact"])
+            meant = {each["broker_name"] for each in params["exact"]}
+        else:
+            topics, chosen = self._wish(admin, brokers, subject, params, facts)
+            rows = self._rows(admin, addrs, subject, topics, chosen, facts)
+            meant = set(params.get("brokers") or brokers.absent)
+        cover = brokers.of_brokers(meant, {row.broker_name for row in rows})
+        if not rows:
+            cover.require_some(subject)
+        return self._draft(cluster, subject, params, facts, rows, cover)
+
+    def _wish(
+        self,
+        admin: BlockingMQAdmin,
+        cluster: Coverage,
+        group: str,
+        params: Mapping[str, Any],
+        facts: PauseFacts,
+    ) -> tuple[list[str], list[str]]:
+        """(topics, brokers) that are meant."""
+        refuse_unknown(params, ("brokers", "topics"))
+        topics, brokers = (_names(params, field) for field in ("topics", "brokers"))
+        paused = sorted(frozenset().union(*facts.forbidden.values()))
+        if not self.readable:
+            known = facts.topics(group)
+            strange = [topic for topic in topics if topic not in known and topic_route(admin, topic) is None]
+            if strange:
+                raise PlanRejected(f"There is no topic {strange[0]}.", "topics")
+            topics = topics or known
+        elif not topics:
+            topics = paused
+        if not topics:
+            raise PlanRejected(f"No topic is paused for {group}.", "topics")
+        if len(topics) > TOPICS_MAX:
+            text = f"{len(topics):,} topics are more than one plan takes ({TOPICS_MAX})."
+            raise PlanRejected(f"{text} Name some of them.", "topics")
+        return topics, list(chosen_brokers(cluster, brokers))
+
+    def _rows(
+        self,
+        admin: BlockingMQAdmin,
+        addrs: Mapping[str, str],
+        group: str,
+        topics: Sequence[str],
+        brokers: Sequence[str],
+        facts: PauseFacts,
+    ) -> list[ConfigRow]:
+        able = [name for name in brokers if name not in facts.unable]
+        places = [(topic, name) for name in able for topic in topics]
+        found = read_places(admin, addrs, group, places)
+        return [_row(addrs, topic, name, found[topic, name], self.readable) for topic, name in places]
+
+    def _draft(
+        self,
+        cluster: str,
+        group: str,
+        params: Mapping[str, Any],
+        facts: PauseFacts,
+        rows: Sequence[ConfigRow],
+        cover: Coverage,
+    ) -> Draft:
+        changing = [row for row in rows if row.before != row.after]
+        is_closing = any(row.after == {"readable": False} for row in changing)
+        topics = list(dict.fromkeys(row.name for row in changing))
+        brokers = list(dict.fromkeys(row.broker_name for row in changing))
+        waits = waiting(facts.row, topics)
+        rate = arriving(cluster, [topic for topic in topics if topic != retry_topic(group)])
+        kept_ms = kept_for_ms(facts, brokers, waits)
+        warnings = overwritten_warning(rows)
+        if is_closing:
+            warnings += closing_warnings(group, topics, facts, rate, kept_ms)
+        elif changing:
+            others = _others(facts, changing)
+            warnings += opening_warnings(facts, waits, others)
+        messages = (waits.messages or 0) if is_closing else 0
+        confirm = " --confirm {subject}" if messages else ""
+        return Draft(
+            summary=summary(group, changing, is_closing),
+            diff=[row.as_row() for row in rows] + left_out_rows(cover, GROUP, group),
+            coverage=cover,
+            before={
+                "impact": impact(facts, rate, waits, kept_ms if is_closing else None, is_closing),
+                "members": len(facts.members.client_ids),
+                "read_at_ms": facts.read_at_ms,
+            },
+            messages=messages,
+            warnings=warnings,
+            blocked=_blocked(group, params, facts, rows, self.readable),
+            command=f"manage.py groups apply {{plan}}{confirm}",
+            made_by={} if "exact" in params else made_by(cluster, self.kind, group, params),
+        )
+
+    def drift(self, plan: Plan, now_ms: int) -> list[str]:
+        """Ask each place again and compare with the plan."""
+        admin = admin_of(plan.cluster)
+        cover = read_coverage(admin, plan.cluster, {})
+        addrs = cover.addrs
+        rows = {(row["name"], row["broker_name"]): row for row in covered_rows(plan)}
+        sentences = [*came_back(plan.before, cover), *gone_words(cover, {name for _, name in rows})]
+        places = [place for place in rows if place[1] in addrs]
+        for place, readable in read_places(admin, addrs, plan.subject, places).items():
+            if readable != rows[place]["before"]["readable"]:
+                is_now = "may be read again" if readable else "is paused"
+                sentences.append(f"{place[0]} on {place[1]} {is_now} since the plan was made")
+        return sentences
+
+    def before_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
+        """Which other topics are paused there, and how often the broker saved its groups so far."""
+        opened = _by_broker(row for row in run.result["brokers"] if row["after"]["readable"])
+        run.progress["stay_paused"], run.progress["saved"] = {}, {}
+        for broker_name, topics in opened.items():
+            table = admin.all_subscription_groups(_addr(run, broker_name))
+            paused = paused_topics(table.forbidden_table, run.plan.subject)
+            run.progress["stay_paused"][broker_name] = sorted(paused - topics)
+            run.progress["saved"][broker_name] = table.data_version.counter
+
+    def apply_row(self, run: JobRun, admin: BlockingMQAdmin, row: dict[str, Any]) -> None:
+        """Allow or forbid one topic on one broker; doing it twice changes nothing."""
+        readable = row["after"]["readable"]
+        if admin.group_forbidden(row["addr"], run.plan.subject, row["name"]).readable != readable:
+            admin.group_forbidden(row["addr"], run.plan.subject, row["name"], readable=readable)
+        if readable:
+            _pause_again(run, admin, row["broker_name"])
+        row["state"], row["error"] = "applied", ""
+
+    def after_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
+        """What stays paused is paused, and a broker that allowed reading in memory only saves it."""
+        group = run.plan.subject
+        for broker_name, counter in run.progress["saved"].items():
+            run.beat()
+            _pause_again(run, admin, broker_name)
+            addr = _addr(run, broker_name)
+            table = admin.all_subscription_groups(addr)
+            config = table.subscription_group_table.get(group)
+            if table.data_version.counter != counter:
+                continue
+            if config is None:
+                text = f"{broker_name} has no settings of {group} to save with it: a restart would pause it again"
+                run.note(text, level="warn")
+                continue
+            config.attributes = {}  # none changes
+            admin.create_subscription_group(addr, config)
+
+    def unlike(self, run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[str]:
+        """Ask each place again; sentences for those that do not show their target."""
+        addrs = {row["broker_name"]: row["addr"] for row in rows}
+        by_place = {(row["name"], row["broker_name"]): row for row in rows}
+        stay = [(topic, name) for name, topics in run.progress["stay_paused"].items() for topic in topics]
+        found = read_places(admin, addrs, run.plan.subject, [*by_place, *stay])
+        wrong = [
+            f"{topic} may be read on {name}, it was to stay paused"
+            for topic, name in stay
+            if found[topic, name]
+        ]
+        for place, row in by_place.items():
+            if found[place] == row["after"]["readable"]:
+                row["state"], row["at_ms"] = "verified", row["at_ms"] or run.now_ms()
+            else:
+                row["state"] = "applied"
+                wrong.append(f"{place[1]} does not show it for {place[0]}")
+        return wrong
+
+    def verify(self, run: JobRun) -> None:
+        """Also lets the pages know at once what the brokers say now."""
+        super().verify(run)
+        refusals.survey_cluster(run.plan.cluster, now_ms=run.now_ms())
+
+    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+        """What each broker said before, where it was changed."""
+        exact = [
+            {
+                "topic": row["name"],
+                "broker_name": row["broker_name"],
+                "readable": row["before"]["readable"],
+                "expected": row["after"]["readable"],
+            }
+            for row in job.result.get("brokers", [])
+            if row["state"] in ("applied", "verified")
+        ]
+        return {"exact": exact} if exact else None
+
+
+class GroupPausePlan(ReadingPlan):
+    """The group may not read the topics."""
+
+    kind = "group_pause"
+    readable = False
+
+
+class GroupResumePlan(ReadingPlan):
+    """It may again; without ``topics`` all that are paused."""
+
+    kind = "group_resume"
+    readable = True
+
+
+def _names(params: Mapping[str, Any], field: str) -> list[str]:
+    given = params.get(field) or ()
+    if isinstance(given, str) or not all(isinstance(name, str) and name for name in given):
+        raise PlanRejected(f"{field.capitalize()} is a list of names.", field)
+    return list(dict.fromkeys(given))
+
+
+def _row(
+    addrs: Mapping[str, str], topic: str, broker_name: str, before: bool, after: bool, note: str = ""
+) -> ConfigRow:
+    return ConfigRow(
+        READING, topic, broker_name, addrs[broker_name], {"readable": before}, {"readable": after}, note
+    )
+
+
+def _exact_rows(
+    admin: BlockingMQAdmin, cluster: Coverage, group: str, wanted: Sequence[Mapping[str, Any]]
+) -> list[ConfigRow]:
+    addrs = chosen_brokers(cluster, [each["broker_name"] for each in wanted])
+    exact = [each for each in wanted if each["broker_name"] in addrs]
+    found = read_places(admin, addrs, group, [(each["topic"], each["broker_name"]) for each in exact])
+    rows = []
+    for each in exact:
+        now = found[each["topic"], each["broker_name"]]
+        note = "" if now == each["expected"] else "changed since by somebody else"
+        rows.append(_row(addrs, each["topic"], each["broker_name"], now, each["readable"], note))
+    return rows
+
+
+def _others(facts: PauseFacts, changing: Sequence[ConfigRow]) -> dict[str, list[str]]:
+    """Broker → topics that are paused there and are not resumed with these."""
+    opened: dict[str, set[str]] = {}
+    for row in changing:
+        opened.setdefault(row.broker_name, set()).add(row.name)
+    others = {name: sorted(facts.forbidden[name] - topics) for name, topics in opened.items()}
+    return {name: topics for name, topics in others.items() if topics}
+
+
+def _blocked(
+    group: str, params: Mapping[str, Any], facts: PauseFacts, rows: Sequence[ConfigRow], readable: bool
+) -> str:
+    unable = [name for name in facts.unable if name in (params.get("brokers") or facts.unable)]
+    if unable and not readable and "exact" not in params:
+        return (
+            f"{brokers_in_words(unable)} cannot pause a group on a topic: its release does not know the request "
+            "(353, of RocketMQ 5.0). Stop the whole group there with consumeEnable, in its settings, or choose other "
+            "brokers."
+        )
+    if any(row.before != row.after for row in rows):
+        return ""
+    if rows and all(row.after == {"readable": True} for row in rows):
+        return f"Nothing would change: {group} may read this already."
+    return f"Nothing would change: this is paused for {group} already."
+
+
+def _by_broker(rows: Iterable[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for row in rows:
+        found.setdefault(row["broker_name"], set()).add(row["name"])
+    return {name: frozenset(topics) for name, topics in found.items()}
+
+
+def _addr(run: JobRun, broker_name: str) -> str:
+    return next(str(row["addr"]) for row in run.result["brokers"] if row["broker_name"] == broker_name)
+
+
+def _pause_again(run: JobRun, admin: BlockingMQAdmin, broker_name: str) -> None:
+    """A broker of Apache's that was told to let one topic be read lets the group's others be read too."""
+    addr, group = _addr(run, broker_name), run.plan.subject
+    for topic in run.progress["stay_paused"][broker_name]:
+        if admin.group_forbidden(addr, group, topic).readable:
+            admin.group_forbidden(addr, group, topic, readable=False)
+            run.note(f"{broker_name} let {topic} be read too: paused again at once", level="info")

@@ -1,0 +1,66 @@
+"""What is typed to create a group or to change its configuration. Each field says what RocketMQ allows there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django import forms
+
+from console.group.settings import config as settings_config
+from console.group.settings.config import FIELDS, MEANING
+from console.operation.config.forms import STAYS, TRUE_FALSE, ConfigForm, allowed_name
+
+
+class GroupChangeForm(ConfigForm):
+    """One field per key of SubscriptionGroupConfig, named by it; empty stays as it is."""
+
+    empty_word = STAYS
+
+    def __init__(self, brokers: Sequence[str], *args: Any, **kwargs: Any) -> None:
+        super().__init__(brokers, *args, **kwargs)
+        for name, (key, lowest, highest) in FIELDS.items():
+            if lowest is None:
+                self.fields[name] = forms.ChoiceField(
+                    label=key,
+                    required=False,
+                    choices=[("", self.empty_word), *TRUE_FALSE],
+                    help_text=MEANING[name],
+                )
+            else:
+                self.fields[name] = forms.IntegerField(
+                    label=key,
+                    required=False,
+                    min_value=lowest,
+                    max_value=highest,
+                    help_text=MEANING[name],
+                    error_messages={"invalid": "Write a whole number."},
+                )
+
+    @property
+    def settings_fields(self) -> list[tuple[forms.BoundField, bool]]:
+        """(field, whether it is a choice) of every key."""
+        return [(self[name], lowest is None) for name, (_, lowest, _) in FIELDS.items()]
+
+    def settings(self) -> dict[str, Any]:
+        """Parameters of group_change."""
+        found: dict[str, Any] = {}
+        for name, (_, lowest, _) in FIELDS.items():
+            value = self.cleaned_data[name]
+            if value not in (None, ""):
+                found[name] = value == "true" if lowest is None else value
+        return found
+
+
+class GroupCreateForm(GroupChangeForm):
+    """The same with a name; what is left empty gets RocketMQ's default."""
+
+    empty_word = "RocketMQ's default"
+    name = forms.CharField(
+        label="Name",
+        max_length=settings_config.NAME_LENGTH_MAX,
+        help_text=f"letters, digits, % | - and _, at most {settings_config.NAME_LENGTH_MAX}",
+    )
+
+    def clean_name(self) -> str:
+        return allowed_name(self.cleaned_data["name"], settings_config.check_new_name)

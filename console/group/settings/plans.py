@@ -1,0 +1,371 @@
+"""The plan kinds of group configuration: create, change, quarantine, release, delete.
+
+A group in quarantine may not consume (``consumeEnable`` false). ``group_force_delete`` skips it and needs ADMIN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from console.brokers.mqadmin import BlockingMQAdmin, MQBrokerError, dead_letter_topic, retry_topic
+from console.brokers.queues import TOPIC_NOT_EXIST
+from console.group.settings import config as settings_config
+from console.group.settings.config import FIELDS
+from console.group.settings.facts import OFFSETS_KEPT_MAX, GroupFacts, impact, read_group_facts
+from console.lag.collect.reset import note_moves
+from console.operation.config.change import (
+    GROUP,
+    TOPIC,
+    Config,
+    ConfigRow,
+    addrs_of_plan,
+    admin_of,
+    brokers_in_words,
+    counted,
+    is_denied,
+    read_configs,
+)
+from console.operation.config.plans import (
+    Asked,
+    ChangePlan,
+    CreatePlan,
+    DeletePlan,
+    ObjectPlan,
+    QuarantinePlan,
+    ReleasePlan,
+    Stakes,
+    Wish,
+    read_wish,
+    where,
+)
+from console.operation.errors import PlanRejected
+from console.operation.job.runner import JobRun
+from console.operation.models import Job, Plan
+from console.operation.plan.coverage import Coverage
+from console.operation.plan.kinds import PlanWarning
+from console.operation.plan.params import refuse_unknown
+
+
+class GroupPlan(ObjectPlan[GroupFacts]):
+    """A consumer group, whatever happens to it."""
+
+    what = GROUP
+
+    def facts(self, asked: Asked, rows: Sequence[ConfigRow]) -> GroupFacts:
+        """Who uses the group, on any broker."""
+        return read_group_facts(asked.admin, asked.cluster, asked.addrs, asked.subject, asked.now_ms)
+
+    def held_by(self, cluster: str, subject: str, brokers: Coverage) -> frozenset[str]:
+        """Every broker that does not answer: no row says which of them have the settings of a group."""
+        return frozenset(brokers.absent)
+
+    def recorded(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> dict[str, Any]:
+        """How many members were online, for what is asked later."""
+        return {
+            "impact": impact(facts, asked.subject),
+            "members": len(facts.members),
+            "read_at_ms": facts.read_at_ms,
+        }
+
+    def check_changeable(self, asked: Asked) -> None:
+        """RocketMQ's own groups stay as they are."""
+        settings_config.check_changeable(asked.subject)
+
+    def removed_again(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> tuple[str, str]:
+        """Only an unused group goes without quarantine."""
+        in_use = "The group is in use since: put it in quarantine and delete it instead."
+        why_not = in_use if facts.offsets or facts.members else ""
+        return f"This will delete the unused group {asked.subject} on {where(rows)} again.", why_not
+
+    def came_back(self, asked: Asked) -> str:
+        """The group with its offsets."""
+        return f", with its committed offsets ({len(asked.params.get('offsets', ()))})."
+
+
+class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts]):
+    """params: {brokers?} and the fields of ``settings_config.FIELDS``."""
+
+    kind = "group_create"
+
+    def new_config(self, asked: Asked) -> tuple[Wish, Config]:
+        """The group as it is wished."""
+        settings_config.check_new_name(asked.subject)
+        wish = read_wish(asked.params, FIELDS, settings_config.read_values)
+        return wish, settings_config.new_config(asked.subject, wish.values)
+
+    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> str:
+        """Where it will be."""
+        new = [row for row in rows if row.before is None]
+        return f"This will create the group {asked.subject} on {where(new)}."
+
+    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
+        """Brokers without the group, and offsets that wait for it."""
+        warnings = []
+        chosen = {row.broker_name for row in rows}
+        left_out = [name for name in asked.addrs if name not in chosen and asked.found[name] is None]
+        if left_out:
+            text = "A member that reads queues there is refused, unless the broker makes groups by itself."
+            warnings.append(PlanWarning("warn", f"Not on {brokers_in_words(left_out)}", text))
+        if facts.offsets:
+            text = (
+                f"{len(facts.offsets)} offsets were committed under this name before: it goes on from there."
+            )
+            warnings.append(PlanWarning("warn", "There are offsets of this name already", text))
+        return Stakes(warnings)
+
+
+class GroupChangePlan(GroupPlan, ChangePlan[GroupFacts]):
+    """params as group_create; what is not named stays. ``brokers``: only these."""
+
+    kind = "group_change"
+    settings_words = "retries, retry queues, timeout, or one of the switches"
+
+    def wish(self, asked: Asked) -> Wish:
+        """What is asked for."""
+        return read_wish(asked.params, FIELDS, settings_config.read_values)
+
+    def changed(self, before: Config, values: Mapping[str, Any]) -> Config:
+        """The group of one broker with the wished values."""
+        return {**before, **values}
+
+    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
+        """Members that may not consume any more, messages that wait for a retry."""
+        stops = any(row.before and row.after and _stops(row.before, row.after) for row in rows)
+        return Stakes(
+            warnings=change_warnings(rows, facts),
+            messages=_lag(facts) if stops else 0,
+            typed=stops and (bool(facts.members) or _is_lag_unknown(facts)),
+        )
+
+
+class GroupQuarantinePlan(GroupPlan, QuarantinePlan[GroupFacts]):
+    """No params: its members may not consume any more."""
+
+    kind = "group_quarantine"
+    closes = "its members may not consume, its offsets stay"
+    is_closed = "may not consume already"
+
+    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
+        """Who is stopped, and what waits meanwhile."""
+        typed = bool(facts.members) or _is_lag_unknown(facts)
+        return Stakes(warnings=use_warnings(facts), messages=_lag(facts), typed=typed)
+
+
+class GroupReleasePlan(GroupPlan, ReleasePlan[GroupFacts]):
+    """No params: its members may consume again."""
+
+    kind = "group_release"
+    opens = "its members may consume again"
+    switch = "consumeEnable"
+
+
+class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
+    """params: {keep_offsets?: false, with_topics?: false}. ``with_topics``: its %RETRY% and %DLQ% topics go too."""
+
+    kind = "group_delete"
+
+    def rows(self, asked: Asked) -> list[ConfigRow]:
+        """The group, and its topics where that is wished."""
+        _, with_topics = _flags(asked.params)
+        rows = super().rows(asked)
+        if not with_topics:
+            return rows
+        return rows + [
+            ConfigRow(TOPIC, topic, name, asked.addrs[name], config, None)
+            for topic in (retry_topic(asked.subject), dead_letter_topic(asked.subject))
+            for name, config in read_configs(asked.admin, asked.addrs, TOPIC, topic).items()
+            if config is not None
+        ]
+
+    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> str:
+        """What goes with it and what stays."""
+        return _delete_summary(asked.subject, rows, facts, *_flags(asked.params))
+
+    def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
+        """Who uses it still, and what is lost. Raises PlanRejected for more offsets than an undo can bring back."""
+        keep_offsets, with_topics = _flags(asked.params)
+        if len(facts.offsets) > OFFSETS_KEPT_MAX and not keep_offsets:
+            text = f"{len(facts.offsets):,} offsets are more than a job keeps for its undo ({OFFSETS_KEPT_MAX:,})."
+            raise PlanRejected(f"{text} Delete it with keep_offsets.", "keep_offsets")
+        return Stakes(
+            warnings=[*use_warnings(facts), *_delete_warnings(asked.subject, facts, with_topics)],
+            messages=max(_lag(facts), sum(facts.stored.values()) if with_topics else 0),
+            typed=True,
+        )
+
+    def used_since(self, plan: Plan, now: Mapping[str, Any]) -> list[str]:
+        """Members that came online."""
+        was = plan.before["members"]
+        if now["members"] <= was:
+            return []
+        return [f"{counted(now['members'], 'member', 'are')} online, {was} were"]
+
+    def before_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
+        """The committed offsets, which the brokers forget with the group."""
+        if "exact" in run.plan.params or run.plan.params.get("keep_offsets"):
+            return
+        addrs = addrs_of_plan(admin, run.plan)
+        facts = read_group_facts(admin, run.plan.cluster, addrs, run.plan.subject, run.now_ms())
+        run.result["offsets"] = [[*place, offset] for place, offset in sorted(facts.offsets.items())]
+
+    def after_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
+        """An undo commits the recorded offsets again, once the group is there."""
+        addrs = addrs_of_plan(admin, run.plan)
+        gone: set[str] = set()
+        offsets = run.plan.params.get("offsets", ())
+        moved = [
+            (topic, name, number, None, offset) for name, topic, number, offset in offsets if name in addrs
+        ]
+        note_moves(run.plan.cluster, run.plan.subject, moved, now_ms=run.now_ms())
+        for broker_name, topic, queue_id, offset in offsets:
+            if broker_name not in addrs:
+                continue  # the plan leaves this broker out
+            run.beat()
+            try:
+                admin.update_consumer_offset(addrs[broker_name], run.plan.subject, topic, queue_id, offset)
+            except MQBrokerError as error:
+                if error.code != TOPIC_NOT_EXIST:
+                    raise
+                gone.add(topic)
+        for topic in sorted(gone):
+            run.note(f"Offsets of {topic} are not put back: the topic is gone", level="warn")
+
+    def verify(self, run: JobRun) -> None:
+        """Also that the offsets of an undo are back; members that read on may be further by now."""
+        super().verify(run)
+        wanted = run.plan.params.get("offsets", ())
+        if not wanted:
+            return
+        admin = admin_of(run.plan.cluster)
+        addrs = addrs_of_plan(admin, run.plan)
+        facts = read_group_facts(admin, run.plan.cluster, addrs, run.plan.subject, run.now_ms())
+        back = sum(
+            facts.offsets.get((broker_name, topic, queue_id), -1) >= offset
+            for broker_name, topic, queue_id, offset in wanted
+        )
+        run.note(
+            f"{back} of {len(wanted)} committed offsets are back",
+            level="ok" if back == len(wanted) else "warn",
+        )
+
+    def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
+        """The configurations and the offsets that were recorded."""
+        params = super().undo_params(plan, job)
+        written = {row["broker_name"] for row in job.result.get("brokers", []) if row["state"] != "waiting"}
+        if params is None or "offsets" not in job.result:
+            return params
+        retry_kept = not plan.params.get("with_topics")
+        offsets = [
+            each
+            for each in job.result["offsets"]
+            if each[0] in written and (retry_kept or each[1] != retry_topic(plan.subject))
+        ]
+        return {**params, "offsets": offsets}
+
+
+class GroupForceDeletePlan(GroupDeletePlan):
+    """The same without quarantine."""
+
+    kind = "group_force_delete"
+    verb = "ADMIN"
+    must_wait = False
+
+
+# --- Words and judgements -----------------------------------------------------------------------------------
+
+
+def _flags(params: Mapping[str, Any]) -> tuple[bool, bool]:
+    refuse_unknown(params, ("keep_offsets", "with_topics"))
+    for field in ("keep_offsets", "with_topics"):
+        if not isinstance(params.get(field, False), bool):
+            raise PlanRejected(f"{field} is true or false.", field)
+    return bool(params.get("keep_offsets")), bool(params.get("with_topics"))
+
+
+def _lag(facts: GroupFacts) -> int:
+    """Messages that wait, as far as known; `_is_lag_unknown` says when that says nothing."""
+    return 0 if facts.row is None else facts.row.lag or 0
+
+
+def _is_lag_unknown(facts: GroupFacts) -> bool:
+    return facts.row is not None and facts.row.lag is None
+
+
+def _stops(before: Config, after: Config) -> bool:
+    return not is_denied(GROUP, before) and is_denied(GROUP, after)
+
+
+def change_warnings(rows: Sequence[ConfigRow], facts: GroupFacts) -> list[PlanWarning]:
+    """What a change means for messages that wait for a retry, and for members that are online."""
+    warnings = []
+    for row in rows:
+        before, after = row.before or {}, row.after or {}
+        if _stops(before, after) and facts.members:
+            text = "Their pulls are refused (NO_PERMISSION, 16) from the next one on."
+            warnings.append(
+                PlanWarning("danger", f"{counted(len(facts.members), 'member', 'are')} online", text)
+            )
+        if 0 <= after["retryMaxTimes"] < before["retryMaxTimes"]:
+            text = "Messages that were retried as often already become dead letters at their next failure."
+            warnings.append(PlanWarning("warn", f"At most {after['retryMaxTimes']} retries", text))
+        if after["retryQueueNums"] < before["retryQueueNums"]:
+            text = "The %RETRY% topic keeps the queues it has; new ones are made with this number."
+            warnings.append(PlanWarning("info", "Fewer retry queues", text))
+    return list(dict.fromkeys(warnings))
+
+
+def use_warnings(facts: GroupFacts) -> list[PlanWarning]:
+    """Who is using the group that is about to be taken away."""
+    warnings = []
+    if facts.members:
+        names = ", ".join(facts.members[:3])
+        warnings.append(
+            PlanWarning("danger", f"{counted(len(facts.members), 'member', 'are')} online", f"Now: {names}.")
+        )
+    if _is_lag_unknown(facts):
+        warnings.append(
+            PlanWarning(
+                "warn", "How many messages wait is unknown", "As of the last round; they may be many."
+            )
+        )
+    elif _lag(facts):
+        least = "at least " if facts.row is not None and facts.row.lag_lower_bound else ""
+        words = f"{least}{counted(_lag(facts), 'message', 'are')} not handled yet"
+        warnings.append(PlanWarning("warn", words[:1].upper() + words[1:], "As of the last round."))
+    if not warnings:
+        warnings.append(PlanWarning("ok", "Nobody uses it now", "No member is online, nothing waits for it."))
+    return warnings
+
+
+def _delete_summary(
+    group: str, rows: Sequence[ConfigRow], facts: GroupFacts, keep_offsets: bool, with_topics: bool
+) -> str:
+    where = brokers_in_words([row.broker_name for row in rows if row.what == GROUP])
+    offsets = "stay on the brokers" if keep_offsets else "go too and are recorded for the undo"
+    topics = " and ".join(facts.stored)
+    if not topics:
+        about = "It has no retry or dead-letter topic."
+    elif with_topics:
+        about = f"Gone for good: {topics} with {counted(sum(facts.stored.values()), 'message')}."
+    else:
+        about = f"What stays: {topics} with {counted(sum(facts.stored.values()), 'message')}."
+    offsets = f"Its committed offsets ({len(facts.offsets)}) {offsets}."
+    return f"This will delete the group {group} on {where}. {offsets} {about}"
+
+
+def _delete_warnings(group: str, facts: GroupFacts, with_topics: bool) -> list[PlanWarning]:
+    warnings = []
+    letters = facts.stored.get(dead_letter_topic(group), 0)
+    if letters and with_topics:
+        warnings.append(
+            PlanWarning(
+                "danger", f"{counted(letters, 'dead letter', 'are')} lost", "Undo does not bring them back."
+            )
+        )
+    if facts.auto_create:
+        text = "autoCreateSubscriptionGroup is true: a member that connects makes the group with default settings."
+        warnings.append(
+            PlanWarning("warn", f"{brokers_in_words(facts.auto_create)} would make it again", text)
+        )
+    return warnings

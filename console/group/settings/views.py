@@ -1,0 +1,81 @@
+"""Pages of a group's configuration: create, change, delete. Nothing is changed here but by the one-click
+release.
+"""
+
+from __future__ import annotations
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST
+
+from console.access.models import Verb
+from console.cluster.admission import admit, admit_to_list
+from console.group import selectors
+from console.group.settings.forms import GroupChangeForm, GroupCreateForm
+from console.operation.config.change import GROUP
+from console.operation.config.table import read_table
+from console.operation.config.views import (
+    broker_names,
+    form_context,
+    quarantine_context,
+    submitted_form,
+    submitted_step,
+)
+from console.operation.plan_request import apply_at_once
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def create(request: HttpRequest, cluster: str) -> HttpResponse:
+    """A form; POST makes the plan and shows it. Whether the name is allowed is asked with the name."""
+    here, _ = admit_to_list(request, cluster)
+    brokers = broker_names(here.name)
+    form = GroupCreateForm(brokers, request.POST or None, initial={"name": request.GET.get("name", "")[:120]})
+    made = submitted_form(request, here, GROUP, "create", form)
+    if isinstance(made, HttpResponse):
+        return made
+    context = form_context(request, here, GROUP, form, made, brokers)
+    return render(request, "group/create.html", context, status=422 if form.errors or made else 200)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def settings(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
+    """What each broker has now and, for those who may, a form beside it; POST makes the plan."""
+    here = admit(request, cluster, Verb.CONFIGURE if request.method == "POST" else Verb.VIEW, group)
+    table = read_table(here, GROUP, group)
+    brokers = [*table.brokers, *table.silent]
+    form = GroupChangeForm(brokers, request.POST or None)
+    made = submitted_form(request, here, GROUP, "change", form, group)
+    if isinstance(made, HttpResponse):
+        return made
+    context = form_context(request, here, GROUP, form, made, brokers)
+    context |= {"group": group, "row": selectors.group(here.name, group), "table": table}
+    context |= quarantine_context(request, here, GROUP, group)
+    return render(request, "group/settings.html", context, status=422 if form.errors or made else 200)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+def delete(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
+    """The way of a group out: quarantine, watch, delete. POST plans the step that ``deed`` names."""
+    here = admit(request, cluster, Verb.CONFIGURE, group)
+    made = submitted_step(request, here, GROUP, group, options=("with_topics", "keep_offsets"))
+    if isinstance(made, HttpResponse):
+        return made
+    row = selectors.group(here.name, group)
+    members = "unknown" if row is None or row.clients is None else f"{row.clients} members online"
+    context = {
+        "cluster": here,
+        "group": group,
+        "row": row,
+        "used_by": "nobody is online" if row is not None and row.clients == 0 else members,
+        "problem": made,
+        "section": "groups",
+        **quarantine_context(request, here, GROUP, group),
+    }
+    return render(request, "group/delete.html", context, status=422 if made else 200)
+
+
+@require_POST
+def release(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
+    """End the quarantine: plan and apply in one, since it only gives back what was taken."""
+    here = admit(request, cluster, Verb.CONFIGURE, group)
+    return apply_at_once(request, here, "group_release", group, redirect("group-settings", here.name, group))

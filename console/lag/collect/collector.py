@@ -1,0 +1,504 @@
+"""The collector of one cluster in one process: what it remembers between rounds and the steps of a round.
+
+Everything here can be made again from the log, the chunks and the metrics database: a collector that met an
+error is thrown away and the next round makes a new one. It is used by one thread at a time, under the
+cluster's lease.
+"""
+
+import logging
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+from django.db import transaction
+
+from console.brokers.mqadmin import BlockingMQAdmin, GroupRefusals
+from console.lag.collect import reset
+from console.lag.collect.presence import Presence
+from console.lag.database_router import METRICS
+from console.lag.episodes import Episodes
+from console.lag.history import archive, chronicle
+from console.lag.history.log import HOUR_MS, HistoryLog, Kind, State, location_of
+from console.lag.models import BrokerRow, GroupRow, HistoryFile, Round, TopicRow
+from console.lag.promise_courses import PromiseCourses
+from console.lag.round import broker_reads
+from console.lag.round.broker_reads import BrokerAddress, BrokerAnswers, Lookup, Question, TopicFacts
+from console.lag.round.keyed_columns import KeyedColumns
+from console.lag.round.offset_kind import LIGHT, LMQ_PREFIX
+from console.lag.round.series import (
+    QueueKey,
+    RoundSeries,
+    TopicQueueKey,
+    clock_offset_ms,
+    columns_of,
+    learn_store_times,
+    newest_writes_ms,
+    series_of,
+    snapshot_of,
+)
+from console.lag.round.view import FORGET_BROKER_MS, Members, RoundView, RowDict, SampledFilter, Silence
+from console.lag.rows import group_rows, queue_rows, topic_rows
+from console.lag.rows.judged_round import judged_round
+from console.lag.rows.queue_rows import QueueTable
+from console.lag.rows.row_store import READ_AT, Changes, RowStore
+from console.lag.rows.sheets import QUEUES, TOPIC_QUEUES, SheetStore
+from console.lag.rows.topic_rows import TopicQueueTable
+from spark.lag import chunk
+from spark.lag.files import StorageError
+from spark.lag.samples import from_snapshots
+from spark.lag.snapshot import Snapshot
+from spark.lag.status import WINDOW_MS, LagStatus
+from spark.lag.window import LagWindow
+
+logger = logging.getLogger(__name__)
+
+DEADLINE_MS = 4_000  # a silent broker costs a round this much, less than the default interval of 5 s
+TABLES_EVERY = 6  # rounds between reads of topic and group tables: half a minute at 5 s
+ROUNDS_KEPT = 720  # an hour at 5 s, for the collector's own page
+# At a start: of chunks, at the reference size, 2 s an hour of history; of the log what the window needs and a segment
+SEEDED_MS = 6 * HOUR_MS
+LOGGED_MS = 15 * 60_000
+LOOKUP_EVERY_MS = 60_000  # per queue, while its oldest unread message predates the history
+DEAD_SHARE_MAX = 0.5  # of the window's columns; groups and topics come and go, their columns stay until then
+CLOCK_BACK_MS = 60_000  # a smaller step back is waited out with rounds a millisecond apart
+PULLED_PARTS = (
+    20  # of the groups nobody looks at, so many parts take turns in having their pulled offsets read
+)
+SMALL_CLUSTER_GROUPS = 16  # so few groups cost a broker nothing: their pulled offsets are read in every round
+# a lag that is known in full is known as of this round: no news, as when it was read
+GROUP_AGES = (READ_AT, "known_at_ms")
+UNLISTED = "no name server lists it."
+IN_BREACH = {LagStatus.STALLED, LagStatus.STOPPED, LagStatus.FALLING_BEHIND, LagStatus.REWOUND}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueueChanges:
+    """The queues of the round before and of this one: rows are made of them only for those who are told."""
+
+    before: KeyedColumns[QueueKey]
+    after: KeyedColumns[QueueKey]
+
+    def news_of(self, groups: Set[str], anew: Set[str]) -> dict[QueueKey, RowDict | None]:
+        """Return the rows of `groups` whose content is new, of those in `anew` every row, and None for what is gone."""
+        if not groups:
+            return {}
+        wanted = [at for at, key in enumerate(self.after.keys) if key.group in groups]
+        places = np.array(wanted, dtype=np.int64)
+        is_anew = np.array([self.after.keys[at].group in anew for at in wanted], dtype=np.bool_)
+        changed = self.after.changed(self.before, places[~is_anew], but=READ_AT)
+        gone = self.before.keys_without(self.after.keys)
+        return {
+            **self.after.rows(np.concatenate([places[is_anew], changed])),
+            **{key: None for key in gone if key.group in groups},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RoundChanges:
+    """What one round changed, for the live pages."""
+
+    round: Round
+    groups: Changes[str]
+    queues: QueueChanges
+    topics: Changes[str]
+    brokers: Changes[tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What others know about the cluster's groups: the sweep's members and owners, and who is being looked
+    at.
+    """
+
+    members: Mapping[str, Members] = field(default_factory=dict)
+    owners: Mapping[QueueKey, str] = field(default_factory=dict)
+    watched: Sequence[str] = ()
+    filters: Mapping[str, SampledFilter] = field(default_factory=dict)
+    moves: Mapping[QueueKey, reset.Move] = field(default_factory=dict)
+
+
+class ClockWentBack(Exception):
+    """The clock is far behind the last round: what was written meanwhile is set aside, the next round begins anew."""
+
+
+class Collector:
+    """One cluster. `open` after making it, then `run_round` again and again."""
+
+    def __init__(self, cluster: str, interval_ms: int) -> None:
+        self.cluster = cluster
+        self.interval_ms = interval_ms
+        self.lock = threading.Lock()
+        self.window = LagWindow(interval_ms)
+        self.log = HistoryLog(cluster)
+        self.groups: RowStore[str] = RowStore(GroupRow, cluster, ("group",), str, GROUP_AGES)
+        self.queues = SheetStore(QUEUES, cluster)
+        self.topics: RowStore[str] = RowStore(TopicRow, cluster, ("topic",), str)
+        self.topic_queues = SheetStore(TOPIC_QUEUES, cluster)
+        self.brokers: RowStore[tuple[str, int]] = RowStore(
+            BrokerRow, cluster, ("broker_name", "broker_id"), lambda name, broker_id: (name, broker_id)
+        )
+        self.topic_tables: dict[str, Mapping[str, TopicFacts]] = {}
+        self.group_tables: dict[str, frozenset[str]] = {}
+        self.refusals: dict[str, GroupRefusals] = {}
+        self.offset_kinds: dict[str, str] = {}
+        self.clock_offsets_ms: dict[str, int] = {}
+        self.registered: list[BrokerAddress] = []
+        self.lookups: list[Lookup] = []
+        self.looked_up_ms: dict[tuple[str, TopicQueueKey], int] = {}
+        self.presence = Presence()
+        self.gaps = chronicle.Gaps(cluster, interval_ms)
+        self.episodes = Episodes(cluster, interval_ms)
+        self.promises = PromiseCourses(cluster, interval_ms)
+        self.told_groups: frozenset[str] = frozenset()  # whose pages were told of the last round
+
+    def open(self, now_ms: int) -> None:
+        """Take over what is known: rows of the last round, max offsets of the last day, rounds of the last
+        hours.
+        """
+        for store in (self.groups, self.queues, self.topics, self.topic_queues, self.brokers):
+            store.load()
+        self.gaps.load()
+        self.episodes.load()
+        self.promises.load()
+        self.catch_up(min(self._seed(now_ms), now_ms - LOGGED_MS))
+
+    def _seed(self, now_ms: int) -> int:
+        """Take over max offsets from chunks, hour by hour; return until when they are known."""
+        chunks = HistoryFile.objects.filter(
+            cluster=self.cluster,
+            kind__in=[Kind.CHUNK_HOUR, Kind.CHUNK_DAY],
+            state=State.LIVE,
+            ts_hi_ms__gt=now_ms - SEEDED_MS,
+        )
+        lag, time_lag = (self.queues.rows.columns.get(name, ()) for name in ("lag", "time_lag_ms"))
+        late = {
+            (key.topic, key.broker_name, key.queue_id)
+            for key, waiting, age_ms in zip(self.queues.rows.keys, lag, time_lag, strict=True)
+            if waiting > 0 and age_ms > WINDOW_MS
+        }
+        until_ms = now_ms - now_ms % HOUR_MS - HOUR_MS
+        try:
+            for row in chunks.order_by("ts_lo_ms"):
+                if not row.may_hold("") or archive.quarantine_if_damaged(row, now_ms):
+                    continue
+                first_ms = max(row.ts_lo_ms, now_ms - SEEDED_MS)
+                for hour_ms in range(first_ms - first_ms % HOUR_MS, row.ts_hi_ms, HOUR_MS):
+                    of_ms = max(hour_ms, first_ms), min(hour_ms + HOUR_MS, row.ts_hi_ms)
+                    self.window.seed(chunk.load_samples([location_of(row)], *of_ms, group=""), late)
+                until_ms = max(until_ms, row.ts_hi_ms)
+        except StorageError as error:
+            # Rounds go on without: what is older than the log has a bound instead of an age.
+            logger.warning("history not taken over cluster=%s reason=%s", self.cluster, error)
+        return until_ms
+
+    def catch_up(self, since_ms: int = 0) -> None:
+        """Take over rounds that another process of this cluster ran meanwhile."""
+        snapshots = self.log.catch_up(since_ms)
+        for snapshot in snapshots:
+            if snapshot.ts_ms >= since_ms:
+                self.window.append(snapshot.read_part())
+            else:  # long ago: it says which incarnation of each queue is the newest
+                self.window.seed(from_snapshots([snapshot]).select(lambda key: not key.group))
+        if snapshots and since_ms == 0:
+            self.episodes.load()
+            self.promises.load()
+            for store in (self.groups, self.queues, self.topics, self.topic_queues, self.brokers):
+                store.load()
+        self.promises.catch_up(snapshots)
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether making a new collector would free much memory. Looked at once an hour."""
+        return self.window.number % ROUNDS_KEPT == 0 and self.window.dead_share() > DEAD_SHARE_MAX
+
+    def run_round(
+        self, admin: BlockingMQAdmin, number: int, knowledge: Knowledge, *, tables: bool, now_ms: int
+    ) -> RoundChanges:
+        """Ask, judge, write history, save rows. `now_ms` is when the round began."""
+        started = time.monotonic()
+        last_ms = self.window.ts_ms
+        if now_ms < last_ms - CLOCK_BACK_MS:
+            archive.set_aside_future(self.cluster, now_ms)
+            raise ClockWentBack(f"the clock went back by {(last_ms - now_ms) // 1000} s")
+        now_ms = max(now_ms, last_ms + 1)  # a clock that was set back a little must not disorder the log
+        addresses, namesrv_error, namesrv_rpcs = self._addresses(admin, number, now_ms)
+        question = Question(
+            number=number,
+            tables=tables or number % TABLES_EVERY == 0,
+            known_topics=self.topic_tables,
+            pulled_groups=self._pulled_groups(knowledge),
+            lookups=self.lookups,
+            silent=self._to_ask_briefly(number),
+        )
+        answers = broker_reads.read_brokers(admin, addresses, question, deadline_ms=DEADLINE_MS)
+        series = series_of(answers, self.window)
+        self._remember(answers, series)
+        read = snapshot_of(answers, series, ts_ms=now_ms, number=number)
+        self.window.append(read)
+        learn_store_times(self.window, series, answers, self.clock_offsets_ms)
+        without_members = self.presence.deserted(
+            admin, answers, series, self.queues.rows, knowledge.members, now_ms
+        )
+        view = self._view(answers, series, knowledge, without_members, now_ms)
+        queues, topic_queues = queue_rows.queue_table(view), topic_rows.topic_queue_table(view)
+        snapshot = judged_round(read, view, queues, topic_queues, self.log.last)
+        unwritten = self._write(snapshot)
+        if not unwritten:  # what history does not have counts nowhere
+            self.promises.note(snapshot)
+        round_row = Round(
+            cluster=self.cluster,
+            number=number,
+            started_at_ms=now_ms,
+            rpcs=namesrv_rpcs + sum(answer.rpcs for answer in answers),
+            brokers_answered=sum(answer.answered for answer in answers),
+            brokers_total=len(answers),
+            series=len(snapshot.head_keys) + len(snapshot.commit_keys),
+            error="; ".join(one for one in (namesrv_error, unwritten) if one),
+        )
+        self.gaps.away(last_ms, now_ms)
+        self.gaps.unwritten(unwritten, last_ms, now_ms)
+        self.gaps.silent(view.silences, self._last_read_ms(), now_ms)
+        return self._save(view, queues, topic_queues, round_row, started)
+
+    def _write(self, snapshot: Snapshot) -> str:
+        """Append a round to the log; return why it could not be. Live rows do not wait for a disk with room.
+
+        The log of a failed write is read again: whatever of the round is on disk is cut off.
+        """
+        try:
+            self.log.append(snapshot)
+        except OSError as error:
+            logger.exception("round not written cluster=%s round=%d", self.cluster, snapshot.number)
+            self.log = HistoryLog(self.cluster)
+            self.log.catch_up(snapshot.ts_ms)
+            return f"history not written: {error.strerror or error}"
+        return ""
+
+    def _last_read_ms(self) -> dict[str, int]:
+        return {name: row["read_at_ms"] for (name, _), row in self.brokers.rows.items()}
+
+    def _save(
+        self,
+        view: RoundView,
+        table: QueueTable,
+        topic_table: TopicQueueTable,
+        round_row: Round,
+        started: float,
+    ) -> RoundChanges:
+        topics = topic_rows.topic_rows(view, topic_table, table)
+        groups = group_rows.group_rows(view, table, topics)
+        brokers = self._broker_rows(view)
+        self._record(view, table)
+        self.episodes.note(groups, view.now_ms)
+        self.lookups = self._wanted_lookups(view, table)
+        with transaction.atomic(using=METRICS):
+            changes = RoundChanges(
+                round=round_row,
+                groups=self.groups.replace(groups),
+                queues=QueueChanges(view.previous_queues, table),
+                topics=self.topics.replace(topics),
+                brokers=self.brokers.replace(brokers),
+            )
+            self.queues.replace(table)
+            self.topic_queues.replace(topic_table)
+            self.promises.save()
+            round_row.duration_ms = round((time.monotonic() - started) * 1000)
+            Round.objects.filter(cluster=self.cluster, number__gte=round_row.number).delete()
+            round_row.save()
+            Round.objects.filter(cluster=self.cluster, number__lte=round_row.number - ROUNDS_KEPT).delete()
+        return changes
+
+    def _record(self, view: RoundView, table: QueueTable) -> None:
+        """Write down what happened to queues of which something may have."""
+        after = table.rows(np.flatnonzero(table.remarkable))
+        was = self.queues.rows.places_of([*after])
+        chronicle.record(view, self.queues.rows.rows(was[was >= 0]), after)
+
+    def _addresses(
+        self, admin: BlockingMQAdmin, number: int, now_ms: int
+    ) -> tuple[list[BrokerAddress], str, int]:
+        """Return whom to ask: brokers the name servers list, and those known from before that they do not."""
+        error, rpcs = "", 0
+        if not self.registered or number % TABLES_EVERY == 0 or self._is_any_silent():
+            try:
+                self.registered, rpcs = broker_reads.find_brokers(admin)
+            except broker_reads.READ_ERRORS as failure:
+                error, rpcs = f"no name server answers: {broker_reads.describe(failure)}", 1
+        listed = {address.broker_name for address in self.registered}
+        addresses = list(self.registered)
+        for (name, broker_id), row in self.brokers.rows.items():
+            is_forgotten = not row["answered"] and now_ms - row["since_ms"] > FORGET_BROKER_MS and not error
+            if name not in listed and not is_forgotten:
+                addresses.append(BrokerAddress(name, broker_id, row["addr"]))
+                listed.add(name)
+        return addresses, error, rpcs
+
+    def _remember(self, answers: Sequence[BrokerAnswers], series: RoundSeries) -> None:
+        """Keep what is not told in every round: tables of topics and groups, and what messages say of clocks."""
+        ahead_ms = newest_writes_ms(series)
+        for answer in answers:
+            name = answer.address.broker_name
+            if answer.topics is not None:
+                self.topic_tables[name] = answer.topics
+            if answer.groups is not None:
+                self.group_tables[name] = answer.groups
+            if answer.refusals is not None:
+                self.refusals[name] = answer.refusals
+            if name in ahead_ms:  # else its clock is what it was
+                self.clock_offsets_ms[name] = clock_offset_ms(ahead_ms[name], interval_ms=self.interval_ms)
+
+        light = {topic for answer in answers for topic in answer.stats if topic.startswith(LMQ_PREFIX)}
+        self.offset_kinds |= dict.fromkeys(light, LIGHT)  # no table of topics has them
+        if any(answer.topics is not None for answer in answers):
+            self.offset_kinds = {
+                topic: kind for topic, kind in self.offset_kinds.items() if kind == LIGHT
+            } | {
+                topic: one.offset_kind
+                for table in self.topic_tables.values()
+                for topic, one in table.items()
+                if one.offset_kind
+            }
+
+    def _view(
+        self,
+        answers: Sequence[BrokerAnswers],
+        series: RoundSeries,
+        knowledge: Knowledge,
+        without_members: frozenset[str],
+        now_ms: int,
+    ) -> RoundView:
+        silences = self._silences(answers, now_ms)
+        # Rows of a broker that answered once stay until it does again, so whoever has rows is not blind.
+        heard_of = {key.broker_name for key in self.topic_queues.rows.keys} | self.topic_tables.keys()
+        found = reset.set_here(knowledge.moves, series, self.queues.rows)
+        return RoundView(
+            cluster=self.cluster,
+            now_ms=now_ms,
+            window=self.window,
+            answers=answers,
+            series=series,
+            columns=columns_of(self.window, series),
+            silences=silences,
+            blind=frozenset(silences.keys() - heard_of),
+            topics=self.topic_tables,
+            groups=self.group_tables,
+            refusals=self.refusals,
+            members=self.presence.corrected(knowledge.members),
+            owners=knowledge.owners,
+            filters=knowledge.filters,
+            set_here=found.marks,
+            moved_here=found.moved,
+            without_members=without_members,
+            offset_kinds=self.offset_kinds,
+            own_topics=own_topics([answer.address for answer in answers]),
+            previous_queues=self.queues.rows,
+            previous_groups=self.groups.rows,
+            previous_topics=self.topics.rows,
+            previous_topic_queues=self.topic_queues.rows,
+        )
+
+    def _is_any_silent(self) -> bool:
+        return any(not row["answered"] for row in self.brokers.rows.values())
+
+    def _to_ask_briefly(self, number: int) -> dict[str, str]:
+        """Return the brokers that were silent in the round before, with why; none in every sixth round."""
+        if number % TABLES_EVERY == 0:
+            return {}
+        return {
+            name: row["reason"].removeprefix(UNLISTED).strip()
+            for (name, _), row in self.brokers.rows.items()
+            if not row["answered"]
+        }
+
+    def _silences(self, answers: Sequence[BrokerAnswers], now_ms: int) -> dict[str, Silence]:
+        """Return who did not answer, since when: the row of the round before remembers the beginning."""
+        before = {name: row for (name, _), row in self.brokers.rows.items() if not row["answered"]}
+        return {
+            answer.address.broker_name: Silence(
+                before.get(answer.address.broker_name, {"since_ms": now_ms})["since_ms"],
+                answer.error or "no answer in time",
+            )
+            for answer in answers
+            if not answer.answered
+        }
+
+    def _broker_rows(self, view: RoundView) -> dict[tuple[str, int], RowDict]:
+        registered = {address.broker_name for address in self.registered}
+        rows = {}
+        for answer in view.answers:
+            key = answer.address.broker_name, answer.address.broker_id
+            skew_ms = self.clock_offsets_ms.get(answer.address.broker_name)
+            row = topic_rows.broker_row(answer, self.brokers.rows.get(key), view.now_ms, skew_ms)
+            if answer.address.broker_name not in registered:
+                row["reason"] = f"{UNLISTED} {row['reason']}".strip()
+            rows[key] = row
+        return rows
+
+    def _pulled_groups(self, knowledge: Knowledge) -> list[str]:
+        """Return whose pulled offsets to read: groups somebody looks at, then those in breach, most urgent
+        first, then a twentieth of the rest in turn; in a small cluster everybody's.
+        """
+        own = [name for name, row in self.groups.rows.items() if row["topics"] and not row["is_system"]]
+        if 0 < len(own) <= SMALL_CLUSTER_GROUPS:
+            return sorted(own)
+        urgent = sorted(
+            (row for row in self.groups.rows.items() if row[1]["status"] in IN_BREACH),
+            key=lambda one: (-one[1]["attention"], -(one[1]["time_lag_ms"] or 0)),
+        )
+        turn = self.window.number % PULLED_PARTS
+        rest = [name for name in own if zlib.crc32(name.encode()) % PULLED_PARTS == turn]
+        return list(dict.fromkeys([*knowledge.watched, *(name for name, _ in urgent), *sorted(rest)]))
+
+    def group_counts(self) -> RowDict:
+        """Return how many groups have each status, `PARTIAL` and `ALL`, RocketMQ's own left out: the chips of
+        the list.
+        """
+        rows = [row for row in self.groups.rows.values() if not row["is_system"]]
+        counts = Counter(row["status"] for row in rows)
+        return {**counts, "PARTIAL": sum(row["partial"] for row in rows), "ALL": len(rows)}
+
+    def _wanted_lookups(self, view: RoundView, table: QueueTable) -> list[Lookup]:
+        """Return messages that predate the history: the next round asks for their store times.
+
+        First the oldest unread ones, for time lags, or if the group reads on, one as far ahead as it comes until it may
+        be asked again: the others are at least as old. Then the oldest stored ones, for how long topics reach back.
+        """
+        due_ms = view.now_ms - LOOKUP_EVERY_MS
+        topics = view.series.topics
+        time_lag, committed = table.columns["time_lag_ms"], table.columns["committed_offset"]
+        late = np.flatnonzero((table.columns["lag"] > 0) & table.columns["time_lag_lower_bound"])
+        late = late[np.argsort(-time_lag[late], kind="stable")]
+        ahead = np.nan_to_num(self.window.consume_rates()[table.commit[late]]) * LOOKUP_EVERY_MS / 1000
+        asked = np.maximum(committed, table.columns["min_offset"])[late] + ahead.astype(np.int64)
+        asked = np.minimum(asked, table.columns["max_offset"][late] - 1)
+        places = table.place[late].tolist()
+        unread = (("unread", *one) for one in zip(places, asked.tolist(), strict=True))
+        oldest = (
+            ("oldest", at, int(topics.min_offset[at]))
+            for at in np.flatnonzero(view.columns.oldest.is_wanted).tolist()
+        )
+        wanted: list[Lookup] = []
+        for purpose, place, offset in chain(unread, oldest):
+            if len(wanted) == broker_reads.LOOKUPS_MAX:
+                break
+            key = topics.keys[place]
+            if self.looked_up_ms.get((purpose, key), 0) <= due_ms:
+                self.looked_up_ms[purpose, key] = view.now_ms
+                wanted.append(Lookup(key.broker_name, key.topic, key.queue_id, offset))
+        return wanted
+
+
+def own_topics(addresses: Sequence[BrokerAddress]) -> frozenset[str]:
+    """Return the topics that every broker makes for itself: its name, its cluster's name, and the reply
+    topic.
+    """
+    names = {address.broker_name for address in addresses}
+    for address in addresses:
+        if address.cluster_name:
+            names |= {address.cluster_name, f"{address.cluster_name}_REPLY_TOPIC"}
+    return frozenset(names)

@@ -1,0 +1,85 @@
+"""Committed offsets that somebody set: until a member commits, such a figure is a target and no progress (lag.md 1.3).
+
+A 5.x broker shows the target of a reset at once, whether its members have received it or not; a group that is offline
+stands there until it comes back. Ours are written down before they are applied (`note_moves`), so that the first round
+that sees one knows it; those of other tools are recognised as far as that is possible (`queue_rows`).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from console.lag.models import OffsetMove
+from console.lag.round.columns import NULL
+from console.lag.round.keyed_columns import KeyedColumns
+from console.lag.round.series import QueueKey, RoundSeries
+from spark.lag.snapshot import BoolArray
+
+KEPT_MS = 10 * 60_000  # a job takes seconds; a broker that was away is read again within minutes
+SEEN_EARLY_MS = 30_000  # two hosts' clocks may differ
+
+
+class Move(NamedTuple):
+    """A committed offset that a change of ours set, and when it was written down."""
+
+    before: int | None
+    target: int
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetHere:
+    """Which queues of a round stand where a change of ours put them; `moved` are those that it moved ahead since they
+    were read last, wherever their members have brought them from there.
+    """
+
+    marks: BoolArray
+    moved: BoolArray
+
+
+def note_moves(
+    cluster: str, group: str, queues: Iterable[tuple[str, str, int, int | None, int]], *, now_ms: int
+) -> None:
+    """Write down (topic, broker name, queue id, before, target) of offsets that are about to be set."""
+    rows = [list(one) for one in queues]
+    if rows:
+        OffsetMove.objects.create(cluster=cluster, group=group, at_ms=now_ms, queues=rows)
+    OffsetMove.objects.filter(cluster=cluster, at_ms__lt=now_ms - KEPT_MS).delete()
+
+
+def recent_moves(cluster: str, *, now_ms: int) -> dict[QueueKey, Move]:
+    """Return the newest move of each queue of the last minutes."""
+    found = OffsetMove.objects.filter(cluster=cluster, at_ms__gt=now_ms - KEPT_MS).order_by("at_ms", "pk")
+    return {
+        QueueKey(row.group, topic, broker_name, queue_id): Move(before, target, row.at_ms)
+        for row in found
+        for topic, broker_name, queue_id, before, target in row.queues
+    }
+
+
+def set_here(
+    moves: Mapping[QueueKey, Move], series: RoundSeries, previous: KeyedColumns[QueueKey]
+) -> SetHere:
+    """Return what of a round's committed offsets is the target of a move. A queue whose members went on, or had come to
+    the same place long before, is not.
+    """
+    keys, committed = series.groups.keys, series.groups.committed
+    marks, moved = np.zeros(len(keys), dtype=np.bool_), np.zeros(len(keys), dtype=np.bool_)
+    if not moves:
+        return SetHere(marks, moved)
+    places = {key: at for at, key in enumerate(keys) if key in moves}
+    was = previous.places_of(list(places))
+    before = previous.taken("committed_offset", was, NULL).tolist()
+    changed_ms = previous.taken("last_commit_ms", was, NULL).tolist()
+    set_ms = previous.taken("reset_at_ms", was, NULL).tolist()
+    for (key, at), stood, last_ms, seen_ms in zip(places.items(), before, changed_ms, set_ms, strict=True):
+        move = moves[key]
+        # a move explains one rise: what a group reads again later, over the same place, is consumed
+        if stood != NULL and stood < move.target <= committed[at] and seen_ms < move.at_ms:
+            moved[at] = True
+        if committed[at] == move.target:
+            is_new = stood != move.target or last_ms >= move.at_ms - SEEN_EARLY_MS
+            marks[at] = is_new or stood == NULL
+    return SetHere(marks, moved)

@@ -1,0 +1,455 @@
+"""Who is connected to which group: about every 30 s, outside the rounds, because it costs a call per group
+and client.
+
+Ownership is the clients' word: each connected client is asked (307, relayed by its broker) which queues it
+holds. A client that does not answer keeps no queues on record; the reason stands in its row.
+"""
+
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+from django.db import transaction
+
+from console.brokers.mqadmin import (
+    BlockingMQAdmin,
+    ConsumerConnection,
+    MQAdmin,
+    is_system_group,
+    queue_ranges,
+    retry_topic,
+    with_admin,
+)
+from console.cluster.models import Cluster
+from console.lag.database_router import METRICS
+from console.lag.history import chronicle, owners
+from console.lag.models import BrokerRow, ClientRow, CollectorLease, GroupMembers, GroupRow, GroupWatch
+from console.lag.round.broker_reads import describe
+from console.lag.rows import broadcast, queues
+from console.lag.rows.broadcast import Place
+from console.lag.rows.popped import POP_MODE, popped_count, popped_entries
+
+logger = logging.getLogger(__name__)
+
+SWEEP_EVERY_MS = 30_000  # clients heartbeat every 30 s: asking more often learns nothing
+# a relayed question waits up to 10 s for a hung client; the others are not kept waiting
+SWEEP_DEADLINE_MS = 8_000
+# After a broker was away its clients are back with their next heartbeat, one of which comes every 30 s. Until then it
+# knows less than it did.
+REJOIN_MS = 45_000
+GROUPS_PER_SWEEP = 500
+CLIENTS_PER_SWEEP = 64
+BROADCAST_TOPICS_MAX = 200  # whose offsets are read behind what their clients said
+OFFSETS_DEADLINE_MS = 4_000
+# MQVersion ordinal of V4_0_0; from there on every patch release has a snapshot before it
+FIRST_NAMED_VERSION = 213
+
+
+class ClientFacts(NamedTuple):
+    """A connected client as its broker lists it."""
+
+    address: str
+    language: str
+    version: int
+    broker_addr: str
+
+
+@dataclass(slots=True)
+class GroupFound:
+    """What the brokers said about a group's members. `clients` null: no broker said anything certain."""
+
+    clients: dict[str, ClientFacts] | None = None
+    model: str = ""
+    consume_type: str = ""
+    subscription: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ClientFound:
+    """What a client said of itself; `queues` null with the `reason` when it did not answer."""
+
+    queues: list[dict[str, Any]] | None = None
+    subscription: dict[str, dict[str, str]] | None = None
+    is_orderly: bool | None = None
+    started_at_ms: int | None = None
+    positions: dict[Place, int | None] = field(default_factory=dict)
+    reason: str = ""
+
+
+def is_due(cluster_name: str, now_ms: int) -> bool:
+    """Whether the last sweep began long enough ago."""
+    return CollectorLease.objects.filter(cluster=cluster_name, sweep_until_ms__lte=now_ms).exists()
+
+
+def sweep_clients(cluster_name: str, *, now_ms: int) -> int | None:
+    """Ask who is connected and save it; return how many clients were found, None when another worker does it
+    already.
+    """
+    claimed = CollectorLease.objects.filter(cluster=cluster_name, sweep_until_ms__lte=now_ms).update(
+        sweep_until_ms=now_ms + SWEEP_EVERY_MS
+    )
+    cluster = Cluster.objects.filter(name=cluster_name).first()
+    if claimed != 1 or cluster is None:
+        return None
+    admin = with_admin(cluster.namesrv_addrs)
+    brokers = BrokerRow.objects.filter(cluster=cluster_name).order_by("addr")
+    asked = [row.addr for row in brokers if row.answered]
+    watched = set(
+        GroupWatch.objects.filter(cluster=cluster_name, until_ms__gt=now_ms).values_list("group", flat=True)
+    )
+    groups = _groups_to_ask(cluster_name, watched)
+    found = find_members(admin, asked, groups)
+    hidden = _hidden_groups(cluster_name, brokers, found, now_ms)
+    for group in hidden:
+        found[group].clients = None
+    said = ask_clients(admin, _clients_to_ask(cluster_name, found, watched))
+    offsets = read_offsets(admin, cluster_name, _broadcast_topics(found, said))
+    _save(cluster_name, found, said, offsets, now_ms)
+    return sum(len(one.clients) for one in found.values() if one.clients)
+
+
+def _groups_to_ask(cluster_name: str, watched: set[str]) -> list[str]:
+    """Return those looked at, then those asked longest ago."""
+    asked = dict(GroupMembers.objects.filter(cluster=cluster_name).values_list("group", "read_at_ms"))
+    names = GroupRow.objects.filter(cluster=cluster_name).values_list("group", flat=True)
+    own = [name for name in names if not is_system_group(name)]
+    own.sort(key=lambda name: (name not in watched, asked.get(name, 0), name))
+    return own[:GROUPS_PER_SWEEP]
+
+
+def _hidden_groups(
+    cluster_name: str, brokers: Iterable[BrokerRow], found: Mapping[str, GroupFound], now_ms: int
+) -> list[str]:
+    """Return the groups without a member at the brokers that answered, whose members may be known to another broker
+    only: one that is silent, or has just come back and has not heard from those that were there.
+
+    Members connect to the brokers of the topics they read: a group's own queues say which those are; of a group without
+    any queue it may be every broker.
+    """
+    silent = {row.broker_name for row in brokers if not row.answered}
+    back = {
+        row.broker_name: row.since_ms for row in brokers if row.answered and row.since_ms > now_ms - REJOIN_MS
+    }
+    empty = [group for group, one in found.items() if one.clients == {}]
+    if not empty or not (silent or back):
+        return []
+    homes: dict[str, set[str]] = defaultdict(set)
+    for group, broker_name in queues.every(cluster_name, "group", "broker_name"):
+        homes[group].add(broker_name)
+    before = GroupMembers.objects.filter(cluster=cluster_name, group__in=empty).exclude(clients=0)
+    # unknown, or known before the broker was away
+    had = {row.group: 0 if row.clients is None else row.read_at_ms for row in before}
+    hidden = []
+    for group in empty:
+        doubtful = silent | {name for name, since_ms in back.items() if had.get(group, now_ms) < since_ms}
+        if doubtful & homes[group] or (doubtful and not homes[group]):
+            hidden.append(group)
+    return hidden
+
+
+def find_members(
+    admin: BlockingMQAdmin, brokers: Sequence[str], groups: Sequence[str]
+) -> dict[str, GroupFound]:
+    """Ask every broker about every group (203) and join the answers by client id."""
+    calls = {
+        (group, addr): partial(_ask_connection, addr=addr, group=group)
+        for group in groups
+        for addr in brokers
+    }
+    answers = admin.gather(calls, deadline_ms=SWEEP_DEADLINE_MS)
+    found = {}
+    for group in groups:
+        own = {addr: answers[group, addr] for addr in brokers}
+        found[group] = _join(own)
+    return found
+
+
+async def _ask_connection(admin: MQAdmin, *, addr: str, group: str) -> ConsumerConnection | None:
+    return await admin.consumer_connection(addr, group)
+
+
+def _join(answers: Mapping[str, ConsumerConnection | None | Exception]) -> GroupFound:
+    """Nobody on every broker is nobody; nobody on some and silence of others is unknown."""
+    found = GroupFound()
+    clients: dict[str, ClientFacts] = {}
+    for addr, answer in answers.items():
+        if answer is None or isinstance(answer, Exception):
+            continue
+        found.model = answer.message_model or found.model
+        found.consume_type = answer.consume_type or found.consume_type
+        for topic, one in answer.subscription_table.items():
+            found.subscription[topic] = {"expression": one.sub_string, "type": one.expression_type}
+        for client in answer.connection_set:
+            clients.setdefault(
+                client.client_id, ClientFacts(client.client_addr, client.language, client.version, addr)
+            )
+    is_certain = bool(answers) and not any(isinstance(answer, Exception) for answer in answers.values())
+    found.clients = clients if clients or is_certain else None
+    return found
+
+
+def _clients_to_ask(
+    cluster_name: str, found: Mapping[str, GroupFound], watched: set[str]
+) -> dict[tuple[str, str], str]:
+    """Return {(group, client id): broker address}: groups looked at first, then clients asked longest ago."""
+    asked = {
+        (group, client_id): read_at_ms
+        for group, client_id, read_at_ms in ClientRow.objects.filter(cluster=cluster_name).values_list(
+            "group", "client_id", "read_at_ms"
+        )
+    }
+    clients = [
+        ((group, client_id), facts.broker_addr)
+        for group, one in found.items()
+        for client_id, facts in (one.clients or {}).items()
+    ]
+    clients.sort(key=lambda one: (one[0][0] not in watched, asked.get(one[0], 0), one[0]))
+    return dict(clients[:CLIENTS_PER_SWEEP])
+
+
+def ask_clients(
+    admin: BlockingMQAdmin, clients: Mapping[tuple[str, str], str]
+) -> dict[tuple[str, str], ClientFound]:
+    """Ask clients what they hold (307)."""
+    calls: dict[tuple[str, str], Callable[[MQAdmin], Any]] = {
+        (group, client_id): partial(_ask_client, addr=addr, group=group, client_id=client_id)
+        for (group, client_id), addr in clients.items()
+    }
+    answers = admin.gather(calls, deadline_ms=SWEEP_DEADLINE_MS)
+    return {
+        key: ClientFound(reason=describe(answer)) if isinstance(answer, Exception) else answer
+        for key, answer in answers.items()
+    }
+
+
+async def _ask_client(admin: MQAdmin, *, addr: str, group: str, client_id: str) -> ClientFound:
+    info = await admin.consumer_running_info(addr, group, client_id)
+    started = info.properties.get("PROP_CONSUMER_START_TIMESTAMP", "")
+    orderly = info.properties.get("PROP_CONSUMEORDERLY")
+    return ClientFound(
+        queues=[
+            *(
+                {"topic": one.topic, "broker_name": one.broker_name, "queue_id": one.queue_id}
+                for one in sorted(info.mq_table)
+            ),
+            *popped_entries(info.mq_pop_table),
+        ],
+        subscription={
+            one.topic: {"expression": one.sub_string, "type": one.expression_type}
+            for one in info.subscription_set
+        },
+        is_orderly=None if orderly is None else orderly == "true",
+        started_at_ms=int(started) if started.isdigit() else None,
+        positions=broadcast.positions_of(info.mq_table),
+    )
+
+
+def _broadcast_topics(
+    found: Mapping[str, GroupFound], said: Mapping[tuple[str, str], ClientFound]
+) -> dict[str, list[str]]:
+    """Return {broker name: topics} of which clients of broadcasting groups told where they are."""
+    places = {
+        (broker_name, topic)
+        for (group, _), one in said.items()
+        if found[group].model == broadcast.BROADCASTING
+        for topic, broker_name, _ in one.positions
+    }
+    topics: dict[str, list[str]] = defaultdict(list)
+    for broker_name, topic in sorted(places)[:BROADCAST_TOPICS_MAX]:
+        topics[broker_name].append(topic)
+    return topics
+
+
+def read_offsets(
+    admin: BlockingMQAdmin, cluster_name: str, topics: Mapping[str, Sequence[str]]
+) -> dict[Place, tuple[int, int]]:
+    """Return (min, max) of every queue of topics (202), by broker; what a broker does not tell is left out."""
+    rows = BrokerRow.objects.filter(cluster=cluster_name, answered=True, broker_name__in=topics)
+    calls: dict[str, Callable[[MQAdmin], Any]] = {
+        name: partial(_ask_offsets, addr=addr, topics=topics[name])
+        for name, addr in rows.values_list("broker_name", "addr")
+    }
+    if not calls:
+        return {}
+    found = {}
+    for broker_name, answer in admin.gather(calls, deadline_ms=OFFSETS_DEADLINE_MS).items():
+        if isinstance(answer, Exception):
+            logger.warning("offsets not read broker=%s reason=%s", broker_name, describe(answer))
+            continue
+        for topic, ranges in answer.items():
+            for queue_id, low, high, _ in ranges:
+                found[topic, broker_name, queue_id] = (low, high)
+    return found
+
+
+async def _ask_offsets(
+    admin: MQAdmin, *, addr: str, topics: Sequence[str]
+) -> dict[str, list[tuple[int, int, int, int]]]:
+    bodies = await admin.topic_stats_bodies(addr, topics)
+    return {topic: list(queue_ranges(body)) for topic, body in bodies.items() if isinstance(body, bytes)}
+
+
+def _save(
+    cluster_name: str,
+    found: Mapping[str, GroupFound],
+    said: Mapping[tuple[str, str], ClientFound],
+    offsets: Mapping[Place, tuple[int, int]],
+    now_ms: int,
+) -> None:
+    members = {row.group: row for row in GroupMembers.objects.filter(cluster=cluster_name, group__in=found)}
+    rows = {
+        (row.group, row.client_id): row
+        for row in ClientRow.objects.filter(cluster=cluster_name, group__in=found)
+    }
+    kept: dict[str, list[ClientRow]] = defaultdict(list)
+    for group, one in found.items():
+        for client_id, facts in (one.clients or {}).items():
+            before = rows.get((group, client_id))
+            row = _client_row(cluster_name, group, client_id, facts, one, said, before, now_ms)
+            if one.model == broadcast.BROADCASTING:
+                row.progress = _progress(said.get((group, client_id)), before, offsets, now_ms)
+            kept[group].append(row)
+    held_before: Counter[str] = Counter()
+    for (group, _), row in rows.items():
+        held_before[group] += popped_count(row.queues)
+    new_members = [
+        _members_row(cluster_name, group, one, kept[group], said, members.get(group), now_ms)
+        for group, one in found.items()
+    ]
+    for each in new_members:
+        held = sum(popped_count(row.queues) for row in kept[each.group])
+        each.popped_since_ms = _popped_since_ms(
+            held, held_before[each.group], members.get(each.group), now_ms
+        )
+    known = [group for group, one in found.items() if one.clients is not None]
+    with transaction.atomic(using=METRICS):
+        ClientRow.objects.filter(cluster=cluster_name, group__in=known).delete()
+        ClientRow.objects.bulk_create([row for group in known for row in kept[group]])
+        GroupMembers.objects.filter(cluster=cluster_name, group__in=list(found)).delete()
+        GroupMembers.objects.bulk_create(new_members)
+    chronicle.record_members(cluster_name, members, new_members)
+    owners.record(
+        cluster_name,
+        [
+            owners.Swept(
+                each.group,
+                None if each.clients is None else kept[each.group],
+                each.model,
+                members[each.group].read_at_ms if each.group in members else None,
+            )
+            for each in new_members
+        ],
+        now_ms,
+    )
+
+
+def _client_row(
+    cluster_name: str,
+    group: str,
+    client_id: str,
+    facts: ClientFacts,
+    found: GroupFound,
+    said: Mapping[tuple[str, str], ClientFound],
+    before: ClientRow | None,
+    now_ms: int,
+) -> ClientRow:
+    """Return a client's row; one that was not asked this time keeps what it said before, with its age."""
+    row = ClientRow(
+        cluster=cluster_name,
+        group=group,
+        client_id=client_id,
+        address=facts.address,
+        language=facts.language,
+        version=version_name(facts.version),
+        subscription=found.subscription,
+    )
+    answer = said.get((group, client_id))
+    if answer is not None:
+        row.queues, row.reason, row.started_at_ms, row.read_at_ms = (
+            answer.queues,
+            answer.reason,
+            answer.started_at_ms,
+            now_ms,
+        )
+        row.subscription = found.subscription if answer.subscription is None else answer.subscription
+    elif before is not None:
+        row.queues, row.reason, row.started_at_ms, row.read_at_ms = (
+            before.queues,
+            before.reason,
+            before.started_at_ms,
+            before.read_at_ms,
+        )
+        row.subscription = before.subscription
+    else:
+        row.reason = "not asked yet"
+    return row
+
+
+def _progress(
+    answer: ClientFound | None,
+    before: ClientRow | None,
+    offsets: Mapping[Place, tuple[int, int]],
+    now_ms: int,
+) -> list[dict[str, Any]]:
+    """Return how far a member of a broadcasting group is; what one said that does not answer now grows old."""
+    known: list[dict[str, Any]] = [] if before is None else before.progress
+    if answer is None or answer.queues is None:
+        return known
+    return broadcast.progress_of(known, answer.positions, offsets, now_ms)
+
+
+def _members_row(
+    cluster_name: str,
+    group: str,
+    found: GroupFound,
+    rows: Sequence[ClientRow],
+    said: Mapping[tuple[str, str], ClientFound],
+    before: GroupMembers | None,
+    now_ms: int,
+) -> GroupMembers:
+    orderly = [
+        one.is_orderly for (owner, _), one in said.items() if owner == group and one.is_orderly is not None
+    ]
+    mode = before.consume_mode if before is not None else ""
+    pops = any("popped" in one for row in rows for one in row.queues or ())
+    if pops or found.consume_type == "CONSUME_POP":  # Java members say PUSH and pop all the same
+        mode = POP_MODE
+    elif orderly:
+        mode = "ORDERLY" if all(orderly) else "CONCURRENTLY"
+    offline_since_ms = None
+    if found.clients is not None and not found.clients:
+        offline_since_ms = before.offline_since_ms if before and before.offline_since_ms else now_ms
+    own_retry = retry_topic(group)
+    subscribed = [topic for topic in found.subscription if topic != own_retry]
+    return GroupMembers(
+        cluster=cluster_name,
+        group=group,
+        clients=None if found.clients is None else len(rows),
+        model=found.model or (before.model if before else ""),
+        consume_mode=mode,
+        topics=sorted(subscribed) or (before.topics if before else []),
+        offline_since_ms=offline_since_ms,
+        read_at_ms=now_ms,
+    )
+
+
+def _popped_since_ms(held: int, held_before: int, before: GroupMembers | None, now_ms: int) -> int | None:
+    """Since when what members popped and hold has not become less; null while they hold nothing, or do not tell."""
+    if held == 0:
+        return None
+    if before is None or before.popped_since_ms is None or held < held_before:
+        return now_ms
+    return before.popped_since_ms
+
+
+def version_name(ordinal: int) -> str:
+    """Return "5.3.3" for MQVersion ordinal 479; the number itself for releases before 4.0."""
+    if ordinal < FIRST_NAMED_VERSION:
+        return str(ordinal)
+    release, is_snapshot = divmod(ordinal - FIRST_NAMED_VERSION + 1, 2)
+    major, rest = divmod(release, 100)
+    name = f"{4 + major}.{rest // 10}.{rest % 10}"
+    return name if is_snapshot else f"{name}-SNAPSHOT"

@@ -1,0 +1,529 @@
+"""From the log to hour files, from hour files to day files, and out again: what happens to history after it is durable.
+
+A file exists when its row in `HistoryFile` is LIVE, and a row changes only when its file is as the row says:
+
+    log segments (5 min)   ->  hour file  ->  day file (hours of a series side by side)  ->  deleted
+       kept 48 h                kept until its day is merged, and `GRACE_MS`              after HISTORY_DAYS
+
+Files are made under the cluster's lease (`history.compaction_lease`), from the log of all hosts as far as this one
+can read it; nothing is superseded that was not read. Every step may be the last one before a crash; running it again
+ends the same. A file that turns out to be damaged is moved beside the history, its row says why, and everything else
+goes on; an hour whose segments still exist is made again from them.
+"""
+
+import io
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from functools import partial
+from itertools import chain
+from typing import IO, Any, cast
+
+import pyarrow as pa
+from django.conf import settings
+from django.db import transaction
+from django.db.models import QuerySet
+
+from console.lag.history import compaction_lease, owners, uploads
+from console.lag.history.log import (
+    HOUR_MS,
+    HistoryLog,
+    Kind,
+    State,
+    location_of,
+    quarantine,
+    readable,
+    stored_location,
+)
+from console.lag.models import HistoryFile, HistoryGap, LagEvent
+from spark.lag import chunk, compaction, files, wal
+from spark.lag.chunk import Written
+from spark.lag.compaction import DayMerge, MergeInput
+from spark.lag.files import StorageError
+from spark.lag.snapshot import Snapshot
+
+logger = logging.getLogger(__name__)
+
+DAY_MS = 24 * HOUR_MS
+COMPACT_AFTER_MS = 60_000  # a round that began in an hour is on disk a minute after it
+MERGE_AFTER_MS = 15 * 60_000  # the last hour of a day is made by then
+WAL_KEPT_MS = 48 * HOUR_MS  # lag.md 3.3
+GRACE_MS = HOUR_MS  # a reader that listed a file before it was superseded has finished
+ROWS_KEPT_MS = 30 * DAY_MS  # rows of deleted files, for whoever asks where a file went
+EVENTS_KEPT_MS = 400 * DAY_MS  # with their reports; a year and a month
+OTHERS_LOOKED_AT = (
+    10  # files that would have to be removed by hand together to look like a storage that is away
+)
+# A day of more than twice this is cut into buckets (lag.md 3.3: 64 to 256 MB a file): who asks for one group reads the
+# footer of one of them.
+BUCKET_BYTES = 128 * 1024 * 1024
+MERGED_SHARE = 0.8  # of its hour files is about a day: rows of a series side by side are smaller
+UNREADABLE = (pa.ArrowException, wal.WalError, OSError, EOFError)
+
+
+class SourcesGone(Exception):
+    """An hour would lose rounds if it were made again: the segments of some of them are deleted."""
+
+
+def clusters_with_history() -> list[str]:
+    """Return the clusters that have files to look after, removed ones too."""
+    rows = HistoryFile.objects.filter(state=State.LIVE)
+    return sorted(rows.order_by("cluster").values_list("cluster", flat=True).distinct())
+
+
+def hours_to_compact(cluster: str, now_ms: int) -> list[int]:
+    """Return the hours that are over and have log segments of their own that this host can read.
+
+    An hour waits for the segments that another host is about to upload, and not for those of a host that is silent.
+    """
+    over_ms = now_ms - COMPACT_AFTER_MS
+    rows = HistoryFile.objects.filter(readable(), cluster=cluster, kind=Kind.WAL, state=State.LIVE)
+    awaited = uploads.absent(cluster).filter(uploads.still_awaited(now_ms))
+    starts, waiting = (_hours(found) for found in (rows, awaited))
+    return sorted(start for start in starts - waiting if start + HOUR_MS <= over_ms)
+
+
+def _hours(rows: "QuerySet[HistoryFile]") -> set[int]:
+    return {start - start % HOUR_MS for start in rows.values_list("ts_lo_ms", flat=True)}
+
+
+def compact_hour(cluster: str, hour_ms: int, *, interval_ms: int, now_ms: int) -> HistoryFile | None:
+    """Make the hour's log into one chunk.
+
+    1. Close this host's segments, upload them. 2. Read every segment of the hour that can be read, superseded ones too.
+    3. Write the chunk under the next generation's name and read it back. 4. In one transaction: confirm the lease, list
+    the chunk, mark the segments that were read and older generations superseded. Until 4 readers use the segments.
+    Returns None when the hour holds nothing. Raises LeaseTaken, LeaseLost.
+    """
+    with compaction_lease.held(cluster, now_ms) as lease:
+        _clear_abandoned(cluster)
+        HistoryLog(cluster).close_before(hour_ms + HOUR_MS)
+        uploads.upload_closed(cluster, now_ms)
+        rows = HistoryFile.objects.filter(
+            cluster=cluster, ts_lo_ms__gte=hour_ms, ts_hi_ms__lte=hour_ms + HOUR_MS
+        )
+        segments = _segments_of(rows, lease)
+        made = None
+        if any(segments.values()):
+            snapshots = _in_order(segments.values())
+            previous = _last_before(cluster, hour_ms)
+            made = _written(
+                _reserved(cluster, Kind.CHUNK_HOUR, hour_ms, now_ms),
+                lambda sink: compaction.write_hour(
+                    snapshots, sink, interval_ms=interval_ms, previous=previous
+                ),
+                lease,
+            )
+        with _unlisted_on_error([] if made is None else [made]), transaction.atomic():
+            lease.confirm()
+            _supersede(rows.filter(kind=Kind.CHUNK_HOUR), now_ms)
+            _supersede(HistoryFile.objects.filter(pk__in=segments), now_ms)
+            if made is not None:
+                _list(made)
+    count = sum(map(len, segments.values()))
+    logger.info("compacted cluster=%s hour_ms=%d snapshots=%d", cluster, hour_ms, count)
+    return made
+
+
+def _segments_of(
+    rows: "QuerySet[HistoryFile]", lease: compaction_lease.CompactionLease
+) -> dict[int, list[Snapshot]]:
+    """Return the rounds of each segment of an hour that can be read, by the row's key.
+
+    Raises SourcesGone when that would take rounds out of the history: a chunk has them, and their segments are gone.
+    """
+    found: dict[int, list[Snapshot]] = {}
+    logs = rows.filter(readable(), kind=Kind.WAL)
+    gone = logs.filter(state=State.DELETED).count()
+    names: wal.SegmentState | None = None  # segment after segment mostly names the same series
+    for row in logs.filter(state__in=[State.LIVE, State.SUPERSEDED]).order_by("ts_lo_ms", "pk"):
+        lease.renew_if_due()
+        was_live = row.state == State.LIVE
+        segment = _segment(row, names)
+        found[row.pk] = [] if segment is None else segment.snapshots
+        if segment is not None:
+            names = segment.state
+        elif not was_live and not files.exists(location_of(row)):
+            gone += 1
+    if gone and _is_in_chunk(rows):
+        raise SourcesGone(f"{gone} segments of the hour are gone, and a file that was made of them is not")
+    return found
+
+
+def _is_in_chunk(hour: "QuerySet[HistoryFile]") -> bool:
+    first = hour.order_by("ts_lo_ms").first()
+    if first is None:
+        return False
+    start_ms = first.ts_lo_ms - first.ts_lo_ms % HOUR_MS
+    chunks = HistoryFile.objects.filter(cluster=first.cluster, state=State.LIVE).exclude(kind=Kind.WAL)
+    return chunks.filter(ts_lo_ms__lte=start_ms, ts_hi_ms__gt=start_ms).exists()
+
+
+def _in_order(segments: Iterable[Sequence[Snapshot]]) -> list[Snapshot]:
+    """Return rounds in time order, of several hosts too; of two at one moment the later one."""
+    by_time = {one.ts_ms: one for one in sorted(chain(*segments), key=lambda one: one.number)}
+    return [by_time[ts_ms] for ts_ms in sorted(by_time)]
+
+
+def days_to_merge(cluster: str, now_ms: int) -> list[int]:
+    """Return the days that are over, whose log is in hour files, and that have hour files of their own.
+
+    What a silent host has not uploaded is not waited for: it makes new hour files, and they the day again.
+    """
+    hours = HistoryFile.objects.filter(cluster=cluster, kind=Kind.CHUNK_HOUR, state=State.LIVE)
+    logs = HistoryFile.objects.filter(
+        readable() | uploads.still_awaited(now_ms), cluster=cluster, kind=Kind.WAL, state=State.LIVE
+    )
+    logged = {start - start % DAY_MS for start in logs.values_list("ts_lo_ms", flat=True)}
+    days = {start - start % DAY_MS for start in hours.values_list("ts_lo_ms", flat=True)}
+    return sorted(day for day in days - logged if day + DAY_MS + MERGE_AFTER_MS <= now_ms)
+
+
+def merge_day(cluster: str, day_ms: int, *, now_ms: int) -> list[HistoryFile]:
+    """Put the hour files of a day into one file, sorted by series, or into several, each of some groups.
+
+    The day's files of before come first, so that hours which were made again replace their part of it. The same steps
+    as `compact_hour`; an hour file that cannot be read is set aside and the day made from the rest. Returns the
+    new files, none when no file of the day can be read. Raises LeaseTaken, LeaseLost.
+    """
+    with compaction_lease.held(cluster, now_ms) as lease:
+        _clear_abandoned(cluster)
+        rows = HistoryFile.objects.filter(
+            cluster=cluster,
+            kind__in=[Kind.CHUNK_HOUR, Kind.CHUNK_DAY],
+            state=State.LIVE,
+            ts_lo_ms__gte=day_ms,
+            ts_hi_ms__lte=day_ms + DAY_MS,
+        )
+        for row in rows:
+            lease.renew_if_due()
+            quarantine_if_damaged(row, now_ms, or_gone=True)
+        merged = sorted(
+            rows.all(), key=lambda row: (row.kind != Kind.CHUNK_DAY, row.ts_lo_ms, row.generation, row.bucket)
+        )
+        if not merged:
+            return []
+        inputs = [MergeInput(files.opened(location_of(row)), row.ts_lo_ms, row.ts_hi_ms) for row in merged]
+        buckets = max(1, round(MERGED_SHARE * sum(row.bytes for row in merged) / BUCKET_BYTES))
+        try:
+            made = _written_buckets(cluster, day_ms, now_ms, DayMerge(inputs, buckets), lease)
+        finally:
+            for one in inputs:
+                one.source.close()
+        with _unlisted_on_error(made), transaction.atomic():
+            lease.confirm()
+            _supersede(HistoryFile.objects.filter(pk__in=[row.pk for row in merged]), now_ms)
+            for row in made:
+                _list(row)
+    size_bytes = sum(row.bytes for row in made)
+    logger.info(
+        "merged cluster=%s day_ms=%d files=%d buckets=%d bytes=%d",
+        cluster, day_ms, len(merged), len(made), size_bytes,
+    )  # fmt: skip
+    return made
+
+
+def _written_buckets(
+    cluster: str, day_ms: int, now_ms: int, merge: DayMerge, lease: compaction_lease.CompactionLease
+) -> list[HistoryFile]:
+    made: list[HistoryFile] = []
+    generation = _next_generation(cluster, Kind.CHUNK_DAY, day_ms)
+    with _unlisted_on_error(made):
+        while not made or not merge.is_done:
+            row = _reserved(cluster, Kind.CHUNK_DAY, day_ms, now_ms, bucket=len(made), generation=generation)
+
+            def write(sink: IO[bytes], row: HistoryFile = row) -> Written:
+                bucket = merge.write_bucket(sink)
+                row.group_lo, row.group_hi = bucket.group_lo, bucket.group_hi
+                return bucket.written
+
+            made.append(_written(row, write, lease))
+    return made
+
+
+def _supersede(rows: "QuerySet[HistoryFile]", now_ms: int) -> None:
+    rows.filter(state=State.LIVE).update(state=State.SUPERSEDED, superseded_at_ms=now_ms)
+
+
+def _next_generation(cluster: str, kind: HistoryFile.Kind, start_ms: int) -> int:
+    older = HistoryFile.objects.filter(cluster=cluster, kind=kind, ts_lo_ms=start_ms).order_by("-generation")
+    newest = older.values_list("generation", flat=True).first()
+    return 1 if newest is None else newest + 1
+
+
+def _reserved(
+    cluster: str,
+    kind: HistoryFile.Kind,
+    start_ms: int,
+    now_ms: int,
+    *,
+    bucket: int = 0,
+    generation: int | None = None,
+) -> HistoryFile:
+    """Take the name of a file to be made; return its row.
+
+    A new generation has a new name, so no file is ever changed. The row takes it, so that a process which lost its
+    lease in the middle writes no file that another one lists.
+    """
+    span_ms = HOUR_MS if kind == Kind.CHUNK_HOUR else DAY_MS
+    generation = generation or _next_generation(cluster, kind, start_ms)
+    start = datetime.fromtimestamp(start_ms / 1000, UTC)
+    folder = f"kind={kind.value}/cluster={cluster}/date={start:%Y-%m-%d}"
+    folder += f"/hour={start:%H}" if kind == Kind.CHUNK_HOUR else ""
+    row = HistoryFile(
+        path=f"{folder}/b={bucket}-g{generation}.parquet",
+        bucket=bucket,
+        kind=kind,
+        cluster=cluster,
+        ts_lo_ms=start_ms,
+        ts_hi_ms=start_ms + span_ms,
+        generation=generation,
+        state=State.WRITING,
+        created_at_ms=now_ms,
+    )
+    row.save(force_insert=True)
+    return row
+
+
+def _written(
+    row: HistoryFile, write: Callable[[IO[bytes]], Written], lease: compaction_lease.CompactionLease
+) -> HistoryFile:
+    """Write the file of a row and fill in what it turned out to be."""
+
+    def renewing(sink: IO[bytes]) -> Written:
+        return write(cast(IO[bytes], _RenewingSink(sink, lease)))
+
+    with _unlisted_on_error([row]):
+        made, row.bytes, row.sha256 = files.write_new(stored_location(row.path), renewing)
+    row.rows, row.samples = made.rows, made.samples
+    return row
+
+
+class _RenewingSink(io.RawIOBase):
+    """Keeps the lease alive while a large file is written."""
+
+    def __init__(self, sink: IO[bytes], lease: compaction_lease.CompactionLease) -> None:
+        self._sink = sink
+        self._lease = lease
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._lease.renew_if_due()
+        return self._sink.write(data)
+
+    def tell(self) -> int:
+        return self._sink.tell()
+
+
+def _list(row: HistoryFile) -> None:
+    row.state = State.LIVE
+    row.save(force_update=True)
+
+
+@contextmanager
+def _unlisted_on_error(rows: Sequence[HistoryFile]) -> Iterator[None]:
+    """Give names back whose files were not listed; what of them was written goes too."""
+    try:
+        yield
+    except Exception:
+        for row in rows:
+            with suppress(OSError):
+                files.remove(stored_location(row.path))
+            HistoryFile.objects.filter(pk=row.pk, state=State.WRITING).delete()
+        raise
+
+
+def _clear_abandoned(cluster: str) -> None:
+    """Remove what processes left that died while they wrote. Caller: the holder of the lease, before it writes.
+
+    The name stays taken: a process that only stood still may yet write there.
+    """
+    for row in HistoryFile.objects.filter(cluster=cluster, state=State.WRITING):
+        files.remove(stored_location(row.path))
+        HistoryFile.objects.filter(pk=row.pk, state=State.WRITING).update(
+            state=State.DELETED, reason="its writer stopped before the file was whole"
+        )
+
+
+def quarantine_if_damaged(row: HistoryFile, now_ms: int, *, or_gone: bool = False) -> bool:
+    """Look at a file; when it is not what its row says, set it aside and say why. Returns whether it was.
+
+    A file that is gone is no damage for a reader: it was superseded or expired meanwhile. Whoever looks after the files
+    (`or_gone`) knows better: it was removed by hand. A storage that does not answer proves nothing: StorageError.
+    """
+    location = location_of(row)
+    try:
+        problem = _damage(row, location)
+    except FileNotFoundError:
+        if or_gone and not _is_storage_away(row):
+            quarantine(row, "it is gone: the manifest lists it and the storage does not have it", now_ms)
+        elif or_gone:
+            raise StorageError(
+                f"{location} and other files of the history are not there: mount or correct HISTORY_URL"
+            ) from None
+        return or_gone
+    if problem:
+        quarantine(row, problem, now_ms)
+    return bool(problem)
+
+
+def _damage(row: HistoryFile, location: str) -> str:
+    """Return why a file is not what its row says, "" when it is. Raises FileNotFoundError and StorageError."""
+    try:
+        if row.kind == Kind.WAL:
+            wal.decode_header(files.read(location)[: wal.HEADER_BYTES_MAX])
+            return ""
+        size, digest = files.digest(location)
+        if row.sha256 and digest != row.sha256:
+            return f"has {size} bytes with another checksum than when it was made"
+        with files.opened(location) as file:
+            chunk.check_format(file)
+    except (FileNotFoundError, StorageError):
+        raise
+    except UNREADABLE as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+def _is_storage_away(row: HistoryFile) -> bool:
+    """Whether other files are missing too: a volume that is not mounted, another bucket."""
+    others = HistoryFile.objects.filter(state=State.LIVE).exclude(kind=Kind.WAL).exclude(pk=row.pk)
+    sample = list(others.order_by("-ts_lo_ms")[:OTHERS_LOOKED_AT])
+    return bool(sample) and not any(files.exists(stored_location(one.path)) for one in sample)
+
+
+def _segment(row: HistoryFile, names: wal.SegmentState | None = None) -> wal.Segment | None:
+    """Return a segment that holds something; what is wrong with it is noted in its row. Raises StorageError."""
+    try:
+        data = files.read(location_of(row))
+        if len(data) < wal.SEGMENT_HEADER.size:
+            return None
+        segment = wal.read_segment(data, names)
+    except FileNotFoundError:
+        if row.uploaded_at_ms and _is_storage_away(row):
+            raise StorageError(
+                f"{location_of(row)} and other files are not there: correct HISTORY_URL"
+            ) from None
+        logger.warning("log segment is gone cluster=%s path=%s", row.cluster, row.path)
+        return None
+    except StorageError:
+        raise
+    except UNREADABLE as error:
+        quarantine(row, f"{type(error).__name__}: {error}", row.ts_hi_ms)
+        return None
+    if segment.damaged:
+        reason = f"damaged at byte {segment.state.position} of {len(data)}: the rounds behind it are lost"
+        HistoryFile.objects.filter(pk=row.pk).update(reason=reason)
+        logger.error("log segment is damaged cluster=%s path=%s reason=%s", row.cluster, row.path, reason)
+    return segment
+
+
+def _last_before(cluster: str, hour_ms: int) -> Snapshot | None:
+    """Return the last round before the hour that a segment has, however long before."""
+    rows = HistoryFile.objects.filter(
+        readable(),
+        cluster=cluster,
+        kind=Kind.WAL,
+        ts_hi_ms__lte=hour_ms,
+        state__in=[State.LIVE, State.SUPERSEDED],
+    )
+    found: Snapshot | None = None
+    for row in rows.order_by("-ts_hi_ms"):
+        if found is not None and row.ts_hi_ms <= found.ts_ms:
+            break
+        segment = _segment(row)
+        if segment is not None and segment.snapshots:
+            found = max([*filter(None, [found]), segment.snapshots[-1]], key=lambda one: one.ts_ms)
+    return found
+
+
+def delete_expired(now_ms: int) -> int:
+    """Delete files that outlived their time; return how many. A file is deleted before its row says so, never the
+    reverse. Old rows, events and gaps go too.
+    """
+    history_ms = settings.HISTORY_DAYS * DAY_MS
+    files = HistoryFile.objects.exclude(state=State.DELETED)
+    old = files.filter(ts_hi_ms__lt=now_ms - history_ms).exclude(kind=Kind.WAL, state=State.LIVE)
+    logs = files.filter(kind=Kind.WAL, state=State.SUPERSEDED, ts_hi_ms__lt=now_ms - WAL_KEPT_MS)
+    replaced = files.exclude(kind=Kind.WAL).filter(
+        state=State.SUPERSEDED, superseded_at_ms__lt=now_ms - GRACE_MS
+    )
+    given_up = old_logs_elsewhere(now_ms - history_ms)
+    count = sum(_delete(rows) for rows in (old, logs, replaced))
+    given_up.update(state=State.DELETED, reason="its host never uploaded it")
+    HistoryFile.objects.filter(state=State.DELETED, ts_hi_ms__lt=now_ms - history_ms - ROWS_KEPT_MS).delete()
+    LagEvent.objects.filter(at_ms__lt=now_ms - EVENTS_KEPT_MS).delete()
+    HistoryGap.objects.filter(to_ms__lt=now_ms - EVENTS_KEPT_MS).delete()
+    owners.delete_expired(now_ms - EVENTS_KEPT_MS, now_ms)
+    return count
+
+
+def old_logs_elsewhere(before_ms: int) -> "QuerySet[HistoryFile]":
+    """Return segments that ended before a moment and that this host has never been able to read."""
+    return HistoryFile.objects.filter(
+        ~readable(), kind=Kind.WAL, state__in=[State.LIVE, State.SUPERSEDED], ts_hi_ms__lt=before_ms
+    )
+
+
+def _delete(rows: "QuerySet[HistoryFile]") -> int:
+    """Delete files and mark their rows. A segment stays while another one of its hour is in no hour file yet: the hour
+    is then made again from all of them.
+    """
+    awaited = {
+        (row.cluster, row.ts_lo_ms - row.ts_lo_ms % HOUR_MS)
+        for row in HistoryFile.objects.filter(kind=Kind.WAL, state=State.LIVE)
+    }
+    count = 0
+    for row in rows:
+        if row.kind == Kind.WAL and (row.cluster, row.ts_lo_ms - row.ts_lo_ms % HOUR_MS) in awaited:
+            continue
+        uploads.remove_copies(row)
+        HistoryFile.objects.filter(pk=row.pk).update(state=State.DELETED)
+        count += 1
+    return count
+
+
+def tend(cluster: str, *, interval_ms: int, now_ms: int) -> int:
+    """Make the hours and days that are due; return how many hours. One that fails does not keep the others waiting:
+    the log says why, and the next run tries again. A storage that is away fails all of them, each after 20 s: the first
+    one ends the run.
+    """
+    made = 0
+    try:
+        for hour_ms in hours_to_compact(cluster, now_ms):
+            work = partial(compact_hour, cluster, hour_ms, interval_ms=interval_ms, now_ms=now_ms)
+            made += _is_done(f"cluster={cluster} hour_ms={hour_ms}", work)
+        for day_ms in days_to_merge(cluster, now_ms):
+            _is_done(f"cluster={cluster} day_ms={day_ms}", partial(merge_day, cluster, day_ms, now_ms=now_ms))
+    except StorageError:
+        logger.exception("history was not tended cluster=%s", cluster)
+    return made
+
+
+def _is_done(what: str, work: Callable[[], object]) -> bool:
+    try:
+        work()
+    except compaction_lease.LeaseTaken:
+        logger.info("history is being tended by another process %s", what)
+        return False
+    except StorageError:
+        raise
+    except (*UNREADABLE, compaction_lease.LeaseLost, SourcesGone):  # a full disk
+        logger.exception("history was not tended %s", what)
+        return False
+    return True
+
+
+def set_aside_future(cluster: str, now_ms: int) -> None:
+    """Quarantine log segments of this host that reach beyond now: they were written while its clock was ahead, at wrong
+    times.
+    """
+    HistoryLog(cluster).reopen(now_ms - now_ms % wal.SEGMENT_MS)
+    own = HistoryFile.objects.filter(host__in=["", settings.HOST_ID])
+    rows = own.filter(cluster=cluster, kind=Kind.WAL, state=State.LIVE, ts_hi_ms__gt=now_ms)
+    for row in rows:
+        ahead_s = (row.ts_hi_ms - now_ms) // 1000
+        quarantine(row, f"ends {ahead_s} s after now: it was written while the clock was ahead", now_ms)

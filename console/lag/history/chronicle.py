@@ -1,0 +1,250 @@
+"""What happened between two rounds, and when nobody looked: events and gaps, kept beside the history.
+
+An event is seen from two rows of the same queue; what a change of ours explains within a minute carries its words
+(lag.md 1.3). Events of one kind on one topic of a group are one row: a reset of 64 queues is one thing.
+"""
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from django.db.models import Max, QuerySet
+
+from console.access.models import AuditEvent
+from console.lag.models import GroupMembers, HistoryGap, LagEvent, Round
+from console.lag.round.series import QueueKey
+from console.lag.round.view import RoundView, RowDict, Silence
+from spark.lag.rounds import GAP_INTERVALS
+from spark.lag.status import LagStatus
+from spark.lag.window import is_lost_tail
+
+logger = logging.getLogger(__name__)
+
+EXPLAINED_WITHIN_S = 60  # a reset is in force this long after it was applied at the latest
+EVENTS_PER_ROUND_MAX = 500  # a disaster on every topic is told by the first five hundred
+CAUSE_LENGTH_MAX = 300
+TELLING = ("max_offset", "committed_offset", "lost")  # while these stand still nothing happens
+EXPLAINABLE = {LagEvent.Kind.REWIND, LagEvent.Kind.SKIPPED}
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that happened to one queue of a group."""
+
+    kind: LagEvent.Kind
+    key: QueueKey
+    from_offset: int
+    to_offset: int
+    messages: int
+
+
+def happenings(before: Mapping[QueueKey, RowDict], after: Mapping[QueueKey, RowDict]) -> list[Happening]:
+    """Return what happened between two rounds, of queues that both know. Pure."""
+    found = []
+    for key, row in after.items():
+        previous = before.get(key)
+        if previous is None or row["status"] == LagStatus.UNKNOWN:
+            continue
+        if all(row[name] == previous[name] for name in TELLING):
+            continue
+        happened = _happening(key, previous, row)
+        if happened is not None:
+            found.append(happened)
+    return found
+
+
+def _happening(key: QueueKey, before: RowDict, row: RowDict) -> Happening | None:
+    high, low = before["max_offset"], before["min_offset"]
+    if high is not None and row["max_offset"] < high:
+        kept_tail = is_lost_tail((low, high), (row["min_offset"], row["max_offset"]))
+        kind = LagEvent.Kind.HEAD_REGRESSION if kept_tail else LagEvent.Kind.RECREATED
+        return Happening(kind, key, high, row["max_offset"], high - row["max_offset"])
+    was, now = before["committed_offset"], row["committed_offset"]
+    if was is None or now is None:
+        return None
+    if now < was:
+        return Happening(LagEvent.Kind.REWIND, key, was, now, was - now)
+    if (row["lost"] or 0) > (before["lost"] or 0):
+        lost = row["lost"] - (before["lost"] or 0)
+        return Happening(LagEvent.Kind.LOST, key, row["min_offset"] - lost, row["min_offset"], lost)
+    if row["moved"]:
+        return Happening(LagEvent.Kind.SKIPPED, key, was, now, now - was)
+    return None
+
+
+def record(
+    view: RoundView, before: Mapping[QueueKey, RowDict], after: Mapping[QueueKey, RowDict]
+) -> list[LagEvent]:
+    """Write down what happened between the round before and this one; return the rows."""
+    bundles: dict[tuple[LagEvent.Kind, str, str], list[Happening]] = {}
+    for one in happenings(before, after):
+        bundles.setdefault((one.kind, one.key.group, one.key.topic), []).append(one)
+    causes: dict[str, str] = {}
+    rows = []
+    for (kind, group, topic), own in sorted(bundles.items())[:EVENTS_PER_ROUND_MAX]:
+        if kind in EXPLAINABLE and group not in causes:
+            causes[group] = cause_of(view.cluster, group, view.now_ms)
+        largest = max(own, key=lambda one: one.messages)
+        rows.append(
+            LagEvent(
+                cluster=view.cluster,
+                kind=kind,
+                group=group,
+                topic=topic,
+                broker_name=largest.key.broker_name,
+                queue_id=largest.key.queue_id,
+                queues=len(own),
+                at_ms=view.now_ms,
+                from_offset=largest.from_offset,
+                to_offset=largest.to_offset,
+                messages=sum(one.messages for one in own),
+                cause=causes.get(group, "") if kind in EXPLAINABLE else "",
+            )
+        )
+    LagEvent.objects.bulk_create(rows)
+    for row in rows:
+        logger.info(
+            "happened kind=%s group=%s topic=%s queues=%d messages=%d cause=%s",
+            row.kind, row.group, row.topic, row.queues, row.messages, row.cause,
+        )  # fmt: skip
+    return rows
+
+
+def cause_of(cluster: str, group: str, now_ms: int) -> str:
+    """Return which change of ours was applied to a group in the last minute; "" when none was: somebody else did it."""
+    now = datetime.fromtimestamp(now_ms / 1000, UTC)
+    applied = AuditEvent.objects.filter(
+        cluster=cluster,
+        subject=group,
+        verb="apply",
+        at__gt=now - timedelta(seconds=EXPLAINED_WITHIN_S),
+        at__lte=now + timedelta(seconds=EXPLAINED_WITHIN_S),
+    ).first()
+    if applied is None:
+        return ""
+    words = f"plan {applied.plan_id}, applied by {applied.actor}"
+    reason = applied.after if isinstance(applied.after, str) else ""
+    return (f"{words}: {reason}" if reason else words)[:CAUSE_LENGTH_MAX]
+
+
+def record_members(cluster: str, before: Mapping[str, GroupMembers], after: Sequence[GroupMembers]) -> None:
+    """Write down whose number of clients changed; unknown is no change, what comes after it is compared with what was
+    known before.
+    """
+    forgotten = [row.group for row in after if row.group in before and before[row.group].clients is None]
+    last = {
+        event.group: event.messages
+        for event in _member_events(cluster).filter(group__in=forgotten).order_by("at_ms", "pk")
+    }
+    events = []
+    for row in after:
+        previous = before.get(row.group)
+        was = None if previous is None else previous.clients
+        was = last.get(row.group) if was is None else was
+        if was is not None and row.clients is not None and was != row.clients:
+            events.append(
+                LagEvent(
+                    cluster=cluster,
+                    kind=LagEvent.Kind.MEMBERS,
+                    group=row.group,
+                    at_ms=row.read_at_ms,
+                    from_offset=was,
+                    to_offset=row.clients,
+                    messages=row.clients,
+                    cause=f"{was} → {row.clients} clients",
+                )
+            )
+    LagEvent.objects.bulk_create(events[:EVENTS_PER_ROUND_MAX])
+
+
+def client_counts(
+    cluster: str, from_ms: int, to_ms: int, groups: Collection[str] | None = None
+) -> dict[str, list[tuple[int, int]]]:
+    """Return of each group [(since when, how many clients)] in [from_ms, to_ms), the first one as of `from_ms`.
+
+    Only changes are written down: before the first one there were as many as it began with, and where there was none,
+    as many as now. A group of which nobody knows how many it has is left out.
+    """
+    known = GroupMembers.objects.filter(cluster=cluster)
+    changes = _member_events(cluster).order_by("at_ms", "pk")
+    if groups is not None:
+        known, changes = known.filter(group__in=groups), changes.filter(group__in=groups)
+    found: dict[str, list[tuple[int, int]]] = {}
+    for group, at_ms, was, count in changes.values_list("group", "at_ms", "from_offset", "messages"):
+        if at_ms <= from_ms:
+            found[group] = [(from_ms, count)]
+        elif group not in found:
+            found[group] = [(from_ms, count if was is None else was)]
+        if from_ms < at_ms < to_ms:
+            found[group].append((at_ms, count))
+    for group, clients in known.values_list("group", "clients"):
+        if clients is not None:
+            found.setdefault(group, [(from_ms, clients)])
+    return found
+
+
+def _member_events(cluster: str) -> "QuerySet[LagEvent]":
+    return LagEvent.objects.filter(cluster=cluster, kind=LagEvent.Kind.MEMBERS)
+
+
+@dataclass(slots=True)
+class Gaps:
+    """The gaps that last, of one cluster: broker name ("" for the collector itself) → row."""
+
+    cluster: str
+    interval_ms: int
+    lasting: dict[str, HistoryGap] = field(default_factory=dict)
+
+    def load(self) -> None:
+        """Take over what lasted when the process before this one ended."""
+        rows = HistoryGap.objects.filter(cluster=self.cluster, to_ms__isnull=True)
+        self.lasting = {row.broker_name: row for row in rows}
+
+    def away(self, last_ms: int, now_ms: int) -> None:
+        """Note that no round took place since `last_ms`, if that is long ago.
+
+        Rounds of another host may be missing here only because its log is not uploaded: they took place.
+        """
+        late_ms = now_ms - GAP_INTERVALS * self.interval_ms
+        if last_ms < late_ms:
+            rounds = Round.objects.filter(cluster=self.cluster, started_at_ms__lt=now_ms)
+            last_ms = max(last_ms, rounds.aggregate(last=Max("started_at_ms"))["last"] or 0)
+        if 0 < last_ms < late_ms:
+            HistoryGap.objects.create(
+                cluster=self.cluster, from_ms=last_ms, to_ms=now_ms, reason="no round took place"
+            )
+
+    def silent(self, silences: Mapping[str, Silence], read_ms: Mapping[str, int], now_ms: int) -> None:
+        """Begin a gap for every broker that fell silent, end it for those that answer again.
+
+        `read_ms` is when each broker was last read.
+        """
+        for name, silence in silences.items():
+            if name not in self.lasting:
+                from_ms = read_ms.get(name) or silence.since_ms
+                self._begin(name, from_ms, silence.reason)
+        for name in [name for name in self.lasting if name and name not in silences]:
+            self._end(name, now_ms)
+
+    def replaced(self, last_ms: int, now_ms: int, reason: str) -> None:
+        """Note that a round was taken and not written, because another process had gone on without it."""
+        HistoryGap.objects.create(
+            cluster=self.cluster, from_ms=max(0, last_ms), to_ms=now_ms, reason=f"round not written: {reason}"
+        )
+
+    def unwritten(self, reason: str, last_ms: int, now_ms: int) -> None:
+        """Note that a round could not be written (`reason`), or that writing works again ("")."""
+        if reason and "" not in self.lasting:
+            self._begin("", last_ms if last_ms > 0 else now_ms, reason)
+        elif not reason and "" in self.lasting:
+            self._end("", now_ms)
+
+    def _begin(self, name: str, from_ms: int, reason: str) -> None:
+        self.lasting[name] = HistoryGap.objects.create(
+            cluster=self.cluster, broker_name=name, from_ms=from_ms, reason=reason
+        )
+
+    def _end(self, name: str, now_ms: int) -> None:
+        row = self.lasting.pop(name)
+        HistoryGap.objects.filter(pk=row.pk).update(to_ms=now_ms)

@@ -1,0 +1,147 @@
+"""Which member of a group owned which queue, and when: kept by the sweep as it changes.
+
+The members' own word counts. A queue has an owner while exactly one member that is connected says that it holds it; a
+member that does not answer, two that both claim a queue, and a broker whose members are hidden leave the owner unknown.
+Members of a broadcasting group all read every queue, and popped queues are anyone's: there no queue has an owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from django.db import transaction
+from django.db.models import Q
+
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
+from console.lag.models import ClientRow, GroupMembers, QueueOwner
+from console.lag.round.series import QueueKey
+from console.lag.rows import broadcast
+from spark.lag.owners import Tenure
+
+# Groups and clients are asked in turn: of 10,000 groups each one, and of 1,280 clients, is asked this often.
+KNOWN_MS = 10 * 60_000
+BATCH_ROWS = 500
+
+
+class Owner(NamedTuple):
+    """A member of a group, and where it runs."""
+
+    client_id: str
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep knows of a group now: its members' rows, None when they are unknown; and what it knew before."""
+
+    group: str
+    clients: Sequence[ClientRow] | None
+    model: str
+    before_ms: int | None
+
+
+def host_of(client: ClientRow) -> str:
+    """Return the host of a member's connection, without its port; else the one in its client id."""
+    return client.address.rpartition(":")[0].strip("[]") or client.client_id.partition("@")[0]
+
+
+def claims(clients: Iterable[ClientRow], now_ms: int) -> dict[QueueKey, Owner]:
+    """Return the queues that one member claims. A newer word beats an older one: members are asked in turn. Pure."""
+    found: dict[QueueKey, tuple[int, Owner | None]] = {}
+    for client in clients:
+        if now_ms - client.read_at_ms > KNOWN_MS:
+            continue
+        owner = Owner(client.client_id, host_of(client))
+        for queue in client.queues or ():
+            if "popped" in queue or queue["topic"].startswith(RETRY_TOPIC_PREFIX):
+                continue
+            key = QueueKey(client.group, queue["topic"], queue["broker_name"], queue["queue_id"])
+            said_ms, _ = found.get(key, (-1, None))
+            if client.read_at_ms > said_ms:
+                found[key] = client.read_at_ms, owner
+            elif client.read_at_ms == said_ms:
+                found[key] = said_ms, None
+    return {key: owner for key, (_, owner) in found.items() if owner is not None}
+
+
+def record(cluster: str, groups: Sequence[Swept], now_ms: int) -> None:
+    """Write down what changed since the sweep before: owners that ended, and those that began.
+
+    A group that was not swept for `KNOWN_MS` had no known owners from then on.
+    """
+    rows = QueueOwner.objects.filter(
+        cluster=cluster, to_ms__isnull=True, group__in=[one.group for one in groups]
+    )
+    lasting = {QueueKey(one.group, one.topic, one.broker_name, one.queue_id): one for one in rows}
+    now: dict[QueueKey, Owner] = {}
+    for swept in groups:
+        if swept.clients is not None and swept.model != broadcast.BROADCASTING:
+            now |= claims(swept.clients, now_ms)
+    before_ms = {one.group: one.before_ms for one in groups}
+    ended, stays = [], set()
+    for key, row in lasting.items():
+        until_ms = known_until(row, before_ms[key.group])
+        if until_ms >= now_ms and now.get(key) == Owner(row.client_id, row.host):
+            stays.add(key)
+            continue
+        row.to_ms = max(row.from_ms, min(until_ms, now_ms))
+        ended.append(row)
+    begun = [
+        QueueOwner(cluster=cluster, **key._asdict(), **owner._asdict(), from_ms=now_ms)
+        for key, owner in now.items()
+        if key not in stays
+    ]
+    if ended or begun:
+        with transaction.atomic():
+            QueueOwner.objects.bulk_update(ended, ["to_ms"], batch_size=BATCH_ROWS)
+            QueueOwner.objects.bulk_create(begun, batch_size=BATCH_ROWS)
+
+
+def known_until(row: QueueOwner, swept_ms: int | None) -> int:
+    """Return until when an owner is known whose group was swept last at `swept_ms`."""
+    return row.to_ms if row.to_ms is not None else max(row.from_ms, swept_ms or 0) + KNOWN_MS
+
+
+def between(cluster: str, group: str, from_ms: int, to_ms: int) -> list[QueueOwner]:
+    """Return the owners of a group's queues in [from_ms, to_ms), each with the end up to which it is known."""
+    touching = Q(to_ms__isnull=True) | Q(to_ms__gt=from_ms)
+    rows = QueueOwner.objects.filter(touching, cluster=cluster, group=group, from_ms__lt=to_ms)
+    swept_ms = _swept_ms(cluster, [group]).get(group)
+    found = []
+    for row in rows.order_by("from_ms", "pk"):
+        row.to_ms = known_until(row, swept_ms)
+        if row.to_ms > max(row.from_ms, from_ms):
+            found.append(row)
+    return found
+
+
+def tenures(rows: Iterable[QueueOwner], *, by_host: bool = False) -> list[Tenure]:
+    """Return them for a fold, by client id or by host."""
+    return list(_tenures(rows, by_host))
+
+
+def _tenures(rows: Iterable[QueueOwner], by_host: bool) -> Iterator[Tenure]:
+    for row in rows:
+        assert row.to_ms is not None
+        queue = row.topic, row.broker_name, row.queue_id
+        yield Tenure(queue, row.host if by_host else row.client_id, row.from_ms, row.to_ms)
+
+
+def delete_expired(before_ms: int, now_ms: int) -> None:
+    """Delete what ended before a moment; end what is known no longer, of groups that are swept no more."""
+    lasting = QueueOwner.objects.filter(to_ms__isnull=True, from_ms__lt=now_ms - KNOWN_MS)
+    for cluster, group in lasting.values_list("cluster", "group").distinct():
+        swept_ms = _swept_ms(cluster, [group]).get(group)
+        if (swept_ms or 0) + KNOWN_MS < now_ms:
+            rows = list(lasting.filter(cluster=cluster, group=group))
+            for row in rows:
+                row.to_ms = known_until(row, swept_ms)
+            QueueOwner.objects.bulk_update(rows, ["to_ms"], batch_size=BATCH_ROWS)
+    QueueOwner.objects.filter(to_ms__lt=before_ms).delete()
+
+
+def _swept_ms(cluster: str, groups: Sequence[str]) -> Mapping[str, int]:
+    rows = GroupMembers.objects.filter(cluster=cluster, group__in=groups)
+    return dict(rows.values_list("group", "read_at_ms"))

@@ -1,0 +1,135 @@
+"""The log of this host for all others: a segment that is over is closed, copied to `HISTORY_URL` and then listed.
+
+Where the history lies in this host's own data folder nothing is copied. Each step may be the last one before a crash:
+
+    closed (nothing is appended any more) -> copied under its final name -> `uploaded_at_ms` in its row
+
+A copy whose row does not say so is written again, the same bytes under the same name.
+"""
+
+import logging
+import os
+from pathlib import Path
+
+from django.conf import settings
+from django.db.models import Q, QuerySet
+
+from console.lag.history.log import (
+    HOUR_MS,
+    HistoryLog,
+    Kind,
+    State,
+    file_location,
+    quarantine,
+    readable,
+    stored_location,
+    wal_folder,
+)
+from console.lag.models import HistoryFile
+from spark.lag import files, wal
+
+logger = logging.getLogger(__name__)
+
+CLOSED_AFTER_MS = 60_000  # a round that began in a segment is on disk a minute after it
+DEAD_AFTER_MS = 2 * wal.SEGMENT_MS  # a host that did not upload for so long is not waited for
+
+
+def is_shared() -> bool:
+    """Whether the history lies where the log of this host does not."""
+    stored = stored_location("")
+    return "://" in stored or Path(stored).resolve() != Path(file_location("", Kind.WAL)).resolve()
+
+
+def upload_closed(cluster: str, now_ms: int) -> int:
+    """Copy the segments of this host that are over; return how many. Raises StorageError.
+
+    Also what is listed nowhere yet, because a crash came before its row.
+    """
+    if not is_shared():
+        return 0
+    log = HistoryLog(cluster)
+    log.close_before(now_ms - CLOSED_AFTER_MS)
+    log.register_all()
+    waiting = HistoryFile.objects.filter(
+        cluster=cluster,
+        kind=Kind.WAL,
+        host=settings.HOST_ID,
+        uploaded_at_ms=0,
+        state__in=[State.LIVE, State.SUPERSEDED],
+        ts_hi_ms__lte=now_ms - CLOSED_AFTER_MS,
+    )
+    return sum(_upload(row, now_ms) for row in waiting.order_by("ts_lo_ms"))
+
+
+def _upload(row: HistoryFile, now_ms: int) -> bool:
+    try:
+        data = Path(file_location(row.path, Kind.WAL)).read_bytes()
+    except FileNotFoundError:
+        quarantine(row, f"it is gone from the disk of {row.host} and was not uploaded before", now_ms)
+        return False
+    row.bytes, row.sha256 = files.write_bytes(stored_location(row.path), data)
+    row.uploaded_at_ms = now_ms
+    row.save(update_fields=["bytes", "sha256", "uploaded_at_ms"])
+    logger.info("log segment uploaded cluster=%s path=%s bytes=%d", row.cluster, row.path, row.bytes)
+    return True
+
+
+def tend_own(now_ms: int) -> int:
+    """Upload what this host has of any cluster, and delete local copies that no row needs; return how many it uploaded.
+
+    One cluster or storage that fails does not keep the others waiting: the log says why, and the next run tries again.
+    """
+    count = 0
+    for folder in sorted(wal_folder("*").parent.parent.glob(f"*/{settings.HOST_ID}")):
+        cluster = folder.parent.name
+        try:
+            count += upload_closed(cluster, now_ms)
+        except OSError:
+            logger.exception("log not uploaded cluster=%s", cluster)
+        _delete_expired_copies(cluster)
+    return count
+
+
+def _delete_expired_copies(cluster: str) -> None:
+    """Delete local segments whose row is deleted: another host deleted what lay under `HISTORY_URL`."""
+    local = {
+        str(path.relative_to(file_location("", Kind.WAL))): path for path in wal_folder(cluster).glob("*.wal")
+    }
+    deleted = HistoryFile.objects.filter(path__in=list(local), state=State.DELETED)
+    for name in deleted.values_list("path", flat=True):
+        local[name].unlink(missing_ok=True)
+
+
+def hosts(now_ms: int) -> list[str]:
+    """Return the hosts that took rounds of any cluster within a day; one that starts again later uploads by itself."""
+    found = HistoryFile.objects.filter(kind=Kind.WAL, ts_hi_ms__gt=now_ms - 24 * HOUR_MS).exclude(host="")
+    return sorted(found.order_by("host").values_list("host", flat=True).distinct())
+
+
+def absent(cluster: str) -> "QuerySet[HistoryFile]":
+    """Return the segments that this host cannot read: their own host has not uploaded them."""
+    return HistoryFile.objects.filter(~readable(), cluster=cluster, kind=Kind.WAL, state=State.LIVE)
+
+
+def why_absent(row: HistoryFile) -> str:
+    """Return why this host cannot read a segment, and what brings it."""
+    return (
+        f"the log of {row.host} is not uploaded yet: that takes six minutes while the host runs; "
+        "if it is down, start it again with its data folder"
+    )
+
+
+def still_awaited(now_ms: int) -> Q:
+    """Return the condition on `absent` rows whose host has not been silent for long."""
+    return Q(ts_hi_ms__gt=now_ms - DEAD_AFTER_MS - CLOSED_AFTER_MS)
+
+
+def remove_copies(row: HistoryFile) -> None:
+    """Remove a file from where this host reaches it."""
+    if row.kind != Kind.WAL:
+        files.remove(stored_location(row.path))
+        return
+    if row.uploaded_at_ms:
+        files.remove(stored_location(row.path))
+    if row.host in ("", settings.HOST_ID) and os.path.exists(file_location(row.path, Kind.WAL)):
+        os.remove(file_location(row.path, Kind.WAL))

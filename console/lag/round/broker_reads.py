@@ -1,0 +1,352 @@
+"""What one collection round asks the brokers, and their answers as plain values.
+
+Per broker, all under one deadline: the committed offsets of every group (43) first, then min and max offsets of the
+topics (202, pipelined), so that a race never makes a lag negative; then figures of the broker itself (28) and, now and
+then, its tables of topics (21) and groups (201). What was answered before the deadline counts, the rest is unread with
+its reason.
+
+What lies between c and m of a broker makes its lags too large: the large answers are kept as they came and read when
+all brokers have answered, and the brokers are asked one after the other while they answer quickly.
+"""
+
+import asyncio
+import time
+import zlib
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from console.brokers.mqadmin import (
+    BlockingMQAdmin,
+    ConsumerOffsetWrapper,
+    GroupRefusals,
+    MQAdmin,
+    MQBrokerError,
+    MQClientError,
+    RemotingError,
+    ResponseCode,
+    consumers_in,
+    is_system_topic,
+    queue_ranges,
+)
+from console.lag.round.offset_kind import offset_kind
+
+QUIET_TOPICS_MAX = 200  # so many topics that nobody consumes are read in every round, of more only a part
+QUIET_PARTS = 6  # ... each in every sixth
+LOOKUPS_MAX = 16  # messages looked up for their age in one round: all other ages come from history
+GROUP_READS_MAX = 64  # groups whose pulled offsets (208) are read in one round
+
+# A broker that was silent in the round before is given this long, except in every sixth round: seven healthy
+# brokers' figures are not to come late by the whole deadline in every round because the eighth hangs.
+SILENT_PATIENCE_S = 1.0
+
+# Brokers are asked for their offsets one after the other; the next one waits no longer than this,
+TURN_MAX_S = 0.05
+TURNS_MAX_S = 0.4  # ... and the last one of many is asked so long after the first
+
+READ_ERRORS = (MQClientError, MQBrokerError, RemotingError, OSError, ValueError)
+
+
+class BrokerAddress(NamedTuple):
+    """A broker to ask: the master, or where there is none the slave with the smallest id."""
+
+    broker_name: str
+    broker_id: int
+    addr: str
+    cluster_name: str = ""  # RocketMQ's name of the cluster, not ours
+
+
+class QueueOffsets(NamedTuple):
+    """A queue's min and max offset, and the store time of its newest message by the broker's clock, 0 when
+    none.
+    """
+
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    last_write_ms: int
+
+
+class TopicFacts(NamedTuple):
+    """A topic's configuration on one broker; `offset_kind` is "" where an offset stands for a message."""
+
+    read_queues: int
+    write_queues: int
+    perm: int
+    offset_kind: str = ""
+
+
+class Lookup(NamedTuple):
+    """A message whose store time is wanted."""
+
+    broker_name: str
+    topic: str
+    queue_id: int
+    offset: int
+
+
+@dataclass(slots=True)
+class BrokerAnswers:
+    """What one broker said in one round. `answered`: its committed offsets and at least one topic were read.
+
+    `offsets` maps (topic, group) to {queue id: committed offset}; `unread` a topic to why its offsets are
+    missing; `topics` and `groups` are null when their tables were not asked for or not answered.
+    """
+
+    address: BrokerAddress
+    answered: bool = False
+    error: str = ""
+    read_committed_ms: int = 0  # when the question went out
+    read_max_ms: int = 0  # ... that for the first topic
+    max_answered_ms: int = 0  # when the last topic had answered
+    rpc_ms: int = 0
+    rpcs: int = 0
+    offsets: Mapping[tuple[str, str], Mapping[int, int]] = field(default_factory=dict)
+    stats: dict[str, list[QueueOffsets]] = field(default_factory=dict)
+    unread: dict[str, str] = field(default_factory=dict)
+    runtime: Mapping[str, str] | None = None
+    topics: Mapping[str, TopicFacts] | None = None
+    groups: frozenset[str] | None = None
+    refusals: GroupRefusals | None = None  # of the table of groups
+    pulled: dict[tuple[str, str, int], int] = field(default_factory=dict)  # (group, topic, queue id)
+    stored_ms: dict[Lookup, int] = field(default_factory=dict)  # by the broker's clock
+    capabilities: frozenset[str] | None = None
+
+
+@dataclass(slots=True)
+class _Told:
+    """What a broker answered, as it came."""
+
+    offsets: bytes = b""
+    topics: frozenset[str] = frozenset()  # that have committed offsets, and whose
+    groups: frozenset[str] = frozenset()
+    stats: dict[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to ask besides the offsets. `known_topics` is the broker's topic table of an earlier round."""
+
+    number: int
+    tables: bool
+    known_topics: Mapping[str, Collection[str]]
+    pulled_groups: Sequence[str] = ()
+    lookups: Sequence[Lookup] = ()
+    silent: Mapping[str, str] = field(
+        default_factory=dict
+    )  # broker that gets little patience → why it is silent
+
+
+def find_brokers(admin: BlockingMQAdmin) -> tuple[list[BrokerAddress], int]:
+    """Return the brokers that the name servers list, and how many calls it took.
+
+    Raises MQClientError or MQBrokerError when no name server answers.
+    """
+    found = []
+    for name, data in admin.cluster_info().broker_addr_table.items():
+        if data.broker_addrs:
+            broker_id = min(data.broker_addrs)
+            found.append(BrokerAddress(name, broker_id, data.broker_addrs[broker_id], data.cluster))
+    return sorted(found), 1
+
+
+def read_brokers(
+    admin: BlockingMQAdmin, brokers: Sequence[BrokerAddress], question: Question, *, deadline_ms: int
+) -> list[BrokerAnswers]:
+    """Ask every broker; return what came within `deadline_ms`, in the order of `brokers`."""
+    answers = [BrokerAnswers(broker) for broker in brokers]
+    told = [_Told() for _ in brokers]
+    turns = _Turns(len(brokers))
+    calls: dict[int, Callable[[MQAdmin], Awaitable[None]]] = {
+        place: _reader(place, answer, told[place], question, turns) for place, answer in enumerate(answers)
+    }
+    outcomes = admin.gather(calls, deadline_ms=deadline_ms)
+    for place, answer in enumerate(answers):
+        outcome = outcomes[place]
+        if isinstance(outcome, Exception) and not answer.error:
+            answer.error = describe(outcome)
+        _decode(answer, told[place])
+    return answers
+
+
+class _Turns:
+    """Lets brokers be asked one after the other: each begins when the one before has told its offsets, or when that
+    takes longer than its part of `TURNS_MAX_S`, so that slow brokers answer side by side.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._over = [asyncio.Event() for _ in range(count)]
+        self._step_s = min(TURN_MAX_S, TURNS_MAX_S / max(1, count))
+
+    async def wait(self, place: int, started_s: float) -> None:
+        """Return when it is this broker's turn; the round began at `started_s` of the loop's clock."""
+        if place:
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(started_s + place * self._step_s):
+                    await self._over[place - 1].wait()
+
+    def end(self, place: int) -> None:
+        """The broker has told its offsets, or will not."""
+        self._over[place].set()
+
+
+def _reader(
+    place: int, answer: BrokerAnswers, told: _Told, question: Question, turns: _Turns
+) -> Callable[[MQAdmin], Awaitable[None]]:
+    async def read(admin: MQAdmin) -> None:
+        known_reason = question.silent.get(answer.address.broker_name)
+        try:
+            await turns.wait(place, asyncio.get_running_loop().time())
+            async with asyncio.timeout(None if known_reason is None else SILENT_PATIENCE_S) as patience:
+                consumed = await _ask_offsets(admin, answer, told, question, patience)
+                turns.end(place)
+                await _ask_the_rest(admin, answer, told, question, consumed)
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            answer.error = known_reason or "no answer in time"
+        finally:
+            turns.end(place)
+
+    return read
+
+
+async def _ask_offsets(
+    admin: MQAdmin, answer: BrokerAnswers, told: _Told, question: Question, patience: asyncio.Timeout
+) -> frozenset[str]:
+    """Ask for c, then for m; return the topics with committed offsets. A broker that says anything has all the time of
+    the round (`patience` ends).
+    """
+    addr = answer.address.addr
+    started = time.monotonic()
+    answer.read_committed_ms = _now_ms()
+    answer.rpcs += 1
+    told.offsets = await admin.all_consumer_offsets_body(addr)
+    answer.rpc_ms = round((time.monotonic() - started) * 1000)
+    patience.reschedule(None)
+    told.topics, told.groups = consumers_in(told.offsets)
+    known = question.known_topics.get(answer.address.broker_name)
+    answer.read_max_ms = _now_ms()
+    await _ask_stats(admin, answer, told, topics_to_read(told.topics, known or (), question.number))
+    answer.max_answered_ms = _now_ms()
+    return told.topics
+
+
+async def _ask_the_rest(
+    admin: MQAdmin, answer: BrokerAnswers, told: _Told, question: Question, consumed: frozenset[str]
+) -> None:
+    """Ask for what nobody's lag depends on, most important first: a deadline cuts the end off."""
+    if answer.unread and not told.stats:
+        answer.error = next(iter(answer.unread.values()))
+        return
+    known = question.known_topics.get(answer.address.broker_name)
+    answer.answered = known is not None or bool(told.stats)
+    if question.tables or known is None:
+        await _read_tables(admin, answer)
+        # What the table names for the first time; of a broker that nobody consumes from, everything.
+        new = set(topics_to_read(consumed, answer.topics or (), question.number)) - told.stats.keys()
+        await _ask_stats(admin, answer, told, sorted(new - set(known or ())))
+    answer.answered = True
+    await _read_extras(admin, answer, told, question)
+
+
+async def _ask_stats(admin: MQAdmin, answer: BrokerAnswers, told: _Told, wanted: Sequence[str]) -> None:
+    answer.rpcs += len(wanted)
+    for topic, body in (await admin.topic_stats_bodies(answer.address.addr, wanted)).items():
+        if isinstance(body, MQBrokerError) and body.code == ResponseCode.TOPIC_NOT_EXIST:
+            continue  # deleted; its committed offsets outlive it on some versions
+        if isinstance(body, Exception):
+            answer.unread[topic] = describe(body)
+        else:
+            told.stats[topic] = body
+
+
+def _decode(answer: BrokerAnswers, told: _Told) -> None:
+    """Read what a broker told. Offsets that cannot be read are as good as no answer."""
+    if not told.offsets:
+        return
+    try:
+        answer.offsets = ConsumerOffsetWrapper.from_body(told.offsets).offset_table
+    except READ_ERRORS as error:
+        answer.answered, answer.error = False, describe(error)
+        return
+    for topic, body in told.stats.items():
+        try:
+            answer.stats[topic] = list(map(QueueOffsets._make, queue_ranges(body)))
+        except READ_ERRORS as error:
+            answer.unread[topic] = describe(error)
+    if told.stats and not answer.stats:
+        answer.answered, answer.error = False, next(iter(answer.unread.values()))
+
+
+async def _read_tables(admin: MQAdmin, answer: BrokerAnswers) -> None:
+    """Topics and groups of the broker (21, 201), and which extensions of ours it has."""
+    addr = answer.address.addr
+    answer.rpcs += 3
+    table = await admin.all_topic_config(addr)
+    mapped = table.topic_queue_mapping_detail_map or {}
+    answer.topics = {
+        name: TopicFacts(
+            config.read_queue_nums,
+            config.write_queue_nums,
+            int(config.perm),
+            offset_kind(name, config.attributes, is_static=name in mapped),
+        )
+        for name, config in table.topic_config_table.items()
+    }
+    answer.refusals = await admin.group_refusals(addr)
+    answer.groups = answer.refusals.names
+    answer.capabilities = await admin.capabilities(addr)
+
+
+async def _read_extras(admin: MQAdmin, answer: BrokerAnswers, told: _Told, question: Question) -> None:
+    """Figures nobody's lag depends on: a failure here leaves them unknown and the round whole."""
+    addr = answer.address.addr
+    answer.rpcs += 1
+    try:
+        answer.runtime = await admin.runtime_info(addr)
+        for group in question.pulled_groups[:GROUP_READS_MAX]:
+            if group not in told.groups:
+                continue
+            answer.rpcs += 1
+            table = (await admin.consume_stats(addr, group)).offset_table
+            for queue, one in table.items():
+                if one.pull_offset is not None:  # 4.x does not tell
+                    answer.pulled[group, queue.topic, queue.queue_id] = one.pull_offset
+        for lookup in question.lookups[:LOOKUPS_MAX]:
+            if lookup.broker_name == answer.address.broker_name:
+                answer.rpcs += 1
+                found = await admin.pull(addr, lookup.topic, lookup.queue_id, lookup.offset, max_num=1)
+                if found.messages:
+                    answer.stored_ms[lookup] = found.messages[0].store_timestamp_ms
+    except READ_ERRORS as error:
+        answer.error = describe(error)
+
+
+def topics_to_read(consumed: Collection[str], existing: Collection[str], number: int) -> list[str]:
+    """Return the topics whose offsets this round reads.
+
+    Every consumed topic; of the others all while they are few, else a sixth each round; RocketMQ's own topics
+    that nobody consumes a sixth always.
+    """
+    quiet = sorted(set(existing) - set(consumed))
+    own = [topic for topic in quiet if is_system_topic(topic)]
+    others = [topic for topic in quiet if not is_system_topic(topic)]
+    turns = [topic for topic in own if _is_its_turn(topic, number)]
+    if len(others) > QUIET_TOPICS_MAX:
+        others = [topic for topic in others if _is_its_turn(topic, number)]
+    return [*sorted(consumed), *others, *turns]
+
+
+def _is_its_turn(topic: str, number: int) -> bool:
+    return zlib.crc32(topic.encode()) % QUIET_PARTS == number % QUIET_PARTS
+
+
+def describe(error: Exception) -> str:
+    """Return an error in one line for a person: what the broker or the network said."""
+    return " ".join(str(error).split())[:300] or type(error).__name__
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,301 @@
+"""Broadcasting groups: every client reads every queue and keeps its own offsets, which no broker knows (lag.md 1.3).
+
+Clients tell what they consumed (307, mqTable) at a sweep; min and max offsets of those queues are read right behind it,
+so that a lag is of that moment and no race makes it negative. A group is as far behind as the furthest of its clients.
+One that does not tell may be further behind: then a figure is "at least".
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
+from console.lag.round.series import QueueKey
+from console.lag.round.view import ClientProgress, Members, RoundView, RowDict
+from console.lag.rows.group_sums import NO_QUEUES, SUMMED, queue_name
+from console.lag.rows.queue_row import QueueRow
+from console.lag.rows.queue_rows import drain_columns
+from spark.lag.forecast import UNKNOWN_DRAIN, Drain, slowest
+from spark.lag.round_arrays import age_of
+from spark.lag.status import SEVERITY, WINDOW_MS, Judgement, LagStatus, QueueHistory, attention, judge, worst
+
+BROADCASTING = "BROADCASTING"
+VALID_MS = 150_000  # five sweeps: what a client said longer ago says nothing about now
+SAMPLES_MAX = 24  # ten minutes of sweeps
+QUEUES_WATCHED_MAX = 256  # of one client; of more the rest is unknown
+CLIENTS_SHOWN_MAX = 100  # of a group's row; all that told are in its figures
+NOBODY_TOLD = "broadcasting: each client keeps its own offsets, brokers do not know them"
+Place = tuple[str, str, int]  # topic, broker name, queue id
+
+
+class QueueSaid(NamedTuple):
+    """One queue by one client's word, as of that moment; `judgement` null: it is not known where the client is."""
+
+    key: QueueKey
+    lag: int | None
+    time_lag_ms: int | None
+    time_lag_lower_bound: bool
+    judgement: Judgement | None
+
+
+def positions_of(table: Mapping[Any, Any]) -> dict[Place, int | None]:
+    """Return the next message a client has to consume of each queue (307, mqTable): its offset, or before it stored any
+    the first message it holds; null while it has neither.
+    """
+    found: dict[Place, int | None] = {}
+    for queue, one in sorted(table.items()):
+        if queue.topic.startswith(RETRY_TOPIC_PREFIX):
+            continue
+        known = one.commit_offset if one.commit_offset >= 0 else None
+        if known is None and one.cached_msg_count:
+            known = one.cached_msg_min_offset
+        found[queue.topic, queue.broker_name, queue.queue_id] = known
+    return found
+
+
+def progress_of(
+    before: Iterable[RowDict],
+    positions: Mapping[Place, int | None],
+    offsets: Mapping[Place, tuple[int, int]],
+    now_ms: int,
+) -> list[RowDict]:
+    """Return what to keep of a client: {"topic", "broker_name", "queue_id", "samples"}, a sample being [time in epoch
+    ms, min, max, next to consume]. Nothing is added where `positions` or `offsets` (min, max) do not tell.
+    """
+    kept = {(one["topic"], one["broker_name"], one["queue_id"]): one["samples"] for one in before}
+    found = []
+    for number, (place, position) in enumerate(positions.items()):
+        samples = [one for one in kept.get(place, ()) if one[0] > now_ms - WINDOW_MS]
+        if place in offsets and number < QUEUES_WATCHED_MAX:
+            low, high = offsets[place]
+            if position is None and low == high:
+                position = high  # an empty queue has nothing for anybody
+            if samples and high < samples[-1][2]:
+                samples = []  # made again, or its tail was lost: another history
+            if position is not None:
+                samples.append([now_ms, low, high, position])
+        topic, broker_name, queue_id = place
+        row = {"topic": topic, "broker_name": broker_name, "queue_id": queue_id}
+        found.append({**row, "samples": samples[-SAMPLES_MAX:]})
+    return found
+
+
+def queue_rows(group: str, client_id: str, progress: Sequence[RowDict]) -> list[QueueRow]:
+    """Return a client's queues as a page shows them; unknown where it did not tell at its last answer."""
+    rows = []
+    read_at_ms = ClientProgress(client_id, progress).read_at_ms
+    for one in progress:
+        row = QueueRow(
+            group=group, topic=one["topic"], broker_name=one["broker_name"], queue_id=one["queue_id"]
+        )
+        row.owner, row.read_at_ms = client_id, read_at_ms
+        row.reason = "the client did not tell where it is, or the broker how far the queue reaches"
+        if one["samples"] and one["samples"][-1][0] == read_at_ms:
+            _, row.min_offset, row.max_offset, row.committed_offset = one["samples"][-1]
+            waiting = row.max_offset - max(row.committed_offset, row.min_offset)
+            row.lag = waiting if waiting >= 0 else None
+            row.time_lag_ms = 0 if waiting == 0 else None
+            row.reason = "of a client's queues only the oldest waiting message is dated"
+        rows.append(row)
+    return rows
+
+
+def broadcast_figures(
+    view: RoundView, group: str, members: Members, topics: Mapping[str, RowDict], previous: RowDict | None
+) -> RowDict:
+    """Return the columns of a broadcasting group's row: brokers know nothing of it, so all of them are its clients'
+    word, as of `read_at_ms`, or unknown.
+    """
+    told = [one for one in members.progress if one.read_at_ms > view.now_ms - VALID_MS]
+    if previous is not None and _is_same(told, members, previous):
+        kept = ("lag", "time_lag_ms", "status", "since_ms", "reason", *_SAID, *_UNSAID)
+        return {name: previous[name] for name in kept}
+    before = {one["client_id"]: one for one in (previous or {}).get("client_progress", ())}
+    queues = {one.client_id: [_said(view, group, one, each) for each in one.queues] for one in told}
+    clients = [_client(one, queues[one.client_id], before.get(one.client_id)) for one in told]
+    clients = [one for one in clients if one["status"] != LagStatus.UNKNOWN.value]
+    clients.sort(
+        key=lambda one: (-SEVERITY[LagStatus(one["status"])], -(one["time_lag_ms"] or 0), -(one["lag"] or 0))
+    )
+    found = _furthest(clients, members.clients)
+    status, first = LagStatus(found["status"]), clients[0] if clients else None
+    if members.clients == 0:
+        status = LagStatus.OFFLINE
+    drain = _drain([one for said in queues.values() for one in said], found["partial"])
+    return {
+        **{name: NO_QUEUES[name] for name in _UNSAID},
+        **found,
+        **drain_columns(drain),
+        "status": status.value,
+        "since_ms": first["since_ms"] if first is not None else view.now_ms,
+        "reason": _reason(clients, members),
+        "worst_queue": "" if first is None else first["worst_queue"],
+        "stall_ms": _stall_ms(clients),
+        "clients_told": len(clients),
+        "client_progress": clients[:CLIENTS_SHOWN_MAX],
+        "topics": _topics(members, queues),
+        "in_rate": _in_rate(members, topics),
+        "read_at_ms": min((one["read_at_ms"] for one in clients), default=view.now_ms),
+        "attention": attention(status, lag=found["lag"]),
+    }
+
+
+# What a group's row says of its clients, and what cannot be said of a group without offsets at its brokers.
+_SAID = (
+    "lag_lower_bound", "time_lag_lower_bound", "partial", "clients_told", "client_progress", "topics", "in_rate",
+    "read_at_ms", "attention",
+)  # fmt: skip
+_UNSAID = tuple(name for name in SUMMED if name not in ("lag", "time_lag_ms", "in_rate"))
+
+
+def _is_same(told: Sequence[ClientProgress], members: Members, previous: RowDict) -> bool:
+    """Whether the row of the round before was made of the same answers, and none of its ages was missing."""
+    was = {one["client_id"]: one["read_at_ms"] for one in previous["client_progress"]}
+    return (
+        previous["clients_told"] == len(was) == len(told)
+        and members.clients == previous["clients"]
+        and was == {one.client_id: one.read_at_ms for one in told}
+        and not any(one["time_lag_ms"] is None for one in previous["client_progress"])
+    )
+
+
+def _said(view: RoundView, group: str, client: ClientProgress, one: RowDict) -> QueueSaid:
+    key = QueueKey(group, one["topic"], one["broker_name"], one["queue_id"])
+    samples = np.array(one["samples"], dtype=np.int64).reshape(-1, 4)
+    if not len(samples) or samples[-1, 0] != client.read_at_ms:
+        return QueueSaid(key, None, None, False, None)
+    low, high, committed = samples[-1, 1:].tolist()
+    offsets = samples[:, 2], samples[:, 1], samples[:, 3]
+    history = QueueHistory(samples[:, 0], *offsets, np.append(False, np.diff(samples[:, 3]) < 0))
+    if committed > high:
+        return QueueSaid(key, None, None, False, judge(history, time_lag_ms=None, clients=None))
+    age_ms, is_bound = _age_then(view, key, max(committed, low), high, client.read_at_ms)
+    judgement = judge(history, time_lag_ms=None if is_bound else age_ms, clients=None)
+    return QueueSaid(key, high - max(committed, low), age_ms, is_bound, judgement)
+
+
+def _age_then(
+    view: RoundView, key: QueueKey, first: int, high: int, read_at_ms: int
+) -> tuple[int | None, bool]:
+    """Return (age, at least?) of the first message a client has not consumed, when it said so; null: the newest round
+    did not read that queue.
+    """
+    if first >= high:
+        return 0, False
+    head = view.window.newest(*key[1:])
+    now = None if head is None else view.window.head(head)
+    if head is None or now is None or now[1] <= first:
+        return None, False
+    age_ms, is_bound = age_of(view.window, head, first)
+    return max(0, age_ms - (view.now_ms - read_at_ms)), is_bound
+
+
+def _sum(queues: Sequence[QueueSaid]) -> RowDict:
+    """What a client's queues say together."""
+    judged = [one for one in queues if one.judgement is not None]
+    lags = [one.lag for one in judged if one.lag is not None]
+    ages = [one.time_lag_ms for one in judged if one.time_lag_ms is not None]
+    is_partial = len(lags) < len(queues)
+    return {
+        "status": worst(one.judgement.status for one in judged if one.judgement is not None).value,
+        "lag": sum(lags) if lags else None,
+        "lag_lower_bound": is_partial and bool(lags),
+        "time_lag_ms": max(ages) if ages and len(ages) == len(lags) else None,
+        "time_lag_lower_bound": bool(ages)
+        and (is_partial or any(one.time_lag_lower_bound for one in judged)),
+    }
+
+
+def _client(client: ClientProgress, queues: Sequence[QueueSaid], before: RowDict | None) -> RowDict:
+    """A client's entry in its group's row."""
+    sums = _sum(queues)
+    bad = [one for one in queues if one.judgement is not None and one.judgement.status == sums["status"]]
+    first = max(bad, key=lambda one: (one.time_lag_ms or 0, one.lag or 0), default=None)
+    since_ms, reason = client.read_at_ms, ""
+    if first is not None and first.judgement is not None:
+        since_ms = min(one.judgement.since_ms for one in bad if one.judgement is not None)
+        reason = first.judgement.reason
+    if before is not None and before["status"] == sums["status"]:
+        since_ms = before["since_ms"]
+    return {
+        "client_id": client.client_id,
+        **sums,
+        "since_ms": since_ms,
+        "reason": reason,
+        "worst_queue": "" if first is None else queue_name(first.key),
+        "read_at_ms": client.read_at_ms,
+    }
+
+
+def _furthest(told: Sequence[RowDict], of: int | None) -> RowDict:
+    """Return the figures of the client furthest behind, lower bounds while one of so many did not tell everything."""
+    lags = [one["lag"] for one in told if one["lag"] is not None]
+    ages = [one["time_lag_ms"] for one in told if one["time_lag_ms"] is not None]
+    is_partial = of != 0 and (of is None or len(lags) < of or any(one["lag_lower_bound"] for one in told))
+    return {
+        "status": worst(LagStatus(one["status"]) for one in told).value,
+        "partial": is_partial,
+        "lag": max(lags, default=None),
+        "lag_lower_bound": is_partial and bool(lags),
+        "time_lag_ms": max(ages, default=None),
+        "time_lag_lower_bound": bool(ages)
+        and (is_partial or len(ages) < len(told) or any(one["time_lag_lower_bound"] for one in told)),
+    }
+
+
+def _topics(members: Members, queues: Mapping[str, Sequence[QueueSaid]]) -> list[RowDict]:
+    """Return what a row says of each topic; of one that no client told anything about, that it is unknown."""
+    told = {one.key.topic for said in queues.values() for one in said}
+    found = []
+    for topic in sorted({*members.topics, *told}):
+        own = [[one for one in said if one.key.topic == topic] for said in queues.values()]
+        sums = _furthest([_sum(each) for each in own if each], members.clients)
+        count = max((len(each) for each in own), default=0)
+        found.append(
+            {"topic": topic, "queues": count, "never_committed_lag": 0, "offset_is_not_count": False, **sums}
+        )
+    return found
+
+
+def _drain(queues: Sequence[QueueSaid], is_partial: bool) -> Drain:
+    """Return when the last client has read everything: while some may be behind unseen only "never" is certain."""
+    judged = [
+        one.judgement.drain for one in queues if one.judgement and one.judgement.status is not LagStatus.OK
+    ]
+    if is_partial and not any(one.never for one in judged):
+        return UNKNOWN_DRAIN
+    if judged or not queues:
+        return slowest(judged)
+    return Drain(None if any(one.lag for one in queues) else 0, False)
+
+
+def _reason(clients: Sequence[RowDict], members: Members) -> str:
+    if members.clients == 0:
+        return "broadcasting: no client is connected, and each keeps its own offsets"
+    if not clients:
+        return NOBODY_TOLD
+    told, of = len(clients), members.clients
+    words = f"broadcasting: the furthest behind of {told} client{'' if told == 1 else 's'}, by their own word"
+    if of is None or told < of or any(one["lag_lower_bound"] for one in clients):
+        number = "unknown many" if of is None else str(of)
+        words = f"broadcasting: {told} of {number} clients told their offsets; others may be further behind"
+    first = clients[0]
+    return (
+        f"{words}. {first['client_id']}: {first['worst_queue']}: {first['reason']}"
+        if first["reason"]
+        else words
+    )
+
+
+def _stall_ms(clients: Sequence[RowDict]) -> int | None:
+    standing = (LagStatus.STALLED.value, LagStatus.STOPPED.value)
+    return max(
+        (one["read_at_ms"] - one["since_ms"] for one in clients if one["status"] in standing), default=None
+    )
+
+
+def _in_rate(members: Members, topics: Mapping[str, RowDict]) -> float | None:
+    rates = [topics[name]["in_rate"] for name in members.topics if name in topics]
+    known = [rate for rate in rates if rate is not None]
+    return sum(known) if known else None

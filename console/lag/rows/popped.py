@@ -1,0 +1,132 @@
+"""POP groups (5.x): what can be known of messages that members took and have not acknowledged.
+
+The committed offset of such a group moves when a member takes messages, not when it is done with them: lag by offsets
+is what nobody has taken yet, and a group whose members hold everything unread would look well. The broker counts what
+is out, and tells it to nobody over the remoting protocol. Java members tell what they hold (307, waitAckCount); those
+behind a proxy do not. So lag is known from below (lag.md 1.3).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from console.lag.round.view import Members, Popped, RowDict
+from spark.lag.status import POP_QUIET_MS, LagStatus, attention
+
+POP_MODE = "POP"
+
+
+def popped_entries(table: Mapping[Any, Any]) -> list[RowDict]:
+    """Return {"topic", "broker_name", "queue_id", "popped"} of a member's own table (307, mqPopTable)."""
+    return [
+        {
+            "topic": queue.topic,
+            "broker_name": queue.broker_name,
+            "queue_id": queue.queue_id,
+            "popped": int((told or {}).get("waitAckCount") or 0),
+        }
+        for queue, told in sorted(table.items())
+    ]
+
+
+def popped_count(queues: Iterable[RowDict] | None) -> int:
+    """Return how many messages a member says it popped and has not acknowledged, of its `queues`."""
+    return sum(one["popped"] for one in queues or () if "popped" in one)
+
+
+def popped_of(members: Iterable[tuple[list[RowDict] | None, int]]) -> Popped:
+    """Return what members hold together, of (what each said it reads or null, when)."""
+    by_topic: Counter[str] = Counter()
+    times, is_whole = [], True
+    for queues, read_at_ms in members:
+        is_whole &= queues is not None
+        for one in queues or ():
+            if "popped" in one:
+                by_topic[one["topic"]] += one["popped"]
+                times.append(read_at_ms)
+    return Popped(dict(by_topic), min(times, default=None), is_whole and bool(times))
+
+
+def groups_holding(members: Mapping[str, Members]) -> frozenset[str]:
+    """Return the POP groups whose members hold, or may hold, messages that the committed offset has passed."""
+    return frozenset(
+        group
+        for group, one in members.items()
+        if one.consume_mode == POP_MODE
+        and not (one.popped.is_whole and not any(one.popped.by_topic.values()))
+    )
+
+
+def pop_figures(row: RowDict, popped: Popped, *, taken_ms: int | None, now_ms: int) -> RowDict:
+    """Return the columns of a group's row that POP changes: lag is what nobody took and what members said they hold,
+    a lower bound unless all of them hold nothing. `taken_ms` is when a member was last seen to take messages.
+
+    Offsets of a group that took everything stand at the end, whether it acknowledges or not: it is well only while what
+    its members hold comes and goes, or has no reason to.
+    """
+    held = sum(popped.by_topic.values())
+    if popped.is_whole and held == 0:
+        return {"in_flight": 0, "available": row["lag"], "in_flight_at_ms": popped.at_ms}
+    lag = None if row["lag"] is None else row["lag"] + held
+    words = (
+        "POP: members have taken an unknown number of messages and not acknowledged them; who does not tell may have "
+        "more"
+        if popped.at_ms is None
+        else f"POP: members have taken {held:,} messages and not acknowledged them; who does not tell may have more"
+    )
+    found = {
+        "lag": lag,
+        "lag_lower_bound": lag is not None,
+        "time_lag_lower_bound": row["time_lag_ms"] is not None,
+        "in_flight": None if popped.at_ms is None else held,
+        "available": row["lag"],
+        "in_flight_at_ms": popped.at_ms,
+        "topics": [_topic(one, popped.by_topic.get(one["topic"], 0)) for one in row["topics"]],
+        "known_lag": None,
+        "known_at_ms": None,
+        "drain_ms": None if row["drain_ms"] == 0 and lag else row["drain_ms"],
+        "reason": f"{words}. {row['reason']}" if row["reason"] else words,
+    }
+    return found | _standing(row | found, popped, taken_ms, now_ms)
+
+
+def _standing(row: RowDict, popped: Popped, taken_ms: int | None, now_ms: int) -> RowDict:
+    """Return what to say instead of "well" of members that took everything and, by all that is known, acknowledge
+    nothing: what they hold has not become less for longer than any invisible time, or all that can be seen of it is
+    what comes back to the retry topic.
+    """
+    if row["status"] != LagStatus.OK.value:
+        return {}
+    held = row["in_flight"]
+    stood_ms = now_ms - max(taken_ms or 0, popped.since_ms or 0)
+    if held and popped.since_ms is not None and stood_ms > POP_QUIET_MS:
+        return {
+            **_not_well(row, LagStatus.STALLED, now_ms - stood_ms),
+            "stall_ms": stood_ms,
+            "drain_never": True,
+            "drain_ms": None,
+            "reason": f"POP: members hold {held:,} messages, and what they hold has not become less for "
+            f"{stood_ms // 1000} s: none is seen to be acknowledged",
+        }
+    comes_back = row["retry_in_rate"] or row["retry_lag"]
+    if not popped.is_whole and comes_back and now_ms - (taken_ms or 0) > POP_QUIET_MS:
+        return {
+            **_not_well(row, LagStatus.UNKNOWN, taken_ms or row["since_ms"]),
+            "reason": "POP: messages that members took come back unacknowledged, and not every member tells what it "
+            "holds: some fail, or a member is stuck",
+        }
+    return {}
+
+
+def _not_well(row: RowDict, status: LagStatus, since_ms: int) -> RowDict:
+    return {"status": status.value, "since_ms": since_ms, "attention": attention(status, lag=row["lag"])}
+
+
+def _topic(one: RowDict, held: int) -> RowDict:
+    lag = None if one["lag"] is None else one["lag"] + held
+    return {
+        **one,
+        "lag": lag,
+        "lag_lower_bound": lag is not None,
+        "time_lag_lower_bound": one["time_lag_ms"] is not None,
+    }

@@ -1,0 +1,439 @@
+"""The rows of queues as groups consume them: figures, status, owner, and honest unknowns. Pure.
+
+A round's queues are worked out together, as columns (`QueueTable`); rows are made of them at the end.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from console.lag.round.columns import NULL, texts
+from console.lag.round.keyed_columns import Column, KeyedColumns
+from console.lag.round.series import QueueKey, commit_key
+from console.lag.round.view import RoundView, RowDict
+from console.lag.rows.popped import POP_MODE, groups_holding
+from console.lag.rows.queue_row import QueueRow, kinds_of
+from spark.lag import round_arrays
+from spark.lag.forecast import Drain
+from spark.lag.round_arrays import Progress
+from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Int64Array
+from spark.lag.status import (
+    POP_QUIET_MS,
+    QUIET_MS,
+    SPAN_MESSAGES,
+    Judgement,
+    LagStatus,
+    is_beyond_handling,
+    judge,
+)
+
+ROUNDS_TO_TOMBSTONE = 3  # a queue its answering broker left out so often is gone; one reply may be incomplete
+MAY_BE_PAUSED = {
+    LagStatus.STALLED,
+    LagStatus.STOPPED,
+    LagStatus.FALLING_BEHIND,
+}  # as a pause looks from outside
+NEVER_READ: RowDict = {
+    "min_offset": None,
+    "max_offset": None,
+    "committed_offset": None,
+    "pulled_offset": None,
+    "status": "",
+    "since_ms": 0,
+    "last_commit_ms": None,
+    "read_at_ms": 0,
+    "missed_rounds": 0,
+    "lost": 0,
+    "offset_is_not_count": False,
+    "reset_pending": False,
+    "reset_at_ms": None,
+    "paused": False,
+}
+# What is unknown of a queue that was not read.
+UNKNOWN_FIGURES: RowDict = {
+    "lag": None,
+    "lag_lower_bound": False,
+    "moved": False,
+    "in_flight": None,
+    "available": None,
+    "time_lag_ms": None,
+    "time_lag_lower_bound": False,
+    "queueing_ms": None,
+    "speed": None,
+    "drain_ms": None,
+    "drain_never": False,
+    "drain_low_ms": None,
+    "drain_high_ms": None,
+    "drain_window_ms": None,
+    "time_to_loss_ms": None,
+    "time_to_loss_never": False,
+    "time_to_loss_lower_bound": False,
+}
+DRAIN_NUMBERS = ("drain_ms", "drain_low_ms", "drain_high_ms", "drain_window_ms")
+KINDS = {name: kind for name, kind in kinds_of(QueueRow).items() if name not in QueueKey._fields}
+
+
+@dataclass(eq=False)
+class QueueTable(KeyedColumns[QueueKey]):
+    """Every queue of every group, in the order of `keys`, which is sorted; a column for each of `KINDS`.
+
+    `place` is a queue's place among the topics' queues of the round, `commit` its column among the window's committed
+    offsets, both -1 where it was not read or not committed. `remarkable`: of which something may have happened that is
+    worth an event.
+    """
+
+    place: Int64Array
+    commit: Int64Array
+    remarkable: BoolArray
+
+    def part(self, chosen: BoolArray | Int64Array) -> "QueueTable":
+        """Return some of the queues, or all in another order: by places, or by a mark for each."""
+        places = np.arange(len(self.keys))[chosen]
+        return QueueTable(
+            [self.keys[at] for at in places.tolist()],
+            {name: column[places] for name, column in self.columns.items()},
+            self.place[places],
+            self.commit[places],
+            self.remarkable[places],
+        )
+
+
+def queue_table(view: RoundView) -> QueueTable:
+    """Return every queue of every group: read in this round, or known from before and now unknown."""
+    series, previous = view.series, view.previous_queues
+    read = _Read(view).columns()
+    unknown = KeyedColumns.of_rows(KINDS, dict(_unknown_rows(view)))
+    keys = [*series.groups.keys, *unknown.keys]
+    if not unknown.keys:
+        keys = previous.keys if keys == previous.keys else keys  # the next round compares them at no cost
+        columns = {name: read[name] for name in KINDS}
+        return QueueTable(keys, columns, series.groups.place, read["commit"], read["remarkable"])
+    nothing = np.full(len(unknown.keys), -1, dtype=np.int64)
+    table = QueueTable(
+        keys,
+        {name: np.concatenate([read[name], unknown.columns[name]]) for name in KINDS},
+        np.concatenate([series.groups.place, nothing]),
+        np.concatenate([read["commit"], nothing]),
+        np.concatenate([read["remarkable"], np.zeros(len(nothing), dtype=np.bool_)]),
+    )
+    return table.part(np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.int64))
+
+
+class _Read:
+    """The queues that were read in one round, in the order of `RoundSeries.groups`."""
+
+    def __init__(self, view: RoundView) -> None:
+        self.view, self.window = view, view.window
+        topics, groups = view.series.topics, view.series.groups
+        self.keys, self.count = groups.keys, len(groups.keys)
+        place = groups.place
+        self.low, self.high = topics.min_offset[place], topics.max_offset[place]
+        self.read_ms = topics.read_ms[place]
+        self.committed, self.has = groups.committed, groups.committed != UNKNOWN_OFFSET
+        self.pulled = groups.pulled
+        was = view.previous_queues.places_of(self.keys)
+        names = (
+            *("min_offset", "committed_offset", "lost", "status", "since_ms", "last_commit_ms"),
+            *("reset_pending", "reset_at_ms"),
+        )
+        self.before = {
+            name: view.previous_queues.taken(
+                name, was, NULL if NEVER_READ[name] is None else NEVER_READ[name]
+            )
+            for name in names
+        }
+        self.valid = self.has & (self.committed <= self.high)
+        self.first = np.maximum(self.committed, self.low)
+        self.lag = np.where(self.valid, np.maximum(0, self.high - self.first), NULL)
+        self.heads = view.columns.heads[place]
+        self.commit = np.full(self.count, -1, dtype=np.int64)
+        self.commit[self.has] = view.columns.commits
+        self.moved = self._moved()
+        self.window.mark_moved(self.commit[self.moved])
+        self.waiting = np.flatnonzero(self.valid & (self.lag > 0))
+        self.behind = self._progress(self.waiting)
+        self.age = round_arrays.ages(self.window, self.behind.heads, self.behind.first_unread)
+
+    def _progress(self, chosen: Int64Array) -> Progress:
+        return Progress(
+            self.commit[chosen],
+            self.heads[chosen],
+            self.low[chosen],
+            self.high[chosen],
+            self.committed[chosen],
+        )
+
+    def columns(self) -> dict[str, Column]:
+        """Return a column for each of `COLUMNS`, `commit` and `remarkable`."""
+        pulled = self.valid & (self.pulled != UNKNOWN_OFFSET)
+        in_flight = np.minimum(self.lag, np.maximum(0, self.pulled - self.first))
+        available = np.maximum(0, self.high - np.maximum(self.pulled, self.first))
+        assert np.all((in_flight + available == self.lag)[pulled]), "in flight and available make up the lag"
+        time_lag, is_bound = self._time_lags()
+        speed = np.where(self.lag == 0, 1.0, np.nan)
+        speed[self.waiting] = round_arrays.speeds(self.window, self.behind, self.age)
+        lost = self._lost()
+        judged = self._judged()
+        committed_before = self.before["committed_offset"]
+        changed = self.has & (committed_before != NULL) & (committed_before != self.committed)
+        return {
+            "min_offset": self.low,
+            "max_offset": self.high,
+            "committed_offset": np.where(self.has, self.committed, NULL),
+            "pulled_offset": np.where(self.has & (self.pulled != UNKNOWN_OFFSET), self.pulled, NULL),
+            "lag": np.where(~self.has & (self.high == self.low), 0, self.lag),
+            "in_flight": np.where(pulled, in_flight, NULL),
+            "available": np.where(pulled, available, NULL),
+            "time_lag_ms": time_lag,
+            "time_lag_lower_bound": is_bound,
+            "queueing_ms": self._queueing(),
+            "speed": speed,
+            **judged,
+            **self._losses(speed),
+            "lost": lost,
+            "owner": texts([self.view.owners.get(key, "") for key in self.keys]),
+            "last_commit_ms": np.where(
+                changed,
+                self.view.now_ms,
+                np.where(self.has & (committed_before != NULL), self.before["last_commit_ms"], NULL),
+            ),
+            "read_at_ms": self.read_ms,
+            "missed_rounds": np.zeros(self.count, dtype=np.int64),
+            "offset_is_not_count": self._is_not_count(),
+            "lag_lower_bound": self.valid & self._of_groups(groups_holding(self.view.members)),
+            "moved": self.moved,
+            "paused": self._paused(),
+            **self._resets(changed),
+            "commit": self.commit,
+            "remarkable": self.moved
+            | (lost > np.maximum(self.before["lost"], 0))
+            | (self.high < self.view.series.topics.before[self.view.series.groups.place]),
+        }
+
+    def _moved(self) -> BoolArray:
+        """Return which committed offsets were set, not consumed, since the reading before.
+
+        All that went back, and of those that rose: what a change of this console set; what no member can have
+        confirmed, because the group has none or the queue does not hold so much; and what is far beyond the speed at
+        which the group was seen to handle what waits. A smaller rise that another tool set under a group with members
+        looks like consumption, and is taken for it; of what a group consumed behind a move in the same interval
+        nothing is known: all of the rise counts as moved.
+        """
+        before = self.before["committed_offset"]
+        known = self.has & (before != NULL)
+        rise = np.where(known, self.committed - before, 0)
+        found: BoolArray = (rise < 0) | (
+            (rise > 0)
+            & (
+                self.view.moved_here
+                | (self.committed > self.high)
+                | self._of_groups(self.view.without_members)
+            )
+        )
+        for at in np.flatnonzero(~found & (rise > SPAN_MESSAGES)).tolist():
+            found[at] = is_beyond_handling(self.window.history(commit_key(self.view.series, at)))
+        return found
+
+    def _resets(self, changed: BoolArray) -> dict[str, Column]:
+        """Which offsets were set and not committed since."""
+        was_pending = (
+            self.before["reset_pending"] == np.True_
+        )  # a round of an older version knew no such thing
+        set_now = self.moved | (self.has & self.view.set_here & (changed | ~was_pending))
+        return {
+            "reset_pending": set_now | (self.has & was_pending & ~changed),
+            "reset_at_ms": np.where(set_now, self.view.now_ms, self.before["reset_at_ms"]),
+        }
+
+    def _of_groups(self, groups: Collection[str]) -> BoolArray:
+        """Return which queues are consumed by one of these groups."""
+        if not groups:
+            return np.zeros(self.count, dtype=np.bool_)
+        return np.array([key.group in groups for key in self.keys], dtype=np.bool_)
+
+    def _paused(self) -> BoolArray:
+        if not any(told.groups or told.topics for told in self.view.refusals.values()):
+            return np.zeros(self.count, dtype=np.bool_)
+        refused = self.view.is_refused
+        return np.array([refused(key.group, key.topic, key.broker_name) for key in self.keys], dtype=np.bool_)
+
+    def _is_not_count(self) -> BoolArray:
+        kinds = self.view.offset_kinds
+        if not kinds:
+            return np.zeros(self.count, dtype=np.bool_)
+        return np.array([key.topic in kinds for key in self.keys], dtype=np.bool_)
+
+    def _time_lags(self) -> tuple[Int64Array, BoolArray]:
+        """An empty queue of a group that never committed has none either way."""
+        time_lag = np.where(self.valid | (~self.has & (self.high == self.low)), 0, NULL)
+        time_lag[self.waiting] = self.age.ms
+        is_bound = np.zeros(self.count, dtype=np.bool_)
+        is_bound[self.waiting] = self.age.lower_bound
+        return time_lag, is_bound
+
+    def _queueing(self) -> Int64Array:
+        """How long the first message that nobody has pulled has waited."""
+        known = self.valid & (self.pulled != UNKNOWN_OFFSET)
+        found = np.where(known, 0, NULL)
+        first = np.maximum(self.pulled, self.first)
+        waiting = np.flatnonzero(known & (first < self.high))
+        age = round_arrays.ages(self.window, self.heads[waiting], first[waiting])
+        found[waiting] = np.where(age.estimate_ms == round_arrays.NO_AGE, NULL, age.estimate_ms)
+        return found
+
+    def _lost(self) -> Int64Array:
+        """How many messages retention took unread since this console watches: each is counted once."""
+        low_before, committed_before = self.before["min_offset"], self.before["committed_offset"]
+        is_new = (low_before == NULL) | (committed_before == NULL)
+        unread_from = np.maximum(np.maximum(committed_before, low_before), self.committed)
+        kept = np.maximum(self.before["lost"], 0) + np.maximum(0, self.low - unread_from)
+        found = np.where(self.low < low_before, 0, kept)  # less than before: the topic was made again
+        found = np.where(is_new, np.maximum(0, self.low - self.committed), found)
+        return np.where(self.has, found, NULL)
+
+    def _losses(self, speed: round_arrays.FloatArray) -> dict[str, Column]:
+        """When retention reaches the first unread message: never where nothing waits or the group keeps pace.
+
+        A queue whose first message is still there has seen no retention yet: then it is not before that.
+        """
+        never = self.valid & ((self.lag == 0) | (speed >= 1))
+        left_ms = np.where(self.valid & ~never & (self.committed < self.low), 0, NULL)
+        age_ms = np.full(self.count, round_arrays.NO_AGE)
+        age_ms[self.waiting] = self.age.estimate_ms
+        is_known = (age_ms != round_arrays.NO_AGE) & ~np.isnan(speed)
+        asked = np.flatnonzero(self.valid & ~never & (self.committed >= self.low) & is_known)
+        place = self.view.series.groups.place[asked]
+        oldest = self.view.columns.oldest
+        ahead_ms = oldest.ms[place] - age_ms[asked]
+        found = round_arrays.losses_ms(ahead_ms, speed[asked])
+        never[asked] = np.isnan(found)
+        left_ms[asked] = np.where(np.isnan(found), NULL, np.nan_to_num(found)).astype(np.int64)
+        bound = np.zeros(self.count, dtype=np.bool_)
+        bound[asked] = oldest.lower_bound[place] | (self.low[asked] == 0)
+        return {"time_to_loss_ms": left_ms, "time_to_loss_never": never, "time_to_loss_lower_bound": bound}
+
+    def _judged(self) -> dict[str, Column]:
+        """Status, since when, why, and when the backlog is gone. Most queues are well, which arrays show; the others
+        are judged one by one.
+        """
+        found: dict[str, Column] = {
+            "status": np.full(self.count, LagStatus.OK.value, dtype=object),
+            "since_ms": np.full(self.count, self.view.now_ms, dtype=np.int64),
+            "reason": np.full(self.count, "", dtype=object),
+            "drain_never": np.zeros(self.count, dtype=np.bool_),
+            **{name: np.full(self.count, NULL, dtype=np.int64) for name in DRAIN_NUMBERS},
+        }
+        for at in np.flatnonzero(~self.has & (self.high > self.low)).tolist():
+            held = self.high[at] - self.low[at]
+            found["status"][at] = LagStatus.NEVER_COMMITTED.value
+            found["reason"][at] = f"no committed offset yet, the queue holds {held:,} messages"
+        is_done = self.has & (self.committed == self.high) & ~self.window.has_moved(self.commit)
+        found["drain_ms"][is_done] = 0
+        is_clear = is_done | ~self.has
+        is_clear[self.waiting[self._is_ordinary()]] = True
+        for at in np.flatnonzero(~is_clear).tolist():
+            one = self._judgement(at)
+            found["status"][at], found["since_ms"][at] = one.status.value, one.since_ms
+            found["reason"][at] = self._reason(at, one)
+            for name, value in drain_columns(one.drain).items():
+                found[name][at] = NULL if value is None else value
+        kept = found["status"] == self.before["status"]
+        found["since_ms"][kept] = self.before["since_ms"][kept]
+        return found
+
+    def _reason(self, at: int, judgement: Judgement) -> str:
+        """A queue that a person paused does not stand by itself, and says so wherever its status is told."""
+        key = self.keys[at]
+        if judgement.status in MAY_BE_PAUSED and self.view.is_refused(key.group, key.topic, key.broker_name):
+            return f"paused, the broker gives the group nothing of this topic; {judgement.reason}"
+        return judgement.reason
+
+    def _is_ordinary(self) -> BoolArray:
+        """Which of `waiting` are well without a look at their history."""
+        found = round_arrays.is_ordinary(self.window, self.behind, self.age)
+        deserted = {group for group, members in self.view.members.items() if members.clients == 0}
+        if deserted:
+            found &= np.array(
+                [self.keys[at].group not in deserted for at in self.waiting.tolist()], dtype=np.bool_
+            )
+        return found
+
+    def _judgement(self, at: int) -> Judgement:
+        time_lag_ms: int | None = None
+        if self.committed[at] <= self.high[at]:
+            waiting = int(np.searchsorted(self.waiting, at))
+            time_lag_ms = 0
+            if waiting < len(self.waiting) and self.waiting[waiting] == at:
+                age_ms = int(self.age.estimate_ms[waiting])
+                time_lag_ms = None if age_ms == round_arrays.NO_AGE else age_ms
+        members = self.view.members.get(self.keys[at].group)
+        word = self.before["status"][at]
+        return judge(
+            self.window.history(commit_key(self.view.series, at)),
+            time_lag_ms=time_lag_ms,
+            clients=None if members is None else members.clients,
+            previous=LagStatus(word) if word else None,
+            patience_ms=POP_QUIET_MS
+            if members is not None and members.consume_mode == POP_MODE
+            else QUIET_MS,
+        )
+
+
+def drain_columns(found: Drain) -> RowDict:
+    """Return a drain as rows hold it."""
+    return {
+        "drain_ms": found.ms,
+        "drain_never": found.never,
+        "drain_low_ms": found.low_ms,
+        "drain_high_ms": found.high_ms,
+        "drain_window_ms": found.window_ms,
+    }
+
+
+def _unknown_rows(view: RoundView) -> Iterator[tuple[QueueKey, RowDict]]:
+    """Rows of queues that were not read, until their broker has left them out often enough."""
+    series, previous = view.series, view.previous_queues
+    read = {*series.groups.keys, *series.unread} if series.unread else series.groups.keys
+    wanted = [*series.unread, *previous.keys_without(read)]
+    places = previous.places_of(wanted)
+    before = previous.rows(places[places >= 0])
+    for key in series.unread:
+        yield key, unknown_row(view, key, before.get(key, NEVER_READ))
+    for key in wanted[len(series.unread) :]:
+        row = unknown_row(view, key, before[key])
+        is_forgotten = view.is_forgotten(key.broker_name, row["read_at_ms"])
+        if row["missed_rounds"] < ROUNDS_TO_TOMBSTONE and not is_forgotten:
+            yield key, row
+
+
+def unknown_row(view: RoundView, key: QueueKey, previous: RowDict) -> RowDict:
+    """Keep the offsets as last read, with their age; what follows from them now is unknown."""
+    answer = next((one for one in view.answers if one.address.broker_name == key.broker_name), None)
+    missed = 0
+    if answer is None or not answer.answered:
+        reason = view.silence_words(key.broker_name)
+    elif key.topic in answer.unread:
+        reason = f"{key.broker_name} did not tell the offsets of {key.topic}: {answer.unread[key.topic]}"
+    else:
+        missed = previous["missed_rounds"] + 1
+        reason = f"{key.broker_name} no longer lists this queue for the group"
+    silence = view.silences.get(key.broker_name)
+    return {
+        **previous,
+        **UNKNOWN_FIGURES,
+        "status": LagStatus.UNKNOWN.value,
+        "since_ms": since(previous, LagStatus.UNKNOWN, view.now_ms if silence is None else silence.since_ms),
+        "owner": view.owners.get(key, ""),
+        "reason": reason,
+        "missed_rounds": missed,
+        "offset_is_not_count": key.topic in view.offset_kinds,
+    }
+
+
+def since(previous: RowDict | None, status: LagStatus, began_ms: int) -> int:
+    """Return when a status began: it is as old as the row before says while the word stays the same."""
+    if previous is not None and previous["status"] == status.value:
+        kept: int = previous["since_ms"]
+        return kept
+    return began_ms

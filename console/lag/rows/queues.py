@@ -1,0 +1,97 @@
+"""Queues for pages and REST, as the last round left them: of a group, a topic, a broker. No function here asks a
+broker; each makes one query.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from console.lag.round.columns import values_of
+from console.lag.rows import sheets
+from console.lag.rows.queue_row import QueueRow, TopicQueueRow
+from console.lag.rows.sheets import QUEUES, TOPIC_QUEUES
+
+Name = TypeVar("Name", bound=Hashable)
+
+
+def of_groups(cluster_name: str, groups: Collection[str]) -> list[QueueRow]:
+    """Return the queues of some groups by (group, topic, broker, queue), their `%RETRY%` topics included."""
+    return sheets.read_rows(QUEUES, cluster_name, "group", groups)
+
+
+def of_topics(cluster_name: str, topics: Collection[str]) -> list[QueueRow]:
+    """Return the queues of some topics as every group consumes them, by group. Reads the topics of every sheet."""
+    return sheets.read_rows(QUEUES, cluster_name, "topic", topics)
+
+
+def on_broker(cluster_name: str, broker_name: str, *names: str) -> Iterable[tuple[Any, ...]]:
+    """Return some fields of each queue of a broker as every group consumes it, in no order. Reads every sheet."""
+    found = sheets.read_columns(QUEUES, cluster_name, names, where="broker_name", values=[broker_name])
+    return _tuples(found, names)
+
+
+def topic_queues(cluster_name: str, topics: Collection[str]) -> list[TopicQueueRow]:
+    """Return the queues of some topics by (topic, broker, queue)."""
+    return sheets.read_rows(TOPIC_QUEUES, cluster_name, "topic", topics)
+
+
+def topic_queues_on_broker(cluster_name: str, broker_name: str, *names: str) -> Iterable[tuple[Any, ...]]:
+    """Return some fields of each queue of each topic on a broker, in no order. Reads every sheet."""
+    found = sheets.read_columns(TOPIC_QUEUES, cluster_name, names, where="broker_name", values=[broker_name])
+    return _tuples(found, names)
+
+
+def every(cluster_name: str, *names: str) -> Iterable[tuple[Any, ...]]:
+    """Return some fields of each queue of each group, in no order: for sums over a cluster. Reads every sheet."""
+    return _tuples(sheets.read_columns(QUEUES, cluster_name, names), names)
+
+
+def every_topic_queue(cluster_name: str, *names: str) -> Iterable[tuple[Any, ...]]:
+    """Return some fields of each queue of each topic, in no order. Reads every sheet."""
+    return _tuples(sheets.read_columns(TOPIC_QUEUES, cluster_name, names), names)
+
+
+def _tuples(columns: dict[str, Any], names: Iterable[str]) -> Iterable[tuple[Any, ...]]:
+    return zip(*(values_of(columns[name]) for name in names), strict=True)
+
+
+@dataclass(slots=True)
+class Behind:
+    """How far queues are behind together; sums are of what is known, None where nothing is."""
+
+    queues: int = 0
+    known: int = 0
+    lag: int | None = None
+    timed: int = 0
+    time_lag_ms: int | None = None
+
+    def add(self, lag: int | None, time_lag_ms: int | None) -> None:
+        """Count a queue."""
+        self.queues += 1
+        if lag is not None:
+            self.known, self.lag = self.known + 1, (self.lag or 0) + lag
+        if time_lag_ms is not None:
+            self.timed, self.time_lag_ms = self.timed + 1, max(self.time_lag_ms or 0, time_lag_ms)
+
+    @property
+    def lag_lower_bound(self) -> bool:
+        """Whether more than `lag` waits for all anybody knows."""
+        return 0 < self.known < self.queues
+
+    @property
+    def time_lag_lower_bound(self) -> bool:
+        """Whether a queue may be later than `time_lag_ms`."""
+        return 0 < self.timed < self.queues
+
+
+def worst_first(row: QueueRow | Behind) -> tuple[int, int]:
+    """Return what puts the largest time lag first, then the largest lag, unknown last."""
+    return 1 if row.time_lag_ms is None else -row.time_lag_ms, 1 if row.lag is None else -row.lag
+
+
+def behind(rows: Iterable[QueueRow], name: Callable[[QueueRow], Name]) -> dict[Name, Behind]:
+    """Return how far queues are behind, by what they belong to."""
+    found: dict[Name, Behind] = {}
+    for row in rows:
+        found.setdefault(name(row), Behind()).add(row.lag, row.time_lag_ms)
+    return found

@@ -1,0 +1,253 @@
+"""Rows of one cluster in the metrics database and in memory: what changed since the round before, and nothing
+else, is written.
+"""
+
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from operator import itemgetter, ne
+from typing import Any, Generic, TypeVar
+
+import orjson
+from django.db import connections, models
+from django.db.models import Q
+
+from console.lag.database_router import METRICS
+from console.lag.round.view import RowDict
+
+Key = TypeVar("Key", bound=Hashable)
+READ_AT = "read_at_ms"  # changes every round: it is written, but a row that differs only in it is not news
+ROWS_AT_ONCE = 2_000  # of one JSON document: about 3 MB of groups
+KEYS_AT_ONCE = 200  # conditions in one DELETE; SQLite allows an expression depth of 1,000
+AGED_AT_ONCE_MAX = 20  # statements that make many rows younger; what they leave over is written row by row
+
+
+@dataclass(frozen=True, slots=True)
+class Changes(Generic[Key]):
+    """What a round changed: rows whose content is new, rows that are gone."""
+
+    changed: Mapping[Key, RowDict]
+    removed: frozenset[Key]
+
+
+class RowStore(Generic[Key]):
+    """The rows of one model. `load` once, then `replace` per round inside a transaction of the metrics
+    database. `ages` are columns that say when something was read: a row that differs only in them is not news.
+    """
+
+    def __init__(
+        self,
+        model: type[models.Model],
+        cluster: str,
+        key_fields: tuple[str, ...],
+        make_key: Callable[..., Key],
+        ages: tuple[str, ...] = (READ_AT,),
+    ) -> None:
+        self.model = model
+        self.cluster = cluster
+        self.key_fields = key_fields
+        self.make_key = make_key
+        self.ages = ages
+        skipped = {"id", "cluster", *key_fields}
+        columns = [one for one in model._meta.concrete_fields if one.attname not in skipped]
+        self.fields = [one.attname for one in columns]
+        self.json_fields = {one.attname for one in columns if isinstance(one, models.JSONField)}
+        # Indexes are written anew for every row whose statement names their columns, changed or not.
+        self.indexed = {name.lstrip("-") for index in model._meta.indexes for name in index.fields}
+        self.rows: dict[Key, RowDict] = {}
+        self._values = itemgetter(*self.fields)
+        self._ages = _getter(ages)
+
+    def load(self) -> None:
+        """Take over what is in the database."""
+        self.rows = {}
+        for row in self._objects().values(*self.key_fields, *self.fields):
+            key = self.make_key(*(row.pop(name) for name in self.key_fields))
+            self.rows[key] = row
+
+    def replace(self, rows: Mapping[Key, RowDict]) -> Changes[Key]:
+        """Make the database hold exactly these rows. Returns what is news.
+
+        Of a row that was there only columns are written that changed, in it or in others; rows that differ only in
+        their age are updated together.
+        """
+        kinds, aged, new = self._sorted_out(rows)
+        exceptions = self._age(rows, aged)
+        changed = {key: rows[key] for kind in kinds for key in kind.keys} | new
+        for kind in kinds:
+            self._update({key: rows[key] for key in kind.keys}, kind.columns)
+        self._update(exceptions, self.ages)
+        self._insert(new)
+        removed = frozenset(self.rows.keys() - rows.keys())
+        self._delete(removed)
+        self.rows = dict(rows)
+        return Changes(changed, removed)
+
+    def _sorted_out(
+        self, rows: Mapping[Key, RowDict]
+    ) -> "tuple[list[_Kind[Key]], list[Key], dict[Key, RowDict]]":
+        """Return rows whose content changed, in two kinds, with or without a column of an index; those that differ
+        at most in their age; and new ones.
+        """
+        values, before = self._values, self.rows
+        aged: list[Key] = []
+        new: dict[Key, RowDict] = {}
+        by_columns: dict[tuple[bool, ...], list[Key]] = {}
+        for key, row in rows.items():
+            was = before.get(key)
+            if was is None:
+                new[key] = row
+            else:
+                by_columns.setdefault(tuple(map(ne, values(was), values(row))), []).append(key)
+        kinds: dict[bool, _Kind[Key]] = {}
+        for differs, keys in by_columns.items():
+            columns = {name for name, differ in zip(self.fields, differs, strict=True) if differ}
+            if columns <= set(self.ages):
+                aged += keys
+                continue
+            # A row that is written has its ages written: it may have been made younger together with others.
+            kind = kinds.setdefault(bool(columns & self.indexed), _Kind([], set(self.ages)))
+            kind.keys.extend(keys)
+            kind.columns.update(columns)
+        return list(kinds.values()), aged, new
+
+    def _age(self, rows: Mapping[Key, RowDict], aged: Sequence[Key]) -> dict[Key, RowDict]:
+        """Make unchanged rows as young as most of those are that were as old as they. Returns the rows for which that
+        is wrong: such as those that were not read this time.
+        """
+        ages, before = self._ages, self.rows
+        alike: dict[tuple[Any, ...], dict[tuple[Any, ...], list[Key]]] = {}
+        for key in aged:
+            alike.setdefault(ages(before[key]), {}).setdefault(ages(rows[key]), []).append(key)
+        usual = {was: max(moves, key=lambda now: len(moves[now])) for was, moves in alike.items()}
+        moving = [was for was, now in usual.items() if now != was]
+        together = sorted(moving, key=lambda was: -len(alike[was][usual[was]]))[:AGED_AT_ONCE_MAX]
+        for was in together:
+            rows_alike = self._objects().filter(**dict(zip(self.ages, was, strict=True)))
+            rows_alike.update(**dict(zip(self.ages, usual[was], strict=True)))
+        is_done = {was: usual[was] if was in together else was for was in alike}
+        return {
+            key: rows[key]
+            for was, moves in alike.items()
+            for now, keys in moves.items()
+            if now != is_done[was]
+            for key in keys
+        }
+
+    def _insert(self, rows: Mapping[Key, RowDict]) -> None:
+        """Insert rows; one that is there all the same (another process wrote it) is overwritten."""
+        quote = connections[METRICS].ops.quote_name
+        columns = self._columns(quote)
+        names = ["cluster", *self.key_fields, *self.fields]
+        listed = ", ".join(columns[name] for name in names)
+        key = ", ".join(columns[name] for name in ("cluster", *self.key_fields))
+        updates = ", ".join(f"{columns[name]} = excluded.{columns[name]}" for name in self.fields)
+        table = quote(self.model._meta.db_table)
+        places = ", ".join(["%s"] * len(names))
+        tail = f"ON CONFLICT ({key}) DO UPDATE SET {updates}"
+        self._execute(
+            rows,
+            names,
+            f"INSERT INTO {table} ({listed}) VALUES ({places}) {tail}",
+            f"INSERT INTO {table} ({listed}) SELECT {listed} FROM {self._document()} {tail}",
+        )
+
+    def _update(self, rows: Mapping[Key, RowDict], written: Collection[str]) -> None:
+        """Write some columns of rows that are there."""
+        quote = connections[METRICS].ops.quote_name
+        columns, table = self._columns(quote), quote(self.model._meta.db_table)
+        keys = ["cluster", *self.key_fields]
+        names = [name for name in self.fields if name in written]
+        self._execute(
+            rows,
+            [*names, *keys],
+            f"UPDATE {table} SET {', '.join(f'{columns[name]} = %s' for name in names)} "
+            f"WHERE {' AND '.join(f'{columns[name]} = %s' for name in keys)}",
+            f"UPDATE {table} AS kept SET {', '.join(f'{columns[name]} = told.{columns[name]}' for name in names)} "
+            f"FROM {self._document()} AS told "
+            f"WHERE {' AND '.join(f'kept.{columns[name]} = told.{columns[name]}' for name in keys)}",
+        )
+
+    def _execute(
+        self, rows: Mapping[Key, RowDict], names: Sequence[str], one_by_one: str, at_once: str
+    ) -> None:
+        """Run a statement for rows. SQLite takes one with many sets of parameters, PostgreSQL one with the rows as a
+        JSON document, a quarter of the time of many. Names in them come from the model, values are parameters.
+
+        Plain SQL: a round of 4,000 changed rows takes 0.1 s this way and 0.9 s through model objects and
+        `bulk_create(update_conflicts=True)`, which a test holds it to.
+        """
+        if not rows:
+            return
+        connection = connections[METRICS]
+        with connection.cursor() as cursor:
+            if connection.vendor == "postgresql":
+                for document in self._documents(rows, names):
+                    cursor.execute(at_once, [document])
+            else:
+                cursor.executemany(one_by_one, list(self._parameters(rows, names)))
+
+    def _parameters(self, rows: Mapping[Key, RowDict], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """Yield the values of these columns, the cluster and the key's fields in one piece at their place."""
+        keys = ("cluster", *self.key_fields)
+        plain = [name for name in names if name not in keys]
+        values = _getter(plain)
+        texts = [place for place, name in enumerate(plain) if name in self.json_fields]
+        begins_with_key = names[0] in keys
+        for key, row in rows.items():
+            found = list(values(row))
+            for place in texts:
+                found[place] = orjson.dumps(found[place]).decode()
+            own = (self.cluster, *(key if isinstance(key, tuple) else (key,)))
+            yield (*own, *found) if begins_with_key else (*found, *own)
+
+    def _documents(self, rows: Mapping[Key, RowDict], names: Sequence[str]) -> Iterator[str]:
+        """Yield JSON arrays of rows under their columns' names, `ROWS_AT_ONCE` each."""
+        keys = ("cluster", *self.key_fields)
+        plain = [name for name in names if name not in keys]
+        every = iter(rows.items())
+        while part := list(islice(every, ROWS_AT_ONCE)):
+            found = [
+                {"cluster": self.cluster, **self._key_values(key), **{name: row[name] for name in plain}}
+                for key, row in part
+            ]
+            yield orjson.dumps(found).decode()
+
+    def _document(self) -> str:
+        quote = connections[METRICS].ops.quote_name
+        return f"json_populate_recordset(NULL::{quote(self.model._meta.db_table)}, %s)"
+
+    def _columns(self, quote: Callable[[str], str]) -> dict[str, str]:
+        """Return name → quoted column."""
+        return {one.attname: quote(one.column or "") for one in self.model._meta.concrete_fields}
+
+    def _delete(self, keys: frozenset[Key]) -> None:
+        gone = sorted(keys, key=repr)
+        for start in range(0, len(gone), KEYS_AT_ONCE):
+            condition = Q()
+            for key in gone[start : start + KEYS_AT_ONCE]:
+                condition |= Q(**self._key_values(key))
+            self._objects().filter(condition).delete()
+
+    def _objects(self) -> "models.QuerySet[Any]":
+        return self.model._default_manager.filter(cluster=self.cluster)
+
+    def _key_values(self, key: Key) -> dict[str, Any]:
+        values = key if isinstance(key, tuple) else (key,)
+        return dict(zip(self.key_fields, values, strict=True))
+
+
+@dataclass(slots=True)
+class _Kind(Generic[Key]):
+    """Rows that are written by one statement, and the columns it writes."""
+
+    keys: list[Key]
+    columns: set[str]
+
+
+def _getter(names: Sequence[str]) -> Callable[[RowDict], tuple[Any, ...]]:
+    """Return a function that gives values of a row as a tuple; `itemgetter` gives a single one bare."""
+    if len(names) == 1:
+        (name,) = names
+        return lambda row: (row[name],)
+    return itemgetter(*names)

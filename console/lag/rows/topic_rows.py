@@ -1,0 +1,228 @@
+"""The rows of topics, their queues, and brokers. Pure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from console.brokers.mqadmin import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_system_topic
+from console.lag.round.broker_reads import BrokerAnswers, TopicFacts
+from console.lag.round.columns import NULL, rounded, runs_by, values_of
+from console.lag.round.keyed_columns import Column, KeyedColumns
+from console.lag.round.offset_kind import REASONS
+from console.lag.round.series import TopicQueueKey
+from console.lag.round.view import RoundView, RowDict
+from console.lag.rows.group_rows import trend
+from console.lag.rows.queue_rows import QueueTable
+from spark.lag.snapshot import Int64Array
+
+
+def topic_kind(topic: str, own_names: Collection[str] = ()) -> str:
+    """Return NORMAL, RETRY, DLQ or SYSTEM. `own_names` are those topics that brokers name after themselves."""
+    if topic.startswith(RETRY_TOPIC_PREFIX):
+        return "RETRY"
+    if topic.startswith(DLQ_TOPIC_PREFIX):
+        return "DLQ"
+    return "SYSTEM" if is_system_topic(topic) or topic in own_names else "NORMAL"
+
+
+@dataclass(eq=False)
+class TopicQueueTable(KeyedColumns[TopicQueueKey]):
+    """Every queue that exists as far as known, a column for each figure of `TopicQueueRow`.
+
+    `place` is its place among the queues of the round, -1 of one that was not read: its numbers and their age are those
+    of the round before.
+    """
+
+    place: Int64Array
+
+
+def topic_queue_table(view: RoundView) -> TopicQueueTable:
+    """Return the queues of all topics."""
+    topics, heads, previous = view.series.topics, view.columns.heads, view.previous_topic_queues
+    rates = np.full(len(heads), np.nan)
+    rates[heads >= 0] = view.window.produce_rates()[heads[heads >= 0]]
+    read: dict[str, Column] = {
+        "min_offset": topics.min_offset,
+        "max_offset": topics.max_offset,
+        "last_write_ms": np.where(topics.last_write_ms == 0, NULL, topics.last_write_ms),
+        "in_rate": rounded(rates),
+        "read_at_ms": topics.read_ms,
+    }
+    place = np.arange(len(heads), dtype=np.int64)
+    kept = _unread(view)
+    if not kept:
+        keys = previous.keys if topics.keys == previous.keys else topics.keys
+        return TopicQueueTable(keys, read, place)  # the next round compares the keys at no cost
+    at = previous.places_of(kept)
+    return TopicQueueTable(
+        [*topics.keys, *kept],
+        {name: np.concatenate([read[name], previous.columns[name][at]]) for name in read},
+        np.append(place, np.full(len(kept), -1, dtype=np.int64)),
+    )
+
+
+def _unread(view: RoundView) -> list[TopicQueueKey]:
+    """Return the queues that were not read in this round, that no newer table of topics denies, and whose broker is
+    known.
+    """
+    kept = []
+    previous = view.previous_topic_queues
+    unread = previous.keys_without(view.series.topics.keys)
+    read_at_ms = previous.taken("read_at_ms", previous.places_of(unread), NULL).tolist()
+    for key, last_ms in zip(unread, read_at_ms, strict=True):
+        table = view.topics.get(key.broker_name)
+        gone = table is not None and (key.topic not in table or key.queue_id >= _queues(table[key.topic]))
+        if not gone and not view.is_forgotten(key.broker_name, last_ms):
+            kept.append(key)
+    return kept
+
+
+def _queues(facts: TopicFacts) -> int:
+    return max(facts.read_queues, facts.write_queues)
+
+
+def topic_rows(view: RoundView, topic_queues: TopicQueueTable, queues: QueueTable) -> dict[str, RowDict]:
+    """Return the row of every topic some broker has, or had when it was last heard of."""
+    facts: dict[str, dict[str, TopicFacts]] = defaultdict(dict)
+    for broker, table in sorted(view.topics.items()):
+        for topic, one in table.items():
+            facts[topic][broker] = one
+    brokers: dict[str, set[str]] = {topic: set(own) for topic, own in facts.items()}
+    for key in topic_queues.keys:
+        brokers.setdefault(key.topic, set()).add(key.broker_name)
+    stored = _stored(view, topic_queues)
+    consumed = _consumed(view, queues)
+    return {
+        topic: _row(view, topic, facts.get(topic, {}), own, stored.get(topic), consumed.get(topic))
+        for topic, own in sorted(brokers.items())
+    }
+
+
+def _stored(view: RoundView, table: TopicQueueTable) -> dict[str, RowDict]:
+    """Return what the queues of each topic say together of the messages in it."""
+    topics, order, runs = runs_by([key.topic for key in table.keys])
+    columns = {name: column[order] for name, column in table.columns.items()}
+    place = table.place[order]
+    is_silent = np.array([key.broker_name in view.silences for key in table.keys], dtype=np.bool_)[order]
+    aged = (columns["max_offset"] != columns["min_offset"]) & (place >= 0)
+    aged[aged] = view.columns.heads[place[aged]] >= 0
+    oldest = view.columns.oldest
+    age_ms, is_bound = np.full(len(place), NULL), np.zeros(len(place), dtype=np.bool_)
+    age_ms[aged], is_bound[aged] = oldest.ms[place[aged]], oldest.lower_bound[place[aged]]
+    sums = {
+        "in_rate": runs.total(np.where(is_silent, np.nan, columns["in_rate"])),
+        "messages": runs.sum(columns["max_offset"] - columns["min_offset"]),
+        "retained_ms": np.where(runs.any(is_bound), NULL, runs.largest(age_ms)),
+        "last_write_ms": runs.largest(columns["last_write_ms"]),
+        # in this round, which is as old as its beginning, or longer ago
+        "read_at_ms": np.where(runs.any(place >= 0), view.now_ms, runs.largest(columns["read_at_ms"])),
+    }
+    lists = zip(*(values_of(column) for column in sums.values()), strict=True)
+    return {topic: dict(zip(sums, values, strict=True)) for topic, values in zip(topics, lists, strict=True)}
+
+
+def _consumed(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
+    """Return what the groups say together that consume each topic."""
+    topics, order, runs = runs_by([key.topic for key in table.keys])  # the groups of a topic stay sorted
+    places = order.tolist()
+    time_lag, loss = (table.columns[name][order] for name in ("time_lag_ms", "time_to_loss_ms"))
+    worst = runs.last_largest(time_lag).tolist()
+    losing = runs.first_smallest(loss).tolist()
+    rates = np.full(len(places), np.nan)
+    commit = table.commit[order]
+    rates[commit >= 0] = view.window.consume_rates()[commit[commit >= 0]]
+    out_rates = values_of(runs.total(rates))
+    readers = Counter(topic for _, topic in {key[:2] for key in table.keys})
+    found = {}
+    for run, topic in enumerate(topics):
+        worst_at, losing_at = worst[run], losing[run]
+        found[topic] = {
+            "out_rate": out_rates[run],
+            "readers": readers[topic],
+            "worst_group": "" if worst_at < 0 else table.keys[places[worst_at]].group,
+            "worst_time_lag_ms": None if worst_at < 0 else int(time_lag[worst_at]),
+            "time_to_loss_ms": None if losing_at < 0 else int(loss[losing_at]),
+            "time_to_loss_group": "" if losing_at < 0 else table.keys[places[losing_at]].group,
+        }
+    return found
+
+
+NOT_STORED: RowDict = dict.fromkeys(("in_rate", "messages", "retained_ms", "last_write_ms", "read_at_ms"))
+NOT_CONSUMED: RowDict = {
+    "out_rate": None,
+    "readers": 0,
+    "worst_group": "",
+    "worst_time_lag_ms": None,
+    "time_to_loss_ms": None,
+    "time_to_loss_group": "",
+}
+
+
+def _row(
+    view: RoundView,
+    topic: str,
+    facts: Mapping[str, TopicFacts],
+    brokers: Collection[str],
+    stored: RowDict | None,
+    consumed: RowDict | None,
+) -> RowDict:
+    stored = stored or {**NOT_STORED, "read_at_ms": view.now_ms}
+    # Its brokers reported nothing since this process began: the configuration is that of the row before.
+    kept = {} if facts else view.previous_topics.get(topic, {})
+    silent = sorted(view.silences.keys() & brokers) if view.silences else []
+    partial = bool(silent) or bool(view.blind)
+    kind = view.offset_kinds.get(topic, "")
+    reasons = [view.silence_words(name) for name in silent or sorted(view.blind)] if partial else []
+    return {
+        "kind": topic_kind(topic, view.own_topics),
+        "offset_kind": kind,
+        "offset_is_not_count": bool(kind),
+        "read_queues": kept.get("read_queues") or sum(one.read_queues for one in facts.values()),
+        "write_queues": kept.get("write_queues") or sum(one.write_queues for one in facts.values()),
+        "perm": next((one.perm for one in facts.values()), kept.get("perm", 0)),
+        "brokers": sorted(brokers),
+        **stored,
+        **(consumed or NOT_CONSUMED),
+        "messages_lower_bound": partial,
+        **trend(view.previous_topics.get(topic), stored["in_rate"], view.now_ms),
+        "partial": partial,
+        "reason": "; ".join([*reasons, *([REASONS[kind]] if kind else [])]),
+    }
+
+
+def broker_row(
+    answer: BrokerAnswers, previous: RowDict | None, now_ms: int, clock_offset_ms: int | None = None
+) -> RowDict:
+    """Return a broker's row; what it did not tell this time is unknown, not what it was. `clock_offset_ms` null: its
+    messages told nothing of its clock since this process began; then the row before is right.
+    """
+    runtime = dict(answer.runtime or {})
+    same = previous is not None and previous["answered"] == answer.answered
+    kept_capabilities = previous["capabilities"] if previous is not None else []
+    return {
+        "addr": answer.address.addr,
+        "version": runtime.get("brokerVersionDesc", previous["version"] if previous else ""),
+        "in_rate": _first_number(runtime.get("putTps")),
+        "out_rate": _first_number(runtime.get("getTransferredTps") or runtime.get("getTransferedTps")),
+        "disk_ratio": _first_number(runtime.get("commitLogDiskRatio")),
+        "answered": answer.answered,
+        "since_ms": previous["since_ms"] if same and previous is not None else now_ms,
+        "reason": answer.error,
+        "rpc_ms": answer.rpc_ms if answer.answered else None,
+        "clock_offset_ms": previous["clock_offset_ms"]
+        if clock_offset_ms is None and previous is not None
+        else clock_offset_ms,
+        "capabilities": kept_capabilities if answer.capabilities is None else sorted(answer.capabilities),
+        "runtime": runtime,
+        "read_at_ms": now_ms if answer.answered else (previous["read_at_ms"] if previous else 0),
+    }
+
+
+def _first_number(text: str | None) -> float | None:
+    """Return the first of "12.0 11.5 11.0 " (10 s, 60 s, 600 s), null for a young broker's empty text."""
+    try:
+        return float((text or "").split()[0])
+    except (IndexError, ValueError):
+        return None

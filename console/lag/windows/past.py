@@ -1,0 +1,307 @@
+"""What was: a group's lag over time, and its committed offsets at a moment, from chunks and the open log."""
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from django.db.models import QuerySet
+
+from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
+from console.lag.history import archive
+from console.lag.history.log import HOUR_MS, Kind, State, location_of, readable
+from console.lag.models import HistoryFile
+from console.lag.windows.chart_rounds import Rounds, decimate, rounds_of, thinned
+from spark.lag import chunk, files
+from spark.lag.codes import ABSENT, UNKNOWN_CODE
+from spark.lag.grid import grid_of
+from spark.lag.rounds import GAP_INTERVALS
+from spark.lag.samples import Samples
+from spark.lag.snapshot import Int64Array
+
+logger = logging.getLogger(__name__)
+
+POINTS_MAX = 2_000  # more than the pixels of a chart
+DAY_MS = 24 * HOUR_MS
+WHOLE_MS = DAY_MS  # a window up to this long is read at once: 17,280 rounds of 5 s
+# of longer ones every ten minutes' peak and low are kept: 4,320 points for a month
+THIN_STEP_MS = 10 * 60_000
+DAYS_AT_ONCE = 5  # read together: 10 MB a day at 20 queues and 15 s
+DAYS_KEPT = 1_000  # a month of 30 groups
+# Where the sample before a window is looked for, besides in chunks, which know it: a segment of the log and more.
+BEFORE_MS = 10 * 60_000
+ATTEMPTS = 3  # at finding a set of files that are all there and whole
+AS_OF_MS = 15 * 60_000  # an offset older than this at the wished moment is not "as it was"
+
+
+class OffsetThen(NamedTuple):
+    """A committed offset at a moment, and when it was read (at or before that moment); `next_offset` is the one
+    read next, where that was asked for, `incarnation` which one of topics of the same name it belongs to.
+    """
+
+    offset: int
+    read_at_ms: int
+    next_offset: int | None = None
+    incarnation: int = 0
+
+
+def history_paths(cluster: str, from_ms: int, to_ms: int, *, group: str | None = None) -> list[str]:
+    """Return the live files that overlap [from_ms, to_ms), as `spark.lag.chunk.load_samples` takes them; with `group`
+    those that may tell of it.
+    """
+    rows = _live(cluster, from_ms, to_ms).order_by("ts_lo_ms", "pk")
+    return [location_of(row) for row in rows if group is None or row.may_hold(group)]
+
+
+def load(cluster: str, group: str, from_ms: int, to_ms: int, *, interval_ms: int) -> Samples:
+    """Return a group's samples of [from_ms, to_ms).
+
+    A file may be superseded and deleted between the look into the manifest and its opening: then the manifest
+    is asked again. What is missing after that was removed by hand and is a gap. A damaged file is set aside, named in
+    the manifest, and the rest goes on.
+    """
+    for _ in range(ATTEMPTS):
+        paths = history_paths(cluster, from_ms, to_ms, group=group)
+        try:
+            return _load(paths, group, from_ms, to_ms)
+        except FileNotFoundError:
+            continue
+        except archive.UNREADABLE:
+            logger.exception("history cannot be read cluster=%s group=%s", cluster, group)
+            if not _set_damaged_aside(cluster, from_ms, to_ms):
+                raise
+    present = [path for path in history_paths(cluster, from_ms, to_ms, group=group) if files.exists(path)]
+    logger.warning("history files are gone cluster=%s from_ms=%d to_ms=%d", cluster, from_ms, to_ms)
+    return _load(present, group, from_ms, to_ms)
+
+
+def lost_files(cluster: str, from_ms: int, to_ms: int) -> list[HistoryFile]:
+    """Return the files of a window that were set aside and made from nothing again: what they told is lost.
+
+    The file of a day says nothing of an hour that was set aside before the day was made: only another file of the hour
+    does.
+    """
+    rows = HistoryFile.objects.filter(
+        cluster=cluster, state=State.QUARANTINED, ts_lo_ms__lt=to_ms, ts_hi_ms__gt=from_ms
+    )
+    return [row for row in rows.order_by("ts_lo_ms", "pk") if not _is_made_again(row)]
+
+
+def _is_made_again(row: HistoryFile) -> bool:
+    if row.kind == Kind.WAL:
+        return False
+    if row.kind == Kind.CHUNK_DAY:
+        live = _live(row.cluster, row.ts_lo_ms, row.ts_hi_ms)
+        return any(row.group_lo is None or one.may_hold(row.group_lo) for one in live)
+    others = HistoryFile.objects.filter(
+        cluster=row.cluster, ts_lo_ms__gte=row.ts_lo_ms, ts_hi_ms__lte=row.ts_hi_ms
+    )
+    made = others.filter(kind=Kind.CHUNK_HOUR).exclude(state=State.QUARANTINED)
+    return made.exists() or others.filter(kind=Kind.WAL, state=State.LIVE).exists()
+
+
+def _set_damaged_aside(cluster: str, from_ms: int, to_ms: int) -> bool:
+    now_ms = time.time_ns() // 1_000_000
+    found = [archive.quarantine_if_damaged(row, now_ms) for row in _live(cluster, from_ms, to_ms)]
+    return any(found)
+
+
+def _live(cluster: str, from_ms: int, to_ms: int) -> "QuerySet[HistoryFile]":
+    return HistoryFile.objects.filter(
+        readable(), cluster=cluster, state=State.LIVE, ts_lo_ms__lt=to_ms, ts_hi_ms__gt=from_ms
+    )
+
+
+def _load(paths: list[str], group: str, from_ms: int, to_ms: int) -> Samples:
+    return chunk.load_samples(paths, from_ms, to_ms, group=group).read_part()
+
+
+SERIES = ("lag", "time_lag_ms", "time_lag_low_ms", "time_lag_high_ms", "in_flight")
+FLAGS = ("lower_bound", "time_lag_lower_bound")
+
+
+def lag_series(
+    cluster: str,
+    group: str,
+    from_ms: int,
+    to_ms: int,
+    points: int,
+    *,
+    interval_ms: int,
+    topic: str | None = None,
+) -> dict[str, Any]:
+    """Return a group's lag and time lag over time, at most about `points` of them, gaps as nulls.
+
+    A dictionary for a chart: "interval_ms" (the collector's period), "step_ms" (of the points), and lists of
+    one length: "times" (epoch ms), those of `SERIES` (null in a gap; "in_flight" where it was not read; the truth of
+    "time_lag_ms" lies between low and high) and of `FLAGS` ("lower_bound": some queue was missing in that round,
+    "time_lag_lower_bound": or the oldest message predates the history). Where a step holds more rounds than points,
+    those with the largest and the smallest lag and time lag are drawn, in time order, so that no peak is lost.
+    `%RETRY%` is not included unless `topic` names it.
+    """
+    points = max(4, min(points, POINTS_MAX))
+    rounds = _all_rounds(cluster, group, topic, from_ms, to_ms, interval_ms)
+    gap_ms = GAP_INTERVALS * interval_ms if to_ms - from_ms <= WHOLE_MS else 2 * THIN_STEP_MS
+    kept = decimate(rounds.t_ms, (rounds.lag, rounds.age_ms), from_ms, to_ms, points).tolist()
+    names = ("times", *SERIES, *FLAGS)
+    lists: dict[str, list[Any]] = {name: [] for name in names}
+    before: int | None = None
+    for at in kept:
+        if before is not None and _has_gap(rounds.t_ms[before : at + 1], gap_ms):
+            middle_ms = int(rounds.t_ms[before] + rounds.t_ms[at]) // 2
+            _add(lists, [middle_ms, *[None] * len(SERIES), *[False] * len(FLAGS)])
+        is_partial = bool(rounds.missing[at])
+        in_flight = int(rounds.in_flight[at])
+        _add(
+            lists,
+            [
+                int(rounds.t_ms[at]),
+                int(rounds.lag[at]),
+                int(rounds.age_ms[at]),
+                int(rounds.age_low_ms[at]),
+                None if rounds.bounded[at] else int(rounds.age_high_ms[at]),
+                None if in_flight < 0 or is_partial else in_flight,
+                is_partial,
+                is_partial or bool(rounds.bounded[at]),
+            ],
+        )
+        before = at
+    step_ms = max(interval_ms, (to_ms - from_ms) * 4 // points)
+    return {"interval_ms": interval_ms, "step_ms": step_ms, **lists}
+
+
+def _all_rounds(
+    cluster: str, group: str, topic: str | None, from_ms: int, to_ms: int, interval_ms: int
+) -> Rounds:
+    """Return the rounds of a window. A long one is read some days at a time, so that a month costs the memory of a few,
+    and thinned day by day; a day that is over and lies in chunks only never changes: it is remembered.
+    """
+    if to_ms - from_ms <= WHOLE_MS:
+        return _load_rounds(cluster, group, topic, from_ms, to_ms, interval_ms)
+    first_ms = from_ms - from_ms % DAY_MS
+    days = range(first_ms, to_ms, DAY_MS)
+    marks = _marks(cluster, first_ms, to_ms)
+    keys = {day_ms: (cluster, group, topic, interval_ms, marks[day_ms]) for day_ms in days}
+    found: dict[int, Rounds] = {}
+    for day_ms, key in keys.items():
+        day = _days.get(key) if day_ms + DAY_MS <= to_ms else None
+        if day is not None:
+            found[day_ms] = day
+    missing = [day_ms for day_ms in days if day_ms not in found]
+    for run in _runs(missing):
+        end_ms = min(run[-1] + DAY_MS, to_ms)
+        rounds = _load_rounds(cluster, group, topic, run[0], end_ms, interval_ms)
+        for day_ms in run:
+            found[day_ms] = thinned(rounds.between(day_ms, day_ms + DAY_MS), THIN_STEP_MS)
+            if marks[day_ms] and day_ms + DAY_MS <= to_ms:
+                _days.put(keys[day_ms], found[day_ms])
+    return Rounds.joined([found[day_ms] for day_ms in days]).between(from_ms, to_ms)
+
+
+def _runs(days: Sequence[int]) -> Iterator[list[int]]:
+    """Yield days that follow each other, `DAYS_AT_ONCE` at most."""
+    run: list[int] = []
+    for day_ms in days:
+        if run and (day_ms != run[-1] + DAY_MS or len(run) == DAYS_AT_ONCE):
+            yield run
+            run = []
+        run.append(day_ms)
+    if run:
+        yield run
+
+
+def _marks(cluster: str, first_ms: int, to_ms: int) -> dict[int, str]:
+    """Return for each day which files tell of it, "" while its log is not in a chunk: a new generation of a file is
+    another day.
+    """
+    rows = list(_live(cluster, first_ms, to_ms).order_by("ts_lo_ms", "pk"))
+    marks = {}
+    for day_ms in range(first_ms, to_ms, DAY_MS):
+        own = [row for row in rows if row.ts_lo_ms < day_ms + DAY_MS and row.ts_hi_ms > day_ms]
+        is_over = not any(row.kind == HistoryFile.Kind.WAL for row in own)
+        marks[day_ms] = "\n".join(row.path for row in own) if is_over else ""
+    return marks
+
+
+class DayCache:
+    """Thinned days of groups, the ones asked for last. A day of 144 steps is about 30 KB."""
+
+    def __init__(self, days: int) -> None:
+        self._kept: OrderedDict[Hashable, Rounds] = OrderedDict()
+        self._days = days
+        self._lock = threading.Lock()
+        self.hits = 0
+
+    def get(self, key: Hashable) -> Rounds | None:
+        """Return a day, or None."""
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+                self.hits += 1
+            return found
+
+    def put(self, key: Hashable, day: Rounds) -> None:
+        """Remember a day."""
+        with self._lock:
+            self._kept[key] = day
+            while len(self._kept) > self._days:
+                self._kept.popitem(last=False)
+
+
+_days = DayCache(DAYS_KEPT)
+
+
+def _load_rounds(
+    cluster: str, group: str, topic: str | None, from_ms: int, to_ms: int, interval_ms: int
+) -> Rounds:
+    samples = load_main(cluster, group, from_ms, to_ms, interval_ms=interval_ms, topic=topic)
+    return rounds_of(grid_of(samples, interval_ms), from_ms)
+
+
+def load_main(
+    cluster: str, group: str, from_ms: int, to_ms: int, *, interval_ms: int, topic: str | None = None
+) -> Samples:
+    """Return a group's samples of one topic, or of all without its `%RETRY%`."""
+    samples = load(cluster, group, from_ms, to_ms, interval_ms=interval_ms)
+    if topic is not None:
+        return samples.select(lambda key: key.topic == topic)
+    return samples.select(lambda key: not key.topic.startswith(RETRY_TOPIC_PREFIX))
+
+
+def _add(lists: dict[str, list[Any]], values: list[Any]) -> None:
+    for one, value in zip(lists.values(), values, strict=True):
+        one.append(value)
+
+
+def _has_gap(times: Int64Array, gap_ms: int) -> bool:
+    return bool(len(times) > 1 and int(np.diff(times).max()) > gap_ms)
+
+
+def offsets_at(
+    cluster: str, group: str, at_ms: int, *, interval_ms: int, ahead_ms: int = 0
+) -> dict[MessageQueue, OffsetThen]:
+    """Return the committed offsets as the last round at or before `at_ms` read them, exactly.
+
+    Queues without a reading in the quarter of an hour before are left out: of them nobody knows how it was.
+    Of a topic that was made again the incarnation of that time counts. `ahead_ms`: how far after the moment to look
+    for the next reading.
+    """
+    samples = load(cluster, group, at_ms - AS_OF_MS, at_ms + ahead_ms + 1, interval_ms=interval_ms)
+    found: dict[MessageQueue, OffsetThen] = {}
+    for key, place in samples.slices():
+        queue = MessageQueue(key.topic, key.broker_name, key.queue_id)
+        status = samples.status[place]
+        is_read = (status != UNKNOWN_CODE) & (status != ABSENT) & (samples.committed[place] >= 0)
+        times, committed = samples.t_ms[place][is_read], samples.committed[place][is_read]
+        at = int(np.searchsorted(times, at_ms, side="right")) - 1
+        if at < 0:
+            continue
+        following = int(committed[at + 1]) if at + 1 < len(times) else None
+        then = OffsetThen(int(committed[at]), int(times[at]), following, key.incarnation)
+        if queue not in found or found[queue].read_at_ms < then.read_at_ms:
+            found[queue] = then
+    return found

@@ -1,0 +1,201 @@
+"""What people are told of a run that is done: as data for webhooks, as text for chats and mails, as HTML for mails.
+
+A notice holds nothing that its receiver may not see: rows are those of a scope of names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.conf import settings
+from django.db.models import F, QuerySet
+from django.template.loader import render_to_string
+from django.urls import reverse
+
+from console.access.name_scope import EVERYTHING, NameScope
+from console.report import selectors
+from console.report.columns import EPISODE_WORDS, TEXTS, VIEWS, Column
+from console.report.jobs import DAY_MS, JOBS, LAG_JOBS
+from console.report.models import LagRow, ReportRow, ReportRun
+from console.report.rows.queue_rows import QueueRows
+from console.text import figures
+from spark.lag.local_time import local, period_end
+
+WORST_ROWS = 5
+FIGURES_A_LINE = 4
+
+
+def of(run: ReportRun, scope: NameScope = EVERYTHING) -> dict[str, Any]:
+    """The run, its worst rows, and where the whole is. See `api.report.schedules.ReportNoticeSerializer`."""
+    path = reverse("report", args=[run.cluster, run.job])
+    done = run.state == ReportRun.State.SUCCEEDED
+    found: dict[str, Any] = {
+        "run": run.id,
+        "report": run.job,
+        "name": JOBS[run.job],
+        "cluster": run.cluster,
+        "state": run.state,
+        "from_ms": run.from_ms,
+        "to_ms": run.to_ms,
+        "zone": run.zone,
+        "is_partial": is_partial(run),
+        "rows": _row_count(run, scope) if done else None,
+        "only_some_names": not scope.is_everything,
+        "error": run.error,
+        "warnings": run.warnings,
+        "url": settings.PUBLIC_URL.rstrip("/") + path if settings.PUBLIC_URL else path,
+        "worst": [],
+    }
+    if done:
+        found["worst"] = _worst_lag(run, scope) if run.job in LAG_JOBS else _worst_lines(run, scope)
+    return found
+
+
+def is_partial(run: ReportRun) -> bool:
+    """Whether the run was made before its window was over: its figures are those so far."""
+    return run.started_at_ms is not None and run.started_at_ms < run.to_ms
+
+
+def _row_count(run: ReportRun, scope: NameScope) -> int:
+    if scope.is_everything:
+        return run.row_count
+    if run.job in LAG_JOBS:
+        queues = QueueRows(run.cluster, run.job, scope=scope, run_id=run.id)
+        return scope.filter(LagRow.objects.filter(run=run), "group").count() + queues.count()
+    return _lines(run, scope).count()
+
+
+def _lines(run: ReportRun, scope: NameScope) -> QuerySet[ReportRow]:
+    return selectors.report_rows(run.cluster, run.job, scope=scope).filter(run=run)
+
+
+def _worst_lag(run: ReportRun, scope: NameScope) -> list[dict[str, Any]]:
+    rows = selectors.rows(run.cluster, job=run.job, from_ms=run.from_ms, to_ms=run.to_ms, scope=scope)
+    names = (
+        "group",
+        "topic",
+        "window_start_ms",
+        "window_end_ms",
+        "time_lag_max_ms",
+        "lag_max",
+        "breach_ms",
+        "coverage_pct",
+    )
+    worst = rows.filter(time_lag_max_ms__gt=0).order_by("-time_lag_max_ms", "group", "topic")[:WORST_ROWS]
+    return [{name: getattr(row, name) for name in names} for row in worst]
+
+
+def _worst_lines(run: ReportRun, scope: NameScope) -> list[dict[str, Any]]:
+    """The first rows in the order in which the report's page shows them; of episodes the longest."""
+    found, field = _lines(run, scope), "figures__duration_ms"
+    if run.job != "episodes":
+        view = VIEWS[run.job][0]
+        column = view.column(view.sort)
+        found, field = found.filter(grain=view.grain), column.order_field if column else view.sort
+    rows = found.order_by(F(field).desc(nulls_last=True), "group", "topic", "pk")[:WORST_ROWS]
+    keys = ("kind", "group", "topic", "window_start_ms", "window_end_ms", "coverage_pct")
+    return [{**{key: getattr(row, key) for key in keys}, **row.figures} for row in rows]
+
+
+# --- In words -----------------------------------------------------------------------------------------------
+
+
+def subject(notice: dict[str, Any]) -> str:
+    """One line: what, of which time, how it went."""
+    how = (
+        "failed"
+        if notice["state"] == ReportRun.State.FAILED
+        else "so far"
+        if notice["is_partial"]
+        else "done"
+    )
+    return f"[Tidemark] {notice['name']} of {notice['cluster']}, {_window(notice)}: {how}"
+
+
+def as_text(notice: dict[str, Any]) -> str:
+    """Plain text, for mails and as `text` of webhooks."""
+    lines = sentences(notice)
+    lines += [f"  {name}: {', '.join(words)}" for name, words in lines_of(notice)]
+    return "\n".join([*lines, "", notice["url"], ""])
+
+
+def as_html(notice: dict[str, Any]) -> str:
+    """The same for mail programs that show HTML: no script, no image, no address but the report's own."""
+    return render_to_string(
+        "report/mail.html", {"notice": notice, "sentences": sentences(notice), "lines": lines_of(notice)}
+    )
+
+
+def sentences(notice: dict[str, Any]) -> list[str]:
+    """What is to be said of the run as a whole, most important first."""
+    how = "failed" if notice["state"] == ReportRun.State.FAILED else "done"
+    found = [f"{notice['name']} of {notice['cluster']}, {_window(notice)}: {how}."]
+    if notice["error"]:
+        found.append(notice["error"])
+    if notice["is_partial"] and not notice["error"]:
+        found.append("The window was not over yet when it was made: these are the figures so far.")
+    if notice["rows"] is not None:
+        rows = f"{notice['rows']:,} row{'s' * (notice['rows'] != 1)}"
+        own = ", only of groups and topics that you may look at" if notice["only_some_names"] else ""
+        found.append(f"{rows}{own}.")
+    if notice["warnings"]:
+        first, more = notice["warnings"][0], len(notice["warnings"]) - 1
+        others = f" (and {more} more)" if more else ""
+        found.append(f"Not everything of the window could be read: {first}{others}.")
+    return found
+
+
+def lines_of(notice: dict[str, Any]) -> Sequence[tuple[str, list[str]]]:
+    """(group and topic, its figures in words) of each of the worst rows."""
+    if notice["report"] in LAG_JOBS:
+        return [(_name(row), _lag_words(row)) for row in notice["worst"]]
+    if notice["report"] == "episodes":
+        return [(_name(row), _episode_words(row)) for row in notice["worst"]]
+    columns = [column for column in VIEWS[notice["report"]][0].columns if column.key != "window_start_ms"]
+    return [(_name(row), _words(row, columns)) for row in notice["worst"]]
+
+
+def _name(row: dict[str, Any]) -> str:
+    return " on ".join(part for part in (row["group"], row["topic"]) if part) or "all together"
+
+
+def _lag_words(row: dict[str, Any]) -> list[str]:
+    found = [f"time lag up to {figures.duration(row['time_lag_max_ms'])}"]
+    if row["lag_max"] is not None:
+        found.append(f"lag up to {figures.count(row['lag_max'])} messages")
+    if row["breach_ms"]:
+        found.append(f"late for {figures.duration(row['breach_ms'])}")
+    return [
+        *found,
+        f"in the window from {TEXTS['moment'](row['window_start_ms'])}",
+        f"coverage {row['coverage_pct']:g} %",
+    ]
+
+
+def _episode_words(row: dict[str, Any]) -> list[str]:
+    length = figures.duration(row["duration_ms"])
+    found = [
+        f"{EPISODE_WORDS.get(row['kind'], row['kind']).lower()} for {length} from {TEXTS['moment'](row['start_ms'])}"
+    ]
+    if row.get("peak_time_lag_ms"):
+        found.append(f"time lag up to {figures.duration(row['peak_time_lag_ms'])}")
+    if row.get("cause") and row["cause"] != "unclear":
+        found.append(f"it began with: {row['cause']}")
+    return found
+
+
+def _words(row: dict[str, Any], columns: Sequence[Column]) -> list[str]:
+    known = [column for column in columns if row.get(column.key) not in (None, "")]
+    return [
+        f"{column.label.lower()} {TEXTS[column.kind](row[column.key])}{column.unit and ' ' + column.unit}"
+        for column in known[:FIGURES_A_LINE]
+    ]
+
+
+def _window(notice: dict[str, Any]) -> str:
+    from_ms, to_ms, zone = notice["from_ms"], notice["to_ms"], notice["zone"]
+    start, end = local(from_ms, zone), local(to_ms, zone)
+    if (start.hour, start.minute) == (0, 0) and period_end(from_ms, DAY_MS, zone) == to_ms:
+        return f"{start:%a %Y-%m-%d} {zone}"
+    return f"{start:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} {zone}"

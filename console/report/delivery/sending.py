@@ -1,0 +1,212 @@
+"""Telling people that a scheduled report is done: by e-mail and by webhook, at least once, without its rows' secrets.
+
+A receiver that gets it twice (the worker died between sending and noting it) knows the run by its id.
+
+A webhook's address is typed by somebody who may configure a cluster, and asked by this machine: it must not reach what
+only this machine may. See `valid_webhook` and `_refuse_inner`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import ssl
+import urllib.error
+import urllib.request
+from email.utils import parseaddr
+from fnmatch import fnmatchcase
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.contrib.auth.models import User
+from django.core.mail import EmailMultiAlternatives
+
+from console.access.name_scope import EVERYTHING, NameScope, view_scope
+from console.report.delivery import notice
+from console.report.delivery.schedules import host_of
+from console.report.models import ReportRun, ReportSchedule
+from console.web.inner_address import is_inner
+
+logger = logging.getLogger(__name__)
+
+WEBHOOK_TIMEOUT_S = 10
+ANSWER_BYTES_MAX = 1_000
+EMAILS_MAX = 20
+ERROR_LENGTH_MAX = 300
+
+
+class NotDelivered(Exception):
+    """Why a receiver could not be reached."""
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The address was typed by somebody with the right to; where it points further was not."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def valid_webhook(url: str) -> str:
+    """The address, or ValueError with what is wrong with it. With WEBHOOK_HOSTS only those hosts; without, any host
+    whose address is not inner (a host that is an address is judged now, a name when it is connected to).
+    """
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"This is no address of a webhook: {error}.") from error
+    if parts.scheme not in ("https", "http") or not host:
+        raise ValueError("A webhook is an address that begins with https:// or http://.")
+    if parts.username or parts.password:
+        raise ValueError("No user or password in the address; put a secret into the path.")
+    if any(ord(letter) <= 32 or ord(letter) > 126 for letter in url):
+        raise ValueError("The address of a webhook is ASCII without spaces; write others as %20, xn--….")
+    if settings.WEBHOOK_HOSTS:
+        if not any(fnmatchcase(host, pattern.lower()) for pattern in settings.WEBHOOK_HOSTS):
+            allowed = ", ".join(settings.WEBHOOK_HOSTS)
+            raise ValueError(f"A webhook of this installation goes to: {allowed} (WEBHOOK_HOSTS).")
+    elif is_inner(host):
+        raise ValueError(INNER.format(host=host))
+    return url
+
+
+INNER = "A webhook to {host} would reach what only this machine may; WEBHOOK_HOSTS can allow it."
+
+
+def _refuse_inner(connection: HTTPConnection) -> None:
+    """Judge the address that a name really led to, before a byte of HTTP is sent: a name may lead elsewhere each time
+    it is asked. Raises OSError.
+    """
+    if not settings.WEBHOOK_HOSTS and is_inner(connection.sock.getpeername()[0]):
+        connection.close()
+        raise OSError(INNER.format(host=connection.host))
+
+
+class _Plain(HTTPConnection):
+    def connect(self) -> None:
+        super().connect()
+        _refuse_inner(self)
+
+
+class _Tls(HTTPSConnection):
+    def connect(self) -> None:
+        super().connect()
+        _refuse_inner(self)
+
+
+class _Http(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> Any:
+        return self.do_open(_Plain, req)
+
+
+class _Https(urllib.request.HTTPSHandler):
+    def https_open(self, req: urllib.request.Request) -> Any:
+        return self.do_open(_Tls, req, context=ssl.create_default_context())
+
+
+def _opener(scheme: str) -> urllib.request.OpenerDirector:
+    """Behind a proxy (HTTPS_PROXY, HTTP_PROXY) it is the proxy that decides where requests may go."""
+    if scheme in urllib.request.getproxies():
+        return urllib.request.build_opener(_NoRedirect)
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), _Http, _Https, _NoRedirect)
+
+
+def valid_email(address: str) -> str:
+    """The bare address, or ValueError."""
+    name, bare = parseaddr(address)
+    is_one = bare.count("@") == 1 and all(bare.split("@")) and bare.isprintable() and " " not in bare
+    if name or bare != address or not is_one:
+        raise ValueError(f"{address!r} is no e-mail address such as ops@example.org.")
+    return bare
+
+
+def deliver(run: ReportRun, *, now_ms: int) -> list[dict[str, Any]]:
+    """Tell every receiver of the run's schedule that has not been told yet; returns all deliveries of the run."""
+    schedule = ReportSchedule.objects.filter(cluster=run.cluster, job=run.job).first()
+    deliveries: list[dict[str, Any]] = list(run.deliveries)
+    if schedule is None or not run.is_final:
+        return deliveries
+    tried = {(each["kind"], each["to"]): each for each in deliveries}
+    receivers = [("email", address, partial(send_email, address)) for address in schedule.emails[:EMAILS_MAX]]
+    if schedule.webhook_url:
+        receivers.append(("webhook", host_of(schedule.webhook_url), partial(post, schedule.webhook_url)))
+    for kind, to, send in receivers:
+        before = tried.get((kind, to), {})
+        if before.get("ok"):
+            continue
+        error = ""
+        try:
+            scope = scope_of(schedule, to if kind == "email" else "")
+            send(notice.of(run, scope))
+        except NotDelivered as failure:
+            error = str(failure)[:ERROR_LENGTH_MAX]
+            logger.warning("report not delivered run=%s kind=%s to=%s reason=%s", run.id, kind, to, error)
+        deliveries = [each for each in deliveries if (each["kind"], each["to"]) != (kind, to)]
+        tries = before.get("tries", 0) + 1
+        told = {"kind": kind, "to": to, "ok": not error, "error": error, "at_ms": now_ms, "tries": tries}
+        deliveries.append(told)
+        ReportRun.objects.filter(pk=run.pk).update(deliveries=deliveries)
+    return deliveries
+
+
+def scope_of(schedule: ReportSchedule, address: str) -> NameScope:
+    """The names that a receiver may read: those of the account with that e-mail address. An address without one, and a
+    webhook, read what the person may see who set them; receivers that nobody is known to have set, everything.
+    Raises NotDelivered when that is nothing.
+    """
+    accounts = User.objects.filter(email__iexact=address) if address else User.objects.none()
+    people = list(accounts) or ([schedule.receivers_by] if schedule.receivers_by else [])
+    if not people:
+        return EVERYTHING
+    scopes = [view_scope(person, schedule.cluster) for person in people]
+    found = NameScope(tuple(dict.fromkeys(pattern for scope in scopes for pattern in scope.patterns)))
+    if not found.patterns:
+        names = ", ".join(person.get_username() for person in people)
+        raise NotDelivered(
+            f"{names} may no longer look at {schedule.cluster}; set the receivers again, or remove this one."
+        )
+    return found
+
+
+def send_email(to: str, told: dict[str, Any]) -> None:
+    """One mail, as text and as HTML. Raises NotDelivered."""
+    if not settings.EMAIL_HOST:
+        raise NotDelivered("No mail server is set: EMAIL_URL=smtp://user:password@host:587.")
+    mail = EmailMultiAlternatives(
+        notice.subject(told), notice.as_text(told), to=[to], headers={"X-Tidemark-Run": told["run"]}
+    )
+    mail.attach_alternative(notice.as_html(told), "text/html")
+    try:
+        mail.send()
+    except OSError as error:  # smtplib's errors are OSErrors
+        raise NotDelivered(f"{settings.EMAIL_HOST}:{settings.EMAIL_PORT}: {_reason(error)}") from error
+
+
+def _reason(error: OSError) -> str:
+    """What happened, without the number of the error and, of SMTP, with the server's own words."""
+    code, words = getattr(error, "smtp_code", None), getattr(error, "smtp_error", b"")
+    if code is not None:
+        text = words.decode(errors="replace") if isinstance(words, bytes) else str(words)
+        return f"answered {code} {text}"
+    refused = getattr(error, "recipients", None)
+    if refused:
+        code, words = next(iter(refused.values()))
+        return f"refused the address: {code} {words.decode(errors='replace')}"
+    return error.strerror or f"{type(error).__name__}: {error}"
+
+
+def post(url: str, told: dict[str, Any]) -> None:
+    """One POST of JSON; `text` serves chat webhooks. Raises NotDelivered for anything but 2xx."""
+    body = json.dumps({"text": notice.as_text(told), **told}).encode()
+    headers = {"Content-Type": "application/json", "X-Tidemark-Run": told["run"]}
+    try:
+        request = urllib.request.Request(valid_webhook(url), data=body, headers=headers, method="POST")  # noqa: S310
+        with _opener(request.type).open(request, timeout=WEBHOOK_TIMEOUT_S) as answer:
+            answer.read(ANSWER_BYTES_MAX)
+    except urllib.error.HTTPError as error:
+        raise NotDelivered(f"{host_of(url)} answered {error.code}") from error
+    except (OSError, HTTPException, ValueError) as error:
+        raise NotDelivered(f"{host_of(url)}: {getattr(error, 'reason', error)}") from error

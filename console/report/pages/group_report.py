@@ -1,0 +1,308 @@
+"""One group's past as a page: what its report rows say in words, and the series of its plots.
+
+Nothing is computed from samples here: hours come from `LagRow` (job lag_hour) and `QueueRows`, episodes from
+`ReportRow`. An hour without a row is a gap (None), never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Max
+
+from console.report import selectors
+from console.report.jobs import DAY_MS, HOUR_MS
+from console.report.models import EPISODE_STATUS, LagRow, ReportRow
+from console.report.rows import queue_rows
+from console.report.rows.queue_rows import QueueRows
+from spark.lag.local_time import UTC, hour_of_week
+
+QUEUES_SHOWN = 40  # of the queue heat map: those that were worst
+EPISODES_SHOWN = 50
+SENTENCES_MAX = 4
+# A daily tide is said only when an hour of the day stands out on most of the days that were seen.
+TIDE_DAYS_MIN, TIDE_FACTOR = 3, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Hours:
+    """A group's hours in [from_ms, to_ms), one entry per UTC hour; None: not observed. Times in milliseconds."""
+
+    times: list[int]
+    p50_ms: list[int | None]
+    p95_ms: list[int | None]
+    max_ms: list[int | None]
+    # Time in breach and time watched of the topic that was worst in that hour.
+    breach_ms: list[int | None]
+    watched_ms: list[int | None]
+    slo_ms: int | None
+    coverage_pct: float | None
+    max_gap_ms: int | None
+    interval_ms: int | None
+    # Sums over the topics; `ends` is when each hour's figures end, `lag_last` what was left then.
+    produced_by_hour: list[int | None]
+    lag_last: list[int | None]
+    ends: list[int]
+    consumed: int
+    is_censored: bool
+    is_partial: bool
+
+    @property
+    def produced(self) -> int:
+        return sum(value for value in self.produced_by_hour if value is not None)
+
+    @property
+    def first_seen(self) -> int | None:
+        """The place of the first hour that was observed."""
+        return next((place for place, value in enumerate(self.max_ms) if value is not None), None)
+
+    @property
+    def first_seen_ms(self) -> int | None:
+        return None if self.first_seen is None else self.times[self.first_seen]
+
+    @property
+    def seen(self) -> int:
+        return sum(value is not None for value in self.max_ms)
+
+
+def hours_of(cluster: str, group: str, from_ms: int, to_ms: int) -> Hours:
+    """The worst topic's figures of each hour (time lag is a maximum), the sums of all."""
+    rows = selectors.group_hours(cluster, group, from_ms, to_ms)
+    times = list(range(from_ms, to_ms, HOUR_MS))
+    place = {time_ms: number for number, time_ms in enumerate(times)}
+    names = ("time_lag_p50_ms", "time_lag_p95_ms", "time_lag_max_ms", "breach_ms", "watched_ms")
+    columns: dict[str, list[int | None]] = {name: [None] * len(times) for name in names}
+    found = list(rows)
+    produced, left, ends = _added(found, place)
+    for row in found:
+        number = place[row.window_start_ms]
+        for name, values in columns.items():
+            value, known = getattr(row, name), values[number]
+            if value is not None and (known is None or value > known):
+                values[number] = value
+    return Hours(
+        times,
+        columns["time_lag_p50_ms"],
+        columns["time_lag_p95_ms"],
+        columns["time_lag_max_ms"],
+        columns["breach_ms"],
+        columns["watched_ms"],
+        slo_ms=max((row.slo_ms for row in found), default=None),
+        coverage_pct=_coverage(found, len(times)),
+        max_gap_ms=max((row.max_gap_ms for row in found), default=None),
+        interval_ms=max((row.interval_ms for row in found), default=None),
+        produced_by_hour=produced,
+        lag_last=left,
+        ends=ends,
+        consumed=sum(row.consumed for row in found),
+        is_censored=any(row.is_censored for row in found),
+        is_partial=any(row.is_partial for row in found),
+    )
+
+
+def _added(
+    rows: Sequence[LagRow], place: dict[int, int]
+) -> tuple[list[int | None], list[int | None], list[int]]:
+    """(produced, lag at the end, when that was) of each hour, the topics added up. The lag of an hour is unknown when
+    that of one of its topics is.
+    """
+    produced: list[int | None] = [None] * len(place)
+    left: list[int | None] = [None] * len(place)
+    ends = [start_ms + HOUR_MS for start_ms in place]
+    unknown = set()
+    for row in rows:
+        number = place[row.window_start_ms]
+        produced[number] = (produced[number] or 0) + row.produced
+        left[number] = (left[number] or 0) + (row.lag_last or 0)
+        ends[number] = min(ends[number], row.window_end_ms)
+        if row.lag_last is None:
+            unknown.add(number)
+    return produced, [None if number in unknown else value for number, value in enumerate(left)], ends
+
+
+def flow_of(hours: Hours) -> dict[str, Any]:
+    """The cumulative flow by the hour, for `Tide.flow`: messages since the window began; null where nobody looked.
+
+    What is committed is what was produced less what was left: so the height between the lines is the lag exactly.
+    """
+    total = 0
+    produced: list[int | None] = []
+    committed: list[int | None] = []
+    for came, left in zip(hours.produced_by_hour, hours.lag_last, strict=True):
+        total += came or 0
+        produced.append(None if came is None else total)
+        committed.append(None if came is None or left is None else total - left)
+    nothing = [None] * len(hours.times)
+    return {
+        "times": hours.ends,
+        "produced": produced,
+        "pulled": nothing,
+        "committed": committed,
+        "stored_from": nothing,
+    }
+
+
+def _coverage(rows: Iterable[LagRow], hours: int) -> float | None:
+    """Share of the asked time that was observed: hours without a row count as not observed."""
+    worst: dict[int, float] = {}
+    for row in rows:
+        worst[row.window_start_ms] = min(worst.get(row.window_start_ms, 100.0), row.coverage_pct)
+    return round(sum(worst.values()) / hours, 1) if worst and hours else None
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much of the error budget of [from, to) is left, in per cent, after each hour; None until one was observed.
+
+    The budget is the time in which some queue may be late: (1 - target) of the whole window. It can be overspent.
+    """
+
+    left_pct: list[float | None]
+    even_pct: list[float]
+    target: float
+
+    @property
+    def now_pct(self) -> float | None:
+        return next((left for left in reversed(self.left_pct) if left is not None), None)
+
+    @property
+    def over_pct(self) -> float | None:
+        """By how much it is overspent, None while it is not."""
+        return -self.now_pct if self.now_pct is not None and self.now_pct < 0 else None
+
+
+def budget_of(hours: Hours, target: float) -> Budget:
+    allowed_ms = (1 - target) * len(hours.times) * HOUR_MS
+    left: list[float | None] = []
+    spent_ms = 0
+    for breach_ms in hours.breach_ms:
+        spent_ms += breach_ms or 0
+        # An hour that nobody saw spends nothing and says nothing.
+        left.append(None if breach_ms is None else round(100 * (1 - spent_ms / allowed_ms), 2))
+    count = len(hours.times)
+    even = [round(100 * (1 - (number + 1) / count), 2) for number in range(count)]
+    return Budget(left, even, target)
+
+
+def queue_heat(cluster: str, group: str, from_ms: int, to_ms: int) -> dict[str, Any]:
+    """Largest time lag of each queue in each hour: {"rows": names, "times": […], "values": [[ms or None]], "total",
+    "gaps": hours whose files cannot be read}.
+
+    The hourly report keeps no row of a queue that had neither backlog nor traffic: there the value is None, too.
+    """
+    asked = QueueRows(cluster, "lag_hour", only_group=group, from_ms=from_ms, to_ms=to_ms)
+    found = queue_rows.cells(asked, "GROUP")
+    worst: dict[tuple[str, str, int], int] = {}
+    for topic, broker_name, queue_id, _, worst_ms in found:
+        queue = topic, broker_name, queue_id
+        worst[queue] = max(worst.get(queue, -1), -1 if worst_ms is None else worst_ms)
+    shown = sorted(worst, key=lambda queue: (-worst[queue], queue))[:QUEUES_SHOWN]
+    times = list(range(from_ms, to_ms, HOUR_MS))
+    place = {time_ms: number for number, time_ms in enumerate(times)}
+    values: dict[tuple[str, str, int], list[int | None]] = {queue: [None] * len(times) for queue in shown}
+    for topic, broker_name, queue_id, start_ms, worst_ms in found:
+        cells = values.get((topic, broker_name, queue_id))
+        if cells is not None:
+            cells[place[start_ms]] = worst_ms
+    several = len({topic for topic, _, _ in shown}) > 1
+    names = [f"{broker} · {queue}" + (f" · {topic}" if several else "") for topic, broker, queue in shown]
+    return {
+        "rows": names,
+        "times": times,
+        "values": list(values.values()),
+        "total": len(worst),
+        "gaps": asked.gaps,
+    }
+
+
+def episodes_of(cluster: str, group: str, from_ms: int, to_ms: int) -> Sequence[ReportRow]:
+    """The group's episodes that touch the window, longest first."""
+    found = ReportRow.objects.filter(
+        cluster=cluster,
+        job="episodes",
+        group=group,
+        kind__in=list(EPISODE_STATUS),
+        figures__end_ms__gte=from_ms,
+        figures__start_ms__lt=to_ms,
+    )
+    return list(found.order_by("-figures__duration_ms", "-figures__start_ms")[:EPISODES_SHOWN])
+
+
+def runways_of(cluster: str, group: str) -> Sequence[LagRow]:
+    """The newest hour of each of the group's topics: how far retention is from the first unread message."""
+    newest: dict[str, LagRow] = {}
+    rows = selectors.group_hours(cluster, group)
+    last = rows.aggregate(at=Max("window_start_ms"))["at"]
+    if last is not None:
+        for row in rows.filter(window_start_ms__gt=last - DAY_MS).order_by("window_start_ms"):
+            newest[row.topic] = row
+    return sorted(newest.values(), key=lambda row: row.topic)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One finding of the window; the page puts `facts` into words. ``status`` gives its shape and colour."""
+
+    status: str
+    kind: str
+    facts: dict[str, Any]
+
+
+def sentences(hours: Hours, budget: Budget, episodes: Sequence[ReportRow], zone: str = UTC) -> list[Sentence]:
+    """What stands out, worst first; at most SENTENCES_MAX. Empty: the window was quiet and seen."""
+    found: list[Sentence] = []
+    for episode in episodes[:2]:
+        figures = episode.figures
+        share = _share_of_breach(figures, hours) if episode.kind == "breach" else None
+        found.append(
+            Sentence(
+                EPISODE_STATUS[episode.kind],
+                episode.kind,
+                {"topic": episode.topic, **figures, "share_pct": share},
+            )
+        )
+    if budget.over_pct is not None:
+        found.append(Sentence("STOPPED", "overspent", {"over_pct": budget.over_pct, "target": budget.target}))
+    tide = daily_tide(hours, zone)
+    if tide is not None:
+        found.append(Sentence("CATCHING_UP", "tide", tide))
+    missing = len(hours.times) - hours.seen
+    if missing:
+        found.append(Sentence("UNKNOWN", "unseen", {"hours": missing, "of": len(hours.times)}))
+    return found[:SENTENCES_MAX]
+
+
+def _share_of_breach(figures: dict[str, Any], hours: Hours) -> float | None:
+    total_ms = sum(breach for breach in hours.breach_ms if breach)
+    return round(min(100.0, 100 * figures["duration_ms"] / total_ms), 1) if total_ms else None
+
+
+def daily_tide(hours: Hours, zone: str = UTC) -> dict[str, Any] | None:
+    """The hour of the day of `zone` whose p95 is at least TIDE_FACTOR times the usual on most days, if there is one."""
+    by_hour: dict[int, list[int]] = {}
+    for time_ms, p95_ms in zip(hours.times, hours.p95_ms, strict=True):
+        if p95_ms is not None:
+            by_hour.setdefault(hour_of_week(time_ms, zone) % 24, []).append(p95_ms)
+    known = sorted(value for values in by_hour.values() for value in values)
+    if not known:
+        return None
+    usual_ms = max(known[len(known) // 2], 1)
+    high = {
+        hour: values
+        for hour, values in by_hour.items()
+        if len(values) >= TIDE_DAYS_MIN
+        and 2 * sum(value >= TIDE_FACTOR * usual_ms for value in values) > len(values)
+    }
+    if not high or len(high) > 6:  # most of the day is no tide
+        return None
+    hour = max(high, key=lambda each: sum(high[each]) / len(high[each]))
+    return {
+        "hour": hour,
+        "at_ms": max(at_ms for at_ms in hours.times if hour_of_week(at_ms, zone) % 24 == hour),
+        "low_ms": min(high[hour]),
+        "high_ms": max(high[hour]),
+        "usual_ms": usual_ms,
+        "days": len(high[hour]),
+    }

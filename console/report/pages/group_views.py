@@ -1,0 +1,176 @@
+"""The report of one group: words, figures and plots over a day, a week or four."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from django.conf import settings
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from console.access import rules as access_rules
+from console.access.models import Verb
+from console.cluster.admission import admit
+from console.cluster.models import Cluster
+from console.lag.models import GroupRow, TopicRow
+from console.report import selectors
+from console.report.delivery import schedules
+from console.report.forms import SloForm
+from console.report.jobs import DAY_MS, HOUR_MS
+from console.report.models import LagRow
+from console.report.pages import group_plots, group_report, retention_room, usual_week
+from spark.lag.local_time import hour_of_week
+
+# Word in the address → (word on the page, days). Four whole weeks, so that weekdays weigh the same.
+SPANS = {"1d": ("24 h", 1), "": ("7 d", 7), "28d": ("28 d", 28)}
+DRAWN_HOURS_MIN = 24
+LATENCY_DAYS_MAX = 7  # the distribution is made from samples, not from rows
+
+
+@require_safe
+def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
+    """What the hourly rows and the episodes of a group say."""
+    return page(request, admit(request, cluster, name=group), group)
+
+
+def page(
+    request: HttpRequest, here: Cluster, group: str, form: SloForm | None = None, status: int = 200
+) -> HttpResponse:
+    """The page; a promise that was refused comes with its reasons."""
+    now_ms = _now_ms()
+    own_slo_ms, target = schedules.slo_of(here.name, group)
+    zone = selectors.zone_of(here.name, "lag_day")
+    span = request.GET.get("span", "")
+    span = span if span in SPANS else ""
+    to_ms = now_ms - now_ms % HOUR_MS + HOUR_MS
+    from_ms = to_ms - SPANS[span][1] * DAY_MS
+    hours = group_report.hours_of(here.name, group, from_ms, to_ms)
+    row = GroupRow.objects.filter(cluster=here.name, group=group).first()
+    if not hours.seen and row is None and not LagRow.objects.filter(cluster=here.name, group=group).exists():
+        raise Http404(f"There is neither a group {group} on {here.name} nor a report about one.")
+    budget = group_report.budget_of(hours, target)
+    episodes = group_report.episodes_of(here.name, group, from_ms, to_ms)
+    runways = group_report.runways_of(here.name, group)
+    queues = group_report.queue_heat(here.name, group, from_ms, to_ms)
+    slo_ms = hours.slo_ms or own_slo_ms
+    context: dict[str, Any] = {
+        "cluster": here,
+        "group": group,
+        "exists": row is not None,
+        "span": span,
+        "spans": [(key, word) for key, (word, _) in SPANS.items()],
+        "hours": hours,
+        "slo_ms": slo_ms,
+        "from_ms": from_ms,
+        "to_ms": min(to_ms, now_ms),
+        "budget": budget,
+        "breach_ms": _sum(hours.breach_ms),
+        "sentences": group_report.sentences(hours, budget, episodes, zone),
+        "zone": zone,
+        "episodes": episodes,
+        "runways": [_runway(here.name, each) for each in runways],
+        "usual": usual_week.usual_drain(here.name, group, runways),
+        "queues": queues,
+        "queue_days": settings.REPORT_QUEUE_DAYS,
+        "plots": {
+            **_plots(hours, budget, queues, runways, zone),
+            **group_plots.plots(here.name, group, from_ms, to_ms),
+        },
+        "room_url": _room_url(here.name, group, from_ms, min(to_ms, now_ms), hours.first_seen_ms),
+        "latency_url": _latency_url(here.name, group, from_ms, min(to_ms, now_ms), slo_ms),
+        "own_slo_ms": own_slo_ms,
+        "slo_form": form
+        or SloForm(initial={"seconds": own_slo_ms // 1_000, "target_pct": round(100 * target, 5)}),
+        "may_configure": access_rules.may(request.user, Verb.CONFIGURE, here.name, group),
+        "now_ms": now_ms,
+    }
+    return render(request, "report/group_report.html", context, status=status)
+
+
+def _plots(
+    hours: group_report.Hours,
+    budget: group_report.Budget,
+    queues: dict[str, Any],
+    runways: Sequence[LagRow],
+    zone: str,
+) -> dict[str, Any]:
+    """What each canvas reads; None where there is nothing to draw. Time before the first hour seen is not drawn, but
+    for the last day: there was nothing to look at.
+    """
+    count = len(hours.times)
+    first = count if hours.first_seen is None else hours.first_seen
+    drawn = slice(max(0, min(count - DRAWN_HOURS_MIN, first)), None)
+    flow = group_report.flow_of(hours)
+    worst = max(
+        (row for row in runways if row.lag_last and row.drain_ms and row.drain_lo_ms is not None),
+        key=lambda row: row.drain_ms or 0,
+        default=None,
+    )
+    return {
+        "hours": {
+            "times": hours.times[drawn],
+            "p50_ms": hours.p50_ms[drawn],
+            "p95_ms": hours.p95_ms[drawn],
+            "max_ms": hours.max_ms[drawn],
+            "slo_ms": hours.slo_ms,
+        },
+        "budget": {"times": hours.times, "left_pct": budget.left_pct, "even_pct": budget.even_pct},
+        "flow": {name: values[drawn] for name, values in flow.items()},
+        "week": {
+            "hours_of_week": [hour_of_week(at_ms, zone) for at_ms in hours.times],
+            "p95_ms": hours.p95_ms,
+        },
+        "queues": {
+            "rows": queues["rows"],
+            "times": queues["times"][drawn],
+            "values": [values[drawn] for values in queues["values"]],
+        }
+        if queues["rows"]
+        else None,
+        "drain": worst
+        and {
+            "topic": worst.topic,
+            "at_ms": min(worst.window_end_ms, worst.generated_at_ms),
+            "lag": worst.lag_last,
+            "drain_ms": worst.drain_ms,
+            "lo_ms": worst.drain_lo_ms,
+            "hi_ms": worst.drain_hi_ms,
+        },
+    }
+
+
+def _sum(values: list[int | None]) -> int | None:
+    """The sum of what is known; None when nothing is."""
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _runway(cluster: str, row: LagRow) -> tuple[LagRow, int | None, float | None]:
+    """(row, age of the oldest message kept, which part of it the time lag is)."""
+    kept = TopicRow.objects.filter(cluster=cluster, topic=row.topic).values_list("retained_ms", flat=True)
+    retained_ms = kept.first()
+    if not retained_ms or row.time_lag_last_ms is None:
+        return row, retained_ms, None
+    return row, retained_ms, row.time_lag_last_ms / retained_ms
+
+
+def _latency_url(cluster: str, group: str, from_ms: int, to_ms: int, slo_ms: int) -> str:
+    start_ms = max(from_ms, to_ms - LATENCY_DAYS_MAX * DAY_MS)
+    url = reverse("api-group-latency-heat", args=[cluster, group])
+    return f"{url}?from_ms={start_ms}&to_ms={to_ms}&slo_ms={slo_ms}"
+
+
+def _room_url(cluster: str, group: str, from_ms: int, to_ms: int, first_ms: int | None) -> str:
+    """Over the hours that are drawn of the others."""
+    start_ms = max(from_ms, to_ms - retention_room.SPAN_MS_MAX)
+    if first_ms is not None:
+        start_ms = max(start_ms, min(first_ms, to_ms - DAY_MS))
+    return f"{reverse('api-group-retention-room', args=[cluster, group])}?from_ms={start_ms}&to_ms={to_ms}"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

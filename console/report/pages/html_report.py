@@ -1,0 +1,121 @@
+"""A report as one HTML page that needs nothing else: what the page's tables show, for reading, mailing and printing.
+
+CSV and Parquet carry every column as it is; this one carries those that people read, in their units.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
+
+from django.conf import settings
+from django.db.models import F, QuerySet
+from django.template.loader import render_to_string
+
+from console.report import selectors
+from console.report.columns import EPISODES_VIEW, LAG_VIEWS, VIEWS, Column, RowsView
+from console.report.jobs import DAY_MS, HOUR_MS, JOBS, PERIODS_MS
+from console.report.models import LagRow
+from console.report.rows import queue_rows
+from console.report.rows.queue_rows import QueueRows
+from console.report.selectors import KEY, AnyRows
+from spark.lag.local_time import UTC, local
+
+ROWS_MAX = 2_000
+SO_FAR = "so far"
+NUMBER = "n"  # the class of cells and heads of numbers
+
+
+def page(rows: AnyRows, job: str, cluster: str, now_ms: int) -> str:
+    """The page, a table per kind of row, the worst first; at most ROWS_MAX rows each."""
+    tables = [table for view in views_of(rows, job) if (table := _table(rows, view, job))]
+    context = {
+        "title": f"{JOBS[job]} of {cluster}",
+        "tables": tables,
+        "rows_max": ROWS_MAX,
+        "made": moment(now_ms),
+        "url": settings.PUBLIC_URL.rstrip("/"),
+        "gaps": [gap.sentence for gap in selectors.gaps(rows)],
+        "has_partial": any(row[1][0].endswith(SO_FAR) for table in tables for row in table["rows"]),
+    }
+    return render_to_string("report/export.html", context)
+
+
+def views_of(rows: AnyRows, job: str) -> Sequence[RowsView]:
+    """The tables that there may be; those that show a part of another one's rows are left to it."""
+    if isinstance(rows, QueueRows) or rows.model is LagRow:
+        return LAG_VIEWS
+    whole = {view.grain for view in VIEWS[job] if not view.where}
+    own = [view for view in VIEWS[job] if not view.where or view.grain not in whole]
+    return own or [EPISODES_VIEW]
+
+
+def _table(rows: AnyRows, view: RowsView, job: str) -> dict[str, Any] | None:
+    total, ordered = _ordered(rows, view, job)
+    if not total:
+        return None
+    columns = [each for each in view.columns if each.key != "window_start_ms"]
+    return {
+        "label": view.label,
+        "total": total,
+        "heads": [
+            ("Name", ""),
+            ("Window", ""),
+            *((_head(each), NUMBER * each.is_number) for each in columns),
+        ],
+        "rows": list(_lines(ordered, columns, job)),
+    }
+
+
+def _ordered(rows: AnyRows, view: RowsView, job: str) -> tuple[int, Iterable[Any]]:
+    """How many rows of a view there are, and the first ROWS_MAX of them in its order."""
+    if isinstance(rows, QueueRows):
+        if view.grain != LagRow.Grain.QUEUE:
+            return 0, []
+        page = queue_rows.page(
+            rows, view.sort, descending=not view.ascending, page=1, per_page=ROWS_MAX, whole=None
+        )
+        return page.total, page.rows
+    found = cast("QuerySet[Any]", rows).filter(grain=view.grain, **dict(view.where))
+    column = view.column(view.sort)
+    field = view.sort if rows.model is LagRow or column is None else column.order_field
+    order = F(field).asc(nulls_last=True) if view.ascending else F(field).desc(nulls_last=True)
+    ordered = found.order_by(order, "-window_start_ms", *KEY, "pk")[:ROWS_MAX]
+    return found.count(), ordered.iterator(chunk_size=500)
+
+
+def _head(column: Column) -> str:
+    return f"{column.label} {column.unit}".rstrip()
+
+
+def _lines(rows: Iterable[Any], columns: Sequence[Column], job: str) -> Iterator[list[tuple[str, str]]]:
+    for row in rows:
+        values = getattr(row, "figures", {})
+        cells = [values.get(each.key, getattr(row, each.key, None)) for each in columns]
+        texts = [
+            (each.text({**values, each.key: value}), NUMBER * each.is_number)
+            for each, value in zip(columns, cells, strict=True)
+        ]
+        queue = f"{row.broker_name} · {row.queue_id}" if row.queue_id >= 0 else ""
+        name = " on ".join(part for part in (row.group, row.topic, queue) if part) or row.cluster
+        yield [(name, ""), (window(row, job), ""), *texts]
+
+
+def window(row: Any, job: str) -> str:
+    """The hour, day or week of a row, with a zone that is not UTC; those that were not over when it was made say so."""
+    length = PERIODS_MS[job]
+    start = local(row.window_start_ms, UTC if length == HOUR_MS else row.zone)
+    if length == HOUR_MS:
+        text = f"{start:%Y-%m-%d %H:%M}"
+    elif length == DAY_MS:
+        text = f"{start:%Y-%m-%d}"
+    else:
+        text = f"{start:%Y-%m-%d} to {start + dt.timedelta(days=6):%Y-%m-%d}"
+    if length > HOUR_MS and row.zone != UTC:
+        text = f"{text} {row.zone}"
+    return f"{text} {SO_FAR}" if row.is_partial else text
+
+
+def moment(at_ms: int) -> str:
+    return f"{dt.datetime.fromtimestamp(at_ms / 1000, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,173 @@
+"""The list of reports, and the pages of those that are not lag per window."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.db.models import F, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from console.access.name_scope import EVERYTHING, NameScope, view_scope
+from console.cluster.admission import admit_to_list
+from console.cluster.models import Cluster
+from console.lists.query import ListQuery
+from console.report import selectors
+from console.report.columns import VIEWS, WORDS, RowsView
+from console.report.delivery import schedules
+from console.report.jobs import JOBS
+from console.report.models import ReportRow
+from console.report.pages import run_panel
+from console.report.rules import span_of, span_start, spans_of
+
+EPISODE_SORTS = {
+    "start": "figures__start_ms",
+    "duration": "figures__duration_ms",
+    "peak": "figures__peak_time_lag_ms",
+    "late": "figures__messages_late",
+    "group": "group",
+}
+LANES_MAX = 30
+
+
+@require_safe
+def reports(request: HttpRequest, cluster: str) -> HttpResponse:
+    """Every report: what it says, when it was made last, how that went."""
+    here, _ = admit_to_list(request, cluster)
+    now_ms = _now_ms()
+    newest = selectors.newest_runs(here.name)
+    rows = [
+        {
+            "job": one.job,
+            "name": JOBS[one.job],
+            "words": WORDS[one.job],
+            "run": newest.get(one.job),
+            "schedule": one,
+            **run_panel.told(one),
+        }
+        for one in schedules.schedules(here.name, now_ms=now_ms)
+    ]
+    context = {"cluster": here, "rows": rows, "now_ms": now_ms}
+    return render(request, "report/reports.html", context)
+
+
+def page(
+    request: HttpRequest, here: Cluster, job: str, panel: dict[str, Any], status: int = 200
+) -> HttpResponse:
+    """The page of one of these reports; `panel` is what `run_panel.context` gives."""
+    now_ms = _now_ms()
+    build = _episodes if job == "episodes" else _lines
+    context = {
+        **panel,
+        **build(request, here, job, now_ms),
+        "downloads": run_panel.downloads(request, here, job),
+        "span": span_of(request.GET.get("span", ""), job),
+        "spans": list(spans_of(job).items()),
+        "words": WORDS[job],
+        "now_ms": now_ms,
+    }
+    template = "report/episodes.html" if job == "episodes" else "report/lines.html"
+    return render(request, template, context, status=status)
+
+
+def found(request: HttpRequest, here: Cluster, job: str, scope: NameScope) -> QuerySet[ReportRow]:
+    """The rows that the page's filter leaves of what a scope lets through, for a download."""
+    return _found(request, here, job, _view(request, job) if VIEWS[job] else None, scope)
+
+
+def _lines(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dict[str, Any]:
+    view = _view(request, job)
+    keys = {"group", "topic", *(column.key for column in view.columns)}
+    ascending = ("group", "topic", *([view.sort] if view.ascending else []))
+    query = ListQuery.of(request, sorts=keys, default=view.sort, ascending=ascending)
+    column = view.column(query.sort)
+    order = F(column.order_field if column is not None else query.sort)
+    ordered = order.desc(nulls_last=True) if query.descending else order.asc(nulls_last=True)
+    scope = view_scope(request.user, here.name)
+    found = _found(request, here, job, view, scope)
+    whole = None if scope.is_everything else _found(request, here, job, view, EVERYTHING)
+    return {
+        "view": view,
+        "grain": view.key,
+        "query": query,
+        "page": selectors.report_row_page(found, ordered, query.page, query.per_page, whole),
+    }
+
+
+def _episodes(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dict[str, Any]:
+    query = ListQuery.of(request, sorts=EPISODE_SORTS, default="start", ascending=("group",))
+    order = F(EPISODE_SORTS[query.sort])
+    ordered = order.desc(nulls_last=True) if query.descending else order.asc(nulls_last=True)
+    scope = view_scope(request.user, here.name)
+    found = _found(request, here, job, None, scope)
+    whole = None if scope.is_everything else _found(request, here, job, None, EVERYTHING)
+    return {
+        "query": query,
+        "page": selectors.report_row_page(found, ordered, query.page, query.per_page, whole),
+        "lanes": lanes(found, _span_start(request, here, job, now_ms), now_ms),
+    }
+
+
+def lanes(found: QuerySet[ReportRow], from_ms: int | None, to_ms: int) -> dict[str, Any] | None:
+    """The episodes as bars, a lane a group: those with the longest sum first, LANES_MAX of them."""
+    words = {
+        "breach": "late",
+        "stall": "queue stood still",
+        "offline": "nothing consumed",
+        "lost": "lost to retention",
+    }
+    bars: dict[str, list[dict[str, Any]]] = {}
+    for group, kind, figures in found.values_list("group", "kind", "figures").iterator(chunk_size=2_000):
+        start_ms, end_ms = figures["start_ms"], figures["end_ms"]
+        peak_ms = figures.get("peak_time_lag_ms")
+        bar = {
+            "start_ms": start_ms,
+            "end_ms": end_ms,
+            "kind": kind,
+            "word": words.get(kind, kind),
+            "peak_ms": peak_ms,
+        }
+        bars.setdefault(group, []).append(bar)
+    if not bars:
+        return None
+    starts = [bar["start_ms"] for each in bars.values() for bar in each]
+    worst = sorted(bars, key=lambda group: -sum(bar["end_ms"] - bar["start_ms"] for bar in bars[group]))
+    return {
+        "from_ms": min(starts) if from_ms is None else max(from_ms, min(starts)),
+        "to_ms": to_ms,
+        "rows": [{"name": group, "bars": bars[group]} for group in worst[:LANES_MAX]],
+        "groups": len(bars),
+    }
+
+
+def _span_start(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> int | None:
+    span = span_of(request.GET.get("span", ""), job)
+    return span_start(span, now_ms=now_ms, zone=selectors.zone_of(here.name, job))
+
+
+def _found(
+    request: HttpRequest, here: Cluster, job: str, view: RowsView | None, scope: NameScope
+) -> QuerySet[ReportRow]:
+    from_ms = _span_start(request, here, job, _now_ms())
+    name = request.GET.get("q", "").strip()
+    grain = "" if view is None else view.grain
+    found = selectors.report_rows(here.name, job, grain=grain, name=name, from_ms=from_ms, scope=scope)
+    return found if view is None else found.filter(**dict(view.where))
+
+
+def _view(request: HttpRequest, job: str) -> RowsView:
+    asked = request.GET.get("grain", "")
+    if not VIEWS[job]:
+        raise Http404(f"The report {job} has no table.")
+    return next((view for view in VIEWS[job] if view.key == asked), VIEWS[job][0])
+
+
+def is_asked(request: HttpRequest, job: str) -> bool:
+    """Whether the address names one of a report's views: of a lag report one that is not of its own rows."""
+    return request.GET.get("grain", "") in {view.key for view in VIEWS[job]}
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,81 @@
+"""What every report page says of its runs: the last one, the running one, and the form that asks for another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest
+from django.urls import reverse
+
+from console.access import rules as access_rules
+from console.access.models import Verb
+from console.cluster.models import Cluster
+from console.report import selectors, services
+from console.report.columns import LAG_VIEWS, VIEWS
+from console.report.delivery import schedules
+from console.report.forms import RunForm, ScheduleForm, as_input
+from console.report.jobs import JOBS, LAG_JOBS
+from console.report.models import ReportSchedule
+from console.report.pages import exports
+from console.report.rules import yesterday_to_now
+
+RUNS_SHOWN = 10
+# A run changes no broker but takes every core of this machine for a while: more than looking.
+RUN_VERB = Verb.REPORT
+
+
+def context(
+    request: HttpRequest,
+    here: Cluster,
+    job: str,
+    form: RunForm,
+    now_ms: int,
+    schedule_form: ScheduleForm | None = None,
+) -> dict[str, Any]:
+    """The context of the parts `report/_state.html`, `_run.html` and `_schedule.html`."""
+    (schedule,) = (one for one in schedules.schedules(here.name, now_ms=now_ms) if one.job == job)
+    runs = selectors.runs(here.name, job, limit=RUNS_SHOWN)
+    latest = runs[0] if runs else None
+    default = yesterday_to_now(now_ms, schedule.time_zone)
+    return {
+        "cluster": here,
+        "job": job,
+        "name": JOBS[job],
+        "tabs": [(view.key, view.label) for view in (*LAG_VIEWS * (job in LAG_JOBS), *VIEWS[job])],
+        "done": selectors.last_success(here.name, job),
+        "latest": latest,
+        "active": latest if latest is not None and not latest.is_final else None,
+        "runs": runs,
+        "form": form,
+        "start": request.POST.get("start") or as_input(default.from_ms),
+        "end": request.POST.get("end") or as_input(now_ms),
+        "may_run": access_rules.may(request.user, RUN_VERB, here.name),
+        "may_schedule": access_rules.may(request.user, Verb.CONFIGURE, here.name),
+        "java_problem": services.java_problem(),
+        "schedule": schedule,
+        "schedule_form": schedule_form or ScheduleForm.of(schedule),
+        "webhook_host": schedules.host_of(schedule.webhook_url),
+        **told(schedule),
+    }
+
+
+def told(schedule: ReportSchedule) -> dict[str, Any]:
+    """What became of the schedule's last moment, for `report/_told.html`: whether it was left out, and which of its
+    receivers could not be told so far.
+    """
+    run = schedule.last_run
+    deliveries = run.deliveries if run is not None else []
+    return {
+        "left_out": schedule.last_outcome if schedule.last_outcome not in ("", schedules.ASKED_FOR) else "",
+        "deliveries": deliveries,
+        "undelivered": [each for each in deliveries if not each["ok"]],
+    }
+
+
+def downloads(request: HttpRequest, here: Cluster, job: str) -> list[tuple[str, str]]:
+    """(word, address) of each format of the rows that the page's filter leaves."""
+    query = f"?{request.GET.urlencode()}" if request.GET else ""
+    return [
+        (word, reverse("report-download", args=[here.name, job, fmt]) + query)
+        for fmt, (_, word) in exports.FORMATS.items()
+    ]

@@ -1,0 +1,124 @@
+"""Rows of reports from their Parquet files into the database; those of single queues stay in files
+(`console.report.rows.queue_files`).
+
+Those of lag reports go in as columns, not as instances of the model: a day of 1,000 groups has 24,000 rows, which took
+6 s as instances, in a transaction in which nobody else can write to SQLite.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+from django.db import connections, router
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from console.report.models import LagRow, ReportRow
+from console.report.rows.queue_rows import named_status_ms
+
+ROWS_AT_ONCE = 5_000  # 10 MB of them
+REPORT_ROWS_AT_ONCE = 1_000
+SHARED_COLUMNS = frozenset(field.attname for field in ReportRow._meta.concrete_fields) - {"figures"}
+# Its histograms stay in the Parquet file, for days and weeks to add up.
+ONLY_IN_FILES = ("_buckets", "_counts")
+# A null is an empty field, an empty text is "".
+AS_CSV = pacsv.WriteOptions(include_header=False, quoting_style="all_valid")
+
+
+def insert_lag_rows(file: pq.ParquetFile, stamp: dict[str, Any]) -> int:
+    """Insert the rows of a file and return how many; `stamp`: values by column that every row has, in the place of what
+    the file says. Raises ValueError for a file with a column that the table lacks.
+    """
+    into = connections[router.db_for_write(LagRow)]
+    write = _copy if into.vendor == "postgresql" else _insert
+    count = 0
+    for table in _tables(file, stamp):
+        write(into, table)
+        count += table.num_rows
+    return count
+
+
+def insert_report_rows(table: pa.Table | None, stamp: dict[str, Any]) -> int:
+    """As `insert_lag_rows`, of reports whose rows are few: shared columns as columns, the known figures as JSON."""
+    if table is None:
+        return 0
+    for batch in table.to_batches(REPORT_ROWS_AT_ONCE):
+        ReportRow.objects.bulk_create([_report_row(row, stamp) for row in batch.to_pylist()])
+    return int(table.num_rows)
+
+
+def _report_row(row: dict[str, Any], stamp: dict[str, Any]) -> ReportRow:
+    own = {
+        name: value
+        for name, value in row.items()
+        if name not in stamp and name != "job_id" and value is not None
+    }
+    shared = {name: own.pop(name) for name in SHARED_COLUMNS & own.keys()}
+    return ReportRow(**stamp, **shared, figures=own)
+
+
+def _tables(file: pq.ParquetFile, stamp: dict[str, Any]) -> Iterator[pa.Table]:
+    """The rows as the table of the model has them, column for column."""
+    known = [field for field in LagRow._meta.concrete_fields if not field.primary_key]
+    told = {
+        name
+        for name in file.schema_arrow.names
+        if name not in stamp and name != "job_id" and not name.endswith(ONLY_IN_FILES)
+    }
+    strange = told - {field.attname for field in known}
+    if strange:
+        raise ValueError(f"a report's file has columns that its table lacks: {', '.join(sorted(strange))}")
+    for batch in file.iter_batches(ROWS_AT_ONCE, columns=sorted(told), use_threads=False):
+        arrays = []
+        for field in known:
+            if field.attname in told:
+                column = batch.column(field.attname)
+            else:
+                value = stamp.get(field.attname, field.get_default())
+                column = pa.repeat(json.dumps(value) if isinstance(value, dict) else value, batch.num_rows)
+            arrays.append(_status_ms(column) if pa.types.is_list(column.type) else column)
+        yield pa.Table.from_arrays(arrays, names=[field.column for field in known])
+
+
+def _status_ms(column: pa.Array) -> pa.Array:
+    """{status: milliseconds} as JSON, of lists in the order of WORST_FIRST; most of them are the same few."""
+    texts: dict[tuple[int, ...], str] = {}
+    found = []
+    for spent in column.to_pylist():
+        key = tuple(spent or ())
+        if key not in texts:
+            texts[key] = json.dumps(named_status_ms(key))
+        found.append(texts[key])
+    return pa.array(found, pa.string())
+
+
+def _columns(into: BaseDatabaseWrapper, names: Sequence[str]) -> tuple[str, str]:
+    quote = into.ops.quote_name
+    return quote(LagRow._meta.db_table), ", ".join(quote(name) for name in names)
+
+
+def _copy(into: BaseDatabaseWrapper, table: pa.Table) -> None:
+    name, columns = _columns(into, table.column_names)
+    text = io.BytesIO()
+    pacsv.write_csv(table, text, AS_CSV)
+    with (
+        into.wrap_database_errors,  # Django's cursor knows nothing of COPY
+        into.cursor() as cursor,
+        cursor.copy(f"COPY {name} ({columns}) FROM STDIN (FORMAT csv)") as rows,
+    ):
+        rows.write(text.getbuffer())
+
+
+def _insert(into: BaseDatabaseWrapper, table: pa.Table) -> None:
+    name, columns = _columns(into, table.column_names)
+    places = ", ".join(["%s"] * table.num_columns)
+    with into.cursor() as cursor:
+        cursor.executemany(
+            f"INSERT INTO {name} ({columns}) VALUES ({places})",
+            list(zip(*(column.to_pylist() for column in table.columns), strict=True)),
+        )

@@ -1,0 +1,127 @@
+"""The files that hold the rows of single queues: how they are published, looked after and found to be damaged.
+
+An hour of 1,000 groups has a hundred thousand such rows, so they stay in the Parquet files that the job wrote, beside
+the history and not in the database. A file is of one window and of a range of groups, sorted by group, topic, broker
+and queue, and is never changed or moved. It exists when its row in `QueueRowFile` is LIVE:
+
+    written by a task -> noted as WRITING -> LIVE, in the transaction that replaces the other rows of its window ->
+    SUPERSEDED by the next run over the same window -> deleted after GRACE_MS
+
+Every step may be the last one before a crash: what was noted and never became LIVE is deleted like the superseded.
+Reading the rows: `console.report.rows.queue_rows`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+from django.conf import settings
+from django.db.models import Q
+
+from console.report.jobs import DAY_MS, HOUR_MS
+from console.report.models import QueueRowFile, ReportRun
+from console.report.rows.output import Output, Part, below_reports_url, local_or_url, remove_empty_folders
+
+logger = logging.getLogger(__name__)
+
+State = QueueRowFile.State
+GRACE_MS = HOUR_MS  # who listed a file before it was superseded has read it by then
+DELETED_AT_ONCE = 2_000  # after one run: a console that was off for long catches up over several
+BLOCK_BYTES = 4 * 1024 * 1024
+UNREADABLE = (pa.ArrowException, OSError, EOFError, KeyError, ValueError)
+
+
+def note(run: ReportRun, output: Output, parts: Sequence[Part], now_ms: int) -> list[QueueRowFile]:
+    """Note the files of a run that were written; the caller then calls `publish`. Raises OSError."""
+    files = [
+        QueueRowFile(
+            path=below_reports_url(output, part),
+            run=run,
+            job=run.job,
+            cluster=run.cluster,
+            window_start_ms=part.window_start_ms,
+            window_end_ms=part.window_end_ms,
+            group_first=part.ends[0],
+            group_last=part.ends[1],
+            rows=part.rows,
+            bytes=part.bytes,
+            sha256=_digest(output.files, part.path),
+            code_version=settings.CODE_VERSION,
+            zone=run.zone,
+            created_at_ms=now_ms,
+        )
+        for part in parts
+    ]
+    return QueueRowFile.objects.bulk_create(files, batch_size=500)
+
+
+def publish(files: Sequence[QueueRowFile], is_before: Q, now_ms: int) -> int:
+    """Let files replace those that `is_before` chooses, in the caller's transaction; return their rows."""
+    before = QueueRowFile.objects.filter(is_before, state__in=[State.LIVE, State.DAMAGED])
+    before.update(state=State.SUPERSEDED, superseded_at_ms=now_ms)
+    for file in files:
+        file.state, file.created_at_ms = State.LIVE, now_ms
+    QueueRowFile.objects.bulk_update(files, ["state", "created_at_ms"], batch_size=200)
+    return sum(file.rows for file in files)
+
+
+def tend(cluster: str, now_ms: int) -> int:
+    """Delete files that were superseded, never published, or outlived their time; how many. A file goes before its row:
+    a crash in between leaves a row, and the next run deletes it.
+    """
+    unwanted = (
+        Q(state=State.SUPERSEDED, superseded_at_ms__lt=now_ms - GRACE_MS)
+        | Q(state=State.WRITING, created_at_ms__lt=now_ms - GRACE_MS)
+        | Q(job="lag_hour", window_start_ms__lt=now_ms - settings.REPORT_QUEUE_DAYS * DAY_MS)
+        | Q(job="lag_day", window_start_ms__lt=now_ms - settings.REPORT_DAY_DAYS * DAY_MS)
+        | Q(job="lag_week", window_start_ms__lt=now_ms - settings.REPORT_WEEK_DAYS * DAY_MS)
+    )
+    files = list(QueueRowFile.objects.filter(unwanted, cluster=cluster)[:DELETED_AT_ONCE])
+    for file in files:
+        filesystem, path = fsspec.core.url_to_fs(location(file))
+        with suppress(FileNotFoundError):
+            filesystem.rm(path)
+            remove_empty_folders(filesystem, path)
+        file.delete()
+    return len(files)
+
+
+def location(file: QueueRowFile) -> str:
+    """A local path, or an fsspec address."""
+    return f"{local_or_url(str(settings.REPORTS_URL))}/{file.path}"
+
+
+def what_is_wrong(file: QueueRowFile, error: Exception) -> str:
+    """Why a file could not be read. One that is not what its row says is marked as damaged, and not opened again."""
+    filesystem, path = fsspec.core.url_to_fs(location(file))
+    try:
+        if not filesystem.exists(path):
+            problem = "it is gone: it was removed from the storage"
+        elif _digest(filesystem, path) != file.sha256:
+            problem = f"it has {filesystem.size(path)} bytes with another checksum than when it was made"
+        else:
+            return f"it cannot be read now ({type(error).__name__}: {error})"[
+                : QueueRowFile.REASON_LENGTH_MAX
+            ]
+    except OSError as away:
+        return f"its storage does not answer ({away})"[: QueueRowFile.REASON_LENGTH_MAX]
+    if QueueRowFile.objects.filter(pk=file.pk, state=State.LIVE).update(state=State.DAMAGED, reason=problem):
+        logger.error(
+            "report file is damaged cluster=%s job=%s path=%s reason=%s",
+            file.cluster, file.job, file.path, problem,
+        )  # fmt: skip
+    return problem
+
+
+def _digest(filesystem: Any, path: str) -> str:
+    digest = hashlib.sha256()
+    with filesystem.open(path, "rb") as file:
+        while block := file.read(BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,457 @@
+"""Rows of single queues, read from the files that `rows.queue_files` publishes: the only reader there is.
+
+A question (`QueueRows`) is asked as one of the database would be: filtered, counted, paged in any order, summed up,
+streamed. Only the columns that a question needs are read, file by file, so memory does not grow with the time asked
+for. A file that cannot be read is a gap with a reason (`QueueRows.gaps`), and what would have been in it is missing,
+never zero.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import fsspec
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from console.access.name_scope import EVERYTHING, NameScope
+from console.lists.page import Page
+from console.report.models import LagRow, QueueRowFile
+from console.report.rows.queue_files import UNREADABLE, State, location, what_is_wrong
+from spark.lag.status import WORST_FIRST
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+# Of one question. Two weeks of hours of 1,000 groups are 1,350 files, two years of days 2,900.
+FILES_MAX = 3_000
+# How far a list can be paged through: what lies behind is for downloads, or a narrower question.
+ROWS_REACHED_MAX = 20_000
+DEFAULTS = {each.attname: each.get_default() for each in LagRow._meta.concrete_fields if not each.primary_key}
+COLUMNS = tuple(DEFAULTS)
+SUMS = ("produced", "consumed", "breach_ms")
+HIGHEST = ("time_lag_max_ms", "lag_max", "slo_ms", "interval_ms")
+LOWEST = ("coverage_pct", "slo_ms")
+CELLS = ("topic", "broker_name", "queue_id", "window_start_ms", "time_lag_max_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A window, some of whose rows cannot be shown, and why."""
+
+    window_start_ms: int
+    window_end_ms: int
+    groups: tuple[str, str]
+    reason: str
+
+    @property
+    def sentence(self) -> str:
+        """For files and shells; pages have their own words."""
+        start = dt.datetime.fromtimestamp(self.window_start_ms / 1000, dt.UTC)
+        first, last = self.groups
+        return f"The file of {start:%Y-%m-%d %H:%M} UTC, groups {first} to {last}, is not read: {self.reason}"
+
+    def as_row(self) -> dict[str, Any]:
+        """What REST shows."""
+        return {
+            "window_start_ms": self.window_start_ms,
+            "window_end_ms": self.window_end_ms,
+            "group_first": self.groups[0],
+            "group_last": self.groups[1],
+            "reason": self.reason,
+        }
+
+
+class Row(NamedTuple):
+    """Where a row lies: in which of the question's files, and at which place in it."""
+
+    file: int
+    place: int
+
+
+@dataclass(slots=True)
+class QueueRows:
+    """A question about the rows of single queues of one lag report.
+
+    `group` keeps names that contain it, `only_group` is one name, `scope` what somebody may see. `gaps` fill up while
+    rows are read.
+    """
+
+    cluster: str
+    job: str
+    group: str = ""
+    only_group: str = ""
+    from_ms: int | None = None
+    to_ms: int | None = None
+    scope: NameScope = EVERYTHING
+    run_id: str = ""
+    _gaps: dict[int, Gap] = field(default_factory=dict)
+    _files: list[QueueRowFile] | None = None
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """What could not be read so far, newest first."""
+        return sorted(self._gaps.values(), key=lambda gap: (-gap.window_start_ms, gap.groups))
+
+    def files(self) -> list[QueueRowFile]:
+        """The files that may hold rows of it, newest window first, inside of it in the order of groups."""
+        if self._files is None:
+            self._files = self._listed()
+        return self._files
+
+    def _listed(self) -> list[QueueRowFile]:
+        found = QueueRowFile.objects.filter(
+            cluster=self.cluster, job=self.job, state__in=[State.LIVE, State.DAMAGED]
+        )
+        if self.from_ms is not None:
+            found = found.filter(window_start_ms__gte=self.from_ms)
+        if self.to_ms is not None:
+            found = found.filter(window_start_ms__lt=self.to_ms)
+        if self.run_id:
+            found = found.filter(run_id=self.run_id)
+        files = list(found.order_by("-window_start_ms", "path")[: FILES_MAX + 1])
+        is_cut = len(files) > FILES_MAX
+        if self.only_group:
+            # not in SQL: PostgreSQL may order names by a language's rules, files are by code points
+            files = [file for file in files if file.group_first <= self.only_group <= file.group_last]
+        for file in files:
+            if file.state == State.DAMAGED:
+                self.miss(file, file.reason)
+        if is_cut and files:
+            self.miss(
+                files.pop(), "the time asked for is longer than one question reads; ask for a shorter one"
+            )
+        return [file for file in files if file.state == State.LIVE]
+
+    def miss(self, file: QueueRowFile, reason: str) -> None:
+        """Note that the rows of a file are missing."""
+        names = file.group_first, file.group_last
+        self._gaps[file.pk] = Gap(file.window_start_ms, file.window_end_ms, names, reason)
+
+    @property
+    def is_everybody(self) -> bool:
+        """Whether no row of a file is left out."""
+        return not self.group and not self.only_group and self.scope.is_everything
+
+    def asks_for(self, group: str) -> bool:
+        return (
+            self.group.lower() in group.lower()
+            and self.only_group in ("", group)
+            and self.scope.covers(group)
+        )
+
+    def count(self) -> int:
+        if self.is_everybody:
+            return sum(file.rows for file in self.files())
+        return sum(len(rows.places) for rows in self.read(()))
+
+    def read(self, columns: Sequence[str]) -> Iterator[Found]:
+        """The rows of file after file, newest first, with some columns."""
+        for number, file in enumerate(self.files()):
+            if file.pk in self._gaps:  # found out by an earlier reading of the same question
+                continue
+            try:
+                rows = self._read(number, file, columns)
+            except UNREADABLE as error:
+                self.miss(file, what_is_wrong(file, error))
+                continue
+            if len(rows.places):
+                yield rows
+
+    def _read(self, number: int, file: QueueRowFile, columns: Sequence[str]) -> Found:
+        if self.is_everybody and not columns:
+            return Found(number, file, np.arange(file.rows), pa.table({}))
+        with _Opened(file) as opened:
+            groups = opened.row_groups_of(self.only_group)
+            wanted = columns if self.is_everybody else [*columns, "group"]
+            table, places = opened.rows(groups, wanted)
+        if not self.is_everybody:
+            kept = self.kept(table["group"])
+            table, places = table.select(columns).take(kept), places[kept]
+        return Found(number, file, places, table)
+
+    def kept(self, groups: pa.ChunkedArray) -> IntArray:
+        """The places of the rows that are asked for."""
+        coded = groups.unify_dictionaries().combine_chunks()
+        is_asked = np.array([self.asks_for(name) for name in coded.dictionary.to_pylist()], dtype=np.bool_)
+        return np.flatnonzero(is_asked[coded.indices.to_numpy()])
+
+    def rows_at(self, wanted: Sequence[Row]) -> list[LagRow]:
+        """Rows whole, in the order asked for; those that cannot be read are left out, and a gap."""
+        by_file: dict[int, list[int]] = {}
+        for row in wanted:
+            by_file.setdefault(row.file, []).append(row.place)
+        found: dict[Row, LagRow] = {}
+        for number, places in by_file.items():
+            file = self.files()[number]
+            try:
+                with _Opened(file) as opened:
+                    table = opened.at(sorted(places), COLUMNS)
+            except UNREADABLE as error:
+                self.miss(file, what_is_wrong(file, error))
+                continue
+            found |= zip((Row(number, place) for place in sorted(places)), _models(table, file), strict=True)
+        return [found[row] for row in wanted if row in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The rows of one file that are asked for: where they are in it, and their columns."""
+
+    number: int
+    file: QueueRowFile
+    places: IntArray
+    table: pa.Table
+
+
+# --- Questions ----------------------------------------------------------------------------------------------
+
+
+def page(
+    found: QueueRows, column: str, *, descending: bool, page: int, per_page: int, whole: QueueRows | None
+) -> Page[LagRow]:
+    """One page in the order of a column, unknown figures last both ways, ties by newest window and then by name.
+    `whole`: the rows that there would be without a scope. Pages behind ROWS_REACHED_MAX are not reached.
+    """
+    best = _Best(min(max(page, 1) * per_page, ROWS_REACHED_MAX), descending)
+    total = 0
+    for rows in found.read([column]):
+        total += len(rows.places)
+        best.add(rows, column)
+    pages = max(1, -(-min(total, ROWS_REACHED_MAX) // per_page))
+    page = max(1, min(page, pages))
+    order = best.order()
+    return Page(
+        rows=found.rows_at(order[(page - 1) * per_page : page * per_page]),
+        total=total,
+        page=page,
+        pages=pages,
+        per_page=per_page,
+        all_total=total,
+        not_shown=0 if whole is None else whole.count() - total,
+    )
+
+
+def summary(found: QueueRows) -> dict[str, Any]:
+    """As `selectors.summary`."""
+    names = list(dict.fromkeys([*SUMS, *HIGHEST, *LOWEST]))
+    sums: dict[str, Any] = dict.fromkeys(SUMS)
+    low, high = dict.fromkeys(LOWEST), dict.fromkeys(HIGHEST)
+    starts, ends, made = [], [], []
+    worst, worst_ms = None, 0
+    for rows in found.read(names):
+        ends.append(rows.file.window_end_ms)
+        starts.append(rows.file.window_start_ms)
+        made.append(rows.file.created_at_ms)
+        for name in SUMS:
+            sums[name] = _known(sum, sums[name], pc.sum(rows.table[name]).as_py())
+        for name, function, best in (*((n, max, high) for n in HIGHEST), *((n, min, low) for n in LOWEST)):
+            best[name] = _known(function, best[name], pc.min_max(rows.table[name])[function.__name__].as_py())
+        if high["time_lag_max_ms"] and high["time_lag_max_ms"] > worst_ms:
+            worst_ms = high["time_lag_max_ms"]
+            worst = Row(
+                rows.number, int(rows.places[pc.index(rows.table["time_lag_max_ms"], worst_ms).as_py()])
+            )
+    return {
+        **sums,
+        **high,
+        "coverage_pct": low["coverage_pct"],
+        "slo_least_ms": low["slo_ms"],
+        "from_ms": min(starts, default=None),
+        "to_ms": max(ends, default=None),
+        "generated_at_ms": max(made, default=None),
+        "worst": next(iter(found.rows_at([worst])), None) if worst is not None else None,
+    }
+
+
+def by_window(found: QueueRows, most: int) -> Iterator[list[Any] | Gap]:
+    """The values of COLUMNS of all rows, oldest window first, at most so many, streamed; at last the gaps."""
+    left = most
+    for file in sorted(found.files(), key=lambda file: (file.window_start_ms, file.path)):
+        try:
+            for row in _streamed(found, file):
+                if left <= 0:
+                    return
+                left -= 1
+                yield row
+        except UNREADABLE as error:
+            found.miss(file, what_is_wrong(file, error))
+    yield from found.gaps
+
+
+def _streamed(found: QueueRows, file: QueueRowFile) -> Iterator[list[Any]]:
+    with _Opened(file) as opened:
+        for row_group in opened.row_groups_of(found.only_group):
+            table, _ = opened.rows([row_group], COLUMNS)
+            yield from _lines(table if found.is_everybody else table.take(found.kept(table["group"])), file)
+
+
+def cells(found: QueueRows, kind: str) -> list[tuple[str, str, int, int, int | None]]:
+    """(topic, broker, queue, start of the window, largest time lag) of the rows of a kind."""
+    lines: list[tuple[str, str, int, int, int | None]] = []
+    for rows in found.read([*CELLS, "kind"]):
+        own = rows.table.filter(pc.equal(rows.table["kind"], kind))
+        lines += zip(*(own[name].to_pylist() for name in CELLS), strict=True)
+    return lines
+
+
+def _known(function: Any, one: Any, other: Any) -> Any:
+    known = [value for value in (one, other) if value is not None]
+    return function(known) if known else None
+
+
+class _Best:
+    """The first rows of a question in the order of a column, while its files are gone through."""
+
+    def __init__(self, most: int, descending: bool) -> None:
+        self._most, self._descending = most, descending
+        self._values: list[Any] = []
+        self._rows: list[IntArray] = []
+        self._waiting = 0
+
+    def add(self, found: Found, column: str) -> None:
+        values = found.table[column]
+        is_text = pa.types.is_string(values.type) or pa.types.is_dictionary(values.type)
+        known = np.array(values.to_pylist(), dtype=object) if is_text else _numbers(values)
+        first = self._first(known)
+        self._values.append(known[first])
+        self._rows.append(np.column_stack([np.full(len(first), found.number), found.places[first]]))
+        self._waiting += len(first)
+        if self._waiting > 8 * self._most + 10_000:
+            self._reduce()
+
+    def order(self) -> list[Row]:
+        """The rows in order."""
+        if not self._rows:
+            return []
+        self._reduce()
+        keys = self._keys(self._values[0])
+        places = np.argsort(keys, kind="stable")[: self._most]
+        return [Row(*row) for row in self._rows[0][places].tolist()]
+
+    def _reduce(self) -> None:
+        values, rows = np.concatenate(self._values), np.concatenate(self._rows)
+        first = self._first(values)
+        self._values, self._rows, self._waiting = [values[first]], [rows[first]], len(first)
+
+    def _keys(self, values: Any) -> FloatArray:
+        """Numbers that rise in the order asked for; unknown is NaN, which sorts last."""
+        if values.dtype == object:
+            values = np.unique(values, return_inverse=True)[1].astype(np.float64)
+        keys: FloatArray = -values if self._descending else values
+        return keys
+
+    def _first(self, values: Any) -> IntArray:
+        """The places of the first rows, in the order they lie: of equal ones the earlier."""
+        keys = self._keys(values)
+        if len(keys) <= self._most:
+            return np.arange(len(keys))
+        keys = np.where(np.isnan(keys), np.inf, keys)
+        last = np.partition(keys, self._most - 1)[self._most - 1]
+        before = np.flatnonzero(keys < last)
+        equal = np.flatnonzero(keys == last)[: self._most - len(before)]
+        return np.sort(np.concatenate([before, equal]))
+
+
+def _numbers(values: pa.ChunkedArray) -> FloatArray:
+    """As floats, exact up to 2**53; NaN where it is unknown."""
+    return np.asarray(values.cast(pa.float64()).to_numpy(), dtype=np.float64)
+
+
+# --- One file -----------------------------------------------------------------------------------------------
+
+
+class _Opened:
+    """A file that is open. Its pages have checksums: what is read is what was written."""
+
+    def __init__(self, file: QueueRowFile) -> None:
+        path = location(file)
+        self._source = fsspec.open(path, "rb").open() if "://" in path else pa.OSFile(path)
+        size_bytes = self._source.seek(0, os.SEEK_END)
+        self._source.seek(0)
+        if size_bytes != file.bytes:
+            raise pa.ArrowInvalid(f"{size_bytes} bytes, not {file.bytes}")
+        self._parquet = pq.ParquetFile(
+            self._source, read_dictionary=["group"], page_checksum_verification=True
+        )
+        self._metadata = self._parquet.metadata
+        schema = self._metadata.schema  # a column each, and of a list that of its items
+        self._names = [schema.column(each).path.partition(".")[0] for each in range(len(schema.names))]
+        sizes = [self._metadata.row_group(each).num_rows for each in range(self._metadata.num_row_groups)]
+        self._starts = np.cumsum([0, *sizes])
+
+    def __enter__(self) -> _Opened:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._parquet.close()
+        self._source.close()
+
+    def row_groups_of(self, group: str) -> list[int]:
+        """Those that may hold rows of a group, all of them without one."""
+        everything = range(self._metadata.num_row_groups)
+        if not group:
+            return list(everything)
+        column = self._names.index("group")
+        found = []
+        for each in everything:
+            known = self._metadata.row_group(each).column(column).statistics
+            if known is None or not known.has_min_max or known.min <= group <= known.max:
+                found.append(each)
+        return found
+
+    def rows(self, row_groups: Sequence[int], columns: Sequence[str]) -> tuple[pa.Table, IntArray]:
+        """Columns of whole row groups, those that the file lacks unknown, and where the rows lie in the file."""
+        there = [name for name in dict.fromkeys(columns) if name in self._names]
+        table = self._parquet.read_row_groups(list(row_groups), columns=there, use_threads=False)
+        for name in dict.fromkeys(columns):
+            if name not in self._names:
+                table = table.append_column(name, pa.nulls(table.num_rows))
+        spans = [np.arange(self._starts[each], self._starts[each + 1]) for each in row_groups]
+        return table, np.concatenate([np.zeros(0, dtype=np.int64), *spans])
+
+    def at(self, places: Sequence[int], columns: Sequence[str]) -> pa.Table:
+        """The rows at some places, which rise."""
+        of_groups = np.searchsorted(self._starts, places, side="right") - 1
+        table, known = self.rows(sorted(set(of_groups.tolist())), columns)
+        return table.take(np.searchsorted(known, places))
+
+
+def _models(table: pa.Table, file: QueueRowFile) -> list[LagRow]:
+    """Rows as those of the database are: instances that are not saved."""
+    return [LagRow(**dict(zip(COLUMNS, values, strict=True))) for values in _lines(table, file)]
+
+
+def _lines(table: pa.Table, file: QueueRowFile) -> Iterator[list[Any]]:
+    """The values of COLUMNS, row by row."""
+    shared = {
+        "run_id": file.run_id,
+        "job": file.job,
+        "generated_at_ms": file.created_at_ms,
+        "code_version": file.code_version,
+        "zone": file.zone,
+    }
+    columns = [
+        [shared[name]] * table.num_rows if name in shared else _column(table[name], name) for name in COLUMNS
+    ]
+    return map(list, zip(*columns, strict=True))
+
+
+def _column(values: pa.ChunkedArray, name: str) -> list[Any]:
+    """What the file says, else what the database would hold without a word of it."""
+    if name == "status_ms":
+        return [named_status_ms(each) for each in values.to_pylist()]
+    return [DEFAULTS[name] if value is None else value for value in values.to_pylist()]
+
+
+def named_status_ms(spent: Sequence[int] | None) -> dict[str, int]:
+    """{status: milliseconds} of a list in the order of WORST_FIRST, as files have it."""
+    key = tuple(spent or ())
+    named = zip(WORST_FIRST, key, strict=bool(key))
+    return {status.value: ms for status, ms in named if ms}

@@ -1,0 +1,102 @@
+"""What of a run's window nobody knows: hours without history, files that were set aside. Stated, never filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from console.lag.history import uploads
+from console.lag.history.log import HOUR_MS, Kind
+from console.lag.windows import past
+from console.report.jobs import PERIODS_MS
+from console.report.models import ReportRun
+from console.report.process import JobResult
+from spark.lag.local_time import period_end
+
+SAID_MAX = 50
+
+
+def hours_of(from_ms: int, to_ms: int) -> range:
+    """Return the hours of UTC that have some of a window, which may begin inside of one."""
+    return range(from_ms - from_ms % HOUR_MS, to_ms, HOUR_MS)
+
+
+def lost_hours(cluster: str, from_ms: int, to_ms: int) -> set[int]:
+    """Return the hours whose only file was set aside: the file of their day, if there is one, has nothing of them."""
+    return {row.ts_lo_ms for row in past.lost_files(cluster, from_ms, to_ms) if row.kind == Kind.CHUNK_HOUR}
+
+
+def missing(run: ReportRun, hours: Collection[int], now_ms: int) -> list[str]:
+    """Return a line for each file of the window that was set aside, each log that its host has not uploaded, and each
+    stretch of hours without history.
+
+    `hours`: the ones that were computed, epoch ms of their start; none: a report that is not made of history.
+    """
+    if not hours:
+        return []
+    lost = past.lost_files(run.cluster, run.from_ms, run.to_ms)
+    said = [
+        f"{_span(row.ts_lo_ms, row.ts_hi_ms)}: a history file was set aside, {row.reason} ({row.path})"
+        for row in lost
+    ]
+    told = {row.ts_lo_ms for row in lost if row.kind == Kind.CHUNK_HOUR}
+    absent = uploads.absent(run.cluster).filter(ts_lo_ms__lt=run.to_ms, ts_hi_ms__gt=run.from_ms)
+    said += [
+        f"{_span(row.ts_lo_ms, row.ts_hi_ms)}: {uploads.why_absent(row)}"
+        for row in absent.order_by("ts_lo_ms")[:SAID_MAX]
+    ]
+    unknown = [
+        hour_ms
+        for hour_ms in hours_of(run.from_ms, min(run.to_ms, now_ms))
+        if hour_ms not in hours and hour_ms not in told
+    ]
+    said += [f"{_span(first_ms, last_ms + HOUR_MS)}: no history" for first_ms, last_ms in _stretches(unknown)]
+    return sorted(said)[:SAID_MAX]
+
+
+def unread(spec: dict[str, Any], result: JobResult) -> list[str]:
+    """Return a line for each history file that the job could not read, and for each period that keeps its rows."""
+    period_ms, zone = PERIODS_MS[spec["job"]], spec["zone"]
+    hours: dict[str, list[int]] = {}
+    for hour in spec["hours"]:
+        for path in hour["files"]:
+            hours.setdefault(path, []).append(hour["hour_ms"])
+    said = [
+        f"{_span(start_ms, period_end(start_ms, period_ms, zone))}: "
+        "nothing of it could be read, the rows of before stay"
+        for start_ms in result.lost_ms
+    ]
+    for file in result.unread:
+        own = hours.get(file.path)
+        span = f"{_span(min(own), max(own) + HOUR_MS)}: " if own else ""
+        said.append(f"{span}a history file could not be read, {file.reason} ({file.path})")
+    return sorted(said)[:SAID_MAX]
+
+
+def nothing_readable(cluster: str, result: JobResult) -> str:
+    """Return why a run of which no period could be read has failed."""
+    first = result.unread[0]
+    return (
+        f"None of the {len(result.unread)} history files of {cluster} could be read, and the rows of before stay. "
+        f"The first: {first.reason} ({first.path}). Check that HISTORY_URL can be reached with its credentials, "
+        "and run the report again."
+    )
+
+
+def _stretches(hours: list[int]) -> Iterator[tuple[int, int]]:
+    """Yield (first, last) of hours that follow each other."""
+    first_ms = before_ms = -1
+    for hour_ms in hours:
+        if first_ms >= 0 and hour_ms != before_ms + HOUR_MS:
+            yield first_ms, before_ms
+            first_ms = -1
+        first_ms, before_ms = (hour_ms if first_ms < 0 else first_ms), hour_ms
+    if first_ms >= 0:
+        yield first_ms, before_ms
+
+
+def _span(from_ms: int, to_ms: int) -> str:
+    start, end = (datetime.fromtimestamp(at_ms / 1000, UTC) for at_ms in (from_ms, to_ms))
+    day = "" if start.date() == end.date() else f"{end:%Y-%m-%d} "
+    return f"{start:%Y-%m-%d %H:%M} to {day}{end:%H:%M} UTC"

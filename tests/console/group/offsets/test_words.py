@@ -1,0 +1,189 @@
+"""An offset change in words: totals, minutes, warnings, and the same over REST and in a shell."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import pytest
+
+from console.group.offsets import change as offset_change
+from console.group.offsets import words as offset_words
+from console.group.offsets.change import Change, Known, Wish
+from console.group.offsets.state import GroupState
+from console.group.offsets.words import Limits, Pace
+from tests.console.group.offsets.test_change import QUEUE, state
+
+NOW_MS = 1_773_288_374_000  # 2026-03-12 04:06:14 UTC
+NO_LIMITS = Limits(None, None)
+
+
+def change(before: int | None, after: int, low: int = 0, high: int = 100) -> Change:
+    return Change(QUEUE, before, after, low, high)
+
+
+@pytest.mark.parametrize(
+    ("row", "again", "past"),
+    [
+        (change(50, 20), 30, 0),
+        (change(50, 80), 0, 30),
+        (change(None, 20), 80, 0),
+        (change(50, 50), 0, 0),
+        (change(10, 80, low=40), 0, 40),  # 30 of the skipped ones had expired already
+        (change(120, 20), 80, 0),  # committed beyond the end
+    ],
+)
+def test_it_counts_messages(row: Change, again: int, past: int) -> None:
+    assert (offset_words.replayed([row]), offset_words.skipped([row])) == (again, past)
+
+
+def test_it_writes_times_with_the_date_where_it_is_not_today() -> None:
+    def ms(*parts: int) -> int:
+        return int(datetime.datetime(*parts, tzinfo=datetime.UTC).timestamp() * 1000)  # type: ignore[arg-type]
+
+    now = ms(2026, 3, 12, 12, 0)
+    assert (
+        offset_words.time_span((ms(2026, 3, 12, 9, 0), ms(2026, 3, 12, 11, 42)), now)
+        == "09:00:00–11:42:00 UTC"
+    )
+    assert (
+        offset_words.time_span((ms(2026, 3, 11, 9, 0), ms(2026, 3, 11, 9, 5)), now)
+        == "2026-03-11 09:00:00–09:05:00 UTC"
+    )
+    assert (
+        offset_words.time_span((ms(2026, 3, 11, 9, 0), ms(2026, 3, 12, 9, 5)), now)
+        == "2026-03-11 09:00:00 to 2026-03-12 09:05:00 UTC"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pace", "online", "words"),
+    [
+        (Pace(), True, "How long that takes is not known: the group was not seen reading in the last hour."),
+        (Pace(0.0, 2.0), True, "At its present rate of 2 messages a second, that takes about 15 s."),
+        (
+            Pace(2.0, 2.0, 10.0),
+            True,
+            "its best minute of the last hour, while 2 a second come in, it is level again in about 10 s.",
+        ),
+        (
+            Pace(20.0, 10.0, 10.0),
+            True,
+            "At its present rate of 10 messages a second, while 20 a second come in, it would not become level again.",
+        ),
+        # a healthy group reads what comes: its best minute is no bound of what it can do
+        (Pace(78.0, 78.0, 80.7, was_behind=False), True, "that takes about 0.4 s."),
+        (Pace(0.0, 0.0, 1.0), False, "that takes about 30 s, once members are online."),
+    ],
+)
+def test_it_says_how_long_a_replay_takes(pace: Pace, online: bool, words: str) -> None:
+    """30 messages to replay, 80 to read until level."""
+    text = offset_words.summary("billing", [change(50, 20)], None, pace, online, NOW_MS)
+    assert text.startswith("This will replay 30 messages on 1 queue of orders. ")
+    assert text.endswith(words)
+
+
+def test_it_promises_no_time_for_a_skip() -> None:
+    text = offset_words.summary("billing", [change(50, 80)], None, Pace(1.0, 2.0, 3.0), True, NOW_MS)
+    assert text == "This will skip 30 messages on 1 queue of orders."
+
+
+def test_it_says_why_nothing_would_change() -> None:
+    level, alone = change(50, 50), Change(QUEUE, None, None, 0, 100, note="never committed")
+    assert offset_words.nothing_moves([level, alone, alone], "billing") == (
+        "This would change nothing: 1 queue of billing stands at the target already; 2 queues stay as before: never "
+        "committed."
+    )
+
+
+def titles(
+    now: GroupState, limits: Limits = NO_LIMITS, model: str = "", **params: Any
+) -> list[tuple[str, str]]:
+    wish = offset_change.read_wish(params)
+    rows = offset_change.changes(now, wish, Known({QUEUE: 0}))
+    return [(each.level, each.title) for each in offset_words.warnings(now, wish, rows, limits, model, "")]
+
+
+def test_it_warns_of_what_a_change_may_cost() -> None:
+    assert titles(state(q0=50), target="earliest") == [
+        ("info", "The group is online: 1 client"),
+        ("ok", "Every target is still retained"),
+    ]
+    assert titles(state(online=False, q0=50), Limits(50, 51), target="earliest")[:2] == [
+        ("warn", "50 messages are concerned"),
+        ("info", "No member is online"),
+    ]
+    gone = titles(state(online=False, q0=None, q1=5), model="BROADCASTING", target="shift", shift=-9)
+    assert gone == [
+        ("warn", "1 queue can not go back that far"),
+        ("warn", "1 queue stays as before"),
+        ("info", "No member is online"),
+        ("danger", "The group was broadcasting"),
+    ]
+    late = titles(state(online=False, q0=None), target="time", time_ms=NOW_MS)
+    assert ("warn", "The time lies in the future") in late  # the state was read at 0
+    assert ("warn", "1 queue has never been committed") in late
+
+
+@pytest.mark.parametrize(
+    ("messages", "limits", "words"),
+    [
+        (10, Limits(10, None), "the name of the group is typed"),
+        (10, Limits(5, 10), "a second person to agree"),
+        (9, Limits(10, None), None),
+        (9, Limits(None, None), None),
+    ],
+)
+def test_it_says_what_the_cluster_asks_for_a_large_change(
+    messages: int, limits: Limits, words: str | None
+) -> None:
+    rows = [change(messages, 0)]
+    found = offset_words.warnings(state(q0=messages), Wish("earliest", None, None), rows, limits, "", "")
+    texts = [each.text for each in found if "are concerned" in each.title]
+    assert (len(texts) == 1 and words in texts[0]) if words else texts == []
+
+
+@pytest.mark.parametrize(
+    ("server_side", "committed", "words"),
+    [
+        (True, 50, "broker-a moves the offsets and tells the members itself (222 per queue)"),
+        (False, 50, "broker-a can only pass a time on to the members"),
+        (False, None, "broker-a is written directly (15) for queues without a stored offset"),
+    ],
+)
+def test_it_says_how_members_are_told(server_side: bool, committed: int | None, words: str) -> None:
+    now = state(server_side=server_side, q0=committed)
+    wish = offset_change.read_wish({"target": "earliest"})
+    rows = offset_change.changes(now, wish, Known())
+    (told,) = [
+        each for each in offset_words.warnings(now, wish, rows, NO_LIMITS, "", "") if "online" in each.title
+    ]
+    assert words in told.text
+
+
+ORDERS_0 = {"topic": "orders", "broker_name": "broker-a", "queue_id": 0}
+
+
+@pytest.mark.parametrize(
+    ("params", "command"),
+    [
+        ({"target": "earliest"}, "--target earliest"),
+        ({"target": "latest", "topics": ["a", "b"]}, "--target latest --topic a --topic b"),
+        (
+            {"target": "time", "time_ms": 1_773_274_800_000, "topics": ["orders"], "queues": [ORDERS_0]},
+            "--target time --queue orders/broker-a/0 --time 2026-03-12T00:20:00.000Z",
+        ),
+        ({"target": "shift", "shift": -5}, "--target shift --shift=-5"),
+        ({"target": "offset", "offset": 7}, "--target offset --offset 7"),
+        ({"target": "like_group", "like_group": "it's"}, """--target like_group --like 'it'"'"'s'"""),
+        ({"target": "undo", "undo_plan": "op-1"}, "--target undo --plan op-1"),
+        (
+            {"target": "exact", "offsets": [{**ORDERS_0, "offset": 9}]},
+            "--target exact --set orders/broker-a/0=9",
+        ),
+    ],
+)
+def test_it_writes_the_command_line_of_a_wish(params: dict[str, Any], command: str) -> None:
+    assert offset_words.command_line("local", "billing", params) == (
+        f"manage.py offsets plan billing --cluster local {command}"
+    )

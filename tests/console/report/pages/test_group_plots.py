@@ -1,0 +1,89 @@
+"""The smaller plots of a group's report: literal hours in, literal series out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from console.report.pages import group_plots, latency_heat
+from tests.console.report import sample_rows as rows
+from tests.console.report.sample_rows import HOUR, TODAY
+
+
+def row(hour: int, **fields: Any) -> dict[str, Any]:
+    values = dict.fromkeys(group_plots.COLUMNS)
+    known = {"topic": "orders", "window_start_ms": TODAY + hour * HOUR, "queues": 4, "consumed": 100}
+    return {**values, **known, **fields}
+
+
+def test_a_point_is_an_hour_in_which_something_waited() -> None:
+    quiet, unknown = row(0, time_lag_max_ms=0, catch_up_speed=1.0, time_lag_last_ms=0), row(1)
+    late = row(2, time_lag_max_ms=9_000, catch_up_speed=0.5, time_lag_last_ms=7_000)
+    assert group_plots.phase([quiet, unknown]) is None
+    assert group_plots.phase([quiet, unknown, late]) == {
+        "times": [TODAY + 2 * HOUR], "topics": ["orders"], "lag_ms": [7_000], "speed": [0.5],
+    }  # fmt: skip
+
+
+def test_skew_has_a_panel_a_topic_and_gaps_where_nobody_looked() -> None:
+    found = group_plots.skew(
+        [
+            row(0, effective_queues=3.5, time_lag_max_ms=10),
+            row(2, effective_queues=1.0, time_lag_max_ms=90),
+            row(2, topic="one queue", queues=1, effective_queues=1.0),
+            row(1, topic="idle"),
+        ]
+    )
+    assert found == {
+        "times": [TODAY, TODAY + HOUR, TODAY + 2 * HOUR],
+        "topics": [{"topic": "orders", "effective": [3.5, None, 1.0], "queues": [4, None, 4]}],
+        "total": 1,
+    }
+
+
+def test_retries_of_a_group_count_once_an_hour_though_every_topic_tells_them() -> None:
+    assert group_plots.ways([row(0)]) is None  # unknown, not none
+    hours = [
+        row(0, retry_in=5, dead_letter_in=1), row(0, topic="refunds", consumed=50, retry_in=5, dead_letter_in=1),
+        row(1, retry_in=2), row(2),
+    ]  # fmt: skip
+    assert group_plots.ways(hours) == {"consumed": 250, "retried": 7, "dead": 1, "hours": 2}
+    assert group_plots.ways([row(1, retry_in=2)]) == {"consumed": 100, "retried": 2, "dead": None, "hours": 1}
+
+
+@pytest.mark.django_db(databases=["default", "metrics"])
+def test_it_reads_a_groups_own_rows_of_topics() -> None:
+    of = rows.run()
+    rows.row(of, catch_up_speed=1.2, effective_queues=1.5, retry_in=3)
+    rows.row(of, group="audit", catch_up_speed=9.0)
+    found = group_plots.plots("local", "billing", TODAY, TODAY + 24 * HOUR)
+    assert found["phase"]["speed"] == [1.2]
+    assert (found["skew"]["topics"][0]["effective"], found["ways"]["retried"]) == ([1.5], 3)
+
+
+def test_waiting_times_are_cut_into_slices_and_unwatched_ones_are_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def latency(cluster: str, group: str, from_ms: int, to_ms: int, **_: Any) -> dict[str, Any]:
+        asked.append((from_ms, to_ms))
+        told = {
+            "messages": 5,
+            "within_slo": 4,
+            "censored": 0,
+            "histogram": [{"up_to_ms": 1_000, "messages": 5}],
+        }
+        return {**told, "watched_ms": 0 if from_ms < TODAY + 6 * HOUR else HOUR}
+
+    monkeypatch.setattr(latency_heat.selectors, "latency", latency)
+    day = latency_heat.latency_heat("local", "billing", TODAY, TODAY + 24 * HOUR, slo_ms=1, target=0.9)
+    assert (day["step_ms"], len(day["slices"])) == (HOUR, 24)
+    asked.clear()
+    week = latency_heat.latency_heat(
+        "local", "billing", TODAY + HOUR, TODAY + 7 * 24 * HOUR, slo_ms=1, target=0.9
+    )
+    assert (week["step_ms"], len(week["slices"])) == (6 * HOUR, 28)
+    assert asked[0] == (TODAY + HOUR, TODAY + 6 * HOUR) and asked[1] == (TODAY + 6 * HOUR, TODAY + 12 * HOUR)
+    assert week["slices"][0]["histogram"] is None and week["slices"][1]["histogram"]

@@ -1,0 +1,200 @@
+"""The report of one group: hours with gaps, the error budget, the words, the page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from console.report.models import LagRow, ReportRow, ReportRun
+from console.report.pages import group_report, group_views
+from tests.console.report import sample_rows as rows
+from tests.console.report.sample_rows import DAY, HOUR, NOW, TODAY
+from tests.support import sample_rows
+from tests.support.people import signed_in
+
+pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+PAGE = "/c/local/reports/groups/billing"
+
+
+@pytest.fixture
+def run() -> ReportRun:
+    return rows.run()
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_views, "_now_ms", lambda: NOW)
+
+
+def add(run: ReportRun, hour: int, **fields: Any) -> None:
+    start_ms = TODAY + hour * HOUR
+    rows.row(run, window_start_ms=start_ms, window_end_ms=start_ms + HOUR, watched_ms=HOUR, **fields)
+
+
+def add_episode(run: ReportRun, kind: str, start_ms: int, duration_ms: int, **figures: Any) -> ReportRow:
+    values = {
+        "start_ms": start_ms,
+        "end_ms": start_ms + duration_ms,
+        "duration_ms": duration_ms,
+        "cause": "surge",
+        "worst_queue": "broker-a · 1",
+        "peak_time_lag_ms": 90_000,
+        "messages_late": 12,
+        "lost": 0,
+        **figures,
+    }
+    return ReportRow.objects.create(
+        run=run,
+        job="episodes",
+        grain="episode",
+        cluster="local",
+        kind=kind,
+        group="billing",
+        topic="orders",
+        window_start_ms=TODAY,
+        window_end_ms=TODAY + DAY,
+        figures=values,
+        generated_at_ms=NOW,
+    )
+
+
+def test_an_hour_without_a_row_is_a_gap_and_not_zero(run: ReportRun) -> None:
+    add(run, 1, time_lag_max_ms=7_000, breach_ms=0)
+    add(run, 3, time_lag_max_ms=None, breach_ms=0)
+    hours = group_report.hours_of("local", "billing", TODAY, TODAY + 4 * HOUR)
+    assert hours.max_ms == [None, 7_000, None, None]
+    assert hours.breach_ms == [None, 0, None, 0]
+    assert hours.seen == 1
+    assert hours.coverage_pct == pytest.approx(2 * 99.86 / 4, abs=0.1)
+
+
+def test_of_several_topics_the_worst_counts(run: ReportRun) -> None:
+    add(run, 1, topic="orders", time_lag_p95_ms=4_000, breach_ms=60_000, produced=10)
+    add(run, 1, topic="payments", time_lag_p95_ms=9_000, breach_ms=20_000, produced=5)
+    add(run, 1, topic="%RETRY%billing", kind="RETRY", time_lag_p95_ms=99_000, breach_ms=HOUR)
+    add(run, 1, topic="orders", group="other", time_lag_p95_ms=99_000)
+    hours = group_report.hours_of("local", "billing", TODAY + HOUR, TODAY + 2 * HOUR)
+    assert (hours.p95_ms, hours.breach_ms, hours.produced) == ([9_000], [60_000], 15)
+
+
+def test_the_budget_is_spent_by_breaches_and_can_be_overspent(run: ReportRun) -> None:
+    for hour, breach_ms in ((0, 0), (2, 72_000), (3, HOUR)):
+        add(run, hour, breach_ms=breach_ms)
+    hours = group_report.hours_of("local", "billing", TODAY, TODAY + 4 * HOUR)
+    budget = group_report.budget_of(hours, 0.99)  # 144 s in four hours
+    assert budget.left_pct == [100.0, None, 50.0, -2450.0]
+    assert budget.even_pct == [75.0, 50.0, 25.0, 0.0]
+    assert budget.now_pct == -2450.0
+
+
+def test_nobody_looked_is_no_budget() -> None:
+    hours = group_report.hours_of("local", "billing", TODAY, TODAY + 4 * HOUR)
+    assert group_report.budget_of(hours, 0.99).now_pct is None
+    assert (hours.coverage_pct, hours.slo_ms) == (None, None)
+
+
+def test_queues_by_hour_worst_first(run: ReportRun) -> None:
+    found = [
+        rows.queue(
+            window_start_ms=TODAY + hour * HOUR,
+            window_end_ms=TODAY + (hour + 1) * HOUR,
+            queue_id=queue_id,
+            time_lag_max_ms=lag_ms,
+        )
+        for queue_id, hour, lag_ms in ((0, 0, 5_000), (1, 0, 50_000), (1, 1, 70_000))
+    ]
+    rows.publish(run, *found, rows.queue(window_start_ms=TODAY, group="other"))
+    heat = group_report.queue_heat("local", "billing", TODAY, TODAY + 2 * HOUR)
+    assert heat["rows"] == ["broker-a · 1", "broker-a · 0"]
+    assert heat["values"] == [[50_000, 70_000], [5_000, None]]
+    assert heat["total"] == 2
+
+
+def test_it_finds_the_daily_tide_and_nothing_in_noise(run: ReportRun) -> None:
+    for day in range(4):
+        for hour in range(24):
+            add(run, 24 * day + hour, time_lag_p95_ms=60_000 if hour == 20 else 2_000 + 100 * (hour % 3))
+    hours = group_report.hours_of("local", "billing", TODAY, TODAY + 4 * DAY)
+    tide = group_report.daily_tide(hours)
+    assert tide is not None
+    assert (tide["hour"], tide["days"], tide["high_ms"]) == (20, 4, 60_000)
+    LagRow.objects.filter(time_lag_p95_ms=60_000).update(time_lag_p95_ms=2_100)
+    assert group_report.daily_tide(group_report.hours_of("local", "billing", TODAY, TODAY + 4 * DAY)) is None
+
+
+def test_words_name_episodes_overspending_and_what_nobody_saw(run: ReportRun) -> None:
+    add(run, 0, breach_ms=HOUR)
+    episode = add_episode(run, "breach", TODAY, HOUR // 2)
+    hours = group_report.hours_of("local", "billing", TODAY, TODAY + 2 * HOUR)
+    found = group_report.sentences(hours, group_report.budget_of(hours, 0.99), [episode])
+    assert [(each.kind, each.status) for each in found] == [
+        ("breach", "FALLING_BEHIND"),
+        ("overspent", "STOPPED"),
+        ("unseen", "UNKNOWN"),
+    ]
+    assert found[0].facts["share_pct"] == 50.0
+
+
+def test_episodes_of_the_window_longest_first(run: ReportRun) -> None:
+    short = add_episode(run, "stall", TODAY + HOUR, 60_000)
+    long = add_episode(run, "offline", TODAY, 2 * HOUR)
+    add_episode(run, "breach", TODAY - DAY, HOUR)
+    found = group_report.episodes_of("local", "billing", TODAY, TODAY + DAY)
+    assert [each.pk for each in found] == [long.pk, short.pk]
+
+
+class TestPage:
+    @pytest.fixture
+    def admin(self) -> Client:
+        sample_rows.sample()
+        return signed_in()
+
+    def text(self, client: Client, query: str = "") -> str:
+        answer = client.get(PAGE + query)
+        assert answer.status_code == 200
+        return answer.content.decode()
+
+    def test_it_shows_words_plots_and_episodes(self, admin: Client, run: ReportRun) -> None:
+        add(run, 8, breach_ms=120_000, drain_ms=60_000, drain_lo_ms=40_000, drain_hi_ms=None)
+        add_episode(run, "stall", TODAY + 8 * HOUR, 120_000)
+        page = self.text(admin)
+        for words in (
+            "A queue stood still for 2 m",
+            "broker-a · 1",
+            "167 of 168 hours have no row",
+            'id="plot-drain"',
+        ):
+            assert words in page
+
+    def test_it_says_that_nothing_was_computed(self, admin: Client) -> None:
+        assert "No hour of this time was computed" in self.text(admin, "?span=28d")
+
+    def test_a_group_nobody_knows_is_not_found(self, admin: Client) -> None:
+        assert admin.get("/c/local/reports/groups/nobody").status_code == 404
+
+    def test_it_asks_for_the_right_to_see_the_group(self, run: ReportRun) -> None:
+        sample_rows.sample()
+        add(run, 8)
+        stranger = signed_in("stranger", verbs=("VIEW",), cluster="local", names="other*")
+        assert stranger.get(PAGE).status_code == 403
+        narrow = signed_in("narrow", verbs=("VIEW",), cluster="local", names="bill*")
+        assert narrow.get(PAGE).status_code == 200
+
+
+def test_the_flow_is_as_high_as_the_lag_and_has_gaps(db: None) -> None:
+    run = rows.run()
+    rows.row(run, window_start_ms=TODAY, window_end_ms=TODAY + HOUR, produced=100, lag_last=40)
+    rows.row(run, topic="clicks", window_start_ms=TODAY, window_end_ms=TODAY + HOUR, produced=10, lag_last=2)
+    rows.row(
+        run,
+        window_start_ms=TODAY + 2 * HOUR,
+        window_end_ms=TODAY + 2 * HOUR + 60_000,
+        produced=5,
+        lag_last=None,
+    )
+    found = group_report.flow_of(group_report.hours_of("local", "billing", TODAY, TODAY + 3 * HOUR))
+    assert found["produced"] == [110, None, 115]
+    assert found["committed"] == [68, None, None]
+    assert found["times"] == [TODAY + HOUR, TODAY + 2 * HOUR, TODAY + 2 * HOUR + 60_000]
