@@ -43,13 +43,17 @@ class CollectedCluster:
             addr or self.broker.address, SubscriptionGroupConfig(group_name=name)
         )
 
-    def send(self, topic: str, count: int, queue_id: int = 0, addr: str = "") -> None:
-        message = Message(topic=topic, body=b"x", properties={})
+    def send(self, topic: str, count: int, queue_id: int = 0, addr: str = "", **properties: str) -> None:
+        message = Message(topic=topic, body=b"x", properties=properties)
         for _ in range(count):
             self.admin.send(addr or self.broker.address, message, queue_id=queue_id)
 
     def commit(self, group: str, topic: str, offset: int, queue_id: int = 0, addr: str = "") -> None:
         self.admin.update_consumer_offset(addr or self.broker.address, group, topic, queue_id, offset)
+
+    def has_committed(self, group: str, topic: str) -> bool:
+        """Whether the broker has an offset of the group for the topic."""
+        return (topic, group) in self.admin.all_consumer_offsets(self.broker.address).offset_table
 
     def collect(self, step_ms: int = 5_000) -> Round:
         """Let time pass and run a round."""

@@ -65,6 +65,11 @@ class RunningConsumers:
         self.thread.join(5)
 
 
+def holds(consumer: PushConsumer, topic: str) -> int:
+    """Return how many queues of a topic a consumer reads: it begins with one after the other."""
+    return sum(one.topic == topic for one in consumer.running_info().mq_table)
+
+
 def eventually(holds: Callable[[], bool], within_s: float = 60.0) -> None:
     """Wait until something holds."""
     deadline = time.monotonic() + within_s

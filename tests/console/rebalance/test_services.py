@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from console.brokers.mqadmin import ConsumerConnection, MQAdmin
 from console.cluster.models import Cluster
 from console.lag.collect import sweep
 from console.lag.models import ClientRow, CollectorLease
@@ -187,10 +188,13 @@ def test_members_that_broadcast_share_every_queue(collected: CollectedCluster) -
 
 
 def test_a_silent_broker_costs_all_groups_one_deadline(
-    two_brokers: TwoBrokers, running: RunningConsumers
+    two_brokers: TwoBrokers, running: RunningConsumers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 30 groups with queues on both brokers: the first run waits for the silent one, once; the next ones know it."""
     cluster = two_brokers.cluster
+    # the broker that answers has time for it on a busy machine too
+    monkeypatch.setattr(services, "MIN_DEADLINE_MS", 10_000)
+    asked = noted_addresses(monkeypatch)
     for addr in (cluster.broker.address, two_brokers.other.address):
         cluster.make_topic("orders", 2, addr)
     cluster.make_topic("payments", 2)  # of the first broker alone
@@ -208,17 +212,31 @@ def test_a_silent_broker_costs_all_groups_one_deadline(
     two_brokers.freeze()
     started = time.monotonic()
     assert services.rebalance_due("local", cluster.now_ms) == 31
-    assert time.monotonic() - started < 6  # 30 times 3 s, one after the other, were 90
+    assert time.monotonic() - started < 30  # 30 times 3 s, one after the other, were 90
+    assert asked == {cluster.broker.address, two_brokers.other.address}
     states = dict(ServerSideGroup.objects.values_list("group", "state"))
     assert states["ledger"] in ("STORED", "APPLIED")
     assert {states[name] for name in names} == {"FAILED"}
     cluster.collect()  # the round finds it silent
-    started = time.monotonic()
+    asked.clear()
     services.rebalance_due("local", cluster.now_ms)
-    assert time.monotonic() - started < 1.5
+    assert asked == {cluster.broker.address}
     row = ServerSideGroup.objects.get(group="group-0")
     assert row.state == "FAILED" and row.reason.startswith("broker-b has not answered since")
     two_brokers.thaw()
+
+
+def noted_addresses(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Return the addresses of the brokers that are asked for members from now on."""
+    asked: set[str] = set()
+    ask = services._ask_members
+
+    async def noted(admin: MQAdmin, *, addr: str, group: str) -> ConsumerConnection | None:
+        asked.add(addr)
+        return await ask(admin, addr=addr, group=group)
+
+    monkeypatch.setattr(services, "_ask_members", noted)
+    return asked
 
 
 def sweep_finds(cluster: CollectedCluster, group: str) -> bool:

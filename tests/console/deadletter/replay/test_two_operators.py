@@ -76,11 +76,12 @@ def test_one_of_two_that_apply_at_the_same_instant_is_refused(
     def outcome(plan: Plan) -> str:
         while True:
             try:
-                return services.apply_plan(plan.id, alice).id
+                return services.apply_plan(plan.id, alice, idempotency_key=plan.id).id
             except PlanBlocked as refusal:
                 return str(refusal)
             except OperationalError as error:
-                # SQLite in memory refuses a second writer at once, where a file makes it wait.
+                # SQLite in memory refuses a second user of a table at once, where a file makes it wait: also behind
+                # the commit of the first, whose repeated request is answered with its job.
                 if "table is locked" not in str(error):
                     raise
 

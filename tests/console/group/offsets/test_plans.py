@@ -360,20 +360,42 @@ def test_it_starts_one_job_however_often_the_button_is_pressed(orders: LiveClust
     assert Job.objects.count() == 1
 
 
+PULLED_MAX = 100
+
+
 @contextlib.contextmanager
 def slow_member(live: LiveCluster) -> Iterator[None]:
-    """A member that is stuck on its first messages: 500 more wait in each queue of ``orders``."""
+    """A member that is stuck on its first messages: 500 more wait in each queue of ``orders``.
+
+    Each pull of a member commits where it stands. This one has as many messages as it keeps and pulls no more: what a
+    test commits stays.
+    """
     stuck = threading.Event()
     for queue_id in (0, 1):
         live.send("orders", queue_id, [b"x"] * 500)
+    settings = {
+        "consume_concurrency": 1,
+        "persist_consumer_offset_interval_ms": 60_000,
+        "pull_threshold_messages": PULLED_MAX,
+    }
     try:
-        settings = {"consume_concurrency": 1, "persist_consumer_offset_interval_ms": 60_000}
         with live.member("billing", "orders", lambda _: stuck.wait(60), **settings):
-            wait_for(lambda: live.admin.consumer_connection(live.addr, "billing") is not None)
+            wait_for(lambda: pulls_no_more(live))
             yield
             stuck.set()
     finally:
         stuck.set()
+
+
+def pulls_no_more(live: LiveCluster) -> bool:
+    """Whether the one member of billing has all it keeps of both queues."""
+    found = live.admin.consumer_connection(live.addr, "billing")
+    if found is None or not found.connection_set:
+        return False
+    (member,) = found.connection_set
+    queues = live.admin.consumer_running_info(live.addr, "billing", member.client_id).mq_table
+    full = [queue for queue, one in queues.items() if one.cached_msg_count > PULLED_MAX]
+    return [queue.topic for queue in full] == ["orders", "orders"]
 
 
 def test_a_plan_is_drift_when_another_person_moved_the_online_group(
@@ -399,14 +421,7 @@ def test_a_plan_is_drift_when_somebody_else_set_the_offsets(orders: LiveCluster,
     """mqadmin, or another console: no record of ours, but no member read 400 messages in a second either."""
     with slow_member(orders):
         plan = plan_of(orders, alice, target="earliest")
-
-        def stays_set() -> bool:
-            """Each pull of the member commits where it stands: once it has pulled all, what is set stays."""
-            orders.commit("billing", "orders", 0, 407)
-            time.sleep(0.5)
-            return orders.committed("billing", "orders")[0] == 407
-
-        wait_for(stays_set)
+        orders.commit("billing", "orders", 0, 407)
         with pytest.raises(errors.PlanDrifted, match="moved from 7 to 407, more than the group's own pace"):
             services.apply_plan(plan.id, alice, plan.confirm_text)
 

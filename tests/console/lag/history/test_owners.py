@@ -14,7 +14,7 @@ from console.lag.history import archive, owners
 from console.lag.history.owners import KNOWN_MS, Owner, Swept
 from console.lag.models import ClientRow, CollectorLease, GroupMembers, QueueOwner
 from tests.console.lag.conftest import CollectedCluster, TwoBrokers
-from tests.console.lag.running_consumers import RunningConsumers, eventually
+from tests.console.lag.running_consumers import RunningConsumers, eventually, holds
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 NOW = 1_700_000_000_000
@@ -140,7 +140,7 @@ def test_owners_outlive_a_restart_of_the_collector(
 ) -> None:
     collected.make_topic("orders", 2)
     first = running.start("billing", {"orders": "*"})
-    eventually(lambda: len(first.running_info().mq_table) >= 2)
+    eventually(lambda: holds(first, "orders") == 2)
     own = first.client.client_id
 
     def is_known() -> bool:
@@ -174,7 +174,7 @@ def test_owners_behind_a_silent_broker_are_unknown(
     cluster, addr = two_brokers.cluster, two_brokers.other.address
     cluster.make_topic("orders", 2, addr)  # on broker-b alone
     consumer = running.start("billing", {"orders": "*"})
-    eventually(lambda: len(consumer.running_info().mq_table) >= 2)
+    eventually(lambda: holds(consumer, "orders") == 2)
     cluster.collect_until_answered(2)
     eventually(lambda: run_sweep(cluster) + bool(cluster.collect()) == 2 and bool(orders_owners()))
     two_brokers.freeze()
