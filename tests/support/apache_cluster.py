@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -211,6 +212,13 @@ class ApacheCluster:
 
     def __exit__(self, *error: object) -> None:
         self.kill()
+
+    def start_afresh(self) -> None:
+        """Begin again, with the same addresses and empty stores."""
+        self.kill()
+        for broker in self.brokers:
+            shutil.rmtree(broker.folder / "store", ignore_errors=True)
+        self.__enter__()
 
     @property
     def namesrv(self) -> str:
