@@ -6,11 +6,12 @@ from typing import Any, ClassVar
 
 from django.db.models import Q, QuerySet
 from django.urls import path
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from api.lag import WhoSerializer
 from api.rest import pagination
 from api.rest.resource import Resource
 from console.access.name_scope import EVERYTHING, NameScope, view_scope
@@ -18,10 +19,35 @@ from console.cluster import selectors as cluster_selectors
 from console.lag import episodes
 from console.lag.episode_state import EpisodeKind, EpisodeState
 from console.lag.models import Episode
+from console.lag.windows import marks
+from console.lag.windows.marks import Marks
 from console.lists.page import cut
 
 TIME_MS_MAX = 2**53
 OPEN = "OPEN"
+
+
+class MarkSerializer(serializers.Serializer[Any]):
+    """Something that happened in an episode or up to ten minutes before it; what does not apply is empty, 0 or null.
+
+    ``kind``: REWIND, SKIPPED (``cause``: by which change of ours; empty: by none), LOST, RECREATED, HEAD_REGRESSION,
+    MEMBERS, BROKER_RESTART, SILENT (a broker did not answer from ``at_ms`` to ``to_ms``, null: it still does not;
+    ``cause`` is why).
+    """
+
+    at_ms = serializers.IntegerField()
+    to_ms = serializers.IntegerField(allow_null=True)
+    kind = serializers.CharField()
+    topic = serializers.CharField(allow_blank=True)
+    broker_name = serializers.CharField(allow_blank=True)
+    queues = serializers.IntegerField()
+    messages = serializers.IntegerField()
+    cause = serializers.CharField(allow_blank=True)
+    clients_before = serializers.IntegerField(allow_null=True)
+    clients = serializers.IntegerField(allow_null=True)
+    joined = WhoSerializer(allow_null=True)
+    left = WhoSerializer(allow_null=True)
+    restarted = WhoSerializer(allow_null=True)
 
 
 class EpisodeSerializer(serializers.ModelSerializer[Episode]):
@@ -34,10 +60,23 @@ class EpisodeSerializer(serializers.ModelSerializer[Episode]):
     duration_ms = serializers.IntegerField()
     budget_burnt = serializers.FloatField(help_text="share of four weeks' error budget; only of a breach")
     recovered_ms = serializers.IntegerField(allow_null=True, help_text="from the forecast to the end")
+    happened = serializers.SerializerMethodField(help_text="oldest first, at most 12")
+    happened_lower_bound = serializers.SerializerMethodField(help_text="more happened: the newest are here")
 
     class Meta:
         model = Episode
         exclude = ("cluster", "well_ms")
+
+    @extend_schema_field(MarkSerializer(many=True))
+    def get_happened(self, episode: Episode) -> Any:
+        return MarkSerializer(self._marks(episode).marks, many=True).data
+
+    def get_happened_lower_bound(self, episode: Episode) -> bool:
+        return self._marks(episode).is_cut
+
+    def _marks(self, episode: Episode) -> Marks:
+        found: dict[str, Marks] = self.context["marks"]
+        return found[episode.id]
 
 
 class Episodes(Resource):
@@ -66,7 +105,10 @@ class Episodes(Resource):
         total = found.count()
         whole = total if scope.is_everything else _found(request, cluster, EVERYTHING).count()
         page = cut(found, total=total, not_shown=whole - total, **pagination.page_arguments(request))
-        return Response(pagination.page_body(request, page, lambda one: EpisodeSerializer(one).data))
+        context = {"marks": marks.of_episodes(cluster, list(page.rows))}
+        return Response(
+            pagination.page_body(request, page, lambda one: EpisodeSerializer(one, context=context).data)
+        )
 
 
 def _found(request: Request, cluster: str, scope: NameScope) -> QuerySet[Episode]:

@@ -33,8 +33,29 @@ def _counts(meaning: str = "") -> serializers.ListField:
     return serializers.ListField(child=serializers.IntegerField(allow_null=True), help_text=meaning)
 
 
+class WhoSerializer(serializers.Serializer[Any]):
+    """How many clients, and the ids of the first ten of them."""
+
+    count = serializers.IntegerField()
+    names = serializers.ListField(child=serializers.CharField())
+
+
+class MembersSerializer(serializers.Serializer[Any]):
+    """Who came and went between two sweeps, about 30 s apart; what did not happen is not there."""
+
+    joined = WhoSerializer(required=False)
+    left = WhoSerializer(required=False)
+    restarted = WhoSerializer(required=False, help_text="the ids that they have now")
+
+
 class LagEventSerializer(serializers.ModelSerializer[LagEvent]):
-    """Something that happened between two rounds, with the change of ours that explains it in ``cause``."""
+    """Something that happened between two rounds, with the change of ours that explains it in ``cause``.
+
+    MEMBERS: ``from_offset`` and ``to_offset`` are the numbers of clients before and after, ``members`` says who.
+    BROKER_RESTART: ``broker_name`` runs in another process than when it answered last.
+    """
+
+    members = MembersSerializer()
 
     class Meta:
         model = LagEvent
@@ -64,7 +85,8 @@ class LagHistorySerializer(serializers.Serializer[Any]):
         child=serializers.BooleanField(), help_text="some queue was missing in that round"
     )
     time_lag_lower_bound = serializers.ListField(child=serializers.BooleanField())
-    markers = LagEventSerializer(many=True)
+    markers = LagEventSerializer(many=True, help_text="oldest first, at most 500")
+    markers_lower_bound = serializers.BooleanField(help_text="there were more: the newest are here")
     gaps = HistoryGapSerializer(many=True)
     clients_min = serializers.IntegerField(
         allow_null=True, help_text="as far as changes were seen; null: unknown"

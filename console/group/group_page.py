@@ -1,48 +1,94 @@
 """What the page of one group shows beside its row: marks of its charts, its queues sorted and paged, its clients and
-where their subscriptions differ. Pure apart from the marks, which read the jobs."""
+where their subscriptions differ. Pure apart from the marks, which read events and jobs."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
+
+from django.utils.translation import gettext
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.group.findings import SEVERITY
 from console.lag.models import ClientRow, GroupRow
 from console.lag.rows.queue_row import QueueRow
+from console.lag.windows import mark_words, marks
 from console.lists.page import Page, cut
 from console.lists.query import ListQuery
 from console.operation import selectors as operation_selectors
+from console.text.sentences import said
 
 # --- Marks ------------------------------------------------------------------------------------------------------
 
-EVENT_MARKS = {
+JOB_MARKS = {
     "offset_change": ("R", "offset change"),
     "dead_letter_replay": ("D", "dead-letter replay"),
 }
 OTHER_MARK = "S"  # changes of settings and whatever else this console did to the group
-EVENTS_MAX = 50  # marks of one chart; more would hide the line
-MARK_MEANINGS = (("R", "offset change"), ("D", "dead-letter replay"), ("S", "settings"), ("M", "members"))
+MARKS_MAX = 50  # of one chart; more would hide the line
+MARK_MEANINGS = (
+    ("R", "offset change"),
+    ("D", "dead-letter replay"),
+    ("S", "settings"),
+    ("M", "members"),
+    ("B", "broker restarted or silent"),
+    ("L", "messages lost"),
+    ("Q", "topic made anew, or its end lost"),
+)
 
 
-def events(cluster: str, group: GroupRow, clients: Sequence[ClientRow], from_ms: int) -> list[dict[str, Any]]:
-    """Marks of the chart since then: when, letter, words. What this console did, and members that started or
-    left as far as they say it themselves."""
-    marks: list[dict[str, Any]] = []
-    for job in operation_selectors.jobs_page(cluster, subject=group.group, per_page=EVENTS_MAX).rows:
-        letter, words = EVENT_MARKS.get(job.kind, (OTHER_MARK, job.kind.replace("_", " ")))
-        at_ms = round(job.created_at.timestamp() * 1000)
-        marks.append({"t": at_ms, "mark": letter, "label": f"{words} by {job.created_by}, {job.plan_id}"})
-    starts = [client for client in clients if client.started_at_ms is not None]
-    marks += [
-        {"t": client.started_at_ms, "mark": "M", "label": f"{client.client_id} started"} for client in starts
+@dataclasses.dataclass(frozen=True, slots=True)
+class ChartMark:
+    """One mark of a chart: when, its letter, its words."""
+
+    t: int
+    mark: str
+    label: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ChartMarks:
+    """The marks of a chart, oldest first. With `is_cut` there were more: the newest are here."""
+
+    marks: tuple[ChartMark, ...]
+    is_cut: bool
+
+    @property
+    def meanings(self) -> list[tuple[str, str]]:
+        """The legend: the letters that occur."""
+        letters = {one.mark for one in self.marks}
+        return [(letter, words) for letter, words in MARK_MEANINGS if letter in letters]
+
+
+def chart_marks(
+    cluster: str, group: str, brokers: Collection[str], from_ms: int, to_ms: int, most: int = MARKS_MAX
+) -> ChartMarks:
+    """Return what happened to a group in [from_ms, to_ms) and what this console did to it, in the reader's language."""
+    found = marks.of_group(cluster, group, brokers, from_ms, to_ms, most)
+    seen = [
+        ChartMark(max(mark.at_ms, from_ms), mark_words.LETTERS[mark.kind], mark_words.words(mark))
+        for mark in found.marks
+        if not _is_ours(mark)
     ]
-    if group.offline_since_ms:
-        marks.append({"t": group.offline_since_ms, "mark": "M", "label": "the last member left"})
-    recent = sorted((mark for mark in marks if mark["t"] >= from_ms), key=lambda mark: mark["t"])
-    return recent[-EVENTS_MAX:]
+    done = _jobs(cluster, group, from_ms, to_ms, most + 1)
+    both = sorted([*seen, *done], key=lambda one: (one.t, one.mark, one.label))
+    return ChartMarks(tuple(both[-most:]), found.is_cut or len(both) > most)
+
+
+def _is_ours(mark: marks.Mark) -> bool:
+    """Whether a change of offsets has a job, and that its own mark."""
+    return mark_words.LETTERS[mark.kind] == mark_words.OFFSETS and bool(mark.cause)
+
+
+def _jobs(cluster: str, group: str, from_ms: int, to_ms: int, most: int) -> Iterator[ChartMark]:
+    for job in operation_selectors.jobs_page(cluster, subject=group, per_page=most).rows:
+        at_ms = round(job.created_at.timestamp() * 1000)
+        if from_ms <= at_ms < to_ms:
+            letter, words = JOB_MARKS.get(job.kind, (OTHER_MARK, job.kind.replace("_", " ")))
+            places = {"what": said(words), "person": job.created_by, "plan": job.plan_id}
+            yield ChartMark(at_ms, letter, gettext("%(what)s by %(person)s, %(plan)s") % places)
 
 
 # --- Queues -----------------------------------------------------------------------------------------------------

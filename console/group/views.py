@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from django.conf import settings
@@ -161,7 +162,7 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     brokers = sorted({queue.broker_name for queue in queues})
     context = {
         **found,
-        **_chart(here.name, row, clients, request.GET.get("range", ""), now_ms),
+        **_chart(here.name, row, brokers, request.GET.get("range", ""), now_ms),
         "query": query,
         "queues": group_page.queue_page(queues, query),
         "queue_brokers": brokers,
@@ -195,23 +196,21 @@ def _by_client(request: HttpRequest, here: Cluster, row: GroupRow) -> HttpRespon
     return render(request, "group/_by_client.html", context)
 
 
-def _chart(
-    cluster: str, row: GroupRow, clients: Sequence[ClientRow], wanted: str, now_ms: int
-) -> dict[str, Any]:
+def _chart(cluster: str, row: GroupRow, brokers: Sequence[str], wanted: str, now_ms: int) -> dict[str, Any]:
     """Lag over the wished range with its marks, and from when the flow chart is drawn."""
     chosen = wanted if wanted in RANGES else "1h"
     span_ms = RANGES[chosen][0]
     from_ms = now_ms - span_ms
     history = lag_selectors.lag_history(cluster, row.group, from_ms, now_ms, CHART_POINTS)
-    # Markers and gaps are rows for REST; the chart draws nulls as gaps and the events below as its marks.
-    chart = {name: value for name, value in history.items() if name not in ("markers", "gaps")}
+    # Markers and gaps are rows for REST; the chart draws nulls as gaps and has marks with words.
+    chart = {name: value for name, value in history.items() if not name.startswith(("markers", "gaps"))}
     begins_ms = chart["times"][0] if chart["times"] else None
-    chart["events"] = group_page.events(cluster, row, clients, max(from_ms, begins_ms or from_ms))
-    marks = {event["mark"] for event in chart["events"]}
+    marks = group_page.chart_marks(cluster, row.group, brokers, max(from_ms, begins_ms or from_ms), now_ms)
+    chart["events"] = [asdict(mark) for mark in marks.marks]
     return {
         "chart": chart,
         "chart_begins_ms": begins_ms if begins_ms and begins_ms - from_ms > span_ms // 20 else None,
-        "marks": [(letter, words) for letter, words in group_page.MARK_MEANINGS if letter in marks],
+        "marks": marks,
         "flow_ms": min(span_ms, selectors.FLOW_MS_MAX),
         "by_client_every_ms": BY_CLIENT_EVERY_MS,
         "ranges": [(key, label) for key, (_, label) in RANGES.items()],

@@ -224,6 +224,9 @@ class BrokerRow(RowModel):
     )
     capabilities = models.JSONField(default=list)  # extensions of brokerd; empty for Apache RocketMQ
     runtime = models.JSONField(default=dict)
+    boot_ms = models.BigIntegerField(
+        null=True, help_text="when its process began, by its own clock; kept while it is silent"
+    )
     read_at_ms = models.BigIntegerField(default=0)
 
     class Meta:
@@ -357,6 +360,8 @@ class LagEvent(models.Model):
 
     A REWIND or SKIPPED that a change of ours explains has its words in `cause`. A row stands for one topic of a
     group (or one topic); offsets are those of `broker_name` and `queue_id`, the queue with the most `messages`.
+    MEMBERS has the number of clients before and after in the offsets, and who came and went in `members`
+    (`member_changes.MemberChange`). BROKER_RESTART is of a broker and of no group.
     """
 
     class Kind(models.TextChoices):
@@ -366,6 +371,7 @@ class LagEvent(models.Model):
         RECREATED = "RECREATED"
         HEAD_REGRESSION = "HEAD_REGRESSION"
         MEMBERS = "MEMBERS"
+        BROKER_RESTART = "BROKER_RESTART"
 
     cluster = models.CharField(max_length=64)
     kind = models.CharField(max_length=16, choices=Kind.choices)
@@ -378,6 +384,7 @@ class LagEvent(models.Model):
     from_offset = models.BigIntegerField(null=True)
     to_offset = models.BigIntegerField(null=True)
     messages = models.BigIntegerField(default=0)  # of all queues; members: how many there are now
+    members = models.JSONField(default=dict, blank=True)
     cause = models.TextField(default="", blank=True)
 
     class Meta:

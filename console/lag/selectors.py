@@ -10,6 +10,7 @@ from console.cluster.models import Cluster
 from console.lag.history import chronicle, uploads
 from console.lag.models import BrokerRow, GroupRow, HistoryGap, LagEvent, Round
 from console.lag.round.view import clock
+from console.lag.rows import queues
 from console.lag.rows.queue_row import QueueRow
 from console.lag.windows import by_client, measures, past
 from console.lag.windows.past import OffsetThen
@@ -102,9 +103,11 @@ def lag_history(
     happened) and "gaps" (when nobody looked, or a broker was silent).
     """
     interval_ms = collect_interval_ms(cluster_name)
+    marked = markers(cluster_name, group, from_ms, to_ms, topic)
     return {
         **past.lag_series(cluster_name, group, from_ms, to_ms, points, interval_ms=interval_ms, topic=topic),
-        "markers": markers(cluster_name, group, from_ms, to_ms, topic),
+        "markers": marked[-MARKERS_MAX:],
+        "markers_lower_bound": len(marked) > MARKERS_MAX,
         "gaps": gaps(cluster_name, from_ms, to_ms),
     }
 
@@ -119,11 +122,14 @@ def clients_between(cluster_name: str, group: str, from_ms: int, to_ms: int) -> 
 def markers(
     cluster_name: str, group: str, from_ms: int, to_ms: int, topic: str | None = None
 ) -> list[LagEvent]:
-    """Return what happened to a group in [from_ms, to_ms), oldest first, the newest `MARKERS_MAX`."""
-    found = LagEvent.objects.filter(cluster=cluster_name, group=group, at_ms__gte=from_ms, at_ms__lt=to_ms)
-    if topic is not None:
-        found = found.filter(topic__in=[topic, ""])
-    return list(found.order_by("-at_ms", "-pk")[:MARKERS_MAX])[::-1]
+    """Return what happened to a group, and which of its brokers restarted, in [from_ms, to_ms), oldest first: the
+    newest `MARKERS_MAX`, and one more where there are more.
+    """
+    brokers = queues.brokers_of(cluster_name, [group]).get(group, ())
+    own = Q(group=group) if topic is None else Q(group=group, topic__in=[topic, ""])
+    restarts = Q(group="", kind=LagEvent.Kind.BROKER_RESTART, broker_name__in=brokers)
+    found = LagEvent.objects.filter(own | restarts, cluster=cluster_name, at_ms__gte=from_ms, at_ms__lt=to_ms)
+    return list(found.order_by("-at_ms", "-pk")[: MARKERS_MAX + 1])[::-1]
 
 
 def gaps(cluster_name: str, from_ms: int, to_ms: int) -> list[HistoryGap]:

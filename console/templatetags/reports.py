@@ -11,6 +11,8 @@ from django.utils.dates import WEEKDAYS_ABBR
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from console.lag.windows import mark_words
+from console.lag.windows.marks import Mark
 from console.report.columns import EVENT_STATUS, TIMES_FROM_PCT, changed
 from console.report.jobs import DAY_MS, HOUR_MS, PERIODS_MS
 from console.templatetags import figures
@@ -52,6 +54,13 @@ def report_cell(context: Mapping[str, Any], row: Any, column: Any) -> SafeString
     if column.kind == "size":
         return size(int(value))
     return figures.figure(context, {column.key: value}, column.key, column.kind)
+
+
+@register.simple_tag
+def episode_marks(figures: Mapping[str, Any]) -> list[tuple[int, str, str]]:
+    """`{% episode_marks row.figures as marks %}`: (when, letter, words) of what happened in an episode."""
+    found = [Mark.from_json(kept) for kept in figures.get("happened", ())]
+    return [(mark.at_ms, mark_words.LETTERS.get(mark.kind, ""), mark_words.words(mark)) for mark in found]
 
 
 def _budget(left_pct: float) -> SafeString:

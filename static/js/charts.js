@@ -172,7 +172,7 @@
      events: [{t, mark, label, tone}], pick: (t) => …, picked: t}; panels share one time axis, units never share a value axis ---- */
   function timeSeries(canvas, data) {
     let box = { x: 0, w: 1 };
-    const TITLE = 30, AXIS = 24;
+    const TITLE = 30, AXIS = 24, MARKS_READ = 5; // all of them stand below the chart
     const first = () => data.times[0], last = () => data.times.at(-1), events = () => data.events || [];
     const x = (t) => box.x + ((t - first()) / Math.max(1, last() - first())) * box.w;
 
@@ -204,15 +204,16 @@
         drawPanel(g, panel, area, w, n === data.panels.length - 1);
         y += TITLE + area.h;
       });
-      let right = -99;
+      const flags = []; // marks nearer than a flag's width share one: its letter, or how many there are
       for (const e of events()) {
         if (e.t < first() || e.t > last()) continue;
-        const ex = x(e.t);
+        const ex = x(e.t), flag = flags.at(-1);
         rule(g, ex, strip, ex, h - AXIS, e.tone || "fg-3", [2, 3]);
-        right = Math.max(ex - 8, right + 2);
-        g.fillStyle = colour(e.tone || "fg-3"); g.beginPath(); g.roundRect(right, 2, 16, 15, 3); g.fill();
-        label(g, e.mark, right + 8, 10, { align: "center", fill: "bg-surface" });
-        right += 16;
+        if (flag && ex < flag.x + 18) { flag.count += 1; flag.isMixed ||= flag.mark !== e.mark; } else flags.push({ x: ex, mark: e.mark, tone: e.tone || "fg-3", count: 1, isMixed: false });
+      }
+      for (const flag of flags) {
+        g.fillStyle = colour(flag.isMixed ? "fg-2" : flag.tone); g.beginPath(); g.roundRect(flag.x - 8, 2, 16, 15, 3); g.fill();
+        label(g, flag.isMixed ? String(flag.count) : flag.mark, flag.x, 10, { align: "center", fill: "bg-surface" });
       }
       if (data.picked >= first() && data.picked <= last()) {
         const px = x(data.picked);
@@ -233,7 +234,7 @@
       const t = data.times[i], near = (last() - first()) / 150;
       const told = (p, label, values, bounds, swatch = "") => [swatch, label, values[i] === null ? gettext("no data") : (bounds?.[i] ? "≥ " : "") + p.format(values[i], true)];
       const rows = data.panels.flatMap((p) => [...p.series.map((s) => told(p, s.label, s.told || s.values, s.bounds, s.swatch)), ...(p.read || []).map((each) => told(p, ...each))]);
-      const marks = events().filter((e) => Math.abs(e.t - t) <= near).map((e) => ["sr", `${e.mark} · ${e.label}`, ""]);
+      const marks = events().filter((e) => Math.abs(e.t - t) <= near).slice(-MARKS_READ).map((e) => ["sr", `${e.mark} · ${e.label}`, ""]);
       return { x: x(t), y: 30, title: Tide.moment(t, Tide.now()), rows: [...rows, ...marks] };
     }
     const pick = data.pick && ((i) => { data.picked = data.times[i]; data.pick(data.picked); });

@@ -43,7 +43,7 @@
   const history = JSON.parse(source.textContent);
   const data = {
     times: history.times,
-    events: (history.events || []).map((event) => ({ ...event, tone: { R: "chart-4", D: "chart-3", M: "fg-3" }[event.mark] || "chart-2" })),
+    events: (history.events || []).map((event) => ({ ...event, tone: { R: "chart-4", D: "chart-3", M: "fg-3", B: "offline-fg", L: "bad-fg", Q: "bad-fg" }[event.mark] || "chart-2" })),
     panels: [
       { title: gettext("Time lag, worst queue"), kind: "duration", format: Tide.duration, weight: 1.25, highWater: gettext("high water"), series: [{ label: gettext("time lag"), swatch: "c1", tone: "chart-1", fill: "chart-fill", values: history.time_lag_ms, bounds: history.time_lag_lower_bound || history.lower_bound }] },
       { title: gettext("Lag, messages"), kind: "count", format: (v, full) => (full ? Tide.count(v) : Tide.compact(v)), series: [{ label: gettext("lag"), swatch: "c2", tone: "chart-2", fill: "chart-fill-2", values: history.lag, bounds: history.lower_bound }] },

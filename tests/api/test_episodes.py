@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from console.cluster.models import Cluster
-from console.lag.models import Episode
+from console.lag.models import Episode, HistoryGap, LagEvent
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 AT = 1_760_000_000_000
@@ -70,3 +70,34 @@ def test_each_says_how_it_went(reader: APIClient) -> None:
 @pytest.mark.parametrize("query", ["state=FINE", "kind=late", "from_ms=yesterday"])
 def test_it_refuses_what_it_does_not_know(reader: APIClient, query: str) -> None:
     assert reader.get(f"{ADDRESS}?{query}").status_code == 400
+
+
+def test_each_lists_what_happened_in_it(reader: APIClient) -> None:
+    def event(kind: str, minute: int, **figures: Any) -> None:
+        values: dict[str, Any] = {"cluster": "local", "group": "billing", "kind": kind, **figures}
+        LagEvent.objects.create(at_ms=AT + minute * MINUTE, **values)
+
+    event("REWIND", -9, topic="orders", messages=40, cause="plan plan-1, applied by carol")
+    event("REWIND", -11, topic="orders")  # too long before
+    event("REWIND", 1, topic="clicks")  # another topic
+    event("MEMBERS", 2, from_offset=2, messages=1, members={"left": {"count": 1, "names": ["c1"]}})
+    event("BROKER_RESTART", 3, group="", broker_name="broker-a")
+    event("BROKER_RESTART", 3, group="", broker_name="broker-of-others")
+    HistoryGap.objects.create(
+        cluster="local", broker_name="broker-a", from_ms=AT - MINUTE * 30, reason="away"
+    )
+    (found,) = reader.get(f"{ADDRESS}?kind=breach").json()["results"]
+    assert [(one["kind"], one["at_ms"] - AT, one["to_ms"]) for one in found["happened"]] == [
+        ("SILENT", -30 * MINUTE, None),
+        ("REWIND", -9 * MINUTE, None),
+        ("MEMBERS", 2 * MINUTE, None),
+        ("BROKER_RESTART", 3 * MINUTE, None),
+    ]
+    assert found["happened"][2]["left"] == {"count": 1, "names": ["c1"]}
+    assert (found["happened"][2]["clients_before"], found["happened"][2]["clients"]) == (2, 1)
+    assert found["happened_lower_bound"] is False
+    for minute in range(9):
+        event("LOST", minute, topic="orders", messages=minute)
+    (found,) = reader.get(f"{ADDRESS}?kind=breach").json()["results"]
+    assert len(found["happened"]) == 12 and found["happened_lower_bound"] is True
+    assert found["happened"][-1]["messages"] == 8

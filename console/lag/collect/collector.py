@@ -294,6 +294,7 @@ class Collector:
         groups = group_rows.group_rows(view, table, topics)
         brokers = self._broker_rows(view)
         self._record(view, table)
+        chronicle.record_restarts(self.cluster, self.brokers.rows, brokers, view.now_ms)
         self.episodes.note(groups, view.now_ms)
         self.lookups = self._wanted_lookups(view, table)
         with transaction.atomic(using=METRICS):

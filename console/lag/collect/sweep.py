@@ -26,6 +26,7 @@ from console.brokers.mqadmin import (
 from console.cluster.models import Cluster
 from console.lag.database_router import METRICS
 from console.lag.history import chronicle, owners
+from console.lag.history.member_changes import change_of
 from console.lag.models import BrokerRow, ClientRow, CollectorLease, GroupMembers, GroupRow, GroupWatch
 from console.lag.round.broker_reads import describe
 from console.lag.rows import broadcast, queues
@@ -304,6 +305,9 @@ def _save(
         (row.group, row.client_id): row
         for row in ClientRow.objects.filter(cluster=cluster_name, group__in=found)
     }
+    had: dict[str, list[ClientRow]] = defaultdict(list)
+    for row in rows.values():
+        had[row.group].append(row)
     kept: dict[str, list[ClientRow]] = defaultdict(list)
     for group, one in found.items():
         for client_id, facts in (one.clients or {}).items():
@@ -330,7 +334,12 @@ def _save(
         ClientRow.objects.bulk_create([row for group in known for row in kept[group]])
         GroupMembers.objects.filter(cluster=cluster_name, group__in=list(found)).delete()
         GroupMembers.objects.bulk_create(new_members)
-    chronicle.record_members(cluster_name, members, new_members)
+    chronicle.record_members(
+        cluster_name,
+        members,
+        new_members,
+        {group: change_of(had[group], kept[group]) for group in known if group in members},
+    )
     owners.record(
         cluster_name,
         [

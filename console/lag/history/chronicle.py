@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import Max, QuerySet
 
 from console.access.models import AuditEvent
+from console.lag.history.member_changes import MemberChange
 from console.lag.models import GroupMembers, HistoryGap, LagEvent, Round
 from console.lag.round.series import QueueKey
 from console.lag.round.view import RoundView, RowDict, Silence
@@ -128,8 +129,33 @@ def cause_of(cluster: str, group: str, now_ms: int) -> str:
     return (f"{words}: {reason}" if reason else words)[:CAUSE_LENGTH_MAX]
 
 
-def record_members(cluster: str, before: Mapping[str, GroupMembers], after: Sequence[GroupMembers]) -> None:
-    """Write down whose number of clients changed; unknown is no change, what comes after it is compared with what was
+def record_restarts(
+    cluster: str,
+    before: Mapping[tuple[str, int], RowDict],
+    after: Mapping[tuple[str, int], RowDict],
+    now_ms: int,
+) -> None:
+    """Write down which brokers run in another process than when they answered last."""
+    names = {
+        name
+        for (name, broker_id), row in after.items()
+        if (was := before.get((name, broker_id))) is not None
+        and None not in (was["boot_ms"], row["boot_ms"])
+        and was["boot_ms"] != row["boot_ms"]
+    }
+    LagEvent.objects.bulk_create(
+        LagEvent(cluster=cluster, kind=LagEvent.Kind.BROKER_RESTART, broker_name=name, at_ms=now_ms)
+        for name in sorted(names)
+    )
+
+
+def record_members(
+    cluster: str,
+    before: Mapping[str, GroupMembers],
+    after: Sequence[GroupMembers],
+    changes: Mapping[str, MemberChange],
+) -> None:
+    """Write down who joined, left or restarted; unknown is no change, what comes after it is compared with what was
     known before.
     """
     forgotten = [row.group for row in after if row.group in before and before[row.group].clients is None]
@@ -142,7 +168,8 @@ def record_members(cluster: str, before: Mapping[str, GroupMembers], after: Sequ
         previous = before.get(row.group)
         was = None if previous is None else previous.clients
         was = last.get(row.group) if was is None else was
-        if was is not None and row.clients is not None and was != row.clients:
+        change = changes.get(row.group, MemberChange())
+        if was is not None and row.clients is not None and (was != row.clients or change):
             events.append(
                 LagEvent(
                     cluster=cluster,
@@ -152,7 +179,8 @@ def record_members(cluster: str, before: Mapping[str, GroupMembers], after: Sequ
                     from_offset=was,
                     to_offset=row.clients,
                     messages=row.clients,
-                    cause=f"{was} → {row.clients} clients",
+                    members=change.as_json(),
+                    cause=f"{was} → {row.clients} clients" if was != row.clients else "",
                 )
             )
     LagEvent.objects.bulk_create(events[:EVENTS_PER_ROUND_MAX])
@@ -176,7 +204,7 @@ def client_counts(
             found[group] = [(from_ms, count)]
         elif group not in found:
             found[group] = [(from_ms, count if was is None else was)]
-        if from_ms < at_ms < to_ms:
+        if from_ms < at_ms < to_ms and found[group][-1][1] != count:  # else some client restarted
             found[group].append((at_ms, count))
     for group, clients in known.values_list("group", "clients"):
         if clients is not None:

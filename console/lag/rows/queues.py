@@ -51,6 +51,16 @@ def every_topic_queue(cluster_name: str, *names: str) -> Iterable[tuple[Any, ...
     return _tuples(sheets.read_columns(TOPIC_QUEUES, cluster_name, names), names)
 
 
+def brokers_of(cluster_name: str, groups: Collection[str]) -> dict[str, set[str]]:
+    """Return on which brokers the queues of some groups lie; a group without queues is left out."""
+    names = "group", "broker_name"
+    found: dict[str, set[str]] = {}
+    columns = sheets.read_columns(QUEUES, cluster_name, names, where="group", values=groups)
+    for group, broker_name in _tuples(columns, names):
+        found.setdefault(group, set()).add(broker_name)
+    return found
+
+
 def _tuples(columns: dict[str, Any], names: Iterable[str]) -> Iterable[tuple[Any, ...]]:
     return zip(*(values_of(columns[name]) for name in names), strict=True)
 

@@ -216,8 +216,17 @@ def broker_row(
         else clock_offset_ms,
         "capabilities": kept_capabilities if answer.capabilities is None else sorted(answer.capabilities),
         "runtime": runtime,
+        "boot_ms": _boot_ms(runtime, previous),
         "read_at_ms": now_ms if answer.answered else (previous["read_at_ms"] if previous else 0),
     }
+
+
+def _boot_ms(runtime: Mapping[str, str], previous: RowDict | None) -> int | None:
+    text = runtime.get("bootTimestamp", "")
+    if text.isdecimal():
+        return int(text)
+    known: int | None = None if previous is None else previous["boot_ms"]
+    return known
 
 
 def _first_number(text: str | None) -> float | None:

@@ -14,6 +14,8 @@ from django.db.models import Max, Min
 
 from console.lag import episodes
 from console.lag.models import Episode
+from console.lag.windows import marks
+from console.lag.windows.marks import Marks
 from console.report.jobs import DAY_MS
 from console.report.models import ReportRow, ReportRun
 from spark.lag.local_time import period_end, period_start
@@ -40,12 +42,16 @@ def replace_rows(run: ReportRun, stamp: Mapping[str, Any], *, claim: Callable[[]
         others = [one.id for one in found if not run.from_ms <= one.start_ms < run.to_ms]
         for first in range(0, len(others), IDS_AT_ONCE):
             own.filter(figures__id__in=others[first : first + IDS_AT_ONCE]).delete()
-        made = [_row(one, stamp, run.zone, now_ms) for one in found]
-        ReportRow.objects.bulk_create(made, batch_size=ROWS_AT_ONCE)
-    return len(made)
+        for first in range(0, len(found), ROWS_AT_ONCE):
+            part = found[first : first + ROWS_AT_ONCE]
+            happened = marks.of_episodes(run.cluster, part)
+            ReportRow.objects.bulk_create(
+                _row(one, happened[one.id], stamp, run.zone, now_ms) for one in part
+            )
+    return len(found)
 
 
-def _row(one: Episode, stamp: Mapping[str, Any], zone: str, now_ms: int) -> ReportRow:
+def _row(one: Episode, happened: Marks, stamp: Mapping[str, Any], zone: str, now_ms: int) -> ReportRow:
     start_ms = period_start(one.start_ms, DAY_MS, zone)
     end_ms = period_end(one.end_ms - 1, DAY_MS, zone) if one.is_over else max(now_ms, one.end_ms)
     figures = {
@@ -72,6 +78,8 @@ def _row(one: Episode, stamp: Mapping[str, Any], zone: str, now_ms: int) -> Repo
         "forecast_lo_ms": one.forecast_low_ms,
         "forecast_hi_ms": one.forecast_high_ms,
         "drained_ms": one.recovered_ms,
+        "happened": [mark.as_json() for mark in happened.marks] or None,
+        "happened_lower_bound": happened.is_cut or None,
     }
     return ReportRow(
         **stamp,

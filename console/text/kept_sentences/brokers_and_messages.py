@@ -311,7 +311,6 @@ SENTENCES = (
         "The lag lies on about %(spread)s of %(number)s queues, worst on %(queue)s. More clients do not "
         "help there: a key that spreads better, or that queue's own listener, does."
     ),
-    _("the last member left"),
     _("The letters stay where they are"),
     _("The name servers disagree about %(number)s topic(s)"),
     _("The name servers give different addresses for it"),

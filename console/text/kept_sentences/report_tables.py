@@ -5,6 +5,9 @@ from django.utils.translation import gettext_noop as _
 SENTENCES = (
     _("%(number)s pair(s) of days"),
     _("%(share)s %% over"),
+    _("broker restarted or silent"),
+    _("messages lost"),
+    _("topic made anew, or its end lost"),
     _("1: just what the target allows"),
     _("After"),
     _("Away"),

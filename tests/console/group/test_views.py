@@ -16,7 +16,7 @@ from console.group.clients import member as member_asked
 from console.group.clients.member import RunningInfo
 from console.group.forms import queue_value
 from console.group.group_page import owned_words
-from console.lag.models import ClientRow, GroupRow, GroupWatch, HistoryGap
+from console.lag.models import ClientRow, GroupRow, GroupWatch, HistoryGap, LagEvent
 from console.operation import services
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
 from tests.support import sample_queues, sample_rows
@@ -359,16 +359,44 @@ def test_it_shows_where_subscriptions_differ(admin: Client) -> None:
 
 def test_it_marks_what_happened_to_the_group(admin: Client) -> None:
     now_ms = int(time.time() * 1000)
-    ClientRow.objects.filter(group="billing").update(started_at_ms=now_ms - 60_000)
-    GroupRow.objects.filter(group="billing").update(offline_since_ms=now_ms - 30_000)
-    row, clients = GroupRow.objects.get(group="billing"), list(ClientRow.objects.filter(group="billing"))
-    found = group_page.events("local", row, clients, now_ms - 3_600_000)
-    assert [(mark["mark"], mark["label"]) for mark in found] == [
-        ("M", "10.0.0.1@7 started"),
-        ("M", "the last member left"),
+
+    def event(minutes_ago: int, kind: str, **figures: Any) -> None:
+        at_ms = now_ms - minutes_ago * 60_000
+        LagEvent.objects.create(
+            **{"cluster": "local", "group": "billing", "kind": kind, "at_ms": at_ms, **figures}
+        )
+
+    names = ["10.0.0.1@7"]
+    event(50, "MEMBERS", from_offset=1, messages=2, members={"joined": {"count": 1, "names": names}})
+    event(40, "MEMBERS", from_offset=2, messages=2, members={"restarted": {"count": 12, "names": names}})
+    event(30, "REWIND", topic="orders", messages=4_000)
+    event(
+        29, "REWIND", topic="orders", messages=5, cause="plan plan-1, applied by carol"
+    )  # its job is marked
+    event(20, "BROKER_RESTART", group="", broker_name="broker-a")
+    event(20, "BROKER_RESTART", group="", broker_name="broker-z")
+    HistoryGap.objects.create(
+        cluster="local",
+        broker_name="broker-a",
+        from_ms=now_ms - 600_000,
+        to_ms=now_ms - 540_000,
+        reason="timed out",
+    )
+    found = group_page.chart_marks("local", "billing", ["broker-a"], now_ms - 3_600_000, now_ms)
+    assert [(one.mark, one.label) for one in found.marks] == [
+        ("M", "1 client joined (10.0.0.1@7); 1 → 2 clients"),
+        ("M", "12 clients restarted (10.0.0.1@7, …)"),
+        ("R", "offsets of orders set back by 4,000 messages, not from here"),
+        ("B", "broker-a restarted"),
+        ("B", "broker-a did not answer: timed out"),
     ]
-    assert group_page.events("local", row, clients, now_ms) == []
-    assert "M members" in admin.get("/c/local/groups/billing").content.decode()
+    assert not found.is_cut
+    assert found.meanings == [("R", "offset change"), ("M", "members"), ("B", "broker restarted or silent")]
+    least = group_page.chart_marks("local", "billing", ["broker-a"], now_ms - 3_600_000, now_ms, 2)
+    assert (least.is_cut, [one.mark for one in least.marks]) == (True, ["B", "B"])
+    assert group_page.chart_marks("local", "billing", ["broker-a"], now_ms, now_ms + 1).marks == ()
+    text = admin.get("/c/local/groups/billing").content.decode()
+    assert "M members" in text and "Marks: 5" in text and "12 clients restarted (10.0.0.1@7, …)" in text
 
 
 def test_it_says_that_a_member_does_not_answer(admin: Client) -> None:

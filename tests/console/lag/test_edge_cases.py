@@ -30,6 +30,7 @@ from console.lag import selectors, services
 from console.lag.collect import filter_sampling, reset, sweep
 from console.lag.models import ClientRow, CollectorLease, GroupRow, LagEvent, TopicRow
 from console.lag.rows.queue_row import QueueRow
+from console.lag.windows import marks
 from tests.console.lag.conftest import CollectedCluster
 from tests.console.lag.running_consumers import RunningConsumers, eventually
 from tests.support import sample_queues
@@ -188,6 +189,24 @@ def test_row_lost_tail(orders: CollectedCluster) -> None:
     assert (queue().status, queue().lag, queue().time_lag_ms) == ("INVALID", None, None)
     assert queue().reason == "committed offset 103 is beyond max offset 100"
     assert group().status == "INVALID"
+
+
+def test_a_broker_that_restarted_is_marked(orders: CollectedCluster) -> None:
+    orders.send("orders", 1)
+    set_offset(orders, 1)
+    orders.collect()
+    orders.collect()
+    assert not LagEvent.objects.filter(kind="BROKER_RESTART").exists()
+    orders.broker.stop()
+    orders.collect()
+    orders.broker.start()
+    orders.collect_until_answered(1)
+    orders.collect()
+    found = selectors.markers("local", "billing", 0, orders.now_ms + 1)
+    assert [(one.kind, one.group) for one in found] == [("BROKER_RESTART", "")]
+    said = marks.of_group("local", "billing", [found[0].broker_name], 0, orders.now_ms + 1, 9)
+    assert [one.kind for one in said.marks] == ["SILENT", "BROKER_RESTART"]
+    assert said.marks[0].to_ms is not None
 
 
 def test_row_queues_expand_and_shrink(orders: CollectedCluster) -> None:

@@ -63,6 +63,9 @@ def test_it_notices_that_the_last_client_left(collected: CollectedCluster, runni
     members = GroupMembers.objects.get()
     assert (members.clients, members.offline_since_ms) == (0, collected.now_ms)
     assert members.consume_mode == "ORDERLY"  # what it was when last seen
+    event = LagEvent.objects.get(kind="MEMBERS")
+    assert (event.from_offset, event.messages, event.cause) == (1, 0, "1 → 0 clients")
+    assert event.members["left"]["count"] == 1 and list(event.members) == ["left"]
     collected.now_ms += 30_000
     run_sweep(collected)
     assert GroupMembers.objects.get().offline_since_ms == collected.now_ms - 30_000

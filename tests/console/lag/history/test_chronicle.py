@@ -17,7 +17,7 @@ class Sweeps:
         before: dict[str, GroupMembers] = {}
         for number, clients in enumerate(found):
             row = GroupMembers(cluster="local", group="billing", clients=clients, read_at_ms=1_000 * number)
-            record_members("local", before, [row])
+            record_members("local", before, [row], {})
             before = {"billing": row}
         GroupMembers.objects.all().delete()
         before["billing"].save()

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from console.cluster.models import Cluster
 from console.lag.episode_state import episode_id
-from console.lag.models import Episode
+from console.lag.models import Episode, LagEvent
 from console.report import selectors, services
 from console.report.models import ReportRow, ReportRun
 from console.report.rules import Window
@@ -84,3 +85,23 @@ def test_it_grows_in_its_one_row_when_runs_were_left_out_for_days(cluster: Clust
     Episode.objects.filter(pk=one.pk).update(end_ms=NOW)
     computed(Window(TODAY, TODAY + 9 * HOUR))
     assert [row.figures["end_ms"] for row in ReportRow.objects.all()] == [NOW]
+
+
+def test_its_row_keeps_what_happened(cluster: Cluster, admin_client: Client) -> None:
+    episode(TODAY + HOUR, TODAY + 2 * HOUR)
+    LagEvent.objects.create(
+        cluster="local", group="billing", kind="MEMBERS", at_ms=TODAY + HOUR + MINUTE, from_offset=1, messages=0,
+        members={"left": {"count": 1, "names": ["10.0.0.1@7"]}},
+    )  # fmt: skip
+    computed(Window(TODAY, TODAY + 9 * HOUR))
+    (row,) = ReportRow.objects.all()
+    assert row.figures["happened"] == [
+        {
+            "at_ms": TODAY + HOUR + MINUTE, "kind": "MEMBERS", "clients_before": 1, "clients": 0,
+            "left": {"count": 1, "names": ["10.0.0.1@7"]},
+        }
+    ]  # fmt: skip
+    assert "happened_lower_bound" not in row.figures
+    LagEvent.objects.all().delete()
+    text = admin_client.get("/c/local/reports/episodes?span=all").content.decode()
+    assert "What happened: 1" in text and "1 client left (10.0.0.1@7); 1 → 0 clients" in text
