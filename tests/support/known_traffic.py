@@ -56,7 +56,11 @@ class Steps:
 
 @dataclass(slots=True)
 class KnownQueue:
-    """One queue. `rate` messages arrive in a second; `keep` of them stay unread, or `reads` are read in a second."""
+    """One queue. `rate` messages arrive in a second; `keep` of them stay unread, or `reads` are read in a second.
+
+    Positions count every message since the test began. The broker counts from `base` on, as a topic that is made again
+    begins at 0: what its earlier life held is read then.
+    """
 
     broker_name: str
     addr: str
@@ -65,6 +69,8 @@ class KnownQueue:
     keep: int | None = 0
     reads: float = 0.0
     is_away: bool = False
+    base: int = 0
+    is_stale: bool = False
     maximum: Steps = field(default_factory=Steps)
     committed: Steps = field(default_factory=Steps)
     stored_ms: list[int] = field(default_factory=list)
@@ -110,6 +116,7 @@ class KnownTraffic:
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
         self.stopping = False
+        self.ticking = asyncio.Lock()
         self.task: Any = None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -127,6 +134,17 @@ class KnownTraffic:
         """Move the group as an operator of another console would: this is no consumption."""
         self.run(self._commit(queue, offset))
 
+    def make_again(self, *, stale: bool = False) -> None:
+        """Delete the topic under load and create it at once, as it was. With `stale` the member does not notice: it
+        commits where it stood, beyond what the new topic holds, and nothing else until `notice`.
+        """
+        self.run(self._make_again(stale))
+
+    def notice(self) -> None:
+        """Commit again what is true."""
+        for queue in self.queues:
+            queue.is_stale = False
+
     def close(self) -> None:
         self.stopping = True
         if self.task is not None:
@@ -136,10 +154,26 @@ class KnownTraffic:
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(5)
 
-    async def _prepare(self) -> None:
+    async def _create_topic(self) -> None:
+        count = 1 + max(one.queue_id for one in self.queues)
         for addr in {one.addr for one in self.queues}:
-            count = 1 + max(one.queue_id for one in self.queues)
             await self.admin.create_topic(addr, TopicConfig(self.topic, count, count, 6))
+
+    async def _make_again(self, stale: bool) -> None:
+        async with self.ticking:
+            before_ms = now_ms()
+            for addr in {one.addr for one in self.queues}:
+                await self.admin.delete_topic(addr, self.topic)
+            await self._create_topic()
+            for queue in self.queues:
+                stood, queue.base, queue.is_stale = queue.offset - queue.base, queue.produced, stale
+                if stale:
+                    await self._set(queue, stood)
+                queue.committed.add(before_ms, now_ms(), queue.base)
+
+    async def _prepare(self) -> None:
+        await self._create_topic()
+        for addr in {one.addr for one in self.queues}:
             await self.admin.create_subscription_group(addr, SubscriptionGroupConfig(group_name=self.group))
         for queue in self.queues:
             queue.maximum.add(0, 0, 0)
@@ -153,9 +187,10 @@ class KnownTraffic:
             if began - heartbeat_s >= HEARTBEAT_S:
                 heartbeat_s = began
                 await self._heartbeat()
-            for queue in self.queues:
-                if not queue.is_away:
-                    await self._tick(queue)
+            async with self.ticking:
+                for queue in self.queues:
+                    if not queue.is_away:
+                        await self._tick(queue)
             await asyncio.sleep(max(0.0, TICK_S - (time.monotonic() - began)))
 
     async def _heartbeat(self) -> None:
@@ -176,7 +211,7 @@ class KnownTraffic:
             queue.readable += queue.reads * TICK_S
             target = min(queue.produced, queue.offset + int(queue.readable))
             queue.readable -= int(queue.readable)
-        if target > queue.offset:
+        if target > queue.offset and not queue.is_stale:
             queue.consumed += target - queue.offset
             await self._commit(queue, target)
 
@@ -194,5 +229,8 @@ class KnownTraffic:
 
     async def _commit(self, queue: KnownQueue, offset: int) -> None:
         before_ms = now_ms()
-        await self.admin.update_consumer_offset(queue.addr, self.group, self.topic, queue.queue_id, offset)
+        await self._set(queue, offset - queue.base)
         queue.committed.add(before_ms, now_ms(), offset)
+
+    async def _set(self, queue: KnownQueue, offset: int) -> None:
+        await self.admin.update_consumer_offset(queue.addr, self.group, self.topic, queue.queue_id, offset)

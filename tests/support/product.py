@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -17,13 +18,14 @@ READY_WITHIN_S = 150
 
 
 class Product:
-    """A running `manage.py up`. `sign_in_url` works once."""
+    """A running `manage.py up`, with more settings in its environment. `sign_in_url` works once."""
 
-    def __init__(self, data: Path, *options: str) -> None:
+    def __init__(self, data: Path, *options: str, **settings: str) -> None:
         self.data = data
         self.port, self.broker_port, self.namesrv_port = free_port(), free_port(), free_port()
         self.log = data.parent / f"{data.name}.log"
         self.options = options
+        self.settings = settings
         self.process: subprocess.Popen[bytes] | None = None
         self.sign_in_url = ""
 
@@ -40,7 +42,11 @@ class Product:
         command = [sys.executable, "manage.py", "up", "--data", self.data, *ports, *self.options]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [str(word) for word in command], cwd=ROOT, stdout=log, stderr=subprocess.STDOUT
+                [str(word) for word in command],
+                cwd=ROOT,
+                env=os.environ | self.settings,
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
         pattern = re.compile(rf"{re.escape(self.url)}/sign-in/\S+")
         deadline = time.monotonic() + READY_WITHIN_S

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.broker_process import BrokerProcess
 from tests.support.known_traffic import KnownQueue, KnownTraffic, now_ms
@@ -31,24 +32,33 @@ SLACK_MS = 3_000  # two busy cores
 FROZEN_S = 55
 FIRST = "broker-a"  # what the embedded broker is called
 TOPIC, GROUP = "truth", "truth-group"
+AGAIN, AGAIN_GROUP = "again", "again-group"  # a topic that is deleted under load and created again, twice
+STALE_S = 12  # a member that commits where it stood in the topic's earlier life
+METRICS_END_MS = 30_000  # after the last round, as the operators' guide promises
+TOPIC_LAG = "rocketmq_consumergroup_group_topic_sum_lag"
+QUEUE_LAG = "rocketmq_consumergroup_group_lag"
+UNKNOWN_CODE = 12
 pytestmark = pytest.mark.timeout(1_200)  # the story takes seven minutes
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What REST said between two moments."""
+    """What REST and `/metrics` said between two moments; `again`: the queue of the topic that is made again."""
 
     before_ms: int
     after_ms: int
     group: dict[str, Any]
     queues: list[dict[str, Any]]
+    again: list[dict[str, Any]]
+    scraped: str
 
 
 class Onlooker:
-    """Asks REST once a second, as a script would."""
+    """Asks REST once a second, as a script would, and scrapes `/metrics`."""
 
     def __init__(self, product: Product, key: str) -> None:
         self.http = httpx.Client(base_url=f"{product.url}/api/v1", headers={"Authorization": f"Bearer {key}"})
+        self.metrics_url = f"{product.url}/metrics"
         self.looks: list[Look] = []
         self.stopping = threading.Event()
         self.thread = threading.Thread(target=self._keep_looking, daemon=True)
@@ -75,9 +85,11 @@ class Onlooker:
             try:
                 group = self.get(f"/clusters/local/groups/{GROUP}")
                 queues = self.get(f"/clusters/local/groups/{GROUP}/queues", topic=TOPIC)
+                again = self.get(f"/clusters/local/groups/{AGAIN_GROUP}/queues", topic=AGAIN)
+                scraped = self.http.get(self.metrics_url, timeout=30).raise_for_status().text
             except httpx.HTTPStatusError:
-                continue  # the group is not known yet
-            self.looks.append(Look(before_ms, now_ms(), group, queues))
+                continue  # the groups are not known yet
+            self.looks.append(Look(before_ms, now_ms(), group, queues, again, scraped))
 
 
 @dataclass(slots=True)
@@ -85,10 +97,12 @@ class Story:
     """What happened, and when."""
 
     traffic: KnownTraffic
+    again: KnownTraffic
     onlooker: Onlooker
     product: Product
     silent: tuple[int, int] = (0, 0)
     no_worker: tuple[int, int] = (0, 0)
+    stale: tuple[int, int] = (0, 0)
     skipped: int = 0
     rewound: int = 0
 
@@ -108,11 +122,12 @@ def worker_pids(product: Product) -> list[int]:
     return found
 
 
-def frozen(pids: list[int], seconds: float) -> tuple[int, int]:
+def frozen(pids: list[int], seconds: float, meanwhile: Callable[[], None] = lambda: None) -> tuple[int, int]:
     """Stop processes for a while; when they stood."""
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
     began_ms = now_ms()
+    meanwhile()
     time.sleep(seconds)
     for pid in pids:
         os.kill(pid, signal.SIGCONT)
@@ -144,38 +159,51 @@ def token(product: Product) -> str:
 
 @pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    """Seven minutes: steady, burst, stall, a silent broker, no worker, skip, rewind, idle."""
+    """Seven minutes: steady, burst, stall, a silent broker, no worker, skip, rewind, idle; beside it a topic that is
+    made again twice.
+    """
     folder = tmp_path_factory.mktemp("truth")
     with ExitStack() as last:
-        product = Product(folder / "var", "--no-demo").start()
+        product = Product(folder / "var", "--no-demo", METRICS_QUEUES="true").start()
         last.callback(product.stop)
         second = BrokerProcess(folder / "second", brokerName="second", namesrvAddr=product.namesrv).start()
         last.callback(second.stop)
-        brokers = {FIRST: f"127.0.0.1:{product.broker_port}", "second": second.address}
+        first = {FIRST: f"127.0.0.1:{product.broker_port}"}
+        brokers = first | {"second": second.address}
         traffic = KnownTraffic(product.namesrv, brokers, TOPIC, GROUP, queues=2).start()
         last.callback(traffic.close)
+        again = KnownTraffic(product.namesrv, first, AGAIN, AGAIN_GROUP, queues=1).start()
+        last.callback(again.close)
         onlooker = Onlooker(product, token(product))
         last.callback(onlooker.close)
-        told = Story(traffic, onlooker, product)
+        told = Story(traffic, again, onlooker, product)
         play(told, second)
         yield told
 
 
 def play(told: Story, second: BrokerProcess) -> None:
-    traffic = told.traffic
+    traffic, again = told.traffic, told.again
     here, there = traffic.queue(FIRST, 0), traffic.queue("second", 0)
     slow = traffic.queue(FIRST, 1)
     for queue in (here, slow, there):
         queue.rate, queue.keep = 8.0, 3
+    for queue in again.queues:
+        queue.rate, queue.keep = 10.0, 40
     time.sleep(25)
     # a burst that drains at 100 a second
     here.keep, here.reads = None, 100.0
     traffic.run(traffic.send(here, 1_500))
     # a stall of one queue meanwhile
     slow.keep = None
-    time.sleep(60)
-    slow.keep, here.keep = 3, 3
     time.sleep(15)
+    made_ms = now_ms()
+    again.make_again(stale=True)
+    time.sleep(STALE_S)
+    again.notice()
+    told.stale = made_ms, now_ms()
+    time.sleep(18)
+    slow.keep, here.keep = 3, 3
+    time.sleep(10)
     for queue in traffic.queues:
         queue.is_away = queue.broker_name == "second"
     time.sleep(2)
@@ -183,9 +211,9 @@ def play(told: Story, second: BrokerProcess) -> None:
     told.silent = frozen([second.process.pid], FROZEN_S)
     for queue in traffic.queues:
         queue.is_away = False
-    time.sleep(25)
-    told.no_worker = frozen(worker_pids(told.product), FROZEN_S)
-    time.sleep(25)
+    time.sleep(20)
+    told.no_worker = frozen(worker_pids(told.product), FROZEN_S, again.make_again)
+    time.sleep(20)
     # behind, it shows how fast it is; then another tool moves it ahead past 8,000 messages, and back
     slow.keep, slow.reads = None, 20.0
     traffic.run(traffic.send(slow, 9_000))
@@ -199,35 +227,35 @@ def play(told: Story, second: BrokerProcess) -> None:
     traffic.set_offset(slow, slow.offset - told.rewound)
     time.sleep(20)
     slow.keep = 3
-    for queue in traffic.queues:
+    for queue in (*traffic.queues, *again.queues):
         queue.rate = 0.0
     time.sleep(30)
 
 
-def of_queue(told: Story, row: dict[str, Any]) -> KnownQueue:
-    return told.traffic.queue(row["broker_name"], row["queue_id"])
+def of_queue(told: Story, row: Mapping[str, Any]) -> KnownQueue:
+    """Return the queue that a row of REST, or the labels of a sample, are about."""
+    traffic = told.again if row["topic"] == AGAIN else told.traffic
+    return traffic.queue(row.get("broker_name") or row["broker"], int(row["queue_id"]))
+
+
+def wrong_figures(queue: KnownQueue, row: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """Yield each figure of a live row that was not true when the row was read."""
+    read_ms = row["read_at_ms"]
+    least, most = queue.lag_between(read_ms - 1_500, read_ms + 500)
+    if not least <= row["lag"] <= most:
+        yield queue.broker_name, queue.queue_id, read_ms, "lag", row["lag"], least, most
+    least, most = queue.time_lag_between(read_ms - 1_500, read_ms + 500)
+    is_enough = row["time_lag_lower_bound"] or row["time_lag_ms"] >= least - INTERVAL_MS
+    if not is_enough or row["time_lag_ms"] > most + INTERVAL_MS:
+        yield queue.broker_name, queue.queue_id, read_ms, "age", row["time_lag_ms"], least, most
 
 
 def test_every_live_figure_is_true_or_unknown(story: Story) -> None:
     """Lag exactly, its age within one interval; a lower bound is one."""
-    wrong, seen = [], 0
-    for look in story.onlooker.looks:
-        for row in look.queues:
-            if row["status"] == "UNKNOWN":
-                continue
-            queue, read_ms = of_queue(story, row), row["read_at_ms"]
-            least, most = queue.lag_between(read_ms - 1_500, read_ms + 500)
-            seen += 1
-            if not least <= row["lag"] <= most:
-                wrong.append((queue.broker_name, queue.queue_id, read_ms, "lag", row["lag"], least, most))
-            least, most = queue.time_lag_between(read_ms - 1_500, read_ms + 500)
-            is_enough = row["time_lag_lower_bound"] or row["time_lag_ms"] >= least - INTERVAL_MS
-            if not is_enough or row["time_lag_ms"] > most + INTERVAL_MS:
-                wrong.append(
-                    (queue.broker_name, queue.queue_id, read_ms, "age", row["time_lag_ms"], least, most)
-                )
+    rows = [row for look in story.onlooker.looks for row in look.queues if row["status"] != "UNKNOWN"]
+    wrong = [one for row in rows for one in wrong_figures(of_queue(story, row), row)]
     assert not wrong, wrong[:10]
-    assert seen > 800
+    assert len(rows) > 800
 
 
 def test_a_silent_broker_is_unknown_for_exactly_that_time(story: Story) -> None:
@@ -252,6 +280,107 @@ def test_without_workers_no_figure_reads_as_present(story: Story) -> None:
     assert len(stale) > 15
     assert {look.group["status"] for look in stale} == {"UNKNOWN"}
     assert {row["status"] for look in stale for row in look.queues} == {"UNKNOWN"}
+
+
+def test_a_topic_that_is_made_again_under_load_begins_anew(story: Story) -> None:
+    """No lag of its earlier life, none below zero: true, or for exactly that time unknown or contradictory."""
+    late_ms = INTERVAL_MS + SLACK_MS
+    (stale_ms, noticed_ms), (no_worker_ms, back_ms) = story.stale, story.no_worker
+    rows = [(look, row) for look in story.onlooker.looks for row in look.again]
+    wrong = []
+    for look, row in rows:
+        known = row["lag"] is not None
+        is_silent = no_worker_ms < look.after_ms and look.before_ms < back_ms + 2 * late_ms
+        if known:
+            wrong += wrong_figures(of_queue(story, row), row)
+            if stale_ms + late_ms < look.before_ms and look.after_ms < noticed_ms:
+                wrong.append((look.before_ms - stale_ms, "known while its offset is beyond max", row))
+        elif not is_silent and not stale_ms <= look.after_ms <= noticed_ms + late_ms:
+            wrong.append((look.before_ms - noticed_ms, "unknown", row))
+        elif row["status"] not in ("UNKNOWN", "INVALID", "NEVER_COMMITTED"):
+            wrong.append((look.before_ms - stale_ms, "unknown without a word for it", row))
+    assert not wrong, wrong[:10]
+    words = {row["status"] for look, row in rows if look.before_ms > noticed_ms + late_ms}
+    assert words <= {"OK", "UNKNOWN", "NEVER_COMMITTED"}
+    assert len(rows) > 250
+    assert story.again.queues[0].base > 1_000
+
+
+class Scrape:
+    """Samples of the cluster in one answer of `/metrics`, as Prometheus reads them."""
+
+    def __init__(self, text: str) -> None:
+        self.families = {
+            family.name: [one for one in family.samples if one.labels.get("cluster") == "local"]
+            for family in text_string_to_metric_families(text)
+        }
+
+    def named(self, name: str, **labels: str) -> list[Any]:
+        return [one for one in self.families[name] if labels.items() <= one.labels.items()]
+
+    def value(self, name: str, **labels: str) -> float:
+        (found,) = self.named(name, **labels)
+        return float(found.value)
+
+
+def wrong_samples(story: Story, look: Look, found: Scrape) -> Iterator[tuple[Any, ...]]:
+    """Yield each lag and offset that was not true within one interval before the round that it is of, and now."""
+    round_ms = look.before_ms - 1_000 * found.value("tidemark_collector_round_age_seconds")
+    span = int(round_ms) - INTERVAL_MS, look.after_ms
+    for one in found.families[QUEUE_LAG]:
+        least, most = of_queue(story, one.labels).lag_between(*span)
+        if not least <= one.value <= most:
+            yield look.before_ms, one, least, most
+    for one in found.named("rocketmq_queue_latest_offset", topic=TOPIC):
+        known = of_queue(story, one.labels).maximum.between(*span)
+        if not min(known) <= one.value <= max(known):
+            yield look.before_ms, one, min(known), max(known)
+    for one in found.named(TOPIC_LAG, topic=TOPIC):
+        both = [queue.lag_between(*span) for queue in story.traffic.queues]
+        least, most = sum(low for low, _ in both), sum(high for _, high in both)
+        is_bound = found.value("tidemark_group_topic_lag_is_lower_bound", topic=TOPIC)
+        if one.value > most or (one.value < least and not is_bound):
+            yield look.before_ms, one, least, most
+
+
+def test_every_metric_is_true(story: Story) -> None:
+    wrong, seen = [], 0
+    for look in story.onlooker.looks:
+        found = Scrape(look.scraped)
+        wrong += wrong_samples(story, look, found)
+        seen += len(found.families[QUEUE_LAG])
+    assert not wrong, wrong[:10]
+    assert seen > 1_000
+
+
+def test_metrics_of_what_is_unknown_are_absent_for_exactly_that_time(story: Story) -> None:
+    (began_ms, ended_ms), (no_worker_ms, back_ms) = story.silent, story.no_worker
+    late_ms = INTERVAL_MS + DEADLINE_MS + SLACK_MS
+    seen = {"silent": 0, "answering": 0, "stale": 0, "current": 0}
+    for look in story.onlooker.looks:
+        found = Scrape(look.scraped)
+        brokers = {one.labels["broker"] for one in found.named(QUEUE_LAG, topic=TOPIC)}
+        if began_ms + late_ms < look.before_ms and look.after_ms < ended_ms:
+            seen["silent"] += 1
+            assert brokers == {FIRST}
+            assert found.value("tidemark_group_topic_status", topic=TOPIC) == UNKNOWN_CODE
+            assert found.value("tidemark_group_topic_lag_is_lower_bound", topic=TOPIC) == 1
+            assert found.value("tidemark_broker_up", broker="second") == 0
+        elif ended_ms + late_ms < look.before_ms and look.after_ms < no_worker_ms:
+            seen["answering"] += 1
+            assert brokers == {FIRST, "second"}
+            assert found.value("tidemark_group_topic_status", topic=TOPIC) != UNKNOWN_CODE
+            assert found.value("tidemark_group_topic_lag_is_lower_bound", topic=TOPIC) == 0
+        elif no_worker_ms + METRICS_END_MS < look.before_ms and look.after_ms < back_ms:
+            seen["stale"] += 1
+            named = {name for name, samples in found.families.items() if samples}
+            assert {name for name in named if not name.startswith("tidemark_collector_")} == set()
+            assert found.value("tidemark_collector_current") == 0
+        elif back_ms + late_ms < look.before_ms:
+            seen["current"] += 1
+            assert brokers == {FIRST, "second"}
+            assert found.value("tidemark_collector_current") == 1
+    assert all(count > least for count, least in zip(seen.values(), (20, 3, 12, 100), strict=True)), seen
 
 
 def test_no_set_offset_is_a_rate(story: Story) -> None:
@@ -321,6 +450,11 @@ def test_what_came_and_what_was_read_is_summed_over_gaps(story: Story) -> None:
     assert consumed - early <= sum(x or 0 for x in flow["committed"]) <= consumed
 
 
+def report_rows(story: Story, group: str, topic: str) -> list[dict[str, Any]]:
+    found = story.onlooker.get("/clusters/local/reports/lag_hour/rows", group=group, grain="topic")["results"]
+    return [row for row in found if row["topic"] == topic]
+
+
 def test_the_report_says_what_the_live_page_said(story: Story) -> None:
     looks, onlooker = story.onlooker.looks, story.onlooker
     run = onlooker.post(
@@ -331,8 +465,7 @@ def test_the_report_says_what_the_live_page_said(story: Story) -> None:
         time.sleep(1)
         run = onlooker.get(f"/report-runs/{run['id']}")
     assert run["state"] == "SUCCEEDED", run
-    rows = onlooker.get("/clusters/local/reports/lag_hour/rows", group=GROUP, grain="topic")["results"]
-    rows = [row for row in rows if row["topic"] == TOPIC]
+    rows = report_rows(story, GROUP, TOPIC)
     queues = story.traffic.queues
     # what was consumed in the interval of the move counts as skipped too: at most 20 a second
     assert 0 <= sum(row["skipped"] for row in rows) - story.skipped <= 20 * INTERVAL_MS / 1_000
@@ -344,3 +477,9 @@ def test_the_report_says_what_the_live_page_said(story: Story) -> None:
     # without a worker the last figures hold for four intervals
     no_worker_ms = story.no_worker[1] - story.no_worker[0] - 4 * INTERVAL_MS
     assert abs(unknown_ms - silent_ms - no_worker_ms) < 3 * INTERVAL_MS + 2 * DEADLINE_MS
+    # nothing of the earlier lives of the topic that was made again is read, produced or taken back
+    rows = report_rows(story, AGAIN_GROUP, AGAIN)
+    queue = story.again.queues[0]
+    assert 0.7 * queue.consumed < sum(row["consumed"] for row in rows) <= queue.consumed
+    assert 0.7 * queue.produced < sum(row["produced"] for row in rows) <= queue.produced
+    assert {(row["skipped"], row["rewinds"]) for row in rows} == {(0, 0)}
