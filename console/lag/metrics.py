@@ -39,6 +39,7 @@ TOPIC_FIGURES = {
     f"{TOPIC}_stall_seconds": ("stall_ms", "Longest time a queue with messages has made no progress"),
     f"{TOPIC}_time_to_loss_seconds": ("time_to_loss_ms", "Until retention deletes the first unread message"),
 }
+NEVER_COMMITTED = f"{TOPIC}_never_committed_messages"
 TOPIC_FLAGS = {
     f"{TOPIC}_lag_is_lower_bound": ("lag_lower_bound", "1: some queue is unknown, the lag is at least that"),
     f"{TOPIC}_lag_seconds_is_lower_bound": ("time_lag_lower_bound", "1: the time lag is at least that"),
@@ -91,6 +92,11 @@ def metrics_text(now_ms: int) -> bytes:
         text.family(
             name, words, ((one.labels, bool(one.row.get(column))) for one in topics if _is_known(one))
         )
+    text.family(
+        NEVER_COMMITTED,
+        "Messages in queues on which the group never committed: they are in no lag",
+        ((one.labels, one.row["never_committed_lag"]) for one in topics if _is_counted(one)),
+    )
     text.family(
         STATUS,
         "Code of the topic's status, see tidemark_status_code",
@@ -158,6 +164,12 @@ def _topics(clusters: Sequence[str]) -> tuple[list[Topic], int]:
 
 def _is_known(one: Topic) -> bool:
     return one.row.get("lag") is not None
+
+
+def _is_counted(one: Topic) -> bool:
+    """Whether its queues were read: a topic that is only subscribed to has none, of an unknown one nothing is known."""
+    is_read = _is_known(one) or one.row["status"] != LagStatus.UNKNOWN
+    return one.is_kept_by_brokers and bool(one.row.get("queues")) and is_read
 
 
 def _figures(topics: Sequence[Topic], column: str) -> Iterator[tuple[str, float]]:

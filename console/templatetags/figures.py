@@ -276,6 +276,19 @@ def ticking(milliseconds: int, now_ms: int) -> SafeString:
     return format_html('<time data-at="{}" data-as="age">{}</time>', milliseconds, age(now_ms - milliseconds))
 
 
+def never_committed_cell(row: object, name: str, now_ms: int) -> SafeString:
+    """What lies in queues on which the group never committed, over its topics: it is in no lag. Empty without any."""
+    waiting = sum(topic.get("never_committed_lag") or 0 for topic in value_of(row, name) or [])
+    if not waiting:
+        return SafeString("")
+    tip = _(
+        "Messages in queues without a committed offset: they are in no lag. Where a client begins is its own setting."
+    )
+    words = _("%(count)s never committed") % {"count": count(waiting)}
+    bound = at_least(row) if value_of(row, "partial") else ""
+    return format_html(' + {}<span class="nowrap" tabindex="0" data-tip="{}">{}</span>', bound, tip, words)
+
+
 def progress_cell(row: object, name: str, now_ms: int) -> SafeString:
     """`12 of 40` out of a job's progress."""
     value = value_of(row, name) or {}
@@ -320,6 +333,7 @@ CELLS = {
     "trend": trend_cell,
     "ago": ago_cell,
     "seen": seen_cell,
+    "never_committed": never_committed_cell,
     "progress": progress_cell,
     "latency": latency_cell,
     "optional": optional_cell,

@@ -212,6 +212,12 @@
       const values = escape(JSON.stringify(row[name] || []));
       return `<canvas class="spark" data-trend="${values}" data-tone="${TONES[family] || "chart-1"}" role="img" aria-label="${gettext("last hour")}"></canvas>`;
     },
+    never_committed(row, name) {
+      const waiting = (row[name] || []).reduce((sum, topic) => sum + (topic.never_committed_lag || 0), 0);
+      if (!waiting) return "";
+      const tip = gettext("Messages in queues without a committed offset: they are in no lag. Where a client begins is its own setting.");
+      return ` + ${row.partial ? atLeast(row) : ""}<span class="nowrap" tabindex="0" data-tip="${escape(tip)}">${say(gettext("%(count)s never committed"), { count: count(waiting) })}</span>`;
+    },
     progress(row, name) {
       const { done, total } = row[name] || {};
       return missing(total) ? NA : say(gettext("%(done)s of %(total)s"), { done: count(done || 0), total: count(total) });

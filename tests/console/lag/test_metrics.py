@@ -18,6 +18,7 @@ from console.lag.episode_state import Promised
 from console.lag.facts import Burn, burning, burns, dead_letter_growth, forecast_breach
 from console.lag.metrics import labels_of
 from console.lag.models import BrokerRow, GroupRow, GroupSlo, PromiseCourse, Round
+from spark.lag.codes import CODE_OF
 from spark.lag.promise import ABSENT, KEPT, LATE, UNKNOWN, Spent
 from tests.support import sample_rows
 
@@ -30,7 +31,7 @@ DASHBOARD = Path(__file__).parent.parent.parent.parent / "deploy/grafana/tidemar
 
 def topic(name: str = "orders", **figures: Any) -> dict[str, Any]:
     return {
-        "topic": name, "queues": 2, "lag": 40, "lag_lower_bound": False, "time_lag_ms": 1_500,
+        "topic": name, "queues": 2, "lag": 40, "lag_lower_bound": False, "never_committed_lag": 0, "time_lag_ms": 1_500,
         "time_lag_lower_bound": False, "status": "OK", "partial": False, "in_rate": 10.0, "out_rate": 9.5,
         "stall_ms": 2_000, "time_to_loss_ms": 7_200_000, "time_to_loss_never": False, **figures,
     }  # fmt: skip
@@ -62,7 +63,7 @@ ORDERS = '{cluster="local",group="billing",topic="orders"}'
 
 
 def test_it_gives_every_figure_that_is_known(cluster: Cluster) -> None:
-    group("billing", topic(status="STALLED", lag_lower_bound=True))
+    group("billing", topic(status="STALLED", lag_lower_bound=True, never_committed_lag=7))
     found = samples()
     assert {name: value for name, value in found.items() if name.endswith(ORDERS)} == {
         f"rocketmq_consumergroup_group_topic_sum_lag{ORDERS}": 40,
@@ -73,6 +74,7 @@ def test_it_gives_every_figure_that_is_known(cluster: Cluster) -> None:
         f"tidemark_group_topic_out_rate{ORDERS}": 9.5,
         f"tidemark_group_topic_stall_seconds{ORDERS}": 2,
         f"tidemark_group_topic_time_to_loss_seconds{ORDERS}": 7_200,
+        f"tidemark_group_topic_never_committed_messages{ORDERS}": 7,
         f"tidemark_group_topic_status{ORDERS}": 4,
     }
     assert found['tidemark_status_code{status="STALLED"}'] == 4
@@ -89,6 +91,14 @@ def test_what_is_unknown_has_no_sample(cluster: Cluster) -> None:
     assert {name: value for name, value in found.items() if 'topic="orders"' in name} == {
         f"tidemark_group_topic_status{ORDERS}": 12
     }
+
+
+def test_what_was_never_committed_is_given_where_queues_were_read(cluster: Cluster) -> None:
+    nothing = {"lag": None, "time_lag_ms": None, "status": "NEVER_COMMITTED"}
+    group("billing", topic(**nothing, never_committed_lag=12))
+    group("newcomer", topic(**nothing, queues=0))  # only subscribed
+    found = {name: value for name, value in samples().items() if "never_committed_messages" in name}
+    assert found == {f"tidemark_group_topic_never_committed_messages{ORDERS}": 12}
 
 
 def test_figures_of_an_old_round_end(cluster: Cluster) -> None:
@@ -188,16 +198,20 @@ def test_queues_are_given_when_the_setting_asks_for_them(cluster: Cluster, setti
 # --- the dashboard ---
 
 WORDS = {
-    "sum", "count", "min", "max", "topk", "bottomk", "by", "on", "and", "or", "vector", "label_values",
+    "sum", "count", "min", "max", "topk", "bottomk", "by", "on", "and", "or", "unless", "label_values",
 }  # fmt: skip
+
+
+def targets() -> Iterator[dict[str, Any]]:
+    """Every query of the panels, with its legend; `is_now` where the panel shows one number."""
+    for panel in json.loads(DASHBOARD.read_text())["panels"]:
+        yield from ({**target, "is_now": panel["type"] == "stat"} for target in panel["targets"])
 
 
 def queries() -> Iterator[str]:
     """Every query of the dashboard: of its panels and of its variables."""
+    yield from (target["expr"] for target in targets())
     board = json.loads(DASHBOARD.read_text())
-    for panel in board["panels"]:
-        for target in panel["targets"]:
-            yield target["expr"]
     for variable in board["templating"]["list"]:
         if variable["type"] == "query":
             yield variable["query"]["query"]
@@ -231,6 +245,35 @@ def test_every_query_of_the_dashboard_is_about_names_that_are_served(cluster: Cl
         assert not unknown, (query, unknown)
         for name, labels in wanted.items():
             assert labels <= served[name], (query, name)
+
+
+def test_legends_name_labels_that_the_query_leaves() -> None:
+    own = {"cluster", "group", "topic"}
+    for target in targets():
+        (*_, kept) = ["cluster,group,topic", *re.findall(r"\bby \(([^)]*)\)", target["expr"])]
+        named = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+        assert named <= {label.strip() for label in kept.split(",")} & own, target
+        metrics = re.findall(r"\b(?:tidemark|rocketmq)_\w+", target["expr"])
+        if not any("_topic_" in name for name in metrics):
+            assert "topic" not in named, target
+
+
+def test_a_number_of_the_dashboard_is_of_now_or_absent() -> None:
+    """A range would give the last number before the worker died; a zero of no series would say that all is well."""
+    shown = [target for target in targets() if target["is_now"]]
+    assert len(shown) == 8
+    assert all(target["instant"] and not target["range"] for target in shown)
+    assert not any("vector(" in query for query in queries())
+
+
+def test_the_dashboard_has_a_word_for_every_status() -> None:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    (mapping,) = [
+        one for panel in panels for one in panel["fieldConfig"]["defaults"].get("mappings", []) if one
+    ]
+    assert {int(code): word["text"] for code, word in mapping["options"].items()} == {
+        code: status.value for status, code in CODE_OF.items()
+    }
 
 
 # --- facts ---
