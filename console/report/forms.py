@@ -59,7 +59,12 @@ class ScheduleForm(forms.Form):
     weekday = forms.TypedChoiceField(choices=list(enumerate(WEEKDAYS)), coerce=int, label="On", initial=0)
     hour = forms.IntegerField(min_value=0, max_value=23, label="Hour", initial=0)
     minute = forms.IntegerField(min_value=0, max_value=59, label="Minute")
-    zone = forms.CharField(required=False, max_length=ZONE_LENGTH_MAX, label="Time zone")
+    zone = forms.CharField(
+        required=False,
+        max_length=ZONE_LENGTH_MAX,
+        label="Time zone",
+        help_text="Empty: the installation's. Daily lag, weekly lag and capacity share one.",
+    )
     emails = forms.CharField(required=False, max_length=2_000, label="Mail to")
     webhook_url = forms.CharField(required=False, max_length=500, label="Webhook")
     no_webhook = forms.BooleanField(required=False, label="Remove the webhook")

@@ -19,6 +19,8 @@ JOBS = {
 LAG_JOBS = ("lag_hour", "lag_day", "lag_week")
 # Reports made from the stores of brokers, not from lag history.
 STORE_JOBS = ("topic_traffic", "dead_letter")
+# Reports whose days must be the same: the weekly one is made of rows of the others.
+SAME_DAYS = ("lag_day", "lag_week", "capacity")
 # What a row is about, and how long that usually is: an hour of UTC, a day of the report's zone, a week from Monday. A
 # run replaces whole periods.
 PERIODS_MS = {**dict.fromkeys(JOBS, DAY_MS), "lag_hour": HOUR_MS, "lag_week": 7 * DAY_MS}

@@ -55,13 +55,13 @@
   }
 
   /* Weekday by hour of the reports' zone: of several weeks the largest. */
-  function hourOfWeek(canvas, { hours_of_week: places, p95_ms: values }) {
+  function hourOfWeek(canvas, { hours_of_week: places, minute, p95_ms: values }) {
     const cells = WEEKDAYS.map(() => Array(24).fill(null));
     places.forEach((place, i) => {
       const day = Math.floor(place / 24), hour = place % 24;
       if (values[i] !== null) cells[day][hour] = Math.max(cells[day][hour] ?? 0, values[i]);
     });
-    heatMap(canvas, { rows: WEEKDAYS, columns: [...Array(24).keys()].map(hour2), values: cells, every: 3, what: gettext("p95 time lag"), title: (r, c) => `${WEEKDAYS[r]} ${hour2(c)}:00` });
+    heatMap(canvas, { rows: WEEKDAYS, columns: [...Array(24).keys()].map(hour2), values: cells, every: 3, what: gettext("p95 time lag"), title: (r, c) => `${WEEKDAYS[r]} ${hour2(c)}:${hour2(minute)}` });
   }
   function queueHeat(canvas, { rows, times, values }) {
     canvas.parentElement.style.setProperty("--rows", rows.length);

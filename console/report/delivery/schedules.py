@@ -13,7 +13,7 @@ from console.access import services as access_services
 from console.cluster import selectors as cluster_selectors
 from console.lag.models import GroupSlo
 from console.report import selectors, services
-from console.report.jobs import JOBS, PERIODS_MS, STORE_JOBS
+from console.report.jobs import JOBS, PERIODS_MS, SAME_DAYS, STORE_JOBS
 from console.report.models import ReportSchedule
 from console.report.rules import (
     DEFAULT_SCHEDULES,
@@ -119,10 +119,23 @@ def _has_input(schedule: ReportSchedule, window: Window) -> bool:
 def change(
     schedule: ReportSchedule, values: Mapping[str, Any], *, actor: Any, now_ms: int, remote_addr: str = ""
 ) -> None:
-    """Change a schedule. A new time counts from now on: it does not fire for a moment already past."""
+    """Change a schedule. A new time counts from now on: it does not fire for a moment already past. A new zone is one for
+    all of SAME_DAYS.
+    """
     unknown = values.keys() - set(CHANGEABLE)
     if unknown:
         raise ReportRejected(min(unknown), f"A schedule has no {min(unknown)}.")
+    with transaction.atomic():
+        _change(schedule, values, actor, now_ms, remote_addr)
+        if "zone" in values and schedule.job in SAME_DAYS:
+            others = ReportSchedule.objects.filter(cluster=schedule.cluster, job__in=SAME_DAYS)
+            for other in others.exclude(zone=values["zone"]):
+                _change(other, {"zone": values["zone"]}, actor, now_ms, remote_addr)
+
+
+def _change(
+    schedule: ReportSchedule, values: Mapping[str, Any], actor: Any, now_ms: int, remote_addr: str
+) -> None:
     before = as_row(schedule)
     for name, value in values.items():
         setattr(schedule, name, value)
@@ -131,17 +144,16 @@ def change(
         schedule.receivers_by_id = getattr(actor, "pk", None)
         own.add("receivers_by")
     schedule.last_due_ms = max(schedule.last_due_ms, _due_ms(schedule, now_ms))
-    with transaction.atomic():
-        schedule.save(update_fields=own)
-        access_services.record_audit(
-            actor=actor,
-            verb="change schedule",
-            cluster=schedule.cluster,
-            subject=schedule.job,
-            before=before,
-            after=as_row(schedule),
-            remote_addr=remote_addr,
-        )
+    schedule.save(update_fields=own)
+    access_services.record_audit(
+        actor=actor,
+        verb="change schedule",
+        cluster=schedule.cluster,
+        subject=schedule.job,
+        before=before,
+        after=as_row(schedule),
+        remote_addr=remote_addr,
+    )
 
 
 def as_row(schedule: ReportSchedule) -> dict[str, Any]:

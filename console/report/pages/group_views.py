@@ -23,7 +23,7 @@ from console.report.forms import SloForm
 from console.report.jobs import DAY_MS, HOUR_MS
 from console.report.models import LagRow
 from console.report.pages import group_plots, group_report, retention_room, usual_week
-from spark.lag.local_time import hour_of_week
+from spark.lag.local_time import hour_of_week, local
 
 # Word in the address → (word on the page, days). Four whole weeks, so that weekdays weigh the same.
 SPANS = {"1d": ("24 h", 1), "": ("7 d", 7), "28d": ("28 d", 28)}
@@ -70,7 +70,7 @@ def page(
         "budget": budget,
         "breach_ms": _sum(hours.breach_ms),
         "sentences": group_report.sentences(hours, budget, episodes, zone),
-        "zone": zone,
+        "report_zone": zone,
         "episodes": episodes,
         "runways": [_runway(here.name, each) for each in runways],
         "usual": usual_week.usual_drain(here.name, group, runways),
@@ -122,6 +122,7 @@ def _plots(
         "flow": {name: values[drawn] for name, values in flow.items()},
         "week": {
             "hours_of_week": [hour_of_week(at_ms, zone) for at_ms in hours.times],
+            "minute": local(hours.times[-1], zone).minute,  # hours of UTC begin at half an hour of some zones
             "p95_ms": hours.p95_ms,
         },
         "queues": {

@@ -7,6 +7,7 @@ import datetime as dt
 import pytest
 from pytest_django import Settings
 
+from console.access.models import AuditEvent
 from console.cluster.models import Cluster
 from console.report import selectors, services
 from console.report.delivery import schedules
@@ -97,8 +98,8 @@ def test_a_schedule_has_a_zone_of_its_own_or_the_installations(cluster: Cluster,
     now_ms = utc("2026-03-30T08:00")
     own = {one.job: one for one in schedules.schedules("local", now_ms=now_ms)}
     schedules.change(own["capacity"], {"zone": KOLKATA}, actor=None, now_ms=now_ms)
-    assert [selectors.zone_of("local", job) for job in ("lag_day", "capacity")] == [BERLIN, KOLKATA]
-    assert schedules.window_of(own["lag_day"], now_ms).from_ms == utc("2026-03-28T23:00")
+    assert [selectors.zone_of("local", job) for job in ("episodes", "capacity")] == [BERLIN, KOLKATA]
+    assert schedules.window_of(own["episodes"], now_ms).from_ms == utc("2026-03-28T23:00")
     capacity = ReportSchedule.objects.get(cluster="local", job="capacity")
     assert schedules.window_of(capacity, now_ms) == Window(utc("2026-03-28T18:30"), utc("2026-03-29T18:30"))
     asked = services.request_run(
@@ -113,6 +114,22 @@ def test_a_schedule_has_a_zone_of_its_own_or_the_installations(cluster: Cluster,
         utc("2026-03-28T18:30"),
         utc("2026-03-29T18:30"),
     )
+
+
+def test_the_weekly_report_and_what_it_is_made_of_share_their_days(cluster: Cluster) -> None:
+    now_ms = utc("2026-03-30T08:00")
+    own = {one.job: one for one in schedules.schedules("local", now_ms=now_ms)}
+    schedules.change(own["capacity"], {"zone": KOLKATA}, actor=None, now_ms=now_ms)
+    assert {selectors.zone_of("local", job) for job in ("lag_day", "lag_week", "capacity")} == {KOLKATA}
+    assert {selectors.zone_of("local", job) for job in ("lag_hour", "episodes", "topic_traffic")} == {"UTC"}
+    own = {one.job: one for one in schedules.schedules("local", now_ms=now_ms)}
+    schedules.change(own["lag_week"], {"hour": 5}, actor=None, now_ms=now_ms)
+    schedules.change(own["lag_week"], {"zone": ""}, actor=None, now_ms=now_ms)
+    assert {selectors.zone_of("local", job) for job in ("lag_day", "lag_week", "capacity")} == {"UTC"}
+    changed = AuditEvent.objects.filter(verb="change schedule", after__zone=KOLKATA)
+    assert set(changed.values_list("subject", flat=True)) == {"lag_day", "lag_week", "capacity"}
+    # a daily report of another zone is due at another moment: not for the one that is over
+    assert schedules.fire_due(now_ms=now_ms) == 0
 
 
 def test_a_form_refuses_what_is_no_zone() -> None:
