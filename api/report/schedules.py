@@ -73,8 +73,8 @@ class ScheduleChangeSerializer(serializers.Serializer[Any]):
         required=False,
         allow_blank=True,
         max_length=ZONE_LENGTH_MAX,
-        help_text="IANA name; empty: the installation's. `lag_day`, `lag_week` and `capacity` share one: a change of one "
-        "is one of all three",
+        help_text="IANA name; empty: the installation's. `lag_day`, `lag_week` and `capacity` share one: a change of "
+        "one is one of all three",
     )
     emails = serializers.ListField(
         child=serializers.CharField(max_length=254), required=False, max_length=delivery.EMAILS_MAX

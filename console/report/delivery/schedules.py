@@ -119,8 +119,8 @@ def _has_input(schedule: ReportSchedule, window: Window) -> bool:
 def change(
     schedule: ReportSchedule, values: Mapping[str, Any], *, actor: Any, now_ms: int, remote_addr: str = ""
 ) -> None:
-    """Change a schedule. A new time counts from now on: it does not fire for a moment already past. A new zone is one for
-    all of SAME_DAYS.
+    """Change a schedule. A new time counts from now on: it does not fire for a moment already past. A new zone of one
+    of SAME_DAYS is the zone of all of them.
     """
     unknown = values.keys() - set(CHANGEABLE)
     if unknown:

@@ -172,6 +172,7 @@ SENTENCES = (
     _("host:port, for example 10.0.0.5:9876; several separated by semicolons."),
     _("Hour"),
     _("Time zone"),
+    _("Empty: the installation's. Daily lag, weekly lag and capacity share one."),
     _("How long that takes is not known: the group was not seen reading in the last hour."),
     _("in %(number)s queues"),
     _("is not a configuration key"),

@@ -98,8 +98,8 @@ def test_a_schedule_has_a_zone_of_its_own_or_the_installations(cluster: Cluster,
     now_ms = utc("2026-03-30T08:00")
     own = {one.job: one for one in schedules.schedules("local", now_ms=now_ms)}
     schedules.change(own["capacity"], {"zone": KOLKATA}, actor=None, now_ms=now_ms)
-    assert [selectors.zone_of("local", job) for job in ("episodes", "capacity")] == [BERLIN, KOLKATA]
-    assert schedules.window_of(own["episodes"], now_ms).from_ms == utc("2026-03-28T23:00")
+    assert [selectors.zone_of("local", job) for job in ("topic_traffic", "capacity")] == [BERLIN, KOLKATA]
+    assert schedules.window_of(own["topic_traffic"], now_ms).from_ms == utc("2026-03-28T23:00")
     capacity = ReportSchedule.objects.get(cluster="local", job="capacity")
     assert schedules.window_of(capacity, now_ms) == Window(utc("2026-03-28T18:30"), utc("2026-03-29T18:30"))
     asked = services.request_run(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from console.report.models import LagRow, ReportRow, ReportRun
+from console.report.models import LagRow, ReportRow, ReportRun, ReportSchedule
 from console.report.pages import group_report, group_views
 from tests.console.report import sample_rows as rows
 from tests.console.report.sample_rows import DAY, HOUR, NOW, TODAY
@@ -167,6 +169,21 @@ class TestPage:
             'id="plot-drain"',
         ):
             assert words in page
+
+    def test_the_week_is_one_of_the_reports_zone(self, admin: Client, run: ReportRun) -> None:
+        """18:00 UTC on Monday is 23:30 in India, 18:30 there is Tuesday: the hour of UTC keeps its beginning."""
+        ReportSchedule.objects.create(
+            cluster="local", job="lag_day", cadence="DAILY", minute=20, zone="Asia/Kolkata"
+        )
+        monday = TODAY - (TODAY // DAY + 3) % 7 * DAY
+        add(run, (monday - TODAY) // HOUR + 18, time_lag_p95_ms=9_000)
+        page = self.text(admin, "?span=28d")
+        assert "hours of Asia/Kolkata" in page
+        week = json.loads(re.findall(r'id="plot-week"[^>]*>(.*?)</script>', page)[0])
+        assert week["minute"] == 30
+        assert [
+            place for place, ms in zip(week["hours_of_week"], week["p95_ms"], strict=True) if ms == 9_000
+        ] == [23]
 
     def test_it_says_that_nothing_was_computed(self, admin: Client) -> None:
         assert "No hour of this time was computed" in self.text(admin, "?span=28d")
