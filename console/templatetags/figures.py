@@ -585,25 +585,3 @@ TOPIC_KINDS = {
 @register.filter
 def topic_kind(kind: str) -> str:
     return _(TOPIC_KINDS[kind]) if kind in TOPIC_KINDS else kind
-
-
-@register.filter
-def pretty(value: object) -> str:
-    """A kept value as people read it: text as it is, the rest as indented JSON."""
-    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
-
-
-@register.filter
-def quoted_json(value: object) -> str:
-    """JSON to stand between single quotes in a shell: an apostrophe in it is escaped."""
-    return json.dumps(value, ensure_ascii=False).replace("'", "\\u0027")
-
-
-@register.filter
-def config_value(value: object) -> str:
-    """A value of a broker's, topic's or group's configuration: `true`, `8`, `message.type=FIFO`."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}={one}" for key, one in value.items()) or "{}"
-    return str(value)

@@ -1,4 +1,4 @@
-"""Sentences on pages: times in them in the reader's zone, and what explains a thing in a popover.
+"""Sentences on pages: times in them in the reader's zone, what explains a thing in a popover, and kept values as text.
 
 One rule for times in words: whoever writes a sentence that is kept (a plan's summary, a broker's reason, an
 error) writes UTC and says so, because it is read in audits, by REST and in other zones; a page shows the same
@@ -8,6 +8,7 @@ sentence with the reader's own time in its place. `static/js/figures.js` does it
 from __future__ import annotations
 
 import datetime as dt
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -93,3 +94,25 @@ def tip(text: str, label: str = "") -> SafeString:
         text,
         f"{label or gettext('Explanation')}: {text}",
     )
+
+
+@register.filter
+def pretty(value: object) -> str:
+    """A kept value as people read it: text as it is, the rest as indented JSON."""
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+@register.filter
+def quoted_json(value: object) -> str:
+    """JSON to stand between single quotes in a shell: an apostrophe in it is escaped."""
+    return json.dumps(value, ensure_ascii=False).replace("'", "\\u0027")
+
+
+@register.filter
+def config_value(value: object) -> str:
+    """A value of a broker's, topic's or group's configuration: `true`, `8`, `message.type=FIFO`."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}={one}" for key, one in value.items()) or "{}"
+    return str(value)
