@@ -8,7 +8,10 @@ ARGS ?=
 # A test that passes only the second time is listed as RERUN: a defect to mend, not a reason to throw a day's work away.
 PYTEST := $(PY) -m pytest -q --reruns 1 --reruns-delay 1 -rR
 # Tests of a file share what it starts; files run in the order of collection, which puts the long ones first.
-SPREAD := -n 2 --dist loadfile --no-loadscope-reorder
+SPREAD := --dist loadfile --no-loadscope-reorder
+# What waits for real clients, brokers and a browser has deadlines: the rest computes while those wait, on more workers
+# than there are cores, and gives way to them.
+GIVING_WAY := nice -n 5
 
 # Every process of the product and of the tests would compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -24,16 +27,15 @@ help: ## List the targets
 run: set-up-run ## Start everything with demo traffic and print a sign-in link (ARGS="--port 8080 --no-demo")
 	@exec $(PY) manage.py up $(ARGS)
 
-# Side by side, as each waits half of its time, truth nearly all; each prints its log in one piece when it ends. The
-# longest come first.
+# Side by side; each prints its log in one piece when it ends.
 test: set-up-test ## All checks and all tests, with real peers and a real browser
-	@$(MAKE) --no-print-directory --keep-going --jobs 4 --output-sync=target unit peers truth postgres e2e check
+	@$(MAKE) --no-print-directory --keep-going --jobs 6 --output-sync=target peers truth e2e unit postgres check
 
 unit: set-up-test ## Tests of the packages only (T=tests/brokerd for a part)
-	$(PYTEST) $(T) $(SPREAD) --ignore=tests/peers --ignore=tests/truth --ignore=tests/e2e --ignore=tests/benchmark
+	$(GIVING_WAY) $(PYTEST) $(T) -n 4 $(SPREAD) --ignore=tests/peers --ignore=tests/truth --ignore=tests/e2e --ignore=tests/benchmark
 
 postgres: set-up-test ## What has a database, once more on PostgreSQL
-	deploy/with-postgres.sh $(PYTEST) tests/api tests/console $(SPREAD) --ignore=tests/console/process/test_supervisor.py
+	$(GIVING_WAY) deploy/with-postgres.sh $(PYTEST) tests/api tests/console -n 2 $(SPREAD) --ignore=tests/console/process/test_supervisor.py
 
 peers: set-up-test ## Real parts: Java clients of RocketMQ 5.3.3 and 4.9.7, an Apache RocketMQ 5.3.3 cluster
 	$(PYTEST) tests/peers -n 2 --dist loadgroup --no-loadscope-reorder
@@ -51,8 +53,8 @@ check: set-up-test ## Format, lint, types, import directions
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/lint-imports
-	.venv/bin/mypy brokerd consumers spark
-	.venv/bin/mypy console api manage.py
+	$(GIVING_WAY) .venv/bin/mypy brokerd consumers spark
+	$(GIVING_WAY) .venv/bin/mypy console api manage.py
 
 bench: set-up-test ## Benchmarks, printed as JSON (by hand or nightly; never part of the tests)
 	@for file in tests/benchmark/[a-z]*.py; do echo "# $$file"; $(PY) -m tests.benchmark.$$(basename $$file .py); done

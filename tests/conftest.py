@@ -34,17 +34,20 @@ DATABASES = {"db", "transactional_db", "django_db_setup", "pair"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that start a JVM for Spark come first: they take longest, and the end of a run waits for none of them.
+    """Files that take longest come first, so that the end of a run waits for none of them: Spark's, and harnesses.
 
     On PostgreSQL only what has a database runs: everything else would be the same once more.
     """
-    items.sort(key=lambda item: item.get_closest_marker("spark") is None)
+    items.sort(key=lambda item: item.get_closest_marker("spark") is None and "tests/hard/" not in item.nodeid)
     if os.environ.get("DATABASE_URL"):
         config.hook.pytest_deselected(items=[item for item in items if not has_database(item)])
         items[:] = [item for item in items if has_database(item)]
 
 
 def has_database(item: pytest.Item) -> bool:
+    """Whether a test would see another database. Spark has none: what its jobs give back is written by other tests."""
+    if item.get_closest_marker("spark"):
+        return False
     marks = any(item.get_closest_marker(name) for name in ("django_db", "own_database"))
     return marks or not DATABASES.isdisjoint(getattr(item, "fixturenames", ()))
 

@@ -1,13 +1,9 @@
-"""Hours, days, damage and disks: what becomes of history, and what a crash at any step leaves."""
+"""Hours, days, damage and disks: what becomes of history."""
 
 from __future__ import annotations
 
 import errno
 import hashlib
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -244,33 +240,6 @@ def test_it_keeps_files_wherever_fsspec_reaches(url: str, tmp_path: Path, settin
     assert len(seen()) == 20
     archive.delete_expired(START + 90 * DAY_MS + 2 * DAY_MS)
     assert not filesystem.exists(f"{root}/{made.path}")
-
-
-def test_it_loses_at_most_the_unsynced_round_whatever_step_dies(tmp_path: Path) -> None:
-    """kill -9 at every write, fsync, Parquet block and manifest change of appending, compacting, merging, healing,
-    uploading, adopting another host's log and expiring.
-    """
-    run = subprocess.run(
-        [sys.executable, "-m", "tests.console.lag.history.crash_steps", str(tmp_path / "crash")],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[4])},
-        timeout=150,
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    first, *works = [json.loads(line) for line in run.stdout.splitlines()]
-    by_name = {work["work"]: work["found"] for work in works}
-    counts = [len(found) for found in by_name["append"]]
-    assert counts[-1] == len(first["appended"]) == 5
-    assert all(found == first["appended"][: len(found)] for found in by_name["append"])
-    assert all(0 <= after - before <= 1 for before, after in zip(counts, counts[1:], strict=False))
-    assert len(by_name["expire"]) >= 6
-    assert all(found == {"left": [], "states": ["deleted"]} for found in by_name["expire"])
-    for name in ("compact", "merge", "quarantine", "upload", "adopt"):
-        assert len(by_name[name]) >= 3
-        for found in by_name[name]:
-            assert found["after"] == found["before"] == first["wanted"], name
-            assert found["missing"] == []
 
 
 GROUPS = [f"group-{number}" for number in range(6)]
