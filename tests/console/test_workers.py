@@ -70,7 +70,7 @@ def test_every_pool_is_a_process_that_is_started_again(workers: Workers) -> None
     workers.until(lambda: workers.ready("operate") == 2)
     assert len(workers.children()) == 4
     workers.process.terminate()
-    assert workers.process.wait(20) == 0
+    assert workers.process.wait(60) == 0
     assert not [pid for pid in before if Path(f"/proc/{pid}").exists()]
 
 

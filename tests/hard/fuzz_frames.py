@@ -22,7 +22,7 @@ from tests.support.watched_broker import connect, read_answer, report, watched_b
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "wire"
 FRAMES_A_ROUND = 12
-GOOD_WAIT_MAX_MS = 2_000  # on a machine that others use too; the benchmark measures what is usual
+GOOD_WAIT_MAX_MS = 5_000  # on a machine that others use too; the benchmark measures what is usual
 MEMORY_MIB_MAX, DESCRIPTORS_MAX = 400, 2_000
 PROBE_OPAQUE = 0x5EED
 # 25 would change what the good client may do.

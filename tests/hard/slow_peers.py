@@ -17,7 +17,7 @@ from tests.brokerd.running import pull_fields, send_fields
 from tests.hard.tally import main
 from tests.support.watched_broker import GOOD_TOPIC, connect, read_answer, report, watched_broker
 
-GOOD_WAIT_MAX_MS = 2_000  # on a machine that others use too; the benchmark measures what is usual
+GOOD_WAIT_MAX_MS = 5_000  # on a machine that others use too; the benchmark measures what is usual
 MEMORY_MIB_MAX = 900  # 512 MiB of unfinished requests, answers that are not read, and what Python needs
 GOOD_MESSAGES = 40
 MIB = 1024 * 1024

@@ -15,7 +15,7 @@ import pytest
 from spark import job_process
 from spark.session import session_settings
 
-PATIENCE_S = 20
+PATIENCE_S = 60
 SPEC_WITHOUT_HOURS = (
     '{"job":"lag_hour","job_id":"r","from_ms":0,"to_ms":3600000,"hours":[],"output":"/nowhere","as_of_ms":0}'
 )

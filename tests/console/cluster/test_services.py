@@ -165,13 +165,13 @@ def test_it_keeps_no_client_of_what_it_asked(
 
 
 def test_all_name_servers_are_asked_at_once(alice: User, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(services, "PROBE_DEADLINE_MS", 500)
+    monkeypatch.setattr(services, "PROBE_DEADLINE_MS", 1_000)
     with contextlib.ExitStack() as stack:
         addrs = ";".join(stack.enter_context(silent_server()) for _ in range(16))
         started_s = time.monotonic()
         with pytest.raises(NameServerUnreachable):
             services.add_cluster("staging", addrs, alice)
-    assert time.monotonic() - started_s < 4  # one after the other: 8
+    assert time.monotonic() - started_s < 10  # one after the other: 16
 
 
 def test_addresses_are_tried_ten_times_a_minute(alice: User) -> None:

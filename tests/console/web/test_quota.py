@@ -43,16 +43,16 @@ def test_parallel_callers_pass_no_limit(redis_url: str) -> None:
 
 
 def test_a_window_ends(redis_url: str) -> None:
-    assert [quota.take("x", most=1, window_s=0.2) > 0 for _ in range(2)] == [False, True]
-    time.sleep(0.25)
-    assert quota.take("x", most=1, window_s=0.2) == 0
+    assert [quota.take("x", most=1, window_s=1) > 0 for _ in range(2)] == [False, True]
+    time.sleep(1.05)
+    assert quota.take("x", most=1, window_s=1) == 0
 
 
 def test_a_process_counts_for_itself_while_redis_is_away(settings: Settings) -> None:
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     started_s = time.monotonic()
     assert [quota.take("x", most=2, window_s=60) > 0 for _ in range(200)] == [False, False] + [True] * 198
-    assert time.monotonic() - started_s < 2
+    assert time.monotonic() - started_s < 10
     with quota.place("searches:alice", most=1) as first, quota.place("searches:alice", most=1) as second:
         assert (first, second) == (True, True)
 
