@@ -40,6 +40,7 @@ class Product:
     def start(self) -> Product:
         ports = ["--port", self.port, "--broker-port", self.broker_port, "--namesrv-port", self.namesrv_port]
         command = [sys.executable, "manage.py", "up", "--data", self.data, *ports, *self.options]
+        said_before = len(self.output())
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [str(word) for word in command],
@@ -51,7 +52,7 @@ class Product:
         pattern = re.compile(rf"{re.escape(self.url)}/sign-in/\S+")
         deadline = time.monotonic() + READY_WITHIN_S
         while time.monotonic() < deadline:
-            found = pattern.search(self.output())
+            found = pattern.search(self.output(), said_before)
             if found:
                 self.sign_in_url = found.group(0)
                 return self
