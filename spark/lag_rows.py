@@ -101,7 +101,7 @@ def hour_rows(item: WorkItem, notes: list[Note]) -> Iterator[pa.Table]:
     """Yield the rows of an item's hours, in each table those of a grain in the order of their keys; what cannot be read
     comes into `notes`.
     """
-    reader = HistoryReader(item)
+    reader = HistoryReader(item, is_compact=True)
     hours = {hour.hour_ms for hour in item.hours}
     for windows in reader.blocks():
         for window in windows:
@@ -114,7 +114,7 @@ def hour_rows(item: WorkItem, notes: list[Note]) -> Iterator[pa.Table]:
 
 def period_rows(item: WorkItem, notes: list[Note]) -> Iterator[pa.Table]:
     """Yield the same for the whole period of an item: its hours are folded and added up."""
-    reader = HistoryReader(item)
+    reader = HistoryReader(item, is_compact=True)
     for windows in reader.blocks():
         found: list[Fold] = []
         dead_letters: dict[str, int] = {}

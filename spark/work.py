@@ -152,8 +152,10 @@ class Window:
 class HistoryReader:
     """Reads the hours of one work item, groups by groups; `notes` fill up on the way."""
 
-    def __init__(self, item: WorkItem) -> None:
+    def __init__(self, item: WorkItem, *, is_compact: bool = False) -> None:
+        """`is_compact`: grids may be."""
         self.item = item
+        self._is_compact = is_compact
         self.spec = JobSpec.from_json(item.spec)
         self.notes: list[Note] = []
         self._logs: dict[str, Samples] = {}
@@ -197,12 +199,12 @@ class HistoryReader:
         if len(parts) == 1 and isinstance(parts[0], pa.Table):
             if before is not None:  # it knows what was before
                 parts = [rows_within(parts[0], from_ms, to_ms)]
-            grid = decode_grid(parts[0], self.spec.interval_ms, from_ms, to_ms)
+            grid = decode_grid(parts[0], self.spec.interval_ms, from_ms, to_ms, is_compact=self._is_compact)
             if grid is not None and follows(grid, before):
                 return grid
         samples = _samples_of(parts, from_ms, to_ms)
         if before is not None:
-            samples = carried(samples, before)
+            samples = carried(samples, before.whole())
         return grid_of(samples, self.spec.interval_ms) if samples.keys else None
 
     def _before(self, hour: HourFiles, after: str, upto: str) -> Grid | None:

@@ -1,5 +1,6 @@
 """Rows of a chunk back to samples. What a row holds: `spark.lag.chunk_rows`."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ def base_of(table: pa.Table, name: str, is_head: BoolArray) -> Figures:
 def based_values(name: str, base: Figures, items: Figures) -> Figures:
     """Return the figures of rows in which one of `BASED` changes. `base` is that of each item, as `base_of` has it."""
     if name == "time_lag":
-        return from_tenths(items.astype(np.int64))
+        return np.maximum(items * base.dtype.type(TENTH_MS), UNKNOWN_TIME)
     if name == "oldest":
         return np.where(items == NO_OLDEST, UNKNOWN_TIME, base + items.astype(np.int64) * TENTH_MS)
     return items.astype(np.uint8)
@@ -114,11 +115,11 @@ def take_earlier(
     previous.put(rows[earlier], theirs, earlier)
 
 
-def begins_series(table: pa.Table) -> BoolArray:
-    """Return which rows are of another series than the row before them."""
+def begins_series(table: pa.Table, names: Sequence[str] = SERIES) -> BoolArray:
+    """Return which rows are of another series (topic, …) than the row before them, by the names of those."""
     begins = np.ones(table.num_rows, dtype=np.bool_)
     begins[1:] = False
-    for name in SERIES:
+    for name in names:
         column = table[name].combine_chunks()
         begins[1:] |= pc.not_equal(column.slice(1), column.slice(0, table.num_rows - 1)).to_numpy(False)
     return begins

@@ -12,16 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from spark.lag import histogram, level
-from spark.lag.codes import OK_CODE
+from spark.lag.codes import ByteArray
 from spark.lag.grid import TOPIC_WIDTH, Grid
 from spark.lag.level import HIGHEST, NONE, Counts, Ends, Level, Minutes, Stretch, Sums
-from spark.lag.rounds import OFFLINE, RANKS, STALL, UNKNOWN_RANK, Rounds, rounds_of
+from spark.lag.rounds import OFFLINE, RANKS, STALL, UNKNOWN_RANK, Rounds, rounds_of, where
 from spark.lag.samples import SeriesKey
 from spark.lag.snapshot import BoolArray, Int64Array
 
@@ -32,7 +32,6 @@ PARTS_MAX = 16  # of the messages that one round consumed: what a stall of a min
 WEIGHT = 1_000
 ADDED = ("timed", "in_time", "latency_ms")
 FARTHEST_MS = 2.0**53  # of a number of milliseconds that a float holds
-EXACT_MS = 1 << 24  # 4.6 hours: whole numbers up to here are exact in 32 bits
 SLAB_ROWS = 512  # queues folded together: their matrices stay in the cache
 
 IntArray = npt.NDArray[Any]
@@ -56,9 +55,10 @@ def fold(grid: Grid, from_ms: int, to_ms: int, slo_of: Callable[[str], int]) -> 
     parts = [
         _fold(own.rows(first, end), from_ms, to_ms, slo_of) for first, end in _slabs(own.starts(TOPIC_WIDTH))
     ]
-    if len(parts) == 1:
-        return parts[0]
-    return merge(parts) if parts else _fold(own, from_ms, to_ms, slo_of)
+    if len(parts) < 2:
+        return parts[0] if parts else _fold(own, from_ms, to_ms, slo_of)
+    queues, topics = ([getattr(part, grain) for part in parts] for grain in ("queues", "topics"))
+    return Fold(from_ms, to_ms, level.side_by_side(queues), level.side_by_side(topics))
 
 
 def merge(parts: Sequence[Fold]) -> Fold:
@@ -86,23 +86,25 @@ def _numbers(count: int) -> Int64Array:
 
 
 def _fold(grid: Grid, from_ms: int, to_ms: int, slo_of: Callable[[str], int]) -> Fold:
-    """Return the fold of some topics. Half of the queues do nothing at all: one of them is folded for all."""
+    """Return the fold of some topics."""
     promised = {group: slo_of(group) for group in {key.group for key in grid.keys}}
     starts = grid.starts(TOPIC_WIDTH)
-    kept, source = _kept(grid, starts)
-    own = grid if len(kept) == len(grid.keys) else grid.take(kept)
-    slo_ms = np.array([promised[key.group] for key in own.keys], dtype=np.int64)
-    rounds = rounds_of(own, slo_ms)
-    runway = runways(own, rounds, from_ms)
-    queues = level_of(rounds, own.keys, slo_ms, from_ms, to_ms, latencies_of(rounds, from_ms), runway)
-    if own is not grid:
+    source = np.arange(len(grid.keys)) if grid.source is None else grid.source
+    bundles = np.append(source[starts[:-1]], len(grid.status))
+    own = grid.keys
+    if grid.source is not None:
+        own = [grid.keys[at] for at in np.unique(source, return_index=True)[1].tolist()]
+    slo_ms = np.array([promised[key.group] for key in own], dtype=np.int64)
+    rounds = rounds_of(grid, slo_ms)
+    runway = runways(grid, rounds, from_ms)
+    queues = level_of(rounds, own, slo_ms, from_ms, to_ms, latencies_of(rounds, from_ms), runway)
+    together = rounds.together(bundles)
+    if grid.source is not None:
         queues = queues.take(source, grid.keys)
+        # those that are left out exist in every round
+        together = replace(together, exists=together.exists + (np.diff(starts) - np.diff(bundles))[:, None])
     first = starts[:-1]
     topic = np.repeat(np.arange(len(first)), np.diff(starts))
-    bundles = np.searchsorted(kept, starts)
-    together = rounds.together(bundles)
-    if own is not grid:  # those that are left out exist in every round
-        together = replace(together, exists=together.exists + (np.diff(starts) - np.diff(bundles))[:, None])
     keys = [grid.keys[row]._replace(broker_name="", queue_id=-1) for row in first.tolist()]
     topics = level_of(together, keys, slo_ms[bundles[:-1]], from_ms, to_ms)
     sums = {name: np.add.reduceat(getattr(queues.sums, name), first) for name in ADDED if len(first)}
@@ -116,40 +118,31 @@ def _fold(grid: Grid, from_ms: int, to_ms: int, slo_of: Callable[[str], int]) ->
     return Fold(from_ms, to_ms, queues, topics)
 
 
-def _kept(grid: Grid, starts: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Return the queues to fold, and which of them each queue is like: the first of each topic, and all that ever had
-    messages waiting or coming, or were not just OK.
-    """
-    count, width = grid.status.shape
-    everything = np.arange(count)
-    if not width or (grid.pulled >= 0).any():
-        return everything, everything
-    is_quiet = (grid.status == OK_CODE).all(axis=1)
-    is_quiet &= ~grid.flags.any(axis=1) & ~grid.time_lag_ms.any(axis=1) & grid.is_linked[:, 1:].all(axis=1)
-    at = np.flatnonzero(is_quiet)
-    high, committed = grid.max_offset[at], grid.committed[at]
-    is_quiet[at] = (high == high[:, :1]).all(axis=1) & (high == committed).all(axis=1)
-    quiet = np.flatnonzero(is_quiet)
-    if len(quiet) < 2:
-        return everything, everything
-    is_kept = ~is_quiet
-    is_kept[starts[:-1]] = True
-    is_kept[quiet[0]] = True
-    place = np.cumsum(is_kept) - 1
-    return np.flatnonzero(is_kept), np.where(is_kept, place, place[quiet[0]])
-
-
-@dataclass(frozen=True, slots=True)
-class Latencies:
-    """Batches of consumed messages and how long they waited: `messages[i]` of row `rows[i]`, all of them known."""
+class Spread(NamedTuple):
+    """Messages of a round that did not wait alike: `messages[i]` of row `rows[i]` waited `latency_ms[i]`."""
 
     rows: Int64Array
     latency_ms: Int64Array
     messages: Int64Array
 
-    def into(self, rows: Int64Array) -> Latencies:
-        """Return them of other rows: row i becomes rows[i]."""
-        return Latencies(rows[self.rows], self.latency_ms, self.messages)
+
+@dataclass(frozen=True, slots=True)
+class Latencies:
+    """How long consumed messages waited, rows x rounds; `messages` is 0 where that is not known, or is in `spread`."""
+
+    latency_ms: IntArray
+    messages: IntArray
+    spread: Spread
+
+    @classmethod
+    def none(cls, count: int) -> Latencies:
+        nothing = np.zeros((count, 0), dtype=np.int64)
+        return cls(nothing, nothing, Spread(_numbers(0), _numbers(0), _numbers(0)))
+
+    def whole(self) -> Latencies:
+        """Return those of all rows as of one."""
+        spread = self.spread._replace(rows=np.zeros_like(self.spread.rows))
+        return Latencies(self.latency_ms.reshape(1, -1), self.messages.reshape(1, -1), spread)
 
 
 def latencies_of(rounds: Rounds, from_ms: int) -> Latencies:
@@ -158,33 +151,34 @@ def latencies_of(rounds: Rounds, from_ms: int) -> Latencies:
     They left between two rounds, so they waited as long as the oldest message did in one of them or between: spread
     evenly where the two differ by more than an interval. Over a gap, or beside an unknown age, it is not known.
     """
-    spans = np.diff(rounds.t_ms, prepend=rounds.t_ms[:1])
+    age_ms, spans = rounds.age_ms, np.diff(rounds.t_ms, prepend=rounds.t_ms[:1])
     is_timed = (rounds.consumed > 0) & rounds.is_aged
     is_timed[:, 1:] &= rounds.is_aged[:, :-1]
     is_timed[:, (rounds.t_ms < from_ms) | (spans > rounds.limit_ms)] = False
-    at = np.flatnonzero(is_timed)
-    age_ms, width = rounds.age_ms.reshape(-1), rounds.age_ms.shape[1]
-    after, before = age_ms[at], age_ms[at - 1]
-    rows, messages = at // max(width, 1), rounds.consumed.reshape(-1)[at]
-    is_apart = np.abs(after - before) > rounds.interval_ms
-    even = Latencies(rows, (before + after) // 2, messages)
-    if not is_apart.any():
-        return even
-    own = np.flatnonzero(is_apart)
-    rows, before, after, messages = rows[own], before[own], after[own], messages[own]
+    messages = where(is_timed, rounds.consumed)
+    latency_ms = np.zeros_like(age_ms)
+    np.add(age_ms[:, 1:], age_ms[:, :-1], out=latency_ms[:, 1:])
+    latency_ms >>= 1
+    is_apart = is_timed
+    is_apart[:, 1:] &= np.abs(np.diff(age_ms, axis=1)) > rounds.interval_ms
+    at = np.flatnonzero(is_apart)
+    if len(at):
+        messages = messages * ~is_apart
+    return Latencies(latency_ms, messages, _spread(rounds, at))
+
+
+def _spread(rounds: Rounds, at: Int64Array) -> Spread:
+    """Return the messages of some rounds, cut into parts."""
+    rows = at // max(rounds.age_ms.shape[1], 1)
+    messages, after = (one.reshape(-1)[at].astype(np.int64) for one in (rounds.consumed, rounds.age_ms))
+    before = rounds.age_ms.reshape(-1)[at - 1].astype(np.int64)
     parts = np.minimum(np.minimum(-(-np.abs(after - before) // rounds.interval_ms), PARTS_MAX), messages)
     part = np.arange(int(parts.sum())) - np.repeat(np.cumsum(parts) - parts, parts)
     rows, before, after, messages, parts = (
         np.repeat(one, parts) for one in (rows, before, after, messages, parts)
     )
     share = messages * (part + 1) // parts - messages * part // parts
-    spread = before + (after - before) * (2 * part + 1) // (2 * parts)
-    rest = ~is_apart
-    return Latencies(
-        np.concatenate([even.rows[rest], rows]),
-        np.concatenate([even.latency_ms[rest], spread]),
-        np.concatenate([even.messages[rest], share]),
-    )
+    return Spread(rows, before + (after - before) * (2 * part + 1) // (2 * parts), share)
 
 
 def runways(grid: Grid, rounds: Rounds, from_ms: int) -> Int64Array:
@@ -193,22 +187,24 @@ def runways(grid: Grid, rounds: Rounds, from_ms: int) -> Int64Array:
     (Age of the oldest message kept - age of the first unread one) / (1 - catch-up speed) in each round of the window.
     """
     found = np.full(len(grid.keys), HIGHEST, dtype=np.int64)
-    is_known = rounds.is_aged & (rounds.age_ms > 0) & (grid.oldest_ms >= 0)
-    is_known[:, grid.t_ms < from_ms] = False
-    rows = np.flatnonzero(is_known.any(axis=1))
-    if not len(rows):
+    age_ms = rounds.age_ms
+    is_paced = np.zeros(age_ms.shape, dtype=np.bool_)  # without a round before: as if it stood still
+    is_paced[:, 1:] = grid.is_linked[:, 1:] & rounds.is_aged[:, :-1] & ~rounds.moved[:, 1:]
+    closes = rounds.is_aged & (age_ms > 0) & (grid.oldest_ms >= 0)
+    closes[:, 1:] &= ~is_paced[:, 1:] | (age_ms[:, 1:] > age_ms[:, :-1])
+    closes[:, grid.t_ms < from_ms] = False
+    at = np.flatnonzero(closes)
+    if not len(at):
         return found
-    age, own = rounds.age_ms[rows], is_known[rows]
-    room = np.maximum(grid.t_ms - grid.oldest_ms[rows] - age, 0)
-    closing = np.ones(age.shape)  # without a round before: as if it stood still
-    spans = np.maximum(np.diff(grid.t_ms), 1)
-    is_paced = grid.is_linked[rows, 1:] & rounds.is_aged[rows, :-1] & ~rounds.moved[rows, 1:]
-    closing[:, 1:] = np.where(is_paced, np.clip((age[:, 1:] - age[:, :-1]) / spans, 0, 1), 1)
-    with np.errstate(divide="ignore"):
-        left = np.where(own & (closing > 0), room / closing, np.inf)
-    nearest = left.min(axis=1)
+    rows, column = np.divmod(at, age_ms.shape[1])
+    age, before = (age_ms.reshape(-1)[place].astype(np.int64) for place in (at, at - 1))
+    room = np.maximum(grid.t_ms[column] - grid.oldest_ms.reshape(-1)[at] - age, 0)
+    spans = np.maximum(np.diff(grid.t_ms, prepend=0), 1)[column]
+    closing = np.where(is_paced.reshape(-1)[at], np.minimum((age - before) / spans, 1), 1)
+    starts = np.flatnonzero(np.diff(rows, prepend=-1))
+    nearest = np.minimum.reduceat(room / closing, starts)
     is_near = nearest < FARTHEST_MS
-    found[rows] = np.where(is_near, np.where(is_near, nearest, 0).astype(np.int64), HIGHEST)
+    found[rows[starts[is_near]]] = nearest[is_near].astype(np.int64)
     return found
 
 
@@ -223,7 +219,7 @@ def level_of(
 ) -> Level:
     """Return the figures of rows (queues, topics, a group) over a window of which `rounds` has the round before."""
     count = len(keys)
-    latencies = latencies or Latencies(_numbers(0), _numbers(0), _numbers(0))
+    latencies = latencies or Latencies.none(count)
     first = int(np.searchsorted(rounds.t_ms, from_ms))
     window = slice(first, None)
     is_counted, is_aged = rounds.is_counted[:, window], rounds.is_aged[:, window]
@@ -236,7 +232,7 @@ def level_of(
             runway_ms=np.full(count, HIGHEST) if runway is None else runway,
             **_times(rounds, slo_ms, from_ms, to_ms),
             **_counts(rounds, first),
-            **_latency_sums(latencies, slo_ms, count),
+            **_latency_sums(latencies, slo_ms),
         ),
         counted_ends,
         _ends(t_ms, is_aged, age_ms),
@@ -256,27 +252,37 @@ def _times(rounds: Rounds, slo_ms: Int64Array, from_ms: int, to_ms: int) -> dict
     held, hole = rounds.spans(from_ms, to_ms)
     there = rounds.exists > 0
     exists_ms = _dot(there, held + hole)
-    status_ms = np.zeros((len(there), RANKS), dtype=np.int64)
-    for rank in np.flatnonzero(np.bincount(rounds.rank.reshape(-1), minlength=RANKS)).tolist():
-        status_ms[:, rank] = _dot(rounds.rank == rank, held)
+    status_ms = _status_ms(rounds.rank, held)
     status_ms[:, 0] = 0
     status_ms[:, UNKNOWN_RANK] += _dot(there, hole)
     is_late = rounds.age_ms > slo_ms[:, None]
     is_sure = is_late | (rounds.is_aged & ~rounds.is_bound)
-    lasts = (held + hole) > 0
+    lasting = np.flatnonzero(held + hole)
+    lasts = slice(*lasting[[0, -1]] + [0, 1]) if len(lasting) else slice(0)
     begins, ends = np.maximum(rounds.t_ms, from_ms), np.append(np.minimum(rounds.t_ms, to_ms), to_ms)[1:]
-    is_shown = there & lasts
     return {
-        "queues": _highest(rounds.exists, np.broadcast_to(lasts, there.shape)),
+        "queues": rounds.exists[:, lasts].max(axis=1, initial=NONE).astype(np.int64),
         "exists_ms": exists_ms,
         "known_ms": _dot(rounds.is_read, held),
         "watched_ms": _dot(is_sure, held),
         "status_ms": status_ms,
-        **_life(is_shown, begins, ends),
+        **_life(there[:, lasts], begins[lasts], ends[lasts]),
         "breach_ms": _dot(is_late, held),
         **_late_sums(rounds, held),
         "lag_area": _dot(rounds.lag, held),
     }
+
+
+def _status_ms(rank: ByteArray, held: Int64Array) -> Int64Array:
+    """Return for how long each row had each rank: mostly the same one all along."""
+    found = np.zeros((len(rank), RANKS), dtype=np.int64)
+    if rank.size:
+        found[np.arange(len(rank)), rank[:, 0]] = held.sum()
+        rows = np.flatnonzero((rank != rank[:, :1]).any(axis=1))
+        changing = rank[rows]
+        for one in np.flatnonzero(np.bincount(changing.reshape(-1), minlength=RANKS)).tolist():
+            found[rows, one] = _dot(changing == one, held)
+    return found
 
 
 def _late_sums(rounds: Rounds, held: Int64Array) -> dict[str, Int64Array]:
@@ -284,7 +290,7 @@ def _late_sums(rounds: Rounds, held: Int64Array) -> dict[str, Int64Array]:
     found = {name: _numbers(len(rounds.rank)) for name in ("breach_weighted", "late_message_ms")}
     if rounds.late_lag is not None:
         rows = np.flatnonzero(rounds.late_lag.any(axis=1))
-        late = rounds.late_lag[rows]
+        late = rounds.late_lag[rows].astype(np.int64)
         found["late_message_ms"][rows] = late @ held
         found["breach_weighted"][rows] = (late * WEIGHT // np.maximum(rounds.lag[rows], 1)) @ held
     return found
@@ -303,14 +309,22 @@ def _life(shown: BoolArray, begins: Int64Array, ends: Int64Array) -> dict[str, I
 
 def _dot(matrix: IntArray, weights: Int64Array) -> Int64Array:
     """Return the weighted sum of each row. Rows that are the same all along are most of the truths."""
-    if matrix.dtype == np.bool_:
-        if matrix.all():
-            return np.full(len(matrix), weights.sum(), dtype=np.int64)
-        # exact as far as a float counts, and many times as fast as whole numbers
-        kind = np.float32 if weights.sum() < EXACT_MS else np.float64
-        whole: Int64Array = np.rint(matrix.astype(kind) @ weights.astype(kind)).astype(np.int64)
-        return whole
-    found: Int64Array = (matrix @ weights).astype(np.int64)
+    is_bool, total = matrix.dtype == np.bool_, int(weights.sum())
+    if is_bool and (matrix.all() or not matrix.any()):
+        return np.full(len(matrix), total if matrix.any() else 0, dtype=np.int64)
+    highest = total if is_bool else total * int(matrix.max(initial=0))
+    # exact as far as a float counts, and many times as fast as whole numbers
+    for kind, exact in ((np.float32, 1 << 24), (np.float64, 1 << 53)):
+        if highest < exact:
+            whole: Int64Array = (matrix.astype(kind) @ weights.astype(kind)).astype(np.int64)
+            return whole
+    found: Int64Array = matrix.astype(np.int64) @ weights
+    return found
+
+
+def _total(matrix: IntArray) -> Int64Array:
+    """Return the sum of each row; of much there is nothing at all."""
+    found: Int64Array = matrix.sum(axis=1, dtype=np.int64) if matrix.any() else _numbers(len(matrix))
     return found
 
 
@@ -321,17 +335,18 @@ def _counts(rounds: Rounds, first: int) -> dict[str, Any]:
     spans = np.diff(rounds.t_ms, prepend=rounds.t_ms[:1])
     linked = np.zeros(rounds.exists.shape, dtype=np.bool_)
     linked[:, 1:] = (rounds.exists[:, 1:] > 0) & (rounds.exists[:, :-1] > 0)
-    samples = is_counted.sum(axis=1)
+    each = np.ones(there.shape[1], dtype=np.int64)
+    samples = _dot(is_counted, each)
     return {
         "samples": samples,
-        "partial_samples": there.sum(axis=1) - samples,
-        "bound_samples": (rounds.is_bound[:, window] & there).sum(axis=1),
+        "partial_samples": _dot(there, each) - samples,
+        "bound_samples": _dot(rounds.is_bound[:, window] & there, each),
         "lag_max": _highest(rounds.lag[:, window], there),
         "age_max_ms": _highest(rounds.age_ms[:, window], there),
         "counted_ms": _dot(linked[:, window], spans[window]),
-        "rewinds": rounds.rewound[:, window].sum(axis=1),
+        "rewinds": _dot(rounds.rewound[:, window], each),
         **{
-            name: getattr(rounds, name)[:, window].sum(axis=1)
+            name: _total(getattr(rounds, name)[:, window])
             for name in ("produced", "consumed", "skipped", "lost")
         },
     }
@@ -344,35 +359,46 @@ def _highest(matrix: IntArray, shown: BoolArray) -> Int64Array:
     return found
 
 
-def _latency_sums(latencies: Latencies, slo_ms: Int64Array, count: int) -> dict[str, Any]:
-    rows, messages = latencies.rows, latencies.messages
-    in_time = np.where(latencies.latency_ms <= slo_ms[rows], messages, 0)
-    found = {"timed": messages, "in_time": in_time, "latency_ms": messages * latencies.latency_ms}
-    return {name: _by_row(rows, values, count) for name, values in found.items()}
+def _latency_sums(latencies: Latencies, slo_ms: Int64Array) -> dict[str, Any]:
+    ms, messages, spread = latencies.latency_ms, latencies.messages, latencies.spread
+    found = {
+        "timed": _total(messages),
+        "in_time": _total(messages * (ms <= slo_ms[:, None])),
+        "latency_ms": _total(messages.astype(np.int64) * ms),
+    }
+    if len(spread.rows):
+        in_time = np.where(spread.latency_ms <= slo_ms[spread.rows], spread.messages, 0)
+        np.add.at(found["timed"], spread.rows, spread.messages)
+        np.add.at(found["in_time"], spread.rows, in_time)
+        np.add.at(found["latency_ms"], spread.rows, spread.messages * spread.latency_ms)
+    return found
 
 
-def _by_row(rows: Int64Array, values: Int64Array, count: int) -> Int64Array:
-    """Return the sum of the values of each row; rows ascend, and once more (`latencies_of`)."""
-    total = np.zeros(count, dtype=np.int64)
-    again = np.flatnonzero(rows[1:] < rows[:-1]) + 1
-    for part, own in zip(np.split(values, again), np.split(rows, again), strict=True):
-        upto = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(part)])
-        starts = np.searchsorted(own, np.arange(count + 1))
-        total += upto[starts[1:]] - upto[starts[:-1]]
-    return total
-
-
-def _ends(t_ms: Int64Array, shown: BoolArray, values: Int64Array) -> Ends:
+def _ends(t_ms: Int64Array, shown: BoolArray, values: IntArray) -> Ends:
     count, width = shown.shape
     if not width:
         return Ends.none(count)
-    if shown.all():
-        gap = int(np.diff(t_ms).max(initial=0))
-        times = (np.full(count, t_ms[0]), values[:, 0], np.full(count, t_ms[-1]), values[:, -1])
-        return Ends(times[0], times[1].copy(), times[2], times[3].copy(), np.full(count, gap))
+    gap = int(np.diff(t_ms).max(initial=0))
+    found = Ends(
+        np.full(count, t_ms[0]),
+        values[:, 0].astype(np.int64),
+        np.full(count, t_ms[-1]),
+        values[:, -1].astype(np.int64),
+        np.full(count, gap),
+    )
+    rows = np.flatnonzero(~shown.all(axis=1))
+    if len(rows):
+        own = _ends_of_some(t_ms, shown[rows], values[rows])
+        for name in Ends.__slots__:
+            getattr(found, name)[rows] = getattr(own, name)
+    return found
+
+
+def _ends_of_some(t_ms: Int64Array, shown: BoolArray, values: IntArray) -> Ends:
+    """Return the ends of rows that are not shown in every round."""
+    rows, width = np.arange(len(shown)), shown.shape[1]
     has = shown.any(axis=1)
     first, last = np.argmax(shown, axis=1), width - 1 - np.argmax(shown[:, ::-1], axis=1)
-    rows = np.arange(count)
     seen = np.maximum.accumulate(np.where(shown, t_ms, NONE), axis=1)
     gaps = np.where(shown[:, 1:] & (seen[:, :-1] >= 0), t_ms[1:] - seen[:, :-1], 0)
     return Ends(
@@ -386,23 +412,22 @@ def _ends(t_ms: Int64Array, shown: BoolArray, values: Int64Array) -> Ends:
 
 def _stretches(rounds: Rounds, first: int) -> Stretch:
     """Return how long rows stood still while messages waited; of several queues it says nothing (see `figures`)."""
-    found = Stretch.none(len(rounds.rank))
-    width = rounds.rank.shape[1] - first
+    still = rounds.is_still[:, first:]
+    count, width = still.shape
+    found = Stretch.none(count)
     if not width:
         return found
-    found.is_whole[:] = False
+    found.is_whole[:] = still.all(axis=1)
+    beside = np.zeros((count, width + 2), dtype=np.bool_)
+    beside[:, 1:-1] = still
+    edges = np.flatnonzero(beside[:, 1:] != beside[:, :-1])
+    rows, edge = np.divmod(edges, width + 1)
     spans = np.diff(rounds.t_ms, prepend=rounds.t_ms[:1])[first:]
-    rows = np.flatnonzero(rounds.is_still[:, first:].any(axis=1))
-    if len(rows):
-        still = rounds.is_still[rows, first:]
-        upto = np.cumsum(np.where(still, spans, 0), axis=1)
-        run = upto - np.maximum.accumulate(np.where(still, 0, upto), axis=1)
-        found.longest_ms[rows] = run.max(axis=1)
-        found.trailing_ms[rows] = run[:, -1]
-        is_whole = still.all(axis=1)
-        found.is_whole[rows] = is_whole
-        begins = upto[np.arange(len(rows)), np.argmin(still, axis=1)]
-        found.leading_ms[rows] = np.where(is_whole, upto[:, -1], begins)
+    upto = np.append(0, np.cumsum(spans))[edge]
+    rows, begins, ends, lengths = rows[::2], edge[::2], edge[1::2], upto[1::2] - upto[::2]
+    np.maximum.at(found.longest_ms, rows, lengths)
+    for part, is_there in ((found.leading_ms, begins == 0), (found.trailing_ms, ends == width)):
+        part[rows[is_there]] = lengths[is_there]
     return found
 
 
@@ -435,8 +460,12 @@ def _histogram(values: Int64Array, shown: BoolArray) -> Counts:
 
 
 def _weighted(latencies: Latencies) -> Counts:
-    buckets = histogram.codes_of(latencies.latency_ms).astype(np.int64)
-    return Counts.of([Counts(latencies.rows, buckets, latencies.messages)])
+    spread = latencies.spread
+    found = Counts(*histogram.weighed(histogram.codes_of(latencies.latency_ms), latencies.messages))
+    if not len(spread.rows):
+        return found
+    buckets = histogram.codes_of(spread.latency_ms).astype(np.int64)
+    return Counts.of([found, Counts(spread.rows, buckets, spread.messages)])
 
 
 def _pulled(rounds: Rounds, window: slice) -> dict[str, Counts]:

@@ -7,8 +7,8 @@ UNKNOWN there, with its last offsets, and ABSENT before its first sample and fro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,9 @@ class Grid:
     """Queues in key order; of a queue with several incarnations each round has the one that lived then.
 
     `is_linked` where the round before has a sample of the same series: only what changed since then is a difference.
+
+    A compact grid has one row for all queues of a topic in which nothing happens: queue i is row `source[i]`. Its
+    offsets count from the lowest one of their queue, in 32 bits: good for differences only. `decoded` makes it whole.
     """
 
     keys: Sequence[SeriesKey]
@@ -41,6 +44,8 @@ class Grid:
     flags: ByteArray
     oldest_ms: Int64Array
     is_linked: BoolArray
+    source: Int64Array | None = None
+    decoded: Callable[[], Grid] | None = None
 
     def between(self, from_ms: int, to_ms: int) -> Grid:
         """Return the rounds of [from_ms, to_ms) and the one before them, all that figures of this window depend on."""
@@ -48,8 +53,12 @@ class Grid:
         return self._part(slice(None), slice(max(first - 1, 0), last))
 
     def rows(self, first: int, end: int) -> Grid:
-        """Return some of the queues."""
-        return self._part(slice(first, end), slice(None))
+        """Return some of the queues: whole topics, if the grid is compact."""
+        if self.source is None:
+            return self._part(slice(first, end), slice(None))
+        low, high = int(self.source[first]), int(self.source[first:end].max())
+        part = self._part(slice(low, high + 1), slice(None))
+        return replace(part, keys=self.keys[first:end], source=self.source[first:end] - low)
 
     def take(self, rows: Int64Array) -> Grid:
         """Return some of the queues."""
@@ -58,7 +67,11 @@ class Grid:
 
     def _part(self, rows: slice, columns: slice) -> Grid:
         own = {name: getattr(self, name)[rows, columns] for name in (*MATRICES, "is_linked")}
-        return Grid(self.keys[rows], self.t_ms[columns], self.interval_ms, **own)
+        return replace(self, keys=self.keys[rows], t_ms=self.t_ms[columns], **own)
+
+    def whole(self) -> Grid:
+        """Return the same with a row for every queue, and offsets as they were read."""
+        return self if self.decoded is None else self.decoded()
 
     def starts(self, width: int) -> Int64Array:
         """Return where queues begin whose keys share their first `width` parts, and the end."""
@@ -115,7 +128,7 @@ def grid_of(samples: Samples, interval_ms: int) -> Grid:
 def linked(
     keys: Sequence[SeriesKey], t_ms: Int64Array, interval_ms: int, matrices: dict[str, npt.NDArray[Any]]
 ) -> Grid:
-    """Return the grid of series that are a row each."""
+    """Return the grid of series without later incarnations."""
     exists = matrices["status"] != ABSENT
     is_linked = np.zeros(exists.shape, dtype=np.bool_)
     np.logical_and(exists[:, 1:], exists[:, :-1], out=is_linked[:, 1:])

@@ -61,6 +61,32 @@ def runs_of(ordered: npt.NDArray[np.uint16], counts: Int64Array) -> tuple[Int64A
     return rows, ordered.reshape(-1)[at].astype(np.int64), ends - at
 
 
+def weighed(
+    buckets: npt.NDArray[np.uint16], weights: npt.NDArray[Any]
+) -> tuple[Int64Array, Int64Array, Int64Array]:
+    """Add up the weights of the buckets of each row: (rows, buckets, sums), each bucket once and in order. A weight of
+    0 does not count.
+    """
+    nothing = np.empty(0, dtype=np.int64)
+    bits = int(weights.max(initial=0)).bit_length()
+    if not bits:
+        return nothing, nothing, nothing
+    is_narrow = int(buckets.max()).bit_length() + bits <= 32
+    keys = buckets.astype(np.uint32 if is_narrow else np.uint64)
+    keys <<= bits
+    keys |= weights.astype(keys.dtype)
+    keys *= weights > 0
+    keys.sort(axis=1)
+    ordered = keys >> bits
+    begins = np.ones(keys.shape, dtype=np.bool_)
+    np.not_equal(ordered[:, 1:], ordered[:, :-1], out=begins[:, 1:])
+    at = np.flatnonzero(begins)
+    keys &= keys.dtype.type((1 << bits) - 1)
+    sums = np.add.reduceat(keys.reshape(-1), at, dtype=np.int64)
+    at, sums = at[sums > 0], sums[sums > 0]
+    return at // keys.shape[1], ordered.reshape(-1)[at].astype(np.int64), sums
+
+
 def _bias(exponent: int) -> np.int32:
     return np.int32((exponent + SUB_BITS - 1) << SUB_BITS)
 

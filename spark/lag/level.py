@@ -256,6 +256,32 @@ def merge(parts: Sequence[Level]) -> Level:
     )
 
 
+def side_by_side(parts: Sequence[Level]) -> Level:
+    """Return the level of other rows of the same window, part after part."""
+    lengths = [len(part) for part in parts]
+    ends = np.cumsum([0, *lengths])
+    places = [np.arange(first, end) for first, end in zip(ends, ends[1:], strict=False)]
+    several = list(zip(parts, places, strict=True))
+
+    return Level(
+        [key for part in parts for key in part.keys],
+        _concatenated([part.sums for part in parts]),
+        _concatenated([part.counted for part in parts]),
+        _concatenated([part.aged for part in parts]),
+        _concatenated([part.still for part in parts]),
+        _concatenated([part.minutes.into(rows) for part, rows in several]),
+        {
+            name: _concatenated([part.histograms[name].into(rows) for part, rows in several])
+            for name in HISTOGRAMS
+        },
+    )
+
+
+def _concatenated(parts: Sequence[Any]) -> Any:
+    names = [one.name for one in fields(parts[0])]
+    return type(parts[0])(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
 def _taken(own: Any, rows: Int64Array) -> Any:
     return type(own)(**{one.name: getattr(own, one.name)[rows] for one in fields(own)})
 

@@ -84,7 +84,7 @@ class Rounds:
             return self
 
         def total(matrix: npt.NDArray[Any]) -> Any:
-            return np.add.reduceat(matrix, first, axis=0)
+            return np.add.reduceat(matrix, first, axis=0, dtype=np.int64)
 
         def any_of(matrix: BoolArray) -> BoolArray:
             if not matrix.any():
@@ -151,9 +151,9 @@ def rounds_of(grid: Grid, slo_ms: Int64Array | None = None) -> Rounds:
     is_counted = is_valid if flags is None else is_valid & (flags & SampleFlag.LAG_BOUND == 0)
     effective = np.maximum(grid.committed, grid.min_offset)
     waiting = np.maximum(grid.max_offset - effective, 0)
-    age_ms = _where(is_valid & ~is_never, np.maximum(grid.time_lag_ms, 0))
+    age_ms = where(is_valid & ~is_never, np.maximum(grid.time_lag_ms, 0))
     is_aged = is_valid & ((grid.time_lag_ms >= 0) | is_never)
-    lag = _where(is_valid & ~is_never, waiting)
+    lag = where(is_valid & ~is_never, waiting)
     bound = _none(exists) if flags is None else is_aged & (flags & SampleFlag.TIME_LAG_BOUND != 0)
     moves = _Moves.of(grid, effective, is_valid, flags)
     is_still = np.zeros_like(exists)
@@ -165,15 +165,15 @@ def rounds_of(grid: Grid, slo_ms: Int64Array | None = None) -> Rounds:
         t_ms=grid.t_ms,
         interval_ms=grid.interval_ms,
         exists=exists.astype(np.int32),
-        rank=RANK_OF_CODE[status],
-        states=BITS_OF_CODE[status],
+        rank=RANK_OF_CODE.take(status),
+        states=BITS_OF_CODE.take(status),
         is_read=is_read,
         is_counted=is_counted,
         is_aged=is_aged,
         is_bound=bound,
         lag=lag,
         age_ms=age_ms,
-        produced=_where(grid.is_linked, _rises(grid.max_offset)),
+        produced=where(grid.is_linked, _rises(grid.max_offset)),
         consumed=moves.consumed,
         skipped=moves.skipped,
         lost=moves.lost,
@@ -213,9 +213,9 @@ class _Moves:
         if (committed < grid.min_offset).any():
             read_to = np.maximum(effective[:, :-1], committed[:, 1:])
             lost[:, 1:] = np.maximum(grid.min_offset[:, 1:] - read_to, 0)
-            lost = _where(counts, lost)
-        skipped = _where(moved, gained) if moved.any() else np.zeros_like(gained)
-        return cls(_where(is_consumed, gained), skipped, lost, rewound, moved)
+            lost = where(counts, lost)
+        skipped = where(moved, gained) if moved.any() else np.zeros_like(gained)
+        return cls(where(is_consumed, gained), skipped, lost, rewound, moved)
 
 
 def _rises(matrix: Int64Array) -> Int64Array:
@@ -229,7 +229,7 @@ def _late_lag(lag: Int64Array, age_ms: Int64Array, slo_ms: Int64Array | None) ->
     if slo_ms is None:
         return None
     is_late = age_ms > slo_ms[:, None]
-    return np.where(is_late, lag, 0) if is_late.any() else None
+    return lag * is_late if is_late.any() else None
 
 
 def _in_flight(grid: Grid, effective: Int64Array, lag: Int64Array, is_valid: BoolArray) -> Int64Array | None:
@@ -239,9 +239,11 @@ def _in_flight(grid: Grid, effective: Int64Array, lag: Int64Array, is_valid: Boo
     return np.where(is_pulled, np.clip(grid.pulled - effective, 0, lag), -1)
 
 
-def _where(mask: BoolArray, values: npt.NDArray[T]) -> npt.NDArray[T]:
-    """Return the values where the mask says so, else 0; mostly it does everywhere, which one look shows sooner."""
-    return values if mask.all() else np.where(mask, values, values.dtype.type(0))
+def where(mask: BoolArray, values: npt.NDArray[T]) -> npt.NDArray[T]:
+    """Return the values where the mask says so, else 0. Mostly it does everywhere, which one look shows; else a product
+    is ten times as fast as a choice.
+    """
+    return values if mask.all() else values * mask
 
 
 def _none(like: BoolArray) -> BoolArray:

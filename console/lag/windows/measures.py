@@ -62,7 +62,7 @@ def _level(grid: Grid, from_ms: int, to_ms: int, slo_ms: int) -> Level:
     """Return the fold of all queues together."""
     count = len(grid.keys)
     queues = rounds_of(grid, np.full(count, slo_ms, dtype=np.int64))
-    latencies = latencies_of(queues, from_ms).into(np.zeros(count, dtype=np.int64))
+    latencies = latencies_of(queues, from_ms).whole()
     key = SeriesKey(grid.keys[0].group, "", "", -1, 0)
     own = queues.together(whole(count))
     return level_of(own, [key], np.array([slo_ms]), from_ms, to_ms, latencies)

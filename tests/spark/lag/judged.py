@@ -98,6 +98,33 @@ def made(seed: int, rounds: int = 60) -> Made:
     return Made(together(*parts), t_ms)
 
 
+def steady(seed: int, rounds: int = 40) -> Made:
+    """Two groups of a few queues, all read in every round; in many of them nothing happens, some count from far up."""
+    chance = np.random.default_rng(seed)
+    t_ms = START + np.arange(rounds, dtype=np.int64) * STEP
+    parts = []
+    for group in ("a", "b"):
+        for topic in ("orders", "refunds"):
+            for number in range(int(chance.integers(1, 6))):
+                key = SeriesKey(group, topic, f"broker-{number % 2}", number, 0)
+                begin = int(chance.choice([0, 5_000_000_000]))
+                if chance.random() < 0.5:
+                    fixed = begin + number
+                    own = queue(
+                        key,
+                        t_ms=t_ms,
+                        high=[fixed] * rounds,
+                        committed=[fixed] * rounds,
+                        time_lag_ms=[0] * rounds,
+                    )
+                else:
+                    own = _series(chance, key, t_ms, _run(chance, rounds))
+                    for column in (own.max_offset, own.min_offset, own.committed, own.pulled):
+                        column[column >= 0] += begin
+                parts.append(own)
+    return Made(together(*parts), t_ms)
+
+
 def _run(chance: np.random.Generator, rounds: int) -> np.ndarray:
     first = int(chance.integers(0, rounds))
     length = int(chance.integers(1, 15)) if chance.random() < 0.5 else 0

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from spark.lag import chunk
 from spark.lag.chunk_join import decode_grid, decode_in_order, regular_rows
 from spark.lag.grid import MATRICES, Grid, grid_of
-from spark.lag.samples import Samples
+from spark.lag.samples import Samples, SeriesKey
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 from tests.spark.lag.history import judged
+from tests.spark.lag.judged import queue
 from tests.spark.lag.test_chunk import as_dict, previous_of
 
 QUEUES = [HeadKey("orders", "broker-a", number) for number in range(3)]
@@ -143,3 +144,18 @@ def test_it_decodes_no_grid_of_what_is_not_one() -> None:
         again.schema.get_field_index("incarnation"), "incarnation", pa.array([0, 0, 1] * 2, pa.int32())
     )
     assert decode_grid(lives, INTERVAL_MS, 20_000, 40_000) is None
+
+
+def test_a_lag_that_changes_above_32_bits_comes_back_exactly() -> None:
+    samples = queue(
+        SeriesKey("billing", "orders", "broker-a", 0, 0),
+        t_ms=[0, 5_000, 10_000],
+        high=[5_000_000_000, 5_000_000_010, 5_000_000_010],
+        committed=[0, 1, 7],
+        time_lag_ms=[100] * 3,
+    )
+    table = chunk.encode_table(samples, interval_ms=INTERVAL_MS)
+    found = decode_grid(table, INTERVAL_MS, 0, 15_000)
+    assert found is not None
+    assert found.committed.tolist() == [[0, 1, 7]]
+    assert decode_in_order([table])[0].committed.tolist() == [0, 1, 7]
