@@ -76,7 +76,8 @@ def base_of(table: pa.Table, name: str, is_head: BoolArray) -> Figures:
 def based_values(name: str, base: Figures, items: Figures) -> Figures:
     """Return the figures of rows in which one of `BASED` changes. `base` is that of each item, as `base_of` has it."""
     if name == "time_lag":
-        return np.maximum(items * base.dtype.type(TENTH_MS), UNKNOWN_TIME)
+        ms: Figures = np.maximum(items * base.dtype.type(TENTH_MS), UNKNOWN_TIME)
+        return ms
     if name == "oldest":
         return np.where(items == NO_OLDEST, UNKNOWN_TIME, base + items.astype(np.int64) * TENTH_MS)
     return items.astype(np.uint8)

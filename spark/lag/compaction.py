@@ -404,11 +404,6 @@ class DayMerge:
         return pa.concat_tables(parts).unify_dictionaries().combine_chunks()
 
 
-def merge_files(inputs: Sequence[MergeInput], sink: IO[bytes] | str) -> Written:
-    """Write one chunk with the rows of several."""
-    return DayMerge(inputs).write_bucket(sink).written
-
-
 def _sorted(table: pa.Table) -> pa.Table:
     order = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in KEY_COLUMNS])
     return table.take(order)

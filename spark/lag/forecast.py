@@ -199,17 +199,6 @@ def slowest(drains: Sequence[Drain]) -> Drain:
     return Drain(last.ms, False, low, high, last.window_ms)
 
 
-def drain_by_speed(time_lag_ms: int | None, speed: float | None) -> Drain:
-    """Return T / (v - 1) (lag.md 1.2, 14): the same answer without counting messages."""
-    if time_lag_ms is None or (speed is None and time_lag_ms > 0):
-        return UNKNOWN_DRAIN
-    if time_lag_ms == 0:
-        return DRAINED
-    assert speed is not None
-    ms = _limited(time_lag_ms / (speed - 1)) if speed > 1 else None
-    return Drain(ms, ms is None)
-
-
 @dataclass(frozen=True, slots=True)
 class HourPattern:
     """What a week looks like: produce rate by hour of the week (NaN: never seen), and the capacity.

@@ -125,9 +125,7 @@ def grid_of(samples: Samples, interval_ms: int) -> Grid:
     return _one_life_a_round(grid, again) if again else grid
 
 
-def linked(
-    keys: Sequence[SeriesKey], t_ms: Int64Array, interval_ms: int, matrices: dict[str, npt.NDArray[Any]]
-) -> Grid:
+def linked(keys: Sequence[SeriesKey], t_ms: Int64Array, interval_ms: int, matrices: dict[str, Any]) -> Grid:
     """Return the grid of series without later incarnations."""
     exists = matrices["status"] != ABSENT
     is_linked = np.zeros(exists.shape, dtype=np.bool_)

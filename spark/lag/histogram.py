@@ -72,7 +72,7 @@ def weighed(
     if not bits:
         return nothing, nothing, nothing
     is_narrow = int(buckets.max()).bit_length() + bits <= 32
-    keys = buckets.astype(np.uint32 if is_narrow else np.uint64)
+    keys: npt.NDArray[Any] = buckets.astype(np.uint32 if is_narrow else np.uint64)
     keys <<= bits
     keys |= weights.astype(keys.dtype)
     keys *= weights > 0

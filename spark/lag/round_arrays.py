@@ -11,11 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from spark.lag.forecast import DRAIN_MS_MAX
-from spark.lag.inversion import KnownTime
 from spark.lag.old_heads import NOT_FOUND, Brackets
 from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, HeadKey, Int64Array
 from spark.lag.status import BACKLOG_GRACE_MS, QUIET_MS, TIME_LAG_ALLOWED_MS
-from spark.lag.window import COARSE_STEP_MS, SPEED_MS, LagWindow
+from spark.lag.window import COARSE_STEP_MS, SPEED_MS, KnownTime, LagWindow
 
 FloatArray = npt.NDArray[np.float64]
 

@@ -1,9 +1,8 @@
 """Lag history in memory: one flat array per figure, all samples of a series side by side, series in key
 order.
 
-This is the form that algebra wants: every rule of `inversion`, `rollup` and `chunk` is a whole-array
-expression with the series' boundaries taken from `starts`. Chunks (Parquet) and snapshots (write-ahead log)
-are both read into it.
+This is the form that algebra wants: every rule is a whole-array expression with the series' boundaries taken from
+`starts`. Chunks (Parquet) and snapshots (write-ahead log) are both read into it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

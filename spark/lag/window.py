@@ -8,13 +8,13 @@ and statuses), max offsets for longer (`old_heads`: ages of old messages). The f
 
 from bisect import insort
 from collections.abc import Collection, Hashable, Sequence
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from spark.lag.codes import ABSENT, OK_CODE, SampleFlag
-from spark.lag.inversion import KnownTime
 from spark.lag.old_heads import HeadLog, thinned
 from spark.lag.samples import Samples
 from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, CommitKey, HeadKey, Int64Array, Snapshot, no_offsets
@@ -32,6 +32,14 @@ REGRESSION_SHARE = 0.05
 FIRST_CAPACITY = 64
 
 Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTime:
+    """A message whose store time was read: the newest one in the topic's statistics, or one that was looked up."""
+
+    offset: int
+    stored_ms: int
 
 
 class Ring(Generic[Key]):

@@ -37,7 +37,7 @@ def inputs() -> list[MergeInput]:
 def both(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ChunkFile, ChunkBuckets]:
     monkeypatch.setattr(compaction, "MERGE_ROWS", 1)
     whole = tmp_path / "whole.parquet"
-    compaction.merge_files(inputs(), str(whole))
+    compaction.DayMerge(inputs()).write_bucket(str(whole))
     merge = DayMerge(inputs(), 3)
     paths = [str(tmp_path / f"b={number}-g1.parquet") for number in range(3)]
     for path in paths:

@@ -45,7 +45,7 @@ class Rounds:
 
 
 def rounds_of(grid: Grid, from_ms: int) -> Rounds:
-    """Return the rounds from `from_ms` on. An age is known to an interval (`spark.lag.inversion`)."""
+    """Return the rounds from `from_ms` on. An age is known to an interval (`spark.lag.round_arrays`)."""
     if not grid.keys:
         nothing = np.empty(0, dtype=np.int64)
         return Rounds(*[nothing] * len(Rounds.__slots__))

@@ -1,9 +1,9 @@
 """How much room a group has before retention takes messages that it has not read, by the brokers' store time.
 
 For every queue two messages matter: the oldest that is kept (s(n)) and the first unread one (s(ĉ)). Retention moves the
-one towards the other; between them lies the room. Both store times come from the history of max offsets, as in
-`spark.lag.inversion`, and no broker is asked; history is looked through every STEP_MS, which is how exact they are. A
-message older than the history has a lower bound of its age, never an extrapolation.
+one towards the other; between them lies the room. Both store times come from the history of max offsets, and no broker
+is asked; history is looked through every STEP_MS, which is how exact they are. A message older than the history has a
+lower bound of its age, never an extrapolation.
 """
 
 from __future__ import annotations

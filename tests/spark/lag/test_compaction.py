@@ -93,7 +93,7 @@ def test_it_puts_the_hours_of_a_series_side_by_side(
         for n, file in enumerate(files)
     ]
     sink = io.BytesIO()
-    written = compaction.merge_files(inputs, sink)
+    written = compaction.DayMerge(inputs).write_bucket(sink).written
     table = chunk.read_chunk(pa.BufferReader(sink.getvalue()))
     assert (written.rows, table.num_rows) == (3 * 192, 3 * 192)
     places = list(zip(*(table[name].to_pylist() for name in compaction.KEY_COLUMNS), strict=True))
@@ -108,17 +108,16 @@ def test_it_replaces_an_hour_of_a_day_that_was_repaired() -> None:
     repaired = rounds({HEAD: [(0, 7), (0, 8), (0, 9)]}, {COMMIT: [7, 7, 7]}, start_ms=HOUR)
     files = [hour_file(one).getvalue() for one in (first, second, repaired)]
     day = io.BytesIO()
-    compaction.merge_files(
-        [MergeInput(pa.BufferReader(files[n]), n * HOUR, (n + 1) * HOUR) for n in range(2)], day
-    )
+    compaction.DayMerge(
+        [MergeInput(pa.BufferReader(files[n]), n * HOUR, (n + 1) * HOUR) for n in range(2)]
+    ).write_bucket(day)
     again = io.BytesIO()
-    compaction.merge_files(
+    compaction.DayMerge(
         [
             MergeInput(pa.BufferReader(day.getvalue()), 0, 24 * HOUR),
             MergeInput(pa.BufferReader(files[2]), HOUR, 2 * HOUR),
-        ],
-        again,
-    )
+        ]
+    ).write_bucket(again)
     assert as_dict(read(again)) == as_dict(from_snapshots([*first, *repaired]))
 
 
@@ -160,7 +159,7 @@ def test_the_buckets_of_a_day_are_whole_groups_in_their_order(
 ) -> None:
     monkeypatch.setattr(compaction, "MERGE_ROWS", rows_at_once)
     whole = io.BytesIO()
-    compaction.merge_files(day_inputs(3), whole)
+    compaction.DayMerge(day_inputs(3)).write_bucket(whole)
     found = buckets_of(day_inputs(3), count)
     assert 1 <= len(found) <= min(count, 8)
     tables = [chunk.read_chunk(pa.BufferReader(data)) for _, data in found]
@@ -178,7 +177,7 @@ def test_the_buckets_of_a_day_are_whole_groups_in_their_order(
 def test_a_day_in_buckets_takes_a_repaired_hour() -> None:
     repaired = MergeInput(pa.BufferReader(many_groups(HOUR, extra=3).getvalue()), HOUR, 2 * HOUR)
     plain = io.BytesIO()
-    compaction.merge_files([day_inputs(3)[0], repaired, day_inputs(3)[2]], plain)
+    compaction.DayMerge([day_inputs(3)[0], repaired, day_inputs(3)[2]]).write_bucket(plain)
     day = [MergeInput(pa.BufferReader(data), 0, 24 * HOUR) for _, data in buckets_of(day_inputs(3), 3)]
     assert len(day) == 3
     again = [chunk.read_chunk(pa.BufferReader(data)) for _, data in buckets_of([*day, repaired], 2)]
@@ -199,6 +198,6 @@ def test_the_heads_of_a_large_cluster_are_not_merged_at_once(monkeypatch: pytest
 
     monkeypatch.setattr(compaction.DayMerge, "_taken", noted)
     sink = io.BytesIO()
-    compaction.merge_files([MergeInput(pa.BufferReader(file.getvalue()), 0, HOUR)], sink)
+    compaction.DayMerge([MergeInput(pa.BufferReader(file.getvalue()), 0, HOUR)]).write_bucket(sink)
     assert taken == [10, 10, 10, 10]
     assert chunk.read_chunk(sink)["topic"].to_pylist() == [head.topic for head in heads]

@@ -15,7 +15,6 @@ from spark.lag.forecast import (
     TimeToLoss,
     consumers_needed,
     drain,
-    drain_by_speed,
     drain_forecast,
     hour_pattern,
     slowest,
@@ -112,21 +111,6 @@ def test_it_waits_for_the_last_queue() -> None:
     assert slowest([Drain(5, False), Drain(None, False)]) == Drain(None, False)
     assert slowest([Drain(5, False), Drain(None, True), Drain(None, False)]).never
     assert slowest([Drain(0, False), Drain(5, False, 4, 6, 10)]) == Drain(5, False, 4, 6, 10)
-
-
-@pytest.mark.parametrize(
-    ("time_lag_ms", "speed", "expected"),
-    [
-        (0, None, Drain(0, False)),
-        (60_000, 3.0, Drain(30_000, False)),
-        (60_000, 1.0, Drain(None, True)),
-        (60_000, 0.0, Drain(None, True)),
-        (60_000, None, Drain(None, False)),
-        (None, 3.0, Drain(None, False)),
-    ],
-)
-def test_it_drains_by_speed(time_lag_ms: int | None, speed: float | None, expected: Drain) -> None:
-    assert drain_by_speed(time_lag_ms, speed) == expected
 
 
 def test_it_knows_the_hour_of_the_week() -> None:

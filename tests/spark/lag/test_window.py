@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark.lag import wal
@@ -101,6 +101,25 @@ def test_it_knows_the_age_of_the_first_unread_message_however_late_a_group_is() 
     assert seen.rows == 122  # of 800: the first unread one left the window long ago
     found = ages(seen, seen.newest_heads, np.array([99]))
     assert (found.ms.tolist(), found.lower_bound.tolist()) == ([state(seen).time_lag_ms], [False])
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    stored=st.lists(st.integers(0, 60_000), min_size=2, max_size=60),
+    gaps=st.lists(st.integers(1, 9_000), min_size=2, max_size=30),
+)
+def test_an_age_is_off_by_a_round_at_most_or_a_lower_bound(stored: list[int], gaps: list[int]) -> None:
+    stored.sort()
+    seen = LagWindow(5_000)
+    for at in np.cumsum(gaps).tolist():
+        high = sum(one <= at for one in stored)
+        seen.append(snapshot(at, {HEAD: (0, high)}, {COMMIT: 0}))
+        found = ages(seen, np.zeros(high, dtype=np.int64), np.arange(high))
+        for message, (age_ms, is_bound) in enumerate(
+            zip(found.ms.tolist(), found.lower_bound.tolist(), strict=True)
+        ):
+            truth_ms = at - stored[message]
+            assert age_ms <= truth_ms if is_bound else abs(age_ms - truth_ms) <= 7_500, (at, message)
 
 
 def test_a_group_that_went_back_is_at_least_so_late() -> None:
