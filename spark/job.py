@@ -1,6 +1,6 @@
 """What a report job is asked for and what it answers: plain values that travel as JSON between processes.
 
-The console writes a `JobSpec`, starts `python -m spark.<job>` with it on standard input, and reads a `JobResult` from
+The console writes a `JobSpec`, starts `python -m spark.jobs.<job>` with it on its input, and reads a `JobResult` from
 the last line of standard output. The spec holds everything the job depends on, so the same spec gives the same report.
 """
 
@@ -72,7 +72,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     before an hour is looked for in `older` files. `recovery_ms`: how fast a backlog should be gone (capacity).
     `clients`: members of each group now, where known; `client_changes`: of each group (since when, how many), the
     first as of `from_ms`. `stores`: brokers whose files may be read. `remote`, `master`, `reuse`: where it runs
-    (`spark.session`).
+    (`spark.process.session`).
     """
 
     job: str

@@ -112,7 +112,7 @@ def of_period(run: ReportRun, start_ms: int) -> models.Q:
 
 
 class LagRow(models.Model):
-    """One hour, day or week of lag of a group's topic: a row of `spark.lag_hour`, `lag_day` or `lag_week`, column for
+    """One hour, day or week of lag of a group's topic: a row of `jobs.lag_hour`, `lag_day` or `lag_week`, column for
     column. Those of single queues have the same columns and are never saved: they lie in files (`QueueRowFile`) and
     come out of `console.report.rows.queue_rows`.
 

@@ -2,7 +2,7 @@
 
 It says `TAKEN` to a spec, `STEP text` while it works, and in the end `RESULT {json}` or `ERROR text`; everything else
 on its output is Spark's own talk and is kept only to explain a failure. After a result it may stay for a while (see
-`spark.job_server`): the next report then needs no new JVM. One that failed, took too long or is not wanted any more is
+`job_server`): the next report then needs no new JVM. One that failed, took too long or is not wanted any more is
 killed.
 """
 
@@ -120,7 +120,7 @@ class JobProcess:
 
     def __init__(self, idle_s: float) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "spark.job_server", f"{idle_s:g}"],
+            [sys.executable, "-m", "spark.process.job_server", f"{idle_s:g}"],
             cwd=settings.BASE_DIR,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -273,7 +273,7 @@ def _result(text: str) -> JobResult | None:
 def _java_problem_of(minute: int) -> str | None:
     try:
         asked = subprocess.run(
-            [sys.executable, "-m", "spark.java"],
+            [sys.executable, "-m", "spark.process.java"],
             cwd=settings.BASE_DIR,
             capture_output=True,
             text=True,

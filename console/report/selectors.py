@@ -42,7 +42,7 @@ SORTS = {
 }
 KEY = ("group", "topic", "broker_name", "queue_id")
 BY_HOUR = ("-window_start_ms", *KEY)
-# The columns of exports, in order: the job's own (`spark.lag_hour.COLUMNS`) and where they come from.
+# The columns of exports, in order: the job's own (`spark.jobs.lag_hour.COLUMNS`) and where they come from.
 COLUMNS = queue_rows.COLUMNS
 SHARED_COLUMNS = tuple(
     field.attname for field in ReportRow._meta.concrete_fields if field.attname not in ("id", "figures")

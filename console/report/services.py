@@ -1,6 +1,6 @@
 """A report's life: asked for, computed by Spark in a process of its own, its rows replaced period by period.
 
-Spark never starts inside the web or Celery process: a run is `python -m spark.<job>` with a JobSpec on standard input.
+Spark never starts inside the web or Celery process: a run is `python -m spark.jobs.<job>` with a JobSpec on its input.
 One run per report and cluster is open at a time (the database sees to it), REPORTS_AT_ONCE of them are computed on a
 machine at a time (lock files), and a run whose worker died is taken up again once its lease is over.
 """

@@ -2,7 +2,7 @@
 
 Do the bands of drain forecasts hold on traffic that they were not chosen on?
 
-Backlogs of simulated groups (`tests.support.lag_reference`) are replayed as `spark.forecast_scorecard` does: every five
+Backlogs of simulated groups (`tests.support.lag_reference`) are replayed as `jobs.forecast_scorecard` does: every five
 minutes a forecast from what was known then, compared with what came. On one part of them, other seeds and other shapes
 of traffic, the narrowest band that covers WANTED_PCT is chosen; coverage is measured on the rest, of that band and of
 the one in the code (`spark.lag.forecast.BAND`). An episode is covered when its first band held the actual. The naive
@@ -29,7 +29,7 @@ from spark.lag.forecast import BAND, BandRule, band_of, since_largest
 from spark.lag.line import Line, late_queue_lines
 from spark.lag.replay import Backlog, backlogs, forecasts, window_at
 from spark.lag.snapshot import Int64Array
-from spark.work import HistoryReader, work_items
+from spark.sources.work import HistoryReader, work_items
 from tests.support.lag_reference import START_MS, Size, write_history
 
 GOAL_PCT, WANTED_PCT = 80, 82  # wanted with room, for another traffic may cover less

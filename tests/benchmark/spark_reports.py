@@ -38,13 +38,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from spark import forecast_scorecard, lag_day, lag_hour
 from spark.job import HOUR_MS, HourFiles, JobSpec
+from spark.jobs import forecast_scorecard, lag_day, lag_hour
 from spark.lag.line import late_queue_lines
 from spark.lag.replay import backlogs, forecasts
-from spark.lag_rows import hour_rows
-from spark.session import build_session, package_shipped
-from spark.work import HistoryReader, work_items
+from spark.process.session import build_session, package_shipped
+from spark.rows.lag_rows import hour_rows
+from spark.sources.work import HistoryReader, work_items
 from tests.support.lag_reference import SIZES, START_MS, Reference, Size, write_history
 
 HOUR_OF_REFERENCE = 1_000 * 200 * 240
@@ -265,7 +265,7 @@ def _day(spark: SparkSession, files: list[str], size: Size, scratch: Path) -> di
 def _task(files: list[str], size: Size, scratch: Path, folder: Path) -> dict[str, Any]:
     """Runs as the console makes them, rows in its database included; the naive way: a process and a JVM per run."""
     spec = _spec("lag_hour", files, size, scratch / "task", only_last=True)
-    command = [sys.executable, "-m", "spark.lag_hour"]
+    command = [sys.executable, "-m", "spark.jobs.lag_hour"]
     naive = _timed(
         lambda: subprocess.run(command, input=spec.to_json(), text=True, check=True, capture_output=True)
     )

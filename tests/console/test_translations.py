@@ -29,7 +29,7 @@ ALSO_SHOWN = (
     "consumers/errors.py",
     "consumers/client/remoting_client.py",
     "spark/lag/local_time.py",
-    "spark/part_files.py",
+    "spark/rows/part_files.py",
     "spark/lag/status.py",
 )
 NAMED = re.compile(r"%\((\w+)\)s")

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.java import java_problem
-from spark.session import build_session, package_shipped
+from spark.process.java import java_problem
+from spark.process.session import build_session, package_shipped
 
 
 @pytest.fixture(scope="session")

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark.job import HOUR_MS, HourFiles, JobSpec, StoreFolder
-from spark.job_server import JOBS
 from spark.lag import files
+from spark.process.job_server import JOBS
 from tests.brokerd.store.stores import GOLDEN, unpack_golden
 from tests.spark.work_of import rows_of
 from tests.support.lag_reference import SIZES, START_MS, write_history
@@ -87,7 +87,7 @@ def answers(specs: list[JobSpec], folder: Path) -> list[dict[str, Any] | str]:
     with (
         (folder / "talk").open("a") as log,
         subprocess.Popen(
-            [sys.executable, "-m", "spark.job_server", "60"],
+            [sys.executable, "-m", "spark.process.job_server", "60"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,

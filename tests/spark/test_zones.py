@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from spark.job import HOUR_MS, HourFiles, JobSpec, JobSpecError
-from spark.lag_rows import period_rows
-from spark.store_job import days
-from spark.work import work_items
+from spark.jobs.store_job import days
+from spark.rows.lag_rows import period_rows
+from spark.sources.work import work_items
 from tests.spark.history_files import AS_OF, HOUR, START, STEP, generated
 from tests.spark.work_of import day_rows, queue_chunk, spec
 

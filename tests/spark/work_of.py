@@ -12,11 +12,11 @@ from spark.job import HOUR_MS, HourFiles, JobSpec
 from spark.lag import chunk
 from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey
-from spark.lag_rows import hour_rows as hours_of
-from spark.lag_rows import period_rows as periods_of
 from spark.notes import Note
-from spark.part_files import ItemRows
-from spark.work import work_items
+from spark.rows.lag_rows import hour_rows as hours_of
+from spark.rows.lag_rows import period_rows as periods_of
+from spark.rows.part_files import ItemRows
+from spark.sources.work import work_items
 from tests.spark.lag.history import rounds
 from tests.support.judge import judged
 

@@ -36,7 +36,7 @@ def cluster(db: None) -> Cluster:
 
 
 class FakeSpark:
-    """`python -m spark.lag_hour` copies the rows that a test gives."""
+    """`python -m spark.jobs.lag_hour` copies the rows that a test gives."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""Jobs without Spark: a folder from which `python -m spark.job_server` runs what a test says."""
+"""Jobs without Spark: a folder from which `python -m spark.process.job_server` runs what a test says."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ print("RESULT " + json.dumps({"job_id": spec["job_id"], "output": spec["output"]
 
 def write_job(folder: Path, code: str, *, preamble: str = PREAMBLE, name: str = "job_server") -> None:
     """What runs in the place of the jobs' process. `settings.BASE_DIR` must be the folder."""
-    package = folder / "spark"
-    package.mkdir(exist_ok=True)
+    package = folder / "spark/process"
+    package.mkdir(parents=True, exist_ok=True)
     # Python takes compiled code of the same second and size for that of the new text.
     shutil.rmtree(package / "__pycache__", ignore_errors=True)
+    (package.parent / "__init__.py").touch()
     (package / "__init__.py").touch()
     (package / f"{name}.py").write_text(preamble + code)
 
