@@ -203,7 +203,9 @@ class _Moves:
         counts[:, 1:] &= (committed[:, 1:] >= 0) & (committed[:, :-1] >= 0)
         moved = _none(counts) if flags is None else counts & (flags & SampleFlag.MOVED != 0)
         rewound = np.zeros_like(counts)
-        rewound[:, 1:] = counts[:, 1:] & (committed[:, 1:] < committed[:, :-1])
+        # one beyond the end was no place to come back from
+        was_place = grid.status[:, :-1] != INVALID_CODE
+        rewound[:, 1:] = counts[:, 1:] & was_place & (committed[:, 1:] < committed[:, :-1])
         gained = np.zeros_like(committed)
         np.subtract(committed[:, 1:], effective[:, :-1], out=gained[:, 1:])
         np.maximum(gained, 0, out=gained)

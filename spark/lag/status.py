@@ -189,11 +189,16 @@ def _judge_trend(history: QueueHistory, backlog: slice, previous: LagStatus | No
 
 
 def _rewound(history: QueueHistory, moves: Int64Array) -> Judgement | None:
-    """The committed offset went back in the window and has not reached its old place again."""
-    falls = np.flatnonzero(moves < 0)
+    """The committed offset went back in the window and has not reached its old place again.
+
+    One beyond the end is no place: it is of an earlier topic of that name, or of a tail that a broker lost.
+    """
+    is_place = history.committed <= history.max_offset
+    falls = np.flatnonzero((moves < 0) & is_place[:-1])
     if len(falls) == 0:
         return None
-    before = int(history.committed[: falls[-1] + 1].max())
+    earlier = slice(falls[-1] + 1)
+    before = int(history.committed[earlier][is_place[earlier]].max())
     now = int(history.committed[-1])
     if now >= before:
         return None

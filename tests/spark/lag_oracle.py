@@ -68,7 +68,7 @@ select l.*, severity, held, whole, inside, status not in (0, 12) as is_read, sta
   case when linked and inside and c >= 0 and c0 >= 0 and flags & 32 > 0 then greatest(0, c - greatest(c0, low0))
     else 0 end as skipped,
   case when linked and inside and c >= 0 and c0 >= 0 then greatest(0, low - greatest(c0, low0, c)) else 0 end as lost,
-  linked and inside and c >= 0 and c0 > c as rewound
+  linked and inside and c >= 0 and c0 > c and status0 <> 11 as rewound
 from linked l join rounds using (t) left join statuses using (status) where status <> 0
 """
 ROWS = """

@@ -172,6 +172,20 @@ def test_what_is_no_ordinary_offset_is_as_the_row_of_the_page_has_it(tmp_path: P
     beyond = queue(A, t_ms=t_ms, high=high, committed=high + 9, time_lag_ms=-1, status=LagStatus.INVALID)
     (row,) = topics(tmp_path, beyond)
     assert (minutes(row), row["consumed"], row["lag_last"]) == ({"INVALID": 60}, 0, None)
+    # a member that noticed after a while that its topic was made again went back from nowhere
+    is_stale = t_ms < 30 * MINUTE
+    noticed = queue(
+        A,
+        t_ms=t_ms,
+        high=high,
+        committed=np.where(is_stale, 90_000, high - 7),
+        time_lag_ms=np.where(is_stale, -1, 500),
+        status=[LagStatus.INVALID if one else LagStatus.OK for one in is_stale],
+        flags=np.where(t_ms == 30 * MINUTE, int(SampleFlag.MOVED), 0),
+    )
+    (row,) = topics(tmp_path, noticed)
+    assert (minutes(row), row["rewinds"], row["skipped"]) == ({"INVALID": 30, "OK": 30}, 0, 0)
+    assert row["consumed"] == 10 * 359
 
 
 def test_what_came_and_was_read_in_a_gap_is_counted_at_its_end(tmp_path: Path) -> None:

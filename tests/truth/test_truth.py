@@ -229,6 +229,7 @@ def play(told: Story, second: BrokerProcess) -> None:
     slow.keep = 3
     for queue in (*traffic.queues, *again.queues):
         queue.rate = 0.0
+    again.queues[0].keep = 0
     time.sleep(30)
 
 

@@ -62,8 +62,8 @@ def _happening(key: QueueKey, before: RowDict, row: RowDict) -> Happening | None
         kind = LagEvent.Kind.HEAD_REGRESSION if kept_tail else LagEvent.Kind.RECREATED
         return Happening(kind, key, high, row["max_offset"], high - row["max_offset"])
     was, now = before["committed_offset"], row["committed_offset"]
-    if was is None or now is None:
-        return None
+    if was is None or now is None or (high is not None and was > high):
+        return None  # beyond the end was no place to move from
     if now < was:
         return Happening(LagEvent.Kind.REWIND, key, was, now, was - now)
     if (row["lost"] or 0) > (before["lost"] or 0):

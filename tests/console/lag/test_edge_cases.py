@@ -116,7 +116,7 @@ def test_row_retention_passed_the_consumer(short_lived: CollectedCluster) -> Non
     assert (event("LOST").messages, event("LOST").to_offset) == (low - 2, low)
     assert (group().status, group().lost, group().attention) == ("LOST", low - 2, 7)
     short_lived.collect()
-    assert (queue().lost, LagEvent.objects.count()) == (low - 2, 1)  # counted once
+    assert (queue().lost, LagEvent.objects.filter(kind="LOST").count()) == (low - 2, 1)  # counted once
     short_lived.commit("billing", "orders", low + 1)
     short_lived.collect()
     assert queue().status != "LOST"

@@ -86,6 +86,8 @@ def word(found: Judgement) -> tuple[str, int]:
         # went back and is not yet where it was; then it is
         (history([500, 500, 100, 150], 600), 90_000, 1, ("REWOUND", 60_000)),
         (history([100, 90, 110, 120], [130, 140, 150, 160]), 20_000, 1, ("OK", 90_000)),
+        # a member that did not notice that its topic was made again, then did
+        (history([500, 500, 40, 60], [10, 30, 50, 70]), 4_000, 1, ("OK", 90_000)),
         # unknown number of clients is not "nobody"
         (history([10, 10, 10, 10], 70), None, None, ("STALLED", 0)),
     ],

@@ -4,10 +4,28 @@ from __future__ import annotations
 
 import pytest
 
-from console.lag.history.chronicle import client_counts, record_members
+from console.lag.history.chronicle import client_counts, happenings, record_members
 from console.lag.models import GroupMembers, LagEvent
+from console.lag.round.series import QueueKey
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
+
+
+KEY = QueueKey("billing", "orders", "broker-a", 0)
+ROW = {"min_offset": 0, "max_offset": 50, "committed_offset": 40, "lost": 0, "status": "OK", "moved": True}
+
+
+@pytest.mark.parametrize(
+    ("committed", "kinds"),
+    [
+        ((40, 10), ["REWIND"]),
+        ((40, 45), ["SKIPPED"]),
+        ((400, 45), []),  # beyond the end was no place to move from
+    ],
+)
+def test_an_offset_moved_from_where_it_could_be(committed: tuple[int, int], kinds: list[str]) -> None:
+    before, after = ({KEY: ROW | {"committed_offset": one}} for one in committed)
+    assert [one.kind for one in happenings(before, after)] == kinds
 
 
 class Sweeps:
