@@ -21,8 +21,7 @@ from console.group import selectors
 from console.group.clients import member
 from console.lag import selectors as lag_selectors
 from console.lag.models import ClientRow, GroupRow
-
-HOUR_MS = 3_600_000
+from spark.lag.local_time import HOUR_MS
 
 
 def _stale_since_ms(cluster: str) -> int | None:

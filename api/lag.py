@@ -19,8 +19,8 @@ from api.rest.resource import Resource
 from console.lag import selectors
 from console.lag.models import HistoryGap, LagEvent
 from console.lag.windows.by_client import TooManyChanges
+from spark.lag.local_time import HOUR_MS
 
-HOUR_MS = 3_600_000
 SPAN_MS_MAX = 31 * 24 * HOUR_MS  # the longest range the pages draw; more is a report
 LATENCY_SPAN_MS_MAX = 7 * 24 * HOUR_MS  # every message of the range is weighed
 POINTS_MAX = 2_000

@@ -10,9 +10,7 @@ from typing import Any
 
 import msgspec
 
-from spark.lag.local_time import STEP_MS, UTC, zone_problem
-
-HOUR_MS = 3_600_000
+from spark.lag.local_time import HOUR_MS, STEP_MS, UTC, zone_problem
 
 # A month of hourly work items for a hundred clusters; beyond that a report is asked for in parts.
 HOURS_MAX = 31 * 24 * 100

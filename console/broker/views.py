@@ -31,6 +31,7 @@ from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanRejected
 from console.operation.models import FINAL_STATES, Job
+from spark.lag.local_time import DAY_MS
 
 ASCENDING = ("broker", "version", "full_in", "answer")
 STATES = ("silent", "drained")
@@ -47,7 +48,6 @@ OWN_TABS = (
     "topics",
     "connections",
 )  # of those who see some names only: theirs of it, and how it does
-DAY_MS = 24 * 3_600_000
 BROKER_TROUBLE = (BrokerUnavailable, MQBrokerError, RemotingTimeout, OperationError)
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from console.brokers.mqadmin import BlockingMQAdmin
 from console.brokers.queues import ask_each
+from spark.lag.local_time import HOUR_MS
 
-HOUR_MS = 3_600_000
 RESERVED_TIME = "fileReservedTime"  # MessageStoreConfig.java, hours
 
 

@@ -15,9 +15,9 @@ from console.deadletter import selectors
 from console.deadletter.dead_letters import Filter, read_filter, sample_letters, topic_of
 from console.deadletter.letter_view import DeadLetterView, letter_view
 from console.deadletter.models import ReplayLedger
+from spark.lag.local_time import DAY_MS
 
 SAMPLE_MAX = 100
-DAY_MS = 86_400_000
 PRUNE_CHUNK = 5_000  # rows per statement, so that a running replay never waits long for the database
 
 

@@ -15,11 +15,11 @@ from spark.lag.codes import SampleFlag
 from spark.lag.figures import handling_rates
 from spark.lag.fold import level_of
 from spark.lag.grid import grid_of
+from spark.lag.local_time import MINUTE_MS
 from spark.lag.rounds import rounds_of, whole
 from spark.lag.samples import Samples
 from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Int64Array
 
-MINUTE_MS = 60_000
 BEST_PERCENTILE = 95  # of the minutes: one lucky minute, or one counted twice, is no speed to promise
 LINES = ("produced", "pulled", "committed", "stored_from")
 FloatArray = npt.NDArray[np.float64]

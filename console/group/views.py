@@ -37,8 +37,8 @@ from console.operation import services as operation_services
 from console.operation.config.change import GROUP
 from console.operation.config.views import quarantine_context
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
+from spark.lag.local_time import HOUR_MS
 
-HOUR_MS = 3_600_000
 RANGES = {
     "1h": (HOUR_MS, "1 h"),
     "24h": (24 * HOUR_MS, "24 h"),

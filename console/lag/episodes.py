@@ -29,11 +29,10 @@ from console.lag.episode_state import (
     holds,
 )
 from console.lag.models import Episode, GroupSlo, LagEvent
+from spark.lag.local_time import DAY_MS, MINUTE_MS
 
 logger = logging.getLogger(__name__)
 
-MINUTE_MS = 60_000
-DAY_MS = 24 * 60 * MINUTE_MS
 PROMISES_READ_EVERY_MS = 30_000
 OPEN_MAX = 10_000  # a disaster on every topic of a large cluster; one statement a round extends them
 DELETED_AT_ONCE = 5_000

@@ -14,7 +14,6 @@ from spark.lag.breach import BURN_WINDOWS, burn_rate
 from spark.lag.figures import COVERAGE_MIN
 from spark.lag.promise import Spent
 
-MINUTE_MS = 60_000
 # The windows of the SRE workbook's alerts (`spark.lag.breach.BURN_WINDOWS`), the shortest first.
 WINDOWS_MS = tuple(
     sorted({length_ms for window in BURN_WINDOWS for length_ms in (window.long_ms, window.short_ms)})

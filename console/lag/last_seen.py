@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from console.brokers.mqadmin import MessageQueue
 from console.lag import selectors as lag_selectors
-from console.lag.history.log import HOUR_MS
 from console.lag.rows import queues
 from console.lag.windows import past
+from spark.lag.local_time import HOUR_MS
 
 # How long ago the history is looked into for queues that no row has: about a quarter of an hour is read each.
 LOOKED_BACK_MS = (HOUR_MS, 24 * HOUR_MS, 7 * 24 * HOUR_MS)

@@ -22,9 +22,8 @@ from console.lag.models import Episode, GroupRow, HistoryFile, HistoryGap, Round
 from console.lag.promise_courses import Budgets
 from console.lag.selectors import last_round, silent_brokers
 from console.overview.selectors import TopGroup, growing_groups, losing_groups
+from spark.lag.local_time import DAY_MS, HOUR_MS
 
-HOUR_MS = 3_600_000
-DAY_MS = 24 * HOUR_MS
 TOP_ROWS = 10
 DAYS_SHOWN = 7
 GAPS_SHOWN = 20

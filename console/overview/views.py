@@ -20,8 +20,8 @@ from console.cluster.forms import AddClusterForm
 from console.deadletter import selectors as dead_letter_selectors
 from console.lag import selectors as lag_selectors
 from console.overview import fleet, selectors
+from spark.lag.local_time import DAY_MS
 
-DAY_MS = 24 * 3_600_000
 URGENT = ("LOST", "STALLED", "STOPPED", "FALLING_BEHIND")
 
 

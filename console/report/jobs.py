@@ -1,9 +1,6 @@
 """The reports there are, and the time that a row of each is about: what rules and models both know."""
 
-from spark.lag.local_time import UTC, period_end
-
-HOUR_MS = 3_600_000
-DAY_MS = 24 * HOUR_MS
+from spark.lag.local_time import DAY_MS, HOUR_MS, UTC, period_end
 
 JOBS = {
     "lag_hour": "Hourly lag",

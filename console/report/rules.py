@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from console.report.jobs import DAY_MS, HOUR_MS
-from spark.lag.local_time import ONE_DAY, UTC, days_later, local, moment_of, period_end, period_start, wall_ms
+from spark.lag.local_time import (
+    DAY_MS,
+    HOUR_MS,
+    ONE_DAY,
+    UTC,
+    days_later,
+    local,
+    moment_of,
+    period_end,
+    period_start,
+    wall_ms,
+)
 
 # One run computes at most a month: longer questions are asked of the day reports.
 WINDOW_HOURS_MAX = 31 * 24

@@ -32,7 +32,7 @@ from console.lag.history.log import Kind, job_location
 from console.lag.models import HistoryFile
 from console.live import hub as live
 from console.report import process, selectors
-from console.report.jobs import HOUR_MS, JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
+from console.report.jobs import JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
 from console.report.models import OPEN_STATES, ReportRun
 from console.report.process import JobResult, ReportFailed
 from console.report.rows import output, queue_files, retention
@@ -48,7 +48,7 @@ from console.report.runs import kept_episodes
 from console.report.runs.missing import hours_of, lost_hours, missing, nothing_readable, unread
 from console.report.runs.replacement import Produced, replace_rows
 from spark.lag.buckets import joined_path
-from spark.lag.local_time import periods, starts_in_hour
+from spark.lag.local_time import HOUR_MS, periods, starts_in_hour
 
 logger = logging.getLogger(__name__)
 

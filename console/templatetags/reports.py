@@ -14,12 +14,12 @@ from django.utils.safestring import SafeString
 from console.lag.windows import mark_words
 from console.lag.windows.marks import Mark
 from console.report.columns import EVENT_STATUS, TIMES_FROM_PCT, changed
-from console.report.jobs import DAY_MS, HOUR_MS, PERIODS_MS
+from console.report.jobs import PERIODS_MS
 from console.templatetags import figures
 from console.text.figures import MINUS, duration, moment, rate, size
 from console.text.language import figure_words
 from console.text.sentences import said as in_words
-from spark.lag.local_time import UTC, local
+from spark.lag.local_time import DAY_MS, HOUR_MS, UTC, local
 
 register = template.Library()
 

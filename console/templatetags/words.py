@@ -22,10 +22,10 @@ from console.templatetags.figures import zone_of
 from console.text.figures import clock, moment, zone_offset
 from console.text.language import figure_words
 from console.text.sentences import said
+from spark.lag.local_time import DAY_MS
 
 register = template.Library()
 
-DAY_MS = 86_400_000
 _TIME = r"(?:(\d{4}-\d\d-\d\d)[ T])?(\d\d:\d\d:\d\d)"
 TIMES = re.compile(rf"{_TIME}(?:(–| to ){_TIME})? UTC")
 

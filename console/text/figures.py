@@ -10,7 +10,9 @@ from __future__ import annotations
 import datetime as dt
 import math
 
-SECOND_MS, MINUTE_MS, HOUR_MS, DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
+from spark.lag.local_time import DAY_MS, HOUR_MS, MINUTE_MS
+
+SECOND_MS = 1_000
 DAYS_FROM_MS = 2 * DAY_MS  # up to here "31 h 04 m" says more than "1 d 07 h"
 MINUS = "−"
 

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from spark.job import HOUR_MS, JobResult, JobSpec
+from spark.job import JobResult, JobSpec
+from spark.lag.local_time import HOUR_MS
 from spark.process.job_process import main
 from spark.process.session import cores_of
 from spark.rows.lag_rows import GRAIN_TOPIC, LAG_SCHEMA, hour_rows

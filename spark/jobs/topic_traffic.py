@@ -23,14 +23,14 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark.job import HOUR_MS, JobResult, JobSpec
+from spark.job import JobResult, JobSpec
 from spark.jobs.store_job import ORDER, coverage, day_start, published, read_stores, stamped
+from spark.lag.local_time import HOUR_MS, MINUTE_MS
 from spark.process.job_process import main, say
 from spark.rows.publish import result
 from spark.schemas import KEY, STAMP, WINDOW, row_schema
 from spark.sources.store import CommitLogSource, ConsumeQueueSource
 
-MINUTE_MS = 60_000
 SCHEMA = row_schema(
     KEY,
     WINDOW,

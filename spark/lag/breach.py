@@ -6,6 +6,8 @@ bad, good or not watched is folded (`spark.lag.fold`).
 
 from typing import NamedTuple
 
+from spark.lag.local_time import MINUTE_MS
+
 
 class BurnWindow(NamedTuple):
     """An alert of the SRE workbook: both windows must burn faster than `factor`."""
@@ -15,7 +17,6 @@ class BurnWindow(NamedTuple):
     factor: float
 
 
-MINUTE_MS = 60_000
 BURN_WINDOWS = (
     BurnWindow(60 * MINUTE_MS, 5 * MINUTE_MS, 14.4),  # 2 % of a 30-day budget in an hour
     BurnWindow(6 * 60 * MINUTE_MS, 30 * MINUTE_MS, 6.0),  # 5 % in six hours

@@ -61,7 +61,6 @@ __all__ = [
     "write_chunk",
 ]
 
-HOUR_MS = 3_600_000
 READERS_MAX = 8  # threads that read files for one question
 # A chart reads one group of a day, 480 rows if it has 20 queues: row groups of days are cut between groups, so that it
 # reads one. With half as many rows it takes two thirds of the time and a file is 15 % larger: groups of one topic, side

@@ -21,11 +21,11 @@ from spark.lag import histogram, level
 from spark.lag.codes import ByteArray
 from spark.lag.grid import TOPIC_WIDTH, Grid
 from spark.lag.level import HIGHEST, NONE, Counts, Ends, Level, Minutes, Stretch, Sums
+from spark.lag.local_time import MINUTE_MS
 from spark.lag.rounds import OFFLINE, RANKS, STALL, UNKNOWN_RANK, Rounds, rounds_of, where
 from spark.lag.samples import SeriesKey
 from spark.lag.snapshot import BoolArray, Int64Array
 
-MINUTE_MS = 60_000
 # A row is behind while its oldest message waits longer than a healthy consumer takes to commit.
 BEHIND_MS = 30_000
 PARTS_MAX = 16  # of the messages that one round consumed: what a stall of a minute frees in a round of 5 s

@@ -15,10 +15,10 @@ import numpy as np
 
 from spark.lag.codes import ABSENT as ABSENT_CODE
 from spark.lag.codes import CODE_OF, NEVER_COMMITTED_CODE, UNKNOWN_CODE, LagStatus, SampleFlag
+from spark.lag.local_time import HOUR_MS
 from spark.lag.snapshot import Int64Array, Snapshot, from_tenths, in_tenths
 
 KEPT, LATE, UNKNOWN, ABSENT = range(4)
-HOUR_MS = 3_600_000
 # A topic that is late every other round changes 720 times an hour; older hours are sorted to 4 changes each.
 CHANGES_MAX = 1_200
 INVALID_CODE = CODE_OF[LagStatus.INVALID]

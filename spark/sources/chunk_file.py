@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from spark.lag import chunk
+from spark.lag.local_time import HOUR_MS
 
-HOUR_MS = 3_600_000
 LAST_NAME = "\U0010ffff"
 
 

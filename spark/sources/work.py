@@ -13,12 +13,12 @@ from pathlib import PurePosixPath
 import msgspec
 import pyarrow as pa
 
-from spark.job import HOUR_MS, HourFiles, JobSpec
+from spark.job import HourFiles, JobSpec
 from spark.lag import chunk, files, wal
 from spark.lag.chunk_decode import rows_within
 from spark.lag.chunk_join import decode_grid
 from spark.lag.grid import Grid, carried, follows, grid_of
-from spark.lag.local_time import period_end, starts_in_hour
+from spark.lag.local_time import HOUR_MS, period_end, starts_in_hour
 from spark.lag.rounds import rounds_of
 from spark.lag.samples import (
     DEAD_LETTER_TOPIC_PREFIX,

@@ -38,9 +38,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from spark.job import HOUR_MS, HourFiles, JobSpec
+from spark.job import HourFiles, JobSpec
 from spark.jobs import forecast_scorecard, lag_day, lag_hour
 from spark.lag.line import late_queue_lines
+from spark.lag.local_time import HOUR_MS
 from spark.lag.replay import backlogs, forecasts
 from spark.process.session import build_session, package_shipped
 from spark.rows.lag_rows import hour_rows

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from spark.job import HOUR_MS
 from spark.lag import chunk
+from spark.lag.local_time import HOUR_MS
 from spark.lag.samples import SAMPLE_COLUMNS, Previous, Samples, SeriesKey, starts_of
 from tests.support.judge import judged
 from tests.support.lag_reference import START_MS

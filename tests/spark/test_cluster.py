@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from spark.job import HOUR_MS, HourFiles, JobSpec, StoreFolder
+from spark.job import HourFiles, JobSpec, StoreFolder
 from spark.lag import files
+from spark.lag.local_time import HOUR_MS
 from spark.process.job_server import JOBS
 from tests.brokerd.store.stores import GOLDEN, unpack_golden
 from tests.spark.work_of import rows_of

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from spark.job import HOUR_MS, HourFiles, JobResult, JobSpec, JobSpecError
+from spark.job import HourFiles, JobResult, JobSpec, JobSpecError
+from spark.lag.local_time import HOUR_MS
 
 GOOD: dict[str, Any] = {
     "job": "lag_hour",

@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from spark.job import HOUR_MS, HourFiles, JobSpec, JobSpecError
+from spark.job import HourFiles, JobSpec, JobSpecError
 from spark.jobs.store_job import days
+from spark.lag.local_time import HOUR_MS
 from spark.rows.lag_rows import period_rows
 from spark.sources.work import work_items
 from tests.spark.history_files import AS_OF, HOUR, START, STEP, generated

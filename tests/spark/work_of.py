@@ -8,8 +8,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from spark.job import HOUR_MS, HourFiles, JobSpec
+from spark.job import HourFiles, JobSpec
 from spark.lag import chunk
+from spark.lag.local_time import HOUR_MS
 from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey
 from spark.notes import Note

@@ -19,8 +19,8 @@ from console.brokers.queues import ask_each, told
 from console.group import selectors
 from console.group.settings.facts import require_answers
 from console.lag.models import GroupRow, TopicRow
+from spark.lag.local_time import HOUR_MS
 
-HOUR_MS = 3_600_000
 RESERVED_KEY = "fileReservedTime"  # hours after which a broker may delete a file
 # Brokers ask for the permission where a pull is looked up by its member's heartbeat: not for these,
 MEMBER_TYPES = {"CONSUME_ACTIVELY": "pull", "CONSUME_POP": "POP"}

@@ -23,7 +23,7 @@ from console.lag.collect.presence import Presence
 from console.lag.database_router import METRICS
 from console.lag.episodes import Episodes
 from console.lag.history import archive, chronicle
-from console.lag.history.log import HOUR_MS, HistoryLog, Kind, State, location_of
+from console.lag.history.log import HistoryLog, Kind, State, location_of
 from console.lag.models import BrokerRow, GroupRow, HistoryFile, Round, TopicRow
 from console.lag.promise_courses import PromiseCourses
 from console.lag.round import broker_reads
@@ -50,6 +50,7 @@ from console.lag.rows.sheets import QUEUES, TOPIC_QUEUES, SheetStore
 from console.lag.rows.topic_rows import TopicQueueTable
 from spark.lag import chunk
 from spark.lag.files import StorageError
+from spark.lag.local_time import HOUR_MS
 from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import Snapshot
 from spark.lag.status import WINDOW_MS, LagStatus

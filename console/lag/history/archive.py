@@ -27,7 +27,6 @@ from django.db.models import QuerySet
 
 from console.lag.history import compaction_lease, owners, uploads
 from console.lag.history.log import (
-    HOUR_MS,
     HistoryLog,
     Kind,
     State,
@@ -41,11 +40,11 @@ from spark.lag import chunk, compaction, files, wal
 from spark.lag.chunk import Written
 from spark.lag.compaction import DayMerge, MergeInput
 from spark.lag.files import StorageError
+from spark.lag.local_time import DAY_MS, HOUR_MS
 from spark.lag.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
-DAY_MS = 24 * HOUR_MS
 COMPACT_AFTER_MS = 60_000  # a round that began in an hour is on disk a minute after it
 MERGE_AFTER_MS = 15 * 60_000  # the last hour of a day is made by then
 WAL_KEPT_MS = 48 * HOUR_MS  # lag.md 3.3

@@ -25,7 +25,6 @@ from spark.lag.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
 
-HOUR_MS = 3_600_000
 
 Kind, State = HistoryFile.Kind, HistoryFile.State
 # what a damaged file is made from again

@@ -15,7 +15,6 @@ from django.conf import settings
 from django.db.models import Q, QuerySet
 
 from console.lag.history.log import (
-    HOUR_MS,
     HistoryLog,
     Kind,
     State,
@@ -27,6 +26,7 @@ from console.lag.history.log import (
 )
 from console.lag.models import HistoryFile
 from spark.lag import files, wal
+from spark.lag.local_time import HOUR_MS
 
 logger = logging.getLogger(__name__)
 

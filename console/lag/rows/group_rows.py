@@ -11,9 +11,9 @@ from console.lag.rows.popped import POP_MODE, pop_figures
 from console.lag.rows.queue_rows import QueueTable
 from spark.lag.filter_ratio import filtered_lag, wilson
 from spark.lag.forecast import consumers_needed
+from spark.lag.local_time import MINUTE_MS
 from spark.lag.status import LagStatus, attention, worst
 
-MINUTE_MS = 60_000
 TREND_POINTS = 60
 NO_MEMBERS = Members()
 NO_TOPIC: RowDict = {"in_rate": None}

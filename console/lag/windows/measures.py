@@ -12,18 +12,18 @@ from typing import Any
 import numpy as np
 
 from console.lag.windows import past
-from console.lag.windows.past import BEFORE_MS, DAY_MS
+from console.lag.windows.past import BEFORE_MS
 from spark.lag import histogram, level
 from spark.lag.breach import BURN_WINDOWS, BurnWindow, budget_left, burn_rate
 from spark.lag.figures import COVERAGE_MIN, PERCENTILES
 from spark.lag.fold import WEIGHT, latencies_of, level_of
 from spark.lag.grid import Grid, carried, grid_of
 from spark.lag.level import Counts, Level, Sums
+from spark.lag.local_time import DAY_MS, MINUTE_MS
 from spark.lag.rounds import Rounds, rounds_of, whole
 from spark.lag.samples import SeriesKey
 from spark.lag.snapshot import Int64Array
 
-MINUTE_MS = 60_000
 # Upper edges of the histogram, 4 to a factor of 2: from 1 s to 12 days, then everything above.
 EDGES_MS = np.rint(1_000 * 2 ** (np.arange(0, 81) / 4)).astype(np.int64)
 

@@ -12,12 +12,13 @@ from django.db.models import QuerySet
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
 from console.lag.history import archive
-from console.lag.history.log import HOUR_MS, Kind, State, location_of, readable
+from console.lag.history.log import Kind, State, location_of, readable
 from console.lag.models import HistoryFile
 from console.lag.windows.chart_rounds import Rounds, decimate, rounds_of, thinned
 from spark.lag import chunk, files
 from spark.lag.codes import ABSENT, UNKNOWN_CODE
 from spark.lag.grid import grid_of
+from spark.lag.local_time import DAY_MS
 from spark.lag.rounds import GAP_INTERVALS
 from spark.lag.samples import Samples
 from spark.lag.snapshot import Int64Array
@@ -25,7 +26,6 @@ from spark.lag.snapshot import Int64Array
 logger = logging.getLogger(__name__)
 
 POINTS_MAX = 2_000  # more than the pixels of a chart
-DAY_MS = 24 * HOUR_MS
 WHOLE_MS = DAY_MS  # a window up to this long is read at once: 17,280 rounds of 5 s
 # of longer ones every ten minutes' peak and low are kept: 4,320 points for a month
 THIN_STEP_MS = 10 * 60_000

@@ -16,8 +16,8 @@ from django.conf import settings
 from console.operation.config.change import Config, brokers_in_words, is_denied
 from console.operation.models import Job
 from console.text.figures import duration, moment
+from spark.lag.local_time import HOUR_MS
 
-HOUR_MS = 3_600_000
 NOTICE_MS = 60_000  # clients read the route every 30 s: what they write until then is no news
 JOBS_READ_MAX = 200  # of one object, newest first: each tells what it changed on which broker
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from console.report import selectors
-from console.report.jobs import HOUR_MS
+from spark.lag.local_time import HOUR_MS
 
 TOPICS_SHOWN = 6  # of the small multiples: those that waited longest
 COLUMNS = (

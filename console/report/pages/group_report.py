@@ -13,11 +13,10 @@ from typing import Any
 from django.db.models import Max
 
 from console.report import selectors
-from console.report.jobs import DAY_MS, HOUR_MS
 from console.report.models import EPISODE_STATUS, LagRow, ReportRow
 from console.report.rows import queue_rows
 from console.report.rows.queue_rows import QueueRows
-from spark.lag.local_time import UTC, hour_of_week
+from spark.lag.local_time import DAY_MS, HOUR_MS, UTC, hour_of_week
 
 QUEUES_SHOWN = 40  # of the queue heat map: those that were worst
 EPISODES_SHOWN = 50

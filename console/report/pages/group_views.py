@@ -20,10 +20,9 @@ from console.lag.models import GroupRow, TopicRow
 from console.report import selectors
 from console.report.delivery import schedules
 from console.report.forms import SloForm
-from console.report.jobs import DAY_MS, HOUR_MS
 from console.report.models import LagRow
 from console.report.pages import group_plots, group_report, retention_room, usual_week
-from spark.lag.local_time import hour_of_week, local
+from spark.lag.local_time import DAY_MS, HOUR_MS, hour_of_week, local
 
 # Word in the address → (word on the page, days). Four whole weeks, so that weekdays weigh the same.
 SPANS = {"1d": ("24 h", 1), "": ("7 d", 7), "28d": ("28 d", 28)}

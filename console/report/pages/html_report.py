@@ -15,12 +15,12 @@ from django.template.loader import render_to_string
 
 from console.report import selectors
 from console.report.columns import EPISODES_VIEW, LAG_VIEWS, VIEWS, Column, RowsView
-from console.report.jobs import DAY_MS, HOUR_MS, JOBS, PERIODS_MS
+from console.report.jobs import JOBS, PERIODS_MS
 from console.report.models import LagRow
 from console.report.rows import queue_rows
 from console.report.rows.queue_rows import QueueRows
 from console.report.selectors import KEY, AnyRows
-from spark.lag.local_time import UTC, local
+from spark.lag.local_time import DAY_MS, HOUR_MS, UTC, local
 
 ROWS_MAX = 2_000
 SO_FAR = "so far"

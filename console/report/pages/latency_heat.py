@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from console.lag import selectors
-from console.report.jobs import DAY_MS, HOUR_MS
+from spark.lag.local_time import DAY_MS, HOUR_MS
 
 SLICES_MAX = 28
 SPAN_MS_MAX = 7 * DAY_MS

@@ -16,7 +16,7 @@ import numpy as np
 
 from console.lag.selectors import collect_interval_ms
 from console.lag.windows import past
-from console.lag.windows.past import DAY_MS
+from spark.lag.local_time import DAY_MS
 from spark.lag.samples import Samples, SeriesKey
 from spark.lag.snapshot import BoolArray, Int64Array
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from console.report import selectors
-from console.report.jobs import DAY_MS
 from console.report.models import LagRow
 from spark.lag.forecast import Drain, HourPattern, drain_forecast, hour_pattern
+from spark.lag.local_time import DAY_MS
 
 WEEKS = 4
 CAPACITY_MS = 7 * DAY_MS  # how fast a group reads is of its present members: not of a month ago

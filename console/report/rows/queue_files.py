@@ -24,9 +24,9 @@ import pyarrow as pa
 from django.conf import settings
 from django.db.models import Q
 
-from console.report.jobs import DAY_MS, HOUR_MS
 from console.report.models import QueueRowFile, ReportRun
 from console.report.rows.output import Output, Part, below_reports_url, local_or_url, remove_empty_folders
+from spark.lag.local_time import DAY_MS, HOUR_MS
 
 logger = logging.getLogger(__name__)
 

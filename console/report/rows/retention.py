@@ -15,8 +15,8 @@ from __future__ import annotations
 from django.conf import settings
 from django.db.models import Exists, OuterRef
 
-from console.report.jobs import DAY_MS
 from console.report.models import OPEN_STATES, LagRow, QueueRowFile, ReportRow, ReportRun
+from spark.lag.local_time import DAY_MS
 
 WINDOWS_AT_ONCE = (
     200  # after one run: a console that was off for long, or a shorter setting, catches up over several

@@ -16,9 +16,8 @@ from console.lag import episodes
 from console.lag.models import Episode
 from console.lag.windows import marks
 from console.lag.windows.marks import Marks
-from console.report.jobs import DAY_MS
 from console.report.models import ReportRow, ReportRun
-from spark.lag.local_time import period_end, period_start
+from spark.lag.local_time import DAY_MS, period_end, period_start
 
 JOB = "episodes"
 EPISODES_MAX = 100_000  # of a run; 40 MB of rows

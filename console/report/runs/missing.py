@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from console.lag.history import uploads
-from console.lag.history.log import HOUR_MS, Kind
+from console.lag.history.log import Kind
 from console.lag.windows import past
 from console.report.jobs import PERIODS_MS
 from console.report.models import ReportRun
 from console.report.process import JobResult
-from spark.lag.local_time import period_end
+from spark.lag.local_time import HOUR_MS, period_end
 
 SAID_MAX = 50
 

@@ -17,10 +17,10 @@ from django.db.models import Max, Min
 
 from console.lag.models import GroupRow, HistoryFile, HistoryGap, LagEvent, TopicRow
 from console.report import selectors
-from console.report.jobs import DAY_MS, PERIODS_MS
+from console.report.jobs import PERIODS_MS
 from console.report.models import LagRow, ReportRow, ReportRun, of_period
 from console.report.runs.weekly_review import week_rows
-from spark.lag.local_time import days_later, period_end, period_start
+from spark.lag.local_time import DAY_MS, days_later, period_end, period_start
 
 REVIEWED_JOBS = ("lag_day", "lag_week")
 BUDGET_DAYS = 28  # four whole weeks, so that weekdays weigh the same

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from console.report.jobs import DAY_MS
 from console.report.models import LagRow, ReportRow
 from spark.lag import trend
-from spark.lag.local_time import UTC, days_later
+from spark.lag.local_time import DAY_MS, UTC, days_later
 
 WEEK_DAYS = 7
 BACK_DAYS = 28

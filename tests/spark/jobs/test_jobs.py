@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.job import HOUR_MS, HourFiles, JobSpec, StoreFolder
+from spark.job import HourFiles, JobSpec, StoreFolder
 from spark.jobs import dead_letter, lag_hour, lag_week, topic_traffic
+from spark.lag.local_time import HOUR_MS
 from spark.sources.store_files import log_files, records
 from tests.brokerd.store.stores import GOLDEN, unpack_golden
 from tests.spark import lag_oracle

@@ -9,8 +9,9 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from spark.job import HOUR_MS, HourFiles, JobFailed, JobSpec, Promise
+from spark.job import HourFiles, JobFailed, JobSpec, Promise
 from spark.jobs import lag_hour
+from spark.lag.local_time import HOUR_MS
 from spark.notes import Note
 from spark.rows import part_files
 from spark.rows.lag_rows import hour_rows, period_rows

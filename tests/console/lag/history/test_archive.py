@@ -15,10 +15,11 @@ from pytest_django import Settings
 from console.lag import selectors, services
 from console.lag.history import archive
 from console.lag.history import log as history
-from console.lag.history.log import HOUR_MS, HistoryLog
+from console.lag.history.log import HistoryLog
 from console.lag.models import HistoryFile
 from console.lag.windows import past
 from spark.lag import chunk, compaction
+from spark.lag.local_time import HOUR_MS
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 from tests.spark.lag.history import rounds
 

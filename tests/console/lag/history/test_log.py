@@ -13,10 +13,11 @@ from console.brokers.mqadmin import MessageQueue
 from console.lag import selectors, services
 from console.lag.history import archive
 from console.lag.history import log as history
-from console.lag.history.log import HOUR_MS, HistoryLog, HistoryMoved
+from console.lag.history.log import HistoryLog, HistoryMoved
 from console.lag.models import HistoryFile
 from console.lag.windows import past
 from spark.lag import chunk, wal
+from spark.lag.local_time import HOUR_MS
 from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 from tests.spark.lag.history import rounds, snapshot

@@ -14,11 +14,12 @@ from pytest_django import Settings
 from console.lag import selectors, services
 from console.lag.history import archive, uploads
 from console.lag.history import log as history
-from console.lag.history.log import HOUR_MS, HistoryLog
+from console.lag.history.log import HistoryLog
 from console.lag.models import HistoryFile
 from console.lag.windows import past
 from spark.lag import files
 from spark.lag.files import StorageError
+from spark.lag.local_time import HOUR_MS
 from spark.lag.snapshot import CommitKey, HeadKey
 from tests.console.lag.conftest import CollectedCluster
 from tests.spark.lag.history import rounds

@@ -15,11 +15,12 @@ from console.lag import selectors, services
 from console.lag.history import archive, compaction_lease, uploads
 from console.lag.history import log as history
 from console.lag.history.compaction_lease import LEASE_MS, LeaseLost, LeaseTaken
-from console.lag.history.log import HOUR_MS, HistoryLog, HistoryMoved
+from console.lag.history.log import HistoryLog, HistoryMoved
 from console.lag.models import CollectorLease, HistoryFile, HistoryGap, HistoryLease
 from console.lag.tasks import queue_of
 from console.lag.windows import past
 from spark.lag import compaction, files, wal
+from spark.lag.local_time import HOUR_MS
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 from tests.console.lag.conftest import CollectedCluster
 from tests.spark.lag.history import rounds

@@ -7,10 +7,10 @@ import time
 import pytest
 
 from console.lag import selectors
-from console.lag.history.log import HOUR_MS
 from console.lag.models import GroupMembers, QueueOwner
 from console.lag.windows import by_client
 from console.lag.windows.by_client import ByClient, OwnerFigures
+from spark.lag.local_time import HOUR_MS
 from spark.lag.snapshot import Snapshot
 from tests.console.lag.windows.test_measures import COMMITS, HEADS, START, a_slow_hour, write
 from tests.spark.lag.history import rounds

@@ -8,9 +8,10 @@ import pytest
 
 from console.lag import selectors
 from console.lag.history import archive
-from console.lag.history.log import HOUR_MS, HistoryLog
+from console.lag.history.log import HistoryLog
 from console.lag.models import HistoryGap, LagEvent
 from spark.lag import chunk
+from spark.lag.local_time import HOUR_MS
 from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 from tests.spark.lag.history import rounds
