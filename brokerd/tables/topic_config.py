@@ -14,7 +14,13 @@ from pathlib import Path
 from brokerd.config import LiveConfig
 from brokerd.remoting.body.topic import DataVersion, TopicConfig, TopicConfigSerializeWrapper
 from brokerd.remoting.codes import Permission
-from brokerd.remoting.message.names import HALF_TOPIC, OP_HALF_TOPIC, RETRY_TOPIC_PREFIX, SCHEDULE_TOPIC
+from brokerd.remoting.message.names import (
+    DLQ_TOPIC_PREFIX,
+    HALF_TOPIC,
+    OP_HALF_TOPIC,
+    RETRY_TOPIC_PREFIX,
+    SCHEDULE_TOPIC,
+)
 from brokerd.tables import config_manager
 from brokerd.tables.table_file import EntryTexts, TableFile
 
@@ -22,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_TOPIC = "TBW102"  # the template of automatically created topics
 DEAD_LETTER_QUEUE_NUMS = 1
+CLIENT_QUEUE_NUMS = 4  # what a producer wants of a new topic (`DefaultMQProducer.defaultTopicQueueNums`)
 READ_WRITE = Permission.READ | Permission.WRITE
 QUEUE_NUMS_MAX = 100_000  # one folder and one mapped file each; a mistyped number must not fill the disk
 TOPICS_MAX = 50_000  # beyond, sends make no more: each is a folder per queue and a part of topics.json
@@ -124,14 +131,27 @@ class TopicConfigManager:
         return self.put(dataclasses.replace(topic_config(topic, queue_nums, READ_WRITE), order=order), now_ms)
 
     def adopt(self, queue_counts: Mapping[str, int], now_ms: int) -> None:
-        """Make topics that the store has messages of: their settings could not be saved before the last end."""
-        missing = {topic: queues for topic, queues in queue_counts.items() if topic not in self.topics}
+        """Make topics that the store has messages of: their settings could not be saved before the last end.
+
+        Clients may know more queues of a topic than those that have messages: it gets what a send would have given it.
+        """
+        missing = {
+            topic: queues
+            if topic.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX))
+            else max(queues, self._queues_of_send())
+            for topic, queues in queue_counts.items()
+            if topic not in self.topics
+        }
         for topic, queues in sorted(missing.items()):
             logger.warning("topic made anew, its messages are here topic=%s queues=%d", topic, queues)
         if missing:
             self.put_all(
                 [topic_config(topic, queues, READ_WRITE) for topic, queues in missing.items()], now_ms
             )
+
+    def _queues_of_send(self) -> int:
+        template = self.topics.get(DEFAULT_TOPIC)
+        return 1 if template is None else min(CLIENT_QUEUE_NUMS, template.write_queue_nums)
 
     def create_retry_topic_of_send(self, topic: str, now_ms: int) -> TopicConfig | None:
         """A send to a missing `%RETRY%` topic makes it with one queue (§1.3)."""

@@ -114,6 +114,9 @@ def test_it_makes_no_topics_of_sends_beyond_its_limit(
 def test_topics_whose_messages_are_there_are_made_anew(tmp_path: Path) -> None:
     topics = manager(tmp_path)
     topics.put(topic_config("Known", 4, 4), 0)
-    topics.adopt({"Known": 2, "Lost": 3}, 0)
+    topics.adopt({"Known": 2, "Lost": 3, "Large": 5, "%RETRY%g": 1}, 0)
     assert topics.get("Known") == topic_config("Known", 4, 4)
-    assert topics.get("Lost") == topic_config("Lost", 3, 6)
+    # clients were given four queues, three of which have messages
+    assert topics.get("Lost") == topic_config("Lost", 4, 6)
+    assert topics.get("Large") == topic_config("Large", 5, 6)
+    assert topics.get("%RETRY%g") == topic_config("%RETRY%g", 1, 6)
