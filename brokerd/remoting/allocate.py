@@ -81,33 +81,6 @@ def _ring_hash(key: str) -> int:
     return int.from_bytes(digest[:4], "big")
 
 
-def allocate_by_machine_room(rooms: frozenset[str]) -> Strategy:
-    """MACHINE_ROOM: only queues of brokers named `room@name` in one of `rooms`, dealt as evenly as they go."""
-
-    def allocate(group: str, client_id: str, queues: Queues, client_ids: Sequence[str]) -> list[MessageQueue]:
-        if not _check(client_id, queues, client_ids):
-            return []
-        near = []
-        for queue in queues:
-            room, *rest_of_name = queue.broker_name.split(MACHINE_ROOM_SEPARATOR)
-            if len(rest_of_name) == 1 and room in rooms:
-                near.append(queue)
-        share, rest = divmod(len(near), len(client_ids))
-        index = client_ids.index(client_id)
-        owned = near[share * index : share * (index + 1)]
-        if rest > index:
-            owned.append(near[index + share * len(client_ids)])
-        return owned
-
-    return allocate
-
-
-def allocate_by_config(owned: Queues) -> Strategy:
-    """CONFIG: what the user says, whatever the members are."""
-    return lambda group, client_id, queues, client_ids: list(owned)
-
-
-# What needs no setting. MACHINE_ROOM and CONFIG are made by the functions above.
 STRATEGIES: dict[str, Strategy] = {
     "AVG": allocate_averagely,
     "AVG_BY_CIRCLE": allocate_averagely_by_circle,

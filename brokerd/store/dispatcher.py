@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from brokerd.remoting.message.java_hash import tags_code
 from brokerd.remoting.message.names import SCHEDULE_TOPIC
-from brokerd.store.index.java_hash import tags_code
 from brokerd.store.index.key_index import KeyIndex
 from brokerd.store.log.record import (
     DELAY,

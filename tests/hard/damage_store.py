@@ -25,8 +25,8 @@ from pathlib import Path
 from unittest import mock
 
 from brokerd import store_commands
+from brokerd.remoting.message.java_hash import tags_code
 from brokerd.store.errors import StoreError
-from brokerd.store.index.java_hash import tags_code
 from brokerd.store.log.record import read_record
 from brokerd.store.message_store import MessageStore
 from brokerd.store.results import BatchEntry

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from brokerd.remoting.body.json_body import JsonBody
 
@@ -37,17 +36,6 @@ class KVTable(JsonBody):
     """28, 219."""
 
     table: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class QueryConsumeQueueResponseBody(JsonBody):
-    """321."""
-
-    subscription_data: Any = None
-    filter_data: str | None = None
-    queue_data: list[Any] = field(default_factory=list)
-    max_queue_index: int = 0
-    min_queue_index: int = 0
 
 
 @dataclass(slots=True)

@@ -156,13 +156,6 @@ class GetConsumerStatusBody(JsonBody):
 
 
 @dataclass(slots=True)
-class QueryCorrectionOffsetBody(JsonBody):
-    """308."""
-
-    correction_offsets: dict[int, int] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
 class QueueTimeSpan(JsonBody):
     """Times in ms: of the first and last message, of the next to be consumed, and its delay."""
 

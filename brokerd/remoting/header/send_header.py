@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from brokerd.remoting.codes import MQ_VERSION, RequestCode
+from brokerd.remoting.codes import MQ_VERSION
 from brokerd.remoting.command import PREFIX, RESPONSE_FLAG
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
@@ -149,14 +149,6 @@ _DECODE: dict[bytes, Callable[[bytes], HotHead]] = {
     b'{"code":320,': msgspec.json.Decoder(SendHeadV2, strict=False).decode,
     b'{"code":11,"': msgspec.json.Decoder(PullHead, strict=False).decode,
 }
-HOT_CODES = frozenset(
-    {
-        RequestCode.SEND_MESSAGE,
-        RequestCode.SEND_MESSAGE_V2,
-        RequestCode.SEND_BATCH_MESSAGE,
-        RequestCode.PULL_MESSAGE,
-    }
-)
 
 
 def decode_hot_head(data: bytes, start: int, end: int) -> tuple[HotHead, int] | None:

@@ -16,16 +16,14 @@ from dataclasses import dataclass
 
 from brokerd.remoting.errors import CorruptRecord, TornRecord
 from brokerd.remoting.message import compression
-from brokerd.remoting.message.hosts import IPV4_BYTES, IPV6_BYTES, PORT, address_text, encode_host
+from brokerd.remoting.message.hosts import IPV4_BYTES, IPV6_BYTES, address_text
 from brokerd.remoting.message.ids import create_offset_message_id
 from brokerd.remoting.message.names import MessageProperty, SysFlag
-from brokerd.remoting.message.properties import PROPERTIES_BYTES_MAX, decode_properties, encode_properties
+from brokerd.remoting.message.properties import decode_properties
 
-HEAD = struct.Struct(
-    ">iIIiiqqiq"
-)  # size, magic, bodyCRC, queueId, flag, queueOffset, physicalOffset, sysFlag, born
+# Size, magic, body CRC, queue id, flag, queue offset, commit-log offset, sysFlag, born timestamp.
+HEAD = struct.Struct(">iIIiiqqiq")
 TIMESTAMP = struct.Struct(">q")
-TAIL = struct.Struct(">iq")  # reconsumeTimes, preparedTransactionOffset
 INT32 = struct.Struct(">i")
 TOPIC_LENGTH_V1, TOPIC_LENGTH_V2, PROPERTIES_LENGTH = (
     struct.Struct(">B"),
@@ -33,10 +31,8 @@ TOPIC_LENGTH_V1, TOPIC_LENGTH_V2, PROPERTIES_LENGTH = (
     struct.Struct(">h"),
 )
 assert HEAD.size == 48
-assert TAIL.size == 12
 MAGIC_V1, MAGIC_V2 = 0xDAA320A7, 0xDAA320AB
 RECORD_BYTES_MIN = 91
-TOPIC_V1_BYTES_MAX = 127  # Java's byte is signed
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,52 +79,6 @@ class MessageRecord:
         if not self.sys_flag & SysFlag.COMPRESSED:
             return self.body
         return compression.decompress(self.body, self.sys_flag & SysFlag.COMPRESSION_MASK)
-
-
-def encode_record(record: MessageRecord) -> bytes:
-    """The plain encoder: what the store's fast one must equal. The size is computed, not taken from the record.
-
-    Raises ValueError for a topic or properties too long for their lengths, or hosts that do not go with the sysFlag.
-    """
-    topic = record.topic.encode()
-    if len(topic) <= TOPIC_V1_BYTES_MAX:
-        magic, topic_length = MAGIC_V1, TOPIC_LENGTH_V1.pack(len(topic))
-    elif len(topic) < 1 << 16:
-        magic, topic_length = MAGIC_V2, TOPIC_LENGTH_V2.pack(len(topic))
-    else:
-        raise ValueError(f"topic of {len(topic)} bytes")
-    properties = encode_properties(record.properties)
-    if len(properties) > PROPERTIES_BYTES_MAX:
-        raise ValueError(f"properties of {len(properties)} bytes; at most {PROPERTIES_BYTES_MAX} are allowed")
-    for host, bit in ((record.born_host, SysFlag.BORN_HOST_V6), (record.store_host, SysFlag.STORE_HOST_V6)):
-        if (len(encode_host(host)) == IPV6_BYTES + PORT.size) != bool(record.sys_flag & bit):
-            raise ValueError(f"host {host[0]} does not go with sysFlag {record.sys_flag:#x}")
-    rest = b"".join(
-        (
-            encode_host(record.born_host),
-            TIMESTAMP.pack(record.store_timestamp_ms),
-            encode_host(record.store_host),
-            TAIL.pack(record.reconsume_times, record.prepared_transaction_offset),
-            len(record.body).to_bytes(4, "big"),
-            record.body,
-            topic_length,
-            topic,
-            PROPERTIES_LENGTH.pack(len(properties)),
-            properties,
-        )
-    )
-    head = HEAD.pack(
-        HEAD.size + len(rest),
-        magic,
-        record.body_crc,
-        record.queue_id,
-        record.flag,
-        record.queue_offset,
-        record.commit_log_offset,
-        record.sys_flag,
-        record.born_timestamp_ms,
-    )
-    return head + rest
 
 
 def decode_record(view: bytes | memoryview, position: int = 0, *, check_crc: bool = False) -> MessageRecord:

@@ -13,10 +13,10 @@ from collections import deque
 from operator import mul
 from pathlib import Path
 
+from brokerd.remoting.message.java_hash import MASK, java_hash, java_hash_joined
 from brokerd.store.files.checkpoint import DurablePoint
 from brokerd.store.files.mapped_file import MappedFile, Ready, fsync_directory
 from brokerd.store.index.index_file import SLOT_BYTES, IndexFile, Visits, index_file_bytes, slot_hash
-from brokerd.store.index.java_hash import MASK, java_hash, java_hash_joined
 from brokerd.store.log.record import KEYS, TRANSACTION_MASK, TRANSACTION_ROLLBACK, UNIQ_KEY, find_property
 from brokerd.store.queue.consume_queue import ConsumeQueue
 from brokerd.store.results import QueryMessageResult

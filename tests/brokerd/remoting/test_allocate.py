@@ -8,9 +8,7 @@ from brokerd.remoting.allocate import (
     STRATEGIES,
     allocate_averagely,
     allocate_averagely_by_circle,
-    allocate_by_config,
     allocate_by_consistent_hash,
-    allocate_by_machine_room,
     assign_server_side,
 )
 from brokerd.remoting.message.queue import MessageQueue
@@ -64,18 +62,6 @@ def test_it_moves_few_queues_when_a_member_of_the_ring_leaves() -> None:
     for stays in two:
         before = allocate_by_consistent_hash("G", stays, all_queues, three)
         assert set(before) <= set(allocate_by_consistent_hash("G", stays, all_queues, two))
-
-
-def test_it_allocates_by_machine_room() -> None:
-    near = queues(5, "room1@broker-a")
-    far = queues(2, "room2@broker-b") + queues(2, "room1") + queues(2, "room1@x@y")
-    allocate = allocate_by_machine_room(frozenset({"room1"}))
-    assert allocate("G", "c0", near + far, ["c0", "c1"]) == [near[0], near[1], near[4]]
-    assert allocate("G", "c1", near + far, ["c0", "c1"]) == [near[2], near[3]]
-
-
-def test_it_allocates_what_the_user_says() -> None:
-    assert allocate_by_config(queues(2))("G", "whoever", queues(8), ["c0"]) == queues(2)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES.values())

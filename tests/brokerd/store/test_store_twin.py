@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from brokerd.store.index.java_hash import tags_code
+from brokerd.remoting.message.java_hash import tags_code
 from brokerd.store.results import BatchEntry
 from tests.brokerd.store.stores import BORN_HOST, NOW_MS, STORE_HOST, body_of, kill, open_store, put
 

@@ -11,7 +11,6 @@ from brokerd.remoting.body.client import ConsumeMessageDirectlyResult, ConsumerR
 from brokerd.remoting.body.offset import GetConsumerStatusBody, ResetOffsetBody
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.message.queue import MessageQueue
-from brokerd.remoting.message.record import encode_record
 from consumers import (
     ClientInstance,
     ConsumeFromWhere,
@@ -24,6 +23,7 @@ from consumers import (
 from tests.consumers.fake_broker import wait_until
 from tests.consumers.fake_cluster import route_to
 from tests.consumers.records import record
+from tests.support.plain_record import encode_record
 
 CONFIG = PushConsumerConfig(
     consume_from_where=ConsumeFromWhere.FIRST_OFFSET,

@@ -11,8 +11,12 @@ from hypothesis import strategies as st
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand, decode_frame
 from brokerd.remoting.errors import HeaderFieldError, RemotingCommandError
-from brokerd.remoting.header.headers import REQUEST_HEADERS
-from brokerd.remoting.header.send_header import HOT_CODES, HotHead, SendReplyTemplate, decode_hot_head
+from brokerd.remoting.header.headers import (
+    PullMessageRequestHeader,
+    SendMessageRequestHeader,
+    SendMessageRequestHeaderV2,
+)
+from brokerd.remoting.header.send_header import HotHead, SendReplyTemplate, decode_hot_head
 from tests.brokerd.remoting.golden_frames import golden_frames
 
 V2 = {"a": "P", "b": "T", "c": "TBW102", "d": "4", "e": "3", "f": "0", "g": "1700000000000", "h": "0"}
@@ -44,6 +48,12 @@ OPTIONAL = {
     11: ["subscription", "expressionType", "maxMsgBytes", "bname", "ReqT"],
 }
 REQUIRED = {10: V1, 310: V2, 320: V2, 11: PULL}
+HOT_HEADERS = {
+    RequestCode.SEND_MESSAGE: SendMessageRequestHeader,
+    RequestCode.SEND_MESSAGE_V2: SendMessageRequestHeaderV2,
+    RequestCode.SEND_BATCH_MESSAGE: SendMessageRequestHeaderV2,
+    RequestCode.PULL_MESSAGE: PullMessageRequestHeader,
+}
 
 
 def json_frame(header: Any, body: bytes = b"") -> bytes:
@@ -70,7 +80,7 @@ def attributes_of(head: HotHead) -> dict[str, Any]:
 def plainly(data: bytes) -> dict[str, Any]:
     """The same out of the plain decoder. Raises what it raises."""
     command = decode_frame(data[4:])
-    header = REQUEST_HEADERS[RequestCode(command.code)].from_ext_fields(command.ext_fields)
+    header = HOT_HEADERS[RequestCode(command.code)].from_ext_fields(command.ext_fields)
     names = set(header.__dataclass_fields__) - {"unit_mode", "broker_name"}  # type: ignore[attr-defined]
     fields = {name: getattr(header, name) for name in names}
     return {
@@ -96,7 +106,7 @@ def check_twins(data: bytes) -> bool:
 def test_it_takes_every_valid_captured_frame_with_a_json_header() -> None:
     left_to_the_plain_way = set()
     for frame in golden_frames():
-        is_hot = frame.is_request and frame.code in HOT_CODES and frame.manifest["serialize"] == "json"
+        is_hot = frame.is_request and frame.code in HOT_HEADERS and frame.manifest["serialize"] == "json"
         if is_hot and not check_twins(frame.data):
             left_to_the_plain_way.add(frame.name)
     assert left_to_the_plain_way == {

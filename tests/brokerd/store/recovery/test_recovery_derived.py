@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from brokerd.store.index.java_hash import tags_code
+from brokerd.remoting.message.java_hash import tags_code
 from brokerd.store.message_store import MessageStore
 from brokerd.store.results import RecoveryReport
 from tests.brokerd.store.stores import (

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokerd.remoting.body import fastjson
 from brokerd.remoting.body.assignment import (
     AssignmentBody,
     LockBatchResponseBody,
@@ -19,7 +18,6 @@ from brokerd.remoting.body.client import (
     ConsumerData,
     ConsumerRunningInfo,
     HeartbeatData,
-    ProcessQueueInfo,
     ProducerData,
     SubscriptionData,
 )
@@ -31,10 +29,9 @@ from brokerd.remoting.body.offset import (
     GetConsumerStatusBody,
     OffsetWrapper,
     ResetOffsetBody,
-    consumers_in,
 )
 from brokerd.remoting.body.route import BrokerData, ClusterInfo, QueueData, TopicRouteData
-from brokerd.remoting.body.topic import TopicConfig, TopicOffset, TopicStatsTable, queue_ranges
+from brokerd.remoting.body.topic import TopicConfig, TopicOffset, TopicStatsTable
 from brokerd.remoting.errors import BodyError
 from brokerd.remoting.message.queue import MessageQueue
 
@@ -115,6 +112,16 @@ TABLE: list[Any] = [
         id="HeartbeatData",
     ),
 ]
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+SHAPES = st.recursive(
+    SCALARS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+)
+CLASSES = [type(parameter.values[0]) for parameter in TABLE] + [
+    ConsumerRunningInfo,
+    ConsumerOffsetWrapper,
+    AssignmentBody,
+]
 
 
 @pytest.mark.parametrize(("body", "data"), TABLE)
@@ -137,46 +144,6 @@ def test_it_quotes_broker_ids_in_standard_json() -> None:
     assert BrokerData("C", "b", {1: "y:2"}).master_addr is None
 
 
-def test_it_writes_reset_offsets_in_the_list_form_for_c() -> None:
-    body = ResetOffsetBody({Q1: 13})
-    assert body.to_body_for_c() == (
-        b'{"offsetTable":[{"brokerName":"broker-a","offset":13,"queueId":1,"topic":"T"}]}'
-    )
-    assert ResetOffsetBody.from_body(body.to_body_for_c()) == body
-
-
-def test_it_keys_consumer_offsets_by_topic_and_group() -> None:
-    data = b'{"offsetTable":{"T@G":{0:5,1:7},"%RETRY%G@G":{0:1}}}'
-    body = ConsumerOffsetWrapper.from_body(data)
-    assert body.offset_table == {("T", "G"): {0: 5, 1: 7}, ("%RETRY%G", "G"): {0: 1}}
-    assert ConsumerOffsetWrapper.from_body(body.to_body()) == body
-    assert b'"T@G":{0:5,1:7}' in body.to_body()
-
-
-def test_it_reads_what_go_clients_send() -> None:
-    """Tag hashes as text, results as ordinals, `dropped` for `droped`."""
-    heartbeat = HeartbeatData.from_body(
-        b'{"clientID":"c","producerDataSet":[],"consumerDataSet":[{"groupName":"G","subscriptionDataSet":'
-        b'[{"topic":"T","subString":"a","codeSet":["97"],"tagsSet":["a"],"subVersion":"1700000000000"}]}]}'
-    )
-    assert heartbeat.consumer_data_set[0].subscription_data_set[0].code_set == [97]
-    assert heartbeat.consumer_data_set[0].subscription_data_set[0].sub_version == 1_700_000_000_000
-    assert (
-        ConsumeMessageDirectlyResult.from_body(b'{"consumeResult":4}').consume_result == "CR_THROW_EXCEPTION"
-    )
-    info = ConsumerRunningInfo.from_body(
-        b'{"mqTable":{{"topic":"T","brokerName":"broker-a","queueId":1}:{"commitOffset":3,"dropped":true}}}'
-    )
-    assert info.mq_table == {Q1: ProcessQueueInfo(commit_offset=3, dropped=True)}
-    assert b'"droped":true' in info.to_body()
-
-
-def test_it_reads_a_group_of_4_x_with_the_defaults_of_5_x() -> None:
-    config = SubscriptionGroupConfig.from_body(b'{"groupName":"G","retryMaxTimes":3,"consumeEnable":false}')
-    assert config == SubscriptionGroupConfig("G", consume_enable=False, retry_max_times=3)
-    assert (config.consume_timeout_minute, config.retry_queue_nums, config.attributes) == (15, 1, {})
-
-
 def test_it_takes_null_and_unknown_members_for_absent() -> None:
     config = TopicConfig.from_body(b'{"topicName":"T","perm":null,"whatIsThis":[1],"order":"true"}')
     assert config == TopicConfig("T", order=True)
@@ -189,24 +156,6 @@ def test_it_reads_numbers_and_flags_as_text_where_text_is_due() -> None:
         "c": "3",
         "d": "1.5",
     }
-
-
-def test_it_tells_no_assignment_from_an_empty_one() -> None:
-    assert QueryAssignmentResponseBody.from_body(b"{}").message_queue_assignments is None
-    assert (
-        QueryAssignmentResponseBody.from_body(b'{"messageQueueAssignments":[]}').message_queue_assignments
-        == []
-    )
-    assert QueryAssignmentResponseBody().to_body() == b"{}"
-
-
-def test_it_reads_and_writes_our_own_assignment() -> None:
-    body = AssignmentBody("G", "T", {"c1": [Q0, Q1], "c2": []}, 7)
-    assert AssignmentBody.from_body(body.to_body()) == body
-    assert body.to_body() == (
-        b'{"assignments":{"c1":[{"brokerName":"broker-a","queueId":0,"topic":"T"},'
-        b'{"brokerName":"broker-a","queueId":1,"topic":"T"}],"c2":[]},"group":"G","topic":"T","version":7}'
-    )
 
 
 @pytest.mark.parametrize(
@@ -242,18 +191,6 @@ def test_it_refuses_bodies_of_another_shape(body_class: type[JsonBody], data: by
         body_class.from_body(data)
 
 
-SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
-SHAPES = st.recursive(
-    SCALARS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
-)
-CLASSES = [type(parameter.values[0]) for parameter in TABLE] + [
-    ConsumerRunningInfo,
-    ConsumerOffsetWrapper,
-    AssignmentBody,
-]
-
-
 @given(st.data())
 def test_it_raises_nothing_but_the_documented_error(data: st.DataObject) -> None:
     body_class = data.draw(st.sampled_from(CLASSES))
@@ -277,80 +214,3 @@ def test_it_raises_nothing_but_the_documented_error(data: st.DataObject) -> None
 def test_it_refuses_numbers_that_java_could_not_hold(number: bytes) -> None:
     with pytest.raises(BodyError, match=r"64 bits|infinite"):
         SubscriptionGroupConfig.from_body(b'{"groupName":"G","retryMaxTimes":' + number + b"}")
-
-
-ENTRY = b'{"brokerName":"b","queueId":%d,"topic":"T"}:{"lastUpdateTimestamp":3,"maxOffset":2,"minOffset":-1}'
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b'{"offsetTable":{}}',
-        b'{"offsetTable":{},"topicPutTps":1.5}',
-        b'{"offsetTable":{%b}}' % (ENTRY % 0),
-        b'{"offsetTable":{%b,%b},"topicPutTps":0}' % (ENTRY % 0, ENTRY % 1),
-        b'{"offsetTable":{%b},"more":{"a":1}}' % (ENTRY % 0),  # as a later release may print it
-        b'{"offsetTable":{%b, %b}}' % (ENTRY % 0, ENTRY % 1),
-        b'{"topicPutTps":2.0,"offsetTable":{%b}}' % (ENTRY % 0),
-        b'{"offsetTable":{{"topic":"T","brokerName":"b","queueId":0}:{"maxOffset":2}}}',
-        '{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"主题"}:{"maxOffset":2}}}'.encode(),
-        b"{}",
-    ],
-)
-def test_topic_stats_are_cut_as_they_are_parsed(body: bytes) -> None:
-    parsed = TopicStatsTable.from_value(fastjson.loads(body))
-    assert TopicStatsTable.from_body(body) == parsed
-    assert queue_ranges(body) == sorted(
-        (queue.queue_id, one.min_offset, one.max_offset, one.last_update_timestamp)
-        for queue, one in parsed.offset_table.items()
-    )
-
-
-@pytest.mark.parametrize("tail", [b",}}", b"}", b"}}}", b"%b}}" % (ENTRY % 1), b'},"topicPutTps":}'])
-def test_topic_stats_that_are_no_body_are_refused(tail: bytes) -> None:
-    with pytest.raises(BodyError):
-        TopicStatsTable.from_body(b'{"offsetTable":{' + ENTRY % 0 + tail)
-    with pytest.raises(BodyError):
-        queue_ranges(b'{"offsetTable":{' + ENTRY % 0 + tail)
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b'{"offsetTable":{}}',
-        b'{"offsetTable":{"T@G":{0:5,1:7},"%RETRY%G@G":{0:1}}}',
-        b'{"dataVersion":{"counter":3,"timestamp":7},"offsetTable":{"T@G":{0:5},"U@G":{}}}',
-        b'{"offsetTable":{"T@G":{0:5}},"dataVersion":{"counter":3}}',
-        b'{"offsetTable":{"T@G@c1":{0:5},"nothing":{0:1}},"groupTopicMap":{"a":["b"]}}',
-        b'{"offsetTable":{"T@G":{0:5},"T@G":{0:6}}}',
-        b'{"offsetTable":{"T@G":{"0":5},"U@G":{1:-1}}}',
-        b'{"offsetTable":{"T@G":{0:5}, "U@G":{1:6}}}',
-        b'{"offsetTable":{"T@G":{0:5},"U@\\u0047":{1:6}}}',
-        b'{"offsetTable":{"T@G":{0:9223372036854775807}}}',
-        b'{"more":{"offsetTable":{"T@G":{0:5}}},"offsetTable":{"U@G":{0:6}}}',
-        '{"offsetTable":{"主题@G":{0:5}}}'.encode(),
-        b"{}",
-    ],
-)
-def test_consumer_offsets_are_cut_as_they_are_parsed(body: bytes) -> None:
-    parsed = ConsumerOffsetWrapper.from_value(fastjson.loads(body))
-    assert ConsumerOffsetWrapper.from_body(body) == parsed
-    topics, groups = consumers_in(body)
-    assert topics >= {topic for topic, _ in parsed.offset_table}
-    assert groups >= {group for _, group in parsed.offset_table}
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b'{"offsetTable":{"T@G":{0:5}',
-        b'{"offsetTable":{"T@G":{0:5}}}}',
-        b'{"offsetTable":{"T@G":{0:5},}}',
-        b'{"offsetTable":{"T@G":{0:5,}}}',
-        b'{"offsetTable":{"T@G":{0:5:1,2}}}',
-        b'{"offsetTable":{"T@G":{0:5}"U@G":{0:5}}}',
-    ],
-)
-def test_consumer_offsets_that_are_no_body_are_refused(body: bytes) -> None:
-    with pytest.raises(BodyError):
-        ConsumerOffsetWrapper.from_body(body)

@@ -1,0 +1,30 @@
+from __future__ import annotations
+
+import pytest
+
+from brokerd.remoting.message.properties import decode_properties, encode_properties
+
+
+def test_it_writes_properties() -> None:
+    assert encode_properties({"TAGS": "TagA", "KEYS": "k"}) == b"TAGS\x01TagA\x02KEYS\x01k\x02"
+    assert encode_properties({}) == b""
+
+
+@pytest.mark.parametrize(
+    ("data", "properties"),
+    [
+        (b"TAGS\x01TagA\x02KEYS\x01k\x02", {"TAGS": "TagA", "KEYS": "k"}),
+        (b"TAGS\x01TagA\x02KEYS\x01k", {"TAGS": "TagA", "KEYS": "k"}),
+        (b"", {}),
+        (b"\x02\x02", {}),
+        (b"junk\x02a\x01b", {"a": "b"}),
+        (b"a\x01\x02", {"a": ""}),
+        (b"a\x011\x02a\x012\x02", {"a": "2"}),
+        (b"a\x01b\x01c\x02", {"a": "b\x01c"}),
+        (b"\x01v\x02", {}),
+        ("标签\x01ü\x02", {"标签": "ü"}),
+        (b"a\x01\xff\x02", {"a": "\ufffd"}),
+    ],
+)
+def test_it_reads_properties(data: bytes | str, properties: dict[str, str]) -> None:
+    assert decode_properties(data) == properties
