@@ -29,6 +29,7 @@ OnArrival = Callable[[str, int, int, int], None]  # topic, queue_id, new max off
 # (queue, queue offset, commit log offset, size, tags code, store timestamp ms, sys flag, properties):
 # a plain tuple, as one is made per message.
 Note = tuple[ConsumeQueue, int, int, int, int, int, int, bytes]
+NOTE_QUEUE, NOTE_OFFSET = 0, 2
 
 
 def gets_unit(sys_flag: int) -> bool:
@@ -59,13 +60,22 @@ class Dispatcher:
         self._key_index = key_index
         self._on_arrival = on_arrival
 
+    @property
+    def first_offset(self) -> int | None:
+        """The commit log offset of the first record that waits; None when none does."""
+        return self.pending[0][NOTE_OFFSET] if self.pending else None
+
     def dispatch_until(self, end_offset: int) -> int:
         """Dispatch noted records that end at or before `end_offset`; return how many."""
         pending = self.pending
         count = 0
         key_index, on_arrival = self._key_index, self._on_arrival
-        while pending and pending[0][2] + pending[0][3] <= end_offset:
+        while pending:
             queue, queue_offset, offset, size_bytes, code, timestamp_ms, sys_flag, properties = pending[0]
+            record_end = offset + size_bytes
+            if record_end > end_offset:
+                break
+            dispatched = (record_end, timestamp_ms)
             has_unit = not sys_flag & TRANSACTION_MASK or gets_unit(sys_flag)
             if has_unit:
                 queue.append(queue_offset, offset, size_bytes, code)
@@ -79,7 +89,7 @@ class Dispatcher:
         if count:
             if key_index is not None:
                 key_index.finish_batch()
-            self.dispatched = (offset + size_bytes, timestamp_ms)
+            self.dispatched = dispatched
         return count
 
     def index_recovered(
@@ -91,11 +101,12 @@ class Dispatcher:
 
     def drop_topic(self, topic: str, log_max_offset: int) -> None:
         """Forget the notes of a deleted topic."""
-        kept = [note for note in self.pending if note[0].topic != topic]
+        kept = [note for note in self.pending if note[NOTE_QUEUE].topic != topic]
         self.pending.clear()
         self.pending.extend(kept)
         if not kept:
-            self.dispatched = (log_max_offset, self.dispatched[1])
+            _, timestamp_ms = self.dispatched
+            self.dispatched = (log_max_offset, timestamp_ms)
 
     def finish_recovery(self, log_max_offset: int, store_timestamp_ms: int) -> None:
         self.dispatched = (log_max_offset, store_timestamp_ms)

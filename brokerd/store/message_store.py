@@ -347,7 +347,10 @@ class MessageStore:
         self._log.append(b"".join(records), now_ms)
         queue.next_offset = queue_offset
         self._pending.extend(notes)
-        return [PutResult(PUT_OK, note[2], note[1], now_ms, note[3]) for note in notes]
+        return [
+            PutResult(PUT_OK, offset, queue_offset, now_ms, size_bytes)
+            for _, queue_offset, offset, size_bytes, *_ in notes
+        ]
 
     def _store_time(self, now_ms: int) -> int:
         """Store times ascend in the log, on which the search by time relies: a clock set back stands still for it.
@@ -384,7 +387,8 @@ class MessageStore:
             count = self._dispatcher.dispatch_until(end_offset)
         except OSError as error:
             if not self._dispatch_error:  # said once
-                logger.error("dispatch failed offset=%d: %s; trying again", self._pending[0][2], error)  # noqa: TRY400
+                first_offset = self._dispatcher.first_offset
+                logger.error("dispatch failed offset=%s: %s; trying again", first_offset, error)  # noqa: TRY400
             self._dispatch_error = f"consume queues or index cannot be written: {error}"
             self._set_refusal()
             return 0
@@ -519,7 +523,8 @@ class MessageStore:
 
     @property
     def dispatch_behind_bytes(self) -> int:
-        return self._log.max_offset - self._pending[0][2] if self._pending else 0
+        first_offset = self._dispatcher.first_offset
+        return 0 if first_offset is None else self._log.max_offset - first_offset
 
     @property
     def is_dispatch_failing(self) -> bool:

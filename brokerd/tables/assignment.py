@@ -130,12 +130,13 @@ class AssignmentManager:
         if not queues or strategy not in SERVER_STRATEGIES:
             return None
         basis = Basis(strategy, self.assignments.get((topic, group)), tuple(queues), tuple(client_ids))
-        known = self._divisions.get((topic, group))
-        if known is None or known[0] != basis:
+        divided_basis, division = self._divisions.get((topic, group), (None, {}))
+        if divided_basis != basis:
             if len(self._divisions) >= DIVISIONS_MAX:
                 self._divisions.clear()
-            known = self._divisions[(topic, group)] = (basis, divide(basis))
-        share = known[1].get(client_id)
+            division = divide(basis)
+            self._divisions[(topic, group)] = (basis, division)
+        share = division.get(client_id)
         return None if share is None else list(share)
 
     def remove_group(self, group: str) -> None:

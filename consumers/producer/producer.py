@@ -253,9 +253,9 @@ class Producer:
             route = await self.client.route(topic)
         except MQBrokerError as error:
             return await self._queues_of_new_topic(topic, error)
-        cached = self._queues.get(topic)
-        if cached is not None and cached[0] is route:
-            return cached[1]
+        cached_route, cached_queues = self._queues.get(topic, (None, []))
+        if cached_route is route:
+            return cached_queues
         queues = publish_queues(topic, route)
         if not queues:
             raise TopicRouteNotFound(topic, "write")

@@ -152,11 +152,11 @@ class Sender:
             raise self._put_error(error) from error
         entry.put_nums.value += 1
         entry.put_nums.times += 1
-        entry.put_size.value += result[4]
+        entry.put_size.value += result.size_bytes
         entry.put_size.times += 1
         self._broker_put.value += 1
         self._broker_put.times += 1
-        return f"{self._id_prefix}{result[1]:016X}", queue_id, result[2], unique_key
+        return f"{self._id_prefix}{result.commit_log_offset:016X}", queue_id, result.queue_offset, unique_key
 
     def forget_topics(self) -> None:
         """A setting changed: make the slow checks again at the next send of every topic."""
@@ -308,7 +308,7 @@ class Sender:
         entry.put_size.add(sum(result.size_bytes for result in results))
         self._broker_put.add(len(results))
         prefix = self._id_prefix
-        ids = ",".join([f"{prefix}{result[1]:016X}" for result in results])
+        ids = ",".join([f"{prefix}{result.commit_log_offset:016X}" for result in results])
         unique_key = parse_properties(header.properties or "").get("UNIQ_KEY")
         return ids, queue_id, results[0].queue_offset, unique_key
 

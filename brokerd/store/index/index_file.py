@@ -23,6 +23,7 @@ import sys
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from brokerd.store.errors import LookupTooLong
 from brokerd.store.files.mapped_file import MappedFile, Ready
@@ -48,6 +49,13 @@ def slot_hash(java_hash: int) -> int:
     if java_hash < 0x80000000:
         return java_hash
     return (1 << 32) - java_hash & 0x7FFFFFFF
+
+
+class IndexEntry(NamedTuple):
+    """What an entry holds for checks: where the record is, and the hash of its key."""
+
+    commit_log_offset: int
+    key_hash: int
 
 
 class Visits:
@@ -227,13 +235,13 @@ class IndexFile:
         offset: int = ENTRY.unpack_from(self.mapped_file.map, self._entries_start + number * ENTRY_BYTES)[1]
         return offset
 
-    def entries(self) -> Iterator[tuple[int, int]]:
-        """(commit log offset, key hash) of every entry, in order."""
+    def entries(self) -> Iterator[IndexEntry]:
+        """Yield every entry, in order."""
         written = self.mapped_file.view[
             self._entries_start + ENTRY_BYTES : self._entries_start + self.count * ENTRY_BYTES
         ]
         for key_hash, commit_log_offset, _, _ in ENTRY.iter_unpack(written):
-            yield commit_log_offset, key_hash
+            yield IndexEntry(commit_log_offset, key_hash)
 
     def fault(self) -> str:
         """Why entries could not be found through their slots; "" when all can. Reads the whole file."""

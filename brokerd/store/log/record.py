@@ -169,8 +169,23 @@ def read_record(
         if remaining >= BLANK_BYTES and TWO_INTS.unpack_from(view, position)[1] == BLANK_MAGIC:
             return None
         raise TornRecord(offset, f"only {remaining} bytes left in the file")
-    fields = HEADER_V4.unpack_from(view, position)
-    total, magic, body_crc, sys_flag = fields[0], fields[1], fields[2], fields[7]
+    (
+        total,
+        magic,
+        body_crc,
+        queue_id,
+        _,
+        queue_offset,
+        own_offset,
+        sys_flag,
+        _,
+        _,
+        store_timestamp_ms,
+        _,
+        _,
+        _,
+        body_length,
+    ) = HEADER_V4.unpack_from(view, position)
     if magic == BLANK_MAGIC:
         return None
     if magic != MAGIC_V1 and magic != MAGIC_V2:
@@ -180,17 +195,18 @@ def read_record(
         header = HEADERS[sys_flag >> 4 & 3]
         header_bytes = header.size
         if header_bytes <= remaining:
-            fields = header.unpack_from(view, position)
+            # Behind the hosts, which are longer here.
+            *_, store_timestamp_ms, _, _, _, body_length = header.unpack_from(view, position)
     if not header_bytes < total <= remaining:
         raise TornRecord(offset, f"size {total} with {remaining} bytes left in the file")
-    if fields[6] != offset:
-        raise TornRecord(offset, f"the record says it lies at {fields[6]}")
+    if own_offset != offset:
+        raise TornRecord(offset, f"the record names offset {own_offset}")
     body_start = position + header_bytes
-    body_end = body_start + fields[14]
+    body_end = body_start + body_length
     end = position + total
     topic_start = body_end + (1 if magic == MAGIC_V1 else 2)
-    if fields[14] < 0 or topic_start + 2 > end:
-        raise TornRecord(offset, f"body of {fields[14]} bytes in a record of {total}")
+    if body_length < 0 or topic_start + 2 > end:
+        raise TornRecord(offset, f"body of {body_length} bytes in a record of {total}")
     topic_length = view[body_end] if magic == MAGIC_V1 else SHORT.unpack_from(view, body_end)[0]
     properties_start = topic_start + topic_length + 2
     if topic_length < 0 or properties_start > end:
@@ -206,11 +222,11 @@ def read_record(
     return StoredRecord(
         total,
         topic,
-        fields[3],
-        fields[5],
+        queue_id,
+        queue_offset,
         offset,
         sys_flag,
-        fields[10],
+        store_timestamp_ms,
         view[properties_start:end].tobytes(),
     )
 

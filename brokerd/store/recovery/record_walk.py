@@ -26,6 +26,7 @@ from brokerd.store.log.record import (
 
 # (position behind it, topic, queue id, queue offset, sys flag, store timestamp ms, position of its properties)
 WalkedRecord = tuple[int, bytes, int, int, int, int, int]
+WALKED_END = 0
 RECORD_BYTES_MIN = 91
 HOST_V6 = BORN_HOST_V6 | STORE_HOST_V6
 
@@ -36,13 +37,28 @@ def walk_records(mapped_file: MappedFile, position: int, *, check_crc: bool) -> 
     unpack, unpack_short = HEADER_V4.unpack_from, SHORT.unpack_from
     last_position = mapped_file.size_bytes - RECORD_BYTES_MIN
     while position <= last_position:
-        fields = unpack(view, position)
-        sys_flag = fields[7]
-        if fields[1] != MAGIC_V1 or fields[6] != base + position or sys_flag & HOST_V6:
+        (
+            size_bytes,
+            magic,
+            body_crc,
+            queue_id,
+            _,
+            queue_offset,
+            own_offset,
+            sys_flag,
+            _,
+            _,
+            store_timestamp_ms,
+            _,
+            _,
+            _,
+            body_length,
+        ) = unpack(view, position)
+        if magic != MAGIC_V1 or own_offset != base + position or sys_flag & HOST_V6:
             return
-        end = position + fields[0]
+        end = position + size_bytes
         body_start = position + HEADER_BYTES_MIN
-        body_end = body_start + fields[14]
+        body_end = body_start + body_length
         if not body_start <= body_end <= end - 3 or end > mapped_file.size_bytes:
             return
         topic_end = body_end + 1 + mapped[body_end]
@@ -50,16 +66,17 @@ def walk_records(mapped_file: MappedFile, position: int, *, check_crc: bool) -> 
         if properties_start > end or properties_start + unpack_short(view, topic_end)[0] != end:
             return
         if mapped[end - 1] == 0 and properties_start < end:
-            return  # properties with a zero at the end may be a lost page
-        if check_crc and crc32(view[body_start:body_end]) & 0x7FFFFFFF != fields[2]:
+            # Properties with a zero at the end may be a lost page.
+            return
+        if check_crc and crc32(view[body_start:body_end]) & 0x7FFFFFFF != body_crc:
             return
         yield (
             end,
             mapped[body_end + 1 : topic_end],
-            fields[3],
-            fields[5],
+            queue_id,
+            queue_offset,
             sys_flag,
-            fields[10],
+            store_timestamp_ms,
             properties_start,
         )
         position = end
@@ -77,7 +94,7 @@ def walk_file(
     position, end_position = start_offset - base, end_offset - base
     while position < end_position:
         for walked in walk_records(mapped_file, position, check_crc=check_crc):
-            position = walked[0]
+            position = walked[WALKED_END]
             yield walked
             if position >= end_position:
                 return

@@ -16,7 +16,7 @@ from brokerd.store.files.checkpoint import StoreCheckpoint
 from brokerd.store.files.deleted_topics import FILE_NAME as DELETED_TOPICS_NAME
 from brokerd.store.files.deleted_topics import DeletedTopics
 from brokerd.store.files.mapped_file_queue import MappedFileQueue
-from brokerd.store.index.index_file import IndexFile, index_file_bytes
+from brokerd.store.index.index_file import IndexEntry, IndexFile, index_file_bytes
 from brokerd.store.index.key_index import key_hashes
 from brokerd.store.queue.consume_queue import BLANK_SIZE, ConsumeQueue
 from brokerd.store.queue.consume_queue_table import ConsumeQueueTable
@@ -123,7 +123,9 @@ class Surveyor:
             self._load_queue(key)
 
     def _load_queue(self, key: QueueKey) -> None:
-        queue = ConsumeQueue(*key, self.table.directory / key[0] / str(key[1]), self.table.file_size_bytes)
+        topic, queue_id = key
+        folder = self.table.directory / topic / str(queue_id)
+        queue = ConsumeQueue(topic, queue_id, folder, self.table.file_size_bytes)
         try:
             queue.load()
             self.table.queues[key] = queue
@@ -142,7 +144,7 @@ class Surveyor:
 
     # The log
 
-    def _walk(self, derived_from: int, entries: Iterator[tuple[int, int]] | None) -> None:
+    def _walk(self, derived_from: int, entries: Iterator[IndexEntry] | None) -> None:
         files, offset = self.files, self.files.min_offset
         checker = EntryChecker(entries) if entries is not None else None
         while (mapped_file := files.find(offset)) is not None:
@@ -193,17 +195,19 @@ class Surveyor:
             present = queue.peek(queue_offset) if queue is not None else None
         except IndexError:
             present = None
-        if key[0] == SCHEDULE_TOPIC and present is not None:
-            present = (
-                *present[:2],
-                unit[2],
-            )  # a time, which is not the store time's when the clock was set back
+        topic, _ = key
+        if topic == SCHEDULE_TOPIC and present is not None:
+            # The unit holds a delivery time, which does not follow from the store time when the clock was set back.
+            offset, size_bytes, _ = present
+            *_, tags_code = unit
+            present = (offset, size_bytes, tags_code)
         if present != unit:
             self._wrong_units[key] = f"unit {queue_offset} is {present}, the log says {unit}"
 
     def _bad_queue(self, key: QueueKey, what: str) -> None:
         self._survey.bad_queues.add(key)
-        path = f"consumequeue/{key[0]}/{key[1]}"
+        topic, queue_id = key
+        path = f"consumequeue/{topic}/{queue_id}"
         self._survey.faults.append(
             Fault(path, what, "move the queue aside; the next start builds it from the log")
         )
@@ -263,8 +267,8 @@ class Surveyor:
 
     # The key index
 
-    def _index_entries(self) -> Iterator[tuple[int, int]] | None:
-        """(commit log offset, key hash) of every entry in order; None when the index is off or broken."""
+    def _index_entries(self) -> Iterator[IndexEntry] | None:
+        """Every entry in order; None when the index is off or broken."""
         config, point = self._config, self.checkpoint.point
         if not config.message_index_enable or not config.index_dir.is_dir():
             return None
@@ -298,7 +302,7 @@ class Surveyor:
 class EntryChecker:
     """Compares the index, whose entries are in the order of the log, with the keys of the records."""
 
-    def __init__(self, entries: Iterator[tuple[int, int]]) -> None:
+    def __init__(self, entries: Iterator[IndexEntry]) -> None:
         self._entries = entries
         self._next = next(entries, None)
         self.missing = 0
@@ -306,11 +310,11 @@ class EntryChecker:
 
     def expect(self, offset: int, hashes: list[int]) -> None:
         """The record at `offset` must have an entry for each hash."""
-        while self._next is not None and self._next[0] < offset:
+        while self._next is not None and self._next.commit_log_offset < offset:
             self._next = next(self._entries, None)
         found = set()
-        while self._next is not None and self._next[0] == offset:
-            found.add(self._next[1])
+        while self._next is not None and self._next.commit_log_offset == offset:
+            found.add(self._next.key_hash)
             self._next = next(self._entries, None)
         missing = len(set(hashes) - found)
         if missing:

@@ -110,7 +110,7 @@ def test_it_never_takes_a_record_with_a_lost_end_for_a_whole_one(cut: int) -> No
         (0, b"\x7f\xff\xff\xff", "size 2147483647"),
         (4, b"\xda\xa3\x20\xa8", "unknown magic code 0xdaa320a8"),
         (8, b"\x00\x00\x00\x00", "body CRC is not 0x00000000"),
-        (28, b"\x00\x00\x00\x00\x00\x00\x04\x01", "the record says it lies at 1025"),
+        (28, b"\x00\x00\x00\x00\x00\x00\x04\x01", "the record names offset 1025"),
         (36, b"\x00\x00\x00\x10", "bytes in a record of 117"),
         (84, b"\xff\xff\xff\xff", "body of -1 bytes"),
         (84, b"\x00\x00\x00\x20", "body of 32 bytes"),

@@ -161,7 +161,7 @@ def test_it_drops_queue_units_behind_the_end_of_a_cut_log(tmp_path: Path) -> Non
     overwrite(log_file(tmp_path), starts[5] + 20, bytes(4096 - starts[5] - 20))
     store, report = reopened(tmp_path)
     assert report.removed_bytes == 12  # size, magic and CRC; zeros follow
-    assert report.reason == "the record says it lies at 0"
+    assert report.reason == "the record names offset 0"
     assert bodies(store) == sent[:5]
     assert store.max_offset("TopicTest", 0) == 5
     put_all(store, [b"new"], properties=b"KEYS\x01new\x02")
@@ -187,7 +187,7 @@ def test_it_never_takes_an_old_record_behind_the_end_for_a_new_one(tmp_path: Pat
     record = log_file(tmp_path).read_bytes()[starts[1] : starts[2]]
     overwrite(log_file(tmp_path), starts[-1], record)  # whole, but it says it lies elsewhere
     store, report = reopened(tmp_path)
-    assert f"the record says it lies at {starts[1]}" in report.reason
+    assert f"the record names offset {starts[1]}" in report.reason
     assert store.max_offset("TopicTest", 0) == 5
     store.close(NOW_MS)
 
