@@ -59,7 +59,7 @@ class Background:
                 pending = job()
                 if pending is not None:
                     await pending
-            except (OSError, FlushFailed) as error:  # a full or failed disk: the traceback says no more
+            except (OSError, FlushFailed) as error:  # A full or failed disk: the traceback adds nothing.
                 logger.error("%s failed: %s; again in %d ms", name, error, interval_ms)  # noqa: TRY400
             except Exception:
                 logger.exception("%s failed; again in %d ms", name, interval_ms)
@@ -162,7 +162,7 @@ class OffsetSaver:
 
 
 class ClientScan:
-    """Closes clients without heartbeats and connections without requests; forgets expired locks."""
+    """Closes clients without heartbeats and connections without requests; drops expired locks."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Owns the statistics admin commands read: per topic and group, and of the broker as a whole.
+"""The statistics that admin commands read: per topic and group, and of the broker as a whole.
 
 Source: semantics §12 (`BrokerStatsManager.java`, `StatsItem.java`, `StoreStatsService.java`). Counting is an addition
 to an object the hot path holds; rates come from samples that `sample` takes: 10 s → minute, 10 min → hour, 1 h → day.
@@ -64,7 +64,7 @@ class Snapshot(NamedTuple):
 
 @dataclass(slots=True)
 class StatsItem:
-    """A growing number: `value` counts, `times` says in how many steps."""
+    """A growing number: `value` is the total, `times` the number of steps."""
 
     value: int = 0
     times: int = 0
@@ -112,7 +112,7 @@ def snapshot(samples: Sequence[Sample]) -> Snapshot:
 class PutTimes:
     """Counts of the running minute in `_counts`, of the last whole one in `_last`: {milliseconds: puts}.
 
-    Few different times occur, so that they are kept as they are and sorted into spans when somebody asks.
+    Few different times occur, so that they are kept as they are and sorted into spans when the figures are read.
     """
 
     def __init__(self, now_ms: int) -> None:
@@ -182,7 +182,7 @@ class BrokerStats:
         self.get_yesterday_morning = self.get_today_morning = 0
 
     def item(self, name: str, key: str) -> StatsItem:
-        """The counter to hold on to; beyond ITEMS_MAX one that nobody reads."""
+        """Return the counter to keep; beyond ITEMS_MAX one that is never read."""
         found = self.items.get((name, key))
         if found is None:
             found = StatsItem()

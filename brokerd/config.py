@@ -1,4 +1,4 @@
-"""Owns the broker's and the name server's settings: RocketMQ's key names, a default and a reason for each.
+"""Settings of the broker and of the name server: RocketMQ's key names, a default and a reason for each.
 
 A `broker.conf` is a Java property file (`key=value`, `#` comments). `read_properties` parses it and `build` turns
 it into a frozen dataclass whose fields carry their key as metadata, so the store's settings are read the same way.
@@ -29,12 +29,12 @@ def setting(key: str, default: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """What this broker is called, where it listens and what it allows. Times in milliseconds unless said."""
+    """The broker's name, addresses and limits. Times in milliseconds unless the name has another unit."""
 
     broker_cluster_name: str = setting("brokerClusterName", "DefaultCluster")
     broker_name: str = setting("brokerName", "broker-a")
     broker_id: int = setting("brokerId", 0)  # 0 is the master; slaves are not supported yet
-    # The address clients are told and that is stored in every message; "" means the first address of this host.
+    # The address given to clients and stored in every message; "" means the first address of this host.
     broker_ip1: str = setting("brokerIP1", "")
     bind_address: str = setting("bindAddress", "0.0.0.0")
     listen_port: int = setting("listenPort", 10911)  # 0: any free port, printed in the ready line
@@ -138,7 +138,7 @@ def keys_of(config_class: type[Any]) -> dict[str, str]:
 
 
 def build(config_class: type[Config], properties: Mapping[str, str], **values: Any) -> Config:
-    """Make `config_class` from the properties it knows; `values` override. Raises ConfigError naming the key."""
+    """Build `config_class` from its properties; `values` override. Raises ConfigError naming the key."""
     types = get_type_hints(config_class)
     for key, name in keys_of(config_class).items():
         if key in properties and name not in values:

@@ -70,7 +70,10 @@ CLOSE_WITHIN_S = 2.0  # for peers to read their last answers
 # Every kind of timed work has at most one thread under way, so have long look-ups; on a slow disk none waits for
 # the others.
 THREADS_MAX = 16
-NO_ADDRESS = ("192.0.2.1", 9)  # documentation address: asking which interface leads there sends nothing
+NO_ADDRESS = (
+    "192.0.2.1",
+    9,
+)  # An address of documentation: finding the interface that leads there sends nothing.
 
 
 class PortTaken(OSError):
@@ -206,7 +209,7 @@ class BrokerController:
         return changed
 
     def broker_ip(self) -> str:
-        """The address clients are told: brokerIP1, else the one listened on, else this host's."""
+        """The address given to clients: brokerIP1, else the one listened on, else this host's."""
         settings = self._config.broker
         if settings.broker_ip1:
             return settings.broker_ip1

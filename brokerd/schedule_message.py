@@ -125,7 +125,7 @@ class ScheduleMessageService:
         for commit_log_offset, size_bytes, due_ms in store.units(SCHEDULE_TOPIC, queue_id, offset, count_max):
             wait_ms = self._wait_ms(level, due_ms, now_ms)
             if wait_ms > 0:
-                # At least once a second, so that a wall clock that was set is noticed.
+                # At least once a second, so that a change of the wall clock is detected.
                 self._look_again_ms[level] = elapsed_ms + min(wait_ms, LOOK_AGAIN_MS)
                 break
             record = self._read(store, level, commit_log_offset, size_bytes)
@@ -186,7 +186,7 @@ class ScheduleMessageService:
         try:
             record = decode_record(view, check_crc=True)
             if (record.commit_log_offset, record.topic) != (commit_log_offset, SCHEDULE_TOPIC):
-                raise CorruptRecord(f"it says it lies at {record.commit_log_offset} in {record.topic}")
+                raise CorruptRecord(f"it names offset {record.commit_log_offset} in {record.topic}")
         except RemotingError as error:
             self.damaged_count += 1
             logger.error(  # noqa: TRY400

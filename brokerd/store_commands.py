@@ -30,7 +30,7 @@ def main(arguments: Sequence[str]) -> int:
     except (ConfigError, OSError, ValueError) as error:
         return fail(EXIT_CONFIG, str(error))
     if not config.commit_log_dir.is_dir():
-        return fail(EXIT_STORE, f"{config.commit_log_dir} is no folder: --store names the folder above it")
+        return fail(EXIT_STORE, f"{config.commit_log_dir} is not a folder: --store names the folder above it")
     lock = StoreLock(config.store_path_root_dir)
     try:
         lock.acquire()
@@ -106,7 +106,7 @@ def repair(config: MessageStoreConfig, *, apply: bool) -> int:
         say("Nothing to repair.")
         return 0
     if not apply:
-        say("Nothing was changed. With --apply this is done, and what goes is kept in a folder beside it.")
+        say("Nothing was changed. With --apply this is done, and what is removed is kept next to the store.")
         return EXIT_FAULTS
     root = config.store_path_root_dir
     side = root / time.strftime("repair-%Y%m%d-%H%M%S")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MAX_MAP_COUNT = Path("/proc/sys/vm/max_map_count")
-MAPS_DEFAULT = 65_530  # Linux's; where the file is missing there is no such limit to read
+MAPS_DEFAULT = 65_530  # Linux's; where the file is missing there is no such limit
 FILES_WANTED = 200_000
 FILES_BESIDE = 1_024  # commit log, index, libraries, what is open for a moment
 

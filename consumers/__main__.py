@@ -93,7 +93,7 @@ async def run_demo(arguments: argparse.Namespace, stop: asyncio.Event) -> None:
 
 
 async def until_signal(work: Callable[[asyncio.Event], Awaitable[None]]) -> None:
-    """SIGTERM and the first Ctrl-C ask for an end; the second Ctrl-C ends at once."""
+    """SIGTERM and the first Ctrl-C request an end; the second Ctrl-C ends at once."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 

@@ -14,7 +14,7 @@ from consumers.errors import MQClientError
 
 # DefaultMQAdminExt and the remoting client use 3 s and 5 s; 3 s keeps a page with one dead broker bearable.
 INVOKE_TIMEOUT_MS = 3_000
-# ClientConfig.heartbeatBrokerInterval; a broker forgets a client after 120 s (ConsumerManager).
+# ClientConfig.heartbeatBrokerInterval; a broker drops a client after 120 s (ConsumerManager).
 HEARTBEAT_INTERVAL_MS = 30_000
 # ClientConfig.pollNameServerInterval
 ROUTE_REFRESH_INTERVAL_MS = 30_000
@@ -91,13 +91,13 @@ class RebalanceMode(StrEnum):
     """Who computes which queues are ours."""
 
     CLIENT = "client"  # every member by the same formula (4.x and 5.x default)
-    SERVER = "server"  # the broker, asked by QUERY_ASSIGNMENT (5.x, clientRebalance=false)
+    SERVER = "server"  # the broker, by QUERY_ASSIGNMENT (5.x, clientRebalance=false)
     AUTO = "auto"  # the broker if it announces stored assignments (brokerd), else every member
 
 
 @dataclass(frozen=True, slots=True)
 class PushConsumerConfig:
-    """DefaultMQPushConsumer; defaults of 5.3.3 unless said otherwise (semantics reference 9.1)."""
+    """DefaultMQPushConsumer; defaults of 5.3.3 unless noted (semantics reference 9.1)."""
 
     message_model: MessageModel = MessageModel.CLUSTERING
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.LAST_OFFSET
@@ -116,7 +116,7 @@ class PushConsumerConfig:
     consume_concurrently_max_span: int = 2_000
     # -1: 16 for concurrent consumers, no limit for orderly ones.
     max_reconsume_times: int = -1
-    # Delay level asked for when a message is sent back; 0 lets the broker decide (3 + times), -1 means dead
+    # Delay level requested when a message is sent back; 0 lets the broker decide (3 + times), -1 means dead
     # letter.
     delay_level_when_next_consume: int = 0
     suspend_current_queue_time_ms: int = 1_000

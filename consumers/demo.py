@@ -53,7 +53,7 @@ FAIL_ONCE_PERCENT, FAIL_ALWAYS_PERCENT = 3, 3
 
 CLICK_RATE, CLICK_BURST_RATE = 10.0, 70.0
 CLICK_PERIOD_MS, CLICK_BURST_MS = 60_000, 20_000
-# Clicks come at 30/s on average: analytics falls behind, until somebody "adds capacity".
+# Clicks come at 30/s on average: analytics falls behind, until an operator "adds capacity".
 ANALYTICS_SLOW_RATE, ANALYTICS_FAST_RATE = 25.0, 45.0
 ANALYTICS_PERIOD_MS, ANALYTICS_SLOW_MS = 14 * 60_000, 10 * 60_000
 

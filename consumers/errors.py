@@ -1,10 +1,10 @@
-"""Errors of the client runtime: each says whose mistake it was and carries what a caller decides on.
+"""Errors of the client runtime: each shows whose mistake it was and carries what a caller decides on.
 
     MQClientError
       BrokerUnavailable       the address cannot be reached, or the connection broke before the answer
       RemotingTimeout         connected, but no answer in time: the request may or may not have been done
       TooManyRequests         more requests outstanding on one connection than its limit
-      TopicRouteNotFound      no name server knows a queue of this topic that fits the purpose
+      TopicRouteNotFound      no name server has a queue of this topic that fits the purpose
       MessageNotSent          a producer has used up its attempts; `cause` is the last error
       ClientClosed            the object was closed before or while it was used
 
@@ -90,7 +90,7 @@ class TopicRouteNotFound(MQClientError):
         self.purpose = purpose
 
     def __str__(self) -> str:
-        return f"no queue of topic {self.topic} to {self.purpose} is known to the name servers"
+        return f"no queue of topic {self.topic} to {self.purpose} is registered with the name servers"
 
 
 class MessageNotSent(MQClientError):

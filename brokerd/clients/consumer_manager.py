@@ -1,4 +1,4 @@
-"""Owns who consumes: the live members of every group, their connections and subscriptions.
+"""The consumers: the live members of every group, their connections and subscriptions.
 
 Source: semantics §7, protocol §6 (`ConsumerManager.java`, `ConsumerGroupInfo.java`). Memory only: clients send a
 heartbeat every 30 s.
@@ -20,14 +20,14 @@ BROADCASTING = "BROADCASTING"
 
 @dataclass(slots=True)
 class ClientChannelInfo:
-    """One member: a connection and what its heartbeat said of it."""
+    """One member: a connection and what its heartbeat reported."""
 
     channel: Channel
     client_id: str
     language: str
     version: int
     last_update_ms: int
-    nudged_ms: int = 0  # when it was last asked to rebalance because its heartbeat lags behind its pulls
+    nudged_ms: int = 0  # when a rebalance was last requested because its heartbeat lags behind its pulls
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class ConsumerManager:
         self._groups_of: dict[Channel, set[str]] = {}
         self._set_aside: dict[
             tuple[str, Channel], int
-        ] = {}  # → when it last asked for the members, 0 = not yet
+        ] = {}  # → when it last requested the members, 0 = not yet
         # Called with a group and its present members whenever members or subscriptions changed.
         self.on_change: Callable[[ConsumerGroupInfo], None] = lambda _: None
 
@@ -102,7 +102,7 @@ class ConsumerManager:
         return changed
 
     def unregister(self, group: str, channel: Channel) -> None:
-        """A member leaves; the others are told."""
+        """Remove a member and notify the others."""
         self._groups_of.get(channel, set()).discard(group)
         info = self.groups.get(group)
         member = info.members.pop(channel, None) if info is not None else None
@@ -121,13 +121,13 @@ class ConsumerManager:
             del self._set_aside[key]
 
     def set_aside(self, group: str, channel: Channel) -> None:
-        """Let a member see itself outside of its group for a moment, so that it gives its queues up and asks for
-        its offsets anew. Caller: offset reset, for clients that cannot be told otherwise.
+        """Let a member see itself outside of its group for a moment, so that it gives its queues up and requests
+        its offsets anew. Caller: offset reset, for clients that take no other notice.
         """
         self._set_aside[(group, channel)] = 0
 
     def ask_members(self, group: str, channel: Channel, now_ms: int) -> bool:
-        """A member asks who is in its group; False when it is set aside (its asking is noted)."""
+        """Record that a member requested the members of its group; False when it is set aside."""
         if not self._set_aside or (group, channel) not in self._set_aside:
             return True
         self._set_aside[(group, channel)] = now_ms

@@ -1,4 +1,4 @@
-"""Owns who produces: the live connections of every producer group.
+"""The producers: the live connections of every producer group.
 
 Source: semantics §7, protocol §6.1 (`ProducerManager.java`). Memory only.
 """

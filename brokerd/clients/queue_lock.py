@@ -1,4 +1,4 @@
-"""Owns the locks of orderly consumption: one owner per (group, queue), for 60 s after its last renewal.
+"""Locks of orderly consumption: one owner per (group, queue), for 60 s after its last renewal.
 
 Source: semantics §7.1, protocol §3.10 (`RebalanceLockManager.java`). Memory only: after a restart members lock anew.
 """

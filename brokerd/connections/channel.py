@@ -1,4 +1,4 @@
-"""Owns what the broker's parts know of a live connection: an address, a way to send, a way to ask.
+"""A live connection as the rest of the broker uses it: an address, a way to send, a way to request.
 
 `server` implements it over a socket. The managers below keep channels as keys and never see asyncio.
 """

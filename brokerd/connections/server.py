@@ -109,7 +109,7 @@ class Connection(asyncio.Protocol):
         return data
 
     def _handle(self, data: bytes) -> None:
-        """Answer what `data` asks; keep what is incomplete, or too much to answer before the peer has read."""
+        """Answer the requests in `data`; keep what is incomplete, or too much to answer before the peer has read."""
         self._is_processing = True
         try:
             consumed, replies = self._process(data, self)
@@ -203,7 +203,7 @@ class Connection(asyncio.Protocol):
             self._asked.pop(command.opaque, None)
 
     def answered(self, response: RemotingCommand) -> None:
-        """A response came in; one that nobody waits for (any more) is dropped."""
+        """Hand a response to its waiting caller; drop one without a caller."""
         future = self._asked.get(response.opaque)
         if future is not None and not future.done():
             future.set_result(response)
@@ -324,7 +324,7 @@ class RemotingServer:
 
     def close_idle(self, now_ms: int) -> None:
         """Close connections without a request for the idle time (Java's IdleStateHandler, 120 s), and cut those that
-        were closed by an earlier scan and still hold answers that nobody reads.
+        were closed by an earlier scan and still hold answers that are never read.
         """
         self.limit_unread()
         for connection in list(self.connections):

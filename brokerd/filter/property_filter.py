@@ -1,4 +1,4 @@
-"""Owns filtering stored records by a SQL92 expression over their properties, as a pull does.
+"""Filter stored records by a SQL92 expression over their properties, as a pull does.
 
 The broker decodes a record for nothing else (hot-path rule 22). How many entries one pull may look at follows from
 the expression's length, so that none keeps the event loop for more than a few milliseconds.

@@ -1,4 +1,4 @@
-"""Owns the parts of a SQL92 filter as closures: what each makes of a message's properties, and which parts fit.
+"""The parts of a SQL92 filter as closures over a message's properties, and which parts fit together.
 
 Three-valued: TRUE, FALSE and None for unknown, as a missing property makes it; what goes wrong while a message is
 looked at raises EvaluationError through everything. Source: semantics §3.3 (`LogicExpression.java`,
@@ -77,7 +77,7 @@ def joined(evaluate: Evaluate, shown: str, *parts: Operand) -> Operand:
 
 
 def as_boolean(part: Operand) -> Operand:
-    """What stands alone or beside AND, OR, NOT. A property there is never TRUE: its value is text."""
+    """An operand that stands alone or next to AND, OR, NOT. A property there is never TRUE: its value is text."""
     if part.is_boolean:
         return part
     if part.kind is not Kind.PROPERTY:
@@ -126,7 +126,7 @@ def negation(part: Operand) -> Operand:
 
 
 def minus(part: Operand) -> Operand:
-    """- of a number; of anything else it is unknown. It is no constant to RocketMQ's checks."""
+    """- of a number; of anything else it is unknown. RocketMQ's checks do not take it for a constant."""
     inner = part.evaluate
 
     def evaluate(properties: Properties) -> Value:
@@ -167,7 +167,7 @@ def _equal(left: Operand, right: Operand) -> Operand:
 
 
 def _equal_to(name: str, value: str | bool | int | float) -> Evaluate:
-    """The usual form, a property and a literal, in fewer steps: it is asked once per message."""
+    """The usual form, a property and a literal, in fewer steps: it runs once per message."""
     wanted = type(value)
 
     def as_text(properties: Properties) -> Value:

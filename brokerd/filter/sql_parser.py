@@ -1,4 +1,4 @@
-"""Owns reading a SQL92 filter: by descent through RocketMQ's grammar, to one closure over a message's properties.
+"""Parse a SQL92 filter: by descent through RocketMQ's grammar, to one closure over a message's properties.
 
     selector := and (OR and)*          and := equality (AND equality)*
     equality := comparison ("=" comparison | "<>" comparison | IS NULL | IS NOT NULL)*
@@ -33,7 +33,7 @@ OPERATOR = "AND, OR, a comparison (= <> > >= < <=, BETWEEN, IN, IS NULL, CONTAIN
 
 
 class Expression:
-    """A compiled filter. `terms` says what one look at a message costs."""
+    """A compiled filter. `terms` is the cost of one evaluation."""
 
     __slots__ = ("_evaluate", "terms")
 
@@ -235,5 +235,5 @@ class Parser:
     def _double(self, token: Token) -> float:
         value = float(token.text)
         if not DOUBLE_MIN <= value < math.inf:
-            raise self._error(f"{token.text} is no decimal from 4.9e-324 to 1.797e308", token)
+            raise self._error(f"{token.text} is not a decimal from 4.9e-324 to 1.797e308", token)
         return value

@@ -1,4 +1,4 @@
-"""Owns the words of a SQL92 filter: from its text to tokens that know where they stand.
+"""Tokens of a SQL92 filter, each with its position in the text.
 
 Source: semantics §3.3 (`SelectorParser.jj`). Keywords in any case, names as Java identifiers without letters beyond
 ASCII; a number with `l` behind it, comments `-- … end of line` and `/* … */`.
@@ -26,7 +26,7 @@ TOKEN = re.compile(
 
 
 class ExpressionError(ValueError):
-    """A filter that cannot be used; the text says where (line and column from 1 on) and what would be right."""
+    """A filter that cannot be used; the text names line and column (from 1) and what is valid there."""
 
 
 class Token(NamedTuple):
@@ -48,7 +48,7 @@ def place(text: str, position: int) -> str:
 
 
 def tokens_of(text: str) -> list[Token]:
-    """All tokens, the end as the last one. Raises ExpressionError for what is none."""
+    """All tokens, the end as the last one. Raises ExpressionError for any other text."""
     found: list[Token] = []
     position = 0
     while position < len(text):
@@ -75,5 +75,5 @@ def _why_no_token(rest: str) -> str:
     if rest.startswith("/*"):
         return "the comment has no */"
     if rest.startswith(("!=", "==")):
-        return f"{rest[:2]!r} is no comparison; it takes = or <>"
-    return f"{rest[0]!r} means nothing here; it takes = <> > >= < <= ( ) , + - names, numbers and 'text'"
+        return f"{rest[:2]!r} is not a comparison; write = or <>"
+    return f"{rest[0]!r} is not allowed here; use = <> > >= < <= ( ) , + - names, numbers and 'text'"

@@ -1,4 +1,4 @@
-"""Owns what values of a SQL92 filter are and how two compare. Pure.
+"""Values of a SQL92 filter and how two of them compare. Pure.
 
 Properties are text; literals are text, TRUE, FALSE, NULL, whole numbers of 32 or 64 bits, or doubles. Text against a
 literal is read as the literal's type, by Java's rules. Source: semantics §3.3 (`ComparisonExpression.java`).
@@ -11,7 +11,7 @@ import re
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
-DOUBLE_MIN = 5e-324  # Double.MIN_VALUE: decimals from there on, so 0.0 is no literal
+DOUBLE_MIN = 5e-324  # Double.MIN_VALUE: decimals start there, so 0.0 is not a literal
 
 DIGITS_SAFE = 9  # fit 32 bits
 WHOLE = re.compile(r"[+-]?\d+")  # no blanks, as Integer.valueOf
@@ -29,14 +29,14 @@ Value = str | bool | int | float | None  # a Long is an int
 
 
 class EvaluationError(ValueError):
-    """A message's property does not fit the comparison: the message does not match, whatever else is asked."""
+    """A message's property does not fit the comparison: the message does not match, whatever the rest gives."""
 
 
 def whole_number(text: str, minimum: int, maximum: int) -> int:
     if len(text) <= DIGITS_SAFE and text.isdecimal():
         return int(text)
     if WHOLE.fullmatch(text) is None:
-        raise EvaluationError(f"{text!r} is no whole number")
+        raise EvaluationError(f"{text!r} is not a whole number")
     try:
         value = int(text)
     except ValueError:  # thousands of digits
@@ -53,7 +53,7 @@ def double(text: str) -> float:
         return float(match[1])
     match = HEXADECIMAL.fullmatch(stripped)
     if match is None:
-        raise EvaluationError(f"{text!r} is no number")
+        raise EvaluationError(f"{text!r} is not a number")
     try:
         return float.fromhex(match[1])
     except OverflowError:

@@ -24,7 +24,7 @@ class KvConfigManager:
         self._table: dict[str, dict[str, str]] = {}
 
     def load(self, content: bytes) -> None:
-        """Take over a saved table; raises msgspec.DecodeError (a ValueError) when it is none."""
+        """Take over a saved table; raises msgspec.DecodeError (a ValueError) when it cannot be read."""
         document = msgspec.json.decode(content, type=dict[str, dict[str, dict[str, str]]])
         self._table = document.get("configTable", {})
 

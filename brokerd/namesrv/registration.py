@@ -1,4 +1,4 @@
-"""The broker's side of other name servers: registering with all of them, asking them for a topic's route.
+"""The broker's side of other name servers: registration with all of them, requests for a topic's route.
 
 Source: protocol §5.3 (`BrokerOuterAPI.java`). One connection per name server is kept open: it is what the name
 server judges the broker's life by. Registration is always complete (idempotent), every 30 s and soon after every
@@ -22,12 +22,12 @@ logger = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_S = 3.0
 UNREGISTER_TIMEOUT_S = 0.5
-CHANGE_DELAY_S = 0.05  # topics created in a row are told together
+CHANGE_DELAY_S = 0.05  # topics created in a row are registered together
 READ_BYTES = 65_536
 
 
 class NameServerLink:
-    """One name server. Requests are asked one after another."""
+    """One name server. Requests are sent one after another."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -152,7 +152,7 @@ class Registration:
         link.close()
 
     async def route(self, topic: str) -> TopicRouteData | None:
-        """A topic's route from the first name server that answers; None when nobody knows it."""
+        """A topic's route from the first name server that answers; None when none has it."""
         for link in self._links:
             request = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
             try:

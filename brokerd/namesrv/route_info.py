@@ -1,4 +1,4 @@
-"""Owns what the name server knows: clusters, brokers and which broker holds how many queues of a topic.
+"""The name server's tables: clusters, brokers and which broker holds how many queues of a topic.
 
 Source: protocol §5 (`RouteInfoManager.java`). A broker counts as alive while it registers at least every 120 s and its
 connection stays open; this process' own broker registers directly, without a connection, and never expires.
@@ -64,7 +64,7 @@ class RouteInfoManager:
     ) -> tuple[str, str]:
         """Take in a full or partial registration; returns (master's address, its HA address) for a slave.
 
-        A broker that says again what it said before changes no route: what WIPE_WRITE_PERM_OF_BROKER took
+        A registration that repeats the one before changes no route: what WIPE_WRITE_PERM_OF_BROKER took
         away stays away until one of its topics changes or it starts anew (RouteInfoManager.registerBroker).
         Raises OverflowError beyond BROKERS_MAX or TOPICS_MAX.
         """
@@ -143,7 +143,7 @@ class RouteInfoManager:
                 )
 
     def data_version(self, broker_addr: str, now_ms: int) -> DataVersion | None:
-        """What a broker registered last (322); asking keeps it alive."""
+        """What a broker registered last (322); the request keeps it alive."""
         live = self._live.get(broker_addr)
         if live is None:
             return None

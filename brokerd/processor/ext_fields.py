@@ -1,4 +1,4 @@
-"""Owns reading single header fields of requests that are too rare for a header class."""
+"""Read single header fields of requests that are too rare for a header class."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_true(command: RemotingCommand, name: str) -> bool:
 
 
 def parse_int(name: str, value: str) -> int:
-    """Within 64 bits, as Java's longs: a larger one in a table could not be saved, nor answered to anybody."""
+    """Within 64 bits, as Java's longs: a larger one in a table could be neither saved nor answered."""
     try:
         number = int(value)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Owns the tables request code → handler: one for the broker, one for the name server."""
+"""The tables of handlers by request code: one for the broker, one for the name server."""
 
 from __future__ import annotations
 

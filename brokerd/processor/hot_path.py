@@ -87,7 +87,7 @@ class HotPath:
         try:
             return pull_message(self._broker, peer, fields, code, opaque, now_ms) or b""
         except (OSError, StoreError):
-            return None  # the group could not be made, or a record is damaged: the plain way says which
+            return None  # the group could not be made, or a record is damaged: the plain way reports which
 
     def _refusal(self, opaque: int, error: MQBrokerError, is_binary: bool) -> bytes:
         refusal = RemotingCommand(error.code, "JAVA", opaque=opaque, flag=RESPONSE_FLAG, remark=error.remark)
@@ -103,7 +103,7 @@ class HotPath:
         return response.encode()
 
     def before_plain(self) -> None:
-        """A request that may ask for offsets sees what the same read stored before it."""
+        """Whether a request reads offsets, and so must see what the same read stored before it."""
         if self._group_commit is None and self._store.dispatch_behind_bytes:
             self._dispatched_early += self._store.dispatch_pending()
 

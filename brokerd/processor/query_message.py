@@ -1,4 +1,4 @@
-"""Owns finding messages: QUERY_MESSAGE (12) by key, VIEW_MESSAGE_BY_ID (33) by commit log offset.
+"""Find messages: QUERY_MESSAGE (12) by key, VIEW_MESSAGE_BY_ID (33) by commit log offset.
 
 Source: semantics §1.11, protocol §3.14 (`QueryMessageProcessor.java`).
 """

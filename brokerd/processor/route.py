@@ -77,7 +77,7 @@ def unregister_broker(
 def query_data_version(
     server: NameServer, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    """QUERY_DATA_VERSION (322): a broker asks whether it must register fully."""
+    """QUERY_DATA_VERSION (322): answer a broker whether it must register fully."""
     version = server.routes.data_version(required(command, "brokerAddr"), steady_ms())
     if version is None:
         return command.response(ResponseCode.SUCCESS, ext_fields={"changed": "true"})

@@ -1,4 +1,4 @@
-"""Owns the clear refusals: requests clients know that this broker does not serve yet."""
+"""Refusals of known requests that this broker does not serve yet."""
 
 from __future__ import annotations
 

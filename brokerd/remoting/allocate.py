@@ -93,7 +93,7 @@ def assign_server_side(
 ) -> dict[str, list[MessageQueue]]:
     """The share of every member at once: {client id: queues}. Raises KeyError for an unknown strategy.
 
-    The same as asking each member's strategy, in one pass: thousands of members ask at the same moment.
+    The same as each member's strategy, in one pass: thousands of members request it at the same moment.
     """
     members, ordered = sorted(set(client_ids)), sorted(queues)
     divide = DIVISIONS[strategy]

@@ -94,7 +94,7 @@ class RemotingCommand:
     def request(
         cls, code: int, ext_fields: dict[str, str] | None = None, body: bytes = b"", *, oneway: bool = False
     ) -> RemotingCommand:
-        """A request without opaque: whoever sends it gives it one."""
+        """Build a request without opaque; its sender sets one."""
         return cls(int(code), flag=ONEWAY_FLAG if oneway else 0, ext_fields=ext_fields or {}, body=body)
 
     def response(
@@ -107,7 +107,7 @@ class RemotingCommand:
         """The answer to this request: same opaque, same form of header."""
         return RemotingCommand(
             int(code),
-            "JAVA",  # what every broker of Apache's says; no client looks at it
+            "JAVA",  # what every Apache broker writes; no client reads it
             MQ_VERSION,
             self.opaque,
             RESPONSE_FLAG,

@@ -40,7 +40,7 @@ class HeaderFieldError(RemotingError):
 
 
 class BodyError(RemotingError):
-    """A body is not what its request code says."""
+    """A body does not fit its request code."""
 
 
 class TornRecord(BodyError):
@@ -81,7 +81,7 @@ class SystemBusy(MQBrokerError):
 
 
 class RequestCodeNotSupported(MQBrokerError):
-    """3: this broker does not know the request."""
+    """3: this broker does not serve the request."""
 
 
 class MessageIllegal(MQBrokerError):
@@ -137,7 +137,7 @@ class NotInCurrentUnit(MQBrokerError):
 
 
 class ConsumerNotOnline(MQBrokerError):
-    """206: nobody of the group is connected."""
+    """206: no member of the group is connected."""
 
 
 class ConsumeMessageTimeout(MQBrokerError):

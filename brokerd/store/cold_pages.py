@@ -20,7 +20,7 @@ from brokerd.store.queue.consume_queue import BLANK_SIZE, CQ_UNIT, UNIT_BYTES, C
 Result = TypeVar("Result")
 
 HOT_BYTES = 64 << 20  # the end of the log, written moments ago
-BLOCK_BYTES = 256 * 1024  # looked up and read at once: a consumer that is behind mostly goes on right there
+BLOCK_BYTES = 256 * 1024  # Looked up and read at once: a consumer that lags mostly continues right there.
 UNITS_BLOCK_BYTES = 16 * 1024
 SPAN_MAX = (
     16  # blocks from a pull's first record to its last that are all looked up; else those of its records
@@ -28,9 +28,7 @@ SPAN_MAX = (
 RESIDENT_S = 1.0  # how long a block that was in memory is taken to be still
 BLOCKS_MAX = 65_536  # remembered at once
 RECORDS_MAX = 32  # that one pull of them answers with
-RECORD_BYTES_MAX = (
-    16 << 20
-)  # read ahead for one: what bytes that are no record say of their size may be anything
+RECORD_BYTES_MAX = 16 << 20  # Read ahead for one: the size in bytes that are not a record may be anything.
 
 
 class FileRange(NamedTuple):
@@ -165,7 +163,7 @@ class ColdPages:
 
 
 def scattered_blocks(units: memoryview, hot_from: int, tags_codes: frozenset[int] | None) -> list[int]:
-    """The blocks of the log that hold the records of units, of those with a tag if there are any asked for."""
+    """The blocks of the log that hold the records of units, of those with a requested tag if tags are requested."""
     blocks: dict[int, None] = {}
     records = 0
     for commit_log_offset, size_bytes, code in CQ_UNIT.iter_unpack(units):

@@ -1,6 +1,6 @@
 """The thorough flush: queues and index on the disk, and a note of how far they reach.
 
-Order matters, because the writer goes on meanwhile: `take_note`, then `sync`, then `save`. A note only says what was
+Order matters, as the writer continues meanwhile: `take_note`, then `sync`, then `save`. A note only covers what was
 there before the sync began.
 """
 

@@ -1,13 +1,13 @@
-"""Owns the store's errors, in two families: the caller's mistake (refused puts) and the disk's.
+"""The store's errors, in two families: the caller's mistake (refused puts) and the disk's.
 
 StoreError
-├── PutRefused            status: the put status the sender is told
+├── PutRefused            status: the put status in the answer
 │   ├── MessageIllegal        too long, or not allowed; do not retry
 │   ├── PropertiesSizeExceeded
 │   ├── NoRoomForQueue        the system's open files or maps are used up; delete topics or raise its limits
 │   └── ServiceNotAvailable   disk full or store not writeable; the producer retries elsewhere
 ├── FlushFailed           what was written may be lost: the store takes no more until a restart
-├── LookupTooLong         more index entries on the way than the caller wants to look at
+├── LookupTooLong         more index entries on the way than the caller allows
 ├── MemoryTooShort        what was read ahead is gone again before it is used
 ├── StoreLocked           another process works on this directory
 ├── StoreFilesInvalid     a file has a size or name the settings do not explain
@@ -32,7 +32,7 @@ class StoreError(Exception):
 
 
 class PutRefused(StoreError):
-    """A message was not stored; `status` says why in RocketMQ's words."""
+    """A message was not stored; `status` is the reason in RocketMQ's words."""
 
     status = PutMessageStatus.UNKNOWN_ERROR
 
@@ -61,7 +61,7 @@ class FlushFailed(StoreError):
 
 
 class LookupTooLong(StoreError):
-    """A key has more entries on the way to the wanted ones than the caller wants to look at."""
+    """A key has more entries on the way to the wanted ones than the caller allows."""
 
 
 class MemoryTooShort(StoreError):

@@ -1,4 +1,4 @@
-"""Owns deleting expired files and the disk-full mark.
+"""Delete expired files and keep the disk-full mark.
 
 Source: `DefaultMessageStore.CleanCommitLogService`, reference store-format §16. Consumption progress does not
 matter; a file's age is its modification time.
@@ -67,7 +67,7 @@ class FileCleaner:
     def delete_expired(self, now_ms: int, ratio: float) -> int:
         """One round; return how many commit log files were deleted. The last file always stays.
 
-        Caller: any one thread; the writer goes on meanwhile.
+        Caller: any one thread; the writer continues meanwhile.
         """
         config, log = self._config, self._log
         clean_at_once = (

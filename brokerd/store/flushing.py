@@ -27,7 +27,7 @@ class Flusher:
     """Flushes one store. Caller: any thread; times are of a monotonic clock.
 
     A flush that failed is final: the kernel reports lost pages once and counts them as clean from then on, so that the
-    next flush would succeed without them. `failure` says what happened; every later flush raises it again.
+    next flush would succeed without them. `failure` describes what happened; every later flush raises it again.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Flusher:
     def flush_queues(self, least_bytes: int = 1) -> None:
         """Flush queues with enough dirty bytes, index files and the checkpoint.
 
-        Manifest and checkpoint only say more when all was flushed. Raises FlushFailed, and OSError for those two,
+        Manifest and checkpoint only advance when all was flushed. Raises FlushFailed, and OSError for those two,
         which are written anew next time.
         """
         with self._queues_lock:

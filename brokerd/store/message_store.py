@@ -1,4 +1,4 @@
-"""Owns the message store as the broker sees it: put, dispatch, get, query, flush, clean up.
+"""The message store as the broker sees it: put, dispatch, get, query, flush, clean up.
 
     put_message → commit log ─┐
                               ├─ dispatch_pending → consume queues, key index, on_arrival
@@ -152,7 +152,7 @@ class MessageStore:
     def close(self, now_ms: int) -> None:
         """Dispatch and flush everything, mark the stop as clean, unlock. Does nothing unless the store is open.
 
-        After a failed flush the mark stays away and the log says why: the next start looks at what the disk has.
+        After a failed flush the mark stays away and the log gives the reason: the next start inspects the disk.
         """
         if self._checkpoint is None:
             return
@@ -393,7 +393,7 @@ class MessageStore:
             self._set_refusal()
             return 0
         if self._dispatch_error:
-            logger.info("dispatch goes on offset=%d", end_offset)
+            logger.info("dispatch continues offset=%d", end_offset)
             self._dispatch_error = ""
             self._set_refusal()
         return count
@@ -413,7 +413,7 @@ class MessageStore:
     ) -> GetMessageResult:
         """One pull: up to `max_num` messages from `offset` on, and where to go on (reference §2.3, §2.4).
 
-        `tags_codes` are hashes of the subscribed tags (None = all); `record_filter` (SQL92) is then asked
+        `tags_codes` are hashes of the subscribed tags (None = all); `record_filter` (SQL92) then decides
         about the whole stored record. The views stay valid when the file is deleted meanwhile.
         """
         queue = self._queues.get((topic, queue_id))
@@ -460,7 +460,7 @@ class MessageStore:
         return max(0, self.table.queues_max - len(self._queues))
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """The offset behind the last message consumers can see; 0 for a queue that does not exist."""
+        """The offset after the last message that consumers can see; 0 for a queue that does not exist."""
         queue = self._queues.get((topic, queue_id))
         return queue.max_offset if queue else 0
 
@@ -559,7 +559,7 @@ class MessageStore:
         return self._flusher.flush_log()
 
     def flush_log_if_due(self, elapsed_ms: int) -> None:
-        """Flush the log when its interval says so. Caller: a background thread, every 100 to 500 ms."""
+        """Flush the log when its interval has passed. Caller: a background thread, every 100 to 500 ms."""
         self._flusher.flush_log_if_due(elapsed_ms)
 
     def flush_queues_if_due(self, elapsed_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Owns reading by queue: one pull, and the offset at a time.
+"""Reads by queue: one pull, and the offset at a time.
 
 Source: `DefaultMessageStore.getMessage`, reference semantics §2.3 and §2.4, store-format §17. Nothing is
 decoded: an answer is a list of memoryviews of the mapped files (hot-path.md rules 16 and 22).
@@ -20,7 +20,7 @@ from brokerd.store.store_config import MessageStoreConfig
 
 logger = logging.getLogger(__name__)
 
-DAMAGED_NAMED_MAX = 1_000  # damaged records that are logged; more say nothing new
+DAMAGED_NAMED_MAX = 1_000  # damaged records that are logged; more add nothing
 PULL_BYTES_MAX = 128 * 1024 * 1024  # DefaultMessageStore.MAX_PULL_MSG_SIZE
 
 
@@ -181,7 +181,7 @@ class QueueReader:
         return False
 
     def store_timestamp(self, queue: ConsumeQueue, offset: int) -> int:
-        """Store time in ms of the message at a queue offset; -1 when there is none (any more). Raises NotInMemory."""
+        """Store time in ms of the message at a queue offset; -1 when it is not there (any more). Raises NotInMemory."""
         if not queue.min_offset <= offset < queue.max_offset:
             return -1
         self._cold_pages.ready_unit(queue, offset)

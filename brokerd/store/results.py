@@ -1,4 +1,4 @@
-"""Owns the values the store answers with; status names are RocketMQ's.
+"""Results of the store; status names are RocketMQ's.
 
 Source: `PutMessageStatus.java`, `GetMessageStatus.java`, `BoundaryType.java`, reference semantics §2.3.
 """
@@ -59,7 +59,7 @@ class PutResult(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """The commit log offset behind the record: durable once flushed_offset reaches it."""
+        """The commit log offset after the record: durable once flushed_offset reaches it."""
         return self.commit_log_offset + self.size_bytes
 
 

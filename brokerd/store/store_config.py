@@ -1,4 +1,4 @@
-"""Owns the settings of the message store: sizes, intervals and limits, under RocketMQ's names.
+"""Settings of the message store: sizes, intervals and limits, under RocketMQ's names.
 
 Source of names and defaults: `store/.../config/MessageStoreConfig.java`. The RocketMQ key of a field is in
 its metadata (`key`), so that a broker.conf written for a Java broker can be read; others are ours.
@@ -87,7 +87,7 @@ class MessageStoreConfig:
             raise ValueError(f"mappedFileSizeCommitLog {self.mapped_file_size_commit_log} is below 4096")
         if self.mapped_file_size_consume_queue < 20 or self.mapped_file_size_consume_queue % 20:
             raise ValueError(
-                f"mappedFileSizeConsumeQueue {self.mapped_file_size_consume_queue} is no multiple of 20"
+                f"mappedFileSizeConsumeQueue {self.mapped_file_size_consume_queue} is not a multiple of 20"
             )
         if self.max_hash_slot_num < 1 or self.max_index_num < 2:
             raise ValueError("maxHashSlotNum must be at least 1 and maxIndexNum at least 2")
@@ -128,7 +128,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     levels = []
     for word in text.split():
         if word[-1] not in UNIT_MS or not word[:-1].isdecimal():
-            raise ValueError(f"messageDelayLevel {text!r}: {word!r} is no number with unit s, m, h or d")
+            raise ValueError(f"messageDelayLevel {text!r}: {word!r} is not a number with unit s, m, h or d")
         levels.append(int(word[:-1]) * UNIT_MS[word[-1]])
     if not levels:
         raise ValueError("messageDelayLevel is empty")

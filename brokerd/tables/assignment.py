@@ -1,4 +1,4 @@
-"""Owns server-side rebalancing: which groups use it, and which queues each member got.
+"""Server-side rebalancing: which groups use it, and which queues each member got.
 
 The mode per (topic, group) is RocketMQ's messageRequestMode.json. Assignments computed by the console arrive with
 TIDEMARK_PUT_ASSIGNMENT and are saved in assignment.json. An assignment counts only while it fits: exactly the
@@ -52,7 +52,7 @@ class Assignment:
 
 
 class Basis(NamedTuple):
-    """What a division follows from. All members of a group ask within a moment: it is computed once."""
+    """What a division follows from. All members of a group request it within a moment: it is computed once."""
 
     strategy: str
     stored: Assignment | None
@@ -126,7 +126,7 @@ class AssignmentManager:
         queues: Sequence[MessageQueue],
         client_ids: Sequence[str],
     ) -> list[MessageQueue] | None:
-        """The queues of one member; None when it is no member, the topic has no queues or the strategy is unknown."""
+        """The queues of one member; None for no member, a topic without queues or an unknown strategy."""
         if not queues or strategy not in SERVER_STRATEGIES:
             return None
         basis = Basis(strategy, self.assignments.get((topic, group)), tuple(queues), tuple(client_ids))

@@ -1,4 +1,4 @@
-"""Owns how a table becomes a file under config/ and comes back: atomic, with the version before kept as `.bak`.
+"""Save and load a table as a file under config/: atomic, with the version before kept as `.bak`.
 
 Source: store-format §10 (`ConfigManager.java`). Files are strict JSON, which a Java broker reads too; what a Java
 broker wrote (fastjson's dialect) is read here.

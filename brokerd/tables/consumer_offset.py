@@ -96,7 +96,7 @@ class ConsumerOffsetManager:
                 end = max_offset(topic, queue_id)
                 if offset > end:
                     logger.warning(
-                        "offset behind the queue's end after a crash group=%s topic=%s queue_id=%d from=%d to=%d",
+                        "offset after the queue's end following a crash group=%s topic=%s queue_id=%d from=%d to=%d",
                         group, topic, queue_id, offset, end,
                     )  # fmt: skip
                     self.commit(group, topic, queue_id, end, now_ms)
@@ -107,7 +107,7 @@ class ConsumerOffsetManager:
         return self._resets.get((topic, group), {}).get(queue_id)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The reset waiting for this queue, which is then done; None if there is none."""
+        """The reset waiting for this queue, which is then done; None without one."""
         if not self._resets:
             return None
         queues = self._resets.get((topic, group))
@@ -142,7 +142,7 @@ class ConsumerOffsetManager:
         self._is_dirty = True
 
     def body(self) -> bytes:
-        """The answer of GET_ALL_CONSUMER_OFFSET (43), as Java writes it: consoles ask for it every few seconds."""
+        """The answer of GET_ALL_CONSUMER_OFFSET (43), as Java writes it: consoles request it every few seconds."""
         # The text of a dictionary of numbers is their JSON in Java's dialect, made in C.
         table = (
             b"%b:%b" % (orjson.dumps(f"{topic}@{group}"), str(queues).replace(" ", "").encode())
@@ -157,7 +157,7 @@ class ConsumerOffsetManager:
             self.file.changed()
 
     def _document(self) -> Iterator[bytes]:
-        """Strict JSON in RocketMQ's shape; pending resets are ours, and left out when there are none."""
+        """Strict JSON in RocketMQ's shape; pending resets are ours, and left out when empty."""
         version = self.data_version
         head = {
             "counter": version.counter,

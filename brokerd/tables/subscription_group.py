@@ -78,7 +78,7 @@ class SubscriptionGroupManager:
         return config
 
     def delete(self, group: str, now_ms: int) -> bool:
-        """False when there is no such group. What it might not read is dropped with it."""
+        """Delete a group and its refusals; False when it does not exist."""
         if group not in self.groups and group not in self.forbidden:
             return False
         is_known = self.groups.pop(group, None) is not None

@@ -180,7 +180,7 @@ class TopicConfigManager:
         self.on_change(configs)
 
     def delete(self, topic: str, now_ms: int) -> bool:
-        """False when there is no such topic."""
+        """Delete a topic; False when it does not exist."""
         if self.topics.pop(topic, None) is None:
             return False
         self._texts.remove(topic)

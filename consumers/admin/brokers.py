@@ -1,6 +1,6 @@
 """MQAdmin's calls about a broker as a whole and about single name servers.
 
-A name server is asked by its address here, not "whichever answers": that is how their tables are compared, and
+A name server is called by its address here, not "whichever answers": that is how their tables are compared, and
 how a broker loses its write permission on every one of them.
 """
 
@@ -20,7 +20,7 @@ from consumers.errors import MQClientError
 
 
 class BrokerAdmin:
-    """What MQAdmin inherits. Errors as MQAdmin says."""
+    """Calls that MQAdmin inherits, with its errors."""
 
     timeout_ms: int
     _remoting: RemotingClient
@@ -63,11 +63,11 @@ class BrokerAdmin:
     # One name server
 
     async def cluster_info_of(self, namesrv_addr: str) -> ClusterInfo:
-        """The brokers this name server knows. GET_BROKER_CLUSTER_INFO (106)."""
+        """Return the brokers registered with this name server. GET_BROKER_CLUSTER_INFO (106)."""
         return ClusterInfo.from_body(await self._ask_body(namesrv_addr, RequestCode.GET_BROKER_CLUSTER_INFO))
 
     async def topic_list_of(self, namesrv_addr: str) -> list[str]:
-        """The topics this name server knows, sorted. GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206)."""
+        """Return the topics registered with this name server, sorted. GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206)."""
         body = await self._ask_body(namesrv_addr, RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(TopicList.from_body(body).topic_list)
 
@@ -128,7 +128,7 @@ class BrokerAdmin:
 
 
 def checked(response: RemotingCommand) -> RemotingCommand:
-    """The response itself when it says success. Raises MQBrokerError."""
+    """Return the response when it is a success. Raises MQBrokerError."""
     if response.code != ResponseCode.SUCCESS:
         raise error_for(response.code, response.remark)
     return response

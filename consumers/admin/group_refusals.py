@@ -1,4 +1,4 @@
-"""What a broker refuses consumer groups, as its table of groups (201) says it."""
+"""What a broker refuses consumer groups, read from its table of groups (201)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from brokerd.remoting.errors import BodyError
 
 @dataclass(frozen=True, slots=True)
 class GroupRefusals:
-    """`topics`: group → topics it may not read (353), None where the release does not know such a thing (4.x).
+    """`topics`: group → topics it may not read (353), None where the release has no such list (4.x).
     `groups`: those that may not consume at all (consumeEnable false). `names`: every group of the table.
     """
 

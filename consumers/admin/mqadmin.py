@@ -1,6 +1,6 @@
 """MQAdmin: every call the console makes to name servers and brokers, of 4.x and 5.x, ours and Apache's.
 
-Calls that name an `addr` ask that broker; the others ask the name servers. Every call raises
+Calls with an `addr` go to that broker; the others to the name servers. Every call raises
     MQBrokerError       the broker answered with another code than success (subclasses per code, `retriable`)
     BrokerUnavailable   it cannot be reached, or the connection broke
     RemotingTimeout     no answer within `timeout_ms`
@@ -68,7 +68,7 @@ TOOLS_CONSUMER_GROUP = "TOOLS_CONSUMER"
 INNER_PRODUCER_GROUP = "CLIENT_INNER_PRODUCER"
 # Long.MAX_VALUE: no upper bound of a time range
 END_OF_TIME_MS = 2**63 - 1
-# A relayed question (307, 223, 309) waits for a client behind the broker, which allows it 5 to 10 s.
+# A relayed request (307, 223, 309) waits for a client behind the broker, which allows it 5 to 10 s.
 RELAY_TIMEOUT_MS = 12_000
 
 
@@ -138,7 +138,7 @@ class MQAdmin(BrokerAdmin):
         return ConsumerOffsetWrapper.from_body(await self.all_consumer_offsets_body(addr))
 
     async def all_consumer_offsets_body(self, addr: str) -> bytes:
-        """The same as the broker sent it, for whoever has no time to read it now: a `ConsumerOffsetWrapper`."""
+        """The same as the broker sent it, to be read later: a `ConsumerOffsetWrapper`."""
         return await self._ask_body(addr, RequestCode.GET_ALL_CONSUMER_OFFSET)
 
     async def broker_consume_stats(self, addr: str) -> ConsumeStatsList:
@@ -165,7 +165,7 @@ class MQAdmin(BrokerAdmin):
         return {name: _topic_stats_outcome(body) for name, body in bodies.items()}
 
     async def topic_stats_bodies(self, addr: str, topics: Iterable[str]) -> dict[str, bytes | Exception]:
-        """The same as the broker sent them, for whoever has no time to read them now: `TopicStatsTable`s."""
+        """The same as the broker sent them, to be read later: `TopicStatsTable`s."""
         names = list(topics)
         requests = [
             RemotingCommand.request(RequestCode.GET_TOPIC_STATS_INFO, {"topic": name}) for name in names
@@ -244,7 +244,7 @@ class MQAdmin(BrokerAdmin):
         self, addr: str, group: str, topic: str, *, readable: bool | None = None
     ) -> GroupForbidden:
         """Whether the group may read the topic on this broker; with `readable` allow or forbid it first. Code 3 before
-        5.0. Java forgets all topics of a group when one is allowed again. UPDATE_AND_GET_GROUP_FORBIDDEN (353)."""
+        5.0. Java drops all topics of a group when one is allowed again. UPDATE_AND_GET_GROUP_FORBIDDEN (353)."""
         fields = {"group": group, "topic": topic}
         if readable is not None:
             fields["readable"] = str(readable).lower()
@@ -252,14 +252,14 @@ class MQAdmin(BrokerAdmin):
         return GroupForbidden.from_body(body)
 
     async def consume_stats(self, addr: str, group: str, topic: str | None = None) -> ConsumeStats:
-        """Offsets of the group on this broker. An unstored offset reads 0 here: `all_consumer_offsets` tells
+        """Offsets of the group on this broker. An unstored offset reads 0 here: `all_consumer_offsets` shows
         them
         apart. GET_CONSUME_STATS (208)."""
         fields = {"consumerGroup": group} | ({"topic": topic} if topic else {})
         return ConsumeStats.from_body(await self._ask_body(addr, RequestCode.GET_CONSUME_STATS, fields))
 
     async def consumer_connection(self, addr: str, group: str) -> ConsumerConnection | None:
-        """Members and subscriptions; None when nobody is online (206). GET_CONSUMER_CONNECTION_LIST (203)."""
+        """Members and subscriptions; None when no member is online (206). GET_CONSUMER_CONNECTION_LIST (203)."""
         fields = {"consumerGroup": group}
         response = await self._invoke(addr, RequestCode.GET_CONSUMER_CONNECTION_LIST, fields)
         if response.code == ResponseCode.CONSUMER_NOT_ONLINE:
@@ -279,7 +279,7 @@ class MQAdmin(BrokerAdmin):
     async def consumer_running_info(
         self, addr: str, group: str, client_id: str, *, jstack: bool = False
     ) -> ConsumerRunningInfo:
-        """What a member says of itself, relayed by the broker; with ``jstack`` its threads too, where it can.
+        """What a member reports, relayed by the broker; with ``jstack`` its threads too, where it can.
         GET_CONSUMER_RUNNING_INFO (307).
         """
         fields = {"consumerGroup": group, "clientId": client_id, "jstackEnable": str(jstack).lower()}
@@ -299,7 +299,7 @@ class MQAdmin(BrokerAdmin):
         return GetConsumerStatusBody.from_body(checked(response).body)
 
     async def consumer_ids(self, addr: str, group: str) -> list[str]:
-        """Client ids of the members, sorted; empty when nobody is online (1). GET_CONSUMER_LIST_BY_GROUP
+        """Client ids of the members, sorted; empty when no member is online (1). GET_CONSUMER_LIST_BY_GROUP
         (38)."""
         response = await self._invoke(addr, RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
         if response.code == ResponseCode.SYSTEM_ERROR:
@@ -321,7 +321,7 @@ class MQAdmin(BrokerAdmin):
     # Offsets
 
     async def query_consumer_offset(self, addr: str, group: str, topic: str, queue_id: int) -> int | None:
-        """The committed offset; None when there is none (22). QUERY_CONSUMER_OFFSET (14)."""
+        """Return the committed offset; None without one (22). QUERY_CONSUMER_OFFSET (14)."""
         fields = {
             "consumerGroup": group,
             "topic": topic,
@@ -435,7 +435,7 @@ class MQAdmin(BrokerAdmin):
     ) -> None:
         """Ask whether the broker can read this filter; a pull with one it can not read gives every message.
 
-        Raises MQBrokerError: 23 for an expression that is none, 1 where the broker filters by tags only.
+        Raises MQBrokerError: 23 for an invalid expression, 1 where the broker filters by tags only.
         CHECK_CLIENT_CONFIG (46).
         """
         subscription = SubscriptionData(topic=topic, sub_string=expression, expression_type=expression_type)
@@ -510,7 +510,7 @@ class MQAdmin(BrokerAdmin):
         assignment: Mapping[str, Sequence[MessageQueue]],
         version: int,
     ) -> None:
-        """Store who reads which queue (client id → queues); members are told. TIDEMARK_PUT_ASSIGNMENT
+        """Store who reads which queue (client id → queues); members are notified. TIDEMARK_PUT_ASSIGNMENT
         (75001)."""
         queues_of = {client_id: list(queues) for client_id, queues in assignment.items()}
         body = AssignmentBody(group=group, topic=topic, assignments=queues_of, version=version)
@@ -556,7 +556,7 @@ class MQAdmin(BrokerAdmin):
 
 
 def changed_attributes(former: Mapping[str, str], wanted: Mapping[str, str]) -> str:
-    """What request 17 says about attributes: `+key=value` for new and changed ones, `-key` for those to go."""
+    """Attributes as request 17 carries them: `+key=value` for new and changed ones, `-key` for those to go."""
     added = [f"+{key}={value}" for key, value in wanted.items() if former.get(key) != value]
     return ",".join([*added, *(f"-{key}" for key in former if key not in wanted)])
 

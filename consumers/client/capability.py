@@ -12,7 +12,7 @@ ASSIGNMENT = "assignment"
 def parse_capabilities(response: RemotingCommand) -> frozenset[str]:
     """Names out of an answer to TIDEMARK_GET_CAPABILITIES: its field `capabilities`, separated by commas.
 
-    A broker that does not know the request answers REQUEST_CODE_NOT_SUPPORTED: no extensions.
+    A broker without these extensions answers REQUEST_CODE_NOT_SUPPORTED: no extensions.
     """
     if response.code != ResponseCode.SUCCESS:
         return frozenset()

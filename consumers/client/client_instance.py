@@ -1,10 +1,10 @@
 """ClientInstance: what all producers and consumers of one client id share (MQClientInstance.java).
 
-Owns the routes and their refresh, the heartbeats, and what brokers ask of this client. Two loops run while
+Holds the routes and their refresh, the heartbeats, and requests of brokers to this client. Two loops run while
 it is open:
 routes every 30 s and heartbeats every 30 s; both also run at once on request. A new connection begins with a
 heartbeat,
-so that a broker that was restarted knows this client before the first pull arrives.
+so that a restarted broker has this client before the first pull arrives.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from consumers.errors import BrokerUnavailable, ClientClosed, MQClientError
 
 logger = logging.getLogger(__name__)
 
-# UNREGISTER_CLIENT is a courtesy: a broker also notices the closed connection. Closing must not hang on a
+# UNREGISTER_CLIENT is a courtesy: a broker also detects the closed connection. Closing must not hang on a
 # dead broker.
 UNREGISTER_TIMEOUT_MS = 400
 
@@ -74,7 +74,7 @@ class GroupMember(Protocol):
         """Offsets as this member has them (221)."""
 
     def running_info(self) -> ConsumerRunningInfo:
-        """What the member says of itself (307)."""
+        """What the member reports (307)."""
 
     async def consume_directly(
         self, message: MessageRecord, broker_name: str
@@ -139,7 +139,7 @@ class ClientInstance:
             self._loops = [loop.create_task(self._refresh_loop()), loop.create_task(self._heartbeat_loop())]
 
     async def close(self) -> None:
-        """Stop the loops, then end the connections: whoever still asks gets an error. Members have left
+        """Stop the loops, then end the connections: pending requests get an error. Members have left
         before."""
         self._is_closed = True
         for task in self._loops:
@@ -191,7 +191,7 @@ class ClientInstance:
     # Routes and addresses
 
     async def route(self, topic: str) -> TopicRouteData:
-        """The route of the topic; asked for once and then kept fresh. Raises TopicNotExist (17),
+        """The route of the topic; requested once and then kept fresh. Raises TopicNotExist (17),
         MQClientError."""
         known = self._routes.get(topic)
         if known is not None:
@@ -258,7 +258,7 @@ class ClientInstance:
         await self.remoting.invoke_oneway(self.find_addr(queue.broker_name), command)
 
     async def consumer_ids(self, group: str, route: TopicRouteData) -> list[str] | None:
-        """Members of the group as one broker sees them, sorted; None when it knows of none yet (38)."""
+        """Members of the group as one broker sees them, sorted; None when it has none yet (38)."""
         fields = {"consumerGroup": group}
         command = RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, fields)
         response = await self.remoting.invoke(self.any_addr(route), command)
@@ -268,7 +268,7 @@ class ClientInstance:
 
     async def check_filter(self, group: str, subscription: SubscriptionData) -> None:
         """Ask a broker of the topic whether it can filter so (46). Raises MQBrokerError when it can not; one that
-        cannot be asked now is no reason not to start."""
+        cannot be reached now does not prevent the start."""
         try:
             addr = self.any_addr(await self.route(subscription.topic))
             body = check_body(self.client_id, group, subscription)
@@ -283,7 +283,7 @@ class ClientInstance:
     # Heartbeats
 
     def heartbeat_soon(self) -> None:
-        """Send the next heartbeats now: groups or subscriptions changed, or a broker seems not to know us."""
+        """Send the next heartbeats now: groups or subscriptions changed, or a broker seems to have lost them."""
         self._heartbeat_soon.set()
 
     async def send_heartbeats(self) -> None:

@@ -1,6 +1,6 @@
 """RemotingClient: one connection per address, many requests at once on each, requests of brokers to us.
 
-Owns sockets and the matching of answers to requests; knows frames (brokerd.remoting) but no meaning of any
+Holds sockets and the matching of answers to requests; reads frames (brokerd.remoting) but no meaning of any
 code.
 The bytes are the protocol's section 1; limits and life follow NettyRemotingClient.
 
@@ -39,7 +39,7 @@ PIPELINE_WINDOW = 128
 # connection is closed and the next request makes a new one (clientCloseSocketIfTimeout).
 SILENT_CONNECTION_S = 3.0
 
-# What a broker asks of us: (command, address) → answer, or None when it was one-way.
+# Requests of a broker to this client: (command, address) → answer, or None when it was one-way.
 RequestProcessor = Callable[[RemotingCommand, str], Awaitable[RemotingCommand | None]]
 # The first frame on a new connection (a heartbeat), or None.
 Greeting = Callable[[str], RemotingCommand | None]
@@ -162,7 +162,7 @@ class _Channel(asyncio.Protocol):
         for future in waiting.values():
             if not future.done():
                 future.set_exception(BrokerUnavailable(self.addr, reason))
-                future.exception()  # mark as seen: a waiter that was cancelled leaves nobody to fetch it
+                future.exception()  # mark as seen: a cancelled waiter would leave it unread
         self._client.channel_ended(self)
 
 
@@ -239,12 +239,12 @@ class RemotingClient:
             while under_way:
                 answers += await under_way.popleft()
         finally:
-            for task in under_way:  # we were cancelled: nobody wants the rest
+            for task in under_way:  # Cancelled: the rest is not needed.
                 task.cancel()
         return answers
 
     async def invoke_oneway(self, addr: str, command: RemotingCommand, timeout_ms: int | None = None) -> None:
-        """Send a request that nobody answers (`command` has the one-way flag). Returns when it is written to
+        """Send a request without an answer (`command` has the one-way flag). Returns when it is written to
         the socket.
 
         Raises BrokerUnavailable, RemotingTimeout (while connecting or while the socket is full),
@@ -284,7 +284,7 @@ class RemotingClient:
     # called by _Channel
 
     def receive_request(self, channel: _Channel, command: RemotingCommand) -> None:
-        """Work on what a broker asks of us, in a task of its own: answers to our requests must not wait for
+        """Serve a broker's request, in a task of its own: answers to our requests must not wait for
         it."""
         processor = self.processors.get(command.code)
         if processor is None:
@@ -363,10 +363,10 @@ class RemotingClient:
     def _connect_done(self, addr: str, task: asyncio.Task[_Channel]) -> None:
         self._connecting.pop(addr, None)
         if not task.cancelled():
-            task.exception()  # callers may have timed out: nobody else fetches it
+            task.exception()  # callers may have timed out: it would stay unread
 
     def _greet(self, channel: _Channel) -> None:
-        """Write the first frame before any caller's, so that the broker knows who asks (a pull needs its
+        """Write the first frame before any caller's, so that the broker has the client (a pull needs its
         heartbeat)."""
         command = self.greeting(channel.addr) if self.greeting is not None else None
         if command is None:
@@ -414,7 +414,7 @@ class RemotingClient:
     ) -> None:
         try:
             response = await processor(command, channel.addr)
-        except Exception as error:  # root of a task: the broker that asked must get an answer
+        except Exception as error:  # root of a task: the requesting broker must get an answer
             logger.exception("request from broker failed addr=%s code=%d", channel.addr, command.code)
             response = command.response(ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
         if response is not None:

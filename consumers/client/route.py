@@ -1,7 +1,7 @@
-"""Routes: which brokers hold which queues of a topic, as the name servers tell it.
+"""Routes: which brokers hold which queues of a topic, as the name servers report it.
 
 Pure functions turn a TopicRouteData into the queues to write to and to read from, and into addresses
-(protocol 5.5; MQClientInstance.topicRouteData2TopicPublishInfo). NameServers asks the name servers, one
+(protocol 5.5; MQClientInstance.topicRouteData2TopicPublishInfo). NameServers requests it from the name servers, one
 after another.
 """
 

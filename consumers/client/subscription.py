@@ -45,7 +45,7 @@ def build_subscription(
 
 
 def check_body(client_id: str, group: str, subscription: SubscriptionData) -> bytes:
-    """What CHECK_CLIENT_CONFIG (46) asks: can the broker filter like that?"""
+    """Build the body of CHECK_CLIENT_CONFIG (46): can the broker filter like that?"""
     return CheckClientRequestBody(client_id=client_id, group=group, subscription_data=subscription).to_body()
 
 

@@ -185,7 +185,7 @@ def _mean(values: Sequence[int]) -> float:
 
 
 class ConsumeMessageService(Protocol):
-    """What PushConsumer asks of the concurrent and the orderly service."""
+    """What PushConsumer needs of the concurrent and the orderly service."""
 
     def start(self) -> None: ...
     def submit(self, queue: ProcessQueue, messages: list[MessageRecord]) -> None:

@@ -126,7 +126,7 @@ class OrderlyConsumeService:
         return True
 
     async def _own(self, queue: ProcessQueue) -> bool:
-        """Whether the lock is ours now; asks for it, and waits before the next try, if it is not."""
+        """Whether the lock is ours now; requests it, and waits before the next try, if it is not."""
         if self._config.message_model is MessageModel.BROADCASTING or queue.is_locked(self._clock()):
             return True
         await asyncio.sleep(LOCK_AGAIN_DELAY_MS / 1000)

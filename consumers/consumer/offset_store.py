@@ -63,7 +63,7 @@ class OffsetTable:
 
 
 class OffsetStore(Protocol):
-    """What the push consumer asks of either store."""
+    """What the push consumer needs of either store."""
 
     def update_offset(self, queue: MessageQueue, offset: int, *, increase_only: bool) -> None: ...
     def read_memory(self, queue: MessageQueue) -> int | None: ...

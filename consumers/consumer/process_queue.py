@@ -28,7 +28,7 @@ class ProcessQueue:
     batch is
     the last) → `drop`: nothing counts any more.
 
-    Three tasks of one event loop share it; every method says which of them calls it and what it changes.
+    Three tasks of one event loop share it; every method names which of them calls it and what it changes.
     Cached = pulled and not done with. For an orderly consumer, taken messages are being consumed and still
     cached.
     """
@@ -79,7 +79,7 @@ class ProcessQueue:
         return self.lock_ms is not None and now_ms - self.lock_ms <= LOCK_LIVE_MAX_MS
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether it must be given up whatever the allocation says."""
+        """Whether it must be given up whatever the allocation is."""
         is_pull_expired = now_ms - self.last_pull_ms > PULL_IDLE_MAX_MS
         return self.is_dropped or self.ending_since_ms is not None or is_pull_expired
 
@@ -212,7 +212,7 @@ class ProcessQueue:
 
 @dataclass(frozen=True, slots=True)
 class AllocationChange:
-    """What a new allocation asks for; both in queue order."""
+    """What a new allocation changes; both in queue order."""
 
     drop: list[MessageQueue]
     add: list[MessageQueue]
@@ -222,7 +222,7 @@ class AllocationChange:
 
 
 class ProcessQueueTable:
-    """The queues that are ours. Changed by the rebalancer and by an offset reset; read by everybody."""
+    """The queues that are ours. Changed by the rebalancer and by an offset reset; read by all parts."""
 
     def __init__(self) -> None:
         self._queues: dict[MessageQueue, ProcessQueue] = {}

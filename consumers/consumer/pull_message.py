@@ -34,7 +34,7 @@ FLOW_CONTROL_DELAY_MS = 50  # PULL_TIME_DELAY_MILLS_WHEN_CACHE_FLOW_CONTROL
 BROKER_FLOW_CONTROL_DELAY_MS = 20  # PULL_TIME_DELAY_MILLS_WHEN_BROKER_FLOW_CONTROL
 SUSPENDED_DELAY_MS = 1_000  # PULL_TIME_DELAY_MILLS_WHEN_SUSPEND
 
-# The broker does not know our subscription (yet, or any more): a heartbeat cures it.
+# The broker does not have our subscription (yet, or any more): a heartbeat brings it.
 UNKNOWN_SUBSCRIPTION = frozenset({ResponseCode.SUBSCRIPTION_NOT_EXIST, ResponseCode.SUBSCRIPTION_NOT_LATEST})
 
 

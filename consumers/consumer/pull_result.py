@@ -83,9 +83,9 @@ def pull_request(
 
 
 def pull_result(response: RemotingCommand) -> PullResult:
-    """Read the answer to a pull. Raises MQBrokerError for every code that is no pull status,
+    """Read the answer to a pull. Raises MQBrokerError for every code that is not a pull status,
     HeaderFieldError and
-    BodyError for an answer that is none."""
+    BodyError for any other answer."""
     status = STATUS_OF_CODE.get(response.code)
     if status is None:
         raise error_for(response.code, response.remark)

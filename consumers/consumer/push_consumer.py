@@ -1,6 +1,6 @@
 """PushConsumer: a member of a consumer group whose handler is called with each message.
 
-Puts the parts together and owns their life; each part has its own module: rebalance (which queues),
+Puts the parts together, starts and stops them; each part has its own module: rebalance (which queues),
 pull_message (one
 loop per queue), consume_concurrently or consume_orderly (the handler), offset_store (progress),
 client_instance (what is
@@ -113,7 +113,7 @@ class PushConsumer:
     async def start(self) -> None:
         """Begin to consume (order of semantics 9.2). Needs no broker: one that is away is waited for.
 
-        Raises MQBrokerError for a filter that is no tag list and that the broker cannot read.
+        Raises MQBrokerError for a filter that is not a tag list and that the broker cannot read.
         """
         if self._is_closed or self._loops:
             raise ClientClosed("a consumer is started once")
@@ -129,7 +129,7 @@ class PushConsumer:
                 if subscription.expression_type != TAG:
                     await self.client.check_filter(self.group, subscription)
             await self.client.send_heartbeats()
-        except BaseException:  # a wrong filter, or cancelled: nobody will call close
+        except BaseException:  # A wrong filter, or cancelled: close will not be called.
             await self.close()
             raise
         self._start_loops()
@@ -195,7 +195,7 @@ class PushConsumer:
         """Store the progress of every queue that is ours."""
         await self.offset_store.persist(list(self.table))
 
-    # GroupMember: what the client instance asks
+    # GroupMember: what the client instance calls
 
     def consumer_data(self) -> ConsumerData:
         return ConsumerData(
@@ -214,7 +214,7 @@ class PushConsumer:
         self.rebalancer.rebalance_soon()
 
     def broker_lost(self, broker_name: str) -> None:
-        """Orderly: a broker that was restarted has forgotten our locks and gives them to whoever asks first.
+        """Orderly: a restarted broker has lost our locks and gives them to the first member that requests them.
         So nothing
         more is consumed until they are ours again, which the next round of the rebalancer sees to."""
         if self.orderly and self._is_clustering:
@@ -251,7 +251,7 @@ class PushConsumer:
         queues = {}
         for queue in self.table.values():
             offset = self.offset_store.read_memory(queue.message_queue)
-            # as Java says it: nothing consumed yet is not offset 0
+            # as in Java: nothing consumed yet is not offset 0
             queues[queue.message_queue] = queue.info(-1 if offset is None else offset, at_ms)
         return ConsumerRunningInfo(
             properties={
@@ -282,7 +282,7 @@ class PushConsumer:
             spent_time_mills=outcome.elapsed_ms,
         )
 
-    # QueueOwner: what the rebalancer asks
+    # QueueOwner: what the rebalancer calls
 
     def begin(self, queue: ProcessQueue, next_offset: int) -> None:
         loop = PullLoop(queue, next_offset, self._pull_context)

@@ -99,14 +99,14 @@ class Rebalancer:
         known = SERVER_STRATEGIES if config.rebalance_mode is RebalanceMode.SERVER else STRATEGIES.keys()
         if config.allocate_strategy not in known:
             names = ", ".join(sorted(known))
-            raise InvalidClientConfig(f"allocate_strategy {config.allocate_strategy!r} is none of {names}")
+            raise InvalidClientConfig(f"allocate_strategy {config.allocate_strategy!r} is not one of {names}")
         self._context = context
         self._soon = asyncio.Event()
         self._server_side: dict[str, bool] = {}  # broker address → whether it announces stored assignments
         self._round = asyncio.Lock()
 
     def rebalance_soon(self) -> None:
-        """Caller: anybody. Affects: when the next round begins."""
+        """Caller: any task. Affects: when the next round begins."""
         self._soon.set()
 
     async def run(self) -> None:
@@ -172,7 +172,7 @@ class Rebalancer:
         return strategy(context.group, context.client.client_id, queues, client_ids)
 
     async def _is_server_side(self, route: TopicRouteData) -> bool:
-        """Orderly consumers, and strategies no broker knows, always compute by themselves, as in Java
+        """Orderly consumers, and strategies no broker has, always compute by themselves, as in Java
         (8.4)."""
         context = self._context
         mode = context.config.rebalance_mode

@@ -155,7 +155,7 @@ class Producer:
     async def send_oneway(
         self, message: Message, *, queue: MessageQueue | None = None, sharding_key: str | None = None
     ) -> None:
-        """Write it to the socket and do not ask what became of it. Raises MQClientError, ValueError."""
+        """Write it to the socket without waiting for a result. Raises MQClientError, ValueError."""
         self._prepare(message)
         body, sys_flag = self._compressed(message.body)
         queues = await self._publish_queues(message.topic)

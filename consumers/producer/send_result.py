@@ -16,7 +16,7 @@ from brokerd.remoting.message.queue import MessageQueue
 
 
 class SendStatus(StrEnum):
-    """The message is stored in every case; the others say what the broker could not add to that."""
+    """The message is stored in every case; the others name what the broker could not add to that."""
 
     SEND_OK = "SEND_OK"
     FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
@@ -99,7 +99,7 @@ def send_request(
 def send_result(response: RemotingCommand, message: Message, broker_name: str) -> SendResult:
     """Read the answer to a send. Raises MQBrokerError when the message was not stored, HeaderFieldError when
     the
-    answer does not say where it is."""
+    answer does not name its place."""
     status = STATUS_OF_CODE.get(response.code)
     if status is None:
         raise error_for(response.code, response.remark)

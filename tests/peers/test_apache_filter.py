@@ -84,7 +84,7 @@ SIGNS += [
 ]
 
 # What is refused for text behind a whole expression, which is cut off there; the words are all read first here.
-BEHIND = ("or the end, found", "means nothing here", "no */", "has no end", "is no comparison")
+BEHIND = ("or the end, found", "is not allowed here", "no */", "has no end", "is not a comparison")
 
 
 def literal(rng: random.Random) -> str:

@@ -1,4 +1,4 @@
-"""Owns what requests say about the attributes of topics and groups: `+key=value` sets one, `-key` takes it away.
+"""Attributes of topics and groups in requests: `+key=value` sets one, `-key` removes it.
 
 A topic's come as one text, in lists and in groups as a map with the sign before the key. Source: protocol §3.11
 (`AttributeParser.java`, `AttributeUtil.java`); its words, so that tools that look for them find them.
@@ -29,7 +29,7 @@ TOPIC_ATTRIBUTES = {
     "queue.type": Attribute(frozenset({"SimpleCQ"}), changeable=False),
     "cleanup.policy": Attribute(frozenset({"DELETE"}), changeable=False),
 }
-GROUP_ATTRIBUTES: dict[str, Attribute] = {}  # 5.3.3 knows none
+GROUP_ATTRIBUTES: dict[str, Attribute] = {}  # 5.3.3 has none
 
 
 def refuse(reason: str) -> MQBrokerError:

@@ -1,4 +1,4 @@
-"""Owns group administration: settings, and who is connected.
+"""Group administration: settings and connected members.
 
 Source: protocol §3.12, §3.13 (`AdminBrokerProcessor.java`).
 """
@@ -94,8 +94,8 @@ def get_group(broker: Broker, channel: Channel, command: RemotingCommand, now_ms
 
 
 def update_forbidden(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
-    """UPDATE_AND_GET_GROUP_FORBIDDEN (353): without ``readable`` it only tells. As in Java neither group nor topic need
-    exist; names nobody can have are refused here. Java forgets every topic of a group when one is allowed again, and
+    """UPDATE_AND_GET_GROUP_FORBIDDEN (353): without ``readable`` it only reads. As in Java neither group nor topic need
+    exist; illegal names are refused here. Java drops every topic of a group when one is allowed again, and
     saves that only with the next change: here the others stay, and it is saved.
     """
     group, topic = required(command, "group"), required(command, "topic")

@@ -94,7 +94,7 @@ def get_consume_stats(
 def get_broker_consume_stats(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> None:
     """GET_BROKER_CONSUME_STATS (317): every group; with isOrder only orderly topics.
 
-    Tens of thousands of queues: made over several turns of the event loop, and answered behind the last.
+    Tens of thousands of queues: made over several turns of the event loop, and answered after the last.
     """
     only_orderly = is_true(command, "isOrder")
     with_offsets: dict[str, list[str]] = {}
@@ -184,7 +184,7 @@ def query_consume_time_span(
 def get_consumer_status(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223): ask every member (221), answer when all did or time is over."""
+    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223): ask every member (221), answer when all have or time is up."""
     topic, group = required(command, "topic"), required(command, "group")
     client_addr = optional(command, "clientAddr")
     info = broker.consumers.get(group)

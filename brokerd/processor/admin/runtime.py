@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 RELAY_TIMEOUT_MS = 10_000
 RELAY_VERSION = 62  # V3_1_8_SNAPSHOT: clients from there on answer 307 and 309
 VERSION_DESC = "V5_3_3"
-# Queues of a Java broker's thread pools. There are none here; mqadmin and dashboards fail without the keys.
+# Queues of a Java broker's thread pools. This broker has none; mqadmin and dashboards fail without the keys.
 POOLS = ("send", "pull", "litePull", "query", "ack")
 
 
@@ -75,7 +75,7 @@ def runtime_table(broker: Broker) -> dict[str, str]:
 
 
 def store_table(broker: Broker) -> dict[str, str]:
-    """What the files say: offsets, disk, what is not flushed yet."""
+    """Figures of the files: offsets, disk, what is not flushed yet."""
     store, folder = broker.store, broker.store_config.commit_log_dir
     # A store that never had a message has no commitlog folder yet.
     usage = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists()))

@@ -45,7 +45,7 @@ def heart_beat(
 ) -> RemotingCommand | None:
     """HEART_BEAT (34). Every heartbeat is taken as V1: complete, and answered as changed.
 
-    One of many groups is taken in over several turns of the event loop and answered behind the last.
+    One of many groups is taken in over several turns of the event loop and answered after the last.
     """
     data = HeartbeatParts.from_request(command.body)
     refuse_many(len(data.consumers), "consumer groups", GROUPS_A_HEARTBEAT_MAX)
@@ -161,7 +161,7 @@ def unregister_client(
 def check_client_config(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand:
-    """CHECK_CLIENT_CONFIG (46): a consumer with a filter that is no tag list asks before it starts."""
+    """CHECK_CLIENT_CONFIG (46): sent before it starts by a consumer whose filter is not a tag list."""
     subscription = CheckClientRequestBody.from_request(command.body).subscription_data
     if subscription is not None and subscription.expression_type not in TAG_TYPES:
         check_expression_type(broker, subscription.expression_type)

@@ -1,4 +1,4 @@
-"""Owns what the broker tells clients unasked: that their group changed, that their offsets were reset.
+"""Notices the broker sends to clients: their group changed, their offsets were reset.
 
 Source: protocol §1.3, §6.3, §3.13 (`Broker2Client.java`).
 """
@@ -26,7 +26,7 @@ def notify_consumer_ids_changed(channel: Channel, group: str) -> None:
 class ChangeNotifier:
     """Tells the members of changed groups to rebalance: a moment later, and once for all changes of that moment.
 
-    Java's broker tells while it still handles the heartbeat. A joining Java client may then finish its rebalance
+    Java's broker sends it while it still handles the heartbeat. A joining Java client may then finish its rebalance
     before that heartbeat's answer, skip the next one because "lock heartBeat, but failed", and be refused every
     pull as SUBSCRIPTION_NOT_LATEST until its next rebalance, 20 s later.
     """
@@ -49,7 +49,7 @@ class ChangeNotifier:
 
 
 def notify_group(broker: Broker, info: ConsumerGroupInfo) -> None:
-    """Tell every member, unless the broker's or the group's settings say no or all members get all queues."""
+    """Notify every member, unless the broker's or the group's settings forbid it or all members get all queues."""
     config = broker.groups.get(info.group)
     if not broker.config.broker.notify_consumer_ids_changed_enable or info.message_model == BROADCASTING:
         return

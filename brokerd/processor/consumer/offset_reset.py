@@ -1,4 +1,4 @@
-"""Owns resetting a group's offsets (222) and making its clients, online or not, new or old, follow within seconds.
+"""Reset a group's offsets (222) so that its clients, online or not, new or old, follow within seconds.
 
 The broker keeps the target as a pending reset: it answers offset queries, and commits are ignored until a client
 took note (`useServerSideResetOffset`, semantics §6.1). How a client takes note depends on its release:
@@ -6,11 +6,11 @@ took note (`useServerSideResetOffset`, semantics §6.1). How a client takes note
 * from V5_0_0 on the next pull is answered 21 with the target, and a pull that is being held is woken for that; the
   client drops the queue, stores the target and rebalances at once.
 * before, a client answers 21 (and the push 220) by waiting 10 s, and then up to 20 s for its rebalance. It is therefore
-  set aside: it is told that its group changed (40) and then gets a member list without itself, so it gives its queues
-  up; half a second later it is told again, gets the true list, takes the queues and asks for their offsets.
+  set aside: it is notified that its group changed (40), then gets a member list without itself, so it gives its queues
+  up; half a second later it is notified again, gets the true list, takes the queues and requests their offsets.
 * offline groups find the target when they come.
 
-With useServerSideResetOffset=false the 4.x way is used: 220 to every member, 206 when there is none.
+With useServerSideResetOffset=false the 4.x way is used: 220 to every member, 206 when no member is online.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FOLLOWS_OFFSET_MOVED_VERSION = 413  # V5_0_0: acts on 21 at once
 RESET_PUSH_VERSION = 28  # V3_0_7_SNAPSHOT: understands 220
 NOBODY = "%SET_ASIDE%"  # the only member in the list a set-aside client gets; no client id can be that
 SET_ASIDE_CHECK_MS = 100
-SET_ASIDE_QUIET_MS = 400  # a rebalance asks once per topic; quiet for that long, it is over
+SET_ASIDE_QUIET_MS = 400  # A rebalance sends one request per topic; after this long without one it is over.
 SET_ASIDE_MAX_MS = 5_000  # a client that does not rebalance in that time keeps its queues and gets 21
 
 
@@ -142,7 +142,7 @@ def _watch_set_aside(
 
 
 def member_list_for(broker: Broker, group: str, channel: Channel, now_ms: int) -> list[str]:
-    """The members of a group as the asking client is to see them."""
+    """Return the members of a group as the requesting client is to see them."""
     info = broker.consumers.get(group)
     if info is None:
         return []
@@ -182,7 +182,7 @@ def classic_targets(
 
 
 def push_reset(broker: Broker, topic: str, group: str, targets: Mapping[int, int], timestamp_ms: int) -> None:
-    """RESET_CONSUMER_CLIENT_OFFSET (220) to every member. Raises CONSUMER_NOT_ONLINE (206) when there is none."""
+    """RESET_CONSUMER_CLIENT_OFFSET (220) to every member. Raises CONSUMER_NOT_ONLINE (206) without members."""
     info = broker.consumers.get(group)
     if info is None:
         raise error_for(

@@ -1,4 +1,4 @@
-"""Owns PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks, offset piggyback, reading, holding, resets.
+"""PULL_MESSAGE (11) and LITE_PULL_MESSAGE (361): checks, offset piggyback, reading, holding, resets.
 
 Source: semantics §2, protocol §3.5 (`PullMessageProcessor.java`). The checks keep the reference's order. A found pull
 answers with slices of the mapped log, joined once (hot-path rules 16 and 22).
@@ -46,10 +46,10 @@ PullHeader = PullMessageRequestHeader | PullFields
 MASTER_ID = 0
 COLD_PASSES_MAX = 4  # units, then records; what was dropped meanwhile once more
 SUBSCRIBE_ALL = "*"
-SUSPEND_MAX_MS = 60_000  # clients ask for 15 to 20 s and give up after 30 s
+SUSPEND_MAX_MS = 60_000  # clients request 15 to 20 s and give up after 30 s
 NUDGE_EVERY_MS = 1_000  # Java clients repeat a refused pull every second, for each queue
 TAGS_CHARACTERS_MAX = 16_384  # as many as an expression of SQL92; each pull that brings them reads them
-MESSAGES_MAX = 1024  # Java clients may ask for up to 1024 (pullBatchSize)
+MESSAGES_MAX = 1024  # Java clients may request up to 1024 (pullBatchSize)
 
 # Store status → response code; the rows that depend on the requested offset are in code_of.
 CODES = {
@@ -93,7 +93,7 @@ REPLY_TEMPLATE = (
 
 
 class ForbiddenType(enum.IntEnum):
-    """Why a pull is refused with NO_PERMISSION, beside the remark."""
+    """Why a pull is refused with NO_PERMISSION, in addition to the remark."""
 
     BROKER = 1
     GROUP = 2
@@ -301,7 +301,7 @@ def filter_of_heartbeat(broker: Broker, subscription: SubscriptionData) -> PullF
 
 
 def nudge(broker: Broker, channel: Channel, group: str, now_ms: int) -> None:
-    """Ask a member that knows more than its heartbeats said to rebalance, which makes it send the next one.
+    """Request a rebalance from a member whose heartbeats lag behind its pulls: it then sends the next heartbeat.
 
     A Java client's first rebalance and its first scheduled heartbeat fall into the same millisecond; when the
     rebalance loses, its news waits for the next one, 20 s away, and every pull until then is refused.
@@ -408,7 +408,7 @@ def keep(broker: Broker, channel: Channel, pull: Pull, deadline_ms: int) -> bool
 def resume(broker: Broker, channel: Channel, pull: Pull, deadline_ms: int, now_ms: int) -> None:
     """Run a held pull again and answer it, whatever there is now. Offsets are not committed a second time.
 
-    What arrived may not match a SQL92 filter: the pull then goes on waiting behind it, as in Java. A group that was
+    What arrived may not match a SQL92 filter: the pull then waits for what follows, as in Java. A group that was
     stopped meanwhile gets none of it.
     """
     header = pull.header

@@ -1,4 +1,4 @@
-"""Owns server-side rebalancing requests: QUERY_ASSIGNMENT (400), SET_MESSAGE_REQUEST_MODE (401) and our extensions.
+"""Requests of server-side rebalancing: QUERY_ASSIGNMENT (400), SET_MESSAGE_REQUEST_MODE (401) and our extensions.
 
 Source: semantics §8.4, protocol §6.5 (`QueryAssignmentProcessor.java`), docs/wire-extensions.md.
 """
@@ -48,7 +48,7 @@ def query_assignment(
 
 
 def subscribe_queues(topic: str, route: TopicRouteData | None) -> tuple[MessageQueue, ...]:
-    """The readable queues in order; the same object for all members that ask in a moment."""
+    """The readable queues in order; the same object for all members that request it within a moment."""
     if route is None:
         return ()
     readable = [queue for queue in route.queue_datas if queue.perm & Permission.READ]
@@ -63,7 +63,7 @@ def queues_of(topic: str, brokers: tuple[tuple[str, int], ...]) -> tuple[Message
 def assignment_body(
     broker: Broker, request: QueryAssignmentRequestBody, route: TopicRouteData | None
 ) -> bytes:
-    """The answer's body; `{}` (nothing to tell) keeps the member's queues as they are."""
+    """The answer's body; `{}` (no assignment) keeps the member's queues as they are."""
     topic, group = request.topic, request.consumer_group
     queues = subscribe_queues(topic, route)
     owned: Sequence[MessageQueue] | None
@@ -109,7 +109,7 @@ def get_all_message_request_mode(
 
 
 def put_assignment(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> Saved:
-    """TIDEMARK_PUT_ASSIGNMENT (75001): store what the console computed; members are told when it changes."""
+    """TIDEMARK_PUT_ASSIGNMENT (75001): store what the console computed; notify the members when it changes."""
     request = AssignmentBody.from_request(command.body)
     topic, group = request.topic, request.group
     if broker.topics.get(topic) is None:

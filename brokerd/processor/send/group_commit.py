@@ -1,7 +1,7 @@
 """SYNC_FLUSH: answers wait until what they confirm is on the disk, and one flush serves all that came meanwhile.
 
 Hot-path rule 11: at 64 connections grouped flushes give 59,000 sends a second, one per read 7,300. They run in a
-thread of their own, one at a time, however fast the disk is: when it takes seconds, everything else goes on.
+thread of their own, one at a time, however fast the disk is: when it takes seconds, everything else continues.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Owns what the broker reads and adds in a message's property string on its way into the store."""
+"""What the broker reads and adds in a message's property string on its way into the store."""
 
 from __future__ import annotations
 

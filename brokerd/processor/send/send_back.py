@@ -1,4 +1,4 @@
-"""Owns CONSUMER_SEND_MSG_BACK (36): a message a consumer failed on goes to its group's retry or dead-letter topic.
+"""CONSUMER_SEND_MSG_BACK (36): a message that a consumer failed on goes to its group's retry or dead-letter topic.
 
 Source: semantics §4.1, protocol §3.8 (`AbstractSendMessageProcessor.consumerSendMsgBack`).
 """

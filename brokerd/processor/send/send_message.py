@@ -1,4 +1,4 @@
-"""Owns storing what producers send: SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320).
+"""Store what producers send: SEND_MESSAGE (10), SEND_MESSAGE_V2 (310), SEND_BATCH_MESSAGE (320).
 
 Source: semantics §1, protocol §3.3 (`SendMessageProcessor.java`); the checks keep the reference's order.
 `Sender.send` is the one implementation; the fast path (processor/hot_path.py) and the handler here only read its
@@ -60,7 +60,7 @@ tag_hash = lru_cache(maxsize=8192)(tags_code)
 SendHeader = SendMessageRequestHeader | SendMessageRequestHeaderV2 | SendFields | SendFieldsV2
 
 
-# What the producer is told: message id (a comma list for a batch), queue id, queue offset (its first message's),
+# The answer to the producer: message id (a comma list for a batch), queue id, queue offset (its first message's),
 # transaction id. A plain tuple: one is made per message.
 SendOutcome = tuple[str, int, int, str | None]
 

@@ -57,7 +57,7 @@ class MessageQueueAssignment(JsonBody):
 
 @dataclass(slots=True)
 class QueryAssignmentResponseBody(JsonBody):
-    """None: the broker knows nothing; the client keeps what it has."""
+    """None: the broker has no assignment; the client keeps what it has."""
 
     message_queue_assignments: list[MessageQueueAssignment] | None = None
 

@@ -1,8 +1,8 @@
 """Bodies as dataclasses: what `from_body` and `to_body` have in common.
 
-A field's wire name is its own in camel case unless its metadata says otherwise (`wire("droped")`). Reading is lenient
+A field's wire name is its own in camel case unless its metadata names another (`wire("droped")`). Reading is lenient
 as fastjson is: unknown members are ignored, absent and null ones take the default, numbers may be text. Writing leaves
-None out. Raises BodyError when a member cannot be what its type says.
+None out. Raises BodyError when a member does not fit its type.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> int:
-    """A long of Java: what does not fit is refused here, not by whoever packs it into a file later."""
+    """A long of Java: what does not fit is refused here, not when it is packed into a file later."""
     if not isinstance(value, int | str | float):
         raise ValueError(f"is not a number but {type(value).__name__}")
     try:

@@ -47,7 +47,7 @@ class TopicRouteData(JsonBody):
     order_topic_conf: str | None = None
 
     def to_body(self, *, standard_json: bool = False) -> bytes:
-        """With `standard_json` broker ids are quoted: what clients from 4.9.4 on ask for (protocol section 5.2)."""
+        """With `standard_json` broker ids are quoted, as clients from 4.9.4 on request (protocol section 5.2)."""
         value = self.to_value()
         if standard_json:
             for broker in value["brokerDatas"]:

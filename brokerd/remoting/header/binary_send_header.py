@@ -70,9 +70,7 @@ def _typed(fields: dict[bytes, bytes]) -> SendFieldsV2 | None:
     if not KEYS.issuperset(fields):
         return None
     find = fields.get
-    (
-        find(b"k", b"") + find(b"n", b"")
-    ).decode()  # read by nobody here, but the plain way refuses what is no UTF-8
+    (find(b"k", b"") + find(b"n", b"")).decode()  # not used here, but the plain way refuses what is not UTF-8
     reconsume_times, max_reconsume_times = find(b"j"), find(b"l")
     properties, batch = find(b"i"), find(b"m")
     queue_nums, queue_id, sys_flag = fields[b"d"], fields[b"e"], fields[b"f"]

@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,40}")  # 40: far beyond 64 bits, and no atta
 def of(wire: str, kind: str, default: Any = dataclasses.MISSING, *, kw_only: bool = False) -> Any:
     """A header field: wire name, kind (s text, i int32, l int64, b flag); required unless it has a default.
 
-    `kw_only` lets one with a default stand before required ones, where its wire order wants it.
+    `kw_only` lets one with a default stand before required ones, where the wire has that order.
     """
     return dataclasses.field(default=default, kw_only=kw_only, metadata={"wire": wire, "kind": kind})
 

@@ -7,7 +7,7 @@ from brokerd.remoting.errors import BodyError
 
 BODY_BYTES_MAX = (
     64 * 1024 * 1024
-)  # a 4 MiB message of zeros inflates a thousandfold; nobody has sent such a body
+)  # A 4 MiB message of zeros inflates a thousandfold; no producer sends such a body.
 ZSTD_PIECE_BYTES = 1024  # a block of 4 bytes can stand for 128 KiB: no piece gives more than 32 MiB
 TYPE_LZ4, TYPE_ZSTD, TYPE_ZLIB, TYPE_LEGACY = 0x100, 0x200, 0x300, 0x000
 

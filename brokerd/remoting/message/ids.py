@@ -38,7 +38,7 @@ def _month_start_ms(day: int) -> int:
 def create_unique_key(ip: bytes, pid: int, counter: int, now_ms: int) -> str:
     """A producer's message id: address, process, hash, time in the month, counter as hex (MessageClientIDSetter).
 
-    `ip` has 4 or 16 bytes; of `pid` and `counter` 16 bits count. Tools tell the time of sending from the id: the
+    `ip` has 4 or 16 bytes; of `pid` and `counter` 16 bits count. Tools read the time of sending from the id: the
     milliseconds count from the start of the month, which here is UTC's.
     """
     in_month_ms = now_ms - _month_start_ms(now_ms // 86_400_000)

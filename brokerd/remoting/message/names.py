@@ -70,7 +70,7 @@ class SysFlag:
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"  # delayed messages: a queue for each level
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"  # messages of transactions that have not ended
 OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"  # which of them have
-TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"  # reads both: how far it is says which have ended
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"  # reads both; its offset shows which have ended
 # TopicValidator.java and TopicConfigManager.java; the cluster's and broker's own names are topics too.
 SYSTEM_TOPICS = frozenset(
     {

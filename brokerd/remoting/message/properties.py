@@ -10,14 +10,14 @@ KEY_SEPARATOR = " "
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """Name, 1, value, 2 for each, with the 2 behind the last one too (releases up to 4.9.0 and from 5.2 on)."""
+    """Name, 1, value, 2 for each, with the 2 after the last one too (releases up to 4.9.0 and from 5.2 on)."""
     return "".join(
         f"{name}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}" for name, value in properties.items()
     ).encode()
 
 
 def decode_properties(data: bytes | str) -> dict[str, str]:
-    """The properties of an encoded text; segments that are none are passed over, the last of equal names wins."""
+    """The properties of an encoded text; other segments are passed over, the last of equal names wins."""
     text = data if isinstance(data, str) else data.decode(errors="replace")
     properties = {}
     for segment in text.split(PROPERTY_SEPARATOR):
@@ -28,7 +28,7 @@ def decode_properties(data: bytes | str) -> dict[str, str]:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Hot path: 1.0 µs for five properties, where the tolerant decoder takes about twice that; it is asked when a
+    """Hot path: 1.0 µs for five properties, where the tolerant decoder takes about twice that; it runs when a
     chunk holds no separator.
     """
     try:

@@ -58,7 +58,7 @@ class MessageRecord:
 
     @property
     def offset_message_id(self) -> str:
-        """The id that says where it lies: store host and commit-log offset."""
+        """The id that names its place: store host and commit-log offset."""
         return create_offset_message_id(self.store_host[0], self.store_host[1], self.commit_log_offset)
 
     @property
@@ -82,7 +82,7 @@ class MessageRecord:
 
 
 def decode_record(view: bytes | memoryview, position: int = 0, *, check_crc: bool = False) -> MessageRecord:
-    """The record at `position`. Raises TornRecord when the bytes end inside it, CorruptRecord when it is none.
+    """The record at `position`. Raises TornRecord when the bytes end inside it, else CorruptRecord.
 
     `check_crc` compares the body with its checksum as well; a checksum of 0 was never computed and passes.
     """
@@ -133,7 +133,7 @@ def decode_record(view: bytes | memoryview, position: int = 0, *, check_crc: boo
 
 
 def decode_records(body: bytes | memoryview, *, check_crc: bool = False) -> list[MessageRecord]:
-    """Records one behind the other: the body of a pull, a query, a check. Raises TornRecord, CorruptRecord."""
+    """Records one after the other: the body of a pull, a query, a check. Raises TornRecord, CorruptRecord."""
     records = []
     position = 0
     while position < len(body):

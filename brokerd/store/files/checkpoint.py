@@ -14,7 +14,7 @@ point that another program made stale is not believed, and the times decide then
 The point may lag behind the disk and never leads: it is written (not synced) after each sync of the log, and synced
 once a second with the times. So it is exact after kill -9, and up to a second old after a power failure. That costs
 a group commit 3 µs instead of a second sync. What lag costs: damage within that last second is taken for a torn
-tail. Whole records behind the point are kept all the same.
+tail. Whole records after the point are kept all the same.
 
 All of it lies in one sector of 512 bytes, which a disk writes whole or not at all.
 """
@@ -146,7 +146,7 @@ class StoreCheckpoint:
 
 
 def read_point(sector: bytes | bytearray) -> DurablePoint | None:
-    """The durable point, unless it is missing, damaged or older than the times beside it."""
+    """The durable point, unless it is missing, damaged or older than the times next to it."""
     magic, log_offset, derived_offset, index_file, index_count = POINT.unpack_from(sector, POINT_POSITION)
     if magic != POINT_MAGIC or CRC.unpack_from(sector, CRC_POSITION)[0] != crc32(sector[:CRC_POSITION]):
         return None

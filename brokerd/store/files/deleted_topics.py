@@ -1,6 +1,6 @@
 """Deleted topics whose records are still in the commit log, so that recovery does not bring them back.
 
-The file (ours, beside RocketMQ's): `deletedtopics.json`,
+The file (ours, next to RocketMQ's): `deletedtopics.json`,
 `{"topics": {"<topic>": <commit log offset>}, "crc32": <of the topics as compact JSON>}`. Records of the topic that lie
 before the offset belong to the deleted topic; later ones to a topic that was created anew under the same name, whose
 queues start at 0. An entry goes when the log that holds such records has expired.

@@ -71,7 +71,7 @@ def sync_pages(mapped: mmap.mmap, start: int, length_bytes: int) -> None:
     """Wait until a range of a map, from a page's start on, is on the disk. Raises OSError.
 
     msync through ctypes releases the GIL, mmap.flush does not (hot-path.md rule 10). The map's own descriptor is
-    asked: one opened again for fsync would not learn of an error that another process was already given.
+    used: one opened again for fsync would not report an error that another process has already received.
     """
     pages = (ctypes.c_char * 1).from_buffer(mapped, start)
     if _libc().msync(ctypes.addressof(pages), length_bytes, MS_SYNC) != 0:
@@ -87,7 +87,7 @@ class MappedFile:
     def __init__(self, path: Path, size_bytes: int, start_offset: int = 0, reserved_bytes: int = 0) -> None:
         """Raises OSError when it cannot be made or mapped, ValueError when it has another size.
 
-        A new file has blocks for its first `reserved_bytes`, or there is none.
+        A new file has blocks for its first `reserved_bytes`, or is not made.
         """
         self.path = path
         self.size_bytes = size_bytes
@@ -121,7 +121,7 @@ class MappedFile:
             sync_pages(self.map, start, end - start)
 
     def allocate(self, position: int, length_bytes: int) -> None:
-        """Allocate blocks for a range nobody writes to yet, and map its pages. Raises OSError (disk full)."""
+        """Allocate blocks for a range that is not written to yet, and map its pages. Raises OSError (disk full)."""
         self.reserve_blocks(position, length_bytes)
         self.prefault(position, length_bytes)
 
@@ -185,7 +185,7 @@ class MappedFile:
         if code in (
             errno.EINVAL,
             errno.ENOSYS,
-        ):  # a kernel before 5.14: asked for, and with luck there in time
+        ):  # A kernel before 5.14: requested, and with luck there in time.
             _libc().madvise(ctypes.addressof(pages), length_bytes, MADV_WILLNEED)
             return
         code = errno.EIO if code == errno.EFAULT else code
@@ -218,7 +218,7 @@ class MappedFile:
         return self.path.stat().st_mtime_ns // 1_000_000
 
     def unlink(self) -> int | None:
-        """Remove the name and unmap the pages; return a descriptor to be closed behind the last use of the map.
+        """Remove the name and unmap the pages; return a descriptor to be closed after the last use of the map.
 
         Freeing a GiB takes the kernel long; when a map goes it happens with the GIL held, at os.close without.
         """

@@ -46,7 +46,7 @@ class MappedFileQueue:
             size_bytes = path.stat().st_size
             if size_bytes != self.file_size_bytes:
                 raise StoreFilesInvalid(
-                    f"{path} has {size_bytes} bytes, but the settings say {self.file_size_bytes}: "
+                    f"{path} has {size_bytes} bytes, but the settings have {self.file_size_bytes}: "
                     "set the mapped file size this store was written with"
                 )
             start_offset = int(path.name)
@@ -63,7 +63,7 @@ class MappedFileQueue:
 
     @property
     def end_offset(self) -> int:
-        """The offset behind the last file."""
+        """The offset after the last file."""
         return self.files[-1].end_offset if self.files else 0
 
     def find(self, offset: int) -> MappedFile | None:
@@ -84,7 +84,7 @@ class MappedFileQueue:
         return next((each for each in list(files) if each.start_offset <= offset < each.end_offset), None)
 
     def bytes_at(self, offset: int, size_bytes: int) -> bytes:
-        """A copy of up to `size_bytes` from `offset` on, of one file; b"" behind the last file."""
+        """A copy of up to `size_bytes` from `offset` on, of one file; b"" after the last file."""
         mapped_file = self.find(offset)
         if mapped_file is None:
             return b""
@@ -116,7 +116,7 @@ class MappedFileQueue:
     def flush_to(self, offset: int) -> int:
         """Make all bytes before `offset` durable; return flushed_offset. Releases the GIL while it waits.
 
-        Raises OSError; flushed_offset stays where it was then. A file that is deleted meanwhile is no error.
+        Raises OSError; flushed_offset stays where it was then. A file that is deleted meanwhile is not an error.
         """
         if self._has_new_name:
             self._has_new_name = False

@@ -35,7 +35,7 @@ class StoreLock:
             os.close(descriptor)
             raise StoreLocked(f"{self._path} is locked: another broker runs on this store") from error
         if os.fstat(descriptor).st_size == 0:
-            with suppress(OSError):  # the content is for people; on a full disk there is none
+            with suppress(OSError):  # the content is for people; a full disk leaves it empty
                 os.pwrite(descriptor, b"lock", 0)
         self._descriptor = descriptor
 

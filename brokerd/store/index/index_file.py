@@ -117,7 +117,7 @@ class IndexFile:
         return bool(self.count >= self.index_num)
 
     def seed(self, end_offset: int, end_timestamp_ms: int) -> None:
-        """Start a new file where the previous one ended (until the first put says better)."""
+        """Start a new file where the previous one ended (until the first put sets it)."""
         self.begin_offset = self.end_offset = end_offset
         self.begin_timestamp_ms = self.end_timestamp_ms = end_timestamp_ms
         self.write_header()
@@ -246,7 +246,7 @@ class IndexFile:
     def fault(self) -> str:
         """Why entries could not be found through their slots; "" when all can. Reads the whole file."""
         if not self.is_plausible:
-            return f"its header says {self.count} entries, at most {self.index_num}"
+            return f"its header counts {self.count} entries, at most {self.index_num}"
         mapped = self.mapped_file.map
         newest: dict[int, int] = {}
         written = self.mapped_file.view[

@@ -65,7 +65,7 @@ class CommitLog:
 
     def __init__(self, directory: Path, file_size_bytes: int, prefault_bytes: int) -> None:
         self.files = MappedFileQueue(directory, file_size_bytes)
-        self.max_offset = 0  # behind the last record
+        self.max_offset = 0  # after the last record
         self.opened_at = 0  # what lies before it was written by an earlier process
         self.last_store_timestamp_ms = 0  # of the last record appended; what a flush makes durable
         self._prefault_bytes = min(prefault_bytes, file_size_bytes)
@@ -96,7 +96,7 @@ class CommitLog:
     # Writing
 
     def start_at(self, max_offset: int) -> None:
-        """Go on behind the last record recovery accepted. Caller: recovery, once, before the first append."""
+        """Continue after the last record that recovery accepted. Caller: recovery, once, before the first append."""
         self.max_offset = self.opened_at = max_offset
         self.files.flushed_offset = max_offset
         self._file = self.files.find(max_offset)
@@ -147,7 +147,7 @@ class CommitLog:
             self._writable_end = 0
             if (
                 error.errno == errno.EIO
-            ):  # a new file's name may not be on the disk, and would not be said again
+            ):  # a new file's name may not be on the disk, and would not be synced again
                 self.on_failure(error)
             self._no_room = f"the commit log cannot grow: {error}"
             self._no_room_until = time.monotonic() + TRY_AGAIN_S

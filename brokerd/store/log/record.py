@@ -1,4 +1,4 @@
-"""Owns the bytes of a commit log record, in both directions.
+"""The bytes of a commit log record, in both directions.
 
 Layout (reference store-format §2.1; big-endian; born and store host are 8 bytes for IPv4, 20 for IPv6):
 
@@ -18,7 +18,7 @@ Layout (reference store-format §2.1; big-endian; born and store host are 8 byte
     +---------------+---------------+-------------+---------------+-------------+
 
 Magic V1 has one byte of topic length, V2 two. A file ends with a blank record: 4 bytes size of the rest of
-the file, 4 bytes BLANK_MAGIC. Size 0 is no record, so bytes never written cannot look like one.
+the file, 4 bytes BLANK_MAGIC. Size 0 is not a record, so bytes never written cannot look like one.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def flag_hosts(sys_flag: int, born_host: bytes, store_host: bytes) -> int:
 
 
 def encode_topic(topic: str) -> tuple[int, bytes]:
-    """The magic code the topic's length asks for, and the topic with its length field."""
+    """The magic code for the topic's length, and the topic with its length field."""
     name = topic.encode()
     if len(name) <= 127:
         return MAGIC_V1, bytes((len(name),)) + name
@@ -162,7 +162,7 @@ def read_record(
 
     Raises TornRecord when the bytes are no whole record. Whether that is a torn tail or corruption depends on
     what follows, so recovery decides it. The commit log offset inside the record is compared too (Java does
-    not): an old record left behind the end of a cut log is not taken for a new one.
+    not): an old record left after the end of a cut log is not taken for a new one.
     """
     remaining = len(view) - position
     if remaining < HEADER_BYTES_MIN:

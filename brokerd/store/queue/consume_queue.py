@@ -1,4 +1,4 @@
-"""Consume queue files: the 20-byte units that say where in the commit log a queue's messages are.
+"""Consume queue files: 20-byte units that point to a queue's messages in the commit log.
 
     0                               8                12                              20
     +-------------------------------+----------------+-------------------------------+
@@ -6,7 +6,7 @@
     +-------------------------------+----------------+-------------------------------+
 
 Unit n lies at byte 20·n of the queue's files, so the queue offset of a message is the number of its unit.
-Source: `store/.../ConsumeQueue.java`, reference store-format §5. Files hold zeros behind the last unit.
+Source: `store/.../ConsumeQueue.java`, reference store-format §5. Files hold zeros after the last unit.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ConsumeQueue:
         self.min_offset = 0
         self.max_offset = 0
         self.next_offset = 0
-        self.max_physic_offset = -1  # behind the last record that has a unit
+        self.max_physic_offset = -1  # after the last record that has a unit
         self._file: MappedFile | None = None
         self._position = 0
         self._end = 0

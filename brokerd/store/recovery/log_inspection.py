@@ -30,7 +30,7 @@ QueueKey = tuple[str, int]  # topic, queue id
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """One walk over the log. `first_records`: of each queue, behind the durable part of the queues."""
+    """One walk over the log. `first_records`: of each queue, after the durable part of the queues."""
 
     walked_from: int
     end_offset: int
@@ -38,8 +38,8 @@ class LogState:
     last_store_timestamp_ms: int
     first_records: dict[QueueKey, tuple[int, int]]  # queue offset, commit log offset
     reason: str = ""  # why the walk ended before the end of the files
-    torn_bytes: int = 0  # behind the end, to be cut
-    following: StoredRecord | None = None  # a whole record behind the end
+    torn_bytes: int = 0  # after the end, to be cut
+    following: StoredRecord | None = None  # a whole record after the end
     damage: str = ""  # why the store may not be opened like this
 
 

@@ -4,11 +4,11 @@ Source: `CommitLog.recoverNormally/recoverAbnormally`, reference store-format §
 damaged store, which is then exactly as it was; `apply` cuts the log's torn tail, makes what was accepted durable and
 brings queues and index in line with it.
 
-* After a clean stop the checkpoint says where the log ends: no record is walked.
+* After a clean stop the checkpoint holds where the log ends: no record is walked.
 * After a crash the walk starts with the file that holds the oldest of: end of the flushed log, records whose units
   or index entries may not be on the disk. A queue keeps its units of records before that point and gets the others
   anew from the log, whatever its files hold: units there may be lost, torn or garbage.
-* A queue that is shorter than the manifest of the last thorough flush says, or whose durable units are not there, is
+* A queue that is shorter than in the manifest of the last thorough flush, or whose durable units are not there, is
   rebuilt from the whole log, which is walked (and judged) before anything is changed.
 """
 
@@ -131,7 +131,7 @@ class Recovery:
         flushed = point.log_offset > 0 if point else self._checkpoint.physic_msg_timestamp_ms > 0
         if flushed:
             damage = (
-                f"{self._config.commit_log_dir} holds no file, but the checkpoint knows of flushed messages"
+                f"{self._config.commit_log_dir} holds no file, but the checkpoint records flushed messages"
             )
             self._refuse_damage(LogState(0, 0, 0, 0, {}, damage=damage))
         self._key_index.load(None, clean_shutdown=True, safe_timestamp_ms=0)
@@ -267,7 +267,7 @@ class Recovery:
         """The end of the units of records before `limit`, which are durable; behind them anything may lie.
 
         Halving supposes that units ascend. Garbage may lead it too far, never too short, so its result is compared
-        with the log, backwards until a unit is the one the log says.
+        with the log, backwards until a unit fits the log.
         """
         first = queue.files.min_offset // UNIT_BYTES
         end = number = queue.units_before(limit)

@@ -1,8 +1,8 @@
 """The walk over the records of a log file when a store is opened.
 
 Hot path of recovery: a start after kill -9 looks at every record since the last flush of the queues, maybe millions.
-`read_record` with its named result costs 2.6 µs per record in recovery, `walk_records` 1.1 µs. It only knows V1
-records with IPv4 hosts and stops, without judging, at anything else; `read_record` then says what that is. The
+`read_record` with its named result costs 2.6 µs per record in recovery, `walk_records` 1.1 µs. It only reads V1
+records with IPv4 hosts and stops, without judging, at anything else; `read_record` then decides what that is. The
 tests hold both against each other.
 """
 
@@ -32,7 +32,7 @@ HOST_V6 = BORN_HOST_V6 | STORE_HOST_V6
 
 
 def walk_records(mapped_file: MappedFile, position: int, *, check_crc: bool) -> Iterator[WalkedRecord]:
-    """Ordinary, whole records one behind the other from `position` on, until the first that is not."""
+    """Ordinary, whole records one after the other from `position` on, until the first that is not."""
     mapped, view, base = mapped_file.map, mapped_file.view, mapped_file.start_offset
     unpack, unpack_short = HEADER_V4.unpack_from, SHORT.unpack_from
     last_position = mapped_file.size_bytes - RECORD_BYTES_MIN

@@ -35,7 +35,7 @@ from brokerd.store.store_config import MessageStoreConfig
 FILLER_TOPIC = encode_topic("R")
 FILLER_BODY_MAX = 4 * 1024 * 1024  # what every broker can read
 NO_HOST = bytes(8)
-MISSING_FILES_MAX = 1_000  # more is no lost file but a wrong file size
+MISSING_FILES_MAX = 1_000  # more is not a lost file but a wrong file size
 
 
 class Repair:
@@ -79,7 +79,7 @@ class Repair:
             fill(mapped_file, hole, survey.last_store_timestamp_ms)
 
     def keep_tail(self, files: MappedFileQueue, log_end: int) -> None:
-        """Keep what the next start cuts off behind the log's end. Raises OSError."""
+        """Keep what the next start cuts off after the log's end. Raises OSError."""
         for mapped_file in files.files:
             position = max(log_end - mapped_file.start_offset, 0)
             extents = data_extents(mapped_file, position) if position < mapped_file.size_bytes else []
@@ -87,7 +87,7 @@ class Repair:
                 self._keep(mapped_file.path, position, extents[-1][1])
 
     def _keep(self, path: Path, start: int, end: int) -> None:
-        """Copy bytes of a log file aside; the name says where they were."""
+        """Copy bytes of a log file aside; the name holds where they were."""
         folder = self._side / "commitlog"
         folder.mkdir(parents=True, exist_ok=True)
         with path.open("rb") as source, (folder / f"{path.name}.{start}").open("wb") as copy:

@@ -78,7 +78,7 @@ class Surveyor:
         self._inspection = LogInspection(self.files, self.checkpoint, self._deleted, check_crc=True)
         self._survey = Survey()
         self._is_clean = not (root / "abort").exists()
-        self._ends: dict[QueueKey, int] = {}  # behind the last queue offset of the log's records
+        self._ends: dict[QueueKey, int] = {}  # after the last queue offset of the log's records
         self._wrong_units: dict[QueueKey, str] = {}  # of each queue the first
 
     def look(self) -> Survey:
@@ -202,7 +202,7 @@ class Surveyor:
             *_, tags_code = unit
             present = (offset, size_bytes, tags_code)
         if present != unit:
-            self._wrong_units[key] = f"unit {queue_offset} is {present}, the log says {unit}"
+            self._wrong_units[key] = f"unit {queue_offset} is {present}, in the log {unit}"
 
     def _bad_queue(self, key: QueueKey, what: str) -> None:
         self._survey.bad_queues.add(key)
@@ -213,7 +213,7 @@ class Surveyor:
         )
 
     def _judge_end(self) -> None:
-        """Holes behind the durable point, and the end itself."""
+        """Holes after the durable point, and the end itself."""
         survey, point = self._survey, self.checkpoint.point
         flushed = point.log_offset if point else 0
         for hole in survey.holes:
@@ -248,7 +248,7 @@ class Surveyor:
             if key not in self._survey.bad_queues:
                 self._bad_queue(key, what)
         if derived_from < self._survey.log_end:
-            return  # units behind the durable point may be anything
+            return  # units after the durable point may be anything
         for queue in self.table:
             key = (queue.topic, queue.queue_id)
             expected = self._ends.get(key, 0)

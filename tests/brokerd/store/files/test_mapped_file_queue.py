@@ -48,7 +48,7 @@ def test_it_leaves_out_an_empty_last_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size_bytes", [1, 4095, 8192])
 def test_it_refuses_a_file_of_another_size(tmp_path: Path, size_bytes: int) -> None:
     (tmp_path / "00000000000000000000").write_bytes(bytes(size_bytes))
-    with pytest.raises(StoreFilesInvalid, match=f"has {size_bytes} bytes, but the settings say 4096"):
+    with pytest.raises(StoreFilesInvalid, match=f"has {size_bytes} bytes, but the settings have 4096"):
         MappedFileQueue(tmp_path, 4096).load()
 
 

@@ -425,7 +425,7 @@ def test_it_refuses_files_of_another_size(tmp_path: Path, path: str) -> None:
     crashed(tmp_path, 10)
     with (tmp_path / path).open("ab") as file:
         file.write(b"\0")
-    with pytest.raises(StoreFilesInvalid, match="but the settings say"):
+    with pytest.raises(StoreFilesInvalid, match="but the settings have"):
         reopened(tmp_path)
     with (tmp_path / path).open("r+b") as file:
         file.truncate(4096 if "commitlog" in path else 200)
