@@ -100,7 +100,7 @@ def append_sample(samples: list[Sample], sample: Sample, reach_ms: int) -> None:
 
 
 def snapshot(samples: Sequence[Sample]) -> Snapshot:
-    """Difference of the oldest and newest sample; zeros until there are two."""
+    """Return the difference of the oldest and newest sample; zeros until there are two."""
     if len(samples) < 2 or samples[-1].at_ms <= samples[0].at_ms:
         return Snapshot(0, 0.0, 0.0)
     total = samples[-1].value - samples[0].value
@@ -223,7 +223,7 @@ class BrokerStats:
             self.get_yesterday_morning, self.get_today_morning = self.get_today_morning, self.broker_get.value
 
     def log_held_ms(self) -> int:
-        """How long the log was not free for others: the longest turn that stored something, of the last 10 s."""
+        """Return the longest turn of the last 10 s in which the log was not free for others."""
         return max(self.turn_longest_ms, *self._turns_ms, 0)
 
     def rates(self, name: str) -> str:
@@ -260,7 +260,7 @@ class BrokerStats:
         return snapshot(item.minute).tps if item is not None else 0.0
 
     def remove(self, key: str) -> None:
-        """Forget a deleted topic (`T`) or group-of-topic (`T@G`)."""
+        """Drop a deleted topic (`T`) or group-of-topic (`T@G`)."""
         for each in [each for each in self.items if each[1] == key]:
             del self.items[each]
 

@@ -29,11 +29,11 @@ class ColdReads:
         await self.run(partial(read_ahead, ranges))
 
     async def run(self, read: Callable[[], Result]) -> Result:
-        """The result of a read that waits for the disk itself."""
+        """Return the result of a read that waits for the disk itself."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, read)
 
     async def when_read(self, read: Callable[[], Result]) -> Result:
-        """The result of a read that may raise NotInMemory: what it lacks is read, and it is tried again.
+        """Return the result of a read that may raise NotInMemory: what it lacks is read, and it is tried again.
 
         Raises OSError, MemoryTooShort, and what else the read raises.
         """
@@ -45,7 +45,7 @@ class ColdReads:
         raise MemoryTooShort("what was read from the disk leaves memory before it can be used: add memory")
 
     def begin(self, ranges: list[FileRange]) -> Future[None]:
-        """The same without waiting."""
+        """Return the same without waiting."""
         return self._threads.submit(read_ahead, ranges)
 
     def close(self) -> None:

@@ -133,7 +133,7 @@ def read_properties(text: str) -> dict[str, str]:
 
 
 def keys_of(config_class: type[Any]) -> dict[str, str]:
-    """RocketMQ's key → field name of a settings class."""
+    """Return RocketMQ's key → field name of a settings class."""
     return {f.metadata["key"]: f.name for f in dataclasses.fields(config_class) if "key" in f.metadata}
 
 
@@ -193,7 +193,7 @@ def unknown_keys(properties: Mapping[str, str], *config_classes: type[Any]) -> l
 
 
 def to_properties(*configs: Any) -> dict[str, str]:
-    """Every setting as GET_BROKER_CONFIG (26) shows it."""
+    """Return every setting as GET_BROKER_CONFIG (26) shows it."""
     shown: dict[str, str] = {}
     for config in configs:
         for key, name in keys_of(type(config)).items():

@@ -100,7 +100,7 @@ class BrokerController:
         self._servers: list[RemotingServer] = []
 
     async def start(self) -> None:
-        """Raises PortTaken, TableUnreadable, StoreError or OSError; `stop` then stops what was started."""
+        """Raise PortTaken, TableUnreadable, StoreError or OSError; `stop` then stops what was started."""
         now_ms = wall_ms()
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS_MAX, "background"))
         await self._take_ports()
@@ -209,7 +209,7 @@ class BrokerController:
         return changed
 
     def broker_ip(self) -> str:
-        """The address given to clients: brokerIP1, else the one listened on, else this host's."""
+        """Return the address given to clients: brokerIP1, else the one listened on, else this host's."""
         settings = self._config.broker
         if settings.broker_ip1:
             return settings.broker_ip1

@@ -26,7 +26,7 @@ def clipped(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """The same with escapes for what is not printable."""
+    """Return the same with escapes for what is not printable."""
     if text.isprintable():
         return text
     return "".join(

@@ -42,7 +42,7 @@ class LoopDelay:
         self._handle = asyncio.get_running_loop().call_later(INTERVAL_S, self._look)
 
     def note(self, delay_s: float) -> None:
-        """Note a delay, and those of the looks that it kept from happening: a share of p99 is a share of time."""
+        """Record a delay, and those of the samples that it prevented: a share of p99 is a share of time."""
         while delay_s > INTERVAL_S:
             self._samples.append(delay_s)
             delay_s -= INTERVAL_S

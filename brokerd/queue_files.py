@@ -27,7 +27,7 @@ class QueueFiles:
         self._under_way: dict[tuple[str, int], asyncio.Task[None]] = {}
 
     async def when_made(self, attempt: Callable[[], Awaitable[Result]]) -> Result:
-        """The result of what may raise QueueMissing: the queue is made, and it is tried again."""
+        """Return the result of what may raise QueueMissing: the queue is made, and it is tried again."""
         while True:
             try:
                 return await attempt()
@@ -42,7 +42,7 @@ class QueueFiles:
         await asyncio.shield(self._under_way[key])
 
     def begin(self, topic: str, queue_id: int) -> asyncio.Future[None]:
-        """The same without waiting."""
+        """Return the same without waiting."""
         return asyncio.ensure_future(self.make(topic, queue_id))
 
     async def _make(self, topic: str, queue_id: int) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from brokerd.remoting.body import fastjson
 from brokerd.remoting.errors import CorruptRecord, RemotingError
-from brokerd.remoting.message.java_hash import tags_code
+from brokerd.remoting.message.java_hash import tag_code
 from brokerd.remoting.message.names import SCHEDULE_TOPIC, MessageProperty
 from brokerd.remoting.message.properties import encode_properties
 from brokerd.remoting.message.record import MessageRecord, decode_record
@@ -99,7 +99,7 @@ class ScheduleMessageService:
         return delivered
 
     def _deliver_level(self, store: MessageStore, level: int, now_ms: int, elapsed_ms: int) -> int:
-        """As many reads as it takes: one gives 32 messages."""
+        """Read as often as it takes: one read gives 32 messages."""
         total = 0
         while total < LEVEL_MAX and level not in self._look_again_ms:
             delivered = self._deliver_read(store, level, now_ms, elapsed_ms, min(READ_MAX, LEVEL_MAX - total))
@@ -111,7 +111,7 @@ class ScheduleMessageService:
     def _deliver_read(
         self, store: MessageStore, level: int, now_ms: int, elapsed_ms: int, count_max: int
     ) -> int:
-        """How many were delivered or passed over; a level that has to wait is noted in _look_again_ms."""
+        """Return how many were delivered or passed over; a level that has to wait is kept in _look_again_ms."""
         queue_id = level - 1
         offset = self.offsets.get(level, 0)
         low = store.min_offset(SCHEDULE_TOPIC, queue_id)
@@ -167,7 +167,7 @@ class ScheduleMessageService:
         return bool(cold)
 
     def _wait_ms(self, level: int, due_ms: int, now_ms: int) -> int:
-        """How long a message of this level is still to wait.
+        """Return how long a message of this level is still to wait.
 
         One that is due later than the level's whole delay from now on was stored before the clock was set back: it
         is due now, as in Java (`correctDeliverTimestamp`).
@@ -213,7 +213,7 @@ class ScheduleMessageService:
                 int(queue_text),
                 record.body,
                 encode_properties(properties),
-                tags_code(record.tags, record.sys_flag),
+                tag_code(record.tags),
                 flag=record.flag,
                 sys_flag=record.sys_flag,
                 born_timestamp_ms=record.born_timestamp_ms,
@@ -238,7 +238,7 @@ class ScheduleMessageService:
         self._is_dirty = True
 
     def take_document(self) -> bytes | None:
-        """What is to be saved, or None when nothing changed since the last call."""
+        """Return what is to be saved, or None when nothing changed since the last call."""
         if not self._is_dirty:
             return None
         self._is_dirty = False

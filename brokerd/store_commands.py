@@ -76,7 +76,7 @@ def read_config(root: Path, config_file: Path | None, assignments: Sequence[str]
 
 
 def common_size(directory: Path) -> int:
-    """The size that most files named by offset have, 0 without any: every file but a damaged one has it."""
+    """Return the size that most files named by offset have, 0 without any: every file but a damaged one has it."""
     if not directory.is_dir():
         return 0
     sizes = Counter(

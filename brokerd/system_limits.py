@@ -20,7 +20,7 @@ class SystemLimits:
 
 
 def system_limits(connections: int, map_count: Path = MAX_MAP_COUNT) -> SystemLimits:
-    """The limits with `connections` wanted; half of the open files are kept for queues."""
+    """Return the limits with `connections` wanted; half of the open files are kept for queues."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if files == resource.RLIM_INFINITY:
         files = FILES_WANTED

@@ -143,7 +143,7 @@ class PushConsumerConfig:
             raise InvalidClientConfig("consume_timestamp_ms must be given to consume from a timestamp")
 
     def max_reconsume_times_for(self, orderly: bool) -> int:
-        """The limit that counts: after so many repetitions a message becomes a dead letter."""
+        """Return the limit that counts: after so many repetitions a message becomes a dead letter."""
         if self.max_reconsume_times >= 0:
             return self.max_reconsume_times
         return ORDERLY_RECONSUME_TIMES if orderly else CONCURRENT_RECONSUME_TIMES

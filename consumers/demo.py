@@ -90,7 +90,7 @@ def due_messages(rate: float, owed: float, elapsed_ms: int) -> tuple[int, float]
 
 
 def notification_fails(key: str, reconsume_times: int) -> bool:
-    """The same order fails the same way every time: some once, some until they are dead letters."""
+    """Return whether an order fails. The same order fails the same way every time, some until they are dead letters."""
     bucket = zlib.crc32(key.encode()) % 100
     if bucket < FAIL_ALWAYS_PERCENT:
         return True

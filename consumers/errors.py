@@ -111,6 +111,6 @@ class ClientClosed(MQClientError):
 
 
 def is_retriable(error: Exception) -> bool:
-    """Whether a fresh attempt, elsewhere or later, may succeed. Unknown errors are bugs and are not
+    """Return whether a fresh attempt, elsewhere or later, may succeed. Unknown errors are bugs and not
     retried."""
     return isinstance(error, MQClientError | MQBrokerError) and error.retriable

@@ -42,7 +42,7 @@ class ConsumerGroupInfo:
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
 
     def client_ids(self) -> list[str]:
-        """One entry per connection, in order of joining (two connections may share a client id)."""
+        """Return one entry per connection, in order of joining (two connections may share a client id)."""
         return [member.client_id for member in self.members.values()]
 
     def find(self, client_id: str) -> ClientChannelInfo | None:
@@ -143,7 +143,7 @@ class ConsumerManager:
         self._set_aside.pop((group, channel), None)
 
     def expired(self, now_ms: int, timeout_ms: int) -> list[tuple[str, ClientChannelInfo]]:
-        """Members whose last heartbeat is too old, for the caller to close."""
+        """Return members whose last heartbeat is too old, for the caller to close."""
         return [
             (info.group, member)
             for info in self.groups.values()

@@ -32,7 +32,7 @@ class ProducerManager:
         self._groups_of: dict[Channel, set[str]] = {}
 
     def register(self, group: str, producer: ProducerChannelInfo) -> None:
-        """Note a producer; groups of one connection beyond GROUPS_A_CHANNEL_MAX are not taken in."""
+        """Record a producer; groups of one connection beyond GROUPS_A_CHANNEL_MAX are not taken in."""
         own = self._groups_of.setdefault(producer.channel, set())
         if group not in own and len(own) >= GROUPS_A_CHANNEL_MAX:
             logger.warning("producer group ignored group=%s: %d on one connection", group, len(own))

@@ -49,7 +49,7 @@ class PullRequestHoldService:
         self._is_going_on = False
 
     def has_room(self, channel: Channel) -> bool:
-        """Whether one more pull of this connection may wait."""
+        """Return whether one more pull of this connection may wait."""
         return self.count < HELD_MAX and self._of.get(channel, 0) < HELD_A_CONNECTION_MAX
 
     def hold(self, topic: str, queue_id: int, pull: HeldPull) -> bool:

@@ -64,7 +64,7 @@ class QueueLockManager:
             self._locks.pop(group, None)
 
     def is_group_locked(self, group: str, now_ms: int) -> bool:
-        """Whether any member holds an unexpired lock: such a group consumes orderly (§1.5)."""
+        """Return whether any member holds an unexpired lock: such a group consumes orderly (§1.5)."""
         return any(not lock.is_expired(now_ms) for lock in self._locks.get(group, {}).values())
 
     def drop_expired(self, now_ms: int) -> None:

@@ -27,7 +27,7 @@ class Channel(Protocol):
         """Write ready frames; as `send`."""
 
     async def request(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """Ask the peer (opaque is assigned here); raises TimeoutError or ChannelClosed."""
+        """Send a request (opaque is assigned here) and await its answer; raises TimeoutError or ChannelClosed."""
 
     def close(self, reason: str) -> None:
         """Close after what was written is out; the reason is logged."""

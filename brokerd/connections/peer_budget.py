@@ -18,7 +18,7 @@ class PeerBudget(Generic[Holder]):
         self.total_bytes = 0
 
     def hold(self, holder: Holder, address: str, size_bytes: int) -> None:
-        """Note what `holder` holds now; 0 lets go."""
+        """Record what `holder` holds now; 0 removes it."""
         before = self._held.get(holder, (address, 0))[1]
         self.total_bytes += size_bytes - before
         of_address = self._of_address.get(address, 0) + size_bytes - before
@@ -32,7 +32,7 @@ class PeerBudget(Generic[Holder]):
             self._of_address.pop(address, None)
 
     def is_over(self, address: str) -> bool:
-        """Whether all, or those of this address, hold too much; quicker than one_too_many."""
+        """Return whether all, or those of this address, hold too much; quicker than one_too_many."""
         return self.total_bytes > self._total_max or self._of_address.get(address, 0) > self._address_max
 
     def one_too_many(self) -> Holder | None:

@@ -89,7 +89,7 @@ class Connection(asyncio.Protocol):
         self._handle(data)
 
     def _keep(self, rest: list[bytes], size_bytes: int) -> None:
-        """Note what waits for its frame's end, here and for the whole server, which has a limit for all."""
+        """Record what waits for its frame's end, here and for the whole server, which has a limit for all."""
         self._rest, self._rest_bytes = rest, size_bytes
         if size_bytes or self._is_kept:
             self._is_kept = size_bytes > 0
@@ -189,7 +189,7 @@ class Connection(asyncio.Protocol):
         self.write(command.encode())
 
     async def request(self, command: RemotingCommand, timeout_ms: int) -> RemotingCommand:
-        """Ask the peer and wait; raises TimeoutError or ChannelClosed."""
+        """Send a request to the peer and await its answer; raises TimeoutError or ChannelClosed."""
         if not self.is_open:
             raise ChannelClosed(f"{address_text(self.remote_address)} closed")
         self._opaque = (self._opaque + 1) & 0x7FFFFFFF

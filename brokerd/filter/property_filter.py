@@ -21,7 +21,7 @@ ENTRIES_MIN, ENTRIES_MAX = 32, 800
 
 @lru_cache(maxsize=CACHED)
 def record_filter(expression: str) -> RecordFilter:
-    """Raises ExpressionError. The same text gives the same filter as long as it is remembered."""
+    """Compile a filter, or raise ExpressionError. The same text gives the same filter while it is cached."""
     compiled = compile_expression(expression)
     matches_properties = compiled.matches
 

@@ -71,7 +71,7 @@ def property_of(name: str) -> Operand:
 
 
 def joined(evaluate: Evaluate, shown: str, *parts: Operand) -> Operand:
-    """A boolean made of parts."""
+    """Return a boolean made of parts."""
     terms = sum(part.terms for part in parts)
     return Operand(Kind.BOOLEAN, evaluate, shown, terms, 1 + max(part.depth for part in parts))
 
@@ -167,7 +167,7 @@ def _equal(left: Operand, right: Operand) -> Operand:
 
 
 def _equal_to(name: str, value: str | bool | int | float) -> Evaluate:
-    """The usual form, a property and a literal, in fewer steps: it runs once per message."""
+    """Compare a property with a literal, the usual form, in fewer steps: it runs once per message."""
     wanted = type(value)
 
     def as_text(properties: Properties) -> Value:
@@ -222,7 +222,7 @@ def in_order(sign: str, left: Operand, right: Operand) -> Operand:
 
 
 def _whole_number_in_order(name: str, value: Value, holds: Callable[[Any, Any], bool]) -> Evaluate:
-    """The usual form in fewer steps, as _equal_to."""
+    """Compare the usual form in fewer steps, as _equal_to."""
     lowest, highest = (INT_MIN, INT_MAX) if type(value) is int else (LONG_MIN, LONG_MAX)
 
     def evaluate(properties: Properties) -> Value:

@@ -50,7 +50,7 @@ class Expression:
 
 
 def compile_expression(text: str) -> Expression:
-    """Raises ExpressionError with where and what; the last hundred texts are remembered, good or bad."""
+    """Raise ExpressionError with where and what; the last hundred texts are cached, good or bad."""
     compiled = _compiled(text) if len(text) <= LENGTH_MAX else too_long(text)
     if isinstance(compiled, ExpressionError):
         raise ExpressionError(str(compiled))
@@ -97,7 +97,7 @@ class Parser:
         return True
 
     def _made(self, token: Token, make: Callable[..., Operand], *parts: Any, **options: Any) -> Operand:
-        """What `make` returns, within the limits; its complaints get their place."""
+        """Return what `make` returns, within the limits; its complaints get their place."""
         try:
             made = make(*parts, **options)
         except OperandError as error:
@@ -198,7 +198,7 @@ class Parser:
         return self._made(token, operands.minus if token.kind == "-" else operands.negation, part)
 
     def _deeper(self, token: Token) -> None:
-        """Before the parser calls itself: the depth of what it makes is known only afterwards."""
+        """Count one level before the parser calls itself: the depth of what it makes is known only afterwards."""
         self._nesting += 1
         if self._nesting > DEPTH_MAX:
             raise self._error(f"at most {DEPTH_MAX} levels are taken", token)

@@ -48,7 +48,7 @@ def place(text: str, position: int) -> str:
 
 
 def tokens_of(text: str) -> list[Token]:
-    """All tokens, the end as the last one. Raises ExpressionError for any other text."""
+    """Return all tokens, the end as the last one. Raises ExpressionError for any other text."""
     found: list[Token] = []
     position = 0
     while position < len(text):

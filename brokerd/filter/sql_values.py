@@ -61,7 +61,7 @@ def double(text: str) -> float:
 
 
 def converted(text: str, wanted: type) -> Value:
-    """Text as the type of what it is compared with. Raises EvaluationError."""
+    """Convert text to the type of what it is compared with. Raises EvaluationError."""
     if wanted is bool:
         return text.lower() == "true"
     if wanted is int:

@@ -35,7 +35,7 @@ class KvConfigManager:
         return self._table.get(namespace)
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Raises OverflowError beyond ENTRIES_MAX."""
+        """Set a value. Raises OverflowError beyond ENTRIES_MAX."""
         entries = self._table.get(namespace, {})
         if key not in entries and sum(map(len, self._table.values())) >= ENTRIES_MAX:
             raise OverflowError(f"{ENTRIES_MAX} entries are stored already")

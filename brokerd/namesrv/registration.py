@@ -39,7 +39,7 @@ class NameServerLink:
         self.is_failing = False  # so that a name server that is away is logged once
 
     async def ask(self, command: RemotingCommand) -> RemotingCommand:
-        """Raises OSError, TimeoutError or RemotingError; the connection is then opened anew at the next call."""
+        """Raise OSError, TimeoutError or RemotingError; the connection is then opened anew at the next call."""
         async with self._lock:
             try:
                 return await asyncio.wait_for(self._ask(command), REQUEST_TIMEOUT_S)
@@ -152,7 +152,7 @@ class Registration:
         link.close()
 
     async def route(self, topic: str) -> TopicRouteData | None:
-        """A topic's route from the first name server that answers; None when none has it."""
+        """Return a topic's route from the first name server that answers; None when none has it."""
         for link in self._links:
             request = RemotingCommand.request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
             try:

@@ -119,7 +119,7 @@ class RouteInfoManager:
             self.delete_topic(topic, {broker_name})
 
     def delete_topic(self, topic: str, broker_names: set[str] | None = None) -> None:
-        """Forget a topic on all brokers, or on some."""
+        """Drop a topic on all brokers, or on some."""
         queues = self.queues_of.get(topic)
         if queues is None:
             return
@@ -143,7 +143,7 @@ class RouteInfoManager:
                 )
 
     def data_version(self, broker_addr: str, now_ms: int) -> DataVersion | None:
-        """What a broker registered last (322); the request keeps it alive."""
+        """Return what a broker registered last (322); the request keeps it alive."""
         live = self._live.get(broker_addr)
         if live is None:
             return None
@@ -173,7 +173,7 @@ class RouteInfoManager:
         return [topic for topic, queues in self.queues_of.items() if names & set(queues)]
 
     def system_topics(self) -> list[str]:
-        """System topics, clusters and brokers by name (304)."""
+        """Return system topics, clusters and brokers by name (304)."""
         clusters = {data.cluster for data in self.brokers.values()}
         return sorted(set(SYSTEM_TOPICS) | clusters | set(self.brokers))
 

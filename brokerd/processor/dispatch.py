@@ -52,7 +52,7 @@ BODY_BYTES_MAX: Mapping[int, int] = {
 
 
 def is_header_too_long(data: bytes, position: int) -> bool:
-    """Whether the header of the frame at `position` has more than HEADER_BYTES_MAX."""
+    """Return whether the header of the frame at `position` has more than HEADER_BYTES_MAX."""
     return int.from_bytes(data[position + 5 : position + 8], "big") > HEADER_BYTES_MAX
 
 
@@ -168,7 +168,7 @@ class Dispatcher(Generic[Context]):
         return position, replies
 
     def _not_handled(self, frame: bytes, peer: Peer, error: Exception) -> bytes | None:
-        """The answer to a frame whose handling raised what it should not, or has to wait for a thread.
+        """Return the answer to a frame whose handling raised what it should not, or has to wait for a thread.
 
         None: it stays unused, and those behind it with it, so that they are handled in their order.
         """
@@ -205,7 +205,7 @@ class Dispatcher(Generic[Context]):
         return answer if isinstance(answer, bytes) else answer.encode()
 
     def _wait_for_queue(self, missing: QueueMissing, peer: Peer) -> None:
-        """Have a queue made; the peer's requests wait, others are served meanwhile."""
+        """Make a queue; the peer's requests wait, others are served meanwhile."""
         broker = self._context
         assert isinstance(broker, Broker)  # a name server has no store
         makes_topic = broker.topics.is_made_by_message
@@ -277,7 +277,7 @@ class Dispatcher(Generic[Context]):
 
 
 def failure(command: RemotingCommand, error: Exception, peer: Channel) -> RemotingCommand:
-    """The answer to a request whose handling raised `error`."""
+    """Return the answer to a request whose handling raised `error`."""
     if isinstance(error, MQBrokerError):
         return command.response(error.code, error.remark)
     if isinstance(error, StoreError):

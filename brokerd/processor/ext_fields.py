@@ -8,7 +8,7 @@ from brokerd.remoting.header.fields import INT64_MAX, INT64_MIN
 
 
 def required(command: RemotingCommand, name: str) -> str:
-    """Raises HeaderFieldError when the field is missing."""
+    """Return a required field. Raises HeaderFieldError when it is missing."""
     value = command.ext_fields.get(name)
     if value is None:
         raise HeaderFieldError(name, "", "is required")
@@ -20,7 +20,7 @@ def optional(command: RemotingCommand, name: str, default: str = "") -> str:
 
 
 def required_int(command: RemotingCommand, name: str) -> int:
-    """Raises HeaderFieldError when the field is missing or no whole number."""
+    """Return a required number. Raises HeaderFieldError when it is missing or not a whole number."""
     return parse_int(name, required(command, name))
 
 

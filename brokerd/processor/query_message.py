@@ -28,7 +28,7 @@ ANSWER_BYTES_MAX = FRAME_BYTES_MAX - 65_536  # the rest is for the header
 def query_message(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    """The newest maxNum hits, in order of their offsets. Hash collisions are possible: the client checks keys.
+    """Return the newest maxNum hits, in order of their offsets. Hash collisions are possible: the client checks keys.
 
     A key that very many messages share is looked up in a thread, one at a time, and answered later.
     """
@@ -83,7 +83,7 @@ def answer_of(broker: Broker, command: RemotingCommand, found: QueryMessageResul
 
 
 def found_records(broker: Broker, commit_log_offsets: Iterable[int]) -> bytes:
-    """The newest of the records, as many as one frame holds: a longer answer ends the client's connection."""
+    """Return the newest of the records, as many as one frame holds: a longer answer ends the client's connection."""
     views: list[memoryview] = []
     free_bytes = ANSWER_BYTES_MAX
     newest_first = sorted(commit_log_offsets, reverse=True)

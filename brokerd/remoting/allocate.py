@@ -91,7 +91,7 @@ STRATEGIES: dict[str, Strategy] = {
 def assign_server_side(
     queues: Queues, client_ids: Sequence[str], strategy: str = "AVG"
 ) -> dict[str, list[MessageQueue]]:
-    """The share of every member at once: {client id: queues}. Raises KeyError for an unknown strategy.
+    """Return the share of every member at once: {client id: queues}. Raises KeyError for an unknown strategy.
 
     The same as each member's strategy, in one pass: thousands of members request it at the same moment.
     """

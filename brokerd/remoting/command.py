@@ -104,7 +104,7 @@ class RemotingCommand:
         ext_fields: dict[str, str] | None = None,
         body: bytes = b"",
     ) -> RemotingCommand:
-        """The answer to this request: same opaque, same form of header."""
+        """Return the answer to this request: same opaque, same form of header."""
         return RemotingCommand(
             int(code),
             "JAVA",  # what every Apache broker writes; no client reads it
@@ -140,7 +140,7 @@ class RemotingCommand:
 
 
 def encode_json_header(command: RemotingCommand) -> bytes:
-    """The header as Java writes it: top-level keys sorted, an absent remark left out."""
+    """Return the header as Java writes it: top-level keys sorted, an absent remark left out."""
     header: dict[str, Any] = {
         "code": int(command.code),
         "extFields": command.ext_fields,
@@ -156,7 +156,7 @@ def encode_json_header(command: RemotingCommand) -> bytes:
 
 
 def encode_binary_header(command: RemotingCommand) -> bytes:
-    """The header of serialize type 1."""
+    """Return the header of serialize type 1."""
     entries = []
     for key, value in command.ext_fields.items():
         key_bytes, value_bytes = key.encode(), value.encode()
@@ -251,7 +251,7 @@ def _decode_binary(data: bytes, body: bytes) -> RemotingCommand:
 
 
 def _sized(data: bytes, position: int) -> tuple[bytes, int]:
-    """A length and that many bytes; where they end."""
+    """Read a length and that many bytes; return where they end."""
     (length,) = LENGTH.unpack_from(data, position)
     end = position + 4 + length
     if length < 0 or end > len(data):

@@ -179,5 +179,5 @@ ERRORS: dict[int, type[MQBrokerError]] = {
 
 
 def error_for(code: int, remark: str | None) -> MQBrokerError:
-    """The error that an answer with this code means."""
+    """Return the error that an answer with this code means."""
     return ERRORS.get(code, MQBrokerError)(int(code), remark or "")

@@ -62,7 +62,7 @@ class ColdPages:
         units_max: int,
         tags_codes: frozenset[int] | None = None,
     ) -> list[FileRange]:
-        """What a pull from `offset` needs and memory lacks: units first, then their records. [] mostly.
+        """Return what a pull from `offset` needs and memory lacks: units first, then their records. [] mostly.
 
         `units_max`: how many units it may look at; with `tags_codes` it touches the records of those only. Hot path:
         2 µs for what was looked up a moment ago.
@@ -92,7 +92,7 @@ class ColdPages:
         return self._cold_blocks(blocks, now)
 
     def ready_unit(self, queue: ConsumeQueue, offset: int) -> None:
-        """Raises NotInMemory when a unit of the queue, or its record, would have to come from the disk."""
+        """Raise NotInMemory when a unit of the queue, or its record, would have to come from the disk."""
         cold = self.of_pull(queue, offset, 1)
         if cold:
             raise NotInMemory(cold)
@@ -181,7 +181,7 @@ def scattered_blocks(units: memoryview, hot_from: int, tags_codes: frozenset[int
 
 
 def gathered(reads: Iterable[Callable[[], Result]]) -> list[Result]:
-    """The results of all reads. Raises NotInMemory once, with what any of them lacks."""
+    """Return the results of all reads. Raises NotInMemory once, with what any of them lacks."""
     results, cold = [], []
     for read in reads:
         try:

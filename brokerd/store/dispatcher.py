@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 from brokerd.remoting.message.java_hash import tags_code
 from brokerd.remoting.message.names import SCHEDULE_TOPIC
@@ -29,7 +30,8 @@ OnArrival = Callable[[str, int, int, int], None]  # topic, queue_id, new max off
 # (queue, queue offset, commit log offset, size, tags code, store timestamp ms, sys flag, properties):
 # a plain tuple, as one is made per message.
 Note = tuple[ConsumeQueue, int, int, int, int, int, int, bytes]
-NOTE_QUEUE, NOTE_OFFSET = 0, 2
+NOTE_QUEUE: Final = 0
+NOTE_OFFSET: Final = 2
 
 
 def gets_unit(sys_flag: int) -> bool:
@@ -40,7 +42,7 @@ def gets_unit(sys_flag: int) -> bool:
 def dispatch_tags_code(
     topic: str, properties: bytes, store_timestamp_ms: int, delay_levels_ms: tuple[int, ...]
 ) -> int:
-    """The tagsCode of a unit: the hash of TAGS; of a waiting delayed message its delivery time in ms."""
+    """Return the tagsCode of a unit: the hash of TAGS; of a waiting delayed message its delivery time in ms."""
     if topic == SCHEDULE_TOPIC:
         level_text = find_property(properties, DELAY)
         if level_text.isdigit() and int(level_text) > 0:
@@ -100,7 +102,7 @@ class Dispatcher:
             self._key_index.put_record(queue, offset, store_timestamp_ms, sys_flag, properties)
 
     def drop_topic(self, topic: str, log_max_offset: int) -> None:
-        """Forget the notes of a deleted topic."""
+        """Drop the notes of a deleted topic."""
         kept = [note for note in self.pending if note[NOTE_QUEUE].topic != topic]
         self.pending.clear()
         self.pending.extend(kept)

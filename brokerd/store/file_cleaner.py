@@ -65,7 +65,7 @@ class FileCleaner:
             self.is_disk_full = False
 
     def delete_expired(self, now_ms: int, ratio: float) -> int:
-        """One round; return how many commit log files were deleted. The last file always stays.
+        """Run one round; return how many commit log files were deleted. The last file always stays.
 
         Caller: any one thread; the writer continues meanwhile.
         """

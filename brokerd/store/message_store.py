@@ -411,7 +411,7 @@ class MessageStore:
         record_filter: RecordFilter | None = None,
         max_bytes: int = PULL_BYTES_MAX,
     ) -> GetMessageResult:
-        """One pull: up to `max_num` messages from `offset` on, and where to go on (reference §2.3, §2.4).
+        """Read for one pull: up to `max_num` messages from `offset` on, and where to go on (reference §2.3, §2.4).
 
         `tags_codes` are hashes of the subscribed tags (None = all); `record_filter` (SQL92) then decides
         about the whole stored record. The views stay valid when the file is deleted meanwhile.
@@ -428,7 +428,7 @@ class MessageStore:
         tags_codes: frozenset[int] | None = None,
         record_filter: RecordFilter | None = None,
     ) -> list[FileRange]:
-        """What get_message would have to wait for the disk for; [] when everything is in memory."""
+        """Return what get_message would have to wait for the disk for; [] when everything is in memory."""
         queue = self._queues.get((topic, queue_id))
         if record_filter is not None:
             return self._cold_pages.of_pull(queue, offset, record_filter.entries_max)
@@ -460,7 +460,7 @@ class MessageStore:
         return max(0, self.table.queues_max - len(self._queues))
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """The offset after the last message that consumers can see; 0 for a queue that does not exist."""
+        """Return the offset after the last message that consumers can see; 0 for a queue that does not exist."""
         queue = self._queues.get((topic, queue_id))
         return queue.max_offset if queue else 0
 
@@ -481,7 +481,7 @@ class MessageStore:
         return self.store_timestamp(topic, queue_id, self.min_offset(topic, queue_id))
 
     def look_message(self, commit_log_offset: int, size_bytes: int | None = None) -> memoryview | None:
-        """The stored record at an offset a client named; None when no record starts there. Raises NotInMemory.
+        """Return the stored record at an offset a client named; None when no record starts there. Raises NotInMemory.
 
         Given its size, `cold_pages` has seen to it that it is in memory.
         """
@@ -573,7 +573,7 @@ class MessageStore:
         return self._cleaner.disk_used_ratio()
 
     def delete_expired_files(self, now_ms: int, disk_used_ratio: float) -> int:
-        """One round of deletion; return how many log files went. Caller: any one thread, every 10 s."""
+        """Run one round of deletion; return how many log files went. Caller: any one thread, every 10 s."""
         return self._cleaner.delete_expired(now_ms, disk_used_ratio)
 
     def note_disk_use(self, disk_used_ratio: float) -> None:

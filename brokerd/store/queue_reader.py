@@ -57,7 +57,7 @@ class QueueReader:
         record_filter: RecordFilter | None,
         max_bytes: int,
     ) -> GetMessageResult:
-        """One pull, with status and next offset of reference §2.3."""
+        """Read for one pull, with status and next offset of semantics §2.3."""
         if queue is None:
             return GetMessageResult(GetMessageStatus.NO_MATCHED_LOGIC_QUEUE, 0, 0, 0)
         low, high = queue.min_offset, queue.max_offset

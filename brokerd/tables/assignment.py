@@ -61,7 +61,7 @@ class Basis(NamedTuple):
 
 
 def divide(basis: Basis) -> Mapping[str, Sequence[MessageQueue]]:
-    """Client id → queues: what the console stored while it fits, else by the strategy."""
+    """Return client id → queues: what the console stored while it fits, else by the strategy."""
     if basis.stored is not None and basis.stored.fits(basis.queues, basis.client_ids):
         return basis.stored.queues_of
     return assign_server_side(basis.queues, basis.client_ids, basis.strategy)
@@ -96,7 +96,7 @@ class AssignmentManager:
         return self.modes.get((topic, group), MessageRequestMode())
 
     def modes_body(self) -> bytes:
-        """The answer of GET_ALL_MESSAGE_REQUEST_MODE (402), which is the file's content."""
+        """Return the answer of GET_ALL_MESSAGE_REQUEST_MODE (402), which is the file's content."""
         return config_manager.encode_document(modes_document(self.modes))
 
     def put(self, topic: str, group: str, assignment: Assignment) -> bool:
@@ -126,7 +126,7 @@ class AssignmentManager:
         queues: Sequence[MessageQueue],
         client_ids: Sequence[str],
     ) -> list[MessageQueue] | None:
-        """The queues of one member; None for no member, a topic without queues or an unknown strategy."""
+        """Return the queues of one member; None for no member, a topic without queues or an unknown strategy."""
         if not queues or strategy not in SERVER_STRATEGIES:
             return None
         basis = Basis(strategy, self.assignments.get((topic, group)), tuple(queues), tuple(client_ids))
@@ -188,7 +188,7 @@ def parse_modes(content: bytes) -> dict[Key, MessageRequestMode]:
 
 
 def assignment_document(key: Key, assignment: Assignment) -> dict[str, object]:
-    """One entry of assignment.json."""
+    """Return one entry of assignment.json."""
     topic, group = key
     return {
         "topic": topic,

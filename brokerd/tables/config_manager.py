@@ -69,7 +69,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def load(path: Path, parse: Callable[[bytes], Table]) -> Table | None:
-    """The table in `path`, else in its `.bak`; None when there is neither, as before the first start.
+    """Return the table in `path`, else in its `.bak`; None when there is neither, as before the first start.
 
     Changes nothing on disk: the next save sets aside what cannot be read, which must not become the backup.
     Raises TableUnreadable: an empty table in place of one that was lost would be saved over it.
@@ -98,7 +98,7 @@ def load(path: Path, parse: Callable[[bytes], Table]) -> Table | None:
 
 
 def load_or_empty(path: Path, parse: Callable[[bytes], Table]) -> Table | None:
-    """As load, for a table that is made anew when it is lost: None for one that cannot be read."""
+    """Load a table that is made anew when it is lost: None for one that cannot be read."""
     try:
         return load(path, parse)
     except TableUnreadable as error:

@@ -58,11 +58,11 @@ class ConsumerOffsetManager:
             self.data_version = dataclasses.replace(version, timestamp=now_ms, counter=version.counter + 1)
 
     def has(self, group: str, topic: str, queue_id: int) -> bool:
-        """Whether an offset of this queue is stored."""
+        """Return whether an offset of this queue is stored."""
         return queue_id in self.offsets.get((topic, group), {})
 
     def query(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The offset a consumer starts from: a waiting reset first, then what was committed."""
+        """Return the offset a consumer starts from: a waiting reset first, then what was committed."""
         pending = self.pending_reset(group, topic, queue_id)
         return pending if pending is not None else self.committed(group, topic, queue_id)
 
@@ -107,7 +107,7 @@ class ConsumerOffsetManager:
         return self._resets.get((topic, group), {}).get(queue_id)
 
     def take_reset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The reset waiting for this queue, which is then done; None without one."""
+        """Return the reset waiting for this queue, which is then done; None without one."""
         if not self._resets:
             return None
         queues = self._resets.get((topic, group))
@@ -191,7 +191,7 @@ def entries(table: list[tuple[Key, dict[int, int]]]) -> Iterator[bytes]:
 
 
 def parse(content: bytes) -> tuple[ConsumerOffsetWrapper, OffsetTable]:
-    """What the file holds: offsets, and resets that wait. Raises BodyError or ValueError."""
+    """Return what the file holds: offsets, and resets that wait. Raises BodyError or ValueError."""
     offsets = ConsumerOffsetWrapper.from_body(content)
     if f'"{RESETS}"'.encode() not in content:
         return offsets, {}

@@ -52,7 +52,7 @@ class SubscriptionGroupManager:
         return self.groups.get(group)
 
     def find_or_create(self, group: str, now_ms: int) -> SubscriptionGroupConfig | None:
-        """The group's settings, made on first use when that is allowed and the name is valid; else None."""
+        """Return the group's settings, made on first use when that is allowed and the name is valid; else None."""
         config = self.groups.get(group)
         if config is not None:
             return config
@@ -89,7 +89,7 @@ class SubscriptionGroupManager:
         return is_known
 
     def is_read_forbidden(self, group: str, topic: str) -> bool:
-        """Whether pulls of the group from this topic are refused. Asked for every pull."""
+        """Return whether pulls of the group from this topic are refused. Called for every pull."""
         topics = self.forbidden.get(group)
         return topics is not None and bool(max(0, topics.get(topic, 0)) & READ_REFUSED)
 
@@ -117,7 +117,7 @@ class SubscriptionGroupManager:
         self.file.changed()
 
     def body(self) -> bytes:
-        """The answer of GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201)."""
+        """Return the answer of GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201)."""
         return b'{"dataVersion":%b,"forbiddenTable":%b,"subscriptionGroupTable":{%b}}' % (
             self.data_version.to_body(),
             orjson.dumps(self.forbidden),

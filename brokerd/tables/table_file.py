@@ -49,7 +49,7 @@ class TableFile:
         self.on_change()
 
     def take(self) -> Pieces:
-        """What is to be written now."""
+        """Return what is to be written now."""
         self.is_changed = False
         return self._document()
 
@@ -85,11 +85,11 @@ class EntryTexts:
         self._texts.pop(name, None)
 
     def joined(self) -> bytes:
-        """The members of a JSON object."""
+        """Return the members of a JSON object."""
         return b",".join(self._texts.values())
 
     def pieces(self) -> Iterator[bytes]:
-        """The same with one entry a line, for a file; a snapshot is taken now."""
+        """Yield the same with one entry a line, for a file; a snapshot is taken now."""
         return in_pieces(list(self._texts.values()))
 
 
@@ -185,6 +185,6 @@ class TableWriter:
 
 
 def write_all(documents: list[tuple[Path, Pieces]]) -> None:
-    """Runs in the thread. Raises OSError."""
+    """Write the file, in the thread. Raises OSError."""
     for path, pieces in documents:
         config_manager.write_pieces(path, pieces)

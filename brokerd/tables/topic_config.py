@@ -121,7 +121,7 @@ class TopicConfigManager:
     def create_for_send_back(
         self, topic: str, queue_nums: int, now_ms: int, *, order: bool = False
     ) -> TopicConfig:
-        """The `%RETRY%` or `%DLQ%` topic of a group, made at the first need."""
+        """Return the `%RETRY%` or `%DLQ%` topic of a group, made at the first need."""
         existing = self.topics.get(topic)
         if existing is not None and existing.order == order:
             return existing
@@ -154,7 +154,7 @@ class TopicConfigManager:
         return 1 if template is None else min(CLIENT_QUEUE_NUMS, template.write_queue_nums)
 
     def create_retry_topic_of_send(self, topic: str, now_ms: int) -> TopicConfig | None:
-        """A send to a missing `%RETRY%` topic makes it with one queue (§1.3)."""
+        """Make the missing `%RETRY%` topic of a send with one queue (semantics §1.3)."""
         if not topic.startswith(RETRY_TOPIC_PREFIX):
             return None
         return self.create_of_message(topic, 1, now_ms)
@@ -195,7 +195,7 @@ class TopicConfigManager:
         self.file.changed()
 
     def body(self) -> bytes:
-        """The answer of GET_ALL_TOPIC_CONFIG (21), and the tables of a registration."""
+        """Return the answer of GET_ALL_TOPIC_CONFIG (21), and the tables of a registration."""
         return b'{"dataVersion":%b,"topicConfigTable":{%b}}' % (
             self.data_version.to_body(),
             self._texts.joined(),

@@ -28,11 +28,11 @@ class BrokerAdmin:
     # A broker
 
     async def runtime_info(self, addr: str) -> dict[str, str]:
-        """The broker's statistics, as texts. GET_BROKER_RUNTIME_INFO (28)."""
+        """Return the broker's statistics, as texts. GET_BROKER_RUNTIME_INFO (28)."""
         return KVTable.from_body(await self._ask_body(addr, RequestCode.GET_BROKER_RUNTIME_INFO)).table
 
     async def broker_config(self, addr: str) -> dict[str, str]:
-        """The broker's configuration in effect. GET_BROKER_CONFIG (26)."""
+        """Return the broker's configuration in effect. GET_BROKER_CONFIG (26)."""
         return parse_properties((await self._ask_body(addr, RequestCode.GET_BROKER_CONFIG)).decode())
 
     async def update_broker_config(self, addr: str, values: Mapping[str, str]) -> None:
@@ -46,7 +46,7 @@ class BrokerAdmin:
         return ProducerTableInfo.from_body(body).data if body else {}
 
     async def ha_status(self, addr: str) -> HARuntimeInfo:
-        """How far the slaves of a master are; code 3 before 5.0. GET_BROKER_HA_STATUS (907)."""
+        """Return how far the slaves of a master are; code 3 before 5.0. GET_BROKER_HA_STATUS (907)."""
         return HARuntimeInfo.from_body(await self._ask_body(addr, RequestCode.GET_BROKER_HA_STATUS))
 
     async def delay_offsets(self, addr: str) -> dict[int, int]:
@@ -56,7 +56,7 @@ class BrokerAdmin:
         return DelayOffsetWrapper.from_body(body).offset_table
 
     async def timer_counts(self, addr: str) -> dict[str, int]:
-        """Messages in the timer wheel by the topic they are for; code 3 before 5.0. GET_TIMER_METRICS (61)."""
+        """Return messages in the timer wheel by the topic they are for; code 3 before 5.0. GET_TIMER_METRICS (61)."""
         body = await self._ask_body(addr, RequestCode.GET_TIMER_METRICS)
         return {topic: one.count for topic, one in TimerMetricsWrapper.from_body(body).timing_count.items()}
 
@@ -74,7 +74,7 @@ class BrokerAdmin:
     async def topic_routes_of(
         self, namesrv_addr: str, topics: Iterable[str]
     ) -> dict[str, TopicRouteData | Exception]:
-        """Routes of many topics from one name server, pipelined; each topic has its route or its error."""
+        """Return routes of many topics from one name server, pipelined; each topic has its route or its error."""
         names = list(topics)
         requests = [
             RemotingCommand.request(
@@ -86,7 +86,7 @@ class BrokerAdmin:
         return {name: _route_outcome(answer) for name, answer in zip(names, answers, strict=True)}
 
     async def namesrv_config(self, namesrv_addr: str) -> dict[str, str]:
-        """The name server's configuration in effect. GET_NAMESRV_CONFIG (319)."""
+        """Return the name server's configuration in effect. GET_NAMESRV_CONFIG (319)."""
         return parse_properties((await self._ask_body(namesrv_addr, RequestCode.GET_NAMESRV_CONFIG)).decode())
 
     async def wipe_write_perm(self, namesrv_addr: str, broker_name: str) -> int:
@@ -135,7 +135,7 @@ def checked(response: RemotingCommand) -> RemotingCommand:
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """Lines `key=value` of a Java properties text; comments and empty lines are skipped."""
+    """Parse lines `key=value` of a Java properties text; comments and empty lines are skipped."""
     lines = (line.strip() for line in text.splitlines())
     pairs = (line.partition("=") for line in lines if line and not line.startswith(("#", "!")))
     return {key.strip(): value.strip() for key, _, value in pairs}

@@ -21,12 +21,12 @@ class GroupRefusals:
     names: frozenset[str] = frozenset()
 
     def refuse(self, group: str, topic: str) -> bool:
-        """Whether the broker gives the group nothing of the topic."""
+        """Return whether the broker gives the group nothing of the topic."""
         return group in self.groups or topic in (self.topics or {}).get(group, ())
 
 
 def group_refusals(table: Any) -> GroupRefusals:
-    """Out of the parsed body of 201. Raises BodyError."""
+    """Build them from the parsed body of 201. Raises BodyError."""
     try:
         forbidden, configs = table.get("forbiddenTable"), table.get("subscriptionGroupTable") or {}
         return GroupRefusals(
@@ -39,7 +39,7 @@ def group_refusals(table: Any) -> GroupRefusals:
 
 
 def read_forbidden(table: Mapping[str, Mapping[str, int]]) -> dict[str, frozenset[str]]:
-    """forbiddenTable as group → topics that may not be read. Java takes a negative value for none."""
+    """Return forbiddenTable as group → topics that may not be read. Java takes a negative value for none."""
     found = {
         group: frozenset(
             topic for topic, bits in topics.items() if int(bits) > 0 and int(bits) & READ_REFUSED

@@ -104,45 +104,45 @@ class MQAdmin(BrokerAdmin):
     # Cluster and routes: name servers
 
     async def cluster_info(self) -> ClusterInfo:
-        """Clusters, their brokers and addresses. GET_BROKER_CLUSTER_INFO (106)."""
+        """Return clusters, their brokers and addresses. GET_BROKER_CLUSTER_INFO (106)."""
         return ClusterInfo.from_body(await self._ask_namesrv(RequestCode.GET_BROKER_CLUSTER_INFO))
 
     async def topic_list(self) -> list[str]:
-        """All topic names, sorted, system topics included. GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206)."""
+        """Return all topic names, sorted, system topics included. GET_ALL_TOPIC_LIST_FROM_NAMESERVER (206)."""
         body = await self._ask_namesrv(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(TopicList.from_body(body).topic_list)
 
     async def topic_route(self, topic: str) -> TopicRouteData:
-        """Which brokers hold the topic. Raises TopicNotExist (17). GET_ROUTEINFO_BY_TOPIC (105)."""
+        """Return which brokers hold the topic. Raises TopicNotExist (17). GET_ROUTEINFO_BY_TOPIC (105)."""
         return await self._name_servers.topic_route(topic, self.timeout_ms)
 
     async def delete_topic_in_namesrv(self, topic: str) -> None:
-        """Forget the topic's route on every name server. DELETE_TOPIC_IN_NAMESRV (216)."""
+        """Delete the topic's route on every name server. DELETE_TOPIC_IN_NAMESRV (216)."""
         for addr in self._name_servers.addrs:
             await self._ask(addr, RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic})
 
     # Whole tables of a broker
 
     async def all_topic_config(self, addr: str) -> TopicConfigSerializeWrapper:
-        """Every topic's configuration. GET_ALL_TOPIC_CONFIG (21)."""
+        """Return every topic's configuration. GET_ALL_TOPIC_CONFIG (21)."""
         body = await self._ask_body(addr, RequestCode.GET_ALL_TOPIC_CONFIG)
         return TopicConfigSerializeWrapper.from_body(body)
 
     async def all_subscription_groups(self, addr: str) -> SubscriptionGroupWrapper:
-        """Every group's configuration. GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201)."""
+        """Return every group's configuration. GET_ALL_SUBSCRIPTIONGROUP_CONFIG (201)."""
         body = await self._ask_body(addr, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
         return SubscriptionGroupWrapper.from_body(body)
 
     async def all_consumer_offsets(self, addr: str) -> ConsumerOffsetWrapper:
-        """Every committed offset. GET_ALL_CONSUMER_OFFSET (43)."""
+        """Return every committed offset. GET_ALL_CONSUMER_OFFSET (43)."""
         return ConsumerOffsetWrapper.from_body(await self.all_consumer_offsets_body(addr))
 
     async def all_consumer_offsets_body(self, addr: str) -> bytes:
-        """The same as the broker sent it, to be read later: a `ConsumerOffsetWrapper`."""
+        """Return the same as the broker sent it, to be read later: a `ConsumerOffsetWrapper`."""
         return await self._ask_body(addr, RequestCode.GET_ALL_CONSUMER_OFFSET)
 
     async def broker_consume_stats(self, addr: str) -> ConsumeStatsList:
-        """Offsets and lag of all concurrent groups. GET_BROKER_CONSUME_STATS (317)."""
+        """Return offsets and lag of all concurrent groups. GET_BROKER_CONSUME_STATS (317)."""
         fields = {"isOrder": "false"}
         return ConsumeStatsList.from_body(
             await self._ask_body(addr, RequestCode.GET_BROKER_CONSUME_STATS, fields)
@@ -151,7 +151,7 @@ class MQAdmin(BrokerAdmin):
     # Topics of a broker
 
     async def topic_stats(self, addr: str, topic: str) -> TopicStatsTable:
-        """Min and max offset and last write per queue. Raises TopicNotExist (17). GET_TOPIC_STATS_INFO
+        """Return min and max offset and last write per queue. Raises TopicNotExist (17). GET_TOPIC_STATS_INFO
         (202)."""
         body = await self._ask_body(addr, RequestCode.GET_TOPIC_STATS_INFO, {"topic": topic})
         return TopicStatsTable.from_body(body)
@@ -165,7 +165,7 @@ class MQAdmin(BrokerAdmin):
         return {name: _topic_stats_outcome(body) for name, body in bodies.items()}
 
     async def topic_stats_bodies(self, addr: str, topics: Iterable[str]) -> dict[str, bytes | Exception]:
-        """The same as the broker sent them, to be read later: `TopicStatsTable`s."""
+        """Return the same as the broker sent them, to be read later: `TopicStatsTable`s."""
         names = list(topics)
         requests = [
             RemotingCommand.request(RequestCode.GET_TOPIC_STATS_INFO, {"topic": name}) for name in names
@@ -218,7 +218,7 @@ class MQAdmin(BrokerAdmin):
         await self._ask(addr, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
 
     async def topic_consumed_by(self, addr: str, topic: str) -> list[str]:
-        """Groups that subscribe to the topic or have offsets in it, sorted. QUERY_TOPIC_CONSUME_BY_WHO
+        """Return groups that subscribe to the topic or have offsets in it, sorted. QUERY_TOPIC_CONSUME_BY_WHO
         (300)."""
         body = await self._ask_body(addr, RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": topic})
         return sorted(GroupList.from_body(body).group_list)
@@ -252,14 +252,14 @@ class MQAdmin(BrokerAdmin):
         return GroupForbidden.from_body(body)
 
     async def consume_stats(self, addr: str, group: str, topic: str | None = None) -> ConsumeStats:
-        """Offsets of the group on this broker. An unstored offset reads 0 here: `all_consumer_offsets` shows
+        """Return offsets of the group on this broker. An unstored offset reads 0 here: `all_consumer_offsets` shows
         them
         apart. GET_CONSUME_STATS (208)."""
         fields = {"consumerGroup": group} | ({"topic": topic} if topic else {})
         return ConsumeStats.from_body(await self._ask_body(addr, RequestCode.GET_CONSUME_STATS, fields))
 
     async def consumer_connection(self, addr: str, group: str) -> ConsumerConnection | None:
-        """Members and subscriptions; None when no member is online (206). GET_CONSUMER_CONNECTION_LIST (203)."""
+        """Return members and subscriptions; None when no member is online (206). GET_CONSUMER_CONNECTION_LIST (203)."""
         fields = {"consumerGroup": group}
         response = await self._invoke(addr, RequestCode.GET_CONSUMER_CONNECTION_LIST, fields)
         if response.code == ResponseCode.CONSUMER_NOT_ONLINE:
@@ -269,7 +269,7 @@ class MQAdmin(BrokerAdmin):
     async def producer_connection(
         self, addr: str, producer_group: str, topic: str
     ) -> ProducerConnection | None:
-        """Members of a producer group; None when it is unknown (1). GET_PRODUCER_CONNECTION_LIST (204)."""
+        """Return members of a producer group; None when it is unknown (1). GET_PRODUCER_CONNECTION_LIST (204)."""
         fields = {"producerGroup": producer_group, "topic": topic}
         response = await self._invoke(addr, RequestCode.GET_PRODUCER_CONNECTION_LIST, fields)
         if response.code == ResponseCode.SYSTEM_ERROR:
@@ -279,7 +279,7 @@ class MQAdmin(BrokerAdmin):
     async def consumer_running_info(
         self, addr: str, group: str, client_id: str, *, jstack: bool = False
     ) -> ConsumerRunningInfo:
-        """What a member reports, relayed by the broker; with ``jstack`` its threads too, where it can.
+        """Return what a member reports, relayed by the broker; with ``jstack`` its threads too, where it can.
         GET_CONSUMER_RUNNING_INFO (307).
         """
         fields = {"consumerGroup": group, "clientId": client_id, "jstackEnable": str(jstack).lower()}
@@ -292,14 +292,14 @@ class MQAdmin(BrokerAdmin):
     async def consumer_status(
         self, addr: str, group: str, topic: str, client_addr: str = ""
     ) -> GetConsumerStatusBody:
-        """Offsets as the members have them. INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223)."""
+        """Return offsets as the members have them. INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223)."""
         fields = {"topic": topic, "group": group, "clientAddr": client_addr}
         code = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
         response = await self._invoke(addr, code, fields, timeout_ms=max(self.timeout_ms, RELAY_TIMEOUT_MS))
         return GetConsumerStatusBody.from_body(checked(response).body)
 
     async def consumer_ids(self, addr: str, group: str) -> list[str]:
-        """Client ids of the members, sorted; empty when no member is online (1). GET_CONSUMER_LIST_BY_GROUP
+        """Return client ids of the members, sorted; empty when no member is online (1). GET_CONSUMER_LIST_BY_GROUP
         (38)."""
         response = await self._invoke(addr, RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
         if response.code == ResponseCode.SYSTEM_ERROR:
@@ -375,15 +375,15 @@ class MQAdmin(BrokerAdmin):
         return ResetOffsetBody.from_body(body)
 
     async def min_offset(self, addr: str, topic: str, queue_id: int) -> int:
-        """The first offset still stored; 0 when empty. GET_MIN_OFFSET (31)."""
+        """Return the first offset still stored; 0 when empty. GET_MIN_OFFSET (31)."""
         return await self._ask_offset(addr, RequestCode.GET_MIN_OFFSET, topic, queue_id)
 
     async def max_offset(self, addr: str, topic: str, queue_id: int) -> int:
-        """The offset the next message will get. GET_MAX_OFFSET (30)."""
+        """Return the offset the next message will get. GET_MAX_OFFSET (30)."""
         return await self._ask_offset(addr, RequestCode.GET_MAX_OFFSET, topic, queue_id)
 
     async def search_offset(self, addr: str, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """The first offset stored at or after the time (5.1.1+; nearest before that).
+        """Return the first offset stored at or after the time (5.1.1+; nearest before that).
         SEARCH_OFFSET_BY_TIMESTAMP (29)."""
         fields = {"timestamp": str(timestamp_ms)}
         return await self._ask_offset(addr, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, topic, queue_id, fields)
@@ -391,7 +391,7 @@ class MQAdmin(BrokerAdmin):
     # Messages
 
     async def view_message(self, addr: str, commit_log_offset: int) -> MessageRecord:
-        """The message at this place of the commit log. Raises MQBrokerError 1 if none. VIEW_MESSAGE_BY_ID
+        """Return the message at this place of the commit log. Raises MQBrokerError 1 if none. VIEW_MESSAGE_BY_ID
         (33)."""
         fields = {"offset": str(commit_log_offset)}
         return decode_record(memoryview(await self._ask_body(addr, RequestCode.VIEW_MESSAGE_BY_ID, fields)))
@@ -406,7 +406,7 @@ class MQAdmin(BrokerAdmin):
         end_ms: int = END_OF_TIME_MS,
         unique_key: bool = False,
     ) -> list[MessageRecord]:
-        """Messages with this key (or this unique key), oldest first; hash collisions are removed.
+        """Return messages with this key (or this unique key), oldest first; hash collisions are removed.
         QUERY_MESSAGE (12)."""
         fields = {
             "topic": topic,
@@ -433,7 +433,7 @@ class MQAdmin(BrokerAdmin):
         *,
         group: str = TOOLS_CONSUMER_GROUP,
     ) -> None:
-        """Ask whether the broker can read this filter; a pull with one it can not read gives every message.
+        """Check whether the broker can read this filter; a pull with one it cannot read gives every message.
 
         Raises MQBrokerError: 23 for an invalid expression, 1 where the broker filters by tags only.
         CHECK_CLIENT_CONFIG (46).
@@ -496,7 +496,7 @@ class MQAdmin(BrokerAdmin):
     # Rebalancing; the first two are extensions of brokerd
 
     async def capabilities(self, addr: str) -> frozenset[str]:
-        """Names of the extensions this broker has; empty for Apache's. TIDEMARK_GET_CAPABILITIES (75002)."""
+        """Return the names of the extensions this broker has; empty for Apache's. TIDEMARK_GET_CAPABILITIES (75002)."""
         response = await self._invoke(addr, RequestCode.TIDEMARK_GET_CAPABILITIES)
         if response.code != ResponseCode.SUCCESS:
             return frozenset()
@@ -519,7 +519,7 @@ class MQAdmin(BrokerAdmin):
     async def set_message_request_mode(
         self, addr: str, topic: str, group: str, mode: str, pop_share_queue_num: int = 0
     ) -> None:
-        """Whether server-side assignment makes members PULL or POP. SET_MESSAGE_REQUEST_MODE (401)."""
+        """Set whether server-side assignment makes members PULL or POP. SET_MESSAGE_REQUEST_MODE (401)."""
         body = SetMessageRequestModeRequestBody(topic, group, mode, pop_share_queue_num)
         await self._ask(addr, RequestCode.SET_MESSAGE_REQUEST_MODE, body=body.to_body())
 
@@ -556,7 +556,7 @@ class MQAdmin(BrokerAdmin):
 
 
 def changed_attributes(former: Mapping[str, str], wanted: Mapping[str, str]) -> str:
-    """Attributes as request 17 carries them: `+key=value` for new and changed ones, `-key` for those to go."""
+    """Return attributes as request 17 carries them: `+key=value` for new and changed ones, `-key` for those to go."""
     added = [f"+{key}={value}" for key, value in wanted.items() if former.get(key) != value]
     return ",".join([*added, *(f"-{key}" for key in former if key not in wanted)])
 

@@ -10,7 +10,7 @@ ASSIGNMENT = "assignment"
 
 
 def parse_capabilities(response: RemotingCommand) -> frozenset[str]:
-    """Names out of an answer to TIDEMARK_GET_CAPABILITIES: its field `capabilities`, separated by commas.
+    """Return the names in an answer to TIDEMARK_GET_CAPABILITIES: its field `capabilities`, separated by commas.
 
     A broker without these extensions answers REQUEST_CODE_NOT_SUPPORTED: no extensions.
     """

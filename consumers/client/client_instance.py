@@ -59,7 +59,7 @@ class GroupMember(Protocol):
         """For the heartbeat."""
 
     def subscribed_topics(self) -> Sequence[str]:
-        """Topics whose routes are to be kept fresh."""
+        """Return topics whose routes are to be kept fresh."""
 
     def rebalance_soon(self) -> None:
         """Members or queues have changed."""
@@ -71,10 +71,10 @@ class GroupMember(Protocol):
         """An operator moves the group (220)."""
 
     def consumer_status(self, topic: str) -> dict[MessageQueue, int]:
-        """Offsets as this member has them (221)."""
+        """Return offsets as this member has them (221)."""
 
     def running_info(self) -> ConsumerRunningInfo:
-        """What the member reports (307)."""
+        """Return what the member reports (307)."""
 
     async def consume_directly(
         self, message: MessageRecord, broker_name: str
@@ -89,7 +89,7 @@ def create_client_id(instance_name: str = "") -> str:
 
 
 def local_ip() -> str:
-    """The address this host uses towards others; no packet is sent. 127.0.0.1 where there is no route."""
+    """Return the address this host uses towards others; no packet is sent. 127.0.0.1 where there is no route."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
         probe.connect(("192.0.2.1", 9))  # TEST-NET-1: documentation addresses
         return str(probe.getsockname()[0])
@@ -191,7 +191,7 @@ class ClientInstance:
     # Routes and addresses
 
     async def route(self, topic: str) -> TopicRouteData:
-        """The route of the topic; requested once and then kept fresh. Raises TopicNotExist (17),
+        """Return the route of the topic; requested once and then kept fresh. Raises TopicNotExist (17),
         MQClientError."""
         known = self._routes.get(topic)
         if known is not None:
@@ -199,7 +199,7 @@ class ClientInstance:
         return await self.refresh_route(topic)
 
     async def refresh_route(self, topic: str) -> TopicRouteData:
-        """Ask the name servers now. A changed route makes the consumers of the topic rebalance."""
+        """Request the route from the name servers now. A changed route makes the consumers of the topic rebalance."""
         route = await self.name_servers.topic_route(topic)
         if self._routes.get(topic) != route:
             self._routes[topic] = route
@@ -218,7 +218,7 @@ class ClientInstance:
         return addr
 
     def any_addr(self, route: TopicRouteData) -> str:
-        """The master of the route's first broker, preferring one that is connected: the answer is the same
+        """Return the master of the route's first broker, preferring one that is connected: the answer is the same
         on all."""
         addrs = [choose_addr(broker.broker_addrs) for broker in route.broker_datas]
         known = [addr for addr in addrs if addr is not None]
@@ -230,7 +230,7 @@ class ClientInstance:
     async def invoke_broker(
         self, broker_name: str, command: RemotingCommand, timeout_ms: int | None = None
     ) -> RemotingCommand:
-        """Ask the master of a broker name. Raises BrokerUnavailable, RemotingTimeout."""
+        """Send a request to the master of a broker name. Raises BrokerUnavailable, RemotingTimeout."""
         return await self.remoting.invoke(self.find_addr(broker_name), command, timeout_ms)
 
     # Offsets: the port of RemoteOffsetStore
@@ -258,7 +258,7 @@ class ClientInstance:
         await self.remoting.invoke_oneway(self.find_addr(queue.broker_name), command)
 
     async def consumer_ids(self, group: str, route: TopicRouteData) -> list[str] | None:
-        """Members of the group as one broker sees them, sorted; None when it has none yet (38)."""
+        """Return members of the group as one broker sees them, sorted; None when it has none yet (38)."""
         fields = {"consumerGroup": group}
         command = RemotingCommand.request(RequestCode.GET_CONSUMER_LIST_BY_GROUP, fields)
         response = await self.remoting.invoke(self.any_addr(route), command)
@@ -267,7 +267,7 @@ class ClientInstance:
         return sorted(set(ConsumerListBody.from_body(response.body).consumer_id_list)) or None
 
     async def check_filter(self, group: str, subscription: SubscriptionData) -> None:
-        """Ask a broker of the topic whether it can filter so (46). Raises MQBrokerError when it can not; one that
+        """Check with a broker of the topic that it can filter so (46). Raises MQBrokerError when it cannot; one that
         cannot be reached now does not prevent the start."""
         try:
             addr = self.any_addr(await self.route(subscription.topic))
@@ -287,7 +287,7 @@ class ClientInstance:
         self._heartbeat_soon.set()
 
     async def send_heartbeats(self) -> None:
-        """One heartbeat to every broker of every route; to masters only without consumers. Failures are
+        """Send one heartbeat to every broker of every route; to masters only without consumers. Failures are
         logged."""
         body = self._heartbeat_body()
         if body is None:
@@ -389,7 +389,7 @@ class ClientInstance:
             await _survive("route refresh", self.refresh_routes)
 
     async def refresh_routes(self) -> None:
-        """Ask for every route in use; then end connections to addresses that no route names any more."""
+        """Request every route in use; then end connections to addresses that no route names any more."""
         topics = set(self._routes)
         for member in self._members.values():
             topics.update(member.subscribed_topics())

@@ -311,7 +311,7 @@ class RemotingClient:
         return next(self._opaques) & OPAQUE_MAX
 
     async def _channel(self, addr: str) -> _Channel:
-        """The open connection to `addr`; callers that come while it is being made share the attempt."""
+        """Return the open connection to `addr`; callers that come while it is being made share the attempt."""
         if self._is_closed:
             raise ClientClosed("the remoting client is closed")
         channel = self._channels.get(addr)
@@ -346,7 +346,7 @@ class RemotingClient:
         return channel
 
     def _connect_failed(self, addr: str, error: Exception, now_s: float) -> str:
-        """Remember the failure; the delay doubles each time. Returns the reason in words."""
+        """Record the failure; the delay doubles each time. Returns the reason in words."""
         if isinstance(error, TimeoutError):
             reason = f"no connection within {self.config.connect_timeout_ms} ms"
         else:

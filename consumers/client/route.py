@@ -25,7 +25,7 @@ MASTER_ID = 0
 
 
 def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """Queues a producer may write to: the broker is writable and its master is known."""
+    """Return queues a producer may write to: the broker is writable and its master is known."""
     masters = {broker.broker_name for broker in route.broker_datas if MASTER_ID in broker.broker_addrs}
     return sorted(
         MessageQueue(topic, queue.broker_name, queue_id)
@@ -36,7 +36,7 @@ def publish_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
 
 
 def subscribe_queues(topic: str, route: TopicRouteData) -> list[MessageQueue]:
-    """Queues a consumer may read, in the order that every member of a group must agree on."""
+    """Return queues a consumer may read, in the order that every member of a group must agree on."""
     return sorted(
         MessageQueue(topic, queue.broker_name, queue_id)
         for queue in route.queue_datas
@@ -89,7 +89,7 @@ class NameServers:
     async def invoke(
         self, code: int, ext_fields: Mapping[str, str] | None = None, timeout_ms: int | None = None
     ) -> RemotingCommand:
-        """The first answer that any name server gives, whatever its code.
+        """Return the first answer that any name server gives, whatever its code.
 
         Raises the last BrokerUnavailable or RemotingTimeout when none answers.
         """

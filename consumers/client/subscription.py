@@ -50,7 +50,7 @@ def check_body(client_id: str, group: str, subscription: SubscriptionData) -> by
 
 
 def matches(subscription: SubscriptionData, message: MessageRecord) -> bool:
-    """The broker compares hashes of tags only; two tags may share one, so the text is compared here."""
+    """Compare the text of tags: the broker compares hashes only, and two tags may share one."""
     if subscription.expression_type != TAG or not subscription.tags_set:
         return True
     return message.tags in subscription.tags_set

@@ -62,7 +62,7 @@ Handler = AsyncHandler | BlockingHandler
 
 
 def as_async_handler(handler: Handler) -> AsyncHandler:
-    """A plain function runs in a thread, so that blocking code does not hold up heartbeats and pulls."""
+    """Run a plain function in a thread, so that blocking code does not hold up heartbeats and pulls."""
     call = getattr(handler, "__call__", handler)  # noqa: B004 - a callable object may have an async __call__
     if inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(call):
         return cast(AsyncHandler, handler)

@@ -80,7 +80,7 @@ class OrderlyConsumeService:
             self._tasks[queue] = asyncio.get_running_loop().create_task(self._drain(queue))
 
     async def wait_idle(self, queue: ProcessQueue, wait_ms: int) -> bool:
-        """Whether the queue's running batch ended in time. Caller: rebalancer, before it gives the lock
+        """Return whether the queue's running batch ended in time. Caller: rebalancer, before it gives the lock
         away."""
         task = self._tasks.get(queue)
         if task is None or task.done():
@@ -126,7 +126,7 @@ class OrderlyConsumeService:
         return True
 
     async def _own(self, queue: ProcessQueue) -> bool:
-        """Whether the lock is ours now; requests it, and waits before the next try, if it is not."""
+        """Return whether the lock is ours now; request it, and wait before the next try, if it is not."""
         if self._config.message_model is MessageModel.BROADCASTING or queue.is_locked(self._clock()):
             return True
         await asyncio.sleep(LOCK_AGAIN_DELAY_MS / 1000)
@@ -136,7 +136,7 @@ class OrderlyConsumeService:
         return False
 
     async def _consume(self, queue: ProcessQueue, messages: list[MessageRecord]) -> int:
-        """One call of the handler and its consequences; returns how long the queue must wait, in ms."""
+        """Run the handler once, with what follows; return how long the queue must wait, in ms."""
         context = ConsumeContext(group=self._handler.group, message_queue=queue.message_queue)
         async with self._slots:
             outcome = await self._handler.call(messages, context)

@@ -30,7 +30,7 @@ class OffsetPort(Protocol):
     """What RemoteOffsetStore needs of a broker; the client instance has it."""
 
     async def query_consumer_offset(self, group: str, queue: MessageQueue) -> int | None:
-        """The committed offset, or None if the broker has none. Raises MQBrokerError, MQClientError."""
+        """Return the committed offset, or None if the broker has none. Raises MQBrokerError, MQClientError."""
 
     async def update_consumer_offset(self, group: str, queue: MessageQueue, offset: int) -> None:
         """Commit without waiting for the broker's word. Raises MQClientError."""
@@ -53,7 +53,7 @@ class OffsetTable:
         return self._offsets.get(queue)
 
     def remove_offset(self, queue: MessageQueue) -> None:
-        """Forget the queue: another member has it now, or it is begun anew from the store."""
+        """Drop the queue: another member has it now, or it is begun anew from the store."""
         self._offsets.pop(queue, None)
 
     def offsets(self, topic: str | None = None) -> dict[MessageQueue, int]:
@@ -71,7 +71,7 @@ class OffsetStore(Protocol):
     def offsets(self, topic: str | None = None) -> dict[MessageQueue, int]: ...
 
     async def read_store(self, queue: MessageQueue) -> int | None:
-        """The persisted offset, or None. Raises MQBrokerError or MQClientError when it cannot be known
+        """Return the persisted offset, or None. Raises MQBrokerError or MQClientError when it cannot be known
         now."""
 
     async def persist(self, queues: Iterable[MessageQueue]) -> None:

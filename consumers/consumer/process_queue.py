@@ -75,11 +75,11 @@ class ProcessQueue:
         return 0 if first is None or last is None else last - first
 
     def is_locked(self, now_ms: int) -> bool:
-        """Whether the broker's lock is ours and fresh (orderly, clustering)."""
+        """Return whether the broker's lock is ours and fresh (orderly, clustering)."""
         return self.lock_ms is not None and now_ms - self.lock_ms <= LOCK_LIVE_MAX_MS
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether it must be given up whatever the allocation is."""
+        """Return whether it must be given up whatever the allocation is."""
         is_pull_expired = now_ms - self.last_pull_ms > PULL_IDLE_MAX_MS
         return self.is_dropped or self.ending_since_ms is not None or is_pull_expired
 
@@ -116,13 +116,13 @@ class ProcessQueue:
     # ConsumeMessageService, concurrent
 
     def start_messages(self, messages: Iterable[MessageRecord], now_ms: int) -> None:
-        """Note when a handler got these. Caller: consume service. Affects: expired messages."""
+        """Record when a handler got these. Caller: consume service. Affects: expired messages."""
         self.last_consume_ms = now_ms
         for message in messages:
             self._consume_started_ms[message.queue_offset] = now_ms
 
     def remove_messages(self, messages: Iterable[MessageRecord]) -> int | None:
-        """Forget consumed messages; return the next committable offset: everything before it is done with.
+        """Drop consumed messages; return the next committable offset: everything before it is done with.
 
         None when nothing was cached. Caller: consume service. Affects: cached messages and bytes.
         """
@@ -144,7 +144,7 @@ class ProcessQueue:
         return True
 
     def expired_messages(self, timeout_ms: int, now_ms: int, limit: int = 16) -> list[MessageRecord]:
-        """Messages from the head whose handler has run longer than `timeout_ms`. Caller: consume service."""
+        """Return messages from the head whose handler has run longer than `timeout_ms`. Caller: consume service."""
         expired: list[MessageRecord] = []
         for offset, message in self._messages.items():
             started_ms = self._consume_started_ms.get(offset)
@@ -169,7 +169,7 @@ class ProcessQueue:
         return taken
 
     def commit_taken(self) -> int | None:
-        """Forget what was taken; return the offset after it. Caller: consume service. Affects: taken,
+        """Drop what was taken; return the offset after it. Caller: consume service. Affects: taken,
         bytes."""
         if not self._taken:
             return None
@@ -203,7 +203,7 @@ class ProcessQueue:
         self.is_dropped = True
 
     def clear(self) -> None:
-        """Forget all messages (an offset reset). Caller: PushConsumer."""
+        """Drop all messages (an offset reset). Caller: PushConsumer."""
         self._messages.clear()
         self._taken.clear()
         self._consume_started_ms.clear()
@@ -252,7 +252,7 @@ class ProcessQueueTable:
         return process_queue
 
     def compare(self, topic: str, allocated: Iterable[MessageQueue], now_ms: int) -> AllocationChange:
-        """Which queues of the topic to give up, and which to begin with (updateProcessQueueTableInRebalance).
+        """Return which queues of the topic to give up, and which to begin with (updateProcessQueueTableInRebalance).
 
         A queue that stays ours and yet lost its pull loop, is ending or was dropped on the way, is given up
         and begun
@@ -268,6 +268,6 @@ class ProcessQueueTable:
         return AllocationChange(drop=drop, add=sorted(wanted - kept))
 
     def unsubscribed(self, topics: Iterable[str]) -> list[MessageQueue]:
-        """Queues of topics that are not among `topics` any more."""
+        """Return queues of topics that are not among `topics` any more."""
         known = set(topics)
         return [queue for queue in self if queue.topic not in known]

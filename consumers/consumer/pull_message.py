@@ -51,7 +51,7 @@ class PullHold(StrEnum):
 def hold_pull(
     queue: ProcessQueue, config: PushConsumerConfig, *, orderly: bool, suspended: bool, now_ms: int
 ) -> PullHold | None:
-    """The first reason of the sequence in 9.3, or None: pull. Sizes are compared as whole MiB there, as
+    """Return the first reason of the sequence in 9.3, or None: pull. Sizes are compared as whole MiB there, as
     bytes here."""
     if suspended:
         return PullHold.SUSPENDED
@@ -75,7 +75,7 @@ def hold_delay_ms(hold: PullHold, config: PushConsumerConfig) -> int:
 
 
 def prepare_message(message: MessageRecord, group: str) -> MessageRecord:
-    """What the handler sees: the body decompressed, and a repetition under the topic it was first sent to."""
+    """Return what the handler sees: the body decompressed, and a repetition under the topic it was first sent to."""
     topic = message.topic
     if topic == retry_topic(group):
         topic = message.properties.get(MessageProperty.RETRY_TOPIC, topic)

@@ -128,7 +128,7 @@ class Rebalancer:
             await asyncio.sleep(min_interval_s)
 
     async def rebalance(self) -> bool:
-        """One round over all topics. False when something could not be done and is to be tried again soon."""
+        """Run one round over all topics; False when something could not be done and is to be tried again soon."""
         async with self._round:
             topics = list(self._context.topics())
             outcomes = [await self._rebalance_topic(topic) for topic in topics]
@@ -154,7 +154,7 @@ class Rebalancer:
     # Which queues are ours
 
     async def _allocate(self, topic: str) -> list[MessageQueue] | None:
-        """Our queues of the topic; None: not known now, keep what there is."""
+        """Return our queues of the topic; None: unknown now, keep the present ones."""
         context = self._context
         route = await context.client.route(topic)
         if not context.is_clustering:
@@ -297,7 +297,7 @@ class Rebalancer:
     # Locks of an orderly consumer
 
     async def lock(self, process_queue: ProcessQueue) -> bool:
-        """Ask for one queue's lock. Caller: rebalancer, orderly service. Affects: lock_ms."""
+        """Request one queue's lock. Caller: rebalancer, orderly service. Affects: lock_ms."""
         held = await self._lock_batch(process_queue.message_queue.broker_name, [process_queue.message_queue])
         if held is not None and process_queue.message_queue in held:
             process_queue.lock_ms = self._context.clock()

@@ -49,7 +49,7 @@ def send_back_request(
 
 
 def retry_message(message: MessageRecord, group: str, delay_level: int, max_reconsume_times: int) -> Message:
-    """The same message as a new one to `%RETRY%group`: what is sent when the broker that stores it cannot
+    """Return the same message as a new one to `%RETRY%group`: what is sent when the broker that stores it cannot
     take it back."""
     properties = {key: value for key, value in message.properties.items() if key not in NOT_REPEATED}
     properties.setdefault(MessageProperty.ORIGIN_MESSAGE_ID, message.message_id)
@@ -74,7 +74,7 @@ async def send_message_back(
     delay_level: int,
     max_reconsume_times: int,
 ) -> None:
-    """Ask the broker that stores the message; if it cannot, send a copy to the retry topic of any broker.
+    """Send it back to the broker that stores the message; if it cannot, send a copy to the retry topic of any broker.
 
     Raises the second attempt's MQBrokerError or MQClientError: the message is then still ours.
     """

@@ -49,7 +49,7 @@ class MessageTooLarge(MQClientError, ValueError):
 
 
 def queue_for_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
-    """The same queue for the same key as long as the queues stay (SelectMessageQueueByHash.java)."""
+    """Return the same queue for the same key as long as the queues stay (SelectMessageQueueByHash.java)."""
     return queues[abs(java_string_hash(key)) % len(queues)]
 
 
@@ -171,7 +171,7 @@ class Producer:
         )
 
     async def publish_queues(self, topic: str) -> list[MessageQueue]:
-        """Queues that may be written, for a caller that chooses one. Raises TopicRouteNotFound."""
+        """Return queues that may be written, for a caller that chooses one. Raises TopicRouteNotFound."""
         return list(await self._publish_queues(topic))
 
     # Attempts: the loop and one attempt
@@ -247,7 +247,7 @@ class Producer:
     # Queues
 
     async def _publish_queues(self, topic: str) -> list[MessageQueue]:
-        """Writable queues of the topic; for an unknown topic those that creating it by sending would give it
+        """Return writable queues of the topic; for an unknown topic those that creating it by sending would give it
         (5.4)."""
         try:
             route = await self.client.route(topic)

@@ -52,7 +52,7 @@ def words_of(text: str) -> dict[str, str]:
 def altered(
     current: Mapping[str, str] | None, words: Mapping[str, str], known: Mapping[str, Attribute]
 ) -> dict[str, str]:
-    """The attributes after a request; `current` None when it makes the owner. Raises MQBrokerError(1)."""
+    """Return the attributes after a request; `current` None when it makes the owner. Raises MQBrokerError(1)."""
     attributes = dict(current or {})
     if len({word[1:] for word in words}) < len(words):
         raise refuse(f"alter duplication key. key: {', '.join(sorted(words))}")

@@ -36,7 +36,7 @@ STATUS_DIALECT_BYTES_MAX = 128 * 1024  # about 2,000 queues of one member, with 
 
 
 def topics_of(broker: Broker, group: str) -> list[str]:
-    """Topics the group has offsets on; while it is online only those it subscribes to."""
+    """Return topics the group has offsets on; while it is online only those it subscribes to."""
     return subscribed(broker, group, broker.offsets.topics_of_group(group))
 
 
@@ -48,7 +48,7 @@ def subscribed(broker: Broker, group: str, topics: list[str]) -> list[str]:
 
 
 def consume_stats_of(broker: Broker, group: str, topics: list[str]) -> ConsumeStats:
-    """Offsets of every read queue of the topics; a topic that does not exist any more is left out.
+    """Return offsets of every read queue of the topics; a topic that does not exist any more is left out.
 
     Raises NotInMemory.
     """
@@ -132,7 +132,7 @@ def get_broker_consume_stats(broker: Broker, channel: Channel, command: Remoting
 def consume_stats_by_topic(
     broker: Broker, group: str, topics: list[str], *, only_orderly: bool
 ) -> list[ConsumeStats]:
-    """One for each topic of the group that exists, as 317 lists them. Raises NotInMemory."""
+    """Return the figures of each existing topic of the group, as 317 lists them. Raises NotInMemory."""
     configs = [broker.topics.get(topic) for topic in subscribed(broker, group, topics)]
     return gathered(
         partial(consume_stats_of, broker, group, [config.topic_name])
@@ -208,7 +208,7 @@ def get_consumer_status(
 
 
 async def ask_status(member: ClientChannelInfo, topic: str, group: str) -> dict[MessageQueue, int]:
-    """One member's offsets; empty when it is too old, silent or gone."""
+    """Return one member's offsets; empty when it is too old, silent or gone."""
     if member.version < RESET_PUSH_VERSION:
         return {}
     request = RemotingCommand.request(

@@ -75,7 +75,7 @@ def runtime_table(broker: Broker) -> dict[str, str]:
 
 
 def store_table(broker: Broker) -> dict[str, str]:
-    """Figures of the files: offsets, disk, what is not flushed yet."""
+    """Return figures of the files: offsets, disk, what is not flushed yet."""
     store, folder = broker.store, broker.store_config.commit_log_dir
     # A store that never had a message has no commitlog folder yet.
     usage = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists()))
@@ -134,7 +134,7 @@ def counter_table(broker: Broker) -> dict[str, str]:
 
 
 def loop_table(broker: Broker) -> dict[str, str]:
-    """Ours: how long the event loop let what was due wait, in the last minute."""
+    """Return how long due timers waited for the event loop in the last minute (ours)."""
     p50_ms, p99_ms, max_ms = broker.loop_delay.delays()
     return {"loopDelay50": str(p50_ms), "loopDelay99": str(p99_ms), "loopDelayMax": str(max_ms)}
 
@@ -252,7 +252,7 @@ def member_to_ask(broker: Broker, group: str, client_id: str) -> ClientChannelIn
 def relay(
     broker: Broker, channel: Channel, command: RemotingCommand, fields: dict[str, str], body: bytes
 ) -> None:
-    """Ask a group's member and hand its answer on, under the asker's opaque; 207 when it stays silent."""
+    """Relay a request to a group's member and its answer back under the requester's opaque; 207 when it is silent."""
     group, client_id = fields["consumerGroup"], fields["clientId"]
     member = member_to_ask(broker, group, client_id)
 

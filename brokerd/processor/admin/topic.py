@@ -63,7 +63,7 @@ def create_topics(broker: Broker, channel: Channel, command: RemotingCommand, no
 
 
 def refuse_bad_topic(broker: Broker, config: TopicConfig) -> None:
-    """Raises INVALID_PARAMETER naming what is wrong."""
+    """Raise INVALID_PARAMETER naming what is wrong."""
     name = config.topic_name
     try:
         validate_topic(name)
@@ -98,7 +98,7 @@ def refuse_system_topic(broker: Broker, name: str) -> None:
 
 
 def attributes_after(known: TopicConfig | None, words: Mapping[str, str]) -> dict[str, str]:
-    """Raises MQBrokerError(1) for a word or value of no use here."""
+    """Raise MQBrokerError(1) for a word or value of no use here."""
     return altered(None if known is None else known.attributes, words, TOPIC_ATTRIBUTES)
 
 

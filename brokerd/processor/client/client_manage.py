@@ -87,7 +87,7 @@ class Client:
 
 
 def parts_of(consumers: list[Any]) -> list[list[Any]]:
-    """The groups of a heartbeat, so many together as one turn of the event loop takes in."""
+    """Return the groups of a heartbeat, so many together as one turn of the event loop takes in."""
     parts: list[list[Any]] = []
     bytes_left = groups_left = 0
     for consumer in consumers:

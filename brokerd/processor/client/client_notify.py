@@ -15,7 +15,7 @@ NOTIFY_AFTER_MS = 50  # a client needs a few to take in the answer to its heartb
 
 
 def notify_consumer_ids_changed(channel: Channel, group: str) -> None:
-    """Ask one client to rebalance now (40, one-way)."""
+    """Request a rebalance from one client (40, one-way)."""
     channel.send(
         RemotingCommand.request(
             RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, {"consumerGroup": group}, oneway=True

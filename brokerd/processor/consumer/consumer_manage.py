@@ -90,7 +90,7 @@ def query_consumer_offset(
 
 
 def starts_in_memory(broker: Broker, topic: str, queue_id: int) -> bool:
-    """Whether a queue still holds its very first message, and that one is recent.
+    """Return whether a queue still holds its very first message, and that one is recent.
 
     A group without an offset then starts at 0 instead of at the end: messages sent before its first member came are not
     lost (protocol §3.6). Recent is, as in Java, the end of the log that fits in a share of the memory.

@@ -83,7 +83,7 @@ def reset_body(broker: Broker, topic: str, targets: Mapping[int, int]) -> ResetO
 def reset_targets(
     broker: Broker, topic: str, queue_id: int, offset: int, timestamp_ms: int
 ) -> dict[int, int]:
-    """The new offset of each queue. Raises MQBrokerError(1) for an offset outside of its queue."""
+    """Return the new offset of each queue. Raises MQBrokerError(1) for an offset outside of its queue."""
     store = broker.store
     if queue_id >= 0 and offset != -1:
         low, high = store.min_offset(topic, queue_id), store.max_offset(topic, queue_id)
@@ -154,7 +154,7 @@ def member_list_for(broker: Broker, group: str, channel: Channel, now_ms: int) -
 def take_reset_on_pull(
     broker: Broker, channel: Channel, group: str, topic: str, queue_id: int, offset: int
 ) -> int | None:
-    """The offset a pull must be answered with (code 21) because of a reset, or None to serve it.
+    """Return the offset a pull must be answered with (code 21) because of a reset, or None to serve it.
 
     A client of before V5_0_0 that pulls exactly from the target has queried it: it is served.
     """

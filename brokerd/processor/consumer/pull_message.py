@@ -32,7 +32,7 @@ from brokerd.remoting.command import PREFIX, RemotingCommand
 from brokerd.remoting.errors import MQBrokerError, NoPermission, error_for
 from brokerd.remoting.header.headers import PullMessageRequestHeader
 from brokerd.remoting.header.send_header import PullFields
-from brokerd.remoting.message.java_hash import tags_code
+from brokerd.remoting.message.java_hash import tag_code
 from brokerd.store.cold_pages import FileRange
 from brokerd.store.queue_reader import RecordFilter
 from brokerd.store.results import GetMessageResult, GetMessageStatus
@@ -115,7 +115,7 @@ def refuse(code: ResponseCode, remark: str) -> MQBrokerError:
 
 
 def handle(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> bytes | None:
-    """The plain way: any form of header. The answer has a JSON header, as every 5.x broker's."""
+    """Pull the plain way: any form of header. The answer has a JSON header, as every 5.x broker's."""
     header = PullMessageRequestHeader.from_ext_fields(command.ext_fields)
     return pull_message(broker, channel, header, command.code, command.opaque, now_ms)
 
@@ -123,7 +123,7 @@ def handle(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: i
 def pull_message(
     broker: Broker, channel: Channel, header: PullHeader, code: int, opaque: int, now_ms: int
 ) -> bytes | None:
-    """The answer's frame; None while the pull is held."""
+    """Return the answer's frame; None while the pull is held."""
     try:
         pull = checked(broker, channel, header, code, opaque, now_ms)
     except MQBrokerError as error:
@@ -183,7 +183,7 @@ def too_many_held() -> MQBrokerError:
 
 
 def refusal(error: MQBrokerError, opaque: int) -> bytes:
-    """The client reads a pull response's header whatever the code: extFields must be there, if empty."""
+    """Return an answer with empty extFields: clients read a pull response's header whatever the code."""
     response = RemotingCommand(error.code, "JAVA", opaque=opaque, flag=1, remark=error.remark)
     if isinstance(error, PullForbidden):
         response.ext_fields = {"forbiddenType": str(int(error.forbidden_type))}
@@ -198,7 +198,7 @@ def checked(
     opaque: int,
     now_ms: int,
 ) -> Pull:
-    """The checks of semantics §2.2, in order. Raises MQBrokerError."""
+    """Run the checks of semantics §2.2, in order. Raises MQBrokerError."""
     settings = broker.config.broker
     if not settings.broker_permission & Permission.READ:
         raise PullForbidden(
@@ -240,7 +240,7 @@ def checked(
 
 
 def check_enabled(group_config: SubscriptionGroupConfig) -> None:
-    """Raises PullForbidden while the whole group may not consume."""
+    """Raise PullForbidden while the whole group may not consume."""
     if not group_config.consume_enable:
         raise PullForbidden(
             ForbiddenType.GROUP, f"subscription group no permission, {group_config.group_name}"
@@ -248,7 +248,7 @@ def check_enabled(group_config: SubscriptionGroupConfig) -> None:
 
 
 def check_readable(broker: Broker, group: str, topic: str) -> None:
-    """Raises PullForbidden while the group may not read this topic (353)."""
+    """Raise PullForbidden while the group may not read this topic (353)."""
     if broker.groups.is_read_forbidden(group, topic):
         raise PullForbidden(
             ForbiddenType.SUBSCRIPTION, f"the consumer group[{group}] is forbidden for topic[{topic}]"
@@ -258,7 +258,7 @@ def check_readable(broker: Broker, group: str, topic: str) -> None:
 def subscription_filter(
     broker: Broker, header: PullHeader, group_config: SubscriptionGroupConfig
 ) -> PullFilter:
-    """What matches, by the request itself or by the group's heartbeats. Raises MQBrokerError."""
+    """Return what matches, by the request itself or by the group's heartbeats. Raises MQBrokerError."""
     if header.sys_flag & SUBSCRIPTION_FLAG:
         if header.expression_type not in TAG_TYPES:
             return filter_of_request(broker, str(header.expression_type), header.subscription)
@@ -286,7 +286,7 @@ def filter_of_request(broker: Broker, expression_type: str, expression: str | No
 
 
 def filter_of_heartbeat(broker: Broker, subscription: SubscriptionData) -> PullFilter:
-    """The error in an expression comes before enablePropertyFilter, as there."""
+    """Return the filter of a heartbeat. An error in it comes before enablePropertyFilter, as in Java."""
     if subscription.expression_type != SQL92:
         check_expression_type(broker, subscription.expression_type)
     try:
@@ -343,7 +343,7 @@ def codes_of_expression(expression: str | None) -> frozenset[int] | None:
     tags = [tag for tag in (part.strip() for part in expression.split("||")) if tag]
     if not tags:
         raise refuse(ResponseCode.SUBSCRIPTION_PARSE_FAILED, "parse the consumer's subscription failed")
-    return frozenset(tags_code(tag, 0) for tag in tags)
+    return frozenset(tag_code(tag) for tag in tags)
 
 
 def commit_piggyback(broker: Broker, header: PullHeader, now_ms: int) -> None:
@@ -437,7 +437,7 @@ def resume(broker: Broker, channel: Channel, pull: Pull, deadline_ms: int, now_m
 
 
 def check_allowed_still(broker: Broker, header: PullHeader) -> None:
-    """What may have been forbidden while a pull was held. Raises PullForbidden."""
+    """Check what may have been forbidden while a pull was held. Raises PullForbidden."""
     group_config = broker.groups.get(header.consumer_group)
     if group_config is not None:
         check_enabled(group_config)

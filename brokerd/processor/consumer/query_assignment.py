@@ -36,7 +36,7 @@ CAPABILITIES = ("assignment",)
 def query_assignment(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    """Which queues one member is to consume. Answered once the topic's route is known (it may be remote)."""
+    """Answer which queues one member is to consume, once the topic's route is known (it may be remote)."""
     request = QueryAssignmentRequestBody.from_request(command.body)
 
     async def answer() -> None:
@@ -48,7 +48,7 @@ def query_assignment(
 
 
 def subscribe_queues(topic: str, route: TopicRouteData | None) -> tuple[MessageQueue, ...]:
-    """The readable queues in order; the same object for all members that request it within a moment."""
+    """Return the readable queues in order; the same object for all members that request it within a moment."""
     if route is None:
         return ()
     readable = [queue for queue in route.queue_datas if queue.perm & Permission.READ]
@@ -63,7 +63,7 @@ def queues_of(topic: str, brokers: tuple[tuple[str, int], ...]) -> tuple[Message
 def assignment_body(
     broker: Broker, request: QueryAssignmentRequestBody, route: TopicRouteData | None
 ) -> bytes:
-    """The answer's body; `{}` (no assignment) keeps the member's queues as they are."""
+    """Return the answer's body; `{}` (no assignment) keeps the member's queues as they are."""
     topic, group = request.topic, request.consumer_group
     queues = subscribe_queues(topic, route)
     owned: Sequence[MessageQueue] | None

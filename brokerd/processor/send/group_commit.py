@@ -97,7 +97,7 @@ class GroupCommit:
 
 
 def refused(frame: bytes, reason: str) -> bytes:
-    """What a held answer becomes when its message may not be on the disk.
+    """Return what a held answer becomes when its message may not be on the disk.
 
     Refusals, and answers that bring something along, confirm no write and stay as they are.
     """

@@ -16,6 +16,6 @@ _counter = itertools.count()
 
 
 def make_unique_key(host: str, now_ms: int) -> str:
-    """A UNIQ_KEY for a message whose producer gave none."""
+    """Return a UNIQ_KEY for a message whose producer gave none."""
     packed = ipaddress.ip_address(host).packed
     return create_unique_key(packed, os.getpid(), next(_counter) & 0xFFFF, now_ms)

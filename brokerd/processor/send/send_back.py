@@ -11,10 +11,11 @@ from brokerd.broker_stats import SNDBCK_PUT_NUMS
 from brokerd.connections.channel import Channel
 from brokerd.processor.broker import Broker, BrokerHandler
 from brokerd.processor.ext_fields import optional, optional_int, required, required_int
-from brokerd.processor.send.send_message import PUT_CODES, tag_hash
+from brokerd.processor.send.send_message import PUT_CODES
 from brokerd.remoting.codes import Permission, RequestCode, ResponseCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import RemotingError, error_for
+from brokerd.remoting.message.java_hash import tag_code
 from brokerd.remoting.message.names import MessageProperty, dead_letter_topic, retry_topic
 from brokerd.remoting.message.properties import encode_properties
 from brokerd.remoting.message.record import MessageRecord, decode_record
@@ -90,7 +91,7 @@ def store_copy(
     properties: dict[str, str],
     now_ms: int,
 ) -> None:
-    """The same message with one more try behind it. Raises MQBrokerError when it cannot be stored."""
+    """Store the same message with one more attempt counted. Raises MQBrokerError when it cannot be stored."""
     topic, queue_id = park(properties, topic, queue_id, broker.schedule.max_level)
     tag = properties.get(MessageProperty.TAGS)
     try:
@@ -99,7 +100,7 @@ def store_copy(
             queue_id,
             record.body,
             encode_properties(properties),
-            tag_hash(tag, record.sys_flag) if tag else 0,
+            tag_code(tag) if tag else 0,
             flag=record.flag,
             sys_flag=record.sys_flag,
             born_timestamp_ms=record.born_timestamp_ms,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import struct
-from functools import lru_cache
 
 from brokerd.broker_stats import TOPIC_PUT_NUMS, TOPIC_PUT_SIZE, StatsItem
 from brokerd.clock import steady_ms
@@ -23,7 +22,7 @@ from brokerd.remoting.errors import MQBrokerError, error_for
 from brokerd.remoting.header.headers import SendMessageRequestHeader, SendMessageRequestHeaderV2
 from brokerd.remoting.header.send_header import SendFields, SendFieldsV2
 from brokerd.remoting.message.ids import create_offset_message_id
-from brokerd.remoting.message.java_hash import tags_code
+from brokerd.remoting.message.java_hash import tag_code
 from brokerd.remoting.message.names import (
     DLQ_TOPIC_PREFIX,
     RETRY_TOPIC_PREFIX,
@@ -52,8 +51,6 @@ PUT_CODES = {
     PutMessageStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
     PutMessageStatus.OS_PAGE_CACHE_BUSY: ResponseCode.SYSTEM_BUSY,
 }
-
-tag_hash = lru_cache(maxsize=8192)(tags_code)
 
 
 # A send's header, whichever way it was read.
@@ -139,7 +136,7 @@ class Sender:
                 stored_queue_id,
                 body,
                 stored.encode(),
-                tag_hash(tag, sys_flag) if tag else 0,
+                tag_code(tag) if tag else 0,
                 flag=header.flag,
                 sys_flag=sys_flag,
                 born_timestamp_ms=header.born_timestamp,
@@ -179,7 +176,7 @@ class Sender:
         )
 
     def _entry(self, header: SendHeader, now_ms: int) -> TopicEntry:
-        """The slow half of the checks, at a topic's first send and after each of its changes."""
+        """Run the slow half of the checks, at a topic's first send and after each of its changes."""
         broker, topic = self._broker, header.topic
         settings = broker.config.broker
         if now_ms < settings.start_accept_send_request_time_stamp:
@@ -259,7 +256,7 @@ class Sender:
         properties: dict[str, str],
         now_ms: int,
     ) -> tuple[str, int]:
-        """A send to `%RETRY%group` that was tried often enough goes to `%DLQ%group` (semantics §1.5)."""
+        """Redirect a send to `%RETRY%group` that was tried often enough to `%DLQ%group` (semantics §1.5)."""
         broker, group = self._broker, header.topic[len(RETRY_TOPIC_PREFIX) :]
         config = broker.groups.find_or_create(group, now_ms)
         if config is None:
@@ -286,7 +283,7 @@ class Sender:
         channel: Channel,
         now_ms: int,
     ) -> SendOutcome:
-        """Every message keeps its own properties and unique key, as 4.9.7 does (5.3.3 overwrites the key)."""
+        """Store a batch; each message keeps its own properties and key, as in 4.9.7 (5.3.3 overwrites the key)."""
         if entry.is_retry or header.topic.startswith(DLQ_TOPIC_PREFIX):
             raise error_for(ResponseCode.MESSAGE_ILLEGAL, "batch request does not support retry group")
         try:
@@ -341,7 +338,7 @@ def read_batch(body: bytes, added: str) -> list[BatchEntry]:
 
 
 def handle(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int) -> RemotingCommand:
-    """The plain way: any header form, any order of fields."""
+    """Send the plain way: any header form, any order of fields."""
     header_class = (
         SendMessageRequestHeader if command.code == RequestCode.SEND_MESSAGE else SendMessageRequestHeaderV2
     )
@@ -357,7 +354,7 @@ def handle(broker: Broker, channel: Channel, command: RemotingCommand, now_ms: i
 
 
 def outcome_fields(region_fields: dict[str, str], outcome: SendOutcome) -> dict[str, str]:
-    """The response header of a stored send."""
+    """Return the response header of a stored send."""
     message_id, queue_id, queue_offset, transaction_id = outcome
     fields = {
         **region_fields,

@@ -58,7 +58,7 @@ class ProcessQueueInfo(JsonBody):
 
     @classmethod
     def from_value(cls, value: Any) -> Self:
-        """Raises BodyError."""
+        """Raise BodyError."""
         if isinstance(value, dict) and "dropped" in value and "droped" not in value:
             value = {**value, "droped": value["dropped"]}
         # Without arguments super() would look at the class before `slots` made another one of it.
@@ -142,7 +142,7 @@ class HeartbeatParts:
 
     @classmethod
     def from_request(cls, body: bytes) -> HeartbeatParts:
-        """Raises BodyError."""
+        """Raise BodyError."""
         if len(body) <= fastjson.DIALECT_REQUEST_BYTES_MAX:
             small = HeartbeatData.from_request(body)
             return cls(small.client_id, small.producer_data_set, small.consumer_data_set)
@@ -158,7 +158,7 @@ class HeartbeatParts:
 
 
 def part_from(cls: type[Part], part: Any) -> Part:
-    """A part of HeartbeatParts, read. Raises BodyError."""
+    """Read a part of HeartbeatParts. Raises BodyError."""
     return cls.from_request(bytes(part)) if isinstance(part, msgspec.Raw) else part
 
 

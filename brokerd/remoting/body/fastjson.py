@@ -76,7 +76,7 @@ def loads_request(data: bytes | memoryview, dialect_bytes_max: int = DIALECT_REQ
 
 
 def refuse_references(data: bytes, count_max: int = 0) -> None:
-    """Raises BodyError for more references than are read."""
+    """Raise BodyError for more references than are read."""
     count = data.count(b'"$ref"')
     if count > count_max:
         raise BodyError(
@@ -241,7 +241,7 @@ def _resolved(value: Any, root: Any, depth: int = 0) -> Any:
 
 
 def _resolved_key(key: Hashable, root: Any) -> Hashable | None:
-    """The queue that a reference in a key's place names; None, and the entry is left out, when it names none.
+    """Return the queue that a reference in a key's place names; None, and the entry is left out, when it names none.
 
     Fastjson prints some of these as `$.table.null`, which no decoder can follow (protocol section 3.1).
     """

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def wire(name: str, default: Any = dataclasses.MISSING, default_factory: Any = dataclasses.MISSING) -> Any:
-    """A dataclass field whose wire name is not its own in camel case."""
+    """Return a dataclass field whose wire name is not its own in camel case."""
     metadata = {"wire": name}
     if default_factory is not dataclasses.MISSING:
         return dataclasses.field(default_factory=default_factory, metadata=metadata)
@@ -41,17 +41,17 @@ class JsonBody:
 
     @classmethod
     def from_body(cls, body: bytes | memoryview) -> Self:
-        """Raises BodyError."""
+        """Raise BodyError."""
         return cls.from_value(fastjson.loads(body))
 
     @classmethod
     def from_request(cls, body: bytes | memoryview) -> Self:
-        """What a client sent to the broker, within its limits. Raises BodyError."""
+        """Return what a client sent to the broker, within its limits. Raises BodyError."""
         return cls.from_value(fastjson.loads_request(body))
 
     @classmethod
     def from_value(cls, value: Any) -> Self:
-        """The body out of parsed JSON. Raises BodyError."""
+        """Return the body out of parsed JSON. Raises BodyError."""
         if not isinstance(value, dict):
             raise BodyError(f"{cls.__name__} is not a JSON object but {type(value).__name__}")
         found = {}
@@ -68,11 +68,11 @@ class JsonBody:
             raise BodyError(f"{cls.__name__}: {error}") from None
 
     def to_body(self) -> bytes:
-        """The body as Java writes it."""
+        """Return the body as Java writes it."""
         return fastjson.dumps(self.to_value())
 
     def to_value(self) -> dict[str, Any]:
-        """Plain dicts, lists and scalars under their wire names."""
+        """Return plain dicts, lists and scalars under their wire names."""
         return {
             wire_name: plain(value)
             for attribute, wire_name, _ in _fields(type(self))
@@ -81,7 +81,7 @@ class JsonBody:
 
 
 def plain(value: Any) -> Any:
-    """A value of a body without dataclasses; queues stay, as keys and as values."""
+    """Return a value of a body without dataclasses; queues stay, as keys and as values."""
     if isinstance(value, JsonBody):
         return value.to_value()
     if isinstance(value, dict):
@@ -141,7 +141,7 @@ def _dict_reader(read_key: Reader, read_value: Reader) -> Reader:
 
 
 def queue_from(value: Any) -> MessageQueue:
-    """A queue out of parsed JSON. Raises ValueError."""
+    """Return a queue out of parsed JSON. Raises ValueError."""
     if isinstance(value, MessageQueue):
         return value
     if isinstance(value, dict) and {"topic", "brokerName", "queueId"} <= value.keys():
@@ -160,7 +160,7 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> int:
-    """A long of Java: what does not fit is refused here, not when it is packed into a file later."""
+    """Return a long of Java: what does not fit is refused here, not when it is packed into a file later."""
     if not isinstance(value, int | str | float):
         raise ValueError(f"is not a number but {type(value).__name__}")
     try:

@@ -58,7 +58,7 @@ class ConsumerOffsetWrapper(JsonBody):
 
     @classmethod
     def from_body(cls, body: bytes | memoryview) -> Self:
-        """Raises BodyError. What brokers print is cut by a pattern: it is all offsets of all groups."""
+        """Raise BodyError. What brokers print is cut by a pattern: it is all offsets of all groups."""
         data = bytes(body)
         begin = position = data.find(_OFFSETS_BEGIN) + len(_OFFSETS_BEGIN)
         table = {}
@@ -77,7 +77,7 @@ class ConsumerOffsetWrapper(JsonBody):
 
     @classmethod
     def from_value(cls, value: Any) -> Self:
-        """Raises BodyError."""
+        """Raise BodyError."""
         if not isinstance(value, dict):
             raise BodyError(f"ConsumerOffsetSerializeWrapper is not a JSON object but {type(value).__name__}")
         members = value.get("offsetTable")
@@ -123,7 +123,7 @@ class ResetOffsetBody(JsonBody):
 
     @classmethod
     def from_value(cls, value: Any) -> Self:
-        """Takes the list form that C++ clients get as well. Raises BodyError."""
+        """Take the list form that C++ clients get as well. Raises BodyError."""
         if not isinstance(value, dict):
             raise BodyError(f"ResetOffsetBody is not a JSON object but {type(value).__name__}")
         table = value.get("offsetTable")
@@ -136,7 +136,7 @@ class ResetOffsetBody(JsonBody):
             raise BodyError(f"ResetOffsetBody.offsetTable: {error}") from None
 
     def to_body_for_c(self) -> bytes:
-        """The list form: a client that announces itself as CPP reads no object keys."""
+        """Encode the list form: a client that announces itself as CPP reads no object keys."""
         return fastjson.dumps(
             {
                 "offsetTable": [

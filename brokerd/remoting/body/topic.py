@@ -79,7 +79,7 @@ class TopicStatsTable(JsonBody):
 
     @classmethod
     def from_body(cls, body: bytes | memoryview) -> Self:
-        """Raises BodyError. What brokers print is cut by a pattern: a console reads tens of thousands at once."""
+        """Raise BodyError. What brokers print is cut by a pattern: a console reads tens of thousands at once."""
         data, table = bytes(body), {}
         position = len(_STATS_BEGIN) if data.startswith(_STATS_BEGIN) else 0
         while position and (entry := _STATS_ENTRY.match(data, position)):

@@ -33,7 +33,7 @@ SEND_CODES = (int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSA
 
 
 def decode_binary_send_head(data: bytes, start: int, end: int) -> tuple[SendHeadV2, int] | None:
-    """The typed header of the frame data[start:end] (length prefix included) and where its body begins.
+    """Return the typed header of the frame data[start:end] (length prefix included) and where its body begins.
 
     None: not for this path. The frame's length has been checked by the caller.
     """
@@ -66,7 +66,7 @@ def decode_binary_send_head(data: bytes, start: int, end: int) -> tuple[SendHead
 
 
 def _typed(fields: dict[bytes, bytes]) -> SendFieldsV2 | None:
-    """Raises KeyError for a missing field, ValueError for one that does not read."""
+    """Raise KeyError for a missing field, ValueError for one that cannot be read."""
     if not KEYS.issuperset(fields):
         return None
     find = fields.get
@@ -126,7 +126,7 @@ class BinarySendReplyTemplate:
     def encode(
         self, opaque: int, message_id: str, queue_id: int, queue_offset: int, transaction_id: str | None
     ) -> bytes:
-        """The whole frame."""
+        """Return the whole frame."""
         pack = LENGTH.pack
         id_value, queue, offset = message_id.encode(), b"%d" % queue_id, b"%d" % queue_offset
         ext_length = self._region_bytes + _FIXED_BYTES + len(id_value) + len(queue) + len(offset)

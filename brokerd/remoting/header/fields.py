@@ -21,7 +21,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,40}")  # 40: far beyond 64 bits, and no atta
 
 
 def of(wire: str, kind: str, default: Any = dataclasses.MISSING, *, kw_only: bool = False) -> Any:
-    """A header field: wire name, kind (s text, i int32, l int64, b flag); required unless it has a default.
+    """Return a header field: wire name, kind (s text, i int32, l int64, b flag); required unless it has a default.
 
     `kw_only` lets one with a default stand before required ones, where the wire has that order.
     """
@@ -33,7 +33,7 @@ class HeaderFields:
 
     @classmethod
     def from_ext_fields(cls, ext_fields: Mapping[str, str]) -> Self:
-        """Raises HeaderFieldError naming the field that is missing or wrong."""
+        """Raise HeaderFieldError naming the field that is missing or wrong."""
         found = {}
         for attribute, wire, read, is_required in fields_of(cls):
             value = ext_fields.get(wire)
@@ -46,7 +46,7 @@ class HeaderFields:
         return cls(**found)
 
     def to_ext_fields(self) -> dict[str, str]:
-        """What is not None, as text."""
+        """Return what is not None, as text."""
         fields = {}
         for attribute, wire, _, _ in fields_of(type(self)):
             value = getattr(self, attribute)
@@ -71,7 +71,7 @@ _FIELDS: dict[type[HeaderFields], list[HeaderField]] = {}
 
 
 def fields_of(cls: type[HeaderFields]) -> list[HeaderField]:
-    """The fields of a header class in order; found out once per class."""
+    """Return the fields of a header class in order; found out once per class."""
     fields = _FIELDS.get(cls)
     if fields is None:
         fields = _FIELDS[cls] = [

@@ -152,7 +152,7 @@ _DECODE: dict[bytes, Callable[[bytes], HotHead]] = {
 
 
 def decode_hot_head(data: bytes, start: int, end: int) -> tuple[HotHead, int] | None:
-    """The typed header of the frame data[start:end] (length prefix included) and where its body begins.
+    """Return the typed header of the frame data[start:end] (length prefix included) and where its body begins.
 
     None: not for this path. The frame's length has been checked by the caller.
     """
@@ -192,7 +192,7 @@ class SendReplyTemplate:
     def encode(
         self, opaque: int, message_id: str, queue_id: int, queue_offset: int, transaction_id: str | None
     ) -> bytes | None:
-        """The whole frame; None when an id would need escaping in JSON, as a producer may write anything."""
+        """Return the whole frame; None when an id would need escaping in JSON, as a producer may write anything."""
         if transaction_id:
             if not (transaction_id.isalnum() and transaction_id.isascii()):
                 return None

@@ -13,7 +13,7 @@ BATCH_HEAD = struct.Struct(">iiiii")  # size, magic 0, crc 0, flag, body length
 
 
 def encode_batch(messages: Sequence[Message]) -> bytes:
-    """The body of SEND_BATCH_MESSAGE (protocol section 4.2). Raises BodyError when properties are too long."""
+    """Return the body of SEND_BATCH_MESSAGE (protocol section 4.2). Raises BodyError when properties are too long."""
     pieces = []
     for message in messages:
         properties = encode_properties(message.properties)
@@ -32,7 +32,7 @@ def encode_batch(messages: Sequence[Message]) -> bytes:
 
 
 def decode_batch(data: bytes, topic: str = "") -> list[Message]:
-    """The messages of a batch body; it names no topic, the request does. Raises BodyError."""
+    """Return the messages of a batch body; it names no topic, the request does. Raises BodyError."""
     messages = []
     position = 0
     while position < len(data):

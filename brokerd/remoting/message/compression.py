@@ -54,7 +54,7 @@ DECOMPRESS: dict[int, Callable[[bytes], bytes]] = {
 
 
 def decompress(body: bytes, compression_type: int) -> bytes:
-    """The original body. `compression_type` is bits 8 to 10 of the sysFlag. Raises BodyError."""
+    """Return the original body. `compression_type` is bits 8 to 10 of the sysFlag. Raises BodyError."""
     known = DECOMPRESS.get(compression_type)
     if known is None:
         raise BodyError(f"unknown compression type {compression_type:#x}")

@@ -31,7 +31,7 @@ def decode_offset_message_id(message_id: str) -> tuple[str, int, int]:
 
 @lru_cache(maxsize=4)
 def _month_start_ms(day: int) -> int:
-    """The first moment (UTC) of the month that the day since 1970 belongs to."""
+    """Return the first moment (UTC) of the month that the day since 1970 belongs to."""
     return int(datetime.fromtimestamp(day * 86_400, UTC).replace(day=1).timestamp()) * 1000
 
 

@@ -58,6 +58,12 @@ def signed(value: int) -> int:
     return value - (1 << 32) if value & 0x80000000 else value
 
 
+@lru_cache(maxsize=8192)
+def tag_code(tag: str) -> int:
+    """Return the tagsCode of a tag given as text; 0 for an empty one."""
+    return java_string_hash(tag)
+
+
 @lru_cache(maxsize=4096)
 def tags_code(tags: bytes) -> int:
     """Return the consume queue's tagsCode: the hash of the TAGS string, sign extended; 0 without tags."""

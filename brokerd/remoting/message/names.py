@@ -103,33 +103,33 @@ SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 
 
 def retry_topic(group: str) -> str:
-    """Where a group's messages wait to be consumed again."""
+    """Return where a group's messages wait to be consumed again."""
     return RETRY_TOPIC_PREFIX + group
 
 
 def dead_letter_topic(group: str) -> str:
-    """Where messages go that a group has failed to consume too often."""
+    """Return where messages go that a group has failed to consume too often."""
     return DLQ_TOPIC_PREFIX + group
 
 
 def is_system_topic(name: str) -> bool:
-    """Whether the topic is RocketMQ's own. Retry and dead-letter topics are not."""
+    """Return whether the topic is RocketMQ's own. Retry and dead-letter topics are not."""
     return name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX)
 
 
 def is_system_group(name: str) -> bool:
-    """Whether the group is RocketMQ's own."""
+    """Return whether the group is RocketMQ's own."""
     return name in SYSTEM_GROUPS or name.startswith(SYSTEM_GROUP_PREFIX)
 
 
 def validate_topic(name: str) -> None:
-    """Raises ValueError with the reason when no topic may have this name (semantics §1.2)."""
+    """Raise ValueError with the reason when no topic may have this name (semantics §1.2)."""
     is_of_group = name.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX))
     _validate("topic", name, LONG_NAME_LENGTH_MAX if is_of_group else TOPIC_LENGTH_MAX)
 
 
 def validate_group(name: str) -> None:
-    """Raises ValueError with the reason when no group may have this name (semantics §1.2)."""
+    """Raise ValueError with the reason when no group may have this name (semantics §1.2)."""
     _validate("group", name, GROUP_LENGTH_MAX)
 
 

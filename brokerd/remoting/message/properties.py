@@ -17,7 +17,7 @@ def encode_properties(properties: Mapping[str, str]) -> bytes:
 
 
 def decode_properties(data: bytes | str) -> dict[str, str]:
-    """The properties of an encoded text; other segments are passed over, the last of equal names wins."""
+    """Return the properties of an encoded text; other segments are passed over, the last of equal names wins."""
     text = data if isinstance(data, str) else data.decode(errors="replace")
     properties = {}
     for segment in text.split(PROPERTY_SEPARATOR):

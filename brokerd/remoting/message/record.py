@@ -75,14 +75,14 @@ class MessageRecord:
         return self.properties.get(MessageProperty.KEYS, "")
 
     def decoded_body(self) -> bytes:
-        """The body as it was sent. Raises BodyError when it does not decompress."""
+        """Return the body as it was sent. Raises BodyError when it does not decompress."""
         if not self.sys_flag & SysFlag.COMPRESSED:
             return self.body
         return compression.decompress(self.body, self.sys_flag & SysFlag.COMPRESSION_MASK)
 
 
 def decode_record(view: bytes | memoryview, position: int = 0, *, check_crc: bool = False) -> MessageRecord:
-    """The record at `position`. Raises TornRecord when the bytes end inside it, else CorruptRecord.
+    """Return the record at `position`. Raises TornRecord when the bytes end inside it, else CorruptRecord.
 
     `check_crc` compares the body with its checksum as well; a checksum of 0 was never computed and passes.
     """
@@ -174,5 +174,5 @@ class _Reader:
 
 
 def body_crc(body: bytes) -> int:
-    """CRC-32 without its top bit (UtilAll.crc32)."""
+    """Return CRC-32 without its top bit (UtilAll.crc32)."""
     return zlib.crc32(body) & 0x7FFFFFFF

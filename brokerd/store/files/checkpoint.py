@@ -79,7 +79,7 @@ class StoreCheckpoint:
         return max(0, oldest_ms - SAFETY_MS)
 
     def log_flushed(self, offset: int, store_timestamp_ms: int) -> None:
-        """Note that the log is durable before `offset`. Caller: any thread, after a flush. Raises OSError."""
+        """Record that the log is durable before `offset`. Caller: any thread, after a flush. Raises OSError."""
         with self._lock:
             point = self.point or DurablePoint()
             self.physic_msg_timestamp_ms = store_timestamp_ms
@@ -87,7 +87,7 @@ class StoreCheckpoint:
         self.write()
 
     def derived_flushed(self, offset: int, index_file: int, index_count: int) -> None:
-        """Note that queues and index are durable for the records before `offset`; `flush` must follow."""
+        """Record that queues and index are durable for the records before `offset`; `flush` must follow."""
         with self._lock:
             point = self.point or DurablePoint()
             self.point = DurablePoint(point.log_offset, offset, index_file, index_count)
@@ -146,7 +146,7 @@ class StoreCheckpoint:
 
 
 def read_point(sector: bytes | bytearray) -> DurablePoint | None:
-    """The durable point, unless it is missing, damaged or older than the times next to it."""
+    """Return the durable point, unless it is missing, damaged or older than the times next to it."""
     magic, log_offset, derived_offset, index_file, index_count = POINT.unpack_from(sector, POINT_POSITION)
     if magic != POINT_MAGIC or CRC.unpack_from(sector, CRC_POSITION)[0] != crc32(sector[:CRC_POSITION]):
         return None

@@ -48,7 +48,7 @@ class DeletedTopics:
             logger.exception("%s cannot be read: deleted topics may come back", self._path)
 
     def add(self, topic: str, log_max_offset: int) -> None:
-        """Note that the topic is deleted; `save` makes it durable."""
+        """Record that the topic is deleted; `save` makes it durable."""
         self.ends[topic] = log_max_offset
 
     def fit(self, log_min_offset: int, log_max_offset: int) -> None:

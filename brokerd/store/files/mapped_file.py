@@ -85,7 +85,7 @@ class MappedFile:
     __slots__ = ("map", "path", "size_bytes", "start_offset", "view")
 
     def __init__(self, path: Path, size_bytes: int, start_offset: int = 0, reserved_bytes: int = 0) -> None:
-        """Raises OSError when it cannot be made or mapped, ValueError when it has another size.
+        """Raise OSError when it cannot be made or mapped, ValueError when it has another size.
 
         A new file has blocks for its first `reserved_bytes`, or is not made.
         """
@@ -133,7 +133,7 @@ class MappedFile:
             raise
 
     def reserve_blocks(self, position: int, length_bytes: int) -> None:
-        """Have the file system set blocks of a range aside. Raises OSError (ENOSPC: disk full)."""
+        """Reserve blocks of a range in the file system. Raises OSError (ENOSPC: disk full)."""
         start = position - position % PAGE_BYTES
         descriptor = os.open(self.path, os.O_RDWR)
         try:
@@ -165,7 +165,7 @@ class MappedFile:
             raise OSError(code, os.strerror(code), str(self.path))
 
     def is_resident(self, position: int, length_bytes: int) -> bool:
-        """Whether all pages of a range are in memory."""
+        """Return whether all pages of a range are in memory."""
         start = position - position % PAGE_BYTES
         count = (position + length_bytes - start + PAGE_BYTES - 1) // PAGE_BYTES
         flags = ctypes.create_string_buffer(count)

@@ -67,7 +67,7 @@ class MappedFileQueue:
         return self.files[-1].end_offset if self.files else 0
 
     def find(self, offset: int) -> MappedFile | None:
-        """The file that holds the byte at `offset`."""
+        """Return the file that holds the byte at `offset`."""
         files = self.files
         if not files:
             return None
@@ -84,7 +84,7 @@ class MappedFileQueue:
         return next((each for each in list(files) if each.start_offset <= offset < each.end_offset), None)
 
     def bytes_at(self, offset: int, size_bytes: int) -> bytes:
-        """A copy of up to `size_bytes` from `offset` on, of one file; b"" after the last file."""
+        """Return a copy of up to `size_bytes` from `offset` on, of one file; b"" after the last file."""
         mapped_file = self.find(offset)
         if mapped_file is None:
             return b""
@@ -130,7 +130,7 @@ class MappedFileQueue:
         return self.flushed_offset
 
     def truncate(self, offset: int, *, clear: bool = True) -> None:
-        """Forget everything from `offset` on: later files are deleted, the rest of its file becomes zero.
+        """Drop everything from `offset` on: later files are deleted, the rest of its file becomes zero.
 
         Without `clear` the rest is known to be zero already.
         """

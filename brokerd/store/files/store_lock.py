@@ -26,7 +26,7 @@ class StoreLock:
         self._descriptor = -1
 
     def acquire(self) -> None:
-        """Raises StoreLocked when another process (or store) holds it."""
+        """Raise StoreLocked when another process (or store) holds it."""
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -56,7 +56,7 @@ class AbortFile:
         return self._path.exists()
 
     def create(self) -> None:
-        """Raises OSError. Its content is for people: a full disk must not keep a broker from serving what it has."""
+        """Raise OSError. Its content is for people: a full disk must not keep a broker from serving what it has."""
         self._path.touch()
         with suppress(OSError):
             self._path.write_text(str(os.getpid()))
@@ -72,6 +72,6 @@ class AbortFile:
         self._path.write_text(f"{os.getpid()} {FLUSH_FAILED}")
 
     def remove(self) -> None:
-        """Raises OSError."""
+        """Raise OSError."""
         self._path.unlink(missing_ok=True)
         fsync_directory(self._path.parent)

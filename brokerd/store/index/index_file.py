@@ -86,7 +86,7 @@ class IndexFile:
     )
 
     def __init__(self, path: Path, hash_slot_num: int, index_num: int) -> None:
-        """Raises OSError, or ValueError when the file has another size."""
+        """Raise OSError, or ValueError when the file has another size."""
         # Header and slots of a new file have room: a full disk is an error here, not a SIGBUS at a key.
         self.mapped_file = MappedFile(
             path,
@@ -156,7 +156,7 @@ class IndexFile:
         self._ready_count = self.count + READY_ENTRIES
 
     def reserve_slots(self) -> None:
-        """Have room for the header and all slots, in a file that a crash may have left with holes. Raises OSError."""
+        """Reserve room for header and slots, in a file that a crash may have left with holes. Raises OSError."""
         self.mapped_file.reserve_blocks(0, self._entries_start)
 
     def prefault_slots(self) -> None:
@@ -223,7 +223,7 @@ class IndexFile:
         return int(self.mapped_file.path.name)
 
     def written_count(self) -> int:
-        """The number of the next entry as of the end of a batch: records before it have all their entries.
+        """Return the number of the next entry as of the end of a batch: records before it have all their entries.
 
         Caller: any thread; the header is one copy under the interpreter's lock.
         """
@@ -231,7 +231,7 @@ class IndexFile:
         return max(1, count)
 
     def entry_offset(self, number: int) -> int:
-        """The commit log offset of an entry."""
+        """Return the commit log offset of an entry."""
         offset: int = ENTRY.unpack_from(self.mapped_file.map, self._entries_start + number * ENTRY_BYTES)[1]
         return offset
 
@@ -244,7 +244,7 @@ class IndexFile:
             yield IndexEntry(commit_log_offset, key_hash)
 
     def fault(self) -> str:
-        """Why entries could not be found through their slots; "" when all can. Reads the whole file."""
+        """Return why entries could not be found through their slots; "" when all can. Reads the whole file."""
         if not self.is_plausible:
             return f"its header counts {self.count} entries, at most {self.index_num}"
         mapped = self.mapped_file.map

@@ -41,7 +41,7 @@ def index_file_name(timestamp_ms: int) -> str:
 
 
 def key_hashes(topic: str, sys_flag: int, properties: bytes) -> list[int]:
-    """The hashes under which a record stands in the index, for checks; `put_record` is the fast twin."""
+    """Return the hashes under which a record stands in the index, for checks; `put_record` is the fast twin."""
     if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
         return []
     keys = [find_property(properties, UNIQ_KEY), *find_property(properties, KEYS).split(b" ")]

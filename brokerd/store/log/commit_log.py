@@ -105,7 +105,7 @@ class CommitLog:
         self._writable_end = 0
 
     def reserve(self, size_bytes: int) -> int:
-        """The offset at which the next record (or batch) of `size_bytes` goes; write it with `append`.
+        """Return the offset at which the next record (or batch) of `size_bytes` goes; write it with `append`.
 
         Rolls to the next file when it does not fit. Raises ServiceNotAvailable when the disk is full.
         """
@@ -129,7 +129,7 @@ class CommitLog:
         self.last_store_timestamp_ms = store_timestamp_ms
 
     def _make_room(self, size_bytes: int) -> None:
-        """Off the hot path, once per stretch or file: roll if needed, wait until the pages are ready."""
+        """Roll if needed and wait until the pages are ready; off the hot path, once per stretch or file."""
         assert size_bytes + BLANK_BYTES <= self.file_size_bytes, size_bytes
         if time.monotonic() < self._no_room_until:
             raise ServiceNotAvailable(self._no_room)
@@ -216,7 +216,7 @@ class CommitLog:
     # Reading
 
     def view(self, offset: int, size_bytes: int) -> memoryview | None:
-        """The bytes of the mapped file, or None when they are deleted, not written, or span two files."""
+        """Return the bytes of the mapped file, or None when they are deleted, not written, or span two files."""
         mapped_file = self.files.find(offset)
         if mapped_file is None or offset + size_bytes > self.max_offset:
             return None
@@ -226,7 +226,7 @@ class CommitLog:
         return mapped_file.view[position : position + size_bytes]
 
     def record_view(self, offset: int) -> memoryview | None:
-        """The whole record at `offset`, or None when no record starts there. `offset` may be anything."""
+        """Return the whole record at `offset`, or None when no record starts there. `offset` may be anything."""
         start = self.view(offset, BLANK_BYTES)
         mapped_file = self.files.find(offset)
         if start is None or mapped_file is None:
@@ -240,7 +240,7 @@ class CommitLog:
         return view
 
     def next_file_offset(self, offset: int) -> int:
-        """The start of the file after the one that holds (or held) `offset`."""
+        """Return the start of the file after the one that holds (or held) `offset`."""
         return offset - offset % self.file_size_bytes + self.file_size_bytes
 
     # Flushing

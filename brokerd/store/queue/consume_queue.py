@@ -142,7 +142,7 @@ class ConsumeQueue:
     # Reading
 
     def units(self, offset: int, count_max: int) -> memoryview | None:
-        """The bytes of up to `count_max` units from `offset` on, of one file. None when the file is gone."""
+        """Return the bytes of up to `count_max` units from `offset` on, of one file. None when the file is gone."""
         byte_offset = offset * UNIT_BYTES
         mapped_file = self.files.find(byte_offset)
         if mapped_file is None or not self.min_offset <= offset < self.max_offset:
@@ -162,7 +162,7 @@ class ConsumeQueue:
         return self.peek(offset)
 
     def next_file_offset(self, offset: int) -> int:
-        """The first queue offset of the file after the one of `offset`."""
+        """Return the first queue offset of the file after the one of `offset`."""
         units = self.files.file_size_bytes // UNIT_BYTES
         return offset - offset % units + units
 
@@ -175,7 +175,7 @@ class ConsumeQueue:
         self.min_offset = self.files.min_offset // UNIT_BYTES
 
     def units_before(self, commit_log_offset: int) -> int:
-        """The end of the units that point before `commit_log_offset`, by halving: they ascend, zeros follow.
+        """Return the end of the units that point before `commit_log_offset`, by halving: they ascend, zeros follow.
 
         Where units may be torn (after a crash) the last one must be compared with the log.
         """
@@ -190,7 +190,7 @@ class ConsumeQueue:
         return low
 
     def peek(self, offset: int) -> tuple[int, int, int]:
-        """The bytes of a unit whether it was written or not. Raises IndexError when no file holds it."""
+        """Return the bytes of a unit whether it was written or not. Raises IndexError when no file holds it."""
         mapped_file = self.files.find(offset * UNIT_BYTES)
         if mapped_file is None:
             raise IndexError(f"no file of {self!r} holds unit {offset}")

@@ -83,7 +83,7 @@ class ConsumeQueueTable:
         return queue
 
     def make_with_file(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """A queue with its first file, to be adopted. Caller: any thread. Raises OSError."""
+        """Return a queue with its first file, to be adopted. Caller: any thread. Raises OSError."""
         queue = self.make(topic, queue_id)
         queue.make_room()
         return queue
@@ -93,12 +93,12 @@ class ConsumeQueueTable:
         self.queues.setdefault((queue.topic, queue.queue_id), queue)
 
     def make(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """A queue that is not in the table yet. Raises MessageIllegal."""
+        """Return a queue that is not in the table yet. Raises MessageIllegal."""
         check_name(topic, queue_id)
         return ConsumeQueue(topic, queue_id, self.directory / topic / str(queue_id), self.file_size_bytes)
 
     def find_or_create(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """Raises MessageIllegal for a name that cannot be a folder or a queue id out of range, NoRoomForQueue.
+        """Raise MessageIllegal for a name that cannot be a folder or a queue id out of range, NoRoomForQueue.
 
         With `makes_files_in_thread` a queue that is not there is QueueMissing instead of being made.
         """
@@ -197,7 +197,7 @@ class ConsumeQueueTable:
 
 
 def check_name(topic: str, queue_id: int) -> None:
-    """Raises MessageIllegal for a name that cannot be a folder or a queue id out of range."""
+    """Raise MessageIllegal for a name that cannot be a folder or a queue id out of range."""
     if not topic or topic in (".", "..") or "/" in topic or "\0" in topic:
         raise MessageIllegal(f"topic {topic!r} cannot be stored")
     if len(topic.encode()) > TOPIC_BYTES_MAX:

@@ -118,7 +118,7 @@ class LogInspection:
         )
 
     def _damage(self, walked: LogState, following: StoredRecord | None, newest_ms: int) -> str:
-        """Why the end cannot be a torn tail; "" when it can."""
+        """Return why the end cannot be a torn tail; "" when it can."""
         end, physic_ms = walked.end_offset, self._checkpoint.physic_msg_timestamp_ms
         if self._checkpoint.point is not None:
             if end >= self._durable_offset:
@@ -137,7 +137,7 @@ class LogInspection:
         )
 
     def following_record(self, offset: int) -> StoredRecord | None:
-        """The first whole record anywhere behind a bad one at `offset`."""
+        """Return the first whole record anywhere after a bad one at `offset`."""
         for mapped_file in self._files.files:
             if mapped_file.end_offset <= offset:
                 continue
@@ -148,7 +148,7 @@ class LogInspection:
 
 
 def checked_topic(topic: bytes, offset: int) -> bytes:
-    """Raises TornRecord for a name that is not UTF-8."""
+    """Raise TornRecord for a name that is not UTF-8."""
     try:
         decode_topic(topic)
     except UnicodeDecodeError:
@@ -157,7 +157,7 @@ def checked_topic(topic: bytes, offset: int) -> bytes:
 
 
 def next_record(mapped_file: MappedFile, position: int) -> StoredRecord | None:
-    """The first whole record at or behind `position`, found by its magic code; holes are skipped."""
+    """Return the first whole record at or after `position`, found by its magic code; holes are skipped."""
     for extent_start, extent_end in data_extents(mapped_file, position):
         for start in range(extent_start, extent_end, SEARCH_CHUNK_BYTES):
             # A copy, because bytes.find is several times faster than mmap.find; magic codes may span chunks.
@@ -181,7 +181,7 @@ def record_at(mapped_file: MappedFile, candidate: int, position_min: int) -> Sto
 
 
 def data_extents(mapped_file: MappedFile, position: int) -> list[tuple[int, int]]:
-    """The parts behind `position` that have blocks, so that a mostly empty 1 GiB file is not read whole."""
+    """Return the parts after `position` that have blocks, so that a mostly empty 1 GiB file is not read whole."""
     descriptor = os.open(mapped_file.path, os.O_RDONLY)
     extents = []
     try:

@@ -147,7 +147,7 @@ class Recovery:
         )
 
     def _clean_end(self, index_from: int) -> OpeningPlan | None:
-        """The end that the checkpoint names. None when something lies behind it: then it was no clean stop."""
+        """Return the end that the checkpoint names. None when something follows it: then it was no clean stop."""
         point = self._checkpoint.point
         assert point is not None
         files, end = self._log.files, point.log_offset
@@ -174,14 +174,14 @@ class Recovery:
             self._refuse_damage(LogState(newest, newest, 0, 0, {}, damage=what))
 
     def _newest_unit(self, end: int) -> int:
-        """The offset of the newest record with a unit before `end`, -1 without one."""
+        """Return the offset of the newest record with a unit before `end`, -1 without one."""
         return max(
             (queue.last_commit_log_offset for queue in self._table if queue.max_physic_offset <= end),
             default=-1,
         )
 
     def _after_clean_java_stop(self, index_from: int) -> OpeningPlan | None:
-        """The newest record with a unit is a record's start, so the walk begins there. None: it is not whole."""
+        """Start the walk at the newest record with a unit. None when that is not whole."""
         newest = self._newest_unit(self._log.files.end_offset)
         mapped_file = self._log.files.find(newest) if newest >= 0 else None
         if mapped_file is None:
@@ -215,7 +215,7 @@ class Recovery:
         return OpeningPlan(False, self._inspection.walk(start, derived_from), False, derived_from, index_from)
 
     def _start_by_time(self) -> int:
-        """The newest file whose first record is older than everything that may not be durable (Java's rule)."""
+        """Return the newest file whose first record is older than everything that may not be durable (Java's rule)."""
         limit_ms = self._checkpoint.min_timestamp_ms
         for mapped_file in reversed(self._log.files.files):
             try:
@@ -264,7 +264,7 @@ class Recovery:
         return self._is_unit_of(queue, queue_offset - 1, limit)
 
     def _durable_units(self, queue: ConsumeQueue, limit: int) -> int:
-        """The end of the units of records before `limit`, which are durable; behind them anything may lie.
+        """Return the end of the units of records before `limit`, which are durable; behind them anything may lie.
 
         Halving supposes that units ascend. Garbage may lead it too far, never too short, so its result is compared
         with the log, backwards until a unit fits the log.

@@ -9,6 +9,7 @@ tests hold both against each other.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 from zlib import crc32
 
 from brokerd.store.errors import TornRecord
@@ -26,7 +27,7 @@ from brokerd.store.log.record import (
 
 # (position behind it, topic, queue id, queue offset, sys flag, store timestamp ms, position of its properties)
 WalkedRecord = tuple[int, bytes, int, int, int, int, int]
-WALKED_END = 0
+WALKED_END: Final = 0
 RECORD_BYTES_MIN = 91
 HOST_V6 = BORN_HOST_V6 | STORE_HOST_V6
 
@@ -85,7 +86,7 @@ def walk_records(mapped_file: MappedFile, position: int, *, check_crc: bool) -> 
 def walk_file(
     mapped_file: MappedFile, start_offset: int, end_offset: int, *, check_crc: bool, durable_offset: int
 ) -> Iterator[WalkedRecord]:
-    """All records from commit log offset `start_offset` to the end of the file, or to `end_offset`.
+    """Yield all records from commit log offset `start_offset` to the end of the file, or to `end_offset`.
 
     Raises TornRecord where a record is not whole. Properties have no CRC: when those of a record that ends behind
     `durable_offset` end in zeros and no record follows, their page was lost.
@@ -117,7 +118,7 @@ def walk_file(
 
 
 def check_lost_page(view: memoryview, following: int, record: StoredRecord) -> None:
-    """Raises TornRecord when no record starts behind `record`, at position `following`."""
+    """Raise TornRecord when no record starts after `record`, at position `following`."""
     try:
         read_record(view, following, record.commit_log_offset + record.size_bytes)
     except TornRecord:

@@ -268,7 +268,7 @@ class Surveyor:
     # The key index
 
     def _index_entries(self) -> Iterator[IndexEntry] | None:
-        """Every entry in order; None when the index is off or broken."""
+        """Yield every entry in order; None when the index is off or broken."""
         config, point = self._config, self.checkpoint.point
         if not config.message_index_enable or not config.index_dir.is_dir():
             return None

@@ -12,7 +12,7 @@ from brokerd.processor.consumer.pull_message import codes_of_expression
 from brokerd.remoting.codes import RequestCode
 from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.errors import MQBrokerError
-from brokerd.remoting.message.java_hash import tags_code
+from brokerd.remoting.message.java_hash import tag_code
 from brokerd.remoting.message.record import decode_records
 from tests.brokerd.processor.send.test_send_message import create
 from tests.brokerd.running import RawClient, RunningBroker, heartbeat, pull_fields, running, send_fields
@@ -113,7 +113,7 @@ async def test_it_filters_by_the_tags_of_the_request(tmp_path: Path) -> None:
 async def test_it_filters_by_the_tags_of_the_heartbeat(tmp_path: Path) -> None:
     async with running(tmp_path) as broker:
         client = await filled(broker, "red", "green")
-        code = str(tags_code("green", 0)).encode()
+        code = str(tag_code("green")).encode()
         body = heartbeat("c", "g", "T", tags="green", version=5).replace(
             b'"codeSet":[]', b'"codeSet":[' + code + b"]"
         )

@@ -9,6 +9,7 @@ from brokerd.remoting.message.java_hash import (
     java_hash_joined,
     java_string_hash,
     signed,
+    tag_code,
     tags_code,
 )
 
@@ -47,6 +48,8 @@ def test_it_equals_its_plain_twin_whole_and_joined(prefix: str, text: str) -> No
 
 
 def test_it_gives_code_0_to_a_message_without_tags_and_extends_the_sign() -> None:
+    assert tag_code("TagA") == 2598919
+    assert tag_code("") == 0
     assert tags_code(b"") == 0
     assert tags_code(b"TagA") == 2598919
     assert tags_code(b"polygenelubricants") == -(2**31)

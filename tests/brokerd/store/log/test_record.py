@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from brokerd.remoting.message import record as message
 from brokerd.remoting.message.hosts import encode_host
+from brokerd.remoting.message.properties import encode_properties
 from brokerd.store.errors import TornRecord
 from brokerd.store.log.record import (
     BLANK,
@@ -26,6 +27,7 @@ from brokerd.store.log.record import (
     read_record,
     read_store_timestamp,
 )
+from tests.support.plain_record import encode_record as encode_plainly
 
 RECORD_HEX = (
     "00000075 daa320a7 3610a686 00000003 00000009 0000000000000007 0000000000000400 00000000"
@@ -279,7 +281,7 @@ def test_it_writes_what_the_plain_encoder_of_the_wire_writes(
         2,
         3,
         body,
-        message.encode_properties(properties),
+        encode_properties(properties),
         4,
         sys_flag,
         5,
@@ -307,7 +309,7 @@ def test_it_writes_what_the_plain_encoder_of_the_wire_writes(
         prepared_transaction_offset=8,
         properties=properties,
     )
-    assert data == message.encode_record(record)
+    assert data == encode_plainly(record)
     assert message.decode_record(data) == record
 
 
