@@ -347,10 +347,7 @@ class MessageStore:
         self._log.append(b"".join(records), now_ms)
         queue.next_offset = queue_offset
         self._pending.extend(notes)
-        return [
-            PutResult(PUT_OK, offset, queue_offset, now_ms, size_bytes)
-            for _, queue_offset, offset, size_bytes, *_ in notes
-        ]
+        return [PutResult(PUT_OK, at, number, now_ms, size) for _, number, at, size, *_ in notes]
 
     def _store_time(self, now_ms: int) -> int:
         """Store times ascend in the log, on which the search by time relies: a clock set back stands still for it.

@@ -169,23 +169,8 @@ def read_record(
         if remaining >= BLANK_BYTES and TWO_INTS.unpack_from(view, position)[1] == BLANK_MAGIC:
             return None
         raise TornRecord(offset, f"only {remaining} bytes left in the file")
-    (
-        total,
-        magic,
-        body_crc,
-        queue_id,
-        _,
-        queue_offset,
-        own_offset,
-        sys_flag,
-        _,
-        _,
-        store_timestamp_ms,
-        _,
-        _,
-        _,
-        body_length,
-    ) = HEADER_V4.unpack_from(view, position)
+    fields = HEADER_V4.unpack_from(view, position)
+    total, magic, crc, queue_id, _, queue_offset, own_offset, sys_flag = fields[:8]
     if magic == BLANK_MAGIC:
         return None
     if magic != MAGIC_V1 and magic != MAGIC_V2:
@@ -195,8 +180,8 @@ def read_record(
         header = HEADERS[sys_flag >> 4 & 3]
         header_bytes = header.size
         if header_bytes <= remaining:
-            # Behind the hosts, which are longer here.
-            *_, store_timestamp_ms, _, _, _, body_length = header.unpack_from(view, position)
+            fields = header.unpack_from(view, position)
+    stored_ms, _, _, _, body_length = fields[10:]
     if not header_bytes < total <= remaining:
         raise TornRecord(offset, f"size {total} with {remaining} bytes left in the file")
     if own_offset != offset:
@@ -213,8 +198,8 @@ def read_record(
         raise TornRecord(offset, f"topic of {topic_length} bytes in a record of {total}")
     if properties_start + SHORT.unpack_from(view, properties_start - 2)[0] != end:
         raise TornRecord(offset, f"the lengths of its parts do not add up to {total}")
-    if check_crc and crc32(view[body_start:body_end]) & 0x7FFFFFFF != body_crc:
-        raise TornRecord(offset, f"body CRC is not 0x{body_crc:08x}")
+    if check_crc and crc32(view[body_start:body_end]) & 0x7FFFFFFF != crc:
+        raise TornRecord(offset, f"body CRC is not 0x{crc:08x}")
     try:
         topic = decode_topic(view[topic_start : properties_start - 2].tobytes())
     except UnicodeDecodeError:
@@ -226,7 +211,7 @@ def read_record(
         queue_offset,
         offset,
         sys_flag,
-        store_timestamp_ms,
+        stored_ms,
         view[properties_start:end].tobytes(),
     )
 

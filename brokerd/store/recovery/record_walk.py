@@ -39,9 +39,9 @@ def walk_records(mapped_file: MappedFile, position: int, *, check_crc: bool) -> 
     last_position = mapped_file.size_bytes - RECORD_BYTES_MIN
     while position <= last_position:
         (
-            size_bytes,
+            size,
             magic,
-            body_crc,
+            crc,
             queue_id,
             _,
             queue_offset,
@@ -49,7 +49,7 @@ def walk_records(mapped_file: MappedFile, position: int, *, check_crc: bool) -> 
             sys_flag,
             _,
             _,
-            store_timestamp_ms,
+            stored_ms,
             _,
             _,
             _,
@@ -57,7 +57,7 @@ def walk_records(mapped_file: MappedFile, position: int, *, check_crc: bool) -> 
         ) = unpack(view, position)
         if magic != MAGIC_V1 or own_offset != base + position or sys_flag & HOST_V6:
             return
-        end = position + size_bytes
+        end = position + size
         body_start = position + HEADER_BYTES_MIN
         body_end = body_start + body_length
         if not body_start <= body_end <= end - 3 or end > mapped_file.size_bytes:
@@ -69,7 +69,7 @@ def walk_records(mapped_file: MappedFile, position: int, *, check_crc: bool) -> 
         if mapped[end - 1] == 0 and properties_start < end:
             # Properties with a zero at the end may be a lost page.
             return
-        if check_crc and crc32(view[body_start:body_end]) & 0x7FFFFFFF != body_crc:
+        if check_crc and crc32(view[body_start:body_end]) & 0x7FFFFFFF != crc:
             return
         yield (
             end,
@@ -77,7 +77,7 @@ def walk_records(mapped_file: MappedFile, position: int, *, check_crc: bool) -> 
             queue_id,
             queue_offset,
             sys_flag,
-            store_timestamp_ms,
+            stored_ms,
             properties_start,
         )
         position = end
