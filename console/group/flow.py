@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from console.brokers.mqadmin import MessageQueue
 from spark.lag.codes import SampleFlag
-from spark.lag.figures import handling_rates
-from spark.lag.fold import level_of
+from spark.lag.folds.figures import handling_rates
+from spark.lag.folds.fold import level_of
+from spark.lag.folds.rounds import rounds_of, whole
 from spark.lag.grid import grid_of
 from spark.lag.local_time import MINUTE_MS
-from spark.lag.rounds import rounds_of, whole
 from spark.lag.samples import Samples
 from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Int64Array
 
@@ -126,7 +126,7 @@ def queue_paces(
 def handled_speed(samples: Samples, interval_ms: int) -> float | None:
     """Return how many messages a second the group read in the median minute in which it was behind; None: it was not.
 
-    The same rule as of reports (`spark.lag.figures.handling_rates`).
+    The same rule as of reports (`spark.lag.folds.figures.handling_rates`).
     """
     if not samples.keys:
         return None

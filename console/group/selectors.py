@@ -17,7 +17,7 @@ from console.lag.rows.broadcast import BROADCASTING
 from console.lag.rows.queue_row import QueueRow
 from console.lag.windows import past
 from console.lists.page import Page, count_if, cut, ordered
-from spark.lag.rounds import GAP_INTERVALS
+from spark.lag.folds.rounds import GAP_INTERVALS
 from spark.lag.samples import Samples
 
 UNKNOWN = "UNKNOWN"

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from console.lag.episode_state import Promised
-from spark.lag.breach import BURN_WINDOWS, burn_rate
-from spark.lag.figures import COVERAGE_MIN
-from spark.lag.promise import Spent
+from spark.lag.folds.breach import BURN_WINDOWS, burn_rate
+from spark.lag.folds.figures import COVERAGE_MIN
+from spark.lag.folds.promise import Spent
 
-# The windows of the SRE workbook's alerts (`spark.lag.breach.BURN_WINDOWS`), the shortest first.
+# The windows of the SRE workbook's alerts (`spark.lag.folds.breach.BURN_WINDOWS`), the shortest first.
 WINDOWS_MS = tuple(
     sorted({length_ms for window in BURN_WINDOWS for length_ms in (window.long_ms, window.short_ms)})
 )

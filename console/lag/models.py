@@ -34,7 +34,7 @@ class RowModel(models.Model):
 class GroupRow(RowModel):
     """One consumer group of one cluster: sums and worst cases over its queues.
 
-    `status` is a `spark.lag.status.LagStatus` code; with `partial` some queues are unknown, `lag` is then a
+    `status` is a `spark.lag.round.status.LagStatus` code; with `partial` some queues are unknown, `lag` is then a
     lower bound (`lag_lower_bound`) and `reason` says which broker is silent since when. `lag` excludes
     `%RETRY%` (see `retry_lag`). `topics` is a list of {"topic", "queues", "lag", "lag_lower_bound", "time_lag_ms",
     "status", "never_committed_lag"}, the last being messages in queues on which the group never committed: they are in
@@ -393,7 +393,7 @@ class LagEvent(models.Model):
 
 class PromiseCourse(RowModel):
     """When a group's topic kept its promise in the last days (`console.lag.promise_courses`): `changes` is a list of
-    [from when, state] as `spark.lag.promise` has them. The row without a group is common to all topics, and keeps the
+    [from when, state] as `folds.promise` has them. The row without a group is common to all topics, and keeps the
     promises in force, group → milliseconds. A topic without a row was known and in time all along.
     """
 

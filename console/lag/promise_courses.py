@@ -1,6 +1,6 @@
 """When each group's topic kept its promise in the last days, in the metrics database: what burn rates are made of.
 
-The rounds' own states, as `spark.lag.fold` finds them in history (`spark.lag.promise`). A round without news writes the
+The rounds' own states, as `folds.fold` finds them in history (`folds.promise`). A round without news writes the
 time of the round and nothing else: that all is known and nothing late needs no row. The row without a group is what all
 topics have in common: since when rounds are noted, and the time that no round covers.
 """
@@ -20,9 +20,9 @@ from console.lag.episodes import promises
 from console.lag.facts import LONGEST_MS, WINDOWS_MS, Burn, burns
 from console.lag.models import HistoryFile, PromiseCourse
 from console.lag.rows.row_store import RowStore
-from spark.lag import promise
-from spark.lag.promise import ABSENT, CHANGES_MAX, KEPT, LATE, UNKNOWN, Course, Spent
-from spark.lag.rounds import GAP_INTERVALS
+from spark.lag.folds import promise
+from spark.lag.folds.promise import ABSENT, CHANGES_MAX, KEPT, LATE, UNKNOWN, Course, Spent
+from spark.lag.folds.rounds import GAP_INTERVALS
 from spark.lag.snapshot import CommitKey, Int64Array, Snapshot
 
 PROMISES_READ_EVERY_MS = 30_000

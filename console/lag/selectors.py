@@ -91,7 +91,7 @@ def collect_interval_ms(cluster_name: str) -> int:
 
 def history_files(cluster_name: str, from_ms: int, to_ms: int) -> list[str]:
     """Return the history files that overlap [from_ms, to_ms): paths or URLs for
-    `spark.lag.chunk.load_samples`.
+    `spark.lag.history.chunk.load_samples`.
     """
     return past.history_paths(cluster_name, from_ms, to_ms)
 

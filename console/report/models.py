@@ -117,7 +117,7 @@ class LagRow(models.Model):
     come out of `console.report.rows.queue_rows`.
 
     Lag is messages, times milliseconds, rates messages per second; percentiles are over the complete rounds of the
-    window (`samples`). Null is unknown, never zero. The meaning of every column: `spark.lag.figures`.
+    window (`samples`). Null is unknown, never zero. The meaning of every column: `spark.lag.folds.figures`.
     """
 
     class Grain(models.TextChoices):

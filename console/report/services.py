@@ -47,7 +47,7 @@ from console.report.rules import window as whole_window
 from console.report.runs import kept_episodes
 from console.report.runs.missing import hours_of, lost_hours, missing, nothing_readable, unread
 from console.report.runs.replacement import Produced, replace_rows
-from spark.lag.buckets import joined_path
+from spark.lag.history.buckets import joined_path
 from spark.lag.local_time import HOUR_MS, periods, starts_in_hour
 
 logger = logging.getLogger(__name__)
@@ -380,7 +380,7 @@ def _hours(run: ReportRun, now_ms: int) -> list[dict[str, Any]]:
 
 
 def _locations(files: Sequence[HistoryFile]) -> list[str]:
-    """Return where any host opens files; the buckets of a day are one (`spark.lag.buckets`)."""
+    """Return where any host opens files; the buckets of a day are one (`spark.lag.history.buckets`)."""
     days: dict[tuple[str, int, str], list[HistoryFile]] = {}
     for file in files:
         whole = file.path if file.kind == Kind.WAL else str(file.generation)

@@ -23,8 +23,8 @@ from pyspark.sql import functions as F
 
 from spark.job import JobResult, JobSpec
 from spark.jobs.line_job import Row, run_lines, shared
-from spark.lag.line import Line, late_queue_lines
-from spark.lag.replay import Forecast, backlogs, forecasts
+from spark.lag.folds.line import Line, late_queue_lines
+from spark.lag.folds.replay import Forecast, backlogs, forecasts
 from spark.process.job_process import main
 from spark.schemas import KEY, STAMP, WINDOW, row_schema
 from spark.sources.work import HistoryReader, Window

@@ -1,4 +1,4 @@
-"""What the jobs have in common that read rows off lines (`spark.lag.line`): a work item is a period of some groups."""
+"""What the jobs have in common that read rows off lines (`folds.line`): a work item is a period of some groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from spark.job import JobResult, JobSpec
-from spark.lag.line import Line, LineKey
+from spark.lag.folds.line import Line, LineKey
 from spark.lag.local_time import DAY_MS
 from spark.lag.samples import RETRY_TOPIC_PREFIX
 from spark.notes import with_losses

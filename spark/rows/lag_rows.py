@@ -1,13 +1,13 @@
 """Rows of lag reports: what a task makes of a work item, hour by hour or added up to one period.
 
 One row per group-topic, and one per queue with a backlog, traffic, or nothing known of it. What the columns mean:
-`spark.lag.figures`. Besides:
+`spark.lag.folds.figures`. Besides:
 
     slo_ms              what the group promises; a breach is longer
     retry_in            produced into the group's %RETRY% topic, `dead_letter_in` into %DLQ%: of the whole group, the
                         same on each of its topics; null: such a topic was not collected
     clients_min, _max   members of the whole group, as far as changes were seen; null: unknown, and of single queues
-    *_buckets, *_counts histograms of group-topics (`spark.lag.histogram`)
+    *_buckets, *_counts histograms of group-topics (`spark.lag.folds.histogram`)
 
 A module of its own, so that executors import it: what is defined in a job's `__main__` would travel with every task.
 """
@@ -22,10 +22,10 @@ import numpy as np
 import pyarrow as pa
 
 from spark.job import JobSpec
-from spark.lag import figures
-from spark.lag.figures import PERCENTILES, Columns
-from spark.lag.fold import Fold, fold, merge
-from spark.lag.level import Level
+from spark.lag.folds import figures
+from spark.lag.folds.figures import PERCENTILES, Columns
+from spark.lag.folds.fold import Fold, fold, merge
+from spark.lag.folds.level import Level
 from spark.lag.samples import SeriesKey, SeriesKind
 from spark.lag.snapshot import BoolArray
 from spark.notes import Note

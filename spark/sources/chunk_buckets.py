@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from spark.lag import buckets
+from spark.lag.history import buckets
 from spark.sources.chunk_file import ChunkFile
 
 
@@ -14,7 +14,7 @@ class ChunkBuckets:
     """The buckets of a day, in the order of their groups. Raises as `ChunkFile` does: a day lacks no part silently."""
 
     def __init__(self, path: str, *, keeps: bool = False) -> None:
-        """`path` stands for all of them, see `spark.lag.buckets`; `keeps` as of a `ChunkFile`."""
+        """`path` stands for all of them, see `spark.lag.history.buckets`; `keeps` as of a `ChunkFile`."""
         self.path = path
         self._files: list[ChunkFile] = []
         try:

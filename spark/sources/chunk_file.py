@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark.lag import chunk
+from spark.lag.history import chunk
 from spark.lag.local_time import HOUR_MS
 
 LAST_NAME = "\U0010ffff"

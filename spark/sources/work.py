@@ -14,12 +14,12 @@ import msgspec
 import pyarrow as pa
 
 from spark.job import HourFiles, JobSpec
-from spark.lag import chunk, files, wal
-from spark.lag.chunk_decode import rows_within
-from spark.lag.chunk_join import decode_grid
+from spark.lag.folds.rounds import rounds_of
 from spark.lag.grid import Grid, carried, follows, grid_of
+from spark.lag.history import chunk, files, wal
+from spark.lag.history.chunk_decode import rows_within
+from spark.lag.history.chunk_join import decode_grid
 from spark.lag.local_time import HOUR_MS, period_end, starts_in_hour
-from spark.lag.rounds import rounds_of
 from spark.lag.samples import (
     DEAD_LETTER_TOPIC_PREFIX,
     Samples,

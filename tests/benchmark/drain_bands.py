@@ -25,10 +25,10 @@ from typing import Any
 import numpy as np
 
 from spark.job import HourFiles, JobSpec
+from spark.lag.folds.line import Line, late_queue_lines
+from spark.lag.folds.replay import Backlog, backlogs, forecasts, window_at
 from spark.lag.forecast import BAND, BandRule, band_of, since_largest
-from spark.lag.line import Line, late_queue_lines
 from spark.lag.local_time import HOUR_MS
-from spark.lag.replay import Backlog, backlogs, forecasts, window_at
 from spark.lag.snapshot import Int64Array
 from spark.sources.work import HistoryReader, work_items
 from tests.support.lag_reference import START_MS, Size, write_history

@@ -31,7 +31,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark.lag import chunk, compaction, wal
+from spark.lag.history import chunk, compaction, wal
 from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Int64Array, Snapshot
 from tests.support.lag_reference import SIZES, Reference, Size

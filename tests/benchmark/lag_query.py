@@ -28,12 +28,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark.lag import chunk, compaction
-from spark.lag.compaction import MergeInput
-from spark.lag.round_arrays import age_of
+from spark.lag.history import chunk, compaction
+from spark.lag.history.compaction import MergeInput
+from spark.lag.round.round_arrays import age_of
+from spark.lag.round.window import LagWindow
 from spark.lag.snapshot import CommitKey, HeadKey
-from spark.lag.window import LagWindow
-from tests.spark.lag.history import snapshot
+from tests.spark.lag.sample_history import snapshot
 from tests.spark.lag.simulated import truth
 from tests.support.lag_reference import HOUR_MS, START_MS, Reference, Size
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from spark.lag import chunk, wal
+from spark.lag.history import chunk, wal
+from spark.lag.round.window import LagWindow
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
-from spark.lag.window import LagWindow
 from tests.support.lag_reference import HOUR_MS, SIZES, START_MS, write_history
 
 LOGGED_MS, SEEDED_MS = 15 * 60_000, 6 * HOUR_MS  # as in `console.lag.collect.collector`, which needs Django

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark.lag import compaction, wal
+from spark.lag.history import compaction, wal
 from spark.lag.snapshot import Snapshot
 from tests.support.lag_reference import HOUR_MS
 

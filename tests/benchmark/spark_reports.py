@@ -40,9 +40,9 @@ from pyspark.sql import SparkSession
 
 from spark.job import HourFiles, JobSpec
 from spark.jobs import forecast_scorecard, lag_day, lag_hour
-from spark.lag.line import late_queue_lines
+from spark.lag.folds.line import late_queue_lines
+from spark.lag.folds.replay import backlogs, forecasts
 from spark.lag.local_time import HOUR_MS
-from spark.lag.replay import backlogs, forecasts
 from spark.process.session import build_session, package_shipped
 from spark.rows.lag_rows import hour_rows
 from spark.sources.work import HistoryReader, work_items

@@ -30,7 +30,7 @@ ALSO_SHOWN = (
     "consumers/client/remoting_client.py",
     "spark/lag/local_time.py",
     "spark/rows/part_files.py",
-    "spark/lag/status.py",
+    "spark/lag/round/status.py",
 )
 NAMED = re.compile(r"%\((\w+)\)s")
 MARKUP = re.compile(r"</?[a-z]+")

@@ -124,7 +124,7 @@ class World:
     def disturbed_step(self) -> str:
         """One thing, with a kill or a storage fault in the middle of some."""
         from console.lag.history.compaction_lease import LEASE_MS
-        from spark.lag.files import StorageError
+        from spark.lag.history.files import StorageError
 
         fault = self.chance.choice(["none", "none", "none", "kill", "storage"])
         with faults(fault, self.chance):
@@ -211,7 +211,7 @@ class World:
 
 def a_round(at_ms: int) -> Any:
     from spark.lag.snapshot import CommitKey, HeadKey
-    from tests.spark.lag.history import rounds
+    from tests.spark.lag.sample_history import rounds
 
     head = HeadKey("orders", "broker-a", 0)
     number = (at_ms - START) // 1_000
@@ -224,7 +224,7 @@ def faults(kind: str, chance: random.Random) -> Iterator[None]:
     """Kill the process, or let the storage refuse, at some call of a step."""
     from django.db import models
 
-    from spark.lag import files
+    from spark.lag.history import files
 
     left = [chance.randrange(1, 25)]
 

@@ -18,7 +18,7 @@ from console.lag import services as lag_services
 from console.lag.models import ClientRow, GroupRow, TopicRow
 from console.rebalance import selectors as rebalance_selectors
 from console.templatetags.figures import count_cell
-from spark.lag.status import POP_QUIET_MS
+from spark.lag.round.status import POP_QUIET_MS
 from tests.console.operation.live_cluster import wait_for
 from tests.peers.apache_world import NAME, ApacheWorld
 from tests.support import apache_cluster as apache_release

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from spark.lag import chunk, wal
+from spark.lag.history import chunk, wal
 from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
-from tests.spark.lag.history import snapshot
+from tests.spark.lag.sample_history import snapshot
 from tests.support.judge import judged, with_judgements
 
 HOUR = 3_600_000

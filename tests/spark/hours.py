@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from spark.lag import chunk
+from spark.lag.history import chunk
 from spark.lag.local_time import HOUR_MS
 from spark.lag.samples import SAMPLE_COLUMNS, Previous, Samples, SeriesKey, starts_of
 from tests.support.judge import judged

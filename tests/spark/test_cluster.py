@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark.job import HourFiles, JobSpec, StoreFolder
-from spark.lag import files
+from spark.lag.history import files
 from spark.lag.local_time import HOUR_MS
 from spark.process.job_server import JOBS
 from tests.brokerd.store.stores import GOLDEN, unpack_golden

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from spark.lag import chunk
 from spark.lag.codes import WORST_FIRST, LagStatus, SampleFlag
+from spark.lag.history import chunk
 from spark.lag.samples import Samples, SeriesKey
 from tests.spark.lag.judged import queue, together
 from tests.spark.work_of import day_rows, hour_rows, spec

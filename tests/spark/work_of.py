@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from spark.job import HourFiles, JobSpec
-from spark.lag import chunk
+from spark.lag.history import chunk
 from spark.lag.local_time import HOUR_MS
 from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey
@@ -18,7 +18,7 @@ from spark.rows.lag_rows import hour_rows as hours_of
 from spark.rows.lag_rows import period_rows as periods_of
 from spark.rows.part_files import ItemRows
 from spark.sources.work import work_items
-from tests.spark.lag.history import rounds
+from tests.spark.lag.sample_history import rounds
 from tests.support.judge import judged
 
 

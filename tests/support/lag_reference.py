@@ -30,8 +30,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from spark.lag import chunk
 from spark.lag.codes import UNKNOWN_CODE
+from spark.lag.history import chunk
 from spark.lag.samples import Previous, Samples, SeriesKey, samples_of
 from spark.lag.snapshot import Int64Array
 from tests.support.judge import judge

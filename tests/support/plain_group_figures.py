@@ -1,4 +1,4 @@
-"""The plain twins of the sums of a group's queues: `rows.group_sums` and `spark.lag.skew`, a group at a time."""
+"""The plain twins of the sums of a group's queues: `rows.group_sums` and `spark.lag.round.skew`, a group at a time."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spark.lag.forecast import DRAINED, UNKNOWN_DRAIN, Drain
-from spark.lag.status import LagStatus
+from spark.lag.round.status import LagStatus
 
 WORST_FIRST = [
     "LOST",

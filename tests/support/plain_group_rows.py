@@ -20,7 +20,7 @@ from console.lag.rows.group_rows import (
 from console.lag.rows.group_sums import queue_name
 from console.lag.rows.queue_rows import drain_columns
 from spark.lag.forecast import consumers_needed
-from spark.lag.status import LagStatus, attention
+from spark.lag.round.status import LagStatus, attention
 from tests.support import plain_window
 from tests.support.plain_group_figures import GroupFigures, QueueFigures, combine, skew
 from tests.support.plain_queue_rows import commit_key, drain_of

@@ -18,8 +18,8 @@ from console.lag.rows.queue_rows import (
     unknown_row,
 )
 from spark.lag.forecast import DRAINED, Drain, TimeToLoss, time_to_loss
+from spark.lag.round.status import SPAN_MESSAGES, Judgement, LagStatus, is_beyond_handling, judge
 from spark.lag.snapshot import CommitKey, HeadKey
-from spark.lag.status import SPAN_MESSAGES, Judgement, LagStatus, is_beyond_handling, judge
 from tests.support import plain_window
 from tests.support.plain_window import QueueState
 

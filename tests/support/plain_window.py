@@ -1,4 +1,4 @@
-"""The plain twin of `spark.lag.round_arrays`: the newest round of a window, a queue at a time."""
+"""The plain twin of `spark.lag.round.round_arrays`: the newest round of a window, a queue at a time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spark.lag.round.window import RATE_MS, SPEED_MS, LagWindow
 from spark.lag.snapshot import UNKNOWN_OFFSET, CommitKey, HeadKey, Int64Array
-from spark.lag.window import RATE_MS, SPEED_MS, LagWindow
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from console.lag import selectors as lag_selectors
 from console.lag.windows.past import OffsetThen
 from console.operation.errors import PlanRejected
 from console.text.figures import duration
-from spark.lag.rounds import GAP_INTERVALS
+from spark.lag.folds.rounds import GAP_INTERVALS
 
 FIELD = "time_ms"
 

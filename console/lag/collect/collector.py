@@ -48,13 +48,13 @@ from console.lag.rows.queue_rows import QueueTable
 from console.lag.rows.row_store import READ_AT, Changes, RowStore
 from console.lag.rows.sheets import QUEUES, TOPIC_QUEUES, SheetStore
 from console.lag.rows.topic_rows import TopicQueueTable
-from spark.lag import chunk
-from spark.lag.files import StorageError
+from spark.lag.history import chunk
+from spark.lag.history.files import StorageError
 from spark.lag.local_time import HOUR_MS
+from spark.lag.round.status import WINDOW_MS, LagStatus
+from spark.lag.round.window import LagWindow
 from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import Snapshot
-from spark.lag.status import WINDOW_MS, LagStatus
-from spark.lag.window import LagWindow
 
 logger = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """How much of a backlog passes its group's filter? Asked of the broker, for a few messages in each part of it.
 
 A lag counts messages that a tag or SQL92 filter will skip. The broker itself is asked to filter: pulls of a few
-entries, spread over all that waits (`spark.lag.filter_ratio.strata`), tell how many of them match. Bounded: a few
+entries, spread over all that waits (`spark.lag.round.filter_ratio.strata`), tell how many of them match. Bounded: a few
 groups a sweep, each every five minutes, a few hundred entries each; the console never joins the group.
 """
 
@@ -16,7 +16,7 @@ from console.lag.models import BrokerRow, ClientRow, GroupFilterSample
 from console.lag.round.broker_reads import describe
 from console.lag.round.view import SampledFilter
 from console.lag.rows import queues
-from spark.lag.filter_ratio import FilterSample, strata
+from spark.lag.round.filter_ratio import FilterSample, strata
 
 logger = logging.getLogger(__name__)
 

@@ -36,10 +36,10 @@ from console.lag.history.log import (
     stored_location,
 )
 from console.lag.models import HistoryFile, HistoryGap, LagEvent
-from spark.lag import chunk, compaction, files, wal
-from spark.lag.chunk import Written
-from spark.lag.compaction import DayMerge, MergeInput
-from spark.lag.files import StorageError
+from spark.lag.history import chunk, compaction, files, wal
+from spark.lag.history.chunk import Written
+from spark.lag.history.compaction import DayMerge, MergeInput
+from spark.lag.history.files import StorageError
 from spark.lag.local_time import DAY_MS, HOUR_MS
 from spark.lag.snapshot import Snapshot
 

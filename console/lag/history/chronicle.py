@@ -16,9 +16,9 @@ from console.lag.history.member_changes import MemberChange
 from console.lag.models import GroupMembers, HistoryGap, LagEvent, Round
 from console.lag.round.series import QueueKey
 from console.lag.round.view import RoundView, RowDict, Silence
-from spark.lag.rounds import GAP_INTERVALS
-from spark.lag.status import LagStatus
-from spark.lag.window import is_lost_tail
+from spark.lag.folds.rounds import GAP_INTERVALS
+from spark.lag.round.status import LagStatus
+from spark.lag.round.window import is_lost_tail
 
 logger = logging.getLogger(__name__)
 

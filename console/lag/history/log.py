@@ -20,7 +20,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from console.lag.models import HistoryFile
-from spark.lag import files, wal
+from spark.lag.history import files, wal
 from spark.lag.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)

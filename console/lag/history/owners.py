@@ -18,7 +18,7 @@ from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.lag.models import ClientRow, GroupMembers, QueueOwner
 from console.lag.round.series import QueueKey
 from console.lag.rows import broadcast
-from spark.lag.owners import Tenure
+from spark.lag.folds.owners import Tenure
 
 # Groups and clients are asked in turn: of 10,000 groups each one, and of 1,280 clients, is asked this often.
 KNOWN_MS = 10 * 60_000

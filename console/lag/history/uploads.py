@@ -25,7 +25,7 @@ from console.lag.history.log import (
     wal_folder,
 )
 from console.lag.models import HistoryFile
-from spark.lag import files, wal
+from spark.lag.history import files, wal
 from spark.lag.local_time import HOUR_MS
 
 logger = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ import numpy as np
 
 from console.brokers.mqadmin import is_system_topic
 from console.lag.round.broker_reads import BrokerAnswers
-from spark.lag import round_arrays
+from spark.lag.round import round_arrays
+from spark.lag.round.window import LagWindow
 from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, BrokerRead, CommitKey, HeadKey, Int64Array, Snapshot
-from spark.lag.window import LagWindow
 
 CLOCK_TOLERANCE_MS = 1_000  # below this a broker's clock counts as ours (lag.md 1.3, clock skew)
 

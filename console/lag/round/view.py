@@ -13,9 +13,9 @@ from console.brokers.mqadmin import GroupRefusals
 from console.lag.round.broker_reads import BrokerAnswers, TopicFacts
 from console.lag.round.keyed_columns import KeyedColumns
 from console.lag.round.series import QueueKey, RoundColumns, RoundSeries, TopicQueueKey
-from spark.lag.filter_ratio import FilterSample
+from spark.lag.round.filter_ratio import FilterSample
+from spark.lag.round.window import LagWindow
 from spark.lag.snapshot import BoolArray
-from spark.lag.window import LagWindow
 
 RowDict = dict[str, Any]
 FORGET_BROKER_MS = 24 * 3_600_000  # silent and unknown to every name server for so long: gone

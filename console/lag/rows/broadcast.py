@@ -17,8 +17,17 @@ from console.lag.rows.group_sums import NO_QUEUES, SUMMED, queue_name
 from console.lag.rows.queue_row import QueueRow
 from console.lag.rows.queue_rows import drain_columns
 from spark.lag.forecast import UNKNOWN_DRAIN, Drain, slowest
-from spark.lag.round_arrays import age_of
-from spark.lag.status import SEVERITY, WINDOW_MS, Judgement, LagStatus, QueueHistory, attention, judge, worst
+from spark.lag.round.round_arrays import age_of
+from spark.lag.round.status import (
+    SEVERITY,
+    WINDOW_MS,
+    Judgement,
+    LagStatus,
+    QueueHistory,
+    attention,
+    judge,
+    worst,
+)
 
 BROADCASTING = "BROADCASTING"
 VALID_MS = 150_000  # five sweeps: what a client said longer ago says nothing about now

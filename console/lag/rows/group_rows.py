@@ -9,10 +9,10 @@ from console.lag.rows import broadcast
 from console.lag.rows.group_sums import NO_QUEUES, SUMMED, group_sums
 from console.lag.rows.popped import POP_MODE, pop_figures
 from console.lag.rows.queue_rows import QueueTable
-from spark.lag.filter_ratio import filtered_lag, wilson
 from spark.lag.forecast import consumers_needed
 from spark.lag.local_time import MINUTE_MS
-from spark.lag.status import LagStatus, attention, worst
+from spark.lag.round.filter_ratio import filtered_lag, wilson
+from spark.lag.round.status import LagStatus, attention, worst
 
 TREND_POINTS = 60
 NO_MEMBERS = Members()

@@ -15,9 +15,9 @@ from console.lag.round.columns import NULL, Runs, each, values_of
 from console.lag.round.series import QueueKey
 from console.lag.round.view import RoundView, RowDict
 from console.lag.rows.queue_rows import DRAIN_NUMBERS, QueueTable
-from spark.lag.skew import skews
+from spark.lag.round.skew import skews
+from spark.lag.round.status import SEVERITY, LagStatus
 from spark.lag.snapshot import BoolArray, Int64Array
-from spark.lag.status import SEVERITY, LagStatus
 
 Column = npt.NDArray[Any]
 RANKS = {status.value: rank for status, rank in SEVERITY.items()}
@@ -137,7 +137,7 @@ def _main_sums(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
 
 
 class _Combined:
-    """Status, lag and drain of runs of queues: what `spark.lag.status` says of one, with the same rules.
+    """Status, lag and drain of runs of queues: what `spark.lag.round.status` says of one, with the same rules.
 
     A queue the group never committed on has no lag; what lies there stands apart, and makes NEVER_COMMITTED of a group
     that is well on all others.

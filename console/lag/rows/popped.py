@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from console.lag.round.view import Members, Popped, RowDict
-from spark.lag.status import POP_QUIET_MS, LagStatus, attention
+from spark.lag.round.status import POP_QUIET_MS, LagStatus, attention
 
 POP_MODE = "POP"
 

@@ -14,11 +14,10 @@ from console.lag.round.series import QueueKey, commit_key
 from console.lag.round.view import RoundView, RowDict
 from console.lag.rows.popped import POP_MODE, groups_holding
 from console.lag.rows.queue_row import QueueRow, kinds_of
-from spark.lag import round_arrays
 from spark.lag.forecast import Drain
-from spark.lag.round_arrays import Progress
-from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Int64Array
-from spark.lag.status import (
+from spark.lag.round import round_arrays
+from spark.lag.round.round_arrays import Progress
+from spark.lag.round.status import (
     POP_QUIET_MS,
     QUIET_MS,
     SPAN_MESSAGES,
@@ -27,6 +26,7 @@ from spark.lag.status import (
     is_beyond_handling,
     judge,
 )
+from spark.lag.snapshot import UNKNOWN_OFFSET, BoolArray, Int64Array
 
 ROUNDS_TO_TOMBSTONE = 3  # a queue its answering broker left out so often is gone; one reply may be incomplete
 MAY_BE_PAUSED = {

@@ -11,9 +11,9 @@ import numpy as np
 from console.lag.history import owners
 from console.lag.models import GroupMembers
 from console.lag.windows.measures import days_of
-from spark.lag import figures, histogram, level
-from spark.lag.level import Level
-from spark.lag.owners import cuts_of, fold_by_owner
+from spark.lag.folds import figures, histogram, level
+from spark.lag.folds.level import Level
+from spark.lag.folds.owners import cuts_of, fold_by_owner
 from spark.lag.snapshot import Int64Array
 
 # A fold each: a group that rebalances in every sweep has as many in ten hours.

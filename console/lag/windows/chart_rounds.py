@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spark.lag.folds.rounds import rounds_of as shown_in
+from spark.lag.folds.rounds import whole
 from spark.lag.grid import Grid
-from spark.lag.rounds import rounds_of as shown_in
-from spark.lag.rounds import whole
 from spark.lag.snapshot import Int64Array
 
 
@@ -45,7 +45,7 @@ class Rounds:
 
 
 def rounds_of(grid: Grid, from_ms: int) -> Rounds:
-    """Return the rounds from `from_ms` on. An age is known to an interval (`spark.lag.round_arrays`)."""
+    """Return the rounds from `from_ms` on. An age is known to an interval (`spark.lag.round.round_arrays`)."""
     if not grid.keys:
         nothing = np.empty(0, dtype=np.int64)
         return Rounds(*[nothing] * len(Rounds.__slots__))

@@ -1,6 +1,6 @@
 """Figures of a past window of one group: latency by message, promises kept, throughput by the minute.
 
-All of them are folds of stored judgements (`spark.lag.fold`), as report rows are: a window is cut into days, and where
+All of them are folds of stored judgements (`folds.fold`), as report rows are: a window is cut into days, and where
 alerts look back from its end, and what the parts show is added up.
 """
 
@@ -13,14 +13,14 @@ import numpy as np
 
 from console.lag.windows import past
 from console.lag.windows.past import BEFORE_MS
-from spark.lag import histogram, level
-from spark.lag.breach import BURN_WINDOWS, BurnWindow, budget_left, burn_rate
-from spark.lag.figures import COVERAGE_MIN, PERCENTILES
-from spark.lag.fold import WEIGHT, latencies_of, level_of
+from spark.lag.folds import histogram, level
+from spark.lag.folds.breach import BURN_WINDOWS, BurnWindow, budget_left, burn_rate
+from spark.lag.folds.figures import COVERAGE_MIN, PERCENTILES
+from spark.lag.folds.fold import WEIGHT, latencies_of, level_of
+from spark.lag.folds.level import Counts, Level, Sums
+from spark.lag.folds.rounds import Rounds, rounds_of, whole
 from spark.lag.grid import Grid, carried, grid_of
-from spark.lag.level import Counts, Level, Sums
 from spark.lag.local_time import DAY_MS, MINUTE_MS
-from spark.lag.rounds import Rounds, rounds_of, whole
 from spark.lag.samples import SeriesKey
 from spark.lag.snapshot import Int64Array
 

@@ -15,11 +15,11 @@ from console.lag.history import archive
 from console.lag.history.log import Kind, State, location_of, readable
 from console.lag.models import HistoryFile
 from console.lag.windows.chart_rounds import Rounds, decimate, rounds_of, thinned
-from spark.lag import chunk, files
 from spark.lag.codes import ABSENT, UNKNOWN_CODE
+from spark.lag.folds.rounds import GAP_INTERVALS
 from spark.lag.grid import grid_of
+from spark.lag.history import chunk, files
 from spark.lag.local_time import DAY_MS
-from spark.lag.rounds import GAP_INTERVALS
 from spark.lag.samples import Samples
 from spark.lag.snapshot import Int64Array
 
@@ -49,7 +49,7 @@ class OffsetThen(NamedTuple):
 
 
 def history_paths(cluster: str, from_ms: int, to_ms: int, *, group: str | None = None) -> list[str]:
-    """Return the live files that overlap [from_ms, to_ms), as `spark.lag.chunk.load_samples` takes them; with `group`
+    """Return the live files that overlap [from_ms, to_ms), as `history.chunk.load_samples` takes them; with `group`
     those that may tell of it.
     """
     rows = _live(cluster, from_ms, to_ms).order_by("ts_lo_ms", "pk")

@@ -25,7 +25,7 @@ from console.access.name_scope import EVERYTHING, NameScope
 from console.lists.page import Page
 from console.report.models import LagRow, QueueRowFile
 from console.report.rows.queue_files import UNREADABLE, State, location, what_is_wrong
-from spark.lag.status import WORST_FIRST
+from spark.lag.round.status import WORST_FIRST
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -1,7 +1,7 @@
 """What a week says against the weeks before it: changes with their significance, the cost of lag, proposals.
 
 Made from the daily rows of up to four weeks (`LagRow` of job lag_day) and the week's rows of capacity. A change is one
-when the test of `spark.lag.trend` says so; days that nobody computed, or hardly watched, are left out and counted.
+when the test of `folds.trend` says so; days that nobody computed, or hardly watched, are left out and counted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from console.report.models import LagRow, ReportRow
-from spark.lag import trend
+from spark.lag.folds import trend
 from spark.lag.local_time import DAY_MS, UTC, days_later
 
 WEEK_DAYS = 7

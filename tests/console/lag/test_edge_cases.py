@@ -1,7 +1,7 @@
 """The edge cases of lag, one test a row (lag.md 1.3), against a running brokerd unless the row says otherwise.
 
 None of these may ever look healthy, and none of them may look worse than it is. Rows that a running broker cannot be
-brought into here are literal: `tests/spark/lag/test_status.py` (the same words from histories), `test_window.py` (lost
+brought into here are literal: `spark/lag/round/test_status.py` (the same words from histories), `test_window.py` (lost
 tails, incarnations), `test_rows.py` (clock skew, broadcasting). Born times of producers are read nowhere.
 
 POP, the timer wheel, half messages and topics whose offsets are no count take an Apache broker:
@@ -144,7 +144,7 @@ def test_row_reset_backwards(orders: CollectedCluster) -> None:
 
 
 def test_row_reset_forward(orders: CollectedCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("spark.lag.status", "console.lag.rows.queue_rows"):
+    for module in ("spark.lag.round.status", "console.lag.rows.queue_rows"):
         monkeypatch.setattr(f"{module}.SPAN_MESSAGES", 50)  # so that 100 messages are many
     orders.send("orders", 90)
     for offset in range(7, 18):  # late for half a minute, it shows how fast it is

@@ -19,7 +19,7 @@ from console.lag.facts import Burn, burning, burns, dead_letter_growth, forecast
 from console.lag.metrics import labels_of
 from console.lag.models import BrokerRow, GroupRow, GroupSlo, PromiseCourse, Round
 from spark.lag.codes import CODE_OF
-from spark.lag.promise import ABSENT, KEPT, LATE, UNKNOWN, Spent
+from spark.lag.folds.promise import ABSENT, KEPT, LATE, UNKNOWN, Spent
 from tests.support import sample_rows
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])

@@ -13,11 +13,11 @@ from hypothesis.extra.django import TestCase
 
 from console.lag.models import GroupSlo, HistoryFile, PromiseCourse
 from console.lag.promise_courses import Budgets, PromiseCourses
-from spark.lag.fold import fold
+from spark.lag.folds.fold import fold
+from spark.lag.folds.promise import Spent
 from spark.lag.grid import grid_of
-from spark.lag.promise import Spent
+from tests.spark.lag.folds.test_promise import SLO_MS, rounds
 from tests.spark.lag.judged import STEP, made
-from tests.spark.lag.test_promise import SLO_MS, rounds
 
 MINUTE, HOUR = 60_000, 3_600_000
 

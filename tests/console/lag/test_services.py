@@ -34,7 +34,7 @@ from console.lag.models import (
 )
 from console.lag.rows.queue_row import QueueRow
 from console.live import hub as live
-from spark.lag import wal
+from spark.lag.history import wal
 from tests.console.lag.conftest import CollectedCluster
 from tests.console.lag.running_consumers import RunningConsumers, eventually
 from tests.support import plain_window, sample_queues

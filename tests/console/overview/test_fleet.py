@@ -9,7 +9,7 @@ from console.cluster.models import Cluster
 from console.lag.facts import Gap
 from console.lag.models import HistoryGap, PromiseCourse, Round
 from console.overview import fleet, views
-from spark.lag.promise import ABSENT, KEPT, LATE
+from spark.lag.folds.promise import ABSENT, KEPT, LATE
 from tests.support import sample_rows
 from tests.support.people import signed_in
 

@@ -22,7 +22,7 @@ from console.report import process, services
 from console.report.models import LagRow, ReportRun
 from console.report.rules import LEASE_MS, ReportRejected, Window
 from console.report.services import ReportAlreadyRunning
-from spark.lag.status import WORST_FIRST
+from spark.lag.round.status import WORST_FIRST
 from tests.console.report import sample_rows as rows
 from tests.console.report.conftest import FakeSpark
 from tests.console.report.fake_job import answer

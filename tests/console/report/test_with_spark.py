@@ -20,7 +20,7 @@ from console.report import process, selectors, services
 from console.report.models import LagRow, ReportRun
 from console.report.rows import queue_files
 from console.report.rules import Window
-from spark.lag import wal
+from spark.lag.history import wal
 from tests.spark import lag_oracle
 from tests.spark.history_files import AS_OF, HOUR, START, STEP, generated
 

@@ -10,7 +10,7 @@ import numpy as np
 from spark.job import JobSpec
 from spark.jobs import capacity, forecast_scorecard
 from spark.jobs.line_job import item_batches
-from spark.lag import chunk
+from spark.lag.history import chunk
 from spark.lag.local_time import HOUR_MS
 from spark.lag.samples import SeriesKey
 from spark.sources.work import work_items

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from spark.job import Promise
-from spark.lag import chunk
 from spark.lag.codes import WORST_FIRST
+from spark.lag.history import chunk
 from spark.lag.samples import Samples, SeriesKey
 from tests.spark import lag_oracle
 from tests.spark.history_files import AS_OF, HOUR, START, STEP, History, generated

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark.lag import buckets, compaction
-from spark.lag.compaction import DayMerge, MergeInput
+from spark.lag.history import buckets, compaction
+from spark.lag.history.compaction import DayMerge, MergeInput
 from spark.lag.snapshot import CommitKey, HeadKey
 from spark.sources.chunk_buckets import ChunkBuckets, open_chunk
 from spark.sources.chunk_file import LAST_NAME, ChunkFile
-from tests.spark.lag.history import rounds
+from tests.spark.lag.sample_history import rounds
 
 HOUR = 3_600_000
 HEADS = [HeadKey(topic, "broker-a", 0) for topic in ("%DLQ%group-1", "orders")]

@@ -38,10 +38,10 @@ from console.lag.history.compaction_lease import LEASE_MS  # noqa: E402
 from console.lag.history.log import HistoryLog  # noqa: E402
 from console.lag.models import HistoryFile, HistoryGap, HistoryLease, LagEvent, QueueOwner  # noqa: E402
 from console.lag.windows import past  # noqa: E402
-from spark.lag import files  # noqa: E402
+from spark.lag.history import files  # noqa: E402
 from spark.lag.local_time import HOUR_MS  # noqa: E402
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot  # noqa: E402
-from tests.spark.lag.history import rounds  # noqa: E402
+from tests.spark.lag.sample_history import rounds  # noqa: E402
 
 START = 1_700_006_400_000  # midnight
 assert START % (24 * HOUR_MS) == 0

@@ -173,7 +173,7 @@ def afterwards(
 def rounds_in_chunks(history_file: Any) -> int:
     """How many moments the live hour files have of the queues."""
     from console.lag.history.log import location_of
-    from spark.lag import chunk
+    from spark.lag.history import chunk
 
     live = history_file.objects.filter(kind="chunk_hour", state="live").order_by("ts_lo_ms")
     samples = chunk.load_samples([location_of(row) for row in live], 0, 2**60, group="")
@@ -181,7 +181,7 @@ def rounds_in_chunks(history_file: Any) -> int:
 
 
 def objects(s3: S3Server) -> list[str]:
-    from spark.lag import files
+    from spark.lag.history import files
 
     filesystem, folder = files.filesystem_of(s3.url)
     return [path.removeprefix(f"{folder}/") for path in filesystem.find(folder)]

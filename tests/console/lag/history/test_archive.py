@@ -18,10 +18,10 @@ from console.lag.history import log as history
 from console.lag.history.log import HistoryLog
 from console.lag.models import HistoryFile
 from console.lag.windows import past
-from spark.lag import chunk, compaction
+from spark.lag.history import chunk, compaction
 from spark.lag.local_time import HOUR_MS
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
-from tests.spark.lag.history import rounds
+from tests.spark.lag.sample_history import rounds
 
 pytestmark = [
     pytest.mark.django_db(databases=["default", "metrics"]),

@@ -16,11 +16,11 @@ from console.lag.history import log as history
 from console.lag.history.log import HistoryLog, HistoryMoved
 from console.lag.models import HistoryFile
 from console.lag.windows import past
-from spark.lag import chunk, wal
+from spark.lag.history import chunk, wal
 from spark.lag.local_time import HOUR_MS
 from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
-from tests.spark.lag.history import rounds, snapshot
+from tests.spark.lag.sample_history import rounds, snapshot
 from tests.support.judge import judged, with_judgements
 
 pytestmark = [

@@ -17,12 +17,12 @@ from console.lag.history import log as history
 from console.lag.history.log import HistoryLog
 from console.lag.models import HistoryFile
 from console.lag.windows import past
-from spark.lag import files
-from spark.lag.files import StorageError
+from spark.lag.history import files
+from spark.lag.history.files import StorageError
 from spark.lag.local_time import HOUR_MS
 from spark.lag.snapshot import CommitKey, HeadKey
 from tests.console.lag.conftest import CollectedCluster
-from tests.spark.lag.history import rounds
+from tests.spark.lag.sample_history import rounds
 from tests.support.s3_server import BUCKET, S3Server
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])

@@ -9,7 +9,7 @@ import pytest
 from console.lag import services
 from console.lag.history.log import HistoryMoved, wal_folder
 from console.lag.models import CollectorLease, HistoryGap
-from spark.lag import wal
+from spark.lag.history import wal
 from tests.console.lag.conftest import CollectedCluster
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])

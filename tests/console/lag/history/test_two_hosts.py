@@ -19,11 +19,11 @@ from console.lag.history.log import HistoryLog, HistoryMoved
 from console.lag.models import CollectorLease, HistoryFile, HistoryGap, HistoryLease
 from console.lag.tasks import queue_of
 from console.lag.windows import past
-from spark.lag import compaction, files, wal
+from spark.lag.history import compaction, files, wal
 from spark.lag.local_time import HOUR_MS
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 from tests.console.lag.conftest import CollectedCluster
-from tests.spark.lag.history import rounds
+from tests.spark.lag.sample_history import rounds
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 

@@ -18,7 +18,7 @@ from console.lag.models import ClientRow, CollectorLease, GroupRow
 from console.lag.round.view import ClientProgress, Members, RoundView
 from console.lag.rows import broadcast
 from consumers import MessageModel
-from spark.lag.status import LagStatus
+from spark.lag.round.status import LagStatus
 from tests.console.lag.conftest import CollectedCluster
 from tests.console.lag.rows.test_rows import answer, groups_of, view
 from tests.console.lag.running_consumers import CONFIG, RunningConsumers, eventually

@@ -13,8 +13,8 @@ import pytest
 from console.lag import services
 from console.lag.history.log import HistoryLog, file_location, wal_folder
 from console.lag.models import BrokerRow, GroupMembers, HistoryFile, QueueSheet, TopicQueueSheet
-from spark.lag import chunk, wal
 from spark.lag.codes import ABSENT, STATUS_OF, SampleFlag
+from spark.lag.history import chunk, wal
 from spark.lag.samples import SeriesKey
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
 from tests.console.lag.conftest import CollectedCluster

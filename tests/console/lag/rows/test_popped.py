@@ -12,7 +12,7 @@ from console.lag.collect import sweep
 from console.lag.models import GroupMembers
 from console.lag.round.view import Members, Popped
 from console.lag.rows.popped import pop_figures, popped_entries, popped_of
-from spark.lag.status import POP_QUIET_MS, LagStatus
+from spark.lag.round.status import POP_QUIET_MS, LagStatus
 from tests.console.lag.rows.test_rows import answer, groups_of, view
 
 

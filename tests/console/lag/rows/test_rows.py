@@ -28,7 +28,7 @@ from console.lag.rows.group_rows import IN_FLIGHT_KEPT_MS, group_rows, trend
 from console.lag.rows.queue_row import TopicQueueRow, kinds_of
 from console.lag.rows.queue_rows import queue_table
 from console.lag.rows.topic_rows import broker_row, topic_kind, topic_queue_table, topic_rows
-from spark.lag.window import LagWindow
+from spark.lag.round.window import LagWindow
 
 A, B = BrokerAddress("broker-a", 0, "a:1", "C"), BrokerAddress("broker-b", 0, "b:1", "C")
 KEY = QueueKey("billing", "orders", "broker-a", 0)

@@ -16,8 +16,8 @@ from console.lag.rows.group_rows import group_rows
 from console.lag.rows.queue_row import TopicQueueRow, kinds_of
 from console.lag.rows.queue_rows import KINDS, queue_table
 from console.lag.rows.topic_rows import topic_queue_table, topic_rows
-from spark.lag.filter_ratio import FilterSample
-from spark.lag.window import LagWindow
+from spark.lag.round.filter_ratio import FilterSample
+from spark.lag.round.window import LagWindow
 from tests.support import plain_group_rows, plain_queue_rows, plain_topic_rows
 
 INTERVAL_MS = 15_000  # the ten minutes of the window are over after 40 rounds

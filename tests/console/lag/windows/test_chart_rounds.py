@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from console.lag.windows.chart_rounds import Rounds, decimate, rounds_of, thinned
-from spark.lag import chunk
 from spark.lag.grid import grid_of
+from spark.lag.history import chunk
 from spark.lag.samples import Samples
 from tests.support.lag_reference import SIZES, Reference
 

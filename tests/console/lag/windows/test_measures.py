@@ -10,11 +10,11 @@ from console.lag import selectors
 from console.lag.history import archive
 from console.lag.history.log import HistoryLog
 from console.lag.models import HistoryGap, LagEvent
-from spark.lag import chunk
+from spark.lag.history import chunk
 from spark.lag.local_time import HOUR_MS
 from spark.lag.samples import from_snapshots
 from spark.lag.snapshot import CommitKey, HeadKey, Snapshot
-from tests.spark.lag.history import rounds
+from tests.spark.lag.sample_history import rounds
 from tests.spark.work_of import hour_rows, spec
 from tests.support.judge import judged, with_judgements
 

@@ -12,7 +12,7 @@ from console.lag.history.log import HistoryLog
 from console.report.pages.retention_room import STEP_MS, room
 from spark.lag.snapshot import CommitKey, HeadKey
 from tests.console.report.sample_rows import DAY, HOUR
-from tests.spark.lag.history import rounds
+from tests.spark.lag.sample_history import rounds
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 START = 20_000 * DAY

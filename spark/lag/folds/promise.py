@@ -1,0 +1,123 @@
+"""When a group's topic kept its promise, round by round: the error budget of the last days without reading history.
+
+    state = states_of(snapshot, topics, slo_ms)        # of every topic in one round
+    course = ((0, ABSENT), (t1, KEPT), (t2, LATE), …)  # when it changed: exact, and nothing for rounds without news
+    spent = times(joined(common, course), from_ms, to_ms)   # as `spark.lag.folds.fold` counts the same rounds
+
+The states are ordered so that the larger of two is the state of both: time that no round covers (UNKNOWN in the course
+that all topics have in common) hides what a topic was last, and what does not exist is neither late nor unknown.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from spark.lag.codes import ABSENT as ABSENT_CODE
+from spark.lag.codes import CODE_OF, NEVER_COMMITTED_CODE, UNKNOWN_CODE, LagStatus, SampleFlag
+from spark.lag.local_time import HOUR_MS
+from spark.lag.snapshot import Int64Array, Snapshot, from_tenths, in_tenths
+
+KEPT, LATE, UNKNOWN, ABSENT = range(4)
+# A topic that is late every other round changes 720 times an hour; older hours are sorted to 4 changes each.
+CHANGES_MAX = 1_200
+INVALID_CODE = CODE_OF[LagStatus.INVALID]
+
+Course = tuple[tuple[int, int], ...]  # (from when, state), in order; KEPT before the first
+
+
+class Spent(NamedTuple):
+    """Time of a window: in breach, known to be in breach or not, and in which the topic existed."""
+
+    breach_ms: int
+    watched_ms: int
+    exists_ms: int
+
+
+def states_of(snapshot: Snapshot, rows: Int64Array, count: int, slo_ms: Int64Array) -> Int64Array:
+    """Return the state of each of `count` topics in a round; `rows`: which topic each series is of, `slo_ms` by topic.
+
+    Late: the oldest unread message of a known queue waits longer than promised. Kept: it does not, of all queues.
+    """
+    status = snapshot.status
+    exists = status != ABSENT_CODE
+    is_valid = exists & (status != UNKNOWN_CODE) & (status != INVALID_CODE)
+    is_never = status == NEVER_COMMITTED_CODE
+    age_ms = from_tenths(in_tenths(snapshot.time_lag_ms))
+    is_aged = is_valid & ((age_ms >= 0) | is_never)
+    is_late = is_valid & ~is_never & (age_ms > slo_ms[rows])
+    is_open = exists & (~is_aged | (snapshot.flags & SampleFlag.TIME_LAG_BOUND != 0))
+    found = np.full(count, ABSENT, dtype=np.int64)
+    for holds, state in ((exists, KEPT), (is_open, UNKNOWN), (is_late, LATE)):
+        found[rows[holds]] = state
+    return found
+
+
+def changed(course: Course, at_ms: int, state: int) -> Course:
+    """Return a course that goes on with a state from a moment on."""
+    if state == (course[-1][1] if course else KEPT):
+        return course
+    return (*course, (at_ms, state))
+
+
+def shortened(course: Course, since_ms: int, now_ms: int) -> Course:
+    """Return a course without what is older than `since_ms`; where it changed too often, whole hours before the last
+    one are sorted by state: what is spent in each of them stays.
+    """
+    older = [place for place, (at_ms, _) in enumerate(course) if at_ms <= since_ms]
+    if older:
+        first = course[older[-1]]
+        course = course[older[-1] :] if first[1] != KEPT else course[older[-1] + 1 :]
+    if len(course) <= CHANGES_MAX:
+        return course
+    edge_ms = now_ms - now_ms % HOUR_MS - HOUR_MS
+    found: Course = ()
+    for from_ms in range(course[0][0] - course[0][0] % HOUR_MS, edge_ms, HOUR_MS):
+        at_ms = from_ms
+        for state, length_ms in enumerate(_lengths(course, [from_ms, from_ms + HOUR_MS])[0]):
+            found = changed(found, at_ms, state) if length_ms else found
+            at_ms += int(length_ms)
+    found = changed(found, edge_ms, state_at(course, edge_ms))
+    for at_ms, state in course:
+        found = changed(found, at_ms, state) if at_ms > edge_ms else found
+    return found
+
+
+def state_at(course: Course, at_ms: int) -> int:
+    """Return the state at a moment."""
+    return next((state for from_ms, state in reversed(course) if from_ms <= at_ms), KEPT)
+
+
+def joined(common: Course, own: Course) -> Course:
+    """Return the course of a topic with what holds for all topics."""
+    if not own or not common:
+        return own or common
+    (times, states), (own_times, own_states) = (np.array(one, dtype=np.int64).T for one in (common, own))
+    moments = np.union1d(times, own_times)
+    states, own_states = np.append(KEPT, states), np.append(KEPT, own_states)
+    both = np.maximum(
+        states[np.searchsorted(times, moments, side="right")],
+        own_states[np.searchsorted(own_times, moments, side="right")],
+    )
+    return tuple(zip(moments.tolist(), both.tolist(), strict=True))
+
+
+def times(course: Course, windows: Sequence[tuple[int, int]]) -> list[Spent]:
+    """Return what was spent in each window [from, to)."""
+    found = []
+    for window in windows:
+        kept, late, unknown, _ = (int(length_ms) for length_ms in _lengths(course, window)[0])
+        found.append(Spent(late, kept + late, kept + late + unknown))
+    return found
+
+
+def _lengths(course: Course, edges: Sequence[int]) -> Int64Array:
+    """Return how long each state (column) lasted between neighbouring edges (rows)."""
+    moments = np.array([at_ms for at_ms, _ in course], dtype=np.int64)
+    states = np.array([KEPT, *(state for _, state in course)], dtype=np.int64)
+    found = np.zeros((len(edges) - 1, 4), dtype=np.int64)
+    for row, (from_ms, to_ms) in enumerate(zip(edges, edges[1:], strict=False)):
+        first, last = np.searchsorted(moments, [from_ms, to_ms], side="right").tolist()
+        points = np.array([from_ms, *moments[first:last].tolist(), max(from_ms, to_ms)], dtype=np.int64)
+        np.add.at(found[row], states[first : last + 1], np.diff(points))
+    return found
