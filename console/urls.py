@@ -12,6 +12,7 @@ from console.access.admin import admin_sign_in
 from console.overview import urls as overview_urls
 from console.text import language, sentences
 
+handler400 = "console.web.security.bad_request"
 handler500 = "console.web.unavailable.server_error"
 urlpatterns = [
     path("", include(access_urls)),

@@ -6,7 +6,10 @@ files.
 
 from collections.abc import Callable
 
+from django.conf import settings
+from django.core.exceptions import TooManyFieldsSent
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.views import defaults
 
 CONTENT_SECURITY_POLICY = "; ".join(
     [
@@ -68,10 +71,21 @@ def _sentence(reason: str) -> HttpResponse:
     return HttpResponse(f"{reason}\n", status=400, content_type="text/plain; charset=utf-8")
 
 
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's handler of requests that it refuses before a view: problem details for REST, a page for browsers."""
+    if not request.path.startswith(API_PREFIX):
+        return defaults.bad_request(request, exception)
+    if isinstance(exception, TooManyFieldsSent):
+        return _problem(
+            request, f"More than {settings.DATA_UPLOAD_MAX_NUMBER_FIELDS} parameters. Send fewer."
+        )
+    return _problem(request, "The request was refused before it was read; the console's log has the reason.")
+
+
 def _problem(request: HttpRequest, reason: str) -> HttpResponse:
     body = {
         "type": "/api/problems/malformed",
-        "title": "The address is not valid",
+        "title": "The request is not valid",
         "status": 400,
         "code": "malformed",
         "detail": reason,

@@ -3,6 +3,8 @@
 import pytest
 from django.test import Client
 
+from tests.support import sample_rows
+
 
 @pytest.mark.django_db
 def test_it_forbids_foreign_and_inline_code(client: Client) -> None:
@@ -56,3 +58,14 @@ def test_it_takes_no_address_that_no_name_can_have(admin_client: Client, address
     is_problem = answer.headers["Content-Type"] == "application/problem+json"
     assert is_problem == address.startswith("/api/")
     assert "default-src" in answer.headers["Content-Security-Policy"]
+
+
+@pytest.mark.django_db(databases=["default", "metrics"])
+def test_too_many_parameters_are_a_problem_for_rest_and_a_page_for_browsers(admin_client: Client) -> None:
+    sample_rows.sample()
+    too_many = "&".join(["page=1"] * 1_001)
+    answer = admin_client.get(f"/api/v1/jobs?{too_many}")
+    assert (answer.status_code, answer["Content-Type"]) == (400, "application/problem+json")
+    assert answer.json()["detail"] == "More than 1000 parameters. Send fewer."
+    page = admin_client.get(f"/c/local/groups?{too_many}")
+    assert page.status_code == 400 and "This request was not understood" in page.content.decode()
