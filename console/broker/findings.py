@@ -53,7 +53,7 @@ def config_findings(table: ConfigTable) -> list[Finding]:
             Finding(
                 "FALLING_BEHIND",
                 f"{line.key.name} is not the same everywhere",
-                f"{values}. {line.key.says}.",
+                f"{values}. {line.key.says[:1].upper()}{line.key.says[1:]}.",
                 tab="config",
             )
         )

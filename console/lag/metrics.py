@@ -173,11 +173,16 @@ def _is_counted(one: Topic) -> bool:
 
 
 def _figures(topics: Sequence[Topic], column: str) -> Iterator[tuple[str, float]]:
-    factor = 0.001 if column.endswith("_ms") else 1.0
+    divisor = _divisor(column)
     for one in topics:
         value = one.row.get(column)
         if value is not None:
-            yield one.labels, value * factor
+            yield one.labels, value / divisor
+
+
+def _divisor(column: str) -> int:
+    """Figures of time are in seconds; a division, as a product of 0.001 prints 2.3040000000000003."""
+    return 1_000 if column.endswith("_ms") else 1
 
 
 def _burn_samples(
@@ -215,8 +220,8 @@ def _add_queues(text: Text, clusters: Sequence[str]) -> int:
                 )
                 found.append((labels, tuple(figures)))
     for place, (name, (column, words)) in enumerate(QUEUE_FIGURES.items()):
-        factor = 0.001 if column.endswith("_ms") else 1.0
-        own = ((labels, figures[place] * factor) for labels, figures in found if figures[place] is not None)
+        divisor = _divisor(column)
+        own = ((labels, figures[place] / divisor) for labels, figures in found if figures[place] is not None)
         text.family(name, words, own)
     return count - len(found)
 

@@ -46,13 +46,22 @@ class ClusterLine:
 
 
 class Burning(NamedTuple):
-    """A group's topic and how fast it burned its budget in the last hour and the last six."""
+    """A group's topic that was late, and how fast it burned its budget in the last hour and the last six; null: too
+    little of that time is known.
+    """
 
     cluster: str
     group: str
     topic: str
-    hour: float
-    six_hours: float
+    hour: float | None
+    six_hours: float | None
+
+
+class Burns(NamedTuple):
+    """The worst topics of all clusters; `is_known`: the last six hours of every cluster are known."""
+
+    worst: Sequence[Burning]
+    is_known: bool
 
 
 class Ranked(NamedTuple):
@@ -120,25 +129,36 @@ def days_shown(now_ms: int) -> list[int]:
     return [today_ms - back * DAY_MS for back in range(DAYS_SHOWN - 1, -1, -1)]
 
 
-def burning(clusters: Sequence[Cluster], person: Any, now_ms: int) -> list[Burning]:
-    """Return the topics of groups that burned their budget fastest in the last hour, of all clusters."""
+def burning(clusters: Sequence[Cluster], person: Any, now_ms: int) -> Burns:
+    """Return the topics of groups that burned their budget fastest in the last hour, of all clusters. One of which too
+    little is known ranks below those of which enough is.
+    """
     found: list[Burning] = []
+    is_known = True
     for cluster in clusters:
-        found += _burning(cluster, view_scope(person, cluster.name), now_ms)
-    return heapq.nlargest(TOP_ROWS, found, key=lambda one: (one.hour, one.six_hours))
+        budgets = Budgets(cluster.name, cluster.poll_interval_s * 1_000, now_ms)
+        found += _burning(cluster, view_scope(person, cluster.name), budgets, now_ms)
+        is_known &= _rates(budgets, "", "")[1] is not None
+    return Burns(heapq.nlargest(TOP_ROWS, found, key=_rank), is_known)
 
 
-def _burning(cluster: Cluster, scope: NameScope, now_ms: int) -> list[Burning]:
-    budgets = Budgets(cluster.name, cluster.poll_interval_s * 1_000, now_ms)
-    found = []
-    for group, topic in budgets.late_since(now_ms - 6 * HOUR_MS):
-        if not scope.covers(group):
-            continue
-        rates = {one.window_ms: one.rate for one in budgets.burns(group, topic)}
-        hour, six_hours = rates[HOUR_MS], rates[6 * HOUR_MS]
-        if hour is not None and six_hours:
-            found.append(Burning(cluster.name, group, topic, hour, six_hours))
-    return found
+def _burning(cluster: Cluster, scope: NameScope, budgets: Budgets, now_ms: int) -> list[Burning]:
+    late = budgets.late_since(now_ms - 6 * HOUR_MS)
+    return [
+        Burning(cluster.name, group, topic, *_rates(budgets, group, topic))
+        for group, topic in late
+        if scope.covers(group)
+    ]
+
+
+def _rates(budgets: Budgets, group: str, topic: str) -> tuple[float | None, float | None]:
+    """Return the burn of the last hour and of the last six; of no group: null where they are not known."""
+    rates = {one.window_ms: one.rate for one in budgets.burns(group, topic)}
+    return rates[HOUR_MS], rates[6 * HOUR_MS]
+
+
+def _rank(one: Burning) -> tuple[float, float]:
+    return (-1.0 if one.hour is None else one.hour, -1.0 if one.six_hours is None else one.six_hours)
 
 
 def losing(clusters: Sequence[Cluster], person: Any) -> list[Ranked]:

@@ -85,6 +85,8 @@ def fleet_page(request: HttpRequest) -> HttpResponse:
     visible = cluster_selectors.clusters_for(request.user)
     lines = fleet.lines(visible, request.user, now_ms)
     current = [line.cluster for line in lines if line.is_current]
+    burns = fleet.burning(visible, request.user, now_ms)
+    is_calm = all(line.is_current and not line.unknown for line in lines)
     context = {
         "lines": lines,
         "days": [
@@ -92,8 +94,9 @@ def fleet_page(request: HttpRequest) -> HttpResponse:
         ],
         "low_pct": fleet.LOW_COVERAGE_PCT,
         # nothing found is no good news where a cluster is not seen
-        "calm": "OK" if all(line.is_current and not line.unknown for line in lines) else "UNKNOWN",
-        "burning": fleet.burning(visible, request.user, now_ms),
+        "calm": "OK" if is_calm else "UNKNOWN",
+        "calm_burn": "OK" if is_calm and burns.is_known else "UNKNOWN",
+        "burning": burns.worst,
         "losing": fleet.losing(current, request.user),
         "growing": fleet.growing(current, request.user),
         "unwatched": fleet.unwatched(visible, now_ms),

@@ -134,6 +134,10 @@ class KnownTraffic:
         """Move the group as an operator of another console would: this is no consumption."""
         self.run(self._commit(queue, offset))
 
+    def burst(self, queue: KnownQueue, count: int) -> None:
+        """Send messages in one go, between two ticks: steps are known in the order in which they began."""
+        self.run(self._burst(queue, count))
+
     def make_again(self, *, stale: bool = False) -> None:
         """Delete the topic under load and create it at once, as it was. With `stale` the member does not notice: it
         commits where it stood, beyond what the new topic holds, and nothing else until `notice`.
@@ -153,6 +157,10 @@ class KnownTraffic:
         self.run(self.member.close())
         self.loop.call_soon_threadsafe(self.loop.stop)
         self.thread.join(5)
+
+    async def _burst(self, queue: KnownQueue, count: int) -> None:
+        async with self.ticking:
+            await self._send(queue, count)
 
     async def _create_topic(self) -> None:
         count = 1 + max(one.queue_id for one in self.queues)
@@ -203,7 +211,7 @@ class KnownTraffic:
 
     async def _tick(self, queue: KnownQueue) -> None:
         queue.due += queue.rate * TICK_S
-        await self.send(queue, int(queue.due))
+        await self._send(queue, int(queue.due))
         queue.due -= int(queue.due)
         if queue.keep is not None:
             target = max(queue.offset, queue.produced - queue.keep)
@@ -215,8 +223,7 @@ class KnownTraffic:
             queue.consumed += target - queue.offset
             await self._commit(queue, target)
 
-    async def send(self, queue: KnownQueue, count: int) -> None:
-        """Send messages in one go."""
+    async def _send(self, queue: KnownQueue, count: int) -> None:
         if not count:
             return
         before_ms = now_ms()

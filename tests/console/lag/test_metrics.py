@@ -31,7 +31,7 @@ DASHBOARD = Path(__file__).parent.parent.parent.parent / "deploy/grafana/tidemar
 
 def topic(name: str = "orders", **figures: Any) -> dict[str, Any]:
     return {
-        "topic": name, "queues": 2, "lag": 40, "lag_lower_bound": False, "never_committed_lag": 0, "time_lag_ms": 1_500,
+        "topic": name, "queues": 2, "lag": 40, "lag_lower_bound": False, "never_committed_lag": 0, "time_lag_ms": 2_304,
         "time_lag_lower_bound": False, "status": "OK", "partial": False, "in_rate": 10.0, "out_rate": 9.5,
         "stall_ms": 2_000, "time_to_loss_ms": 7_200_000, "time_to_loss_never": False, **figures,
     }  # fmt: skip
@@ -67,7 +67,7 @@ def test_it_gives_every_figure_that_is_known(cluster: Cluster) -> None:
     found = samples()
     assert {name: value for name, value in found.items() if name.endswith(ORDERS)} == {
         f"rocketmq_consumergroup_group_topic_sum_lag{ORDERS}": 40,
-        f"rocketmq_consumergroup_group_topic_max_lag_seconds{ORDERS}": 1.5,
+        f"rocketmq_consumergroup_group_topic_max_lag_seconds{ORDERS}": 2.304,
         f"tidemark_group_topic_lag_is_lower_bound{ORDERS}": 1,
         f"tidemark_group_topic_lag_seconds_is_lower_bound{ORDERS}": 0,
         f"tidemark_group_topic_in_rate{ORDERS}": 10,

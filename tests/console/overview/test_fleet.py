@@ -9,7 +9,7 @@ from console.cluster.models import Cluster
 from console.lag.facts import Gap
 from console.lag.models import HistoryGap, PromiseCourse, Round
 from console.overview import fleet, views
-from spark.lag.folds.promise import ABSENT, KEPT, LATE
+from spark.lag.folds.promise import ABSENT, KEPT, LATE, UNKNOWN
 from tests.support import sample_rows
 from tests.support.people import signed_in
 
@@ -55,6 +55,18 @@ def test_it_ranks_what_burns_over_all_clusters(two_clusters: list[Cluster]) -> N
     page = signed_in().get("/fleet").content.decode()
     assert page.index(">slower</a>") < page.index(">slow</a>")
     assert "50.0 ×" in page and "10.0 ×" in page  # 30 and 6 minutes of an hour, of 1 % allowed
+
+
+def test_a_late_topic_of_which_too_little_is_known_reads_unknown(two_clusters: list[Cluster]) -> None:
+    """No worker ran until four minutes ago, and a group is late: nothing is fine, and no burn is known."""
+    late("east", "slow", 2)
+    reader = signed_in()
+    PromiseCourse.objects.filter(group="").update(changes=[(0, UNKNOWN), (NOW - 4 * 60_000, KEPT)])
+    page = reader.get("/fleet").content.decode()
+    assert ">slow</a>" in page and page.count("less than 95 % of this time is known") == 2
+    PromiseCourse.objects.exclude(group="").delete()
+    page = reader.get("/fleet").content.decode()
+    assert "No promise is known to be broken in six hours." in page
 
 
 def test_a_cluster_without_a_current_round_says_nothing_of_now(two_clusters: list[Cluster]) -> None:
