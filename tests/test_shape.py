@@ -14,6 +14,36 @@ PACKAGES = ("brokerd", "consumers", "console", "api", "spark")
 FUNCTION_LINES_MAX = 70
 MODULE_LINES_MAX = 600
 FOLDER_MODULES_MAX = 15
+# Packages of which every module has its test module: tests/<folder>/test_<module>.py.
+MIRRORED = ("brokerd", "consumers")
+# Modules without one, and the tests that run them: what they do shows only together with their neighbours.
+TESTED_ELSEWHERE = {
+    "brokerd/background.py": "tests/brokerd/test_failed_flush.py",
+    "brokerd/controller.py": "tests/brokerd/test_main.py",
+    "brokerd/filter/property_filter.py": "tests/brokerd/processor/consumer/test_sql_filter.py",
+    "brokerd/filter/sql_operands.py": "tests/brokerd/filter/test_sql_parser.py",
+    "brokerd/namesrv/registration.py": "tests/brokerd/processor/test_route.py",
+    "brokerd/processor/broker.py": "tests/brokerd/test_golden.py",
+    "brokerd/processor/client/client_notify.py": "tests/brokerd/processor/client/test_client_manage.py",
+    "brokerd/processor/client/expression_type.py": "tests/brokerd/processor/consumer/test_sql_filter.py",
+    "brokerd/processor/consumer/consumer_manage.py": "tests/brokerd/processor/client/test_client_manage.py",
+    "brokerd/processor/handlers.py": "tests/brokerd/test_golden.py",
+    "brokerd/processor/unsupported.py": "tests/brokerd/test_golden.py",
+    "brokerd/remoting/body/broker.py": "tests/brokerd/remoting/body/test_json_body.py",
+    "brokerd/remoting/body/route.py": "tests/brokerd/remoting/body/test_json_body.py",
+    "brokerd/remoting/codes.py": "tests/brokerd/remoting/test_golden_frames.py",
+    "brokerd/store/cold_pages.py": "tests/brokerd/test_cold_reads.py",
+    "brokerd/store/derived_flush.py": "tests/brokerd/store/test_flushing.py",
+    "brokerd/store/errors.py": "tests/brokerd/store/test_message_store.py",
+    "brokerd/store/queue/consume_queue_table.py": "tests/brokerd/test_queue_files.py",
+    "brokerd/store/recovery/log_inspection.py": "tests/brokerd/store/recovery/test_opening.py",
+    "brokerd/store/recovery/repair.py": "tests/brokerd/test_store_commands.py",
+    "brokerd/store/recovery/survey.py": "tests/brokerd/test_store_commands.py",
+    "brokerd/store/results.py": "tests/brokerd/store/test_message_store.py",
+    "consumers/client/client_instance.py": "tests/consumers/consumer/test_push_consumer.py",
+    "consumers/config.py": "tests/consumers/producer/test_producer.py",
+    "consumers/consumer/consume_message.py": "tests/consumers/consumer/test_consume_concurrently.py",
+}
 # The hot path may be long where a measurement says so (docs/architecture.md); each with its reason.
 LONG_FUNCTIONS: dict[str, str] = {}
 NAMES_THAT_SAY_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc", "base", "core", "shared"}
@@ -65,6 +95,19 @@ def test_it_keeps_style_sheets_and_scripts_short() -> None:
     assert files, "no static files found"
     sizes = {str(p.relative_to(ROOT)): len(p.read_text().splitlines()) for p in files}
     assert {name: size for name, size in sizes.items() if size > MODULE_LINES_MAX} == {}
+
+
+@pytest.mark.parametrize("package", MIRRORED)
+def test_it_has_a_test_module_for_each_module(package: str) -> None:
+    without = []
+    for path in modules(package):
+        folder, name = path.relative_to(ROOT).parent, path.stem.strip("_")
+        has_code = path.stem != "__init__" and path.read_text() != ""
+        if has_code and not (ROOT / "tests" / folder / f"test_{name}.py").exists():
+            without.append(str(path.relative_to(ROOT)))
+    named = [module for module in TESTED_ELSEWHERE if module.startswith(f"{package}/")]
+    assert without == named
+    assert [module for module in named if not (ROOT / TESTED_ELSEWHERE[module]).exists()] == []
 
 
 def test_it_names_modules_for_what_they_own() -> None:

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import pytest
+
+from brokerd.clients import producer_manager
+from brokerd.clients.producer_manager import ProducerChannelInfo, ProducerManager
+from tests.brokerd.fakes import MemoryChannel
+
+
+def producer(channel: MemoryChannel, at_ms: int = 0) -> ProducerChannelInfo:
+    return ProducerChannelInfo(channel, "c1", "JAVA", 479, at_ms)
+
+
+def test_it_keeps_a_group_while_a_connection_is_in_it() -> None:
+    producers, channel, other = ProducerManager(), MemoryChannel(), MemoryChannel(port=2)
+    producers.register("g", producer(channel, 1_000))
+    producers.register("g", producer(other, 5_000))
+    assert [each.channel for each in producers.expired(10_000, 5_000)] == [channel]
+    producers.channel_closed(channel)
+    assert list(producers.groups["g"]) == [other]
+    producers.unregister("g", other)
+    producers.unregister("g", other)
+    assert producers.groups == {}
+
+
+def test_it_takes_in_a_limited_number_of_groups_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_manager, "GROUPS_A_CHANNEL_MAX", 2)
+    producers, channel = ProducerManager(), MemoryChannel()
+    for group in ("a", "b", "c", "b"):
+        producers.register(group, producer(channel))
+    assert sorted(producers.groups) == ["a", "b"]
