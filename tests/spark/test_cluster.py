@@ -144,9 +144,11 @@ def test_every_job_runs_without_a_folder_that_all_share(
             for job in JOBS
         ]
 
-    # at last the memory of each executor: what the tasks wrote is not where the driver looks
+    # a folder that all do share, and at last the memory of each executor: what it wrote is not where the driver looks
+    shared = lag_spec("lag_hour", local, str(tmp_path / "shared"), master=cluster)
     lost = lag_spec("lag_hour", stored, "memory://rows", master=cluster)
-    *there, error = answers([*specs(f"{s3_server.url}/reports", stored, master=cluster), lost], tmp_path)
+    asked = [*specs(f"{s3_server.url}/reports", stored, master=cluster), shared, lost]
+    *there, in_folder, error = answers(asked, tmp_path)
     here = answers(specs(str(tmp_path / "alone"), local, master="local[2]"), tmp_path)
     for job, one, alone in zip(JOBS, there, here, strict=True):
         assert isinstance(one, dict) and isinstance(alone, dict), (job, one, alone)
@@ -154,6 +156,8 @@ def test_every_job_runs_without_a_folder_that_all_share(
         rows = rows_at(f"{s3_server.url}/reports/{job}")
         assert rows == rows_of(tmp_path / "alone" / job) != [], job
         assert one["rows"] == len(rows), job
+    assert isinstance(in_folder, dict)
+    assert rows_of(tmp_path / "shared") == rows_of(tmp_path / "alone" / "lag_hour")
     assert isinstance(error, str)
     assert "Set REPORTS_URL to storage that the console and every Spark worker share." in error
     assert s3_server.count("COPY") == 0

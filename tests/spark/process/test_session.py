@@ -1,4 +1,4 @@
-"""Where jobs run: a warm server that is found again, a standalone cluster of separate processes, and nobody at all."""
+"""Where jobs run: a warm server that is found again, a standalone cluster without a worker, nobody at all."""
 
 from __future__ import annotations
 
@@ -60,15 +60,8 @@ def master(folder: Path) -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(scope="module")
-def cluster(master: str, folder: Path) -> Iterator[str]:
-    """The master with one worker, each a process of its own that knows nothing of this checkout."""
-    with running_worker(master, folder, "worker"):
-        yield master
-
-
 def test_it_says_that_a_master_has_no_worker(master: str, tmp_path: Path) -> None:
-    """In a process of its own: whoever waits for an executor holds this process's only Spark. Before `cluster`."""
+    """In a process of its own: whoever waits for an executor holds this process's only Spark."""
     code = (
         "import sys; from spark import session; session.EXECUTOR_WITHIN_S = 1; from spark import lag_hour; "
         "from spark.process.job_process import main; sys.exit(main(sys.stdin.read(), lag_hour.run))"
@@ -100,7 +93,7 @@ sys.exit(main(sys.stdin.read(), run))
 def test_it_says_that_the_workers_are_gone_in_the_middle_of_a_job(
     master: str, folder: Path, tmp_path: Path
 ) -> None:
-    """Spark itself would wait for another worker for ever. Before `cluster`: the master must have no other."""
+    """Spark itself would wait for another worker for ever."""
     asked = spec(tmp_path, master=master)
     environ = {**os.environ, **SHORT_LIVED, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     command = [sys.executable, "-c", STANDS_STILL]
@@ -132,26 +125,22 @@ def test_it_says_that_the_workers_are_gone_in_the_middle_of_a_job(
     )
 
 
-def test_it_gives_the_same_rows_on_a_cluster_of_its_own_processes(cluster: str, tmp_path: Path) -> None:
-    done = lag_hour(spec(tmp_path, master=cluster), SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable)
-    assert done.returncode == 0, done.stdout + done.stderr[-3_000:]
-    result = json.loads(done.stdout.splitlines()[-1].removeprefix("RESULT "))
-    assert (result["hours"], result["warnings"]) == (1, [])
-    here = tmp_path / "here"
-    here.mkdir()
-    alone = lag_hour(spec(here, reuse=True), SPARK_LOCAL_CONNECT_DISCOVERY=str(here / "note.json"))
+def test_a_warm_server_is_found_again(tmp_path: Path) -> None:
+    note = tmp_path / "note.json"
+    environ = {"SPARK_LOCAL_CONNECT_DISCOVERY": str(note)}
+    first = lag_hour(spec(tmp_path, reuse=True), **environ)
     try:
-        assert alone.returncode == 0, alone.stdout + alone.stderr[-3_000:]
-        note = json.loads((here / "note.json").read_text())
-        assert rows_of(result["output"]) == rows_of(here / "out") != []
-        again = lag_hour(spec(here, reuse=True), SPARK_LOCAL_CONNECT_DISCOVERY=str(here / "note.json"))
+        assert first.returncode == 0, first.stdout + first.stderr[-3_000:]
+        result = json.loads(first.stdout.splitlines()[-1].removeprefix("RESULT "))
+        assert (result["hours"], result["warnings"]) == (1, [])
+        rows, pid = rows_of(result["output"]), json.loads(note.read_text())["pid"]
+        again = lag_hour(spec(tmp_path, reuse=True), **environ)
         assert again.returncode == 0, again.stdout
-        assert json.loads((here / "note.json").read_text())["pid"] == note["pid"]  # the same JVM, still warm
+        assert json.loads(note.read_text())["pid"] == pid  # the same JVM, still warm
+        assert rows_of(result["output"]) == rows != []
     finally:
         stop = [sys.executable, "-m", "pyspark.sql.connect.local_server", "--stop"]
-        subprocess.run(
-            stop, env={**os.environ, "SPARK_LOCAL_CONNECT_DISCOVERY": str(here / "note.json")}, check=True
-        )
+        subprocess.run(stop, env={**os.environ, **environ}, check=True)
 
 
 @pytest.mark.parametrize("scheme", ["spark", "sc"])
