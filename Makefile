@@ -35,7 +35,7 @@ unit: set-up-test ## Tests of the packages only (T=tests/brokerd for a part)
 	$(GIVING_WAY) $(PYTEST) $(T) -n 4 $(SPREAD) --ignore=tests/peers --ignore=tests/truth --ignore=tests/e2e --ignore=tests/benchmark
 
 postgres: set-up-test ## What has a database, once more on PostgreSQL
-	$(GIVING_WAY) deploy/with-postgres.sh $(PYTEST) tests/api tests/console -n 2 $(SPREAD) --ignore=tests/console/process/test_supervisor.py
+	$(GIVING_WAY) deploy/with-postgres.sh $(PYTEST) tests/api tests/console -n 3 $(SPREAD) --ignore=tests/console/process/test_supervisor.py
 
 peers: set-up-test ## Real parts: Java clients of RocketMQ 5.3.3 and 4.9.7, an Apache RocketMQ 5.3.3 cluster
 	$(PYTEST) tests/peers -n 2 --dist loadgroup --no-loadscope-reorder

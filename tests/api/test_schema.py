@@ -76,7 +76,6 @@ def test_it_shows_swagger_ui_without_inline_code(alice: User) -> None:
     assert source["Content-Type"] == "application/javascript" and "SwaggerUIBundle" in source.content.decode()
 
 
-@pytest.mark.timeout(170)
 def test_it_answers_generated_calls_as_documented(
     rows: Cluster, admin: User, monkeypatch: pytest.MonkeyPatch, document: dict[str, Any]
 ) -> None:

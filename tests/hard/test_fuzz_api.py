@@ -23,7 +23,6 @@ def world(brokerd: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     close_admins()
 
 
-@pytest.mark.timeout(170)
 def test_generated_calls_get_declared_answers(world: None) -> None:
     tally = run_rounds("fuzz_api", fuzz_api.run_round, rounds=12, seed=1)
     assert tally.failures == []
