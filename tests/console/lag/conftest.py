@@ -21,6 +21,7 @@ from console.brokers.mqadmin import (
 )
 from console.cluster.models import Cluster
 from console.lag import services
+from console.lag.collect import presence
 from console.lag.models import Round
 from tests.console.lag.running_consumers import RunningConsumers
 from tests.support.broker_process import BrokerProcess
@@ -85,9 +86,15 @@ def local_history(tmp_path: Path, settings: Settings) -> Path:
 
 @pytest.fixture
 def collected(
-    brokerd: BrokerProcess, redis_url: str, local_history: Path, transactional_metrics: None
+    brokerd: BrokerProcess,
+    redis_url: str,
+    local_history: Path,
+    transactional_metrics: None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[CollectedCluster]:
     """A cluster with an empty broker; no round has run yet."""
+    # A round that could not ask in time who is connected leaves it open: on a busy machine a second is short.
+    monkeypatch.setattr(presence, "DEADLINE_MS", 30_000)
     Cluster.objects.create(name="local", namesrv_addrs=brokerd.namesrv)
     yield CollectedCluster(
         brokerd, with_admin(brokerd.namesrv), services.system_now_ms() // 5_000 * 5_000 - 5_000
