@@ -182,8 +182,19 @@ class HistoryLog:
                     snapshots += self._read(start_ms)
         self._register_unknown([start_ms for start_ms in unseen if self._path(start_ms).exists()])
         snapshots = sorted([*others, *snapshots], key=lambda one: one.ts_ms)
-        self.last = snapshots[-1] if snapshots else self.last
+        if snapshots:
+            self.last = snapshots[-1]
+        elif is_first:
+            self.last = self._newest_round(starts[:-1])
         return snapshots
+
+    def _newest_round(self, starts: list[int]) -> Snapshot:
+        """Return the last round of these segments: the one behind them was begun and has none."""
+        for start_ms in reversed(starts):
+            with suppress(FileNotFoundError, wal.WalError):
+                if found := wal.read_segment(self._path(start_ms).read_bytes()).snapshots:
+                    return found[-1]
+        return NO_ROUND
 
     def append(self, snapshot: Snapshot) -> None:
         """Write a round and make it durable. Raises HistoryMoved when the file is not as this process left it, or is

@@ -243,9 +243,11 @@ def test_pop_members_that_hold_messages_make_bounds_of_lags(orders: CollectedClu
     assert commits(logged()[-1])[BILLING_1].flags == SampleFlag.LAG_BOUND | SampleFlag.TIME_LAG_BOUND
 
 
+@pytest.mark.parametrize("before_ms", [100_000, 10_000], ids=["within a segment", "where a segment begins"])
 def test_a_round_that_found_no_room_leaves_a_hole_and_the_rest_goes_on(
-    orders: CollectedCluster, monkeypatch: pytest.MonkeyPatch
+    orders: CollectedCluster, monkeypatch: pytest.MonkeyPatch, before_ms: int
 ) -> None:
+    orders.now_ms -= orders.now_ms % wal.SEGMENT_MS + before_ms
     orders.collect()
 
     def full(descriptor: int, data: bytes) -> int:
