@@ -113,6 +113,34 @@ def test_an_hour_without_a_file_between_others_is_unknown_in_the_day(tmp_path: P
     assert (topic["produced"], topic["consumed"]) == (500, 400)
 
 
+def test_what_came_in_an_hour_without_a_file_is_known_of_every_queue(tmp_path: Path) -> None:
+    """The hour before is decoded compactly: one quiet queue for both, offsets from the lowest one on."""
+    base, paths = 5_000_000_000, []
+    for hour, offsets in ((0, [(1_000, 1_000), (2_000, 2_000)]), (2, [(1_500, 1_400), (2_007, 2_007)])):
+        t_ms = START + hour * HOUR + np.arange(60) * MINUTE
+        queues = [
+            made_up.queue(
+                SeriesKey("billing", "orders", "broker-a", number, 0),
+                t_ms=t_ms,
+                high=[base + high] * 60,
+                committed=[base + committed] * 60,
+                time_lag_ms=[0 if high == committed else MINUTE] * 60,
+                low=base,
+            )
+            for number, (high, committed) in enumerate(offsets)
+        ]
+        paths.append(str(tmp_path / f"{hour}.parquet"))
+        chunk.write_chunk(chunk.encode_table(made_up.together(*queues), interval_ms=MINUTE), paths[-1])
+    asked = spec(paths, START, 3)
+    hours = tuple(
+        msgspec.structs.replace(asked.hours[hour], files=(path,))
+        for hour, path in zip((0, 2), paths, strict=True)
+    )
+    rows = day_rows(msgspec.structs.replace(asked, hours=hours))[0]
+    found = {(row["grain"], row["queue_id"]): (row["produced"], row["consumed"]) for row in rows}
+    assert found == {("queue", 0): (500, 400), ("queue", 1): (7, 7), ("topic", -1): (507, 407)}
+
+
 def test_it_says_what_happened_in_words_of_the_report(history: History, tmp_path: Path) -> None:
     files = [history.write_chunk(tmp_path), *history.write_log(tmp_path)]
     found = by_key(hour_rows(spec(files, START, 2, as_of_ms=AS_OF))[0])
