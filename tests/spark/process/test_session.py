@@ -63,8 +63,9 @@ def master(folder: Path) -> Iterator[str]:
 def test_it_says_that_a_master_has_no_worker(master: str, tmp_path: Path) -> None:
     """In a process of its own: whoever waits for an executor holds this process's only Spark."""
     code = (
-        "import sys; from spark import session; session.EXECUTOR_WITHIN_S = 1; from spark import lag_hour; "
-        "from spark.process.job_process import main; sys.exit(main(sys.stdin.read(), lag_hour.run))"
+        "import sys; from spark.process import session; session.EXECUTOR_WITHIN_S = 1; "
+        "from spark.jobs import lag_hour; from spark.process.job_process import main; "
+        "sys.exit(main(sys.stdin.read(), lag_hour.run))"
     )
     done = lag_hour(spec(tmp_path, master=master), "-c", code, SPARK_LOCAL_IP="127.0.0.1")
     assert done.returncode == 1, done.stdout + done.stderr[-3_000:]
@@ -76,7 +77,7 @@ def test_it_says_that_a_master_has_no_worker(master: str, tmp_path: Path) -> Non
 STANDS_STILL = """
 import sys, time
 from pathlib import Path
-from spark import executor_watch
+from spark.process import executor_watch
 from spark.process.job_process import main
 
 def run(context, spec):

@@ -32,7 +32,7 @@ HOUR_MS = 3_600_000
 TENDING = """
 import sys, time, django
 django.setup()
-from console.lag import archive, uploads
+from console.lag.history import archive, uploads
 now_ms = int(sys.argv[1])
 for _ in range(int(sys.argv[2])):
     uploads.tend_own(now_ms)

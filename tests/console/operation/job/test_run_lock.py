@@ -19,7 +19,7 @@ HOLD = """
 import sys, time
 from django.conf import settings
 settings.configure(DATA_DIR=sys.argv[1])
-from console.operation import run_lock
+from console.operation.job import run_lock
 with run_lock.locked(sys.argv[2]):
     print("locked", flush=True)
     time.sleep(60)
