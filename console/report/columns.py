@@ -472,8 +472,8 @@ VIEWS: dict[str, tuple[RowsView, ...]] = {
 }
 WORDS = {
     "lag_hour": "Lag of every group, topic and queue per UTC hour.",
-    "lag_day": "Lag of every group, topic and queue per UTC day.",
-    "lag_week": "Lag of every group, topic and queue per week, Monday to Monday UTC.",
+    "lag_day": "Lag of every group, topic and queue per day of the report's zone.",
+    "lag_week": "Lag of every group, topic and queue per week, from Monday to Monday of the report's zone.",
     "episodes": "When a group was late, stood still or lost messages, why, and how it ended.",
     "capacity": "What each group can do, what is asked of it, and how much room retention leaves.",
     "topic_traffic": "What came into each topic, message by message, from the brokers’ store files.",

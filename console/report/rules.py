@@ -98,7 +98,7 @@ def window(from_ms: int, to_ms: int, *, now_ms: int, period_ms: int = HOUR_MS, z
 
 def yesterday_to_now(now_ms: int, zone: str = UTC) -> Window:
     """From yesterday 00:00 to the end of the running hour: the default of the page."""
-    return window(days_later(now_ms, -1, zone), now_ms, now_ms=now_ms)
+    return Window(days_later(now_ms, -1, zone), now_ms + -now_ms % HOUR_MS)
 
 
 def last_two_hours(now_ms: int, period_ms: int = HOUR_MS, zone: str = UTC) -> Window:

@@ -34,7 +34,7 @@
   }
   Tide.tell(document);
   $$("[data-zone-name]").forEach((element) => { element.textContent = Tide.zoneOffset(Tide.now()); });
-  $$("input[name=zone]").forEach((input) => { input.value = zone; });
+  $$("input[type=hidden][name=zone]").forEach((input) => { input.value = zone; });
   tick();
   setInterval(tick, 1000);
 

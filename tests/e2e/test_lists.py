@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
@@ -25,6 +27,18 @@ def test_a_row_opens_and_closes_by_keys(page: Page, product: Product) -> None:
     page.keyboard.press("Enter")
     expect(detail).to_have_count(1)
     expect(detail).to_contain_text("clicks", timeout=A_FEW_ROUNDS_MS)
+
+
+def test_a_schedule_keeps_its_zone_in_any_browser(
+    browser: Browser, product: Product, signed_in: Path
+) -> None:
+    """Hidden fields of forms take the browser's zone; the one of a schedule is typed, and empty by default."""
+    context = browser.new_context(storage_state=str(signed_in), timezone_id="Asia/Kolkata")
+    page = context.new_page()
+    page.goto(f"{product.url}/c/local/reports/lag_day")
+    expect(page.get_by_text("UTC+5:30").first).to_be_visible()
+    expect(page.get_by_label("Time zone")).to_have_value("")
+    context.close()
 
 
 def status_head(page: Page) -> Locator:

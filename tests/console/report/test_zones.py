@@ -70,6 +70,8 @@ def test_the_page_begins_at_local_midnight() -> None:
     assert span_start("", now_ms=now_ms, zone=BERLIN) == utc("2026-10-24T22:00")
     assert span_start("7d", now_ms=now_ms, zone=BERLIN) == utc("2026-10-19T22:00")
     assert yesterday_to_now(now_ms, BERLIN) == Window(utc("2026-10-24T22:00"), utc("2026-10-26T09:00"))
+    # 18:00 would be of the day before
+    assert yesterday_to_now(now_ms, KOLKATA) == Window(utc("2026-10-24T18:30"), utc("2026-10-26T09:00"))
 
 
 @pytest.mark.parametrize(
