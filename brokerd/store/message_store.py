@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 from brokerd.remoting.message.hosts import encode_host
 from brokerd.remoting.message.names import SCHEDULE_TOPIC
+from brokerd.remoting.message.properties import PROPERTIES_BYTES_MAX
 from brokerd.store.cold_pages import ColdPages, FileRange
 from brokerd.store.derived_flush import DerivedFlush
 from brokerd.store.dispatcher import Dispatcher, OnArrival, dispatch_tags_code, gets_unit
@@ -36,7 +37,6 @@ from brokerd.store.log.record import (
     BLANK_BYTES,
     HEADERS,
     HOST_V6_BYTES,
-    PROPERTIES_BYTES_MAX,
     TRANSACTION_MASK,
     encode_record,
     flag_hosts,

@@ -27,6 +27,7 @@ from brokerd.remoting.message.names import (
     DLQ_TOPIC_PREFIX,
     RETRY_TOPIC_PREFIX,
     MessageProperty,
+    SysFlag,
     dead_letter_topic,
     validate_topic,
 )
@@ -39,7 +40,7 @@ from brokerd.tables.topic_config import DEAD_LETTER_QUEUE_NUMS, NOT_SENDABLE
 FAQ = "\nSee https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
 MULTI_TAG = "MULTI_TAG"
 MULTI_TAGS_FLAG = 0x2
-TRANSACTION_MASK = 0xC
+TRANSACTION_MASK = SysFlag.TRANSACTION_MASK
 MAX_RECONSUME_HEADER_VERSION = 121  # V3_4_9: from there on the header's maxReconsumeTimes counts
 BATCH_HEAD = struct.Struct(">iiiii")  # total size, magic, body CRC, flag, body length
 BATCH_MESSAGES_MAX = 65_536  # 4 MiB of 22-byte entries are 190 000: no client sends that

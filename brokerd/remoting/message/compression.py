@@ -4,12 +4,12 @@ import zlib
 from collections.abc import Callable
 
 from brokerd.remoting.errors import BodyError
+from brokerd.remoting.message.names import SysFlag
 
 BODY_BYTES_MAX = (
     64 * 1024 * 1024
 )  # A 4 MiB message of zeros inflates a thousandfold; no producer sends such a body.
 ZSTD_PIECE_BYTES = 1024  # a block of 4 bytes can stand for 128 KiB: no piece gives more than 32 MiB
-TYPE_LZ4, TYPE_ZSTD, TYPE_ZLIB, TYPE_LEGACY = 0x100, 0x200, 0x300, 0x000
 
 
 def _inflate(body: bytes) -> bytes:
@@ -46,10 +46,11 @@ def _decompress_zstd(body: bytes) -> bytes:
 
 
 DECOMPRESS: dict[int, Callable[[bytes], bytes]] = {
-    TYPE_LEGACY: _inflate,  # producers before 5.0 set no type
-    TYPE_ZLIB: _inflate,
-    TYPE_LZ4: _decompress_lz4,
-    TYPE_ZSTD: _decompress_zstd,
+    # Producers before 5.0 set no type.
+    0: _inflate,
+    SysFlag.COMPRESSION_ZLIB: _inflate,
+    SysFlag.COMPRESSION_LZ4: _decompress_lz4,
+    SysFlag.COMPRESSION_ZSTD: _decompress_zstd,
 }
 
 

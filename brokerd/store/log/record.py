@@ -28,26 +28,25 @@ from functools import lru_cache
 from typing import NamedTuple
 from zlib import crc32
 
+from brokerd.remoting.message import record as wire_record
+from brokerd.remoting.message.names import SysFlag
 from brokerd.store.errors import TornRecord
 
-MAGIC_V1 = 0xDAA320A7
-MAGIC_V2 = 0xDAA320AB
+MAGIC_V1, MAGIC_V2 = wire_record.MAGIC_V1, wire_record.MAGIC_V2
 BLANK_MAGIC = 0xCBD43194
 BLANK = struct.Struct(">iI")
 BLANK_BYTES = BLANK.size
 assert BLANK_BYTES == 8
 
-BORN_HOST_V6 = 0x10
-STORE_HOST_V6 = 0x20
+# Names of this module, as they are read per message.
+BORN_HOST_V6, STORE_HOST_V6 = SysFlag.BORN_HOST_V6, SysFlag.STORE_HOST_V6
+TRANSACTION_MASK, TRANSACTION_NONE = SysFlag.TRANSACTION_MASK, 0
+TRANSACTION_PREPARED, TRANSACTION_COMMIT = SysFlag.TRANSACTION_PREPARED, SysFlag.TRANSACTION_COMMIT
+TRANSACTION_ROLLBACK = SysFlag.TRANSACTION_ROLLBACK
 HOST_V6_BYTES = 20
-TRANSACTION_MASK = 0xC
-TRANSACTION_NONE = 0x0
-TRANSACTION_PREPARED = 0x4
-TRANSACTION_COMMIT = 0x8
-TRANSACTION_ROLLBACK = 0xC
 
-PROPERTIES_BYTES_MAX = 32_767  # a signed short holds their length
-TOPIC_BYTES_MAX = 255  # the put hook's limit (HookUtils.java); V2 could hold 32,767
+# The put hook's limit (HookUtils.java); V2 could hold 32,767.
+TOPIC_BYTES_MAX = 255
 
 
 def _header(born_host_bytes: int, store_host_bytes: int) -> struct.Struct:

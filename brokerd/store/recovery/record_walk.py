@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 from zlib import crc32
 
+from brokerd.remoting.message.record import RECORD_BYTES_MIN
 from brokerd.store.errors import TornRecord
 from brokerd.store.files.mapped_file import MappedFile
 from brokerd.store.log.record import (
@@ -28,7 +29,6 @@ from brokerd.store.log.record import (
 # (position behind it, topic, queue id, queue offset, sys flag, store timestamp ms, position of its properties)
 WalkedRecord = tuple[int, bytes, int, int, int, int, int]
 WALKED_END: Final = 0
-RECORD_BYTES_MIN = 91
 HOST_V6 = BORN_HOST_V6 | STORE_HOST_V6
 
 
