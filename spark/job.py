@@ -6,6 +6,7 @@ the last line of standard output. The spec holds everything the job depends on, 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -53,10 +54,11 @@ class StoreFolder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Promise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """No message waits longer than `slo_ms` for `target` of the time."""
+    """No message waits longer than `slo_ms` for `target` of the time, from `from_ms` until the next version."""
 
     slo_ms: int
     target: float
+    from_ms: int = 0
 
 
 class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -66,8 +68,9 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     `output` is the folder that the Parquet files come into; whatever is there is replaced. `slo_ms` is how long a
     message may wait before its minute is a breach, and `slo_target` the share of time in which none should, unless
-    `slos` has the group's own promise; `interval_ms` the collector's period, `lookback_ms` how far back the sample
-    before an hour is looked for in `older` files. `recovery_ms`: how fast a backlog should be gone (capacity).
+    `slos` has the group's own promises, version after version; `interval_ms` the collector's period, `lookback_ms` how
+    far back the sample before an hour is looked for in `older` files. `recovery_ms`: how fast a backlog should be gone
+    (capacity).
     `clients`: members of each group now, where known; `client_changes`: of each group (since when, how many), the
     first as of `from_ms`. `stores`: brokers whose files may be read. `remote`, `master`, `reuse`: where it runs
     (`spark.process.session`).
@@ -85,7 +88,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     slo_ms: int = 60_000
     interval_ms: int = 5_000
     slo_target: float = 0.99
-    slos: dict[str, Promise] = msgspec.field(default_factory=dict)
+    slos: dict[str, tuple[Promise, ...]] = msgspec.field(default_factory=dict)
     lookback_ms: int = HOUR_MS
     recovery_ms: int = HOUR_MS
     clients: dict[str, int] = msgspec.field(default_factory=dict)
@@ -109,9 +112,11 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             raise JobSpecError("interval_ms must be above 0, slo_ms and lookback_ms not below")
         if not 0 <= self.slo_target < 1:
             raise JobSpecError(f"slo_target {self.slo_target} is no share below 1")
-        for group, promise in self.slos.items():
-            if promise.slo_ms < 0 or not 0 <= promise.target < 1:
+        for group, versions in self.slos.items():
+            if any(one.slo_ms < 0 or not 0 <= one.target < 1 for one in versions):
                 raise JobSpecError(f"slos: of {group}, slo_ms must not be below 0 and target a share below 1")
+            if any(later.from_ms <= one.from_ms for one, later in pairwise(versions)):
+                raise JobSpecError(f"slos: of {group}, every version must begin after the one before")
         if self.recovery_ms <= 0:
             raise JobSpecError("recovery_ms must be above 0")
         if not self.output:
@@ -125,9 +130,18 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         """What every row says about its making; of the spec alone, so that the same spec gives the same bytes."""
         return {"generated_at_ms": self.as_of_ms, "job_id": self.job_id, "code_version": self.code_version}
 
-    def promise(self, group: str) -> Promise:
-        """The group's own promise or everybody's."""
-        return self.slos.get(group) or Promise(self.slo_ms, self.slo_target)
+    def promise(self, group: str, at_ms: int) -> Promise:
+        """Return the promise that an hour is judged by: the version in force when the hour of `at_ms` began."""
+        hour_ms = at_ms - at_ms % HOUR_MS
+        in_force = [one for one in self.slos.get(group, ()) if one.from_ms <= hour_ms]
+        return in_force[-1] if in_force else Promise(self.slo_ms, self.slo_target)
+
+    def promises(self, group: str, from_ms: int, to_ms: int) -> list[tuple[Promise, int]]:
+        """Return the versions that the hours of [from_ms, to_ms) are judged by, in order, each with its time."""
+        first_ms = from_ms - from_ms % HOUR_MS
+        starts = {one.from_ms + -one.from_ms % HOUR_MS for one in self.slos.get(group, ())}
+        edges = [from_ms, *sorted(at_ms for at_ms in starts if first_ms < at_ms < to_ms), to_ms]
+        return [(self.promise(group, a), b - a) for a, b in pairwise(edges)]
 
     def clients_between(self, group: str, from_ms: int, to_ms: int) -> tuple[int | None, int | None]:
         """The least and the most members that a group had in [from_ms, to_ms); None: nobody knows."""

@@ -22,6 +22,7 @@ from api.rest.permissions import view_scope
 from api.rest.resource import Resource, remote_addr
 from console.access.name_scope import EVERYTHING, NameScope
 from console.cluster import selectors as cluster_selectors
+from console.lag.models import GroupSlo as SloVersion
 from console.report import selectors
 from console.report.delivery import schedules
 from console.report.delivery import sending as delivery
@@ -200,20 +201,40 @@ class SloSerializer(serializers.Serializer[Any]):
     target = serializers.FloatField(min_value=0.5, max_value=0.99999)
 
 
+class SloVersionSerializer(serializers.ModelSerializer[SloVersion]):
+    """A promise in force from ``from_ms`` (0: always) until the next version; null: the installation's."""
+
+    class Meta:
+        model = SloVersion
+        fields = ("slo_ms", "target", "from_ms", "set_by")
+
+
+class SloWithVersionsSerializer(SloSerializer):
+    """The promise in force now, and every version, the newest first. Each hour is judged by the one in force when it
+    began, whenever it is computed.
+    """
+
+    versions = SloVersionSerializer(many=True, read_only=True)
+
+
 class GroupSlo(Resource):
-    """What a group promises; DELETE gives it the installation's promise again."""
+    """What a group promises; POST begins a version, DELETE one with the installation's promise. The past stays."""
 
     verbs: ClassVar[dict[str, str]] = {"GET": "VIEW", "POST": "CONFIGURE", "DELETE": "CONFIGURE"}
     name_kwarg = "group"
 
-    @extend_schema(operation_id="group_slo_get", tags=["reports"], responses=SloSerializer)
+    @extend_schema(operation_id="group_slo_get", tags=["reports"], responses=SloWithVersionsSerializer)
     def get(self, request: Request, cluster: str, group: str) -> Response:
         cluster_selectors.cluster_by_name(cluster)
         slo_ms, target = schedules.slo_of(cluster, group)
-        return Response({"slo_ms": slo_ms, "target": target})
+        versions = SloVersionSerializer(schedules.slo_versions(cluster, group), many=True).data
+        return Response({"slo_ms": slo_ms, "target": target, "versions": versions})
 
     @extend_schema(
-        operation_id="group_slo_set", tags=["reports"], request=SloSerializer, responses=SloSerializer
+        operation_id="group_slo_set",
+        tags=["reports"],
+        request=SloSerializer,
+        responses=SloWithVersionsSerializer,
     )
     def post(self, request: Request, cluster: str, group: str) -> Response:
         cluster_selectors.cluster_by_name(cluster)
@@ -226,6 +247,7 @@ class GroupSlo(Resource):
             asked["slo_ms"],
             asked["target"],
             actor=request.user,
+            now_ms=_now_ms(),
             remote_addr=remote_addr(request),
         )
         return self.get(request, cluster, group)
@@ -233,7 +255,15 @@ class GroupSlo(Resource):
     @extend_schema(operation_id="group_slo_reset", tags=["reports"], responses={204: None})
     def delete(self, request: Request, cluster: str, group: str) -> Response:
         cluster_selectors.cluster_by_name(cluster)
-        schedules.set_slo(cluster, group, None, None, actor=request.user, remote_addr=remote_addr(request))
+        schedules.set_slo(
+            cluster,
+            group,
+            None,
+            None,
+            actor=request.user,
+            now_ms=_now_ms(),
+            remote_addr=remote_addr(request),
+        )
         return Response(status=204)
 
 

@@ -282,6 +282,13 @@ def choose_columns(
         ColumnChoice.objects.filter(user=person, table=table).delete()
 
 
+def actor_name(actor: Any) -> str:
+    """Return how the audit names a person, a TokenPrincipal, a name, or None for the system itself."""
+    if actor is None:
+        return "system"
+    return str(actor.get_username()) if hasattr(actor, "get_username") else str(actor)
+
+
 def record_audit(
     *,
     actor: Any,
@@ -295,9 +302,7 @@ def record_audit(
     now: datetime.datetime | None = None,
 ) -> AuditEvent:
     """Add one event. ``actor`` is a person, a TokenPrincipal, a name, or None for the system itself."""
-    name = (
-        "system" if actor is None else actor.get_username() if hasattr(actor, "get_username") else str(actor)
-    )
+    name = actor_name(actor)
     event = AuditEvent.objects.create(
         at=now or timezone.now(),
         actor=name,

@@ -50,10 +50,11 @@ STATUS_KINDS = {
 
 
 class Promised(NamedTuple):
-    """No message waits longer than `slo_ms` for `target` of the time."""
+    """No message waits longer than `slo_ms` for `target` of the time, from `from_ms` until the next version."""
 
     slo_ms: int
     target: float
+    from_ms: int = 0
 
 
 class TopicState(NamedTuple):

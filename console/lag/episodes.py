@@ -28,7 +28,8 @@ from console.lag.episode_state import (
     gone,
     holds,
 )
-from console.lag.models import Episode, GroupSlo, LagEvent
+from console.lag.models import Episode, LagEvent
+from console.lag.promise_versions import Promises, installation, promises_of
 from spark.lag.local_time import DAY_MS, MINUTE_MS
 
 logger = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ class Episodes:
     def __init__(self, cluster: str, interval_ms: int) -> None:
         self.cluster, self.interval_ms = cluster, interval_ms
         self._open: dict[Key, Episode] = {}
-        self._promises: dict[str, Promised] = {}
+        self._promises = Promises(installation())
         self._promises_at_ms = 0
         self._usual: dict[str, _Rates] = {}
         self._written_at_ms = 0
@@ -88,7 +89,7 @@ class Episodes:
         seen: set[Key] = set()
         states = {(key.group, key.topic) for key in self._open}
         for group, row in groups.items():
-            promised = self._promise(group)
+            promised = self._promises.at(group, now_ms)
             for topic, state in _topics(row):
                 if (group, topic) not in states and not _is_remarkable(state, promised):
                     continue
@@ -146,7 +147,7 @@ class Episodes:
         now_ms: int,
     ) -> Episode:
         by = moved.get((key.group, key.topic))
-        promised = self._promise(key.group)
+        promised = self._promises.at(key.group, now_ms)
         one = Episode(
             id=episode_id(self.cluster, key.group, key.topic, key.kind, now_ms),
             cluster=self.cluster,
@@ -158,6 +159,7 @@ class Episodes:
             reset_by=(by or "")[:CAUSE_LENGTH_MAX],
             slo_ms=promised.slo_ms,
             target=promised.target,
+            slo_from_ms=promised.from_ms,
             clients=row["clients"],
         )
         _set_course(one, beginning(now_ms))
@@ -234,16 +236,7 @@ class Episodes:
     def _read_promises(self, now_ms: int) -> None:
         if not 0 <= now_ms - self._promises_at_ms < PROMISES_READ_EVERY_MS:
             self._promises_at_ms = now_ms
-            self._promises = promises(self.cluster)
-
-    def _promise(self, group: str) -> Promised:
-        return self._promises.get(group) or Promised(settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
-
-
-def promises(cluster: str) -> dict[str, Promised]:
-    """Return the promises of groups that have their own."""
-    found = GroupSlo.objects.filter(cluster=cluster)
-    return {one.group: Promised(one.slo_ms, one.target) for one in found}
+            self._promises = promises_of(self.cluster)
 
 
 def drop_old(cluster: str, now_ms: int) -> int:

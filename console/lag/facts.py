@@ -35,11 +35,12 @@ class Burn(NamedTuple):
     rate: float | None
 
 
-def burns(spent: Sequence[Spent], target: float) -> list[Burn]:
+def burns(spent: Sequence[Spent], targets: Sequence[float]) -> list[Burn]:
     """Return the burn over each of WINDOWS_MS: time in breach by time that is known, as REST and reports have it; null
     where less than COVERAGE_MIN of the time is known.
     """
-    return [Burn(length_ms, _burn(own, target)) for length_ms, own in zip(WINDOWS_MS, spent, strict=True)]
+    windows = zip(WINDOWS_MS, spent, targets, strict=True)
+    return [Burn(length_ms, _burn(own, target)) for length_ms, own, target in windows]
 
 
 def _burn(spent: Spent, target: float) -> float | None:

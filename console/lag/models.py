@@ -360,8 +360,7 @@ class LagEvent(models.Model):
 
     A REWIND or SKIPPED that a change of ours explains has its words in `cause`. A row stands for one topic of a
     group (or one topic); offsets are those of `broker_name` and `queue_id`, the queue with the most `messages`.
-    MEMBERS has the number of clients before and after in the offsets, and who came and went in `members`
-    (`member_changes.MemberChange`). BROKER_RESTART is of a broker and of no group.
+    MEMBERS has the clients before and after in the offsets, and `members`. BROKER_RESTART is of no group.
     """
 
     class Kind(models.TextChoices):
@@ -393,15 +392,14 @@ class LagEvent(models.Model):
 
 class PromiseCourse(RowModel):
     """When a group's topic kept its promise in the last days (`console.lag.promise_courses`): `changes` is a list of
-    [from when, state] as `folds.promise` has them. The row without a group is common to all topics, and keeps the
-    promises in force, group → milliseconds. A topic without a row was known and in time all along.
+    [from when, state] as `folds.promise` has them, each round judged by the promise of its time. The row without a
+    group is common to all topics. A topic without a row was known and in time all along.
     """
 
     cluster = models.CharField(max_length=64)
     group = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
     topic = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
     changes = models.JSONField(default=list)
-    promises = models.JSONField(default=dict)
     read_at_ms = models.BigIntegerField(default=0)
 
     class Meta:
@@ -442,18 +440,20 @@ class QueueOwner(models.Model):
 
 
 class GroupSlo(models.Model):
-    """What a group promises: no message waits longer than `slo_ms` for `target` of the time. Groups without a row have
-    the installation's (`LAG_SLO_MS`, `LAG_SLO_TARGET`). Database `default`.
+    """What a group promises from `from_ms` to its next row: no message waits longer than `slo_ms` for `target` of the
+    time. Null, and groups without a row: the installation's. A change is a new row. Database `default`.
     """
 
     cluster = models.CharField(max_length=64)
     group = models.CharField(max_length=NAME_LENGTH_MAX)
-    slo_ms = models.BigIntegerField()
-    target = models.FloatField()
+    slo_ms = models.BigIntegerField(null=True)
+    target = models.FloatField(null=True)
+    from_ms = models.BigIntegerField(default=0)
+    set_by = models.CharField(max_length=150, default="", blank=True)
 
     class Meta:
         db_table = "report_groupslo"  # where it was first
-        constraints = [models.UniqueConstraint(fields=["cluster", "group"], name="group_slo_one_per_group")]
+        constraints = [models.UniqueConstraint(fields=["cluster", "group", "from_ms"], name="slo_version")]
 
 
 class Episode(models.Model):
@@ -483,6 +483,7 @@ class Episode(models.Model):
     reset_by = models.CharField(max_length=300, default="", blank=True)
     slo_ms = models.BigIntegerField()
     target = models.FloatField()
+    slo_from_ms = models.BigIntegerField(default=0, help_text="since when it is in force; 0: always")
     clients = models.IntegerField(null=True, help_text="members when it began")
     peak_lag = models.BigIntegerField(null=True)
     peak_time_lag_ms = models.BigIntegerField(null=True)

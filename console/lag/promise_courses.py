@@ -7,18 +7,18 @@ topics have in common: since when rounds are noted, and the time that no round c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
-from django.conf import settings
 from django.db.models import Min
 
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.lag.episode_state import Promised
-from console.lag.episodes import promises
 from console.lag.facts import LONGEST_MS, WINDOWS_MS, Burn, burns
 from console.lag.models import HistoryFile, PromiseCourse
+from console.lag.promise_versions import Promises, installation, promises_of
 from console.lag.rows.row_store import RowStore
 from spark.lag.folds import promise
 from spark.lag.folds.promise import ABSENT, CHANGES_MAX, KEPT, LATE, UNKNOWN, Course, Spent
@@ -27,7 +27,6 @@ from spark.lag.snapshot import CommitKey, Int64Array, Snapshot
 
 PROMISES_READ_EVERY_MS = 30_000
 SHORTENED_EVERY_MS = 3_600_000
-DEFAULT = ""  # among promises: of groups without their own
 
 
 class TopicKey(NamedTuple):
@@ -50,7 +49,7 @@ class PromiseCourses:
         self._saved: dict[TopicKey, Course] = {}
         self._store: RowStore[TopicKey] = RowStore(PromiseCourse, cluster, ("group", "topic"), TopicKey)
         self._history_ms: int | None = None
-        self._slo_ms: dict[str, int] = {}
+        self._promises = Promises(installation())
         self._slo_read_ms = 0
         self._shortened_ms = 0
         self._keys: Sequence[CommitKey] = ()
@@ -65,7 +64,6 @@ class PromiseCourses:
         self._saved = dict(self.courses)
         common = self._store.rows.get(COMMON)
         self.at_ms = common["read_at_ms"] if common else 0
-        self._slo_ms = dict(common["promises"]) if common else {}
         self._slo_read_ms = 0
         files = HistoryFile.objects.filter(cluster=self.cluster)
         self._history_ms = files.aggregate(first=Min("ts_lo_ms"))["first"]
@@ -74,7 +72,7 @@ class PromiseCourses:
         """Take over rounds of the log: which topics there were, and what was not noted before the process ended."""
         noted = [snapshot for snapshot in snapshots if snapshot.ts_ms <= self.at_ms]
         if noted:
-            self._index(noted[-1].commit_keys)
+            self._index(noted[-1].commit_keys, noted[-1].ts_ms)
         for snapshot in snapshots[len(noted) :]:
             self.note(snapshot)
 
@@ -84,7 +82,7 @@ class PromiseCourses:
         if now_ms < self.at_ms:  # the clock was ahead: what was noted then has wrong times
             self.courses, self.at_ms = {}, 0
         is_first = not self._topics
-        new = self._index(snapshot.commit_keys)
+        new = self._index(snapshot.commit_keys, now_ms)
         self._note_time(now_ms)
         self._read_promises(now_ms)
         if not is_first:
@@ -109,10 +107,9 @@ class PromiseCourses:
         self._saved = dict(self.courses)
 
     def _row(self, key: TopicKey, course: Course) -> dict[str, Any]:
-        own = self._slo_ms if key == COMMON else {}
-        return {"changes": [list(one) for one in course], "promises": dict(own), "read_at_ms": self.at_ms}
+        return {"changes": [list(one) for one in course], "read_at_ms": self.at_ms}
 
-    def _index(self, keys: Sequence[CommitKey]) -> list[TopicKey]:
+    def _index(self, keys: Sequence[CommitKey], now_ms: int) -> list[TopicKey]:
         """Know of each series which topic it is of; return the topics that the round before did not have."""
         if keys is self._keys:
             return []
@@ -121,7 +118,7 @@ class PromiseCourses:
         new = [key for key in found if key not in self._topics]
         self._keys, self._topics = keys, found
         self._rows = np.array(rows, dtype=np.int64)
-        self._set_slo()
+        self._set_slo(now_ms)
         return new
 
     def _note_time(self, now_ms: int) -> None:
@@ -139,23 +136,15 @@ class PromiseCourses:
         self.at_ms = now_ms
 
     def _read_promises(self, now_ms: int) -> None:
-        """Read what groups promise. A course is of one promise: another one begins anew."""
+        """Read what groups promise. What was judged before a change stays."""
         if 0 <= now_ms - self._slo_read_ms < PROMISES_READ_EVERY_MS:
             return
         self._slo_read_ms = now_ms
-        found = {group: own.slo_ms for group, own in promises(self.cluster).items()}
-        found[DEFAULT] = settings.LAG_SLO_MS
-        before, self._slo_ms = self._slo_ms or found, found
-        if before == found:
-            self._set_slo()
-            return
-        for key in self._topics:
-            if _promised(before, key.group) != _promised(found, key.group):
-                self.courses[key] = ((0, ABSENT),)
-        self._set_slo()
+        self._promises = promises_of(self.cluster)
+        self._set_slo(now_ms)
 
-    def _set_slo(self) -> None:
-        own = [_promised(self._slo_ms, key.group) for key in self._topics]
+    def _set_slo(self, now_ms: int) -> None:
+        own = [self._promises.at(key.group, now_ms).slo_ms for key in self._topics]
         self._own_slo_ms = np.array(own, dtype=np.int64)
 
     def _shorten(self, now_ms: int) -> None:
@@ -169,10 +158,6 @@ class PromiseCourses:
             if key == COMMON or (course and not is_gone):
                 kept[key] = course
         self.courses = kept
-
-
-def _promised(slo_ms: Mapping[str, int], group: str) -> int:
-    return slo_ms.get(group, slo_ms.get(DEFAULT, settings.LAG_SLO_MS))
 
 
 def _course(changes: Sequence[Sequence[int]]) -> Course:
@@ -191,8 +176,7 @@ class Budgets:
         changes, at_ms = found.pop(COMMON, ([[0, ABSENT]], now_ms))
         self.common = promise.changed(_course(changes), at_ms + GAP_INTERVALS * interval_ms, UNKNOWN)
         self.courses = {key: _course(changes) for key, (changes, _) in found.items()}
-        self._promises = promises(cluster)
-        self._default = Promised(settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
+        self._promises = promises_of(cluster)
         self._kept = promise.times(self.common, self.windows)
 
     def spent(self, group: str, topic: str) -> list[Spent]:
@@ -202,7 +186,23 @@ class Budgets:
 
     def burns(self, group: str, topic: str) -> list[Burn]:
         """Return the burn of a group's topic over each of `WINDOWS_MS`."""
-        return burns(self.spent(group, topic), self._promises.get(group, self._default).target)
+        return burns(self.spent(group, topic), [self._target(group, topic, one) for one in self.windows])
+
+    def promised(self, group: str) -> Promised:
+        """Return the promise in force now."""
+        return self._promises.at(group, self.windows[0][1])
+
+    def _target(self, group: str, topic: str, window: tuple[int, int]) -> float:
+        """Return the target of a window: of several versions each counts for the time that was watched under it."""
+        from_ms, to_ms = window
+        pieces = self._promises.pieces(group, from_ms, to_ms)
+        if len(pieces) == 1:
+            return pieces[0][1].target
+        course = promise.joined(self.common, self.courses.get(TopicKey(group, topic), ()))
+        spans = pairwise([*(at_ms for at_ms, _ in pieces), to_ms])
+        watched = [one.watched_ms for one in promise.times(course, list(spans))]
+        weighted = sum(ms * one.target for ms, (_, one) in zip(watched, pieces, strict=True))
+        return weighted / sum(watched) if sum(watched) else pieces[-1][1].target
 
     def late_since(self, since_ms: int) -> Iterator[TopicKey]:
         """Yield the topics that were late at some time since then."""

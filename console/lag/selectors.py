@@ -54,6 +54,12 @@ def stale_since_ms(cluster_name: str, now_ms: int) -> int | None:
     return ended_ms(latest) if stale and latest is not None else None
 
 
+def is_current(cluster_name: str, now_ms: int) -> bool:
+    """Whether rounds take place: without one nothing is known of now."""
+    latest = last_round(cluster_name)
+    return latest is not None and not is_stale(latest, collect_interval_ms(cluster_name), now_ms)
+
+
 def made_stale(row: StaleRow, since_ms: int | None) -> StaleRow:
     """Return a row of a group or of one of its queues; as UNKNOWN when it is as old as `since_ms`, with its figures as
     of then. It is not to be saved.

@@ -101,6 +101,7 @@ class Column:
     unit: str = ""
     priority: int = 1
     note: str = ""
+    is_summed: bool = False  # at least that, in a row with `is_lower_bound`
 
     @property
     def is_number(self) -> bool:
@@ -119,7 +120,12 @@ class Column:
         value = row.get(self.key)
         if value is None or value == "":
             return ""
-        return RANKED[row["by"]](value) if self.kind == "ranked" else TEXTS[self.kind](value)
+        text = RANKED[row["by"]](value) if self.kind == "ranked" else TEXTS[self.kind](value)
+        return f"≥ {text}" if self.is_bound(row) else text
+
+    def is_bound(self, row: Mapping[str, Any]) -> bool:
+        """Whether the figure of a row is the least that it can be."""
+        return self.is_summed and bool(row.get("is_lower_bound"))
 
     @property
     def css(self) -> str:
@@ -453,6 +459,38 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
         ),
     ),
 }
+LONG_COLUMNS = (
+    Column("window_start_ms", "Period", "moment"),
+    Column("in_rate", "In", "rate", "/s"),
+    Column("in_rate_change_pct", "Change", "points", "%", note="of what comes in, against the period before"),
+    Column("produced", "Produced", unit="msgs", is_summed=True),
+    Column("consumed", "Consumed", unit="msgs", priority=2, is_summed=True),
+    Column("time_lag_p95_ms", "Time lag p95", "optional_duration", note="of the median day"),
+    Column("time_lag_max_ms", "Time lag max", "optional_duration", is_summed=True),
+    Column("good_pct", "Kept", "percent2", note="share of the watched time in which no message was late"),
+    Column("breach_ms", "In breach", "optional_duration", is_summed=True),
+    Column(
+        "late_message_hours",
+        "Cost",
+        "rate",
+        "msg·h",
+        priority=2,
+        note="messages times the hours they waited beyond the promise",
+        is_summed=True,
+    ),
+    Column("lost", "Lost", unit="msgs", priority=2, is_summed=True),
+    Column("days", "Of days", note="days of the period that were computed; the others are unknown, not zero"),
+    COVERAGE,
+)
+LONG_WORDS = (
+    "Made of the daily rows that are kept. ≥: not all days of the period were computed, or it is not over."
+)
+
+
+def _long(grain: str, label: str) -> RowsView:
+    return RowsView(grain, label, LONG_COLUMNS, "window_start_ms", words=LONG_WORDS)
+
+
 VIEWS: dict[str, tuple[RowsView, ...]] = {
     **REVIEWS,
     "episodes": (),  # a page of its own
@@ -461,6 +499,7 @@ VIEWS: dict[str, tuple[RowsView, ...]] = {
         RowsView("group", "Groups", SCORES, "backlogs"),
         RowsView("cluster", "All together", SCORES, "window_start_ms"),
     ),
+    "lag_trend": (_long("month", "Months"), _long("quarter", "Quarters"), _long("year", "Years")),
     "topic_traffic": (
         RowsView("topic", "By day", (DAY, *TRAFFIC), "messages"),
         RowsView("hour", "By hour", (Column("hour_ms", "Hour", "moment"), *TRAFFIC), "hour_ms"),
@@ -479,4 +518,5 @@ WORDS = {
     "topic_traffic": "What came into each topic, message by message, from the brokers’ store files.",
     "dead_letter": "Dead letters from the brokers’ store files: how many, why, how old.",
     "forecast_scorecard": "How good our drain forecasts were.",
+    "lag_trend": "How groups did over months, quarters and years of the business time zone.",
 }

@@ -11,13 +11,16 @@ JOBS = {
     "topic_traffic": "Topic traffic",
     "dead_letter": "Dead letters",
     "forecast_scorecard": "Forecast scorecard",
+    "lag_trend": "Months, quarters and years",
 }
 # Reports whose rows are `LagRow`; those of the others are `ReportRow`.
 LAG_JOBS = ("lag_hour", "lag_day", "lag_week")
+# Rows are of months, quarters and years, made of daily rows: a run makes those anew that its days are part of.
+TREND_JOB = "lag_trend"
 # Reports made from the stores of brokers, not from lag history.
 STORE_JOBS = ("topic_traffic", "dead_letter")
-# Reports whose days must be the same: the weekly one is made of rows of the others.
-SAME_DAYS = ("lag_day", "lag_week", "capacity")
+# Reports whose days must be the same: the weekly one and the trend are made of rows of the others.
+SAME_DAYS = ("lag_day", "lag_week", "capacity", "lag_trend")
 # What a row is about, and how long that usually is: an hour of UTC, a day of the report's zone, a week from Monday. A
 # run replaces whole periods.
 PERIODS_MS = {**dict.fromkeys(JOBS, DAY_MS), "lag_hour": HOUR_MS, "lag_week": 7 * DAY_MS}

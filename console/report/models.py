@@ -9,7 +9,8 @@ from django.conf import settings
 from django.db import models
 
 from console.lag.models import NAME_LENGTH_MAX
-from console.report.jobs import PERIODS_MS, is_so_far
+from console.report.jobs import PERIODS_MS, TREND_JOB, is_so_far
+from console.report.long_periods import LongPeriod, period_of
 from spark.lag.local_time import CHANGE_MS_MAX, UTC, period_end
 
 ZONE_LENGTH_MAX = 64  # the longest name of the IANA list has 32
@@ -138,6 +139,10 @@ class LagRow(models.Model):
     window_end_ms = models.BigIntegerField()
     interval_ms = models.IntegerField()
     slo_ms = models.BigIntegerField()
+    # The version of the promise that its last hour was judged by; null in rows of before versions were kept.
+    slo_target = models.FloatField(null=True)
+    slo_from_ms = models.BigIntegerField(null=True)
+    slo_versions = models.IntegerField(null=True)  # by how many its hours were
     queues = models.IntegerField()
     lag_first = models.BigIntegerField(null=True)
     lag_last = models.BigIntegerField(null=True)
@@ -247,7 +252,7 @@ EPISODE_STATUS = {"breach": "FALLING_BEHIND", "stall": "STALLED", "offline": "OF
 
 
 class ReportRow(models.Model):
-    """One row of any other report (episodes, capacity, topic_traffic, dead_letter, forecast_scorecard, topn).
+    """One row of any other report (episodes, capacity, topic_traffic, dead_letter, lag_trend, …), or of a review.
 
     What all rows have is in columns, what only this report has in `figures`: pages sort and filter by it in SQL
     (`figures__peak_lag`). A figure that is unknown is not in `figures`. The meaning: the job's module in `spark`.
@@ -280,6 +285,11 @@ class ReportRow(models.Model):
         ]
 
     @property
+    def long_period(self) -> LongPeriod | None:
+        """Of a trend: the month, quarter or year it is about."""
+        return period_of(self.window_start_ms, self.grain, self.zone) if self.job == TREND_JOB else None
+
+    @property
     def status(self) -> str:
         """Of an episode: the lag status whose shape and colour it has."""
         return EPISODE_STATUS.get(self.kind, "UNKNOWN")
@@ -287,6 +297,8 @@ class ReportRow(models.Model):
     @property
     def is_partial(self) -> bool:
         """Whether its window was not over when it was computed."""
+        if self.long_period is not None:
+            return self.window_end_ms < self.long_period.end_ms
         return is_so_far(self.job, self.window_start_ms, self.window_end_ms, self.zone)
 
     def as_row(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from console.report.jobs import TREND_JOB
 from spark.lag.local_time import (
     DAY_MS,
     HOUR_MS,
@@ -37,6 +38,7 @@ DEFAULT_SCHEDULES = {
     **dict.fromkeys(HOURLY_JOBS, (HOURLY, 0, 7)),
     **dict.fromkeys(DAILY_JOBS, (DAILY, 0, 20)),
     **dict.fromkeys(WEEKLY_JOBS, (WEEKLY, 0, 40)),
+    TREND_JOB: (DAILY, 1, 20),  # when the day's rows are in
 }
 # A moment that was missed (nothing ran) is made up for within this time; later the next one is near.
 GRACE_MS = {HOURLY: 50 * 60_000, DAILY: 12 * HOUR_MS, WEEKLY: DAY_MS}
@@ -125,10 +127,9 @@ SPANS: dict[str, tuple[str, int | None]] = {
 
 
 def spans_of(job: str) -> dict[str, str]:
-    """Word in the address → word on the page; a week is longer than a week's spans."""
-    return {
-        key: word for key, (word, days) in SPANS.items() if job not in WEEKLY_JOBS or days is None or days > 6
-    }
+    """Word in the address → word on the page; what is longer than a span is not in it."""
+    shortest = 7 if job in WEEKLY_JOBS else 366 if job == TREND_JOB else 0
+    return {key: word for key, (word, days) in SPANS.items() if days is None or days >= shortest}
 
 
 def span_of(asked: str, job: str) -> str:

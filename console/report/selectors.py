@@ -13,7 +13,8 @@ from django.db.models.expressions import OrderBy
 
 from console.access.name_scope import EVERYTHING, NameScope
 from console.lag.history.log import readable
-from console.lag.models import GroupMembers, GroupSlo, HistoryFile
+from console.lag.models import GroupMembers, HistoryFile
+from console.lag.promise_versions import promises_of
 from console.lists.page import Page, cut
 from console.report.jobs import is_so_far
 from console.report.models import LagRow, ReportRow, ReportRun, ReportSchedule
@@ -192,10 +193,9 @@ def members(cluster: str) -> dict[str, int]:
     return {group: clients or 0 for group, clients in found.values_list("group", "clients")}
 
 
-def slos(cluster: str) -> dict[str, dict[str, Any]]:
-    """The promises that groups made themselves, for `spark.job.JobSpec`."""
-    found = GroupSlo.objects.filter(cluster=cluster)
-    return {one.group: {"slo_ms": one.slo_ms, "target": one.target} for one in found}
+def slos(cluster: str) -> dict[str, list[dict[str, Any]]]:
+    """The promises that groups made themselves, version after version, for `spark.job.JobSpec`."""
+    return {group: [one._asdict() for one in own] for group, own in promises_of(cluster).versions.items()}
 
 
 def row_page(

@@ -11,7 +11,7 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from console.lag.history.log import Kind, job_location
 from console.lag.models import HistoryFile
 from console.live import hub as live
 from console.report import process, selectors
-from console.report.jobs import JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS
+from console.report.jobs import JOBS, LAG_JOBS, PERIODS_MS, STORE_JOBS, TREND_JOB
 from console.report.models import OPEN_STATES, ReportRun
 from console.report.process import JobResult, ReportFailed
 from console.report.rows import output, queue_files, retention
@@ -44,19 +44,25 @@ from console.report.rules import (
     Window,
 )
 from console.report.rules import window as whole_window
-from console.report.runs import kept_episodes
+from console.report.runs import kept_episodes, long_trend
 from console.report.runs.missing import hours_of, lost_hours, missing, nothing_readable, unread
 from console.report.runs.replacement import Produced, replace_rows
 from spark.lag.history.buckets import joined_path
 from spark.lag.local_time import HOUR_MS, periods, starts_in_hour
 
 logger = logging.getLogger(__name__)
+RowMaker = Callable[..., int]
 
 DELIVER_TASK = "console.report.tasks.deliver"
 RUN_REPORT_TASK = "console.report.tasks.run_report"  # by name: tasks import services, not the other way round
 # kombu tries three times, two seconds apart, before it says that Redis is away: too long for a button.
 ONE_TRY = {"max_retries": 1, "interval_start": 0, "interval_step": 0}
 RUN_TIMEOUT_S = 20 * 60
+# Reports that need no Spark: made of what is in the database.
+ROW_MAKERS: dict[str, RowMaker] = {
+    kept_episodes.JOB: kept_episodes.replace_rows,
+    TREND_JOB: long_trend.replace_rows,
+}
 STEP_LENGTH_MAX = 200
 WAITING, RUNNING = ReportRun.State.QUEUED, ReportRun.State.RUNNING
 
@@ -213,8 +219,8 @@ class _Attempt:
         run = self.run
         _publish(run.id, self.now_ms())
         try:
-            if run.job == kept_episodes.JOB:
-                self._take_over_episodes()
+            if run.job in ROW_MAKERS:
+                self._make_from_kept(ROW_MAKERS[run.job])
             else:
                 self._compute()
         except RunLost:
@@ -252,10 +258,9 @@ class _Attempt:
         self.show("writing rows")
         self._finish(spec, result)
 
-    def _take_over_episodes(self) -> None:
+    def _make_from_kept(self, replace_rows: RowMaker) -> None:
         now_ms = self.now_ms()
-        stamp = self._stamp(now_ms)
-        count = kept_episodes.replace_rows(self.run, stamp, claim=self._claim, now_ms=now_ms)
+        count = replace_rows(self.run, self._stamp(now_ms), claim=self._claim, now_ms=now_ms)
         self._succeed(row_count=count)
 
     def show(self, step: str) -> None:

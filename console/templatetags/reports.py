@@ -25,6 +25,7 @@ register = template.Library()
 
 SAID_KINDS = frozenset(("percent", "percent2", "points", "p_value", "ranked"))
 BUDGET_LOW_PCT = 25
+SOME_DAYS = "not all days of the period were computed, or it is not over"
 
 
 @register.simple_tag(takes_context=True)
@@ -53,7 +54,11 @@ def report_cell(context: Mapping[str, Any], row: Any, column: Any) -> SafeString
         return figure_words(column.text({**row.figures, column.key: value}))
     if column.kind == "size":
         return size(int(value))
-    return figures.figure(context, {column.key: value}, column.key, column.kind)
+    bound = {
+        f"{column.key.removesuffix('_ms')}_lower_bound": column.is_bound(row.figures),
+        "reason": SOME_DAYS,
+    }
+    return figures.figure(context, {column.key: value, **bound}, column.key, column.kind)
 
 
 @register.simple_tag
@@ -135,7 +140,9 @@ def row_window(context: Mapping[str, Any], row: Any) -> SafeString:
     """
     length = PERIODS_MS[row.job]
     start = local(row.window_start_ms, row.zone)
-    if length == HOUR_MS:
+    if getattr(row, "long_period", None) is not None:
+        found = format_html('<time class="nowrap">{}</time>', row.long_period.name)
+    elif length == HOUR_MS:
         shown = _local(context, row.window_start_ms)
         text = figure_words(_minute(shown, _local(context, _now_ms(context))))
         found = format_html('<time data-at="{}" data-as="hour">{}</time>', row.window_start_ms, text)

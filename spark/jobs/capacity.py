@@ -71,7 +71,7 @@ def capacity_rows(windows: Iterable[Window], reader: HistoryReader) -> Iterator[
     folds: list[Fold] = []
     lines: dict[LineKey, list[Line]] = {}
     for window in windows:
-        folds.append(fold(window.grid, window.from_ms, window.to_ms, reader.slo_of))
+        folds.append(fold(window.grid, window.from_ms, window.to_ms, reader.slo_at(window.from_ms)))
         for name, line in topic_lines([window.grid]).items():
             lines.setdefault(name, []).append(line)
     if not folds:

@@ -3,7 +3,9 @@
 One row per group-topic, and one per queue with a backlog, traffic, or nothing known of it. What the columns mean:
 `spark.lag.folds.figures`. Besides:
 
-    slo_ms              what the group promises; a breach is longer
+    slo_ms              what the group promises; a breach is longer. Every hour is judged by the version in force when
+                        it began; a longer window names the last one, with its `slo_target` and `slo_from_ms`, and in
+                        `slo_versions` how many it had
     retry_in            produced into the group's %RETRY% topic, `dead_letter_in` into %DLQ%: of the whole group, the
                         same on each of its topics; null: such a topic was not collected
     clients_min, _max   members of the whole group, as far as changes were seen; null: unknown, and of single queues
@@ -21,7 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark.job import JobSpec
+from spark.job import JobSpec, Promise
 from spark.lag.folds import figures
 from spark.lag.folds.figures import PERCENTILES, Columns
 from spark.lag.folds.fold import Fold, fold, merge
@@ -38,6 +40,9 @@ HISTOGRAMS = ("lag", "time_lag", "latency")
 FOLDS_KEPT = 24  # hours that are folded and not yet added up
 LAG_FIGURES = (
     pa.field("slo_ms", pa.int64()),
+    pa.field("slo_target", pa.float64()),
+    pa.field("slo_from_ms", pa.int64()),
+    pa.field("slo_versions", pa.int32()),
     pa.field("queues", pa.int32()),
     pa.field("lag_first", pa.int64()),
     *[pa.field(f"lag_{name}", pa.int64()) for name in DISTRIBUTION],
@@ -106,7 +111,7 @@ def hour_rows(item: WorkItem, notes: list[Note]) -> Iterator[pa.Table]:
     for windows in reader.blocks():
         for window in windows:
             if window.from_ms in hours:
-                own = fold(window.grid, window.from_ms, window.to_ms, reader.slo_of)
+                own = fold(window.grid, window.from_ms, window.to_ms, reader.slo_at(window.from_ms))
                 yield from tables(own, reader, window.dead_letters)
     reader.close()
     notes += reader.notes
@@ -119,7 +124,7 @@ def period_rows(item: WorkItem, notes: list[Note]) -> Iterator[pa.Table]:
         found: list[Fold] = []
         dead_letters: dict[str, int] = {}
         for window in windows:
-            found.append(fold(window.grid, window.from_ms, window.to_ms, reader.slo_of))
+            found.append(fold(window.grid, window.from_ms, window.to_ms, reader.slo_at(window.from_ms)))
             _add(dead_letters, window)
             if len(found) > FOLDS_KEPT:
                 found = [merge(found)]
@@ -175,12 +180,17 @@ def _columns(
     into: dict[str, tuple[int | None, int | None]],
 ) -> Columns:
     groups = [key.group for key in level.keys]
-    promises = {group: spec.promise(group) for group in set(groups)}
-    slo_ms = np.array([promises[group].slo_ms for group in groups], dtype=np.int64)
-    target = np.array([promises[group].target for group in groups])
+    promises = {group: spec.promises(group, own.from_ms, own.to_ms) for group in set(groups)}
+    last = {group: versions[-1][0] for group, versions in promises.items()}
+    targets = {group: _mean_target(versions) for group, versions in promises.items()}
+    slo_ms = np.array([last[group].slo_ms for group in groups], dtype=np.int64)
+    target = np.array([targets[group] for group in groups])
     columns: Columns = {
         **_names(grain, level.keys),
         **figures.of_level(level, spec.interval_ms, slo_ms, target),
+        "slo_target": [last[group].target for group in groups],
+        "slo_from_ms": [last[group].from_ms for group in groups],
+        "slo_versions": [len(promises[group]) for group in groups],
         "window_start_ms": own.from_ms,
         "window_end_ms": own.to_ms,
         "retry_in": [into[group][0] for group in groups],
@@ -192,6 +202,13 @@ def _columns(
         columns["clients_min"] = [counts[group][0] for group in groups]
         columns["clients_max"] = [counts[group][1] for group in groups]
     return columns
+
+
+def _mean_target(versions: list[tuple[Promise, int]]) -> float:
+    """Return the target of a window: of several versions each counts for its time."""
+    if len(versions) == 1:
+        return versions[0][0].target
+    return sum(one.target * length_ms for one, length_ms in versions) / sum(ms for _, ms in versions)
 
 
 def _names(grain: str, keys: Sequence[SeriesKey]) -> Columns:

@@ -6,7 +6,7 @@ item needs nothing of another: no shuffle, no join. A file that cannot be read i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -161,9 +161,9 @@ class HistoryReader:
         self._logs: dict[str, Samples] = {}
         self._files: dict[str, ChunkFile | ChunkBuckets | None] = {}
 
-    def slo_of(self, group: str) -> int:
-        """How long the messages of a group may wait."""
-        return self.spec.promise(group).slo_ms
+    def slo_at(self, at_ms: int) -> Callable[[str], int]:
+        """Return how long the messages of each group may wait in the hour of a moment."""
+        return lambda group: self.spec.promise(group, at_ms).slo_ms
 
     def blocks(self) -> Iterator[Iterator[Window]]:
         """Yield, for range after range of groups, their hours one after the other, those without a file too."""

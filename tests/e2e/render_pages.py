@@ -83,6 +83,7 @@ FIXED_PAGES = {
     "report-episodes": "/c/local/reports/episodes",
     "report-capacity": "/c/local/reports/capacity",
     "report-forecasts": "/c/local/reports/forecast_scorecard?span=7d",
+    "report-trend": "/c/local/reports/lag_trend",
     "report-topic-traffic": "/c/local/reports/topic_traffic",
     "report-dead-letter": "/c/local/reports/dead_letter",
     "report-group": "/c/local/reports/groups/analytics",
@@ -98,7 +99,8 @@ FIXED_PAGES = {
 }
 # Made while rendering, and how long one may take.
 REPORTS = (
-    "lag_hour", "lag_day", "lag_week", "episodes", "capacity", "forecast_scorecard", "topic_traffic", "dead_letter",
+    "lag_hour", "lag_day", "lag_week", "episodes", "capacity", "forecast_scorecard", "lag_trend", "topic_traffic",
+    "dead_letter",
 )  # fmt: skip
 FOR_GROUPS = ("lag_hour", "episodes")  # what the report of one group is made of
 REPORT_WITHIN_S = 120

@@ -49,8 +49,15 @@ def test_it_reads_what_it_writes() -> None:
         ),
         ({"from_ms": "yesterday"}, "Expected `int`, got `str` - at `$.from_ms`"),
         ({"interval_ms": 0}, "interval_ms must be above 0"),
-        ({"slos": {"billing": {"slo_ms": 5, "target": 1.0}}}, "slos: of billing, slo_ms must not be below 0"),
-        ({"slos": {"billing": {"slo_ms": 5}}}, "missing required field `target`"),
+        (
+            {"slos": {"billing": [{"slo_ms": 5, "target": 1.0}]}},
+            "slos: of billing, slo_ms must not be below 0",
+        ),
+        ({"slos": {"billing": [{"slo_ms": 5}]}}, "missing required field `target`"),
+        (
+            {"slos": {"billing": [{"slo_ms": 5, "target": 0.5}, {"slo_ms": 6, "target": 0.5}]}},
+            "slos: of billing, every version must begin after the one before",
+        ),
         ({"output": ""}, "output names no folder"),
         ({"colour": "red"}, "unknown field `colour`"),
     ],

@@ -164,6 +164,7 @@ REST = {
     "api-job-cancel": change("RESET"),
     "api-job-rate": change("RESET", rate_per_s=5),
     "api-episodes": view(SOME),
+    "api-facts": view(SOME),
     "api-report-runs": view(SOME),
     "api-report-job-runs": change("REPORT", WHOLE),
     "api-report-rows": view(SOME),

@@ -30,6 +30,7 @@ from console.report.services import ReportAlreadyRunning
 logger = logging.getLogger(__name__)
 
 OUTCOME_LENGTH_MAX = 300
+SLO_VERSIONS_MAX = 200  # of a group: every job that judges its past carries them
 ASKED_FOR = "asked for"
 CHANGEABLE = ("is_on", "cadence", "minute", "hour", "weekday", "zone", "emails", "webhook_url")
 
@@ -185,24 +186,48 @@ def host_of(url: str) -> str:
 
 def slo_of(cluster: str, group: str) -> tuple[int, float]:
     """(milliseconds, share of the time): the group's own promise or the installation's."""
-    own = GroupSlo.objects.filter(cluster=cluster, group=group).first()
-    return (own.slo_ms, own.target) if own else (settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
+    last = slo_versions(cluster, group)[:1]
+    if not last or last[0].slo_ms is None or last[0].target is None:
+        return settings.LAG_SLO_MS, settings.LAG_SLO_TARGET
+    return last[0].slo_ms, last[0].target
+
+
+def slo_versions(cluster: str, group: str) -> Sequence[GroupSlo]:
+    """Every version of a group's own promise, the newest first; without figures it is the installation's."""
+    return list(GroupSlo.objects.filter(cluster=cluster, group=group).order_by("-from_ms"))
 
 
 def set_slo(
-    cluster: str, group: str, slo_ms: int | None, target: float | None, *, actor: Any, remote_addr: str = ""
+    cluster: str,
+    group: str,
+    slo_ms: int | None,
+    target: float | None,
+    *,
+    actor: Any,
+    now_ms: int,
+    remote_addr: str = "",
 ) -> None:
-    """Give a group its own promise; without figures it has the installation's again. Hours already computed keep the
-    promise they were computed with until they are computed again.
+    """Begin a version of a group's promise; without figures it has the installation's again. Time before now stays
+    judged by the versions of then.
     """
     before = dict(zip(("slo_ms", "target"), slo_of(cluster, group), strict=True))
     with transaction.atomic():
-        if slo_ms is None or target is None:
-            GroupSlo.objects.filter(cluster=cluster, group=group).delete()
-        else:
-            GroupSlo.objects.update_or_create(
-                cluster=cluster, group=group, defaults={"slo_ms": slo_ms, "target": target}
-            )
+        versions = slo_versions(cluster, group)
+        is_own = slo_ms is not None and target is not None
+        wanted = (slo_ms, target) if is_own else (None, None)
+        if wanted == ((versions[0].slo_ms, versions[0].target) if versions else (None, None)):
+            return
+        GroupSlo.objects.create(
+            cluster=cluster,
+            group=group,
+            slo_ms=wanted[0],
+            target=wanted[1],
+            # the clock may have been set back
+            from_ms=max(now_ms, versions[0].from_ms + 1) if versions else now_ms,
+            set_by=access_services.actor_name(actor),
+        )
+        too_old = [one.pk for one in versions[SLO_VERSIONS_MAX - 1 :]]
+        GroupSlo.objects.filter(pk__in=too_old).delete()
         access_services.record_audit(
             actor=actor,
             verb="change SLO",

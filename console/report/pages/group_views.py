@@ -27,6 +27,7 @@ from spark.lag.local_time import DAY_MS, HOUR_MS, hour_of_week, local
 # Word in the address → (word on the page, days). Four whole weeks, so that weekdays weigh the same.
 SPANS = {"1d": ("24 h", 1), "": ("7 d", 7), "28d": ("28 d", 28)}
 DRAWN_HOURS_MIN = 24
+SLO_VERSIONS_SHOWN = 10
 LATENCY_DAYS_MAX = 7  # the distribution is made from samples, not from rows
 
 
@@ -82,6 +83,8 @@ def page(
         "room_url": _room_url(here.name, group, from_ms, min(to_ms, now_ms), hours.first_seen_ms),
         "latency_url": _latency_url(here.name, group, from_ms, min(to_ms, now_ms), slo_ms),
         "own_slo_ms": own_slo_ms,
+        "slo_versions": schedules.slo_versions(here.name, group)[:SLO_VERSIONS_SHOWN],
+        "installation_slo": (settings.LAG_SLO_MS, settings.LAG_SLO_TARGET),
         "slo_form": form
         or SloForm(initial={"seconds": own_slo_ms // 1_000, "target_pct": round(100 * target, 5)}),
         "may_configure": access_rules.may(request.user, Verb.CONFIGURE, here.name, group),

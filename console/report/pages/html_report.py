@@ -105,8 +105,11 @@ def _lines(rows: Iterable[Any], columns: Sequence[Column], job: str) -> Iterator
 def window(row: Any, job: str) -> str:
     """The hour, day or week of a row, with a zone that is not UTC; those that were not over when it was made say so."""
     length = PERIODS_MS[job]
+    long_period = getattr(row, "long_period", None)
     start = local(row.window_start_ms, UTC if length == HOUR_MS else row.zone)
-    if length == HOUR_MS:
+    if long_period is not None:
+        text = long_period.name
+    elif length == HOUR_MS:
         text = f"{start:%Y-%m-%d %H:%M}"
     elif length == DAY_MS:
         text = f"{start:%Y-%m-%d}"

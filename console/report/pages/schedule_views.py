@@ -50,7 +50,8 @@ def set_slo(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         None if seconds is None else seconds * 1_000,
         None if target_pct is None else round(target_pct / 100, 7),
         actor=request.user,
+        now_ms=time.time_ns() // 1_000_000,
         remote_addr=remote_addr(request),
     )
-    messages.success(request, "Saved. Hours computed from now on keep to it.")
+    messages.success(request, "Saved. Hours that begin from now on are judged by it.")
     return redirect("group-report", here.name, group)

@@ -1,7 +1,7 @@
 """How long the rows of each report stay, and the deletion of older ones after every run.
 
     lag_hour            REPORT_HOUR_DAYS; its files of single queues REPORT_QUEUE_DAYS
-    lag_week            REPORT_WEEK_DAYS
+    lag_week, lag_trend REPORT_WEEK_DAYS
     episodes            EPISODE_DAYS, as the episodes themselves
     every other report  REPORT_DAY_DAYS
 
@@ -29,6 +29,7 @@ def kept_days(job: str) -> int:
     days = {
         "lag_hour": settings.REPORT_HOUR_DAYS,
         "lag_week": settings.REPORT_WEEK_DAYS,
+        "lag_trend": settings.REPORT_WEEK_DAYS,
         "episodes": settings.EPISODE_DAYS,
     }
     return int(days.get(job, settings.REPORT_DAY_DAYS))

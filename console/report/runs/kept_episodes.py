@@ -67,6 +67,7 @@ def _row(one: Episode, happened: Marks, stamp: Mapping[str, Any], zone: str, now
         "reset_by": one.reset_by or None,
         "slo_ms": one.slo_ms,
         "target": one.target,
+        "slo_from_ms": one.slo_from_ms,
         "budget_burnt_pct": round(100 * one.budget_burnt, 4),
         "clients": one.clients,
         "peak_lag": one.peak_lag,

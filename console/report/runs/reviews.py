@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import Max, Min
 
 from console.lag.models import GroupRow, HistoryFile, HistoryGap, LagEvent, TopicRow
-from console.report import selectors
+from console.lag.promise_versions import promises_of
 from console.report.jobs import PERIODS_MS
 from console.report.models import LagRow, ReportRow, ReportRun, of_period
 from console.report.runs.weekly_review import week_rows
@@ -47,6 +46,7 @@ class GroupDay(NamedTuple):
     slo_ms: int
     consumed: int
     in_time: int
+    target: float | None  # of the promise that it was judged by; rows of before versions were kept lack it
 
 
 def replace_reviews(
@@ -120,12 +120,15 @@ def _group_days(cluster: str, from_ms: int, to_ms: int) -> dict[str, dict[int, G
         window_start_ms__gte=from_ms,
         window_start_ms__lt=to_ms,
     ).values_list(
-        "group", "window_start_ms", "breach_ms", "watched_ms", "slo_ms", "consumed", "consumed_within_slo"
+        *("group", "window_start_ms", "breach_ms", "watched_ms", "slo_ms", "consumed", "consumed_within_slo"),
+        "slo_target",
     )
     found: dict[str, dict[int, GroupDay]] = {}
-    for group, day_ms, breach_ms, watched_ms, slo_ms, consumed, in_time in rows.iterator(chunk_size=5_000):
+    for group, day_ms, breach_ms, watched_ms, slo_ms, consumed, in_time, target in rows.iterator(
+        chunk_size=5_000
+    ):
         own = found.setdefault(group, {})
-        day = GroupDay(breach_ms, watched_ms or 0, slo_ms, consumed, in_time or 0)
+        day = GroupDay(breach_ms, watched_ms or 0, slo_ms, consumed, in_time or 0, target)
         known = own.get(day_ms)
         if known is None:
             own[day_ms] = day
@@ -146,17 +149,22 @@ def _slo_rows(
     end_ms = period_end(start_ms, PERIODS_MS[run.job], run.zone)
     before_ms = period_start(start_ms - 1, PERIODS_MS[run.job], run.zone)
     first_ms = days_later(end_ms, -BUDGET_DAYS, run.zone)
-    promises = selectors.slos(run.cluster)
+    promises = promises_of(run.cluster)
     for group, own in sorted(days.items()):
         inside = [day for day_ms, day in own.items() if start_ms <= day_ms < end_ms]
         if not inside:
             continue
-        target = promises[group]["target"] if group in promises else settings.LAG_SLO_TARGET
+        now = promises.at(group, end_ms).target
+        last = max(day_ms for day_ms in own if start_ms <= day_ms < end_ms)
+        target = own[last].target or now
         before = [day for day_ms, day in own.items() if before_ms <= day_ms < start_ms]
         month = [day for day_ms, day in own.items() if first_ms <= day_ms < end_ms]
         good_pct, good_before_pct = _good_pct(inside), _good_pct(before)
         consumed = sum(day.consumed for day in inside)
-        allowed_ms = (1 - target) * BUDGET_DAYS * DAY_MS
+        # each day allows what was promised then, days without a row what the last one did
+        targets = [day.target or now for day in month]
+        allowed_ms = (BUDGET_DAYS * (1 - target) + sum(target - one for one in targets)) * DAY_MS
+        allowed = 1 - sum(day.target or now for day in inside) / len(inside)
         spent_ms = sum(day.breach_ms for day in month)
         change = None if good_pct is None or good_before_pct is None else round(good_pct - good_before_pct, 4)
         yield (
@@ -173,7 +181,7 @@ def _slo_rows(
                 else None,
                 "breach_ms": sum(day.breach_ms for day in inside),
                 "watched_ms": sum(day.watched_ms for day in inside),
-                "burn_rate": None if good_pct is None else round((100 - good_pct) / 100 / (1 - target), 4),
+                "burn_rate": None if good_pct is None else round((100 - good_pct) / 100 / allowed, 4),
                 "budget_left_pct": round(100 * (1 - spent_ms / allowed_ms), 2),
                 "budget_days": len(month),
                 "kept": None if good_pct is None else good_pct >= 100 * target,

@@ -306,7 +306,7 @@ SENTENCES = (
     _("run reports"),
     _("Runtime"),
     _("Saturday"),
-    _("Saved. Hours computed from now on keep to it."),
+    _("Saved. Hours that begin from now on are judged by it."),
     _("Say how many; RocketMQ's default is %(number)s."),
     _("send messages"),
     _("Send the message"),

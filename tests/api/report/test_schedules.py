@@ -79,13 +79,17 @@ def test_only_who_may_configure_changes(reader: APIClient) -> None:
 def test_a_group_has_a_promise_of_its_own(maintainer: APIClient) -> None:
     own = f"{BASE}/groups/billing/slo"
     default = maintainer.get(own).data
-    assert maintainer.post(own, {"slo_ms": 5_000, "target": 0.999}, "json").data == {
-        "slo_ms": 5_000,
-        "target": 0.999,
-    }
+    assert default["versions"] == []
+    found = maintainer.post(own, {"slo_ms": 5_000, "target": 0.999}, "json").data
+    assert (found["slo_ms"], found["target"]) == (5_000, 0.999)
+    (version,) = found["versions"]
+    assert (version["slo_ms"], version["target"], version["set_by"]) == (5_000, 0.999, "mia")
+    assert version["from_ms"] > 0
     assert maintainer.get(own).data["slo_ms"] == 5_000
     assert maintainer.delete(own).status_code == 204
-    assert maintainer.get(own).data == default
+    after = maintainer.get(own).data
+    assert (after["slo_ms"], after["target"]) == (default["slo_ms"], default["target"])
+    assert [one["slo_ms"] for one in after["versions"]] == [None, 5_000]
     assert maintainer.post(own, {"slo_ms": 0, "target": 2}, "json").status_code == 400
 
 

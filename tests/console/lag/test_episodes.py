@@ -257,6 +257,16 @@ def test_the_promise_of_the_group_decides(rounds: Rounds) -> None:
     assert not Episode.objects.exists()
     rounds.see(rows(topic("CATCHING_UP", lag=1, time_lag_ms=120_001)))
     assert (Episode.objects.get().slo_ms, Episode.objects.get().target) == (120_000, 0.9)
+    assert Episode.objects.get().slo_from_ms == 0
+
+
+def test_an_episode_has_the_version_in_force_at_its_start(rounds: Rounds) -> None:
+    for slo_ms, from_ms in ((10_000, 1), (20_000, 2), (5_000, 4 * 10**15)):
+        GroupSlo.objects.create(cluster="local", group="billing", slo_ms=slo_ms, target=0.9, from_ms=from_ms)
+    rounds.see(rows(topic("CATCHING_UP", lag=1, time_lag_ms=15_000)))
+    assert not Episode.objects.exists()
+    rounds.see(rows(topic("CATCHING_UP", lag=1, time_lag_ms=20_001)))
+    assert (Episode.objects.get().slo_ms, Episode.objects.get().slo_from_ms) == (20_000, 2)
 
 
 def test_a_deleted_topic_ends_its_episodes(rounds: Rounds) -> None:

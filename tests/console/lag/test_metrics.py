@@ -281,7 +281,7 @@ def test_the_dashboard_has_a_word_for_every_status() -> None:
 
 def test_burn_is_unknown_where_too_little_is_known() -> None:
     known, half = Spent(5 * MINUTE, 10 * MINUTE, 10 * MINUTE), Spent(5 * MINUTE, 94 * MINUTE, 100 * MINUTE)
-    found = burns([known, half, Spent(0, 0, 0), known, known], 0.99)
+    found = burns([known, half, Spent(0, 0, 0), known, known], [0.99] * 5)
     assert [one.rate and round(one.rate, 2) for one in found] == [50.0, None, None, 50.0, 50.0]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from django.conf import settings as django_settings
 from django.db import connections
 from django.test.utils import CaptureQueriesContext
 from hypothesis import given, settings
@@ -93,7 +94,7 @@ def test_time_before_the_first_noted_round_is_unknown_where_history_has_it() -> 
     assert rates[6 * HOUR] is None and rates[72 * HOUR] is None
 
 
-def test_another_promise_begins_anew() -> None:
+def test_another_promise_leaves_the_past_as_it_was_judged() -> None:
     history = made(5)
     every = rounds(history.samples)
     courses = PromiseCourses("local", STEP)
@@ -101,7 +102,9 @@ def test_another_promise_begins_anew() -> None:
     for snapshot in every[:50]:
         courses.note(snapshot)
     courses.save()
-    GroupSlo.objects.create(cluster="local", group="a", slo_ms=1_000, target=0.9)
+    changed_ms = every[50].ts_ms
+    before = Budgets("local", STEP, every[49].ts_ms).spent("a", "orders")[-1]
+    GroupSlo.objects.create(cluster="local", group="a", slo_ms=10**9, target=0.9, from_ms=changed_ms)
     courses = PromiseCourses("local", STEP)
     courses.load()
     courses.catch_up(every[:50])
@@ -109,9 +112,17 @@ def test_another_promise_begins_anew() -> None:
         courses.note(snapshot)
     courses.save()
     budgets = Budgets("local", STEP, every[-1].ts_ms)
-    since_ms = every[-1].ts_ms - every[50].ts_ms
-    assert budgets.spent("a", "orders")[-1].exists_ms == since_ms
-    assert budgets.spent("b", "orders")[-1].exists_ms > since_ms
+    assert budgets.promised("a").from_ms == changed_ms
+    spent = budgets.spent("a", "orders")[-1]
+    assert spent.exists_ms == budgets.spent("b", "orders")[-1].exists_ms == every[-1].ts_ms - every[0].ts_ms
+    # nothing is late by the promise of now, and what was late stays so; a round holds for one more
+    assert before.breach_ms <= spent.breach_ms <= before.breach_ms + STEP
+    assert spent.breach_ms > 0
+    watched_before, watched = before.watched_ms, spent.watched_ms
+    target = budgets._target("a", "orders", budgets.windows[-1])
+    default = django_settings.LAG_SLO_TARGET
+    expected = (default * watched_before + 0.9 * (watched - watched_before)) / watched
+    assert target == pytest.approx(expected, abs=0.002)
 
 
 def test_what_was_noted_while_the_clock_was_ahead_is_dropped() -> None:

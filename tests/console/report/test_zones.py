@@ -122,14 +122,18 @@ def test_the_weekly_report_and_what_it_is_made_of_share_their_days(cluster: Clus
     now_ms = utc("2026-03-30T08:00")
     own = {one.job: one for one in schedules.schedules("local", now_ms=now_ms)}
     schedules.change(own["capacity"], {"zone": KOLKATA}, actor=None, now_ms=now_ms)
-    assert {selectors.zone_of("local", job) for job in ("lag_day", "lag_week", "capacity")} == {KOLKATA}
+    assert {selectors.zone_of("local", job) for job in ("lag_day", "lag_week", "capacity", "lag_trend")} == {
+        KOLKATA
+    }
     assert {selectors.zone_of("local", job) for job in ("lag_hour", "episodes", "topic_traffic")} == {"UTC"}
     own = {one.job: one for one in schedules.schedules("local", now_ms=now_ms)}
     schedules.change(own["lag_week"], {"hour": 5}, actor=None, now_ms=now_ms)
     schedules.change(own["lag_week"], {"zone": ""}, actor=None, now_ms=now_ms)
-    assert {selectors.zone_of("local", job) for job in ("lag_day", "lag_week", "capacity")} == {"UTC"}
+    assert {selectors.zone_of("local", job) for job in ("lag_day", "lag_week", "capacity", "lag_trend")} == {
+        "UTC"
+    }
     changed = AuditEvent.objects.filter(verb="change schedule", after__zone=KOLKATA)
-    assert set(changed.values_list("subject", flat=True)) == {"lag_day", "lag_week", "capacity"}
+    assert set(changed.values_list("subject", flat=True)) == {"lag_day", "lag_week", "capacity", "lag_trend"}
     # a daily report of another zone is due at another moment: not for the one that is over
     assert schedules.fire_due(now_ms=now_ms) == 0
 

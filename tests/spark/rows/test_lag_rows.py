@@ -199,7 +199,8 @@ def test_it_measures_each_group_by_its_own_promise(tmp_path: Path) -> None:
     (row, _), _ = hour_rows(spec(files, 0, 1))
     # minute 10 is half a minute old: late by the installation's minute from 11 to 29
     assert (row["slo_ms"], row["breach_ms"]) == (MINUTE, 19 * MINUTE)
-    own = {"billing": Promise(10 * MINUTE, 0.5), "another": Promise(1, 0.0)}
+    assert (row["slo_target"], row["slo_from_ms"], row["slo_versions"]) == (0.99, 0, 1)
+    own = {"billing": (Promise(10 * MINUTE, 0.5),), "another": (Promise(1, 0.0),)}
     asked = spec(files, 0, 1, slos=own)
     for found in hour_rows(asked)[0]:
         assert (found["slo_ms"], found["breach_ms"]) == (10 * MINUTE, 10 * MINUTE)
@@ -207,6 +208,27 @@ def test_it_measures_each_group_by_its_own_promise(tmp_path: Path) -> None:
         assert found["burn_rate"] == found["burn_lo"] == found["burn_hi"] == round(10 / 60 / 0.5, 6)
     (day, _), _ = day_rows(msgspec.structs.replace(asked, to_ms=24 * HOUR))
     assert (day["slo_ms"], day["burn_rate"]) == (10 * MINUTE, round(10 / 60 / 0.5, 6))
+
+
+def test_an_hour_is_judged_by_the_promise_in_force_when_it_began(tmp_path: Path) -> None:
+    """In both hours nothing is read from minute 10 to 29; the promise is loosened in the middle of the first."""
+    one = [1_000 + 100 * i for i in range(120)]
+    stuck = one[:10] + [one[9]] * 20 + one[30:70] + [one[69]] * 20 + one[90:]
+    files = [queue_chunk(tmp_path / "a.parquet", one, stuck)]
+    versions = (Promise(5 * MINUTE, 0.9), Promise(10 * MINUTE, 0.5, from_ms=HOUR // 2))
+    asked = spec(files, 0, 2, slos={"billing": versions})
+    rows = [row for row in hour_rows(asked)[0] if row["grain"] == "topic"]
+    judged = [(row["breach_ms"], row["slo_ms"], row["slo_target"], row["slo_from_ms"]) for row in rows]
+    assert judged == [
+        (15 * MINUTE, 5 * MINUTE, 0.9, 0),
+        (10 * MINUTE, 10 * MINUTE, 0.5, HOUR // 2),
+    ]
+    assert [row["slo_versions"] for row in rows] == [1, 1]
+    (day,) = [
+        row for row in day_rows(msgspec.structs.replace(asked, to_ms=24 * HOUR))[0] if row["grain"] == "topic"
+    ]
+    assert (day["breach_ms"], day["slo_ms"], day["slo_versions"]) == (25 * MINUTE, 10 * MINUTE, 2)
+    assert day["burn_rate"] == round(25 / 120 / (1 - 0.7), 6)
 
 
 def test_it_forecasts_the_end_from_the_minutes_behind(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_few_periods_are_cut_into_as_many_ranges_as_the_cluster_has_cores_for(
     monkeypatch.setattr(
         work, "_ends_of", lambda path: [(f"group-{number:04}", 50) for number in range(2_000)]
     )
-    asked = spec(["a.parquet"], 0, periods, slos={"group-0001": Promise(1, 0.5)})
+    asked = spec(["a.parquet"], 0, periods, slos={"group-0001": (Promise(1, 0.5),)})
     items = work.work_items(asked, period_ms=HOUR_MS, cores=cores)
     assert len(items) == expected * periods
     own = [item for item in items if item.from_ms == 0]

@@ -8,7 +8,6 @@ from pytest_django import Settings
 
 from console.access.models import AuditEvent
 from console.cluster.models import Cluster
-from console.lag.models import GroupSlo
 from console.report import selectors, services
 from console.report.delivery import schedules
 from console.report.jobs import JOBS
@@ -150,9 +149,18 @@ def test_a_changed_time_does_not_fire_for_the_past_and_is_audited(cluster: Clust
 def test_a_group_keeps_its_own_promise(cluster: Cluster, settings: Settings) -> None:
     person = User.objects.create_user("alice", is_superuser=True)
     assert schedules.slo_of("local", "billing") == (settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
-    schedules.set_slo("local", "billing", 5_000, 0.999, actor=person)
+    schedules.set_slo("local", "billing", 5_000, 0.999, actor=person, now_ms=1_000)
     assert schedules.slo_of("local", "billing") == (5_000, 0.999)
-    assert selectors.slos("local") == {"billing": {"slo_ms": 5_000, "target": 0.999}}
-    schedules.set_slo("local", "billing", None, None, actor=person)
-    assert not GroupSlo.objects.exists()
+    assert selectors.slos("local") == {"billing": [{"slo_ms": 5_000, "target": 0.999, "from_ms": 1_000}]}
+    schedules.set_slo("local", "billing", 5_000, 0.999, actor=person, now_ms=1_500)  # as before: no version
+    schedules.set_slo("local", "billing", None, None, actor=person, now_ms=900)  # the clock was set back
+    assert schedules.slo_of("local", "billing") == (settings.LAG_SLO_MS, settings.LAG_SLO_TARGET)
+    found = schedules.slo_versions("local", "billing")
+    assert [(one.slo_ms, one.target, one.from_ms) for one in found] == [
+        (None, None, 1_001),
+        (5_000, 0.999, 1_000),
+    ]
+    assert {one.set_by for one in found} == {person.username}
+    default = {"slo_ms": settings.LAG_SLO_MS, "target": settings.LAG_SLO_TARGET, "from_ms": 1_001}
+    assert selectors.slos("local")["billing"][1] == default
     assert AuditEvent.objects.filter(verb="change SLO").count() == 2

@@ -10,7 +10,6 @@ import pyarrow.parquet as pq
 import pytest
 from django.test import Client
 
-from console.lag.models import GroupSlo
 from console.report.columns import VIEWS, WORDS
 from console.report.delivery import schedules
 from console.report.jobs import JOBS, LAG_JOBS
@@ -195,4 +194,8 @@ def test_a_promise_is_both_figures_or_none(admin: Client) -> None:
     assert admin.post(address, {"seconds": "5", "target_pct": "99.9"}).status_code == 302
     assert schedules.slo_of("local", "billing") == (5_000, 0.999)
     admin.post(address, {"seconds": "", "target_pct": ""})
-    assert not GroupSlo.objects.exists()
+    assert schedules.slo_of("local", "billing") == (60_000, 0.99)
+    versions = schedules.slo_versions("local", "billing")
+    assert [(one.slo_ms, one.target) for one in versions] == [(None, None), (5_000, 0.999)]
+    page = text(admin, "/c/local/reports/groups/billing")
+    assert "Versions of the promise" in page and page.count(versions[0].set_by) >= 2

@@ -1,0 +1,106 @@
+"""Facts to alert on, of every group: burn rates, stall, time to loss, forecast breach, dead letters."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, ClassVar
+
+from django.urls import path
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from api.rest import pagination
+from api.rest.permissions import view_scope
+from api.rest.resource import Resource
+from console.cluster import selectors as cluster_selectors
+from console.lag import selectors
+from console.lag.alert_facts import facts_of
+from console.lag.models import GroupRow
+from console.lists.page import cut
+
+
+class WindowBurnSerializer(serializers.Serializer[Any]):
+    """Times the error budget was used faster than allowed in the last ``window_ms``; null: too little is known."""
+
+    window_ms = serializers.IntegerField()
+    rate = serializers.FloatField(allow_null=True)
+
+
+class TopicFactsSerializer(serializers.Serializer[Any]):
+    """Null is unknown. ``burn`` is empty while the topic's lag is unknown, and for broadcasting groups."""
+
+    topic = serializers.CharField()
+    status = serializers.CharField()
+    burn = WindowBurnSerializer(many=True)
+    burning = serializers.ListField(
+        child=serializers.FloatField(),
+        help_text="factors of the SRE workbook's alerts whose windows both burn faster",
+    )
+    stall_ms = serializers.IntegerField(allow_null=True)
+    time_to_loss_ms = serializers.IntegerField(
+        allow_null=True, help_text="null with time_to_loss_never: never"
+    )
+    time_to_loss_never = serializers.BooleanField(allow_null=True)
+
+
+class GroupFactsSerializer(serializers.Serializer[Any]):
+    """Null is unknown, never zero or false: a rule must not take it for either."""
+
+    group = serializers.CharField()
+    status = serializers.CharField()
+    read_at_ms = serializers.IntegerField()
+    is_current = serializers.BooleanField(
+        help_text="false: no round took place lately, and nothing is known of now"
+    )
+    slo_ms = serializers.IntegerField(help_text="the promise in force")
+    slo_target = serializers.FloatField()
+    slo_from_ms = serializers.IntegerField(help_text="since when; 0: always")
+    forecast_breach = serializers.BooleanField(
+        allow_null=True, help_text="late now, and for longer than slo_ms by the drain forecast"
+    )
+    dead_letter_rate = serializers.FloatField(
+        allow_null=True, help_text="messages a second into the group's dead letter topic"
+    )
+    topics = TopicFactsSerializer(many=True)
+
+
+class Facts(Resource):
+    """What alert rules are about, group by group in the order of names; RocketMQ's own groups are left out."""
+
+    verbs: ClassVar[dict[str, str]] = {"GET": "VIEW"}
+    filters_names = True
+    throttle_scope = "search"
+
+    @extend_schema(
+        operation_id="facts_list",
+        tags=["groups"],
+        parameters=[
+            *pagination.PAGE_PARAMETERS,
+            OpenApiParameter("name", str, description="part of the group's name"),
+        ],
+        responses=pagination.page_of("GroupFacts", GroupFactsSerializer(many=True)),
+    )
+    def get(self, request: Request, cluster: str) -> Response:
+        here = cluster_selectors.cluster_by_name(cluster)
+        now_ms = time.time_ns() // 1_000_000
+        name = pagination.text(request, "name")
+        whole = GroupRow.objects.filter(cluster=cluster, is_system=False, group__icontains=name).order_by(
+            "group"
+        )
+        found = view_scope(request.user, cluster).filter(whole, "group")
+        total = found.count()
+        page = cut(found, total=total, not_shown=whole.count() - total, **pagination.page_arguments(request))
+        facts = facts_of(
+            cluster,
+            page.rows,
+            interval_ms=here.poll_interval_s * 1_000,
+            now_ms=now_ms,
+            is_current=selectors.is_current(cluster, now_ms),
+        )
+        body = pagination.page_body(request, page, lambda row: row.group)
+        return Response({**body, "results": GroupFactsSerializer(facts, many=True).data})
+
+
+urlpatterns = [path("clusters/<str:cluster>/facts", Facts.as_view(), name="api-facts")]
