@@ -61,9 +61,9 @@ def _measured(history: Path, files: int, interval_ms: int) -> dict[str, Any]:
     spans: dict[str, float] = {}
 
     def timed(name: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        def measured(*given: Any) -> Any:
+        def measured(*given: Any, **named: Any) -> Any:
             began = time.perf_counter()
-            found = work(*given)
+            found = work(*given, **named)
             spans[name] = round(time.perf_counter() - began, 3)
             return found
 
