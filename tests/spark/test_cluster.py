@@ -23,7 +23,7 @@ from tests.support.lag_reference import SIZES, START_MS, write_history
 from tests.support.s3_server import S3Server
 from tests.support.spark_cluster import SHORT_LIVED, running_master, running_worker
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 HOURS = 2
 DAY_MS = 24 * HOUR_MS
 WEEK_MS = 7 * DAY_MS
