@@ -70,10 +70,8 @@ CLOSE_WITHIN_S = 2.0  # for peers to read their last answers
 # Every kind of timed work has at most one thread under way, so have long look-ups; on a slow disk none waits for
 # the others.
 THREADS_MAX = 16
-NO_ADDRESS = (
-    "192.0.2.1",
-    9,
-)  # An address of documentation: finding the interface that leads there sends nothing.
+# An address of documentation: finding the interface that leads there sends nothing.
+NO_ADDRESS = ("192.0.2.1", 9)
 
 
 class PortTaken(OSError):

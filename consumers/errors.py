@@ -8,8 +8,7 @@
       MessageNotSent          a producer has used up its attempts; `cause` is the last error
       ClientClosed            the object was closed before or while it was used
 
-What a broker answers is an `MQBrokerError` of `brokerd.remoting.errors` and no MQClientError. `retriable`
-says whether
+What a broker answers is an `MQBrokerError` of `brokerd.remoting.errors` and no MQClientError. `retriable`:
 the same request may be sent again, elsewhere or later.
 """
 

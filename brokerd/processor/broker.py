@@ -66,9 +66,8 @@ class Broker:
     spawn: Callable[[Coroutine[Any, Any, None]], None]  # run in the background; errors are logged
     later: Callable[[int, Callable[[], None]], None]  # call after so many ms
     topic_route: Callable[[str], Awaitable[TopicRouteData | None]]  # as the name servers see it
-    change_properties: Callable[
-        [Mapping[str, str]], None
-    ]  # what an operator changed (25), for the next start
+    # What an operator changed (25), for the next start.
+    change_properties: Callable[[Mapping[str, str]], None]
     tables: TableWriter
     loop_delay: LoopDelay
 

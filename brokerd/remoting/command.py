@@ -223,9 +223,8 @@ def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     try:
-        return json.dumps(
-            value, separators=(",", ":"), ensure_ascii=False
-        )  # unlike orjson takes any whole number
+        # Unlike orjson it takes any whole number.
+        return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
     except ValueError as error:  # of more digits than Python writes
         raise RemotingCommandError(f"JSON header: {error}") from None
 

@@ -59,9 +59,8 @@ from brokerd.store.store_config import MessageStoreConfig
 logger = logging.getLogger(__name__)
 
 RECORD_OVERHEAD_MAX = 65_536  # topic, properties and fixed fields on top of maxMessageSize (CommitLog.java)
-STORE_TIME_HELD_MAX_MS = (
-    2 * 3_600_000
-)  # a wrong time zone or summer time; a clock that was off by days was wrong
+# A wrong time zone or summer time; a clock that was off by days was wrong.
+STORE_TIME_HELD_MAX_MS = 2 * 3_600_000
 BATCH_ENTRY_BYTES = 22  # fixed bytes of a message in a batch body: 4 total, magic, crc, flag, lengths
 PUT_OK = PutMessageStatus.PUT_OK
 
@@ -383,7 +382,7 @@ class MessageStore:
         try:
             count = self._dispatcher.dispatch_until(end_offset)
         except OSError as error:
-            if not self._dispatch_error:  # said once
+            if not self._dispatch_error:  # logged once
                 first_offset = self._dispatcher.first_offset
                 logger.error("dispatch failed offset=%s: %s; trying again", first_offset, error)  # noqa: TRY400
             self._dispatch_error = f"consume queues or index cannot be written: {error}"

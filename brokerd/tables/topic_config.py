@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_TOPIC = "TBW102"  # the template of automatically created topics
 DEAD_LETTER_QUEUE_NUMS = 1
-CLIENT_QUEUE_NUMS = 4  # what a producer wants of a new topic (`DefaultMQProducer.defaultTopicQueueNums`)
+CLIENT_QUEUE_NUMS = 4  # what a producer requests for a new topic (`DefaultMQProducer.defaultTopicQueueNums`)
 READ_WRITE = Permission.READ | Permission.WRITE
 QUEUE_NUMS_MAX = 100_000  # one folder and one mapped file each; a mistyped number must not fill the disk
 TOPICS_MAX = 50_000  # beyond, sends make no more: each is a folder per queue and a part of topics.json
@@ -133,7 +133,7 @@ class TopicConfigManager:
     def adopt(self, queue_counts: Mapping[str, int], now_ms: int) -> None:
         """Make topics that the store has messages of: their settings could not be saved before the last end.
 
-        Clients may know more queues of a topic than those that have messages: it gets what a send would have given it.
+        Clients may have been given more queues of a topic than those with messages: it gets what a send would have given it.
         """
         missing = {
             topic: queues

@@ -358,7 +358,7 @@ class MQAdmin(BrokerAdmin):
         force: bool = True,
     ) -> ResetOffsetBody:
         """Move the group on this broker to a time (-1: the end), or one queue to an offset (5.x); members
-        are told.
+        are notified.
 
         Raises ConsumerNotOnline (206) where the broker cannot do it offline (4.x).
         INVOKE_BROKER_TO_RESET_OFFSET (222).

@@ -83,7 +83,7 @@ class ConcurrentConsumeService:
             self._requests.put_nowait(ConsumeRequest(queue, batch))
 
     async def close(self, wait_ms: int) -> None:
-        """Batches in line are left: their offsets are not committed, so they come again to whoever is
+        """Batches in line are left: their offsets are not committed, so they come again to the member that is
         next."""
         self._is_closing = True
         for timer in self._later:

@@ -94,10 +94,10 @@ class RemoteOffsetStore(OffsetTable):
         return offset
 
     async def persist(self, queues: Iterable[MessageQueue]) -> None:
-        """Every owned queue is written every time, changed or not: an operator's correction of a queue that
-        is owned
-        is meant to be overwritten (he resets through the broker instead), and a broker that lost its file
-        learns again.
+        """Write every owned queue every time, changed or not.
+
+        An operator's correction of an owned queue is meant to be overwritten (a reset goes through the broker), and a
+        broker that lost its file gets the offsets again.
         """
         failed = 0
         for queue in queues:

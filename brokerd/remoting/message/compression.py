@@ -6,9 +6,8 @@ from collections.abc import Callable
 from brokerd.remoting.errors import BodyError
 from brokerd.remoting.message.names import SysFlag
 
-BODY_BYTES_MAX = (
-    64 * 1024 * 1024
-)  # A 4 MiB message of zeros inflates a thousandfold; no producer sends such a body.
+# A 4 MiB message of zeros inflates a thousandfold; no producer sends such a body.
+BODY_BYTES_MAX = 64 * 1024 * 1024
 ZSTD_PIECE_BYTES = 1024  # a block of 4 bytes can stand for 128 KiB: no piece gives more than 32 MiB
 
 

@@ -6,7 +6,7 @@
     | time   | time   | time   | offset | offset |      |        | offset | offset | file   | count |      |
     +--------+--------+--------+--------+--------+- … --+--------+--------+--------+--------+-------+------+
 
-The first 40 bytes are RocketMQ's (`StoreCheckpoint.java`, reference store-format §9; times in ms). They say too
+The first 40 bytes are RocketMQ's (`StoreCheckpoint.java`, reference store-format §9; times in ms). They also hold
 little: records of one millisecond are many, and a clock can be set back. The *durable point* at byte 448 is ours and
 counts in bytes of the commit log. A Java broker leaves it alone, but changes the times; the CRC covers both, so a
 point that another program made stale is not believed, and the times decide then.

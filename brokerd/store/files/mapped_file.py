@@ -155,10 +155,8 @@ class MappedFile:
         pages = (ctypes.c_char * 1).from_buffer(self.map, start)
         if _libc().madvise(ctypes.addressof(pages), length_bytes, MADV_POPULATE_WRITE) != 0:
             code = ctypes.get_errno()
-            if code in (
-                errno.EINVAL,
-                errno.ENOSYS,
-            ):  # a kernel before 5.14: pages fault in one by one, with room
+            # A kernel before 5.14: pages fault in one by one, with room.
+            if code in (errno.EINVAL, errno.ENOSYS):
                 self.reserve_blocks(start, length_bytes)
                 return
             code = errno.ENOSPC if code == errno.EFAULT else code
@@ -182,10 +180,8 @@ class MappedFile:
         if _libc().madvise(ctypes.addressof(pages), length_bytes, MADV_POPULATE_READ) == 0:
             return
         code = ctypes.get_errno()
-        if code in (
-            errno.EINVAL,
-            errno.ENOSYS,
-        ):  # A kernel before 5.14: requested, and with luck there in time.
+        # A kernel before 5.14: requested, and with luck there in time.
+        if code in (errno.EINVAL, errno.ENOSYS):
             _libc().madvise(ctypes.addressof(pages), length_bytes, MADV_WILLNEED)
             return
         code = errno.EIO if code == errno.EFAULT else code

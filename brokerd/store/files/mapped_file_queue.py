@@ -132,7 +132,7 @@ class MappedFileQueue:
     def truncate(self, offset: int, *, clear: bool = True) -> None:
         """Drop everything from `offset` on: later files are deleted, the rest of its file becomes zero.
 
-        Without `clear` the rest is known to be zero already.
+        Without `clear` the rest is zero already.
         """
         while self.files and self.files[-1].start_offset > offset:
             self.files.pop().delete()

@@ -115,7 +115,7 @@ class KeyIndex:
         return found
 
     def fit(self, log_max_offset: int, *, clean_shutdown: bool) -> None:
-        """Delete what `load` did not keep, and entries of records at or behind the log's end. Raises OSError."""
+        """Delete what `load` did not keep, and entries of records at or after the log's end. Raises OSError."""
         for index_file in self._dropped:
             logger.info("index file %s may be torn, removed", index_file.mapped_file.path.name)
             index_file.mapped_file.delete()

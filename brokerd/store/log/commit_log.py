@@ -145,9 +145,8 @@ class CommitLog:
         except OSError as error:
             self._readying = None
             self._writable_end = 0
-            if (
-                error.errno == errno.EIO
-            ):  # a new file's name may not be on the disk, and would not be synced again
+            # A new file's name may not be on the disk, and would not be synced again.
+            if error.errno == errno.EIO:
                 self.on_failure(error)
             self._no_room = f"the commit log cannot grow: {error}"
             self._no_room_until = time.monotonic() + TRY_AGAIN_S

@@ -54,7 +54,7 @@ class OpeningPlan:
 
     clean_shutdown: bool
     log: LogState
-    is_end_known: bool  # nothing lies behind the log's end
+    is_end_known: bool  # nothing follows the log's end
     derived_from: int  # records from here on get their units anew
     index_from: int  # and their index entries
     queue_ends: dict[QueueKey, int] = field(default_factory=dict)  # units a queue keeps
