@@ -133,7 +133,7 @@ class TopicConfigManager:
     def adopt(self, queue_counts: Mapping[str, int], now_ms: int) -> None:
         """Make topics that the store has messages of: their settings could not be saved before the last end.
 
-        Clients may have been given more queues of a topic than those with messages: it gets what a send would have given it.
+        Clients may have been given more queues than those with messages: it gets what a send would have given it.
         """
         missing = {
             topic: queues

@@ -184,7 +184,7 @@ def query_consume_time_span(
 def get_consumer_status(
     broker: Broker, channel: Channel, command: RemotingCommand, now_ms: int
 ) -> RemotingCommand | None:
-    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223): request it of every member (221); answer when all have or time is up."""
+    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS (223): relay it to every member (221); answer when all have."""
     topic, group = required(command, "topic"), required(command, "group")
     client_addr = optional(command, "clientAddr")
     info = broker.consumers.get(group)
