@@ -315,8 +315,7 @@ class Replay:
         """Let a batch go. Raises LeaseLost instead of sending what another worker may be sending."""
         assert self.flight is None
         if outgoing:
-            if not self.run.fresh_lease():
-                self.run.save()
+            self.run.hold_lease()
             self.flight = Flight(outgoing, self._exchange(outgoing))
 
     def _exchange(self, outgoing: Sequence[Outgoing]) -> Future[Exchange]:
@@ -358,8 +357,7 @@ class Replay:
             if not outgoing:
                 return
             self.run.sleep(RETRY_PAUSE_S)
-            if not self.run.fresh_lease():
-                self.run.save()
+            self.run.hold_lease()
             exchange = self._wait(self._exchange(outgoing))
             outgoing = self.judge(outgoing, exchange, is_last=attempt == ATTEMPTS_MAX)
             self._write_now()

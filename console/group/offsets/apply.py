@@ -159,7 +159,9 @@ def _apply_chunk(
         of_row = {key_of(row): key_of(row) for row in chunk}
     planned = {key_of(row): row["target"] for row in chunk}
     _note(run, group, chunk)
-    answers = admin.gather({key: _timed(call) for key, call in calls.items()}, CALL_DEADLINE_MS)
+    run.hold_lease()
+    ends_s = run.lease_ends_s
+    answers = admin.gather({key: _timed(call, ends_s) for key, call in calls.items()}, CALL_DEADLINE_MS)
     for row in chunk:
         _take(row, answers[of_row[key_of(row)]])
     _note(run, group, [row for row in chunk if row["target"] != planned[key_of(row)]])
@@ -241,11 +243,17 @@ def _targets(body: Any) -> dict[Key, int]:
     }
 
 
-def _timed(call: Callable[[MQAdmin], Awaitable[Any]]) -> Callable[[MQAdmin], Awaitable[tuple[int, Any]]]:
-    """(milliseconds it took, answer)."""
+def _timed(
+    call: Callable[[MQAdmin], Awaitable[Any]], lease_ends_s: float
+) -> Callable[[MQAdmin], Awaitable[tuple[int, Any]]]:
+    """Return a call that answers (milliseconds it took, answer) and asks nothing once the lease has ended: another
+    worker may have finished the job, and a person undone it.
+    """
 
     async def timed(client: MQAdmin) -> tuple[int, Any]:
         started = time.monotonic()
+        if started >= lease_ends_s:
+            raise TimeoutError("the worker stood still for longer than its lease")
         answer = await call(client)
         return round((time.monotonic() - started) * 1000), answer
 

@@ -186,6 +186,7 @@ class ReadingPlan(ConfigPlan):
         """Allow or forbid one topic on one broker; doing it twice changes nothing."""
         readable = row["after"]["readable"]
         if admin.group_forbidden(row["addr"], run.plan.subject, row["name"]).readable != readable:
+            run.hold_lease()
             admin.group_forbidden(row["addr"], run.plan.subject, row["name"], readable=readable)
         if readable:
             _pause_again(run, admin, row["broker_name"])

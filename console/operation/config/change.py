@@ -220,7 +220,7 @@ def apply_rows(run: JobRun, apply_row: Callable[[dict[str, Any]], None]) -> None
         raise ConfigRefused("; ".join(failed))
 
 
-def write_row(admin: BlockingMQAdmin, row: dict[str, Any], *, clean_offset: bool) -> None:
+def write_row(run: JobRun, admin: BlockingMQAdmin, row: dict[str, Any], *, clean_offset: bool) -> None:
     """Make one broker show its target, unless somebody else changed it meanwhile."""
     now = read_configs(admin, {row["broker_name"]: row["addr"]}, row["what"], row["name"])[row["broker_name"]]
     half_deleted = row["after"] is None and row["what"] == TOPIC and now == denied(TOPIC, row["before"])
@@ -231,6 +231,7 @@ def write_row(admin: BlockingMQAdmin, row: dict[str, Any], *, clean_offset: bool
         )
         return
     if now != row["after"]:
+        run.hold_lease()
         write(admin, row["what"], row["name"], row["addr"], now, row["after"], clean_offset=clean_offset)
     row["state"], row["error"] = "applied", ""
 
@@ -485,7 +486,7 @@ class ConfigPlan:
 
     def apply_row(self, run: JobRun, admin: BlockingMQAdmin, row: dict[str, Any]) -> None:
         """Write one row and set its state."""
-        write_row(admin, row, clean_offset=not run.plan.params.get("keep_offsets"))
+        write_row(run, admin, row, clean_offset=not run.plan.params.get("keep_offsets"))
 
     def look_again(self, cluster: str) -> None:
         """Let what the pages show be read again soon."""

@@ -77,13 +77,14 @@ class JobRun:
     """A claimed job in the hands of its worker: what ``PlanKind.apply``, ``verify`` and ``settle`` work
     with."""
 
-    def __init__(self, job: Job, owner: str) -> None:
+    def __init__(self, job: Job, owner: str, claimed_s: float) -> None:
+        """`claimed_s`: the monotonic clock before the claim."""
         self.job = job
         self.plan = job.plan
         self.owner = owner
         self.progress: dict[str, Any] = dict(job.progress)
         self.result: dict[str, Any] = dict(job.result)
-        self._started = self._looked = self._saved = time.monotonic()
+        self._started = self._looked = self._saved = claimed_s
         self._settling = False
         self._began_with = _work_done(self.progress)
 
@@ -121,7 +122,8 @@ class JobRun:
 
         Raises LeaseLost, which also rolls that transaction back.
         """
-        at_ms = self.now_ms()
+        # Before the statement: a worker that freezes behind it must find its lease over.
+        began_s, at_ms = time.monotonic(), self.now_ms()
         held = Job.objects.filter(
             pk=self.job.pk, lease_owner=self.owner, lease_until__gt=journal.moment(at_ms)
         )
@@ -129,7 +131,7 @@ class JobRun:
         if held.update(progress=self.progress, result=self.result, lease_until=lease_until) != 1:
             raise LeaseLost(self.job.id)
         self.job.progress, self.job.result = self.progress, self.result
-        self._saved = time.monotonic()
+        self._saved = began_s
 
     @contextlib.contextmanager
     def atomic(self) -> Iterator[None]:
@@ -169,10 +171,10 @@ class JobRun:
             time.sleep(min(left, NAP_S))
             self.beat()
 
-    def fresh_lease(self) -> bool:
-        """Whether the lease surely is still ours: asked directly before something that must not happen
-        twice."""
-        return (time.monotonic() - self._saved) * 1000 < LEASE_MS / 2
+    def hold_lease(self) -> None:
+        """Call directly before what must not happen late, such as a write to a broker. Raises LeaseLost."""
+        if (time.monotonic() - self._saved) * 1000 >= LEASE_MS / 2:
+            self.save()
 
     def _look(self) -> None:
         row = (
@@ -263,8 +265,9 @@ def _a_place(job_id: str) -> Iterator[bool]:
 def _claim_and_run(job_id: str, run: str) -> bool:
     """Returns whether the job was worked on and given back in order."""
     with run_lock.locked(run):
+        began_s = time.monotonic()
         job = claim(job_id, run, journal.now_ms())
-        is_ended = job is None or _run(JobRun(job, run))
+        is_ended = job is None or _run(JobRun(job, run, began_s))
     if is_ended:  # else the file stays: it shows to the next run that this one is over
         run_lock.forget(run)
     return job is not None and is_ended

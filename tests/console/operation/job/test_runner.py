@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from django.conf import settings
 from django.contrib.auth.models import User
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from console.brokers.mqadmin import BrokerUnavailable
@@ -49,6 +52,31 @@ def test_it_stops_a_worker_that_lost_its_lease(job: Job, tally: type[Tally]) -> 
     services.run_job(job.id, "worker-1")
     found = selectors.job(job.id)
     assert (tally.done, found.state, found.lease_owner) == ([0], "RUNNING", "worker-2")
+
+
+def test_a_worker_that_freezes_behind_its_save_finds_its_lease_over(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock_s = 100.0
+    monkeypatch.setattr(runner, "time", SimpleNamespace(monotonic=lambda: clock_s))
+    claimed = runner.claim(job.id, "worker-1", now_ms())
+    assert claimed is not None
+    run = runner.JobRun(claimed, "worker-1", clock_s)
+    update = QuerySet.update
+
+    def freeze_behind(*given: Any, **values: Any) -> int:
+        nonlocal clock_s
+        changed = update(*given, **values)
+        clock_s += 2 * LEASE_MS / 1000
+        return changed
+
+    with monkeypatch.context() as frozen:
+        frozen.setattr(QuerySet, "update", freeze_behind)
+        run.save()
+    assert run.lease_ends_s < clock_s
+    assert runner.claim(job.id, "worker-2", now_ms() + 2 * LEASE_MS) is not None
+    with pytest.raises(runner.LeaseLost):
+        run.hold_lease()
 
 
 def test_it_pauses_within_a_step_and_goes_on_where_it_stood(
