@@ -209,8 +209,14 @@ def _rewound(history: QueueHistory, moves: Int64Array) -> Judgement | None:
 
 
 def _skipped(history: QueueHistory) -> Judgement | None:
-    """The committed offset was set ahead in the window: what lies between was not handled."""
+    """The committed offset was set ahead in the window, and not taken back: what lies between was not handled.
+
+    One that is taken back comes to where it was, and to what was consumed in the interval of the move.
+    """
     jumps = np.flatnonzero(history.moved[1:] & (history.moves() > 0)) + 1
+    lowest = np.minimum.accumulate(history.committed[::-1])[::-1][jumps]
+    start, target = history.committed[jumps - 1], history.committed[jumps]
+    jumps = jumps[2 * (lowest - start) >= target - start]
     if len(jumps) == 0:
         return None
     at = int(jumps[-1])

@@ -169,6 +169,10 @@ def test_it_tells_a_skip_from_consumption() -> None:
     skipped = history([100, 200, 300, 400, 1_000, 1_100], 60_000, moved=(4,))
     found = judge(skipped, time_lag_ms=90_000, clients=1)
     assert (word(found), found.reason) == (("SKIPPED", 120_000), "jumped ahead by 600 messages")
+    undone = history([100, 200, 1_000, 250, 600, 1_100], 60_000, moved=(2,))
+    assert judge(undone, time_lag_ms=9_000, clients=1).status is LagStatus.OK
+    in_part = history([100, 200, 1_000, 800, 900, 1_100], 60_000, moved=(2,))
+    assert judge(in_part, time_lag_ms=9_000, clients=1).status is LagStatus.SKIPPED
     to_the_end = history([100, 200, 300, 400, 60_000], 60_000, moved=(4,))
     assert word(judge(to_the_end, time_lag_ms=0, clients=1)) == ("SKIPPED", 120_000)
 
