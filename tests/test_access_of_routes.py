@@ -29,6 +29,7 @@ from console.celery import app
 from console.cluster.models import Cluster
 from console.operation.models import Job, Plan
 from console.plans import PLAN_KINDS
+from console.text import Text
 from console.web import quota
 from tests.support import access_table as table
 from tests.support import sample_rows
@@ -386,7 +387,7 @@ def test_each_verb_moves_the_plans_of_its_kinds_only(world: Cluster, verb: str) 
             created_by="another",
             created_at=now,
             expires_at=later,
-            blocked="nothing is sent in this test",
+            blocked=Text("nothing is sent in this test"),
         )
     wrong = {}
     for kind, wanted in table.KINDS.items():

@@ -10,6 +10,8 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from console.text.columns import TextsColumn
+
 
 class Verb(models.TextChoices):
     """What a grant allows. ADMIN includes all others."""
@@ -148,8 +150,8 @@ class AuditEvent(models.Model):
     verb = models.CharField(max_length=64)
     cluster = models.CharField(max_length=63, blank=True, default="")
     subject = models.CharField(max_length=300, blank=True, default="")
-    before = models.JSONField(null=True, blank=True)
-    after = models.JSONField(null=True, blank=True)
+    before = TextsColumn(null=True, blank=True)
+    after = TextsColumn(null=True, blank=True)
     plan_id = models.CharField(max_length=32, blank=True, default="", db_index=True)
     remote_addr = models.CharField(max_length=64, blank=True, default="")
 

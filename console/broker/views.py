@@ -31,6 +31,7 @@ from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanRejected
 from console.operation.models import FINAL_STATES, Job
+from console.text import text_of
 from spark.lag.local_time import DAY_MS
 
 ASCENDING = ("broker", "version", "full_in", "answer")
@@ -205,9 +206,9 @@ def change_config(request: HttpRequest, cluster: str, broker: str) -> HttpRespon
                 remote_addr=remote_addr(request),
             )
         except PlanRejected as refusal:
-            form.add_error(refusal.field if refusal.field in form.fields else None, str(refusal))
+            form.add_error(refusal.field if refusal.field in form.fields else None, text_of(refusal).local())
         except BROKER_TROUBLE as trouble:
-            problem = str(trouble)
+            problem = text_of(trouble).local()
         else:
             return redirect("plan", here.name, plan.id)
     name = request.POST.get("key", request.GET.get("key", ""))[:QUERY_LENGTH_MAX]

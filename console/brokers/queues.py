@@ -21,6 +21,7 @@ from console.brokers.mqadmin import (
     RemotingTimeout,
     TopicRouteData,
 )
+from console.text import Text, text_of
 
 K = TypeVar("K")
 A = TypeVar("A")
@@ -36,7 +37,7 @@ class NameServersSilent(Exception):
     """No name server tells who the brokers are, `why`: for a page that shows what it has all the same."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"The name servers do not answer: {why}")
+        super().__init__(Text("The name servers do not answer: %(why)s", why=why))
         self.why = why
 
 
@@ -64,14 +65,22 @@ def ask_each(
     return admin.gather({key: bound(argument) for key, argument in asked.items()}, deadline_ms)
 
 
-def told(name: str, addr: str, answer: T | Exception, unknown: str = "its part") -> T:
+def told(name: str, addr: str, answer: T | Exception, unknown: Text | None = None) -> T:
     """A broker's answer. Raises MQBrokerError where that is an error, and BrokerUnavailable for a silent broker: a
     change that does not see every broker would be made blind. ``unknown``: what is not known then.
     """
     if isinstance(answer, MQBrokerError):
         raise answer
     if isinstance(answer, Exception):
-        raise BrokerUnavailable(addr, f"{name} did not answer, so {unknown} is unknown: {answer}") from answer
+        raise BrokerUnavailable(
+            addr,
+            Text(
+                "%(name)s did not answer, so %(unknown)s is unknown: %(answer)s",
+                name=name,
+                unknown=unknown or Text("its part"),
+                answer=text_of(answer),
+            ),
+        ) from answer
     return answer
 
 

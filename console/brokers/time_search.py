@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from console.brokers.mqadmin import BlockingMQAdmin, BrokerUnavailable, MQAdmin
 from console.brokers.queues import READ_DEADLINE_MS, BrokerQueue, ask_each
+from console.text import Text
 
 FIRST_ANSWERED_BY = (5, 1, 1)  # BoundaryType came with it (RocketMQ 5.1.1)
 LOOKS_MAX = 64  # pulls of one queue; doubling steps reach 2**31 messages either way
@@ -41,7 +42,12 @@ async def first_at_or_after(client: MQAdmin, place: BrokerQueue, time_ms: int, v
         if stored_ms is None:
             where = f"{place.queue.topic} · {place.queue.broker_name} · {place.queue.queue_id}"
             raise BrokerUnavailable(
-                place.addr, f"no message of {where} can be read at {at}, so its time is unknown"
+                place.addr,
+                Text(
+                    "no message of %(queue)s can be read at %(offset)s, so its time is unknown",
+                    queue=where,
+                    offset=at,
+                ),
             )
         is_older = stored_ms < time_ms
         turned = turned or (is_up is not None and is_up is not is_older)

@@ -21,6 +21,7 @@ from console.brokers.mqadmin import (
 )
 from console.brokers.queues import PERM_READ, BrokerQueue, route_queues, topic_route, with_offsets
 from console.operation.errors import PlanRejected
+from console.text import Text
 
 PULL_MAX = 32  # of one pull; brokers cap it there
 WINDOW = 1_024  # letters read at once: 32 pulls of 32 in flight on one connection
@@ -35,12 +36,6 @@ TEXT_FILTERS = ("tag", "key", "property", "body", "cause")
 TEXT_LENGTH_MAX = 255
 CAUSE_LENGTH_MAX = 120
 ORIGIN_TOPIC = "DLQ_ORIGIN_TOPIC"  # MessageConst.PROPERTY_DLQ_ORIGIN_TOPIC, 4.9.1+
-
-WRITE_ONLY = (
-    "The topic {topic} is write-only (perm 2), as brokers up to 4.9.0 create it: nobody can read it. "
-    "Allow reading first, with the plan that this page offers, or by hand: "
-    "mqadmin updateTopicPerm -n <name server> -c <cluster> -t {topic} -p 6"
-)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,7 +84,7 @@ class Places:
     """The readable queues of a dead-letter topic. ``problem`` says why there are none, "" when there are."""
 
     queues: list[BrokerQueue]
-    problem: str = ""
+    problem: Text = Text()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -98,29 +93,34 @@ class Letters:
 
     records: list[tuple[str, MessageRecord]]
     scanned: int
-    problem: str
+    problem: Text
 
 
 def read_filter(value: Mapping[str, Any]) -> Filter:
     """Check a filter; raises PlanRejected naming the field."""
     unknown = sorted(set(value) - {"from_ms", "to_ms", *TEXT_FILTERS})
     if unknown:
-        raise PlanRejected(f"A dead-letter filter has no {unknown[0]!r}.", field="filter")
+        raise PlanRejected(
+            Text("A dead-letter filter has no %(field)s.", field=repr(unknown[0])), field="filter"
+        )
     times: dict[str, int | None] = {}
     for field in ("from_ms", "to_ms"):
         times[field] = at = value.get(field)
         if at is not None and (isinstance(at, bool) or not isinstance(at, int) or at < 0):
-            raise PlanRejected(f"{field} is a time in ms since 1970 UTC.", field=f"filter.{field}")
+            raise PlanRejected(
+                Text("%(field)s is a time in ms since 1970 UTC.", field=field), field=f"filter.{field}"
+            )
     if times["from_ms"] is not None and times["to_ms"] is not None and times["from_ms"] >= times["to_ms"]:
-        raise PlanRejected("The filter's end must lie after its start.", field="filter.to_ms")
+        raise PlanRejected(Text("The filter's end must lie after its start."), field="filter.to_ms")
     texts = {field: str(value.get(field) or "") for field in TEXT_FILTERS}
     for field, text in texts.items():
         if len(text) > TEXT_LENGTH_MAX or "\x00" in text:
             raise PlanRejected(
-                f"At most {TEXT_LENGTH_MAX} characters, no zero byte.", field=f"filter.{field}"
+                Text("At most %(number)s characters, no zero byte.", number=TEXT_LENGTH_MAX),
+                field=f"filter.{field}",
             )
     if texts["property"].startswith("="):
-        raise PlanRejected("A property is name or name=value.", field="filter.property")
+        raise PlanRejected(Text("A property is name or name=value."), field="filter.property")
     return Filter(times["from_ms"], times["to_ms"], **texts)
 
 
@@ -169,14 +169,23 @@ def places(admin: BlockingMQAdmin, topic: str, brokers: Collection[str] | None =
     """The queues to read, or the reason why nothing can be read. ``brokers``: only on these."""
     route = topic_route(admin, topic)
     if route is None:
-        return Places([], f"There is no topic {topic}: the group has no dead letters.")
+        return Places([], Text("There is no topic %(topic)s: the group has no dead letters.", topic=topic))
     queues = {
         queue: addr
         for queue, addr in route_queues(route, topic).items()
         if brokers is None or queue.broker_name in brokers
     }
     if not queues and any(not data.perm & PERM_READ for data in route.queue_datas):
-        return Places([], WRITE_ONLY.format(topic=topic))
+        return Places(
+            [],
+            Text(
+                "The topic %(topic)s is write-only (perm 2), as brokers up to 4.9.0 create "
+                "it: nobody can read it. Allow reading first, with the plan that this page "
+                "offers, or by hand: mqadmin updateTopicPerm -n <name server> -c <cluster> "
+                "-t %(topic)s -p 6",
+                topic=topic,
+            ),
+        )
     return Places(with_offsets(admin, queues))
 
 
@@ -302,4 +311,4 @@ def sample_letters(admin: BlockingMQAdmin, topic: str, wanted: Filter, limit: in
             high = low
         records += [(place.queue.broker_name, record) for record in own]
     records.sort(key=lambda each: (each[1].store_timestamp_ms, each[1].queue_offset), reverse=True)
-    return Letters(records[:limit], scanned, "")
+    return Letters(records[:limit], scanned, Text())

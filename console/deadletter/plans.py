@@ -39,6 +39,7 @@ from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, read_coverage
 from console.operation.plan.kinds import Draft
 from console.operation.plan.params import ACCEPT_WITHOUT, refuse_unknown
+from console.text import Text
 from console.text.storable import storable
 
 ORDERLY = "ORDERLY"
@@ -107,7 +108,7 @@ class ReplayPlan:
             rate_per_s=checked["rate_per_s"],
         )
 
-    def drift(self, plan: Plan, now_ms: int) -> list[str]:
+    def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """Letters that expired, or a topic that was made anew, since the preview. New letters are no drift:
         they stay out."""
         planned = {each["broker_name"] for each in plan.before["ranges"]}
@@ -120,12 +121,21 @@ class ReplayPlan:
             name = f"{each['broker_name']} · {each['queue_id']}"
             place = now.get((each["broker_name"], each["queue_id"]))
             if place is None:
-                changes.append(f"queue {name} is gone")
+                changes.append(Text("queue %(queue)s is gone", queue=name))
             elif place.max_offset < each["to_offset"]:
-                changes.append(f"queue {name} ends at {place.max_offset:,} instead of {each['to_offset']:,}")
+                changes.append(
+                    Text(
+                        "queue %(queue)s ends at %(now)s instead of %(before)s",
+                        queue=name,
+                        now=place.max_offset,
+                        before=each["to_offset"],
+                    )
+                )
             elif place.min_offset > each["from_offset"] and each["to_offset"] > each["from_offset"]:
                 gone = min(place.min_offset, each["to_offset"]) - each["from_offset"]
-                changes.append(f"{gone:,} letters of queue {name} have expired")
+                changes.append(
+                    Text("%(number)s letters of queue %(queue)s have expired", number=gone, queue=name)
+                )
         return changes
 
     def apply(self, run: JobRun) -> None:
@@ -140,8 +150,13 @@ class ReplayPlan:
             replay.execute()
         figures = run.progress
         run.note(
-            f"{figures['matched']:,} matched = {figures['sent']:,} sent + {figures['skipped']:,} skipped "
-            f"+ {figures['failed']:,} failed"
+            Text(
+                "%(matched)s matched = %(sent)s sent + %(skipped)s skipped + %(failed)s failed",
+                matched=figures["matched"],
+                sent=figures["sent"],
+                skipped=figures["skipped"],
+                failed=figures["failed"],
+            )
         )
 
     def verify(self, run: JobRun) -> None:
@@ -212,7 +227,9 @@ class ReplayPlan:
         """Exactly one letter: the one that was named, or the newest that matches and was not replayed."""
         params, preview = finding.params, finding.preview
         before = self._before(finding)
-        blocked = finding.places.problem or ("" if preview.newest else "No dead letter is left to give.")
+        blocked = finding.places.problem or (
+            Text() if preview.newest else Text("No dead letter is left to give.")
+        )
         asked, is_original = {}, True
         if preview.newest is not None:
             queue, letter = preview.newest
@@ -243,31 +260,37 @@ class ReplayPlan:
             command="manage.py dlq apply {plan} --confirm {subject}",
         )
 
-    def _target_problem(self, finding: _Finding) -> str:
-        """Why nothing can be sent; "" when it can."""
+    def _target_problem(self, finding: _Finding) -> Text:
+        """Why nothing can be sent; empty when it can."""
         admin, group, target = finding.admin, finding.group, finding.params["target"]
         if target == replay_copy.FAILED_GROUP:
             if not route_queues_of(admin, retry_topic(group), write=True):
-                return f"There is no topic {retry_topic(group)}: no member of the group was ever online."
+                return Text(
+                    "There is no topic %(topic)s: no member of the group was ever online.",
+                    topic=retry_topic(group),
+                )
             seen = selectors.group_row(finding.cluster, group)
             if seen is not None and seen.consume_mode == ORDERLY and seen.clients:
-                return (
-                    "The group consumes orderly: while its members hold queue locks, 5.x brokers move what "
-                    "is sent to its "
-                    "retry topic straight back to the dead letters. Choose the original topic, or stop the "
-                    "members."
+                return Text(
+                    "The group consumes orderly: while its members hold queue locks, 5.x brokers move "
+                    "what is sent to its retry topic straight back to the dead letters. Choose the "
+                    "original topic, or stop the members."
                 )
-            return ""
+            return Text()
         if target == replay_copy.OTHER_TOPIC:
             topic = finding.params["topic"]
-            return "" if route_queues_of(admin, topic, write=True) else f"There is no writable topic {topic}."
+            return (
+                Text()
+                if route_queues_of(admin, topic, write=True)
+                else Text("There is no writable topic %(topic)s.", topic=topic)
+            )
         topics = [topic for topic in finding.preview.topics if topic]
         if target == replay_copy.NOWHERE or not topics:
-            return ""
+            return Text()
         missing = sorted(topic for topic in topics if not route_queues_of(admin, topic, write=True))
         if len(missing) == len(topics):
-            return f"No original topic can be written any more: {', '.join(missing[:3])}."
-        return ""
+            return Text("No original topic can be written any more: %(names)s.", names=", ".join(missing[:3]))
+        return Text()
 
     def _others(self, finding: _Finding) -> list[str]:
         """Groups besides this one that receive what is sent to these topics (300)."""
@@ -303,7 +326,9 @@ class DlqReadablePlan(ConfigPlan):
         brokers = read_coverage(admin, cluster, params)
         exact = params.get("exact")
         if exact is not None and any((each["what"], each["name"]) != (TOPIC, topic) for each in exact):
-            raise PlanRejected(f"An undo of this kind is about {topic} only.", field="exact")
+            raise PlanRejected(
+                Text("An undo of this kind is about %(topic)s only.", topic=topic), field="exact"
+            )
         rows = (
             exact_rows(admin, brokers, exact)
             if exact is not None
@@ -319,7 +344,9 @@ class DlqReadablePlan(ConfigPlan):
             before={"topic": topic, "configs": {row.broker_name: row.before for row in rows}},
             warnings=overwritten_warning(rows) + replay_words.readable_warnings(is_undo=exact is not None),
             params={key: params[key] for key in ("exact", ACCEPT_WITHOUT) if key in params},
-            blocked="" if moving else f"{topic} can be read on every broker: there is nothing to do.",
+            blocked=Text()
+            if moving
+            else Text("%(topic)s can be read on every broker: there is nothing to do.", topic=topic),
             command="manage.py dlq apply {plan}",
         )
 
@@ -334,7 +361,7 @@ def _readable_rows(admin: BlockingMQAdmin, addrs: Mapping[str, str], topic: str)
         if config is not None
     ]
     if not rows:
-        raise PlanRejected(f"No broker has a topic {topic}.", field="group")
+        raise PlanRejected(Text("No broker has a topic %(topic)s.", topic=topic), field="group")
     return rows
 
 
@@ -363,11 +390,13 @@ def _only(queues: Sequence[BrokerQueue], letter: Mapping[str, Any] | None) -> li
             offset = letter["queue_offset"]
             if place.min_offset <= offset < place.max_offset:
                 return [dataclasses.replace(place, min_offset=offset, max_offset=offset + 1)]
-    raise PlanRejected("There is no dead letter at that place, or it has expired.", field="letter")
+    raise PlanRejected(Text("There is no dead letter at that place, or it has expired."), field="letter")
 
 
-def _nothing_left(preview: Preview, to_send: int) -> str:
-    return "" if to_send or preview.unreadable or not preview.complete else "No dead letter is left to send."
+def _nothing_left(preview: Preview, to_send: int) -> Text:
+    if to_send or preview.unreadable or not preview.complete:
+        return Text()
+    return Text("No dead letter is left to send.")
 
 
 def _online(admin: BlockingMQAdmin, group: str) -> bool | None:
@@ -389,7 +418,10 @@ def _read_back(admin: BlockingMQAdmin, addrs: Mapping[str, str], row: ReplayLedg
         return 0  # expired in the meantime, or its topic can only be written
     if record.properties.get(replay_copy.REPLAY_KEY) != row.replay_key:
         raise VerificationFailed(
-            f"{row.target_topic} · {row.target_broker_name} · {row.target_queue_id} @ {row.target_offset} "
-            f"is not the copy of letter {row.queue_offset}"
+            Text(
+                "%(place)s is not the copy of letter %(letter)s",
+                place=f"{row.target_topic} · {row.target_broker_name} · {row.target_queue_id} @ {row.target_offset}",
+                letter=row.queue_offset,
+            )
         )
     return 1

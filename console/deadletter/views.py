@@ -27,6 +27,7 @@ from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanNotFound, PlanRejected
 from console.operation.models import Plan
 from console.operation.views import job_context
+from console.text import text_of
 from console.web.streamed import in_thread
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
@@ -163,7 +164,7 @@ def _made_plan(
             kind, here.name, group, params, request.user, remote_addr=remote_addr(request)
         )
     except (OperationError, *BrokerTrouble) as refusal:
-        return None, str(refusal)
+        return None, text_of(refusal).local()
     return made, ""
 
 
@@ -175,7 +176,7 @@ def _sample(cluster: str, group: str, form: FilterForm) -> dict[str, Any]:
         found = services.sample(cluster, group, form.filter(), SAMPLE_LETTERS)
         return {"sample": found, "sample_problem": found.problem}
     except (PlanRejected, *BrokerTrouble) as trouble:
-        return {"sample": None, "sample_problem": str(trouble)}
+        return {"sample": None, "sample_problem": text_of(trouble).local()}
 
 
 def _running(here: Cluster, group: str, may_replay: bool) -> dict[str, Any]:

@@ -37,6 +37,7 @@ from console.operation import services as operation_services
 from console.operation.config.change import GROUP
 from console.operation.config.views import quarantine_context
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
+from console.text import text_of
 from spark.lag.local_time import HOUR_MS
 
 RANGES = {
@@ -242,7 +243,7 @@ def client(request: HttpRequest, cluster: str, group: str, client_id: str) -> Ht
     try:
         info = member.ask_member(here.name, group, client_id, with_stack=request.GET.get("stack") == "1")
     except (member.MemberSilent, BrokerUnavailable, RemotingTimeout, MQBrokerError) as trouble:
-        problem = str(trouble)
+        problem = text_of(trouble).local()
     properties = client_page.properties(info) if info is not None else []
     broadcasts = row.model == BROADCASTING
     queues = (
@@ -311,11 +312,11 @@ def offset_change(request: HttpRequest, cluster: str, group: str) -> HttpRespons
                 remote_addr=remote_addr(request),
             )
         except PlanRejected as refusal:
-            form.refuse(str(refusal), refusal.field)
+            form.refuse(text_of(refusal).local(), refusal.field)
         except NotPermitted as refusal:
-            form.refuse(str(refusal), "like_group")
+            form.refuse(text_of(refusal).local(), "like_group")
         except (BrokerUnavailable, MQBrokerError, RemotingTimeout, OperationError) as trouble:
-            problem = str(trouble)
+            problem = text_of(trouble).local()
         else:
             return redirect("plan", here.name, plan.id)
     context = {

@@ -27,6 +27,7 @@ from console.message.streaming import Streamed
 from console.message.views import BrokerTrouble
 from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanRejected
+from console.text import text_of
 
 
 @require_safe
@@ -50,13 +51,13 @@ def export_messages(request: HttpRequest, cluster: str) -> HttpResponseBase:
         )
         pieces = Streamed(request.user.get_username(), lambda: export(search, writer()))
     except (QueryRefused, services.BadCursor) as refusal:
-        return _refused(str(refusal), 400)
+        return _refused(text_of(refusal).local(), 400)
     except services.TopicNotFound as unknown:
         return _refused(str(unknown), 404)
     except TooManySearches as busy:
         return _refused(str(busy), 429)
     except BrokerTrouble as trouble:
-        return _refused(str(trouble), 503)
+        return _refused(text_of(trouble).local(), 503)
     answer = StreamingHttpResponse(pieces, content_type=content_type)
     file_name = f"{topic.replace('%', '_')}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}.{name}"
     answer["Content-Disposition"] = content_disposition_header(True, file_name) or "attachment"
@@ -80,7 +81,7 @@ def send(request: HttpRequest, cluster: str) -> HttpResponse:
             source = services.record_at(here.name, topic, *place)
             problem = "" if source else "The original is not there any more; nothing can be copied."
         except BrokerTrouble as trouble:
-            problem = str(trouble)
+            problem = text_of(trouble).local()
     initial = initial_of(source) if source is not None else {"topic": topic, "encoding": "text"}
     form = SendForm(request.POST if request.method == "POST" else None, initial=initial)
     status = 503 if problem and source is None and place else 200
@@ -95,9 +96,9 @@ def send(request: HttpRequest, cluster: str) -> HttpResponse:
                 remote_addr=remote_addr(request),
             )
         except PlanRejected as refusal:
-            form.add_error(refusal.field if refusal.field in form.fields else None, str(refusal))
+            form.add_error(refusal.field if refusal.field in form.fields else None, text_of(refusal).local())
         except (OperationError, *BrokerTrouble) as refusal:
-            problem, status = str(refusal), getattr(refusal, "status", 503)
+            problem, status = text_of(refusal).local(), getattr(refusal, "status", 503)
         else:
             return redirect("plan", here.name, plan.id)
     if form.errors:
@@ -151,7 +152,7 @@ def schema(request: HttpRequest, cluster: str) -> HttpResponse:
                 remote_addr=remote_addr(request),
             )
         except schemas.SchemaRefused as refusal:
-            form.add_error(refusal.field, str(refusal))
+            form.add_error(refusal.field, text_of(refusal).local())
         else:
             notices.success(request, f"Bodies of {topic} are read as {saved.message_type} from now on.")
             return redirect(address)

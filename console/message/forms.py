@@ -13,6 +13,7 @@ from console.cluster.moment_field import MomentField
 from console.message.search.body_match import KIND_NAMES, TEXT_LENGTH_MAX, MatchRefused, read_match
 from console.message.search.cursor import TEXT_LENGTH_MAX as CURSOR_LENGTH_MAX
 from console.message.search.query import Query, QueryRefused, tags_of
+from console.text import text_of
 
 # Where to begin: the value in addresses, its label; newest is what a topic alone means.
 READS = (
@@ -59,7 +60,7 @@ class BrowseForm(forms.Form):
         try:
             return " || ".join(tags_of(self.cleaned_data["tag"]))
         except QueryRefused as refusal:
-            raise forms.ValidationError(str(refusal)) from refusal
+            raise forms.ValidationError(text_of(refusal).local()) from refusal
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
@@ -100,7 +101,7 @@ class BrowseForm(forms.Form):
         try:
             return read_match(cleaned["find_in"], cleaned["find"])
         except MatchRefused as refusal:
-            self._refuse("find", str(refusal))
+            self._refuse("find", text_of(refusal).local())
             return None
 
     def _refuse(self, name: str, words: str) -> None:

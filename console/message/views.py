@@ -33,6 +33,7 @@ from console.message.search.export import FORMATS
 from console.message.search.lanes import Hit
 from console.message.search.query import QueryRefused
 from console.message.search.run import open_search, source_of
+from console.text import text_of
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 PAGE_MESSAGES = 50
@@ -128,11 +129,11 @@ def _search(cluster: str, form: BrowseForm) -> Found:
     except services.TopicNotFound as unknown:
         return Found(problem=str(unknown), status=404)
     except QueryRefused as refusal:
-        return Found(problem=str(refusal), field=refusal.field, status=400)
+        return Found(problem=text_of(refusal).local(), field=refusal.field, status=400)
     except services.BadCursor as refusal:
-        return Found(problem=str(refusal), status=400)
+        return Found(problem=text_of(refusal).local(), status=400)
     except BrokerTrouble as trouble:
-        return Found(problem=str(trouble), status=503)
+        return Found(problem=text_of(trouble).local(), status=503)
     rows = hit_rows(search.picked, query.match, search.protobuf)
     if search.merge.up is query.newest:
         rows.reverse()  # read towards the list's beginning
@@ -158,7 +159,7 @@ def message(request: HttpRequest, cluster: str, message_id: str) -> HttpResponse
             found = services.record_at(here.name, topic, *place)
         found = found or services.hit_by_id(here.name, message_id, topic or None)
     except BrokerTrouble as trouble:
-        problem = str(trouble)
+        problem = text_of(trouble).local()
     if found is not None and not rules.may(request.user, Verb.VIEW, here.name, found.record.topic):
         if topic:
             raise PermissionDenied(

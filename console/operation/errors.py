@@ -19,12 +19,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from console.text import Text
+
 
 class OperationError(Exception):
     """Base; ``status`` is the HTTP status a page or REST answers."""
 
     code = "operation_error"
     status = 409
+
+    def __init__(self, reason: Text) -> None:
+        super().__init__(reason)
 
 
 class PlanNotFound(OperationError):
@@ -40,7 +45,7 @@ class PlanRejected(OperationError):
 
     code, status = "plan_rejected", 422
 
-    def __init__(self, reason: str, field: str = "") -> None:
+    def __init__(self, reason: Text, field: str = "") -> None:
         super().__init__(reason)
         self.field = field
 
@@ -54,8 +59,9 @@ class PlanDrifted(OperationError):
 
     code = "plan_drifted"
 
-    def __init__(self, changes: Sequence[str]) -> None:
-        super().__init__("The state changed since the plan was made: " + "; ".join(changes))
+    def __init__(self, changes: Sequence[Text]) -> None:
+        moved = Text.of_parts(changes)
+        super().__init__(Text("The state changed since the plan was made: %(changes)s", changes=moved))
         self.changes = list(changes)
 
 
@@ -66,7 +72,7 @@ class PlanExpired(OperationError):
 class PlanAlreadyApplied(OperationError):
     code = "plan_already_applied"
 
-    def __init__(self, message: str, job_id: str) -> None:
+    def __init__(self, message: Text, job_id: str) -> None:
         super().__init__(message)
         self.job_id = job_id
 

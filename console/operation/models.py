@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 
 from django.db import models
 
+from console.text.columns import TextColumn, TextsColumn
+
 EVENTS_SHOWN = 50  # of a job's page and socket row; a job writes a line per change of state, not per message
 ID_LENGTH = 20  # "job-" and 8 letters, with room for longer prefixes of later kinds
 RESULT_LISTS = ("queues", "brokers", "offsets")  # parts of a result that only a job's own page needs
@@ -70,17 +72,13 @@ class Plan(models.Model):
     cluster = models.CharField(max_length=64)
     subject = models.CharField(max_length=255, help_text="the group or topic that changes; typed to confirm")
     params = models.JSONField(default=dict)
-    diff = models.JSONField(default=list, help_text="one row per queue or key: before, after, delta, how")
-    summary = models.TextField(blank=True, help_text="the change in words")
-    warnings = models.JSONField(
-        default=list, help_text="[{level, title, text}], level ok | info | warn | danger"
-    )
+    diff = TextsColumn(default=list, help_text="one row per queue or key: before, after, delta, how")
+    summary = TextColumn(blank=True, help_text="the change in words")
+    warnings = TextsColumn(default=list, help_text="[{level, title, text}], level ok | info | warn | danger")
     equivalent = models.JSONField(default=dict, help_text="the same by hand: {rest, command}")
-    before = models.JSONField(
-        default=dict, help_text="state the plan was computed from; drift compares with it"
-    )
+    before = TextsColumn(default=dict, help_text="state the plan was computed from; drift compares with it")
     state_hash = models.CharField(max_length=64, help_text="SHA-256 of before, for people who compare plans")
-    blocked = models.TextField(blank=True, help_text="why this plan can not be applied; empty when it can")
+    blocked = TextColumn(blank=True, help_text="why this plan can not be applied; empty when it can")
     confirm = models.CharField(max_length=16, choices=Confirm.choices, default=Confirm.INLINE)
     confirm_text = models.CharField(max_length=255, blank=True)
     messages = models.BigIntegerField(default=0, help_text="blast radius: messages replayed, skipped or sent")
@@ -127,8 +125,8 @@ class Job(models.Model):
     cancel_requested = models.BooleanField(
         default=False, help_text="the runner settles what is in flight, then stops"
     )
-    progress = models.JSONField(default=dict)
-    result = models.JSONField(default=dict)
+    progress = TextsColumn(default=dict)
+    result = TextsColumn(default=dict)
     rate_per_s = models.PositiveIntegerField(null=True, blank=True, help_text="null: as fast as it goes")
     lease_owner = models.CharField(max_length=100, blank=True)
     lease_until = models.DateTimeField(null=True, blank=True)
@@ -144,7 +142,7 @@ class Job(models.Model):
     created_at = models.DateTimeField()
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
-    error = models.TextField(blank=True)
+    error = TextColumn(blank=True)
     idempotency_key = models.CharField(max_length=255, blank=True)
 
     class Meta:
@@ -199,7 +197,7 @@ class JobEvent(models.Model):
     job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="events")
     at = models.DateTimeField()
     level = models.CharField(max_length=8, default="ok", help_text="ok | info | warn | danger")
-    text = models.TextField()
+    text = TextColumn()
 
     class Meta:
         ordering: ClassVar[list[str]] = ["at", "id"]

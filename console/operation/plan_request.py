@@ -15,6 +15,7 @@ from console.brokers.mqadmin import MQBrokerError, MQClientError
 from console.cluster.models import Cluster
 from console.operation import services
 from console.operation.errors import OperationError, PlanRejected
+from console.text import text_of
 
 TROUBLE = (MQBrokerError, MQClientError, OperationError)
 
@@ -39,11 +40,11 @@ def plan_or_reason(
     except PlanRejected as refusal:
         field = (form_fields or {}).get(refusal.field, refusal.field)
         if form is None or field not in form.fields:
-            return str(refusal)
-        form.add_error(field, str(refusal))
+            return text_of(refusal).local()
+        form.add_error(field, text_of(refusal).local())
         return ""
     except TROUBLE as trouble:
-        return str(trouble)
+        return text_of(trouble).local()
     return redirect("plan", here.name, plan.id)
 
 
@@ -58,6 +59,6 @@ def apply_at_once(
         plan = services.create_plan(kind, here.name, subject, {}, request.user, remote_addr=address)
         job = services.apply_plan(plan.id, request.user, remote_addr=address)
     except TROUBLE as trouble:
-        messages.error(request, str(trouble))
+        messages.error(request, text_of(trouble).local())
         return otherwise
     return redirect("job", here.name, job.id)

@@ -9,6 +9,7 @@ from typing import Any
 
 from console.operation.errors import IllegalTransition
 from console.operation.models import Confirm, JobState
+from console.text import Text
 
 PLAN_LIFE_MS = (
     10 * 60 * 1000
@@ -63,7 +64,9 @@ def next_state(state: JobState, event: JobEventKind) -> JobState:
     """Where ``event`` leads from ``state``; raises IllegalTransition."""
     target = TRANSITIONS.get((state, event))
     if target is None:
-        raise IllegalTransition(f"A job that is {state.value} can not {event.value}.")
+        raise IllegalTransition(
+            Text("A job that is %(state)s can not %(event)s.", state=state.value, event=event.value)
+        )
     return target
 
 

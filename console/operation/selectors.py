@@ -15,6 +15,7 @@ from console.lists.page import PER_PAGE_MAX, Page, cut
 from console.operation.errors import JobNotFound, PlanNotFound, PlanRejected, UndoImpossible
 from console.operation.models import ACTIVE_STATES, FINAL_STATES, Job, Plan, PlanState
 from console.operation.plan.kinds import PlanKind, RunsLong
+from console.text import Text
 
 Row = TypeVar("Row", Plan, Job)
 
@@ -29,7 +30,7 @@ def plan_kind(kind: str) -> PlanKind:
     """The kind of that name; raises PlanRejected."""
     found = plan_kinds().get(kind)
     if found is None:
-        raise PlanRejected(f"There is no plan kind {kind!r}.", field="kind")
+        raise PlanRejected(Text("There is no plan kind %(kind)s.", kind=repr(kind)), field="kind")
     return found
 
 
@@ -42,7 +43,7 @@ def plan(plan_id: str) -> Plan:
     """One plan with its job; raises PlanNotFound."""
     found = Plan.objects.select_related("job", "undo_of").filter(pk=plan_id).first()
     if found is None:
-        raise PlanNotFound(f"There is no plan {plan_id}.")
+        raise PlanNotFound(Text("There is no plan %(plan)s.", plan=plan_id))
     return found
 
 
@@ -50,7 +51,7 @@ def job(job_id: str) -> Job:
     """One job with its plan; raises JobNotFound."""
     found = Job.objects.select_related("plan").filter(pk=job_id).first()
     if found is None:
-        raise JobNotFound(f"There is no job {job_id}.")
+        raise JobNotFound(Text("There is no job %(job)s.", job=job_id))
     return found
 
 
@@ -59,12 +60,14 @@ def undo_params(plan_id: str) -> tuple[Plan, dict[str, Any]]:
     found = plan(plan_id)
     job = Job.objects.filter(plan=found).first()
     if job is None:
-        raise UndoImpossible(f"{found.id} was never applied.")
+        raise UndoImpossible(Text("%(id)s was never applied.", id=found.id))
     if job.state not in FINAL_STATES:
-        raise UndoImpossible(f"{job.id} is still {job.state.lower()}; cancel it or wait.")
+        raise UndoImpossible(
+            Text("%(id)s is still %(state)s; cancel it or wait.", id=job.id, state=job.state.lower())
+        )
     params = plan_kind(found.kind).undo_params(found, job)
     if params is None:
-        raise UndoImpossible("What this job did can not be taken back.")
+        raise UndoImpossible(Text("What this job did can not be taken back."))
     return found, params
 
 

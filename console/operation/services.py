@@ -48,6 +48,7 @@ from console.operation.rules import (
     fingerprint,
     next_state,
 )
+from console.text import Text
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +110,7 @@ def _plan_of_key(actor: Any, idempotency_key: str, request_hash: str) -> Plan | 
         return None
     found = Plan.objects.filter(created_by=journal.actor_name(actor), idempotency_key=idempotency_key).first()
     if found is not None and found.request_hash != request_hash:
-        raise IdempotencyKeyReused("This idempotency key was used for another request.")
+        raise IdempotencyKeyReused(Text("This idempotency key was used for another request."))
     return found
 
 
@@ -135,7 +136,7 @@ def _plan_row(
         warnings=[{"level": w.level, "title": w.title, "text": w.text} for w in [*warned, *draft.warnings]],
         before=before,
         state_hash=fingerprint(before),
-        blocked=(cover.blocked if cover is not None else "")
+        blocked=(cover.blocked if cover is not None else Text())
         or draft.blocked
         or _held_by_another(handler, cluster, subject),
         confirm=confirmation(
@@ -167,7 +168,7 @@ def approve_plan(plan_id: str, actor: Any, *, remote_addr: str = "", now_ms: int
     _require_draft(plan, at_ms)
     name = journal.actor_name(actor)
     if name == plan.created_by:
-        raise ApprovalBySamePerson("A second person must agree; you made this plan yourself.")
+        raise ApprovalBySamePerson(Text("A second person must agree; you made this plan yourself."))
     asked = Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT, approved_by="")
     with transaction.atomic():
         agreed = asked.update(approved_by=name, approved_at=journal.moment(at_ms))
@@ -232,7 +233,7 @@ def apply_plan(
         job = _start(handler, plan, actor, reason, idempotency_key, remote_addr, at_ms)
     except IntegrityError:  # another plan of the same thing was applied at the same moment
         held = _held_by_another(handler, plan.cluster, plan.subject)
-        raise PlanBlocked(held or "Another job ended at this moment: apply again.") from None
+        raise PlanBlocked(held or Text("Another job ended at this moment: apply again.")) from None
     journal.publish(job, at_ms=at_ms)
     journal.publish_plan(selectors.plan(plan_id), handler.verb, at_ms=at_ms)
     return job
@@ -265,19 +266,28 @@ def _start(
         journal.audit(
             actor=actor, verb="apply", plan=plan, before=plan.before, after=reason, remote_addr=remote_addr
         )
-        journal.note(job, f"Applied by {job.created_by}: state read again, nothing moved", at_ms=at_ms)
+        journal.note(
+            job,
+            Text("Applied by %(person)s: state read again, nothing moved", person=job.created_by),
+            at_ms=at_ms,
+        )
         transaction.on_commit(lambda: enqueue(job.id))
     return job
 
 
-def _held_by_another(handler: PlanKind, cluster: str, subject: str) -> str:
-    """Why a job of this kind can not start now: another one works on the same thing. "" when it can."""
+def _held_by_another(handler: PlanKind, cluster: str, subject: str) -> Text:
+    """Why a job of this kind can not start now: another one works on the same thing. Empty where it can."""
     if not isinstance(handler, Exclusive):
-        return ""
+        return Text()
     job = Job.objects.filter(holds=handler.holds(cluster, subject)).first()
     if job is None:
-        return ""
-    return f"{job.id} of {job.created_by} works on {subject} and is not finished: wait for its end, or cancel it."
+        return Text()
+    return Text(
+        "%(job)s of %(person)s works on %(name)s and is not finished: wait for its end, or cancel it.",
+        job=job.id,
+        person=job.created_by,
+        name=subject,
+    )
 
 
 def _is_applied_with(plan: Plan, idempotency_key: str) -> bool:
@@ -320,23 +330,42 @@ def undo(
 def _require_draft(plan: Plan, at_ms: int) -> None:
     """Raise unless the plan can still be applied; marks it EXPIRED on the way when its time is over."""
     if plan.state == PlanState.APPLIED:
-        raise PlanAlreadyApplied(f"{plan.id} was applied already.", job_id=plan.job.id)
+        raise PlanAlreadyApplied(Text("%(id)s was applied already.", id=plan.id), job_id=plan.job.id)
     if plan.state == PlanState.DISCARDED:
-        raise PlanDiscarded(f"{plan.id} was discarded.")
+        raise PlanDiscarded(Text("%(id)s was discarded.", id=plan.id))
     if plan.state == PlanState.EXPIRED or plan.expires_at <= journal.moment(at_ms):
         Plan.objects.filter(pk=plan.pk, state=PlanState.DRAFT).update(state=PlanState.EXPIRED)
-        raise PlanExpired(f"{plan.id} expired at {plan.expires_at:%H:%M:%S} UTC; make a new plan.")
+        raise PlanExpired(
+            Text(
+                "%(id)s expired at %(time)s UTC; make a new plan.",
+                id=plan.id,
+                time=f"{plan.expires_at:%H:%M:%S}",
+            )
+        )
 
 
 def _require_confirmation(plan: Plan, confirm_text: str) -> None:
     if plan.confirm == Confirm.INLINE:
         return
     if confirm_text != plan.confirm_text:
-        touched = f"touches {plan.messages:,} messages" if plan.messages else "can not simply be taken back"
-        raise ConfirmationMissing(f"This change {touched}: type the name {plan.confirm_text!r} to confirm.")
+        touched = (
+            Text("touches %(number)s messages", number=plan.messages)
+            if plan.messages
+            else Text("can not simply be taken back")
+        )
+        raise ConfirmationMissing(
+            Text(
+                "This change %(what)s: type the name %(name)s to confirm.",
+                what=touched,
+                name=repr(plan.confirm_text),
+            )
+        )
     if plan.confirm == Confirm.SECOND_PERSON and not plan.approved_by:
         raise ApprovalMissing(
-            f"This change touches {plan.messages:,} messages: a second person must approve it."
+            Text(
+                "This change touches %(number)s messages: a second person must approve it.",
+                number=plan.messages,
+            )
         )
 
 
@@ -352,12 +381,24 @@ def expire_plans(*, now_ms: int) -> int:
 
 def pause(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
     """Stop working within a second; the lease is given back. Raises IllegalTransition."""
-    return _move(job_id, JobEventKind.PAUSE, actor, f"Paused by {journal.actor_name(actor)}", remote_addr)
+    return _move(
+        job_id,
+        JobEventKind.PAUSE,
+        actor,
+        Text("Paused by %(person)s", person=journal.actor_name(actor)),
+        remote_addr,
+    )
 
 
 def resume(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
     """Queue a paused job again; it goes on where it stood. Raises IllegalTransition."""
-    job = _move(job_id, JobEventKind.RESUME, actor, f"Resumed by {journal.actor_name(actor)}", remote_addr)
+    job = _move(
+        job_id,
+        JobEventKind.RESUME,
+        actor,
+        Text("Resumed by %(person)s", person=journal.actor_name(actor)),
+        remote_addr,
+    )
     enqueue(job.id)
     return job
 
@@ -370,11 +411,11 @@ def cancel(job_id: str, actor: Any, *, remote_addr: str = "") -> Job:
     with transaction.atomic():
         asked = Job.objects.filter(pk=job.pk, state__in=CANCELLABLE).update(cancel_requested=True)
         if asked != 1:
-            raise IllegalTransition(f"A job that is {job.state} can not be cancelled.")
+            raise IllegalTransition(Text("A job that is %(state)s can not be cancelled.", state=job.state))
         Job.objects.filter(pk=job.pk, state=JobState.PAUSED).update(
             state=next_state(JobState.PAUSED, JobEventKind.RESUME)
         )
-        text = f"Cancel asked by {journal.actor_name(actor)}"
+        text = Text("Cancel asked by %(person)s", person=journal.actor_name(actor))
         found = _record(job_id, actor, "cancel", text, at_ms, remote_addr)
     journal.publish(found, at_ms=at_ms)
     enqueue(job_id)
@@ -387,14 +428,17 @@ def set_rate(job_id: str, actor: Any, rate_per_s: int | None, *, remote_addr: st
     at_ms = journal.now_ms()
     if rate_per_s is not None and not 1 <= rate_per_s <= RATE_PER_S_MAX:
         raise PlanRejected(
-            f"The rate must be 1 to {RATE_PER_S_MAX:,} messages per second.", field="rate_per_s"
+            Text("The rate must be 1 to %(most)s messages per second.", most=RATE_PER_S_MAX),
+            field="rate_per_s",
         )
     job = _controlled(job_id, actor)
-    words = "no limit" if rate_per_s is None else f"{rate_per_s:,} msg/s"
+    words = Text("no limit") if rate_per_s is None else Text("%(rate)s msg/s", rate=rate_per_s)
     with transaction.atomic():
         if Job.objects.filter(pk=job.pk).exclude(state__in=FINAL_STATES).update(rate_per_s=rate_per_s) != 1:
-            raise IllegalTransition(f"The rate of a job that is {job.state} can not change.")
-        text = f"Rate set to {words} by {journal.actor_name(actor)}"
+            raise IllegalTransition(
+                Text("The rate of a job that is %(state)s can not change.", state=job.state)
+            )
+        text = Text("Rate set to %(rate)s by %(person)s", rate=words, person=journal.actor_name(actor))
         found = _record(job_id, actor, "rate", text, at_ms, remote_addr)
     journal.publish(found, at_ms=at_ms)
     return found
@@ -406,7 +450,7 @@ def _controlled(job_id: str, actor: Any) -> Job:
     return job
 
 
-def _move(job_id: str, event: JobEventKind, actor: Any, text: str, remote_addr: str) -> Job:
+def _move(job_id: str, event: JobEventKind, actor: Any, text: Text, remote_addr: str) -> Job:
     """One conditional update per legal source state: who is second finds no row and is told the real
     state."""
     at_ms = journal.now_ms()
@@ -418,13 +462,19 @@ def _move(job_id: str, event: JobEventKind, actor: Any, text: str, remote_addr: 
             if happening is event
         )
         if not moved:
-            raise IllegalTransition(f"A job that is {selectors.job(job.id).state} can not {event.value}.")
+            raise IllegalTransition(
+                Text(
+                    "A job that is %(state)s can not %(event)s.",
+                    state=selectors.job(job.id).state,
+                    event=event.value,
+                )
+            )
         found = _record(job_id, actor, event.value, text, at_ms, remote_addr)
     journal.publish(found, at_ms=at_ms)
     return found
 
 
-def _record(job_id: str, actor: Any, verb: str, text: str, at_ms: int, remote_addr: str) -> Job:
+def _record(job_id: str, actor: Any, verb: str, text: Text, at_ms: int, remote_addr: str) -> Job:
     """The event and the audit of a control, inside the transaction that makes the change."""
     job = selectors.job(job_id)
     journal.note(job, text, level="info", at_ms=at_ms)
@@ -472,4 +522,12 @@ def require(actor: Any, verb: str, cluster: str, subject: str) -> None:
     """Raise NotPermitted unless ``actor`` holds ``verb`` on that subject. ``actor=None`` is the system
     itself."""
     if actor is not None and not access_rules.may(actor, verb, cluster, subject):
-        raise NotPermitted(f"{journal.actor_name(actor)} may not {verb} {subject} in {cluster}.")
+        raise NotPermitted(
+            Text(
+                "%(person)s may not %(verb)s %(name)s in %(cluster)s.",
+                person=journal.actor_name(actor),
+                verb=verb,
+                name=subject,
+                cluster=cluster,
+            )
+        )

@@ -36,6 +36,7 @@ from console.operation.plan import words as plan_words
 from console.operation.plan.coverage import of_plan
 from console.operation.plan.params import ACCEPT_WITHOUT
 from console.operation.rules import CANCELLABLE
+from console.text import Text, text_of
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 DIFF_ROWS = 200  # of a plan on one page; 2,000 queues would be a megabyte
@@ -110,7 +111,11 @@ def _visible(request: HttpRequest, cluster: str, found: Plan | Job, words: str) 
     """
     here = cluster_selectors.cluster_for(request.user, cluster)
     if found.cluster != here.name or not rules.may(request.user, Verb.VIEW, here.name, found.subject):
-        raise Http404(f"There is no {words} on {here.name}, or none that you may see.")
+        raise Http404(
+            Text(
+                "There is no %(words)s on %(name)s, or none that you may see.", words=words, name=here.name
+            ).local()
+        )
     verb = selectors.plan_kind(found.kind).verb
     return here, rules.may(request.user, verb, here.name, found.subject)
 
@@ -162,7 +167,7 @@ def _plan_page(
         if is_open
         else [],
         "refusal": refusal,
-        "refusal_text": "" if refusal is None else str(refusal),
+        "refusal_text": "" if refusal is None else text_of(refusal),
         "is_drift": isinstance(refusal, PlanDrifted),
         **_left_out(found),
         "confirm_text": request.POST.get("confirm_text", ""),
@@ -209,7 +214,12 @@ def plan_apply(request: HttpRequest, cluster: str, plan_id: str) -> HttpResponse
     except PlanAlreadyApplied as refusal:
         quicker = selectors.job(refusal.job_id).created_by
         who = "You" if quicker == request.user.get_username() else quicker
-        messages.info(request, f"{who} applied this plan before; this is its job. Nothing was done twice.")
+        messages.info(
+            request,
+            Text(
+                "%(person)s applied this plan before; this is its job. Nothing was done twice.", person=who
+            ).local(),
+        )
         return redirect("job", here.name, refusal.job_id)
     except OperationError as refusal:
         found = selectors.plan(found.id)
@@ -228,13 +238,22 @@ def plan_deed(request: HttpRequest, cluster: str, plan_id: str, deed: str) -> Ht
     try:
         if deed == "discard":
             services.discard_plan(found.id, request.user, remote_addr=remote_addr(request))
-            messages.success(request, f"Plan {found.id} is discarded. Nothing was changed.")
+            messages.success(
+                request, Text("Plan %(id)s is discarded. Nothing was changed.", id=found.id).local()
+            )
             if rules.may(request.user, Verb.VIEW, here.name):
                 return redirect("operations", here.name)
             return redirect("plan", here.name, found.id)  # the list is for those who may see every group
         if deed == "approve":
             services.approve_plan(found.id, request.user, remote_addr=remote_addr(request))
-            messages.success(request, f"You agree with plan {found.id}. {found.created_by} may apply it now.")
+            messages.success(
+                request,
+                Text(
+                    "You agree with plan %(id)s. %(person)s may apply it now.",
+                    id=found.id,
+                    person=found.created_by,
+                ).local(),
+            )
             return redirect("plan", here.name, found.id)
         if deed == "undo":
             undone = services.undo(found.id, request.user, remote_addr=remote_addr(request))
@@ -256,7 +275,7 @@ def plan_deed(request: HttpRequest, cluster: str, plan_id: str, deed: str) -> Ht
         )
     except BrokerTrouble as trouble:
         return _plan_page(request, here, found, may_apply, refusal=trouble, status=503)
-    raise Http404(f"A plan has no {deed!r}.")
+    raise Http404(Text("A plan has no %(deed)s.", deed=repr(deed)).local())
 
 
 def _params_again(request: HttpRequest, found: Plan) -> dict[str, Any]:
@@ -326,7 +345,7 @@ def job_control(request: HttpRequest, cluster: str, job_id: str, deed: str) -> H
         elif deed in controls:
             controls[deed](found.id, request.user, remote_addr=remote_addr(request))
         else:
-            raise Http404(f"A job has no {deed!r}.")
+            raise Http404(Text("A job has no %(deed)s.", deed=repr(deed)).local())
     except OperationError as refusal:
-        messages.error(request, str(refusal))
+        messages.error(request, text_of(refusal).local())
     return redirect("job", here.name, found.id)

@@ -20,6 +20,7 @@ from console.cluster.forms import AddClusterForm
 from console.deadletter import selectors as dead_letter_selectors
 from console.lag import selectors as lag_selectors
 from console.overview import fleet, selectors
+from console.text import text_of
 from spark.lag.local_time import DAY_MS
 
 URGENT = ("LOST", "STALLED", "STOPPED", "FALLING_BEHIND")
@@ -121,7 +122,7 @@ def clusters(request: HttpRequest) -> HttpResponse:
                     remote_addr=remote_addr(request),
                 )
             except cluster_services.ClusterError as refusal:
-                form.add_error(refusal.field or None, str(refusal))
+                form.add_error(refusal.field or None, text_of(refusal).local())
             else:
                 messages.success(
                     request, f"{added.name} is added. Its first figures come with the next round."

@@ -19,6 +19,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
 from console.templatetags.figures import zone_of
+from console.text import Text
 from console.text.figures import clock, moment, zone_offset
 from console.text.language import figure_words
 from console.text.sentences import said
@@ -35,21 +36,26 @@ def said_filter(text: Any) -> str:
     """`{{ finding.title|said }}`: what code wrote in English, in the reader's language; markup stays as it is."""
     if isinstance(text, SafeString):
         return text
-    return "" if text is None else said(str(text))
+    return "" if text is None else in_words(text)
+
+
+def in_words(text: Any) -> str:
+    """A `Text`, or a sentence that code still writes in English, in the reader's language."""
+    return text.local() if isinstance(text, Text) else said(str(text))
 
 
 @register.filter
 def said_all(texts: Iterable[Any]) -> str:
     """`{{ field.errors|said_all }}`: the same of several, as one line."""
-    return " ".join(said(str(text)) for text in texts)
+    return " ".join(in_words(text) for text in texts)
 
 
 @register.simple_tag(takes_context=True)
-def words(context: Mapping[str, Any], text: str, written_ms: int | None = None) -> SafeString:
+def words(context: Mapping[str, Any], said_text: Text | str, written_ms: int | None = None) -> SafeString:
     """A kept sentence in the reader's language, its UTC times in the reader's zone. A time without a day is of
     the day on which the sentence was written (``written_ms``; without it the last such time before now).
     """
-    zone, text = zone_of(context), said(text)
+    zone, text = zone_of(context), in_words(said_text)
     now_ms = int(context.get("now_ms") or dt.datetime.now(dt.UTC).timestamp() * 1000)
 
     def shown(at_ms: int, style: str) -> SafeString:

@@ -148,8 +148,9 @@ def _one_said(language: str, text: str, depth: int) -> str:
 
 def _sentence(language: str, text: str, depth: int) -> str | None:
     """None for a text that is not one of the listed sentences."""
-    if (plain := text.replace("%", "%%")) in SENTENCES:
-        return gettext(plain) % {}
+    plain = text.replace("%", "%%")
+    if plain and ((found := gettext(plain)) != plain or plain in SENTENCES):
+        return found % {}
     for pattern in _patterns():
         places = pattern.places_in(text)
         if places is not None:

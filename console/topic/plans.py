@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from console.brokers.mqadmin import BlockingMQAdmin
-from console.operation.config.change import TOPIC, Config, ConfigRow, brokers_in_words, counted
+from console.operation.config.change import TOPIC, Config, ConfigRow
 from console.operation.config.plans import (
     Asked,
     ChangePlan,
@@ -27,6 +27,7 @@ from console.operation.job.runner import JobRun
 from console.operation.models import Plan
 from console.operation.plan.coverage import Coverage
 from console.operation.plan.kinds import PlanWarning
+from console.text import Text
 from console.topic import selectors, topic_config
 from console.topic.topic_config import FIELDS, READ
 from console.topic.topic_facts import TopicFacts, impact, read_topic_facts, unread_in
@@ -71,19 +72,28 @@ class TopicPlan(ObjectPlan[TopicFacts]):
         held = frozenset() if row is None else frozenset(row.brokers)
         return held | {name for name, each in brokers.absent.items() if not each.was_read}
 
-    def removed_again(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> tuple[str, str]:
+    def removed_again(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> tuple[Text, Text]:
         """Only an empty topic goes without quarantine."""
-        why_not = ""
-        if facts.written:
-            why_not = (
-                f"{counted(facts.written, 'message', 'were')} written to it since: "
-                "put it in quarantine and delete it instead."
-            )
-        return f"This will delete the empty topic {asked.subject} on {where(rows)} again.", why_not
+        summary = Text(
+            "This will delete the empty topic %(name)s on %(where)s again.",
+            name=asked.subject,
+            where=where(rows),
+        )
+        if not facts.written:
+            return summary, Text()
+        return summary, Text(
+            "%(number)s message(s) {was|were} written to it since: put it in quarantine and delete it "
+            "instead.",
+            number=facts.written,
+        )
 
-    def came_back(self, asked: Asked) -> str:
+    def created_again(self, asked: Asked, rows: Sequence[ConfigRow]) -> Text:
         """The topic without its messages."""
-        return ". Its messages do not come back."
+        return Text(
+            "This will create %(name)s on %(where)s as it was. Its messages do not come back.",
+            name=asked.subject,
+            where=where(rows),
+        )
 
 
 class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts]):
@@ -97,14 +107,18 @@ class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts]):
         topic_config.check_new_name(asked.subject, own_names(asked.admin))
         return wish, topic_config.new_config(asked.subject, wish.values)
 
-    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> str:
+    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Text:
         """How many queues where."""
         new = [row for row in rows if row.before is None]
         after = new[0].after or {}
-        return (
-            f"This will create the topic {asked.subject} on {where(new)}: "
-            f"{after['writeQueueNums']} write and {after['readQueueNums']} read queues per broker, "
-            f"permission {topic_config.permission_word(after['perm'])}."
+        return Text(
+            "This will create the topic %(name)s on %(where)s: %(write)s write and %(read)s read queues "
+            "per broker, permission %(perm)s.",
+            name=asked.subject,
+            where=where(new),
+            write=after["writeQueueNums"],
+            read=after["readQueueNums"],
+            perm=topic_config.permission_word(after["perm"]),
         )
 
     def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
@@ -115,15 +129,15 @@ class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts]):
             warnings.append(
                 PlanWarning(
                     "warn",
-                    f"The topic exists on {brokers_in_words(elsewhere)} already",
-                    "It stays there as it is; producers and consumers then use all brokers together.",
+                    Text("The topic exists on %(where)s already", where=Text.of_names(elsewhere)),
+                    Text("It stays there as it is; producers and consumers then use all brokers together."),
                 )
             )
         chosen = {row.broker_name for row in rows}
         left_out = [name for name in asked.addrs if name not in chosen]
         if left_out:
-            title = f"Not on {brokers_in_words(left_out)}"
-            warnings.append(PlanWarning("info", title, "Those brokers get no queue of it."))
+            title = Text("Not on %(where)s", where=Text.of_names(left_out))
+            warnings.append(PlanWarning("info", title, Text("Those brokers get no queue of it.")))
         return Stakes(warnings)
 
 
@@ -131,7 +145,7 @@ class TopicChangePlan(TopicPlan, ChangePlan[TopicFacts]):
     """params as topic_create; what is not named stays. ``brokers``: only these."""
 
     kind = "topic_change"
-    settings_words = "queues, permission, order or message type"
+    settings_words = Text("queues, permission, order or message type")
 
     def wish(self, asked: Asked) -> Wish:
         """What is asked for."""
@@ -165,8 +179,8 @@ class TopicQuarantinePlan(TopicPlan, QuarantinePlan[TopicFacts]):
     """No params: nobody may read or write it any more."""
 
     kind = "topic_quarantine"
-    closes = "nobody may read or write it, its messages and offsets stay"
-    is_closed = "is closed for everybody already"
+    closes = Text("nobody may read or write it, its messages and offsets stay")
+    is_closed = Text("is closed for everybody already")
 
     def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
         """Who is shut out."""
@@ -186,8 +200,8 @@ class TopicReleasePlan(TopicPlan, ReleasePlan[TopicFacts]):
     """No params: the permissions from before the quarantine."""
 
     kind = "topic_release"
-    opens = "the permissions from before the quarantine"
-    switch = "its permission"
+    opens = Text("the permissions from before the quarantine")
+    switch = Text("its permission")
 
 
 class TopicDeletePlan(TopicPlan, DeletePlan[TopicFacts]):
@@ -195,11 +209,15 @@ class TopicDeletePlan(TopicPlan, DeletePlan[TopicFacts]):
 
     kind = "topic_delete"
 
-    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> str:
+    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Text:
         """What is gone for good."""
-        return (
-            f"This will delete {asked.subject} on {where(rows)} for good: {counted(facts.stored, 'message')} "
-            f"and the committed offsets of {counted(len(facts.readers), 'group')}."
+        return Text(
+            "This will delete %(name)s on %(where)s for good: %(stored)s message(s) and the committed "
+            "offsets of %(groups)s group(s).",
+            name=asked.subject,
+            where=where(rows),
+            stored=facts.stored,
+            groups=len(facts.readers),
         )
 
     def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Stakes:
@@ -207,14 +225,26 @@ class TopicDeletePlan(TopicPlan, DeletePlan[TopicFacts]):
         warnings = [*use_warnings(facts), *delete_warnings(facts, asked.quarantine)]
         return Stakes(warnings, messages=facts.stored, typed=True)
 
-    def used_since(self, plan: Plan, now: Mapping[str, Any]) -> list[str]:
+    def used_since(self, plan: Plan, now: Mapping[str, Any]) -> list[Text]:
         """Messages that came, consumers that came online."""
         was, sentences = plan.before, []
         more = now["written"] - was["written"]
         if more > 0:
-            sentences.append(f"{counted(more, 'message', 'were')} written to {plan.subject} since")
+            sentences.append(
+                Text(
+                    "%(number)s message(s) {was|were} written to %(name)s since",
+                    number=more,
+                    name=plan.subject,
+                )
+            )
         if now["members"] > was["members"]:
-            sentences.append(f"{counted(now['members'], 'consumer', 'are')} online, {was['members']} were")
+            sentences.append(
+                Text(
+                    "%(number)s consumer(s) {is|are} online, %(before)s were",
+                    number=now["members"],
+                    before=was["members"],
+                )
+            )
         return sentences
 
 

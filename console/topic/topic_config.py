@@ -17,11 +17,12 @@ from console.brokers.mqadmin import (
 )
 from console.operation.config.change import Config
 from console.operation.errors import PlanRejected
+from console.text import Text
 
 READ, WRITE, INHERIT, PRIORITY = 4, 2, 1, 8  # PermName
 QUEUES_MAX = 1_024  # of one topic on one broker: each is a file that is open, and a share of every rebalance
 QUEUES_DEFAULT = 8  # BrokerConfig.defaultTopicQueueNums
-PERMISSIONS = {6: "read and write", 4: "read only", 2: "write only", 0: "nobody"}
+PERMISSIONS = {6: Text("read and write"), 4: Text("read only"), 2: Text("write only"), 0: Text("nobody")}
 MESSAGE_TYPE = "message.type"
 MESSAGE_TYPES = ("UNSPECIFIED", "NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")  # TopicMessageType
 
@@ -35,13 +36,17 @@ def read_values(params: Mapping[str, Any]) -> dict[str, Any]:
     perm = params.get("perm")
     if perm is not None and perm not in PERMISSIONS:
         words = ", ".join(f"{value} ({word})" for value, word in PERMISSIONS.items())
-        raise PlanRejected(f"The permission {perm!r} is none of {words}.", "perm")
+        raise PlanRejected(
+            Text("The permission %(perm)s is none of %(words)s.", perm=repr(perm), words=words), "perm"
+        )
     order = params.get("order")
     if order is not None and not isinstance(order, bool):
-        raise PlanRejected("Order is true or false.", "order")
+        raise PlanRejected(Text("Order is true or false."), "order")
     message_type = params.get("message_type")
     if message_type is not None and message_type not in MESSAGE_TYPES:
-        raise PlanRejected(f"The message type is one of {', '.join(MESSAGE_TYPES)}.", "message_type")
+        raise PlanRejected(
+            Text("The message type is one of %(names)s.", names=", ".join(MESSAGE_TYPES)), "message_type"
+        )
     _check_queues(params, "read_queues", "read")
     _check_queues(params, "write_queues", "write")
     return {name: params[name] for name in FIELDS if params.get(name) is not None}
@@ -52,7 +57,10 @@ def _check_queues(params: Mapping[str, Any], field: str, word: str) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= QUEUES_MAX:
-        raise PlanRejected(f"The number of {word} queues per broker is 1 to {QUEUES_MAX:,}.", field)
+        raise PlanRejected(
+            Text("The number of %(what)s queues per broker is 1 to %(most)s.", what=word, most=QUEUES_MAX),
+            field,
+        )
 
 
 def check_new_name(name: str, own_names: Sequence[str] = ()) -> None:
@@ -62,20 +70,26 @@ def check_new_name(name: str, own_names: Sequence[str] = ()) -> None:
     if name.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX)):
         prefix = name[: name.index("%", 1) + 1]
         raise PlanRejected(
-            f"Topics that begin with {prefix} belong to consumer groups; brokers make them.", "topic"
+            Text(
+                "Topics that begin with %(prefix)s belong to consumer groups; brokers make them.",
+                prefix=prefix,
+            ),
+            "topic",
         )
     try:
         validate_topic(name)
     except ValueError as error:
-        raise PlanRejected(f"{str(error)[:1].upper()}{str(error)[1:]}.", "topic") from error
+        raise PlanRejected(Text.foreign(f"{str(error)[:1].upper()}{str(error)[1:]}."), "topic") from error
     if is_system_topic(name) or name in own_names:
-        raise PlanRejected(f"{name} is a topic of RocketMQ's own.", "topic")
+        raise PlanRejected(Text("%(name)s is a topic of RocketMQ's own.", name=name), "topic")
 
 
 def check_changeable(name: str, own_names: Sequence[str] = ()) -> None:
     """Raises PlanRejected("topic") for topics that RocketMQ needs as they are."""
     if is_system_topic(name) or name in own_names:
-        raise PlanRejected(f"{name} is a topic of RocketMQ's own: brokers refuse to change it.", "topic")
+        raise PlanRejected(
+            Text("%(name)s is a topic of RocketMQ's own: brokers refuse to change it.", name=name), "topic"
+        )
 
 
 def new_config(name: str, values: Mapping[str, Any]) -> Config:
@@ -103,7 +117,7 @@ def changed(before: Config, values: Mapping[str, Any]) -> Config:
 
 def permission_word(perm: int) -> str:
     """RocketMQ's permission bits in words."""
-    word = {6: "read, write", 4: "read", 2: "write"}.get(perm & (READ | WRITE), "none")
+    word = {6: Text("read, write"), 4: "read", 2: "write"}.get(perm & (READ | WRITE), "none")
     return f"{word}, inherit" if perm & INHERIT else word
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from console.brokers.mqadmin import BlockingMQAdmin, BrokerUnavailable, MQAdmin, MQBrokerError
 from console.brokers.queues import ask_each
+from console.text import Text, text_of
 from console.topic import selectors
 
 GROUPS_ASKED_MAX = 50  # readers of one topic whose members are asked for; more are counted, not asked
@@ -87,7 +88,15 @@ def read_topic_facts(
         if isinstance(answer, MQBrokerError):
             raise answer
         if isinstance(answer, Exception):
-            raise BrokerUnavailable(addrs[broker], f"{broker} did not tell how much {topic} holds: {answer}")
+            raise BrokerUnavailable(
+                addrs[broker],
+                Text(
+                    "%(name)s did not answer, so %(unknown)s is unknown: %(answer)s",
+                    name=broker,
+                    unknown=Text("how much %(topic)s holds", topic=topic),
+                    answer=text_of(answer),
+                ),
+            )
     unread = [
         f"{broker}: {what} unknown ({answer})"
         for (what, broker), answer in sorted(answers.items())
@@ -217,6 +226,9 @@ def unread_in(
     return unread
 
 
+NAMED_MAX = 5  # groups in a row of the impact; the others are counted
+
+
 def impact(facts: TopicFacts) -> list[dict[str, Any]]:
     """Rows of "who feels it": [{name, value, words, source, at_ms}]; value None = unknown, at_ms None = now
     unknown too.
@@ -225,50 +237,49 @@ def impact(facts: TopicFacts) -> list[dict[str, Any]]:
     online = [reader for reader in readers if reader.members]
     lower = any(reader.backlog_is_lower_bound for reader in readers)
     unknown = [reader for reader in readers if reader.backlog is None]
-    now = {"source": "brokers", "at_ms": facts.read_at_ms}
+    now = {"source": Text("brokers"), "at_ms": facts.read_at_ms}
     return [
         {
-            "name": "Consumers online",
+            "name": Text("Consumers online"),
             "value": facts.members
             if any(reader.members is not None for reader in readers) or not readers
             else None,
             "is_lower_bound": any(reader.members is None for reader in readers),
-            "words": ", ".join(f"{one.group} ({one.members})" for one in online[:5])
-            + (f" and {len(online) - 5} more groups" if len(online) > 5 else "")
-            or f"{len(readers)} group{'' if len(readers) == 1 else 's'} read it, none is online",
+            "words": Text.of_names([f"{one.group} ({one.members})" for one in online], NAMED_MAX)
+            or Text("%(number)s group(s) read it, none is online", number=len(readers)),
             **now,
         },
         {
-            "name": "Producers connected",
+            "name": Text("Producers connected"),
             "value": facts.producers,
             "is_lower_bound": False,
-            "words": "to these brokers; RocketMQ does not say who sends to which topic"
+            "words": Text("to these brokers; RocketMQ does not say who sends to which topic")
             if facts.producers is not None
-            else "these brokers do not list producers",
+            else Text("these brokers do not list producers"),
             **now,
         },
         {
-            "name": "Messages not read yet",
+            "name": Text("Messages not read yet"),
             "value": facts.backlog if readers else 0,
             "is_lower_bound": lower or (bool(unknown) and facts.backlog is not None),
-            "words": ", ".join(f"{one.group} {one.backlog:,}" for one in readers[:5] if one.backlog)
-            or ("no round has seen the backlog yet" if unknown else "of any group"),
-            "source": "last round",
+            "words": ", ".join(f"{one.group} {one.backlog:,}" for one in readers[:NAMED_MAX] if one.backlog)
+            or (Text("no round has seen the backlog yet") if unknown else Text("of any group")),
+            "source": Text("last round"),
             "at_ms": facts.rows_at_ms,
         },
         {
-            "name": "Messages stored",
+            "name": Text("Messages stored"),
             "value": facts.stored,
             "is_lower_bound": bool(facts.unread),
-            "words": f"in {len(facts.queues)} queues",
+            "words": Text("in %(number)s queues", number=len(facts.queues)),
             **now,
         },
         {
-            "name": "Last write",
+            "name": Text("Last write"),
             "value": None,
             "moment_ms": facts.last_write_ms,
             "is_lower_bound": False,
-            "words": "" if facts.last_write_ms else "nothing is stored",
+            "words": "" if facts.last_write_ms else Text("nothing is stored"),
             **now,
         },
     ]

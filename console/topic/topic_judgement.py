@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from console.brokers.mqadmin import BlockingMQAdmin
-from console.operation.config.change import ConfigRow, brokers_in_words, counted
+from console.operation.config.change import ConfigRow
 from console.operation.config.quarantine import Quarantine
 from console.operation.plan.kinds import PlanWarning
-from console.text.figures import duration
+from console.text import Duration, Text
 from console.topic.topic_config import PERMISSIONS, READ, WRITE
 from console.topic.topic_facts import TopicFacts
 
@@ -36,16 +36,19 @@ def config_warnings(after: Mapping[str, Any]) -> list[PlanWarning]:
         found.append(
             PlanWarning(
                 "danger",
-                f"{after['writeQueueNums'] - after['readQueueNums']} queues are written and never read",
-                "More write than read queues: messages in the others reach no consumer.",
+                Text(
+                    "%(number)s queue(s) {is|are} written and never read",
+                    number=after["writeQueueNums"] - after["readQueueNums"],
+                ),
+                Text("More write than read queues: messages in the others reach no consumer."),
             )
         )
     if after["perm"] & (READ | WRITE) != READ | WRITE:
         found.append(
             PlanWarning(
                 "info",
-                f"Open for: {PERMISSIONS[after['perm'] & (READ | WRITE)]}",
-                "Others get NO_PERMISSION.",
+                Text("Open for: %(names)s", names=PERMISSIONS[after["perm"] & (READ | WRITE)]),
+                Text("Others get NO_PERMISSION."),
             )
         )
     return found
@@ -57,17 +60,21 @@ def change_warnings(
     """Warnings of a change: messages that would be out of reach, permissions that go, order."""
     warnings = []
     if unread:
-        of_groups = ", ".join(f"{group or 'nobody'} {count:,}" for group, count in unread.items())
+        of_groups = ", ".join(f"{group or '–'} {count:,}" for group, count in unread.items())
         warnings.append(
             PlanWarning(
                 "danger",
-                "Messages in the queues that vanish are not read yet",
-                f"Not read yet on {brokers_in_words(sorted(keep))}: {of_groups}. First shrink the write queues, "
-                "wait until these are read, then shrink the read queues.",
+                Text("Messages in the queues that vanish are not read yet"),
+                Text(
+                    "Not read yet on %(brokers)s: %(groups)s. First shrink the write queues, "
+                    "wait until these are read, then shrink the read queues.",
+                    brokers=Text.of_names(sorted(keep)),
+                    groups=of_groups,
+                ),
             )
         )
     elif keep:
-        warnings.append(PlanWarning("ok", "The queues that vanish hold nothing unread"))
+        warnings.append(PlanWarning("ok", Text("The queues that vanish hold nothing unread")))
     afters = [row.after for row in rows if row.after]
     for after in afters[:1]:
         warnings += config_warnings(after)
@@ -76,21 +83,23 @@ def change_warnings(
         warnings.append(
             PlanWarning(
                 "danger",
-                f"{counted(facts.members, 'consumer', 'are')} online",
-                "They can read no more: NO_PERMISSION (16).",
+                Text("%(number)s consumer(s) {is|are} online", number=facts.members),
+                Text("They can read no more: NO_PERMISSION (16)."),
             )
         )
     if lost & WRITE and facts.producers:
         warnings.append(
             PlanWarning(
                 "warn",
-                f"{counted(facts.producers, 'producer', 'are')} connected to these brokers",
-                "Those that send here learn it from the route within 30 s and then fail.",
+                Text("%(number)s producer(s) {is|are} connected to these brokers", number=facts.producers),
+                Text("Those that send here learn it from the route within 30 s and then fail."),
             )
         )
     if any(one["key"] == "order" for row in rows for one in row.changes):
         warnings.append(
-            PlanWarning("info", "order only tells clients how to choose a queue; brokers do not enforce it")
+            PlanWarning(
+                "info", Text("order only tells clients how to choose a queue; brokers do not enforce it")
+            )
         )
     return warnings
 
@@ -103,24 +112,32 @@ def use_warnings(facts: TopicFacts) -> list[PlanWarning]:
         names = ", ".join(reader.group for reader in online[:5])
         warnings.append(
             PlanWarning(
-                "danger", f"{counted(facts.members, 'consumer', 'are')} online", f"They read it now: {names}."
+                "danger",
+                Text("%(number)s consumer(s) {is|are} online", number=facts.members),
+                Text("They read it now: %(names)s.", names=names),
             )
         )
     if written_lately(facts):
         assert facts.last_write_ms is not None
-        ago = duration(max(0, facts.read_at_ms - facts.last_write_ms))
-        warnings.append(PlanWarning("danger", f"Somebody wrote to it {ago} ago", "A producer still uses it."))
+        ago = Duration(max(0, facts.read_at_ms - facts.last_write_ms))
+        warnings.append(
+            PlanWarning(
+                "danger", Text("Somebody wrote to it %(age)s ago", age=ago), Text("A producer still uses it.")
+            )
+        )
     if facts.backlog:
         warnings.append(
             PlanWarning(
                 "warn",
-                f"{counted(facts.backlog, 'message', 'are')} not read yet",
-                "By the groups that read it, together.",
+                Text("%(number)s message(s) {is|are} not read yet", number=facts.backlog),
+                Text("By the groups that read it, together."),
             )
         )
     if not warnings:
         warnings.append(
-            PlanWarning("ok", "Nobody uses it now", "No consumer is online, nothing was written lately.")
+            PlanWarning(
+                "ok", Text("Nobody uses it now"), Text("No consumer is online, nothing was written lately.")
+            )
         )
     return warnings
 
@@ -142,19 +159,24 @@ def delete_warnings(facts: TopicFacts, quarantine: Quarantine | None) -> list[Pl
         warnings.append(
             PlanWarning(
                 "danger" if still else "info",
-                f"{counted(more, 'message', 'were')} written in quarantine",
-                "Brokers leave the write permission to the client: somebody has not noticed yet."
+                Text("%(number)s message(s) {was|were} written in quarantine", number=more),
+                Text("Brokers leave the write permission to the client: somebody has not noticed yet.")
                 if still
-                else "All within the minute in which clients learn of it.",
+                else Text("All within the minute in which clients learn of it."),
             )
         )
     if facts.auto_create:
         warnings.append(
             PlanWarning(
                 "warn",
-                f"{brokers_in_words(facts.auto_create)} would make it again",
-                "autoCreateTopicEnable is true: the next message to this name creates it with default settings.",
+                Text("%(where)s would make it again", where=Text.of_names(facts.auto_create)),
+                Text(
+                    "autoCreateTopicEnable is true: the next message to this name creates it with default "
+                    "settings."
+                ),
             )
         )
-    warnings.append(PlanWarning("warn", "Messages do not come back", "Undo creates the topic again, empty."))
+    warnings.append(
+        PlanWarning("warn", Text("Messages do not come back"), Text("Undo creates the topic again, empty."))
+    )
     return warnings

@@ -10,7 +10,9 @@ import dataclasses
 import enum
 import re
 
-SET = "(set, not shown)"  # stands for the value of a secret key: a broker's secrets are not kept here
+from console.text import Text
+
+SET = Text("(set, not shown)")  # stands for the value of a secret key: a broker's secrets are not kept here
 KEY_LENGTH_MAX, VALUE_LENGTH_MAX = 128, 4_096
 
 _SECRET = re.compile(
@@ -22,8 +24,8 @@ _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 class Effect(enum.StrEnum):
     """When a changed value is used."""
 
-    AT_ONCE = "at once"
-    RESTART = "after a restart of the broker"
+    AT_ONCE = Text("at once")
+    RESTART = Text("after a restart of the broker")
     UNKNOWN = "unknown"
 
 
@@ -34,10 +36,10 @@ class ConfigKey:
     """
 
     name: str
-    says: str = ""
+    says: Text = Text()
     unit: str = ""
     effect: Effect = Effect.UNKNOWN
-    danger: str = ""
+    danger: Text = Text()
     fixed: str = ""
     choices: tuple[str, ...] = ()
     low: int | None = None
@@ -48,206 +50,248 @@ class ConfigKey:
         return is_secret(self.name)
 
 
-def _now(name: str, says: str, unit: str = "", **more: object) -> ConfigKey:
+def _now(name: str, says: Text, unit: str = "", **more: object) -> ConfigKey:
     return ConfigKey(name, says, unit, Effect.AT_ONCE, **more)  # type: ignore[arg-type]
 
 
-def _restart(name: str, says: str, unit: str = "", **more: object) -> ConfigKey:
+def _restart(name: str, says: Text, unit: str = "", **more: object) -> ConfigKey:
     return ConfigKey(name, says, unit, Effect.RESTART, **more)  # type: ignore[arg-type]
 
 
 BOOL = ("true", "false")
-WHO_IT_IS = "It says who the broker is; a change makes another broker of it. Set it in its file."
-WHERE_IT_STORES = "It says where messages lie; a change hides what is stored. Set it in its file."
+WHO_IT_IS = Text("It says who the broker is; a change makes another broker of it. Set it in its file.")
+WHERE_IT_STORES = Text("It says where messages lie; a change hides what is stored. Set it in its file.")
 
 _KEYS = (
-    _restart("brokerName", "name under which routes list the broker", fixed=WHO_IT_IS),
-    _restart("brokerClusterName", "RocketMQ's name of the cluster", fixed=WHO_IT_IS),
-    _restart("brokerId", "0 is the master", fixed=WHO_IT_IS),
-    _restart("brokerIP1", "address that clients are told", fixed=WHO_IT_IS),
-    _restart("brokerIP2", "address that slaves are told", fixed=WHO_IT_IS),
-    _restart("listenPort", "port for clients", fixed=WHO_IT_IS),
-    _restart("storePathRootDir", "folder of the store", fixed=WHERE_IT_STORES),
-    _restart("storePathCommitLog", "folder of the commit log", fixed=WHERE_IT_STORES),
+    _restart("brokerName", Text("name under which routes list the broker"), fixed=WHO_IT_IS),
+    _restart("brokerClusterName", Text("RocketMQ's name of the cluster"), fixed=WHO_IT_IS),
+    _restart("brokerId", Text("0 is the master"), fixed=WHO_IT_IS),
+    _restart("brokerIP1", Text("address that clients are told"), fixed=WHO_IT_IS),
+    _restart("brokerIP2", Text("address that slaves are told"), fixed=WHO_IT_IS),
+    _restart("listenPort", Text("port for clients"), fixed=WHO_IT_IS),
+    _restart("storePathRootDir", Text("folder of the store"), fixed=WHERE_IT_STORES),
+    _restart("storePathCommitLog", Text("folder of the commit log"), fixed=WHERE_IT_STORES),
     _restart(
         "namesrvAddr",
-        "name servers the broker registers with",
-        danger="Clients that ask a name server left out no longer find the broker.",
+        Text("name servers the broker registers with"),
+        danger=Text("Clients that ask a name server left out no longer find the broker."),
     ),
     _now(
         "brokerPermission",
-        "what clients may do on the whole broker: 6 read and write, 4 only read, 2 only write, 0 nothing",
+        Text(
+            "what clients may do on the whole broker: 6 read and write, 4 only read, 2 only write, 0 nothing"
+        ),
         choices=("6", "4", "2", "0"),
-        danger="Without 2 every producer is refused (NO_PERMISSION), without 4 every consumer.",
+        danger=Text("Without 2 every producer is refused (NO_PERMISSION), without 4 every consumer."),
     ),
     _now(
         "autoCreateTopicEnable",
-        "a message to an unknown topic creates it",
+        Text("a message to an unknown topic creates it"),
         choices=BOOL,
-        danger="Off: producers of topics that do not exist yet are refused.",
+        danger=Text("Off: producers of topics that do not exist yet are refused."),
     ),
     _now(
         "autoCreateSubscriptionGroup",
-        "an unknown group is created when it connects",
+        Text("an unknown group is created when it connects"),
         choices=BOOL,
-        danger="Off: consumers of groups that do not exist yet are refused.",
+        danger=Text("Off: consumers of groups that do not exist yet are refused."),
     ),
-    _now("defaultTopicQueueNums", "queues of a topic that is created by itself", "queues", low=1, high=1024),
+    _now(
+        "defaultTopicQueueNums",
+        Text("queues of a topic that is created by itself"),
+        "queues",
+        low=1,
+        high=1024,
+    ),
     _now(
         "fileReservedTime",
-        "messages older than this are deleted, at deleteWhen or when the disk is too full",
+        Text("messages older than this are deleted, at deleteWhen or when the disk is too full"),
         "hours",
         low=1,
         high=87_600,
-        danger="A smaller value deletes what is older at the next deletion; groups that are behind lose it.",
+        danger=Text(
+            "A smaller value deletes what is older at the next deletion; groups that are behind lose it."
+        ),
     ),
-    _now("deleteWhen", "hour of the day at which expired files are deleted", "hour"),
+    _now("deleteWhen", Text("hour of the day at which expired files are deleted"), "hour"),
     _now(
         "diskMaxUsedSpaceRatio",
-        "above this share of the disk expired files go at once, not only at deleteWhen",
+        Text("above this share of the disk expired files go at once, not only at deleteWhen"),
         "percent",
         low=10,
         high=95,
-        danger="Too high leaves no room before writes are refused; too low deletes early.",
+        danger=Text("Too high leaves no room before writes are refused; too low deletes early."),
     ),
     _now(
         "diskSpaceCleanForciblyRatio",
-        "above this share files are deleted although they are not expired",
+        Text("above this share files are deleted although they are not expired"),
         "percent",
         low=10,
         high=97,
-        danger="Messages younger than fileReservedTime are deleted above it.",
+        danger=Text("Messages younger than fileReservedTime are deleted above it."),
     ),
     _now(
         "diskSpaceWarningLevelRatio",
-        "above this share the broker refuses to write",
+        Text("above this share the broker refuses to write"),
         "percent",
         low=10,
         high=99,
-        danger="At 100 % of the disk the broker may not start again.",
+        danger=Text("At 100 %% of the disk the broker may not start again."),
     ),
     _restart(
         "flushDiskType",
-        "ASYNC_FLUSH answers before the disk has it, SYNC_FLUSH after",
+        Text("ASYNC_FLUSH answers before the disk has it, SYNC_FLUSH after"),
         choices=("ASYNC_FLUSH", "SYNC_FLUSH"),
-        danger="SYNC_FLUSH makes sending slower; ASYNC_FLUSH can lose the last messages at a power cut.",
+        danger=Text(
+            "SYNC_FLUSH makes sending slower; ASYNC_FLUSH can lose the last messages at a power cut."
+        ),
     ),
     _restart(
         "brokerRole",
-        "ASYNC_MASTER, SYNC_MASTER (answers when a slave has it) or SLAVE",
+        Text("ASYNC_MASTER, SYNC_MASTER (answers when a slave has it) or SLAVE"),
         choices=("ASYNC_MASTER", "SYNC_MASTER", "SLAVE"),
-        danger="Two masters of one name, or none, after the next restart.",
+        danger=Text("Two masters of one name, or none, after the next restart."),
     ),
-    _now("flushIntervalCommitLog", "how often the commit log goes to disk", "ms", low=1, high=60_000),
-    _now("flushConsumerOffsetInterval", "how often committed offsets are saved", "ms", low=100, high=600_000),
+    _now("flushIntervalCommitLog", Text("how often the commit log goes to disk"), "ms", low=1, high=60_000),
+    _now(
+        "flushConsumerOffsetInterval",
+        Text("how often committed offsets are saved"),
+        "ms",
+        low=100,
+        high=600_000,
+    ),
     _now(
         "maxMessageSize",
-        "largest message taken",
+        Text("largest message taken"),
         "bytes",
         low=1_024,
         high=256 * 1024 * 1024,
-        danger="Larger messages than clients accept stop their consumers.",
+        danger=Text("Larger messages than clients accept stop their consumers."),
     ),
     _now(
         "enablePropertyFilter",
-        "SQL92 filters are allowed; without it they fail with SYSTEM_ERROR (1)",
+        Text("SQL92 filters are allowed; without it they fail with SYSTEM_ERROR (1)"),
         choices=BOOL,
     ),
     _now(
         "waitTimeMillsInSendQueue",
-        "a send that waits longer is answered SYSTEM_BUSY, so that the producer tries another broker",
+        Text("a send that waits longer is answered SYSTEM_BUSY, so that the producer tries another broker"),
         "ms",
         low=10,
         high=60_000,
     ),
     _now(
         "osPageCacheBusyTimeOutMills",
-        "a write that holds the commit log longer than this means that the page cache is busy",
+        Text("a write that holds the commit log longer than this means that the page cache is busy"),
         "ms",
         low=10,
         high=60_000,
     ),
-    _now("brokerFastFailureEnable", "what waits too long is refused instead of piling up", choices=BOOL),
-    _now("longPollingEnable", "a pull without messages waits for one", choices=BOOL),
-    _now("shortPollingTimeMills", "how long it waits without long polling", "ms", low=1, high=60_000),
-    _now("litePullMessageEnable", "lite pull consumers are served", choices=BOOL),
-    _now("notifyConsumerIdsChangedEnable", "members are told at once when their group changes", choices=BOOL),
-    _now("useServerSideResetOffset", "offsets are reset in the broker's own table", choices=BOOL),
+    _now(
+        "brokerFastFailureEnable", Text("what waits too long is refused instead of piling up"), choices=BOOL
+    ),
+    _now("longPollingEnable", Text("a pull without messages waits for one"), choices=BOOL),
+    _now("shortPollingTimeMills", Text("how long it waits without long polling"), "ms", low=1, high=60_000),
+    _now("litePullMessageEnable", Text("lite pull consumers are served"), choices=BOOL),
+    _now(
+        "notifyConsumerIdsChangedEnable",
+        Text("members are told at once when their group changes"),
+        choices=BOOL,
+    ),
+    _now("useServerSideResetOffset", Text("offsets are reset in the broker's own table"), choices=BOOL),
     _now(
         "rejectTransactionMessage",
-        "transactional messages are refused",
+        Text("transactional messages are refused"),
         choices=BOOL,
-        danger="On: producers of transactional messages get NO_PERMISSION.",
+        danger=Text("On: producers of transactional messages get NO_PERMISSION."),
     ),
-    _now("defaultQueryMaxNum", "most messages that a query by key returns", "messages", low=1, high=1024),
-    _now("transactionCheckMax", "check-backs before a half message is given up", "times", low=1, high=1000),
-    _now("transactionCheckInterval", "pause between two check-backs", "ms", low=1_000, high=3_600_000),
-    _now("transactionTimeOut", "age at which a half message is asked about", "ms", low=1_000, high=3_600_000),
+    _now(
+        "defaultQueryMaxNum", Text("most messages that a query by key returns"), "messages", low=1, high=1024
+    ),
+    _now(
+        "transactionCheckMax",
+        Text("check-backs before a half message is given up"),
+        "times",
+        low=1,
+        high=1000,
+    ),
+    _now("transactionCheckInterval", Text("pause between two check-backs"), "ms", low=1_000, high=3_600_000),
+    _now(
+        "transactionTimeOut",
+        Text("age at which a half message is asked about"),
+        "ms",
+        low=1_000,
+        high=3_600_000,
+    ),
     _now(
         "maxTransferCountOnMessageInMemory",
-        "most messages of one pull from memory",
+        Text("most messages of one pull from memory"),
         "messages",
         low=1,
         high=1024,
     ),
     _now(
-        "maxTransferCountOnMessageInDisk", "most messages of one pull from disk", "messages", low=1, high=1024
+        "maxTransferCountOnMessageInDisk",
+        Text("most messages of one pull from disk"),
+        "messages",
+        low=1,
+        high=1024,
     ),
     _now(
         "accessMessageInMemoryMaxRatio",
-        "share of memory that counts as “in memory”",
+        Text("share of memory that counts as “in memory”"),
         "percent",
         low=1,
         high=90,
     ),
-    _now("slaveReadEnable", "consumers that are far behind are sent to the slave", choices=BOOL),
+    _now("slaveReadEnable", Text("consumers that are far behind are sent to the slave"), choices=BOOL),
     _now(
         "disableConsumeIfConsumerReadSlowly",
-        "groups that fall too far behind are switched off",
+        Text("groups that fall too far behind are switched off"),
         choices=BOOL,
-        danger="On: a group that is 16 GiB behind is no longer served.",
+        danger=Text("On: a group that is 16 GiB behind is no longer served."),
     ),
-    _now("consumerFallbehindThreshold", "how far behind that is", "bytes"),
+    _now("consumerFallbehindThreshold", Text("how far behind that is"), "bytes"),
     _now(
         "startAcceptSendRequestTimeStamp",
-        "sends are refused until this moment (epoch)",
+        Text("sends are refused until this moment (epoch)"),
         "ms",
         low=0,
-        danger="In the future: every producer is refused until then.",
+        danger=Text("In the future: every producer is refused until then."),
     ),
-    _now("traceTopicEnable", "the broker takes message traces", choices=BOOL),
-    _now("registerNameServerPeriod", "pause between registrations", "ms", low=10_000, high=60_000),
-    _restart("sendMessageThreadPoolNums", "threads that store messages", "threads", low=1, high=256),
-    _restart("pullMessageThreadPoolNums", "threads that serve pulls", "threads", low=1, high=512),
-    _restart("sendThreadPoolQueueCapacity", "sends that may wait", "requests", low=1, high=1_000_000),
-    _restart("pullThreadPoolQueueCapacity", "pulls that may wait", "requests", low=1, high=10_000_000),
-    _restart("mappedFileSizeCommitLog", "size of one file of the commit log", "bytes"),
-    _restart("mappedFileSizeConsumeQueue", "size of one file of a consume queue", "bytes"),
-    _restart("transientStorePoolEnable", "writes go through memory of their own first", choices=BOOL),
+    _now("traceTopicEnable", Text("the broker takes message traces"), choices=BOOL),
+    _now("registerNameServerPeriod", Text("pause between registrations"), "ms", low=10_000, high=60_000),
+    _restart("sendMessageThreadPoolNums", Text("threads that store messages"), "threads", low=1, high=256),
+    _restart("pullMessageThreadPoolNums", Text("threads that serve pulls"), "threads", low=1, high=512),
+    _restart("sendThreadPoolQueueCapacity", Text("sends that may wait"), "requests", low=1, high=1_000_000),
+    _restart("pullThreadPoolQueueCapacity", Text("pulls that may wait"), "requests", low=1, high=10_000_000),
+    _restart("mappedFileSizeCommitLog", Text("size of one file of the commit log"), "bytes"),
+    _restart("mappedFileSizeConsumeQueue", Text("size of one file of a consume queue"), "bytes"),
+    _restart("transientStorePoolEnable", Text("writes go through memory of their own first"), choices=BOOL),
     _restart(
         "messageDelayLevel",
-        "delays of the 18 delay levels",
-        danger="Messages already waiting are delivered by the new table.",
+        Text("delays of the 18 delay levels"),
+        danger=Text("Messages already waiting are delivered by the new table."),
     ),
     _restart(
         "aclEnable",
-        "4.x access control",
+        Text("4.x access control"),
         choices=BOOL,
-        danger="On without accounts for every client: they are all refused.",
+        danger=Text("On without accounts for every client: they are all refused."),
     ),
     _restart(
         "authenticationEnabled",
-        "5.x clients must sign their requests",
+        Text("5.x clients must sign their requests"),
         choices=BOOL,
-        danger="On without accounts for every client: they are all refused.",
+        danger=Text("On without accounts for every client: they are all refused."),
     ),
     _restart(
         "authorizationEnabled",
-        "5.x rules decide who may do what",
+        Text("5.x rules decide who may do what"),
         choices=BOOL,
-        danger="On without rules: clients are refused.",
+        danger=Text("On without rules: clients are refused."),
     ),
-    _restart("timerWheelEnable", "messages with a delivery time of their own", choices=BOOL),
+    _restart("timerWheelEnable", Text("messages with a delivery time of their own"), choices=BOOL),
 )
 KEYS = {key.name: key for key in _KEYS}
 
@@ -267,36 +311,47 @@ def without_secrets(config: dict[str, str]) -> dict[str, str]:
     return {key: SET if value and is_secret(key) else value for key, value in config.items()}
 
 
-def problem_of(key: ConfigKey, value: str) -> str:
-    """Why a value can not be set, in words; "" when it can. The broker judges the rest."""
-    if not _KEY.fullmatch(key.name) or len(key.name) > KEY_LENGTH_MAX:
-        return f"{key.name[:40]!r} is not a configuration key: letters, digits, dots and underscores."
+def is_key_name(name: str) -> bool:
+    """Whether a configuration can hold a key of this name."""
+    return len(name) <= KEY_LENGTH_MAX and _KEY.fullmatch(name) is not None
+
+
+def problem_of(key: ConfigKey, value: str) -> Text:
+    """Why a value can not be set; empty when it can. The broker judges the rest."""
+    if not is_key_name(key.name):
+        return Text(
+            "%(key)s is not a configuration key: letters, digits, dots and underscores.",
+            key=repr(key.name[:40]),
+        )
     if key.fixed:
-        return f"{key.name} is not changed here. {key.fixed}"
+        return Text("%(key)s is not changed here. %(why)s", key=key.name, why=key.fixed)
     if key.is_secret:
-        return f"{key.name} is a secret: a plan would show it. Set it in the broker's file."
+        return Text("%(key)s is a secret: a plan would show it. Set it in the broker's file.", key=key.name)
     if len(value) > VALUE_LENGTH_MAX:
-        return f"At most {VALUE_LENGTH_MAX:,} characters."
+        return Text("At most %(number)s characters.", number=VALUE_LENGTH_MAX)
     if any(letter < " " or letter in "\\\x7f" for letter in value):
-        return (
+        return Text(
             "No line breaks, control characters or backslashes: they mean something else in a broker's file."
         )
     if value != value.strip():
-        return "No blanks at the ends: the broker cuts them off."
+        return Text("No blanks at the ends: the broker cuts them off.")
     if key.choices and value not in key.choices:
-        return f"One of: {', '.join(key.choices)}."
+        return Text("One of: %(names)s.", names=", ".join(key.choices))
     return _number_problem(key, value)
 
 
-def _number_problem(key: ConfigKey, value: str) -> str:
+def _number_problem(key: ConfigKey, value: str) -> Text:
     if key.low is None and key.high is None:
-        return ""
+        return Text()
     try:
         number = int(value)
     except ValueError:
-        return f"A whole number{f' of {key.unit}' if key.unit else ''}."
+        if key.unit:
+            return Text("A whole number of %(unit)s.", unit=key.unit)
+        return Text("A whole number.")
+    unit = f" {key.unit}" if key.unit else ""
     if key.low is not None and number < key.low:
-        return f"At least {key.low:,}{f' {key.unit}' if key.unit else ''}."
+        return Text("At least %(value)s.", value=f"{key.low:,}{unit}")
     if key.high is not None and number > key.high:
-        return f"At most {key.high:,}{f' {key.unit}' if key.unit else ''}."
-    return ""
+        return Text("At most %(value)s.", value=f"{key.high:,}{unit}")
+    return Text()

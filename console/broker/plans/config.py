@@ -13,7 +13,7 @@ from typing import Any
 
 from console.access.rules import WILDCARD
 from console.broker import services
-from console.broker.config.keys import ConfigKey, Effect, config_key, problem_of
+from console.broker.config.keys import ConfigKey, Effect, config_key, is_key_name, problem_of
 from console.broker.models import BrokerSurvey
 from console.broker.plans import equivalents
 from console.brokers.mqadmin import BlockingMQAdmin, MQAdmin
@@ -22,9 +22,7 @@ from console.operation.config.change import (
     ConfigPlan,
     ConfigRow,
     admin_of,
-    brokers_in_words,
     chosen_brokers,
-    counted,
     covered_rows,
     left_out_rows,
     nothing_changes,
@@ -35,6 +33,7 @@ from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
 from console.operation.plan.kinds import Draft, PlanWarning
 from console.operation.plan.params import ACCEPT_WITHOUT, broker_names, refuse_unknown
+from console.text import Text
 
 BROKER = "broker"
 READ_DEADLINE_MS = 5_000
@@ -90,7 +89,7 @@ class BrokerConfigPlan(ConfigPlan):
             made_by=equivalents.made_by(cluster, self.kind, subject, asked),
         )
 
-    def drift(self, plan: Plan, now_ms: int) -> list[str]:
+    def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """Read the key again and compare with the plan."""
         admin = admin_of(plan.cluster)
         cover = read_coverage(admin, plan.cluster, {})
@@ -103,7 +102,15 @@ class BrokerConfigPlan(ConfigPlan):
                 continue
             now = read_configs(admin, {name: addrs[name]})[name].get(key)
             if now != plan.before["values"][name]:
-                sentences.append(f"{key} on {name} is {now!r} now, not {plan.before['values'][name]!r}")
+                sentences.append(
+                    Text(
+                        "%(key)s on %(broker)s is %(now)s now, not %(before)s",
+                        key=key,
+                        broker=name,
+                        now=repr(now),
+                        before=repr(plan.before["values"][name]),
+                    )
+                )
         return sentences
 
     def apply_row(self, run: JobRun, admin: BlockingMQAdmin, row: dict[str, Any]) -> None:
@@ -112,13 +119,18 @@ class BrokerConfigPlan(ConfigPlan):
         now = read_configs(admin, {row["broker_name"]: row["addr"]})[row["broker_name"]].get(key)
         if now not in (before, after):
             row["state"] = "failed"
-            row["error"] = f"{row['broker_name']} was changed by somebody else meanwhile: {key} is {now!r}"
+            row["error"] = Text(
+                "%(broker)s was changed by somebody else meanwhile: %(key)s is %(now)s",
+                broker=row["broker_name"],
+                key=key,
+                now=repr(now),
+            )
             return
         if now != after:
             admin.update_broker_config(row["addr"], {key: after})
         row["state"], row["error"] = "applied", ""
 
-    def unlike(self, run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[str]:
+    def unlike(self, run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[Text]:
         """Read the key again (26); sentences for the brokers that do not show their target yet."""
         wrong = []
         for row in rows:
@@ -127,7 +139,15 @@ class BrokerConfigPlan(ConfigPlan):
             if now == after:
                 row["state"], row["at_ms"] = "verified", run.now_ms()
             else:
-                wrong.append(f"{row['broker_name']} shows {key}={now!r}, not {after!r}")
+                wrong.append(
+                    Text(
+                        "%(broker)s shows %(key)s=%(now)s, not %(after)s",
+                        broker=row["broker_name"],
+                        key=key,
+                        now=repr(now),
+                        after=repr(after),
+                    )
+                )
         return wrong
 
     def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
@@ -152,27 +172,31 @@ def read_wish(params: Mapping[str, Any], subject: str, cluster: Coverage) -> Wis
     refuse_unknown(params, ("key", "value", "values", "brokers"))
     name, value, values = params.get("key"), params.get("value"), params.get("values")
     if not isinstance(name, str) or not name:
-        raise PlanRejected("Name the key that changes.", "key")
+        raise PlanRejected(Text("Name the key that changes."), "key")
     key = config_key(name)
     if values is None:
         if not isinstance(value, str):
-            raise PlanRejected("Give the value as text, as it stands in a broker's file.", "value")
+            raise PlanRejected(Text("Give the value as text, as it stands in a broker's file."), "value")
         wanted = broker_names(params) or (() if subject == WILDCARD else (subject,))
         everything = sorted({*cluster.addrs, *cluster.absent})
         values = dict.fromkeys(wanted or everything, value)
     elif not isinstance(values, Mapping) or not all(isinstance(one, str) for one in values.values()):
-        raise PlanRejected("Values is one text for each broker name.", "values")
+        raise PlanRejected(Text("Values is one text for each broker name."), "values")
     if not values:
-        raise PlanRejected("No broker is chosen.", "brokers")
+        raise PlanRejected(Text("No broker is chosen."), "brokers")
     chosen_brokers(cluster, list(values))
     if subject != WILDCARD and set(values) != {subject}:
         raise PlanRejected(
-            f"A plan of {subject} changes only {subject}; name * to change several.", "brokers"
+            Text(
+                "A plan of %(broker)s changes only %(broker)s; name * to change several.",
+                broker=subject,
+            ),
+            "brokers",
         )
     for one in values.values():
         problem = problem_of(key, one)
         if problem:
-            about_key = key.fixed or key.is_secret or "is not a configuration key" in problem
+            about_key = key.fixed or key.is_secret or not is_key_name(key.name)
             raise PlanRejected(problem, "key" if about_key else "value")
     return Wish(key, values)
 
@@ -184,64 +208,77 @@ def read_configs(admin: BlockingMQAdmin, addrs: Mapping[str, str]) -> dict[str, 
         return await client.broker_config(addr)
 
     answers = ask_each(admin, addrs, ask, READ_DEADLINE_MS)
-    return {name: told(name, addrs[name], answer, "its configuration") for name, answer in answers.items()}
+    return {
+        name: told(name, addrs[name], answer, Text("its configuration")) for name, answer in answers.items()
+    }
 
 
 def _row(wish: Wish, name: str, addr: str, config: Mapping[str, str]) -> ConfigRow:
     key = wish.key.name
     if key not in config:
         raise PlanRejected(
-            f"{name} has no key {key}: a broker of this release would ignore it. Its page lists all keys.",
+            Text(
+                "%(name)s has no key %(key)s: a broker of this release would ignore it. Its page lists "
+                "all keys.",
+                name=name,
+                key=key,
+            ),
             "key",
         )
     return ConfigRow(BROKER, name, name, addr, {key: config[key]}, {key: wish.values[name]}, _note(wish.key))
 
 
-def _note(key: ConfigKey) -> str:
-    return {Effect.RESTART: "used after a restart", Effect.AT_ONCE: "used at once"}.get(key.effect, "")
+def _note(key: ConfigKey) -> Text:
+    return {Effect.RESTART: Text("used after a restart"), Effect.AT_ONCE: Text("used at once")}.get(
+        key.effect, Text()
+    )
 
 
 def _value(config: Mapping[str, str] | None) -> str:
     return next(iter((config or {}).values()), "")
 
 
-def _summary(wish: Wish, rows: Sequence[ConfigRow]) -> str:
-    key, where = wish.key, brokers_in_words([row.broker_name for row in rows])
+def _summary(wish: Wish, rows: Sequence[ConfigRow]) -> Text:
+    key, where = wish.key, Text.of_names([row.broker_name for row in rows])
     befores, afters = {_value(row.before) for row in rows}, {_value(row.after) for row in rows}
     unit = f" {key.unit}" if key.unit else ""
     if len(befores) == len(afters) == 1:
-        change = f"from {befores.pop() or 'empty'} to {afters.pop() or 'empty'}{unit}"
+        change = Text(
+            "from %(before)s to %(after)s",
+            before=befores.pop() or Text("empty"),
+            after=f"{after}{unit}" if (after := afters.pop()) else Text("empty"),
+        )
     else:
-        change = f"to {' and '.join(sorted(afters))}{unit}"
-    says = f" ({key.says})" if key.says else ""
-    return f"This will change {key.name}{says} on {where} {change}."
+        change = Text("to %(values)s", values=Text.of_names([f"{value}{unit}" for value in sorted(afters)]))
+    name = Text("%(key)s (%(says)s)", key=key.name, says=key.says) if key.says else Text.foreign(key.name)
+    return Text("This will change %(name)s on %(where)s %(change)s.", name=name, where=where, change=change)
 
 
 def _warnings(cluster: str, wish: Wish, configs: Mapping[str, Mapping[str, str]]) -> list[PlanWarning]:
     key, found = wish.key, []
     if key.danger:
-        found.append(PlanWarning("danger", f"{key.name} is a dangerous key", key.danger))
+        found.append(PlanWarning("danger", Text("%(key)s is a dangerous key", key=key.name), key.danger))
     if key.effect == Effect.RESTART:
-        found.append(PlanWarning("warn", "Used after a restart only", RESTART_WORDS))
+        found.append(PlanWarning("warn", Text("Used after a restart only"), RESTART_WORDS))
     elif key.effect == Effect.UNKNOWN:
-        title = f"Nothing is known here about {key.name}"
+        title = Text("Nothing is known here about %(key)s", key=key.name)
         found.append(
             PlanWarning(
-                "info", title, "The broker judges whether the value is possible, and when it is used."
+                "info", title, Text("The broker judges whether the value is possible, and when it is used.")
             )
         )
     surveys = list(BrokerSurvey.objects.filter(cluster=cluster).order_by("broker_name", "broker_id"))
     slaves = sorted({one.broker_name for one in surveys if one.broker_id and one.broker_name in wish.values})
     if slaves:
-        title = f"Slaves of {brokers_in_words(slaves)} keep their value"
-        found.append(PlanWarning("info", title, "Each has a file of its own."))
+        title = Text("Slaves of %(names)s keep their value", names=Text.of_names(slaves))
+        found.append(PlanWarning("info", title, Text("Each has a file of its own.")))
     others = {one.broker_name: one.config for one in surveys if one.config is not None and one.broker_id == 0}
     return found + _difference_warning(wish, {**others, **configs})
 
 
-RESTART_WORDS = (
-    "The broker keeps the new value and shows it, and works by the old one until it starts anew. A broker that can "
-    "not change the key while it runs refuses, and nothing is changed there."
+RESTART_WORDS = Text(
+    "The broker keeps the new value and shows it, and works by the old one until it starts anew. A broker "
+    "that can not change the key while it runs refuses, and nothing is changed there."
 )
 
 
@@ -251,6 +288,15 @@ def _difference_warning(wish: Wish, configs: Mapping[str, Mapping[str, str]]) ->
     if len(set(after.values())) < 2:
         return []
     usual = Counter(after.values()).most_common(1)[0][0]
-    odd = [f"{name} has {value or 'nothing'}" for name, value in sorted(after.items()) if value != usual]
-    text = f"{counted(len(after) - len(odd), 'broker')} will have {usual or 'nothing'}; {', '.join(odd)}."
-    return [PlanWarning("warn", "The brokers will not be alike", text)]
+    odd = [
+        Text("%(broker)s has %(value)s", broker=name, value=value or Text("nothing"))
+        for name, value in sorted(after.items())
+        if value != usual
+    ]
+    text = Text(
+        "%(number)s broker(s) will have %(value)s; %(others)s.",
+        number=len(after) - len(odd),
+        value=usual or Text("nothing"),
+        others=Text.of_list(odd),
+    )
+    return [PlanWarning("warn", Text("The brokers will not be alike"), text)]

@@ -25,12 +25,13 @@ from console.brokers.mqadmin import (
     split_addrs,
 )
 from console.lag.models import BrokerRow
-from console.operation.config.change import admin_of, brokers_in_words, counted
+from console.operation.config.change import admin_of
 from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.kinds import Draft, PlanWarning
 from console.operation.plan.params import refuse_unknown
+from console.text import Text, text_of
 
 READ_DEADLINE_MS = 15_000  # routes of all topics from all name servers, pipelined
 NAMED_MAX = 10  # topics named in a sentence; all of them stand in the plan's before-state
@@ -80,17 +81,19 @@ class BrokerDrainPlan:
         """Read every name server's routes. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
         direction = params.get("direction", DRAIN)
         if direction not in (DRAIN, GIVE_BACK):
-            raise PlanRejected("The direction is drain or give_back.", "direction")
+            raise PlanRejected(Text("The direction is drain or give_back."), "direction")
         refuse_unknown(params, ("direction",))
         views, silent = read_servers(admin_of(cluster), subject)
         if not any(view.offered for view in views):
-            raise PlanRejected(f"No name server that answers lists {subject}.", "subject")
+            raise PlanRejected(
+                Text("No name server that answers lists %(broker)s.", broker=subject), "subject"
+            )
         writable = direction == GIVE_BACK
         diff = [_diff_row(view, writable) for view in views]
         diff += [_silent_row(addr, why) for addr, why in silent.items()]
         stranded = sorted(set().union(*(view.stranded for view in views)) - _own(subject, views))
         rate = _in_rate(cluster, subject)
-        blocked = "" if any(row["deed"] == "change" for row in diff) else _nothing(direction, subject)
+        blocked = Text() if any(row["deed"] == "change" for row in diff) else _nothing(direction, subject)
         confirm = f" --confirm {subject}"
         return Draft(
             summary=_summary(direction, subject, rate, views),
@@ -111,24 +114,38 @@ class BrokerDrainPlan:
             made_by=equivalents.made_by(cluster, self.kind, subject, {"direction": direction}),
         )
 
-    def drift(self, plan: Plan, now_ms: int) -> list[str]:
+    def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """Who offers the broker now, and which topics would newly be left without a queue."""
         views, silent = read_servers(admin_of(plan.cluster), plan.subject)
         planned = plan.before["servers"]
         sentences = [
-            f"{addr} does not answer any more: {why}" for addr, why in silent.items() if addr in planned
+            Text("%(address)s does not answer any more: %(why)s", address=addr, why=why)
+            for addr, why in silent.items()
+            if addr in planned
         ]
         for view in views:
             if view.addr not in planned:
-                sentences.append(f"{view.addr} answers now, and was silent when the plan was made")
+                sentences.append(
+                    Text("%(address)s answers now, and was silent when the plan was made", address=view.addr)
+                )
             elif bool(view.writable) != bool(planned[view.addr]):
-                offers = "offers" if view.writable else "no longer offers"
-                sentences.append(f"{view.addr} {offers} {plan.subject} to producers now")
+                at = {"address": view.addr, "broker": plan.subject}
+                sentences.append(
+                    Text("%(address)s offers %(broker)s to producers now", **at)
+                    if view.writable
+                    else Text("%(address)s no longer offers %(broker)s to producers now", **at)
+                )
         if plan.params["direction"] == DRAIN and len(plan.before["stranded"]) < STRANDED_KEPT:
             stranded = set().union(*(view.stranded for view in views)) - _own(plan.subject, views)
             new = sorted(stranded - set(plan.before["stranded"]))
             if new:
-                sentences.append(f"without {plan.subject} nobody could write to {_named(new)} any more")
+                sentences.append(
+                    Text(
+                        "without %(broker)s nobody could write to %(topics)s any more",
+                        broker=plan.subject,
+                        topics=_named(new),
+                    )
+                )
         return sentences
 
     def apply(self, run: JobRun) -> None:
@@ -157,14 +174,20 @@ class BrokerDrainPlan:
                 row["topics"] = self._tell(admin, run.plan, row["namesrv"])
                 row["state"], row["error"] = "applied", ""
             except AWAY as error:
-                away, row["error"] = error, f"{row['namesrv']} is away: {error}"
+                away, row["error"] = (
+                    error,
+                    Text("%(broker)s is away: %(why)s", broker=row["namesrv"], why=text_of(error)),
+                )
             run.progress["done"] = sum(one["state"] != "waiting" for one in run.result["servers"])
             run.save()
         if away is not None:
             raise away
-        told = brokers_in_words([row["namesrv"] for row in run.result["servers"]])
-        words = "offer it again" if run.plan.params["direction"] == GIVE_BACK else "offer it to nobody"
-        run.note(f"Told {told} to {words}")
+        told = Text.of_names([row["namesrv"] for row in run.result["servers"]])
+        run.note(
+            Text("Told %(names)s to offer it again", names=told)
+            if run.plan.params["direction"] == GIVE_BACK
+            else Text("Told %(names)s to offer it to nobody", names=told)
+        )
         services.request_survey(run.plan.cluster)
 
     def _tell(self, admin: BlockingMQAdmin, plan: Plan, namesrv: str) -> int:
@@ -187,7 +210,9 @@ class BrokerDrainPlan:
         for _ in range(WIPES_MAX):
             views, silent = read_servers(admin, run.plan.subject, only=list(told))
             for addr, why in silent.items():
-                raise BrokerUnavailable(addr, f"{addr} does not answer: {why}")
+                raise BrokerUnavailable(
+                    addr, Text("%(address)s does not answer: %(why)s", address=addr, why=why)
+                )
             wrong = {
                 view.addr: view for view in views if any(shown != wanted for shown in view.offered.values())
             }
@@ -198,11 +223,22 @@ class BrokerDrainPlan:
                 return
             for addr, view in wrong.items():
                 unlike = sorted(topic for topic, shown in view.offered.items() if shown != wanted)
-                run.note(f"{addr} shows {_named(unlike)} otherwise: told again", level="warn")
+                run.note(
+                    Text(
+                        "%(address)s shows %(topics)s otherwise: told again",
+                        address=addr,
+                        topics=_named(unlike),
+                    ),
+                    level="warn",
+                )
                 self._tell(admin, run.plan, addr)
         raise VerificationFailed(
-            f"{', '.join(sorted(wrong))} gave the permission back {WIPES_MAX} times: topics change on the broker all "
-            "the time, or something else gives it back."
+            Text(
+                "%(names)s gave the permission back %(number)s times: topics change on the broker all the "
+                "time, or something else gives it back.",
+                names=", ".join(sorted(wrong)),
+                number=WIPES_MAX,
+            )
         )
 
     def settle(self, run: JobRun) -> None:
@@ -247,15 +283,23 @@ def watch_traffic(run: JobRun, admin: BlockingMQAdmin, look_at_routes: Any) -> N
         }
         if quiet_ms >= QUIET_MS:
             look_at_routes()
-            after = counted(run.result["traffic"]["puts"], "message", "were")
             run.note(
-                f"The traffic is gone: nothing came for {quiet_ms // 1000} s; {after} still taken before"
+                Text(
+                    "The traffic is gone: nothing came for %(seconds)s s; %(number)s message(s) "
+                    "{was|were} still taken before",
+                    seconds=quiet_ms // 1000,
+                    number=run.result["traffic"]["puts"],
+                )
             )
             return
         if now_ms - seen["began_ms"] >= QUIET_WITHIN_MS:
             raise VerificationFailed(
-                f"No name server offers {run.plan.subject} any more, and producers still send to it after "
-                f"{QUIET_WITHIN_MS // 60_000} minutes: they keep an old route, or another name server gives it to them."
+                Text(
+                    "No name server offers %(broker)s any more, and producers still send to it after "
+                    "%(minutes)s minutes: they keep an old route, or another name server gives it to them.",
+                    broker=run.plan.subject,
+                    minutes=QUIET_WITHIN_MS // 60_000,
+                )
             )
         run.sleep(LOOK_EVERY_S)
 
@@ -264,12 +308,17 @@ def _puts(admin: BlockingMQAdmin, broker_name: str) -> int:
     """Messages that clients ever sent to the broker. Raises BrokerUnavailable, VerificationFailed."""
     data = admin.cluster_info().broker_addr_table.get(broker_name)
     if data is None or 0 not in data.broker_addrs:
-        raise BrokerUnavailable(broker_name, f"{broker_name} has no master in the routes any more")
+        raise BrokerUnavailable(
+            broker_name, Text("%(broker)s has no master in the routes any more", broker=broker_name)
+        )
     table = admin.runtime_info(data.broker_addrs[0])
     value = runtime.number(table.get("msgPutTotalTodayNow"))
     if value is None:
         raise VerificationFailed(
-            f"{broker_name} does not tell how many messages it takes (msgPutTotalTodayNow)."
+            Text(
+                "%(broker)s does not tell how many messages it takes (msgPutTotalTodayNow).",
+                broker=broker_name,
+            )
         )
     return round(value)
 
@@ -279,7 +328,7 @@ def _puts(admin: BlockingMQAdmin, broker_name: str) -> int:
 
 def read_servers(
     admin: BlockingMQAdmin, broker_name: str, *, only: Sequence[str] = ()
-) -> tuple[list[ServerView], dict[str, str]]:
+) -> tuple[list[ServerView], dict[str, Text]]:
     """What every name server offers of the broker, and why some did not answer: {address: reason}."""
     addrs = list(only) or split_addrs(admin.namesrv_addrs)
 
@@ -299,11 +348,13 @@ def read_servers(
         if isinstance(answer, MQBrokerError):
             raise answer
         if isinstance(answer, Exception):
-            silent[addr] = str(answer)
+            silent[addr] = text_of(answer)
         else:
             views.append(answer)
     if not views:
-        raise BrokerUnavailable(addrs[0], f"no name server answers: {'; '.join(silent.values())}")
+        raise BrokerUnavailable(
+            addrs[0], Text("no name server answers: %(reason)s", reason=Text.of_parts(list(silent.values())))
+        )
     return views, silent
 
 
@@ -332,12 +383,12 @@ def _diff_row(view: ServerView, writable: bool) -> dict[str, Any]:
     )
 
 
-def _silent_row(addr: str, why: str) -> dict[str, Any]:
+def _silent_row(addr: str, why: Text) -> dict[str, Any]:
     return _server_row(addr, None, None, None, "unknown", why)
 
 
 def _server_row(
-    addr: str, topics: int | None, before: int | None, after: int | None, deed: str, note: str = ""
+    addr: str, topics: int | None, before: int | None, after: int | None, deed: str, note: Text = Text()
 ) -> dict[str, Any]:
     """One name server: of how many topics it offers the broker to producers, before and after."""
     changes = [{"key": "topics offered", "before": before, "after": after}] if deed == "change" else []
@@ -355,27 +406,41 @@ def _server_row(
     }
 
 
-def _named(topics: Sequence[str]) -> str:
-    more = len(topics) - NAMED_MAX
-    return ", ".join(topics[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+def _named(topics: Sequence[str]) -> Text:
+    return Text.of_names(topics, NAMED_MAX)
 
 
-def _nothing(direction: str, subject: str) -> str:
+def _nothing(direction: str, subject: str) -> Text:
     if direction == DRAIN:
-        return f"Nothing would change: no name server that answers offers {subject} to producers."
-    return f"Nothing would change: every name server that answers offers {subject} to producers."
+        return Text(
+            "Nothing would change: no name server that answers offers %(name)s to producers.", name=subject
+        )
+    return Text(
+        "Nothing would change: every name server that answers offers %(name)s to producers.", name=subject
+    )
 
 
-def _summary(direction: str, subject: str, rate: float | None, views: Sequence[ServerView]) -> str:
-    servers = counted(len(views), "name server")
+def _summary(direction: str, subject: str, rate: float | None, views: Sequence[ServerView]) -> Text:
+    servers = Text("%(number)s name server(s)", number=len(views))
     if direction == GIVE_BACK:
-        return f"This will let {servers} offer {subject} to producers again. They see it within 30 s."
+        return Text(
+            "This will let %(where)s offer %(name)s to producers again. They see it within 30 s.",
+            where=servers,
+            name=subject,
+        )
     others = sorted(set().union(*(view.other_brokers for view in views)))
-    to = f" to {brokers_in_words(others)}" if others else ", which then go nowhere: there is no other broker"
-    moved = "what producers send" if rate is None else f"{rate:,.1f} msg/s"
-    return (
-        f"This will take the write permission of {subject} away at {servers} and move {moved}{to}. Readers go on; what "
-        "is stored stays readable. The job then watches until the traffic is gone."
+    moved = Text("what producers send") if rate is None else Text("%(rate)s msg/s", rate=f"{rate:,.1f}")
+    moved = (
+        Text("%(what)s to %(names)s", what=moved, names=Text.of_names(others))
+        if others
+        else Text("%(what)s, which then go nowhere: there is no other broker", what=moved)
+    )
+    return Text(
+        "This will take the write permission of %(name)s away at %(where)s and move %(what)s. Readers go "
+        "on; what is stored stays readable. The job then watches until the traffic is gone.",
+        name=subject,
+        where=servers,
+        what=moved,
     )
 
 
@@ -391,9 +456,12 @@ def _warnings(
         found.append(
             PlanWarning(
                 "danger",
-                f"{counted(len(stranded), 'topic', 'are')} left with no writable queue",
-                f"Producers of {_named(stranded)} will fail: they have no queue on another broker. Create them there "
-                "first.",
+                Text("%(number)s topic(s) {is|are} left with no writable queue", number=len(stranded)),
+                Text(
+                    "Producers of %(names)s will fail: they have no queue on another broker. Create them "
+                    "there first.",
+                    names=_named(stranded),
+                ),
             )
         )
     if silent:
@@ -406,17 +474,19 @@ def _warnings(
         found.append(
             PlanWarning(
                 "info",
-                f"{counted(len(survey.producers), 'producer', 'are')} connected to it",
-                f"They send elsewhere within 30 s: {_named(groups)}.",
+                Text("%(number)s producer(s) {is|are} connected to it", number=len(survey.producers)),
+                Text("They send elsewhere within 30 s: %(names)s.", names=_named(groups)),
             )
         )
     found.append(
         PlanWarning(
             "warn",
-            "It holds until the broker starts anew",
-            "A broker that starts registers all its topics with their permissions, and a topic that is created or "
-            "changed on it comes back by itself. Ordered topics change their queue: messages of one key may be read "
-            "out of order while old ones are still unread here.",
+            Text("It holds until the broker starts anew"),
+            Text(
+                "A broker that starts registers all its topics with their permissions, and a topic that "
+                "is created or changed on it comes back by itself. Ordered topics change their queue: "
+                "messages of one key may be read out of order while old ones are still unread here."
+            ),
         )
     )
     return found
@@ -426,9 +496,12 @@ def _back_warnings(silent: Mapping[str, str]) -> list[PlanWarning]:
     found = [
         PlanWarning(
             "info",
-            "Every topic reads “read, write” afterwards",
-            "The name servers keep no memory of what was before (327 sets 6): a topic with another permission on this "
-            "broker, such as a write-only dead-letter topic, shows its own again when the broker registers anew.",
+            Text("Every topic reads “read, write” afterwards"),
+            Text(
+                "The name servers keep no memory of what was before (327 sets 6): a topic with another "
+                "permission on this broker, such as a write-only dead-letter topic, shows its own again "
+                "when the broker registers anew."
+            ),
         )
     ]
     return [_silent_warning(silent), *found] if silent else found
@@ -437,6 +510,9 @@ def _back_warnings(silent: Mapping[str, str]) -> list[PlanWarning]:
 def _silent_warning(silent: Mapping[str, str]) -> PlanWarning:
     return PlanWarning(
         "danger",
-        f"{counted(len(silent), 'name server')} did not answer",
-        f"{_named(sorted(silent))} will not be told; whoever can reach it goes by what it says.",
+        Text("%(number)s name server(s) did not answer", number=len(silent)),
+        Text(
+            "%(names)s will not be told; whoever can reach it goes by what it says.",
+            names=_named(sorted(silent)),
+        ),
     )

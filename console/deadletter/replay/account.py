@@ -10,8 +10,9 @@ from console.deadletter.models import LedgerState, ReplayLedger
 from console.operation.errors import VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.models import Plan
+from console.text import Text
 
-GIVEN_UP = "the job failed before the broker's answer was known: it may have been sent"
+GIVEN_UP = Text("the job failed before the broker's answer was known: it may have been sent")
 SUMS = ("matched", "sent", "skipped", "failed", "unknown", "handled", "pending")
 
 
@@ -44,21 +45,37 @@ def verify_sums(plan: Plan, progress: Mapping[str, Any], counts: Mapping[str, in
     """
     found = figures(counts, plan)
     if found["pending"]:
-        raise VerificationFailed(f"{found['pending']:,} sends have no outcome")
+        raise VerificationFailed(Text("%(number)s sends have no outcome", number=found["pending"]))
     wrong = [name for name in SUMS if progress.get(name) != found[name]]
     if wrong:
         name = wrong[0]
-        raise VerificationFailed(f"The job counted {progress.get(name)} {name}, its ledger has {found[name]}")
+        raise VerificationFailed(
+            Text(
+                "The job counted %(number)s %(what)s, its ledger has %(kept)s",
+                number=str(progress.get(name)),
+                what=name,
+                kept=found[name],
+            )
+        )
     counted, is_complete = plan.before["counted"], plan.before["matched"] is not None
     if found["matched"] < counted:
         raise VerificationFailed(
-            f"The plan counted {counted:,} dead letters, the replay decided {found['matched']:,}: "
-            f"{counted - found['matched']:,} were deleted by their broker or left out. Make a new plan for the rest."
+            Text(
+                "The plan counted %(counted)s dead letters, the replay decided %(matched)s: %(number)s "
+                "were deleted by their broker or left out. Make a new plan for the rest.",
+                counted=counted,
+                matched=found["matched"],
+                number=counted - found["matched"],
+            )
         )
     if is_complete and found["matched"] > counted:
         raise VerificationFailed(
-            f"The plan counted {counted:,} dead letters, the replay decided {found['matched']:,}: the topic changed "
-            "under it. The ledger names every letter."
+            Text(
+                "The plan counted %(counted)s dead letters, the replay decided %(matched)s: the topic "
+                "changed under it. The ledger names every letter.",
+                counted=counted,
+                matched=found["matched"],
+            )
         )
 
 

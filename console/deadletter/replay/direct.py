@@ -30,10 +30,14 @@ from console.deadletter.replay.copy import replay_key
 from console.deadletter.replay.ledger import LedgerEntry, insert_entries, pending_entries, write_outcomes
 from console.operation.errors import PlanRejected
 from console.operation.job.runner import JobRun
+from console.text import Text, text_of
 
 SUCCESS = "CR_SUCCESS"
 REASON_LENGTH_MAX = 300
-NO_ANSWER = "the client was asked, and the worker died before it answered: it may have consumed the message"
+NAMED_MAX = 5  # clients in a refusal; the others are counted
+NO_ANSWER = Text(
+    "the client was asked, and the worker died before it answered: it may have consumed the message"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -54,7 +58,7 @@ def message_to_give(admin: BlockingMQAdmin, queue: MessageQueue, letter: Message
     """
     addrs = masters(admin)
     if queue.broker_name not in addrs:
-        raise BrokerUnavailable("", f"{queue.broker_name} has no master now")
+        raise BrokerUnavailable("", Text("%(broker)s has no master now", broker=queue.broker_name))
     topic, key = original_topic(letter), letter.properties.get(MessageProperty.UNIQ_KEY, "")
     answers = ask_each(
         admin,
@@ -79,9 +83,14 @@ def require_member(admin: BlockingMQAdmin, asked: Asked, group: str, client_id: 
     connection = admin.consumer_connection(asked.addr, group)
     online = sorted(each.client_id for each in connection.connection_set) if connection else []
     if client_id not in online:
-        there = ", ".join(online[:5]) or "nobody"
+        there = Text.of_names(online, NAMED_MAX) or Text("nobody")
         raise PlanRejected(
-            f"{client_id} is not connected to {asked.broker_name}, which holds the message; {there} is.",
+            Text(
+                "%(client)s is not connected to %(broker)s, which holds the message; %(names)s is.",
+                client=client_id,
+                broker=asked.broker_name,
+                names=there,
+            ),
             field="client_id",
         )
 
@@ -107,17 +116,17 @@ def give(run: JobRun, admin: BlockingMQAdmin) -> None:
         )
     except MQBrokerError as error:
         entry.state, entry.reason = LedgerState.FAILED, str(error)[:REASON_LENGTH_MAX]
-        _finish(run, entry, {"consume_result": "", "remark": str(error)})
+        _finish(run, entry, {"consume_result": "", "remark": text_of(error)})
         return
     except (BrokerUnavailable, RemotingTimeout) as error:
-        entry.state, entry.reason = LedgerState.UNKNOWN, f"no answer: {error}"[:REASON_LENGTH_MAX]
-        _finish(run, entry, {"consume_result": "", "remark": f"no answer: {error}"})
+        remark = Text("no answer: %(why)s", why=text_of(error))
+        entry.state, entry.reason = LedgerState.UNKNOWN, remark[:REASON_LENGTH_MAX]
+        _finish(run, entry, {"consume_result": "", "remark": remark})
         return
     result = str(answer.consume_result)
     entry.state = LedgerState.SENT if result == SUCCESS else LedgerState.FAILED
-    entry.reason = f"{result} in {answer.spent_time_mills} ms{f': {answer.remark}' if answer.remark else ''}"[
-        :REASON_LENGTH_MAX
-    ]
+    why = f": {answer.remark}" if answer.remark else ""
+    entry.reason = f"{result} in {answer.spent_time_mills} ms{why}"[:REASON_LENGTH_MAX]
     _finish(
         run,
         entry,

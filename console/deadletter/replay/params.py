@@ -17,6 +17,7 @@ from console.deadletter.replay import copy as replay_copy
 from console.operation.errors import PlanRejected
 from console.operation.plan.params import ACCEPT_WITHOUT, accepted_without
 from console.operation.rules import RATE_PER_S_MAX
+from console.text import Text
 
 STOP_MAX = 1_000_000_000
 KNOWN = frozenset(
@@ -41,18 +42,20 @@ def checked_params(subject: str, params: Mapping[str, Any]) -> dict[str, Any]:
     try:
         validate_group(subject)
     except ValueError as error:
-        raise PlanRejected(str(error), field="group") from error
+        raise PlanRejected(Text.foreign(str(error)), field="group") from error
     unknown = sorted(set(params) - KNOWN)
     if unknown:
-        raise PlanRejected(f"A replay has no {unknown[0]!r}.", field=unknown[0])
+        raise PlanRejected(Text("A replay has no %(field)s.", field=repr(unknown[0])), field=unknown[0])
     if params.get("group", subject) != subject:
-        raise PlanRejected("The plan's subject and its group differ.", field="group")
+        raise PlanRejected(Text("The plan's subject and its group differ."), field="group")
     target = params.get("target")
     if target not in replay_copy.TARGETS:
-        raise PlanRejected(f"Choose a target: {', '.join(replay_copy.TARGETS)}.", field="target")
+        raise PlanRejected(
+            Text("Choose a target: %(names)s.", names=", ".join(replay_copy.TARGETS)), field="target"
+        )
     wanted = params.get("filter") or {}
     if not isinstance(wanted, Mapping):
-        raise PlanRejected("The filter is an object.", field="filter")
+        raise PlanRejected(Text("The filter is an object."), field="filter")
     read_filter(wanted)
     found = {
         "group": subject,
@@ -77,7 +80,7 @@ def whole_number(params: Mapping[str, Any], field: str, most: int) -> int | None
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise PlanRejected(f"{field} is 1 to {most:,}.", field=field)
+        raise PlanRejected(Text("%(field)s is 1 to %(most)s.", field=field, most=most), field=field)
     return value
 
 
@@ -85,21 +88,23 @@ def _of_target(target: str, params: Mapping[str, Any]) -> dict[str, str]:
     """The topic or the client, for the targets that need one."""
     topic, client_id = str(params.get("topic") or ""), str(params.get("client_id") or "")
     if topic and target != replay_copy.OTHER_TOPIC:
-        raise PlanRejected("Only the target other_topic has a topic.", field="topic")
+        raise PlanRejected(Text("Only the target other_topic has a topic."), field="topic")
     if client_id and target != replay_copy.CLIENT:
-        raise PlanRejected("Only the target client has a client.", field="client_id")
+        raise PlanRejected(Text("Only the target client has a client."), field="client_id")
     if target == replay_copy.CLIENT:
         if not client_id:
-            raise PlanRejected("Which client? Give its client id.", field="client_id")
+            raise PlanRejected(Text("Which client? Give its client id."), field="client_id")
         return {"client_id": client_id}
     if target != replay_copy.OTHER_TOPIC:
         return {}
     try:
         validate_topic(topic)
     except ValueError as error:
-        raise PlanRejected(str(error), field="topic") from error
+        raise PlanRejected(Text.foreign(str(error)), field="topic") from error
     if is_system_topic(topic) or topic.startswith((DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX)):
-        raise PlanRejected(f"{topic} belongs to RocketMQ: choose a topic of your own.", field="topic")
+        raise PlanRejected(
+            Text("%(topic)s belongs to RocketMQ: choose a topic of your own.", topic=topic), field="topic"
+        )
     return {"topic": topic}
 
 
@@ -110,9 +115,9 @@ def _letter(params: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     names = ("broker_name", "queue_id", "queue_offset")
     if not isinstance(letter, Mapping) or set(letter) != set(names):
-        raise PlanRejected("A letter is {broker_name, queue_id, queue_offset}.", field="letter")
+        raise PlanRejected(Text("A letter has broker_name, queue_id and queue_offset."), field="letter")
     for field in names[1:]:
         value = letter[field]
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise PlanRejected("A whole number from 0 on.", field=f"letter.{field}")
+            raise PlanRejected(Text("A whole number from 0 on."), field=f"letter.{field}")
     return {"letter": {name: letter[name] for name in names}}

@@ -21,8 +21,9 @@ from console.deadletter.replay.ledger import LedgerEntry, pending_entries, write
 from console.deadletter.replay.run import BATCH_MAX, Replay
 from console.deadletter.replay.targets import Outgoing
 from console.deadletter.replay.token_bucket import batch_size
+from console.text import Text
 
-MAY_BE_FROZEN = (
+MAY_BE_FROZEN = Text(
     "a worker stood still for longer than its lease with this letter in hand: it may have been sent"
 )
 SETTLE_S = 2.0  # what a dead worker's socket still held has reached the broker after this
@@ -32,7 +33,10 @@ def begin(replay: Replay) -> None:
     """Resolve what an earlier attempt left open, before anything new is sent."""
     replay.recount()
     if replay.counts[LedgerState.PENDING]:
-        replay.run.note(f"{replay.counts[LedgerState.PENDING]} sends have no answer yet", level="info")
+        replay.run.note(
+            Text("%(number)s sends have no answer yet", number=replay.counts[LedgerState.PENDING]),
+            level="info",
+        )
         replay.run.sleep(SETTLE_S)
         _resolve(replay, resend=True)
     replay.publish_progress()
@@ -56,7 +60,14 @@ def _resolve(replay: Replay, *, resend: bool) -> None:
     lost: list[LedgerEntry] = []
     for queue, entries in by_queue.items():
         lost += _resolve_queue(replay, queue, entries)
-    replay.run.note(f"{len(pending) - len(lost)} of {len(pending)} open sends had arrived", level="info")
+    replay.run.note(
+        Text(
+            "%(arrived)s of %(number)s open sends had arrived",
+            arrived=len(pending) - len(lost),
+            number=len(pending),
+        ),
+        level="info",
+    )
     if not replay.run.is_alone:
         for entry in lost:
             entry.state, entry.reason = LedgerState.UNKNOWN, MAY_BE_FROZEN
@@ -73,7 +84,14 @@ def _resolve_queue(replay: Replay, queue: MessageQueue, entries: list[LedgerEntr
     """Mark the rows whose copies are in the queue SENT; return those that surely are not there."""
     target = replay.targets.of(queue.topic).get(queue)
     if target is None:
-        raise BrokerUnavailable("", f"{queue.broker_name} holds {queue.topic} but is not there")
+        raise BrokerUnavailable(
+            "",
+            Text(
+                "%(broker)s holds %(topic)s but is not there",
+                broker=queue.broker_name,
+                topic=queue.topic,
+            ),
+        )
     place = with_offsets(replay.admin, {queue: target.addr})[0]
     start = min(entry.target_from_offset or 0 for entry in entries)
     keys = {entry.replay_key: entry for entry in entries}
@@ -94,8 +112,10 @@ def _resolve_queue(replay: Replay, queue: MessageQueue, entries: list[LedgerEntr
             lost.append(entry)
             continue
         entry.state = LedgerState.UNKNOWN
-        entry.reason = (
-            f"{queue.topic} no longer holds offset {entry.target_from_offset}: it may have been sent"
+        entry.reason = Text(
+            "%(topic)s no longer holds offset %(offset)s: it may have been sent",
+            topic=queue.topic,
+            offset=entry.target_from_offset or 0,
         )
         decided.append(entry)
     replay.note(decided)

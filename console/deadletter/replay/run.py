@@ -43,6 +43,7 @@ from console.deadletter.replay.targets import Outgoing, Targets, route_queues_of
 from console.deadletter.replay.token_bucket import TokenBucket, batch_size
 from console.operation.errors import VerificationFailed
 from console.operation.job.runner import JobRun, LeaseLost
+from console.text import Text, text_of
 from console.text.storable import storable
 
 BATCH_MAX = 512  # copies in flight at once, and ledger rows per transaction
@@ -56,7 +57,7 @@ DLQ_LOOK_S = 1.0  # how often the growth of the dead-letter topic is looked at, 
 SPEED_EVERY_S = 2.0
 REASON_LENGTH_MAX = 300
 BURIED = "the broker made a dead letter of it again: members of the group hold queue locks"
-HANDLED = "marked as handled, not sent"
+HANDLED = Text("marked as handled, not sent")
 RENEW_S = 0.25  # between two looks at the lease while another thread works
 Letter = MessageRecord | Unreadable
 Answered = TypeVar("Answered")
@@ -137,7 +138,14 @@ class Replay:
         for each in self.run.plan.before["ranges"]:
             queue = MessageQueue(topic, each["broker_name"], each["queue_id"])
             if queue not in addrs:
-                raise BrokerUnavailable("", f"{queue.broker_name} holds {queue.topic} but is not there")
+                raise BrokerUnavailable(
+                    "",
+                    Text(
+                        "%(broker)s holds %(topic)s but is not there",
+                        broker=queue.broker_name,
+                        topic=queue.topic,
+                    ),
+                )
             cursor = max(
                 self._cursors().get(_place_name(queue), each["from_offset"]),
                 decided.get((queue.broker_name, queue.queue_id), -1) + 1,
@@ -229,7 +237,7 @@ class Replay:
                 )
             elif letter.queue_offset in earlier:
                 entry.state = LedgerState.SKIPPED
-                entry.reason = f"replayed already by {earlier[letter.queue_offset]}"
+                entry.reason = Text("replayed already by %(plan)s", plan=earlier[letter.queue_offset])
             elif self.target == replay_copy.NOWHERE:
                 entry.state, entry.reason = LedgerState.HANDLED, HANDLED
             else:
@@ -266,18 +274,24 @@ class Replay:
             entry.state = (
                 LedgerState.FAILED
             )  # whoever applied the plan was asked for SEND on the topics it names
-            entry.reason = f"{topic} is not among the topics of the plan"
+            entry.reason = Text("%(topic)s is not among the topics of the plan", topic=topic)
             return None
         targets = self.targets.of(topic) if topic else {}
         if not targets:
             entry.state = LedgerState.FAILED
-            entry.reason = f"no writable queue of {topic}" if topic else "the letter does not name its topic"
+            entry.reason = (
+                Text("no writable queue of %(topic)s", topic=topic)
+                if topic
+                else "the letter does not name its topic"
+            )
             return None
         try:
             message = replay_copy.copy_of(record, topic, entry.replay_key, self.target, queue)
         except Exception as error:  # noqa: BLE001  whatever a decompressor raises about foreign bytes
             entry.state = LedgerState.FAILED
-            entry.reason = f"unreadable: body does not decompress: {error}"[:REASON_LENGTH_MAX]
+            entry.reason = Text("unreadable: body does not decompress: %(why)s", why=text_of(error))[
+                :REASON_LENGTH_MAX
+            ]
             return None
         target = targets[replay_copy.target_queue(list(targets), queue, record.queue_offset)]
         entry.target_topic, entry.target_broker_name = topic, target.queue.broker_name
@@ -393,7 +407,9 @@ class Replay:
             self.counts[entry.state] += 1
         if unknown is not None:
             self._write_now()
-            raise BrokerUnavailable(getattr(unknown, "addr", ""), f"some sends have no answer: {unknown}")
+            raise BrokerUnavailable(
+                getattr(unknown, "addr", ""), Text("some sends have no answer: %(why)s", why=text_of(unknown))
+            )
         return again
 
     def _write_now(self) -> None:
@@ -429,40 +445,47 @@ class Replay:
             self._put_result()
         raise VerificationFailed(reason)
 
-    def _buried_words(self) -> str:
+    def _buried_words(self) -> Text:
         if not self.buried:
-            return ""
-        return (
-            f"Stopped: what is sent to {retry_topic(self.group)} becomes a dead letter again, because members "
-            "of the group hold queue locks (orderly consumption), or held some until a minute ago. "
-            f"{self.buried} of the copies ended so. Choose the original topic, or stop the members and try "
-            "again a minute later."
+            return Text()
+        return Text(
+            "Stopped: what is sent to %(topic)s becomes a dead letter again, because members of the "
+            "group hold queue locks (orderly consumption), or held some until a minute ago. %(number)s of "
+            "the copies ended so. Choose the original topic, or stop the members and try again a minute "
+            "later.",
+            topic=retry_topic(self.group),
+            number=self.buried,
         )
 
-    def _failure_words(self) -> str:
+    def _failure_words(self) -> Text:
         limit = self.run.plan.params.get("stop_after_failures")
         failed = self.counts[LedgerState.FAILED] + self.counts[LedgerState.UNKNOWN]
         if limit is None or failed < limit:
-            return ""
-        return (
-            f"Stopped by its policy: {failed:,} letters failed, {limit:,} were allowed. The ledger says why; "
-            "a new plan leaves out what was sent."
+            return Text()
+        return Text(
+            "Stopped by its policy: %(number)s letters failed, %(limit)s were allowed. The ledger says "
+            "why; a new plan leaves out what was sent.",
+            number=failed,
+            limit=limit,
         )
 
-    def _growth_words(self) -> str:
+    def _growth_words(self) -> Text:
         """Looks at the dead-letter topic once a second at most."""
         limit = self.run.plan.params.get("stop_if_dlq_grows_by")
         now_s = time.monotonic()
         if limit is None or (self._dlq_looked_s and now_s - self._dlq_looked_s < DLQ_LOOK_S):
-            return ""
+            return Text()
         self._dlq_looked_s, end = now_s, self._dlq_end()
         growth = end - int(self.run.progress.setdefault("dlq_end", end))
         self.run.progress["dlq_growth"] = growth
         if growth < limit:
-            return ""
-        return (
-            f"Stopped by its policy: {growth:,} new dead letters of {self.group} since it began, {limit:,} were "
-            "allowed. The cause is not gone yet."
+            return Text()
+        return Text(
+            "Stopped by its policy: %(number)s new dead letters of %(group)s since it began, %(limit)s "
+            "were allowed. The cause is not gone yet.",
+            number=growth,
+            group=self.group,
+            limit=limit,
         )
 
     def _dlq_end(self) -> int:

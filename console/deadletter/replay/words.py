@@ -10,6 +10,7 @@ from console.brokers.mqadmin import MessageQueue, MessageRecord, retry_topic
 from console.deadletter.replay.copy import FAILED_GROUP, NOWHERE, OTHER_TOPIC
 from console.deadletter.replay.preview import Preview
 from console.operation.plan.kinds import PlanWarning
+from console.text import Text
 
 NAMES_SHOWN = 5
 
@@ -21,26 +22,69 @@ def summary(
     checked: Mapping[str, Any],
     takes_s: float | None,
     now_ms: int,
-) -> str:
+) -> Text:
     """``This will send 312 dead letters of billing again, …, to that group only, at 40 messages per second:
     8 s.``"""
-    least = "" if preview.complete else "at least "
-    span = "" if preview.first_ms is None else f", dead since {_time(preview.first_ms, now_ms)}"
-    noun = "dead letter" if to_send == 1 else "dead letters"
+    number: int | Text = to_send if preview.complete else Text("at least %(number)s", number=to_send)
+    since = None if preview.first_ms is None else _time(preview.first_ms, now_ms)
     if checked["target"] == NOWHERE:
-        return f"This will mark {least}{to_send:,} {noun} of {group} as handled{span}. Nothing is sent."
-    if checked["target"] == FAILED_GROUP:
-        where = f"to that group only ({retry_topic(group)})"
-    elif checked["target"] == OTHER_TOPIC:
-        where = f"to {checked['topic']}"
-    else:
-        where = f"to {_names(sorted(topic for topic in preview.topics if topic)) or 'their original topic'}"
-    rate = checked["rate_per_s"]
-    speed = "as fast as the brokers take them" if rate is None else f"at {rate:,} per second"
-    takes = (
-        "" if takes_s is None else f": {_duration(takes_s)}{' at the speed of the last one' * (rate is None)}"
+        return _marked(group, number, since)
+    where, speed = _where(group, preview, checked), _speed(checked["rate_per_s"], takes_s)
+    if since is None:
+        return Text(
+            "This will send %(number)s {dead letter|dead letters} of %(group)s again, %(where)s, %(speed)s.",
+            number=number,
+            group=group,
+            where=where,
+            speed=speed,
+        )
+    return Text(
+        "This will send %(number)s {dead letter|dead letters} of %(group)s again, dead since %(time)s, "
+        "%(where)s, %(speed)s.",
+        number=number,
+        group=group,
+        time=since,
+        where=where,
+        speed=speed,
     )
-    return f"This will send {least}{to_send:,} {noun} of {group} again{span}, {where}, {speed}{takes}."
+
+
+def _marked(group: str, number: int | Text, since: str | None) -> Text:
+    if since is None:
+        return Text(
+            "This will mark %(number)s {dead letter|dead letters} of %(group)s as handled. Nothing is sent.",
+            number=number,
+            group=group,
+        )
+    return Text(
+        "This will mark %(number)s {dead letter|dead letters} of %(group)s as handled, dead since "
+        "%(time)s. Nothing is sent.",
+        number=number,
+        group=group,
+        time=since,
+    )
+
+
+def _where(group: str, preview: Preview, checked: Mapping[str, Any]) -> Text:
+    if checked["target"] == FAILED_GROUP:
+        return Text("to that group only (%(topic)s)", topic=retry_topic(group))
+    if checked["target"] == OTHER_TOPIC:
+        return Text("to %(names)s", names=checked["topic"])
+    topics = sorted(topic for topic in preview.topics if topic)
+    return Text("to %(names)s", names=_names(topics)) if topics else Text("to their original topic")
+
+
+def _speed(rate: int | None, takes_s: float | None) -> Text:
+    """How fast, and how long that takes."""
+    if rate is not None:
+        speed = Text("at %(rate)s per second", rate=rate)
+        return (
+            speed if takes_s is None else Text("%(speed)s: %(takes)s", speed=speed, takes=_duration(takes_s))
+        )
+    speed = Text("as fast as the brokers take them")
+    if takes_s is None:
+        return speed
+    return Text("%(speed)s: %(takes)s at the speed of the last one", speed=speed, takes=_duration(takes_s))
 
 
 def preview_warnings(
@@ -51,53 +95,78 @@ def preview_warnings(
     expiring: int | None,
 ) -> list[PlanWarning]:
     """The banners of the plan page, most important first."""
-    found = _receivers(checked["target"], others)
-    if preview.unreadable:
-        found.append(
-            PlanWarning("warn", f"{preview.unreadable:,} can not be read", "They are counted as failed.")
-        )
-    if expiring:
-        found.append(
-            PlanWarning(
-                "warn",
-                f"{expiring:,} may expire before they are sent",
-                "They are, or will be by then, older than their broker keeps messages; it deletes whole files, "
-                "so most of them last a little longer. A higher rate helps.",
-            )
-        )
-    elif expiring is None:
-        found.append(
-            PlanWarning("info", "When they expire is unknown", "No broker told how long it keeps messages.")
-        )
-    if preview.already:
-        deed = "are skipped" if checked["skip_replayed"] else "will be sent once more"
-        found.append(
-            PlanWarning("info", f"{preview.already:,} were replayed or handled before", f"They {deed}.")
-        )
-    if not preview.complete:
-        found.append(
-            PlanWarning(
-                "info", "Not all dead letters were counted", "The rest is counted while the job runs."
-            )
-        )
+    found = _receivers(checked["target"], others) + _letters(preview, checked, expiring)
     if checked["target"] == FAILED_GROUP and online is False:
         found.append(
-            PlanWarning("info", "No member of the group is online", "The copies wait in its retry topic.")
+            PlanWarning(
+                "info", Text("No member of the group is online"), Text("The copies wait in its retry topic.")
+            )
         )
     if checked["target"] == FAILED_GROUP:
         found.append(
             PlanWarning(
                 "ok",
-                "Other groups see nothing",
-                "Copies go to the group's own retry topic, with a fresh count of retries.",
+                Text("Other groups see nothing"),
+                Text("Copies go to the group's own retry topic, with a fresh count of retries."),
             )
         )
     if checked["target"] == NOWHERE:
-        text = "A later replay leaves them out unless it is told to send everything again."
-        found.append(PlanWarning("info", "The letters stay where they are", text))
+        text = Text("A later replay leaves them out unless it is told to send everything again.")
+        found.append(PlanWarning("info", Text("The letters stay where they are"), text))
     else:
-        text = "Every copy carries a key: each letter is sent at most once, or reported as unknown."
-        found.append(PlanWarning("info", "A replay can not be undone", text))
+        text = Text("Every copy carries a key: each letter is sent at most once, or reported as unknown.")
+        found.append(PlanWarning("info", Text("A replay can not be undone"), text))
+    return found
+
+
+def _letters(preview: Preview, checked: Mapping[str, Any], expiring: int | None) -> list[PlanWarning]:
+    """Which letters are not sent, or may not be."""
+    found = []
+    if preview.unreadable:
+        found.append(
+            PlanWarning(
+                "warn",
+                Text("%(number)s can not be read", number=preview.unreadable),
+                Text("They are counted as failed."),
+            )
+        )
+    if expiring:
+        found.append(
+            PlanWarning(
+                "warn",
+                Text("%(number)s may expire before they are sent", number=expiring),
+                Text(
+                    "They are, or will be by then, older than their broker keeps messages; it deletes "
+                    "whole files, so most of them last a little longer. A higher rate helps."
+                ),
+            )
+        )
+    elif expiring is None:
+        found.append(
+            PlanWarning(
+                "info",
+                Text("When they expire is unknown"),
+                Text("No broker told how long it keeps messages."),
+            )
+        )
+    if preview.already:
+        found.append(
+            PlanWarning(
+                "info",
+                Text("%(number)s were replayed or handled before", number=preview.already),
+                Text("They are skipped.")
+                if checked["skip_replayed"]
+                else Text("They will be sent once more."),
+            )
+        )
+    if not preview.complete:
+        found.append(
+            PlanWarning(
+                "info",
+                Text("Not all dead letters were counted"),
+                Text("The rest is counted while the job runs."),
+            )
+        )
     return found
 
 
@@ -105,37 +174,52 @@ def _receivers(target: str, others: Sequence[str]) -> list[PlanWarning]:
     """Who else gets the copies."""
     if target == OTHER_TOPIC and not others:
         return [
-            PlanWarning("info", "No group reads that topic yet", "The copies wait there until they expire.")
+            PlanWarning(
+                "info",
+                Text("No group reads that topic yet"),
+                Text("The copies wait there until they expire."),
+            )
         ]
     if not others:
         return []
-    count = f"{len(others)} {'other ' * (target != OTHER_TOPIC)}group{'s' * (len(others) != 1)}"
     if target == OTHER_TOPIC:
         return [
             PlanWarning(
-                "warn", f"{count} will receive the copies", f"They read that topic: {_names(others)}."
+                "warn",
+                Text("%(number)s group(s) will receive the copies", number=len(others)),
+                Text("They read that topic: %(names)s.", names=_names(others)),
             )
         ]
     return [
         PlanWarning(
             "danger",
-            f"{count} will receive the copies too",
-            f"They read the same topic: {_names(others)}. Choose the failed group as target to spare them.",
+            Text("%(number)s other group(s) will receive the copies too", number=len(others)),
+            Text(
+                "They read the same topic: %(names)s. Choose the failed group as target to spare them.",
+                names=_names(others),
+            ),
         )
     ]
 
 
 def direct_summary(
     group: str, checked: Mapping[str, Any], newest: tuple[MessageQueue, MessageRecord] | None
-) -> str:
+) -> Text:
     """``This will give one dead letter of billing (broker-a · 0 @ 17, keys k1) to the client 10.0.0.7@4711, …``"""
     if newest is None:
-        return f"This would give one dead letter of {group} to the client {checked['client_id']}."
+        return Text(
+            "This would give one dead letter of %(group)s to the client %(client)s.",
+            group=group,
+            client=checked["client_id"],
+        )
     queue, letter = newest
-    keys = f", keys {letter.keys}" if letter.keys else ""
-    return (
-        f"This will give one dead letter of {group} ({queue.broker_name} · {queue.queue_id} @ "
-        f"{letter.queue_offset:,}{keys}) to the client {checked['client_id']}, once, and show what it answers."
+    place = f"{queue.broker_name} · {queue.queue_id} @ {letter.queue_offset:,}"
+    return Text(
+        "This will give one dead letter of %(group)s (%(place)s) to the client %(client)s, once, and show "
+        "what it answers.",
+        group=group,
+        place=Text("%(place)s, keys %(keys)s", place=place, keys=letter.keys) if letter.keys else place,
+        client=checked["client_id"],
     )
 
 
@@ -144,50 +228,76 @@ def direct_warnings(is_original: bool, topic: str) -> list[PlanWarning]:
     found = [
         PlanWarning(
             "warn",
-            "The client really consumes it",
-            "Its listener runs as for any message. No offset is committed and nothing is retried.",
+            Text("The client really consumes it"),
+            Text("Its listener runs as for any message. No offset is committed and nothing is retried."),
         )
     ]
     if not is_original:
-        text = f"The message it was made of is gone, so the listener gets {topic} as the topic's name."
-        found.append(PlanWarning("warn", "The listener sees the dead-letter topic", text))
+        text = Text(
+            "The message it was made of is gone, so the listener gets %(topic)s as the topic's name.",
+            topic=topic,
+        )
+        found.append(PlanWarning("warn", Text("The listener sees the dead-letter topic"), text))
     return found
 
 
-def client_answer(answer: Mapping[str, Any]) -> str:
+def client_answer(answer: Mapping[str, Any]) -> Text:
     """``The client 10.0.0.7@4711 answered CR_SUCCESS in 12 ms.``"""
     if not answer.get("consume_result"):
-        return f"The client {answer['client_id']} did not answer with a result: {answer['remark']}"
-    remark = f": {answer['remark']}" if answer["remark"] else ""
-    return f"The client {answer['client_id']} answered {answer['consume_result']} in {answer['spent_ms']} ms{remark}."
+        return Text(
+            "The client %(client)s did not answer with a result: %(reason)s",
+            client=answer["client_id"],
+            reason=answer["remark"],
+        )
+    said = Text(
+        "The client %(client)s answered %(result)s in %(spent)s ms",
+        client=answer["client_id"],
+        result=answer["consume_result"],
+        spent=answer["spent_ms"],
+    )
+    if answer["remark"]:
+        said = Text("%(what)s: %(reason)s", what=said, reason=answer["remark"])
+    return Text("%(sentence)s.", sentence=said)
 
 
-def readable_summary(topic: str, moving: Sequence[str], *, is_undo: bool) -> str:
+def readable_summary(topic: str, moving: Sequence[str], *, is_undo: bool) -> Text:
     """``This will let broker-a, broker-b be read from …`` with the topic's name."""
-    names = _names(moving) or "no broker"
+    names = _names(moving) or Text("no broker")
     if is_undo:
-        return f"This will put back the permission of {topic} on {names}."
-    return f"This will allow reading {topic} on {names}. Nothing is sent, no message is touched."
+        return Text("This will put back the permission of %(topic)s on %(names)s.", topic=topic, names=names)
+    return Text(
+        "This will allow reading %(topic)s on %(names)s. Nothing is sent, no message is touched.",
+        topic=topic,
+        names=names,
+    )
 
 
 def readable_warnings(*, is_undo: bool) -> list[PlanWarning]:
     """What it means."""
     if is_undo:
         return [
-            PlanWarning("info", "A write-only topic can not be looked at", "Neither here nor by a consumer.")
+            PlanWarning(
+                "info",
+                Text("A write-only topic can not be looked at"),
+                Text("Neither here nor by a consumer."),
+            )
         ]
     return [
         PlanWarning(
             "ok",
-            "Dead letters are written as before",
-            "Only the permission to read is added. Brokers up to 4.9.0 create dead-letter topics without it.",
+            Text("Dead letters are written as before"),
+            Text(
+                "Only the permission to read is added. Brokers up to 4.9.0 create dead-letter topics "
+                "without it."
+            ),
         )
     ]
 
 
-def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:NAMES_SHOWN])
-    return shown if len(names) <= NAMES_SHOWN else f"{shown} and {len(names) - NAMES_SHOWN} more"
+def _names(names: Sequence[str]) -> Text:
+    if len(names) > NAMES_SHOWN:
+        return Text.of_names(names, NAMES_SHOWN)
+    return Text.foreign(", ".join(names))
 
 
 def _time(at_ms: int, now_ms: int) -> str:
@@ -195,11 +305,11 @@ def _time(at_ms: int, now_ms: int) -> str:
     return f"{at:%H:%M:%S} UTC" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _duration(seconds: float) -> str:
+def _duration(seconds: float) -> Text:
     if seconds < 1:
-        return "under a second"
+        return Text("under a second")
     if seconds < 120:
-        return f"about {seconds:.0f} s"
+        return Text("about %(number)s s", number=round(seconds))
     if seconds < 7200:
-        return f"about {seconds / 60:.0f} min"
-    return f"about {seconds / 3600:.1f} h"
+        return Text("about %(number)s min", number=round(seconds / 60))
+    return Text("about %(number)s h", number=f"{seconds / 3600:.1f}")

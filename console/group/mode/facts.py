@@ -16,6 +16,7 @@ from console.brokers.mqadmin import (
     ResponseCode,
 )
 from console.brokers.queues import ask_each, told
+from console.text import Text, text_of
 
 PULL, POP = "PULL", "POP"
 MODES = (PULL, POP)
@@ -64,9 +65,9 @@ async def ask_modes(client: MQAdmin, addr: str) -> BrokerModes:
         default = ModeSetting(POP, int(share) if share.lstrip("-").isdigit() else 0, is_set=False)
     capabilities = await client.capabilities(addr)
     if capabilities and POP_CAPABILITY not in capabilities:
-        no_pop = "it serves no POP yet, and members set to it would get nothing"
+        no_pop = Text("it serves no POP yet, and members set to it would get nothing")
     elif config.get("timerWheelEnable") == "false":
-        no_pop = "it answers no POP while its timerWheelEnable is false"
+        no_pop = Text("it answers no POP while its timerWheelEnable is false")
     try:
         table = await client.message_request_modes(addr)
     except MQBrokerError as error:
@@ -112,7 +113,13 @@ def ask_followers(admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str) 
                 where.setdefault(one.client_id, addrs[name])
         elif isinstance(answer, Exception):
             raise BrokerUnavailable(
-                addrs[name], f"{name} did not answer, so its members are unknown: {answer}"
+                addrs[name],
+                Text(
+                    "%(name)s did not answer, so %(unknown)s is unknown: %(answer)s",
+                    name=name,
+                    unknown=Text("who its members are"),
+                    answer=text_of(answer),
+                ),
             ) from answer
     asked = sorted(where)[:MEMBERS_ASKED_MAX]
     answers = admin.gather(

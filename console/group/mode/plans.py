@@ -21,7 +21,7 @@ from console.group.mode.facts import (
     ask_followers,
     read_modes,
 )
-from console.group.pause.words import names_in_words
+from console.group.pause.words import NAMED_MAX
 from console.group.settings import config as settings_config
 from console.operation.config.change import (
     GROUP,
@@ -29,9 +29,7 @@ from console.operation.config.change import (
     ConfigPlan,
     ConfigRow,
     admin_of,
-    brokers_in_words,
     chosen_brokers,
-    counted,
     covered_rows,
     left_out_rows,
     nothing_changes,
@@ -44,6 +42,7 @@ from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
 from console.operation.plan.kinds import Draft, PlanWarning
 from console.operation.plan.params import broker_names, refuse_unknown
+from console.text import Text
 
 MODE = "consume mode"  # ``what`` of a row
 SHARE_MAX = 1_024  # a queue shared among more members is shared among all
@@ -120,14 +119,26 @@ class GroupModePlan(ConfigPlan):
             holders[what] = [broker for broker, config in found.items() if config is not None]
             if not holders[what]:
                 cluster.of_brokers(wish.brokers or cluster.absent, ()).require_some(name)
-                raise PlanRejected(f"There is no {what} {name} on {brokers_in_words(list(chosen))}.", what)
+                raise PlanRejected(
+                    Text(
+                        "There is no %(what)s %(name)s on %(brokers)s.",
+                        what=what,
+                        name=name,
+                        brokers=Text.of_names(list(chosen)),
+                    ),
+                    what,
+                )
         both = [broker for broker in holders[TOPIC] if broker in holders[GROUP]]
         if not both:
-            text = f"No broker has both the topic {wish.topic} and the group {group}."
+            text = Text(
+                "No broker has both the topic %(topic)s and the group %(group)s.",
+                topic=wish.topic,
+                group=group,
+            )
             raise PlanRejected(text, "topic")
         return both
 
-    def drift(self, plan: Plan, now_ms: int) -> list[str]:
+    def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """Ask every broker of the plan again."""
         admin = admin_of(plan.cluster)
         cover = read_coverage(admin, plan.cluster, {})
@@ -138,7 +149,13 @@ class GroupModePlan(ConfigPlan):
         for name, one in modes.items():
             now = one.of(rows[name]["name"], plan.subject).value()
             if now != rows[name]["before"]:
-                sentences.append(f"the mode on {name} is {_words(now)} since the plan was made")
+                sentences.append(
+                    Text(
+                        "the mode on %(broker)s is %(mode)s since the plan was made",
+                        broker=name,
+                        mode=_words(now),
+                    )
+                )
         return sentences
 
     def apply_row(self, run: JobRun, admin: BlockingMQAdmin, row: dict[str, Any]) -> None:
@@ -147,7 +164,11 @@ class GroupModePlan(ConfigPlan):
         shown = now.of(row["name"], run.plan.subject).value()
         if shown not in (row["before"], row["after"]):
             row["state"] = "failed"
-            row["error"] = f"{row['broker_name']} was changed by somebody else meanwhile: {_words(shown)}"
+            row["error"] = Text(
+                "%(broker)s was changed by somebody else meanwhile: %(difference)s",
+                broker=row["broker_name"],
+                difference=_words(shown),
+            )
             return
         if shown != row["after"]:
             admin.set_message_request_mode(
@@ -159,7 +180,7 @@ class GroupModePlan(ConfigPlan):
             )
         row["state"], row["error"] = "applied", ""
 
-    def unlike(self, run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[str]:
+    def unlike(self, run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[Text]:
         """Read the modes again; sentences for brokers that do not show their target."""
         modes = read_modes(admin, {row["broker_name"]: row["addr"] for row in rows})
         wrong = []
@@ -169,7 +190,7 @@ class GroupModePlan(ConfigPlan):
                 row["state"], row["at_ms"] = "verified", row["at_ms"] or run.now_ms()
             else:
                 row["state"] = "applied"
-                wrong.append(f"{row['broker_name']} shows {_words(shown)}")
+                wrong.append(Text("%(broker)s shows %(what)s", broker=row["broker_name"], what=_words(shown)))
         return wrong
 
     def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
@@ -186,63 +207,87 @@ def read_wish(params: Mapping[str, Any]) -> ModeWish:
     refuse_unknown(params, PARAMS)
     topic, mode, share = params.get("topic"), params.get("mode"), params.get("pop_share_queues") or 0
     if not isinstance(topic, str) or not topic:
-        raise PlanRejected("Name the topic.", "topic")
+        raise PlanRejected(Text("Name the topic."), "topic")
     if topic.startswith(RETRY_TOPIC_PREFIX):
-        raise PlanRejected("A retry topic is always pulled.", "topic")
+        raise PlanRejected(Text("A retry topic is always pulled."), "topic")
     if mode not in MODES:
-        raise PlanRejected("The mode is PULL or POP.", "mode")
+        raise PlanRejected(Text("The mode is PULL or POP."), "mode")
     if isinstance(share, bool) or not isinstance(share, int) or not 0 <= share <= SHARE_MAX:
-        raise PlanRejected(f"pop_share_queues is a number from 0 to {SHARE_MAX:,}.", "pop_share_queues")
+        raise PlanRejected(
+            Text("pop_share_queues is a number from 0 to %(most)s.", most=SHARE_MAX), "pop_share_queues"
+        )
     return ModeWish(topic, ModeSetting(mode, share if mode == POP else 0, is_set=True), broker_names(params))
 
 
 def _row(topic: str, broker_name: str, addr: str, now: ModeSetting, wanted: ModeSetting) -> ConfigRow:
-    note = "" if now.is_set else "by the broker's default so far"
+    note = Text() if now.is_set else Text("by the broker's default so far")
     return ConfigRow(MODE, topic, broker_name, addr, now.value(), wanted.value(), note)
 
 
-def _words(value: Mapping[str, Any] | None) -> str:
+def _words(value: Mapping[str, Any] | None) -> Text:
     shown = value or {}
-    share = f", shared by {shown['popShareQueueNum']}" if shown.get("popShareQueueNum") else ""
-    return f"{shown.get('mode')}{share}"
+    if shown.get("popShareQueueNum"):
+        return Text(
+            "%(mode)s, shared by %(number)s",
+            mode=str(shown.get("mode")),
+            number=int(shown["popShareQueueNum"]),
+        )
+    return Text.foreign(str(shown.get("mode")))
 
 
-def _summary(group: str, topic: str, rows: Sequence[ConfigRow]) -> str:
+def _summary(group: str, topic: str, rows: Sequence[ConfigRow]) -> Text:
     changing = [row for row in rows if row.changes]
     if not changing:
-        return f"This would change nothing for {group}."
-    by_mode: dict[str, list[str]] = {}
+        return Text("This would change nothing for %(group)s.", group=group)
+    by_mode: dict[Text, list[str]] = {}
     for row in changing:
         by_mode.setdefault(_words(row.after), []).append(row.broker_name)
-    parts = "; ".join(f"{words} at {brokers_in_words(names)}" for words, names in by_mode.items())
-    return f"This will set how members of {group} get messages of {topic}: {parts}."
+    modes = [
+        Text("%(mode)s at %(brokers)s", mode=words, brokers=Text.of_names(names))
+        for words, names in by_mode.items()
+    ]
+    return Text(
+        "This will set how members of %(group)s get messages of %(topic)s: %(modes)s.",
+        group=group,
+        topic=topic,
+        modes=Text.of_parts(modes),
+    )
 
 
-def _blocked(wanted: Mapping[str, ModeSetting], modes: Mapping[str, BrokerModes]) -> str:
+def _blocked(wanted: Mapping[str, ModeSetting], modes: Mapping[str, BrokerModes]) -> Text:
     unable = [name for name in wanted if not modes[name].is_able]
     if unable:
-        return (
-            f"{brokers_in_words(unable)} knows no consume modes: they are of RocketMQ 5.0 (requests 401, 402). Members "
-            "there always pull."
+        return Text(
+            "%(broker)s knows no consume modes: they are of RocketMQ 5.0 (requests 401, 402). Members "
+            "there always pull.",
+            broker=Text.of_names(unable),
         )
     for name, setting in wanted.items():
         if setting.mode == POP and modes[name].no_pop:
-            return f"{name} cannot be set to POP: {modes[name].no_pop}."
-    return ""
+            return Text(
+                "%(broker)s cannot be set to POP: %(reason)s.", broker=name, reason=modes[name].no_pop
+            )
+    return Text()
 
 
 def _impact(followers: Followers, now_ms: int) -> list[dict[str, Any]]:
     parts = (
-        ("Members that follow it", followers.follow, "they let the broker divide the queues"),
-        ("Members that ignore it", followers.ignore, "they divide the queues themselves, or know no POP"),
-        ("Members not known", followers.unknown, "they did not say how they rebalance"),
+        (Text("Members that follow it"), followers.follow, Text("they let the broker divide the queues")),
+        (
+            Text("Members that ignore it"),
+            followers.ignore,
+            Text("they divide the queues themselves, or know no POP"),
+        ),
+        (Text("Members not known"), followers.unknown, Text("they did not say how they rebalance")),
     )
     return [
         {
             "name": name,
             "value": len(members),
-            "words": f"{words}: {names_in_words(members)}" if members else "nobody",
-            "source": "members",
+            "words": Text("%(what)s: %(names)s", what=words, names=Text.of_names(members, NAMED_MAX))
+            if members
+            else Text("nobody"),
+            "source": Text("members"),
             "at_ms": now_ms,
         }
         for name, members, words in parts
@@ -254,28 +299,32 @@ def _warnings(
 ) -> list[PlanWarning]:
     warnings = []
     if followers.follow:
-        title = f"{counted(len(followers.follow), 'member')} will follow within 20 s"
-        text = "They ask a broker every 20 s what to read; what they hold is finished first."
+        title = Text("%(number)s member(s) will follow within 20 s", number=len(followers.follow))
+        text = Text("They ask a broker every 20 s what to read; what they hold is finished first.")
         warnings.append(PlanWarning("warn", title, text))
     elif followers.online and not followers.unknown:
-        text = (
-            "They divide the queues among themselves (clientRebalance is true, as by default) and go on pulling; the "
-            "mode counts for members with clientRebalance = false."
+        text = Text(
+            "They divide the queues among themselves (clientRebalance is true, as by default) and go on "
+            "pulling; the mode counts for members with clientRebalance = false."
         )
-        warnings.append(PlanWarning("warn", "No member that is online follows it", text))
+        warnings.append(PlanWarning("warn", Text("No member that is online follows it"), text))
     elif not followers.online:
-        text = "It counts for members with clientRebalance = false that come."
-        warnings.append(PlanWarning("info", "No member is online", text))
+        text = Text("It counts for members with clientRebalance = false that come.")
+        warnings.append(PlanWarning("info", Text("No member is online"), text))
     after = {name: one.of(topic, group).value() for name, one in modes.items() if one.is_able}
     after |= {row.broker_name: row.after or {} for row in rows}
     if len({str(value) for value in after.values()}) > 1:
         says = ", ".join(f"{name} {_words(value)}" for name, value in sorted(after.items()))
-        text = f"Members ask any of them, so what they do would change from one question to the next: {says}."
-        warnings.append(PlanWarning("danger", "The brokers will not agree", text))
-    if any((row.after or {}).get("mode") == POP and (row.before or {}).get("mode") == PULL for row in rows):
-        text = (
-            f"The brokers keep what is not acknowledged invisible for a while and give it out again, failures by "
-            f"{RETRY_TOPIC_PREFIX}{group}_{topic}; the offset moves when all before it is acknowledged."
+        text = Text(
+            "Members ask any of them, so what they do would change from one question to the next: %(says)s.",
+            says=says,
         )
-        warnings.append(PlanWarning("info", "Popped messages are counted by the brokers", text))
+        warnings.append(PlanWarning("danger", Text("The brokers will not agree"), text))
+    if any((row.after or {}).get("mode") == POP and (row.before or {}).get("mode") == PULL for row in rows):
+        text = Text(
+            "The brokers keep what is not acknowledged invisible for a while and give it out again, "
+            "failures by %(retry_topic)s; the offset moves when all before it is acknowledged.",
+            retry_topic=f"{RETRY_TOPIC_PREFIX}{group}_{topic}",
+        )
+        warnings.append(PlanWarning("info", Text("Popped messages are counted by the brokers"), text))
     return warnings

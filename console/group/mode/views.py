@@ -21,6 +21,7 @@ from console.group.mode.forms import ModeForm
 from console.lag.models import GroupRow
 from console.operation.config.change import GROUP
 from console.operation.config.views import form_context, quarantine_context, submitted_form
+from console.text import text_of
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def read_table(cluster: Cluster, group: str, row: GroupRow | None) -> ModeTable:
     try:
         addrs = page_masters(admin)
     except NameServersSilent as error:
-        return ModeTable((), (), {}, (), {}, now_ms, str(error))
+        return ModeTable((), (), {}, (), {}, now_ms, text_of(error).local())
     answers = ask_each(admin, addrs, ask_modes, PAGE_DEADLINE_MS)
     able = {name: one for name, one in answers.items() if isinstance(one, BrokerModes) and one.is_able}
     topics = {one["topic"] for one in (row.topics if row else ())}

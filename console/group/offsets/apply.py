@@ -29,6 +29,7 @@ from console.group.offsets.state import GroupState
 from console.lag.collect.reset import note_moves
 from console.operation.errors import VerificationFailed
 from console.operation.job.runner import JobRun
+from console.text import Text, text_of
 
 CHUNK_QUEUES = 32  # changed at once and saved together: what a crash may make us ask for a second time
 CALL_DEADLINE_MS = 10_000
@@ -124,7 +125,7 @@ def row_addrs(admin: BlockingMQAdmin, rows: Iterable[Mapping[str, Any]]) -> dict
     addrs = masters(admin)
     wanted = {row["broker_name"] for row in rows if row["state"] != "passed"}
     for name in sorted(wanted - set(addrs)):
-        raise BrokerUnavailable(name, "no name server lists a master of it")
+        raise BrokerUnavailable(name, Text("no name server lists a master of it"))
     return {name: addrs[name] for name in sorted(wanted)}
 
 
@@ -182,11 +183,11 @@ def _note(run: JobRun, group: str, rows: Iterable[Row]) -> None:
 def _take(row: Row, answer: Any) -> None:
     """Note one answer. A silent broker leaves the row waiting; a member that just left turns 222 into 15."""
     if isinstance(answer, BrokerUnavailable | RemotingTimeout):
-        row["error"] = str(answer)
+        row["error"] = text_of(answer)
     elif isinstance(answer, MQBrokerError) and answer.code == CONSUMER_NOT_ONLINE:
-        row["how"], row["error"] = UPDATE_PER_QUEUE, str(answer)
+        row["how"], row["error"] = UPDATE_PER_QUEUE, text_of(answer)
     elif isinstance(answer, Exception):
-        row["state"], row["error"] = "failed", str(answer)
+        row["state"], row["error"] = "failed", text_of(answer)
     else:
         row["state"], row["error"], row["took_ms"] = "applied", "", answer[0]
         moved = None if answer[1] is None else answer[1].get(key_of(row))
@@ -353,20 +354,41 @@ def _conclude(
     }
     run.save()
     for row in failed[:3]:
-        run.note(f"{_name(row)}: {row['error']}", level="danger")
+        run.note(Text("%(queue)s: %(why)s", queue=_name(row), why=row["error"]), level="danger")
     if failed or open_rows:
-        words = [f"{_name(row)} {row['error']}" for row in failed[:2]]
-        words += [
-            f"{_name(row)} stands at {row['committed_now']}, not at {row['target']}" for row in open_rows[:2]
+        reasons = [Text("%(queue)s: %(why)s", queue=_name(row), why=row["error"]) for row in failed[:2]]
+        reasons += [
+            Text(
+                "%(queue)s stands at %(offset)s, not at %(target)s",
+                queue=_name(row),
+                offset=Text("never committed") if row["committed_now"] is None else row["committed_now"],
+                target=row["target"],
+            )
+            for row in open_rows[:2]
         ]
-        raise VerificationFailed(f"{len(failed) + len(open_rows)} of {len(rows)} queues: {'; '.join(words)}")
-    run.note(f"{len(rows)} of {len(rows)} queues verified")
+        raise VerificationFailed(
+            Text(
+                "%(number)s of %(rows)s queues: %(reasons)s",
+                number=len(failed) + len(open_rows),
+                rows=len(rows),
+                reasons=Text.of_parts(reasons),
+            )
+        )
+    run.note(Text("%(verified)s of %(rows)s queues verified", verified=len(rows), rows=len(rows)))
     for row in [row for row in rows if row["target"] != row["planned"]][:3]:
-        led = f"stands at {row['target']:,}, where the broker's own search led, not at {row['planned']:,}"
-        run.note(f"{_name(row)} {led}", level="warn")
+        led = Text(
+            "%(queue)s stands at %(target)s, where the broker's own search led, not at %(planned)s",
+            queue=_name(row),
+            target=row["target"],
+            planned=row["planned"],
+        )
+        run.note(led, level="warn")
     if asleep:
         run.note(
-            f"{len(asleep)} queues stand at the target, but no member has read on from there yet",
+            Text(
+                "%(number)s queues stand at the target, but no member has read on from there yet",
+                number=len(asleep),
+            ),
             level="warn",
         )
 
@@ -377,7 +399,7 @@ def _committed(admin: BlockingMQAdmin, addrs: Mapping[str, str], group: str) -> 
     found: dict[Key, int] = {}
     for name, answer in answers.items():
         if isinstance(answer, Exception):
-            raise BrokerUnavailable(addrs[name], str(answer))
+            raise BrokerUnavailable(addrs[name], text_of(answer))
         for (topic, owner), queues in answer.offset_table.items():
             if owner == group:
                 found |= {(topic, name, queue_id): offset for queue_id, offset in queues.items()}

@@ -12,6 +12,7 @@ from console.group.offsets.state import GroupState
 from console.lag.last_seen import QueueSeen
 from console.operation.errors import PlanRejected
 from console.operation.plan.coverage import LEFT_OUT, Absent
+from console.text import Text
 
 TARGETS = ("earliest", "latest", "time", "offset", "shift", "like_group", "as_of", "undo", "exact")
 TIME_TARGETS = ("earliest", "latest", "time")  # what a 4.x broker can tell online members (222 by time)
@@ -19,11 +20,11 @@ OFFSET_MAX = 2**63 - 1
 
 RESET_PER_QUEUE, RESET_BY_TIME, UPDATE_PER_QUEUE, UNCHANGED = "222_queue", "222_time", "15", ""
 HOW_WORDS = {
-    RESET_PER_QUEUE: "222 per queue, online",
-    RESET_BY_TIME: "222 by time, online",
-    UPDATE_PER_QUEUE: "15 per queue",
-    UNCHANGED: "stays",
-    LEFT_OUT: "not covered",
+    RESET_PER_QUEUE: Text("222 per queue, online"),
+    RESET_BY_TIME: Text("222 by time, online"),
+    UPDATE_PER_QUEUE: Text("15 per queue"),
+    UNCHANGED: Text("stays"),
+    LEFT_OUT: Text("not covered"),
 }
 
 # Normal progress of an online group between plan and apply, per queue: twice the pace at which the group was seen to
@@ -60,8 +61,8 @@ class Known:
     of a queue, or why it has none; ``sampled`` says in a sentence where recorded offsets come from."""
 
     offsets: Mapping[MessageQueue, int | None] = dataclasses.field(default_factory=dict)
-    notes: Mapping[MessageQueue, str] = dataclasses.field(default_factory=dict)
-    sampled: str = ""
+    notes: Mapping[MessageQueue, Text] = dataclasses.field(default_factory=dict)
+    sampled: Text = Text()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,8 +76,9 @@ class Change:
     min_offset: int
     max_offset: int
     how: str = UNCHANGED
-    note: str = ""
+    note: Text = Text()
     store_time_ms: int | None = None
+    is_expired: bool = False  # the offset asked for is no longer stored
 
     @property
     def moves(self) -> bool:
@@ -119,13 +121,15 @@ def read_wish(params: Mapping[str, Any]) -> Wish:
     """Check the parameters of a plan request; raises PlanRejected naming the field."""
     target = params.get("target")
     if target not in TARGETS:
-        raise PlanRejected(f"Choose a target: {', '.join(TARGETS)}. There is no default.", field="target")
+        raise PlanRejected(
+            Text("Choose a target: %(names)s. There is no default.", names=", ".join(TARGETS)), field="target"
+        )
     topics = params.get("topics") or None
     if topics is not None and not all(isinstance(topic, str) and topic for topic in topics):
-        raise PlanRejected("Topics is a list of names.", field="topics")
+        raise PlanRejected(Text("%(field)s is a list of names.", field="Topics"), field="topics")
     offsets = {queue_of(each): _integer(each, "offset", 0) for each in params.get("offsets") or []}
     if target == "exact" and not offsets:
-        raise PlanRejected("An exact target needs an offset for each queue.", field="offsets")
+        raise PlanRejected(Text("An exact target needs an offset for each queue."), field="offsets")
     queues = (
         frozenset(offsets) if offsets else frozenset(queue_of(each) for each in params.get("queues") or [])
     )
@@ -133,10 +137,10 @@ def read_wish(params: Mapping[str, Any]) -> Wish:
         topics = sorted({queue.topic for queue in queues})
     like_group = str(params.get("like_group") or "")
     if target == "like_group" and not like_group:
-        raise PlanRejected("Name the group to stand like.", field="like_group")
+        raise PlanRejected(Text("Name the group to stand like."), field="like_group")
     undo_plan = str(params.get("undo_plan") or "")
     if target == "undo" and not undo_plan:
-        raise PlanRejected("Name the plan to take back.", field="undo_plan")
+        raise PlanRejected(Text("Name the plan to take back."), field="undo_plan")
     return Wish(
         target=target,
         topics=topics,
@@ -154,14 +158,17 @@ def read_wish(params: Mapping[str, Any]) -> Wish:
 def _integer(params: Mapping[str, Any], field: str, minimum: int) -> int:
     value = params.get(field)
     if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= OFFSET_MAX:
-        raise PlanRejected(f"{field} must be a whole number from {minimum}.", field=field)
+        raise PlanRejected(
+            Text("%(field)s must be a whole number from %(minimum)s.", field=field, minimum=minimum),
+            field=field,
+        )
     return value
 
 
 def _shift(params: Mapping[str, Any]) -> int:
     shift = _integer(params, "shift", -OFFSET_MAX)
     if shift == 0:
-        raise PlanRejected("A shift by 0 changes nothing.", field="shift")
+        raise PlanRejected(Text("A shift by 0 changes nothing."), field="shift")
     return shift
 
 
@@ -170,7 +177,7 @@ def queue_of(value: Any) -> MessageQueue:
     try:
         return MessageQueue(str(value["topic"]), str(value["broker_name"]), int(value["queue_id"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise PlanRejected("A queue is {topic, broker_name, queue_id}.", field="queues") from error
+        raise PlanRejected(Text("A queue has topic, broker_name and queue_id."), field="queues") from error
 
 
 # --- Targets ------------------------------------------------------------------------------------------------
@@ -188,7 +195,11 @@ def changes(state: GroupState, wish: Wish, known: Known) -> list[Change]:
     if missing:
         queue = missing[0]
         raise PlanRejected(
-            f"There is no queue {queue.topic} · {queue.broker_name} · {queue.queue_id}.", field="queues"
+            Text(
+                "There is no queue %(queue)s.",
+                queue=f"{queue.topic} · {queue.broker_name} · {queue.queue_id}",
+            ),
+            field="queues",
         )
     rows = []
     for queue, each in sorted(scope.items()):
@@ -196,10 +207,13 @@ def changes(state: GroupState, wish: Wish, known: Known) -> list[Change]:
         wanted, note = _wanted(wish, queue, each.committed, low, high, known)
         after = None if wanted is None else min(max(wanted, low), high)
         if wanted is not None and wanted < low:
-            note = f"asked for {wanted:,}; the oldest that is still stored is {low:,}"
+            note = Text(
+                "asked for %(wanted)s; the oldest that is still stored is %(low)s", wanted=wanted, low=low
+            )
         elif wanted is not None and wanted > high:
-            note = f"asked for {wanted:,}; the queue ends at {high:,}"
-        row = Change(queue, each.committed, after, low, high, note=note)
+            note = Text("asked for %(wanted)s; the queue ends at %(high)s", wanted=wanted, high=high)
+        is_expired = wanted is not None and wanted < low
+        row = Change(queue, each.committed, after, low, high, note=note, is_expired=is_expired)
         rows.append(dataclasses.replace(row, how=_how(state, row)) if row.moves else row)
     return rows
 
@@ -226,7 +240,7 @@ def left_out_row(queue: MessageQueue, seen: QueueSeen, absent: Absent) -> dict[s
         "moves": False,
         "how": LEFT_OUT,
         "how_words": HOW_WORDS[LEFT_OUT],
-        "note": str(absent),
+        "note": absent.words,
     }
 
 
@@ -237,26 +251,27 @@ def _wanted(
     low: int,
     high: int,
     known: Known,
-) -> tuple[int | None, str]:
+) -> tuple[int | None, Text]:
     """(offset asked for, or None to leave the queue alone; why)."""
     if wish.target == "earliest":
-        return low, ""
+        return low, Text()
     if wish.target == "latest":
-        return high, ""
+        return high, Text()
     if wish.target == "offset":
-        return wish.offset, ""
+        return wish.offset, Text()
     if wish.target == "exact":
         offset = wish.offsets[queue]
         if queue in wish.or_beyond and committed is not None and committed >= offset:
-            return None, f"is back at {offset:,}, or past it, by itself"
-        return offset, ""
+            return None, Text("is back at %(offset)s, or past it, by itself", offset=offset)
+        return offset, Text()
     if wish.target == "shift":
         if committed is None:
-            return None, "never committed: there is nothing to shift from"
+            return None, Text("never committed: there is nothing to shift from")
         assert wish.shift is not None
-        return committed + wish.shift, ""
+        return committed + wish.shift, Text()
     found = known.offsets.get(queue)
-    return found, known.notes.get(queue, "" if found is not None else "no offset is known to go to")
+    nothing_known = Text("no offset is known to go to") if found is None else Text()
+    return found, known.notes.get(queue, nothing_known)
 
 
 def is_by_time(state: GroupState, queue: MessageQueue) -> bool:
@@ -278,31 +293,35 @@ def _how(state: GroupState, row: Change) -> str:
     return UPDATE_PER_QUEUE
 
 
-def blocked(state: GroupState, wish: Wish, rows: Sequence[Change]) -> str:
-    """Why a plan with these rows can not be applied; "" when it can."""
+def blocked(state: GroupState, wish: Wish, rows: Sequence[Change]) -> Text:
+    """Why a plan with these rows can not be applied; empty where it can."""
     if state.broadcasting:
-        return "The group is broadcasting: each member keeps its own offsets, no broker can move them."
+        return Text("The group is broadcasting: each member keeps its own offsets, no broker can move them.")
     moving = [row for row in rows if row.moves]
     if not moving:
         level = sum(row.after is not None for row in rows)
         if level < len(rows):
-            return (
-                f"Nothing would change: {level} of {len(rows)} queues stand there, the others stay as before."
+            return Text(
+                "Nothing would change: %(level)s of %(rows)s queues stand there, the others stay as before.",
+                level=level,
+                rows=len(rows),
             )
-        return f"Nothing would change: all {len(rows)} queues stand at the target already."
+        return Text("Nothing would change: all %(rows)s queues stand at the target already.", rows=len(rows))
     by_time = [row for row in moving if row.how == RESET_BY_TIME]
     if by_time and wish.target not in TIME_TARGETS:
         names = ", ".join(sorted({row.queue.broker_name for row in by_time}))
-        return (
-            f"{names} can tell running members only a time, not an offset (RocketMQ 4.x, or "
-            "useServerSideResetOffset=false). Stop the group's members, or choose earliest, latest or a time."
+        return Text(
+            "%(names)s can tell running members only a time, not an offset (RocketMQ 4.x, or "
+            "useServerSideResetOffset=false). Stop the group's members, or choose earliest, latest or a "
+            "time.",
+            names=names,
         )
     if by_time and _covers_part(state, by_time, moving):
-        return (
+        return Text(
             "Some queues only: these brokers (RocketMQ 4.x) move all queues of a topic at once while members "
             "run. Stop the group's members, or choose whole topics."
         )
-    return ""
+    return Text()
 
 
 def _covers_part(state: GroupState, by_time: Sequence[Change], moving: Sequence[Change]) -> bool:
@@ -327,13 +346,14 @@ def drift(
     state: GroupState,
     elapsed_s: float,
     paces: Mapping[MessageQueue, float],
-) -> list[str]:
+) -> list[Text]:
     """What moved beyond normal progress since the plan's rows were computed. ``paces``: messages a second that the
     group was seen to read of each queue before the plan.
     """
     if state.online != was_online:
-        now = "came online" if state.online else "went offline"
-        return [f"the group {now}, so its offsets are changed in another way"]
+        if state.online:
+            return [Text("the group came online, so its offsets are changed in another way")]
+        return [Text("the group went offline, so its offsets are changed in another way")]
     found = []
     for row in rows:
         if row["how"] == LEFT_OUT:
@@ -342,35 +362,49 @@ def drift(
         now_state = state.queues.get(queue)
         name = f"{queue.topic} · {queue.broker_name} · {queue.queue_id}"
         if now_state is None:
-            found.append(f"{name} is gone")
+            found.append(Text("%(queue)s is gone", queue=name))
         elif row["moves"]:
             pace = PROGRESS_FACTOR * paces.get(queue, 0.0)
             allowed = PROGRESS_FLOOR + pace * (elapsed_s + COMMIT_SLACK_S)
-            sentence = _drift_of(row, now_state.committed, now_state.place.min_offset, was_online, allowed)
+            sentence = _drift_of(
+                name, row, now_state.committed, now_state.place.min_offset, was_online, allowed
+            )
             if sentence:
-                found.append(f"{name} {sentence}")
+                found.append(sentence)
     if len(found) > SENTENCES_MAX:
-        return [*found[:SENTENCES_MAX], f"and {len(found) - SENTENCES_MAX} more queues"]
+        return [*found[:SENTENCES_MAX], Text("and %(number)s more queues", number=len(found) - SENTENCES_MAX)]
     return found
 
 
-def _drift_of(row: Mapping[str, Any], now: int | None, low: int, online: bool, allowed: float) -> str:
+def _drift_of(
+    queue: str, row: Mapping[str, Any], now: int | None, low: int, online: bool, allowed: float
+) -> Text | None:
     before, after = row["before"], row["after"]
     if after < low:
-        return f"no longer holds the target {after:,}: it starts at {low:,}"
+        return Text(
+            "%(queue)s no longer holds the target %(offset)s: it starts at %(low)s",
+            queue=queue,
+            offset=after,
+            low=low,
+        )
     if now == before:
-        return ""
-    words = f"moved from {_offset(before)} to {_offset(now)}"
+        return None
+    moved = Text(
+        "%(queue)s moved from %(before)s to %(after)s",
+        queue=queue,
+        before=_offset(before),
+        after=_offset(now),
+    )
     if not online or now is None:
-        return words
+        return moved
     if before is None:
-        return ""
+        return None
     if now < before:
-        return f"{words}, backwards"
+        return Text("%(moved)s, backwards", moved=moved)
     if now - before > allowed:
-        return f"{words}, more than the group's own pace on this queue explains"
-    return ""
+        return Text("%(moved)s, more than the group's own pace on this queue explains", moved=moved)
+    return None
 
 
-def _offset(value: int | None) -> str:
-    return "never committed" if value is None else f"{value:,}"
+def _offset(value: int | None) -> Text | int:
+    return Text("never committed") if value is None else value

@@ -11,7 +11,7 @@ from console.group.offsets.words import moment
 from console.lag import selectors as lag_selectors
 from console.lag.windows.past import OffsetThen
 from console.operation.errors import PlanRejected
-from console.text.figures import duration
+from console.text import Duration, Text
 from spark.lag.folds.rounds import GAP_INTERVALS
 
 FIELD = "time_ms"
@@ -26,7 +26,9 @@ def recorded(cluster: str, group: str, queues: Iterable[MessageQueue], at_ms: in
     longer than GAP_INTERVALS of the collector's period without a reading of a queue's broker.
     """
     if at_ms > now_ms:
-        raise PlanRejected(f"{moment(at_ms)} has not come yet: nothing is recorded of it.", FIELD)
+        raise PlanRejected(
+            Text("%(time)s has not come yet: nothing is recorded of it.", time=moment(at_ms)), FIELD
+        )
     wanted = sorted(queues)
     gap_ms = GAP_INTERVALS * lag_selectors.collect_interval_ms(cluster)
     ahead_ms = min(gap_ms, now_ms - at_ms)
@@ -37,14 +39,14 @@ def recorded(cluster: str, group: str, queues: Iterable[MessageQueue], at_ms: in
     for queue in wanted:
         reading = then.get(queue)
         if reading is None:
-            notes[queue] = "had no committed offset at that moment"
+            notes[queue] = Text("had no committed offset at that moment")
         elif queue in newest and newest[queue].incarnation != reading.incarnation:
-            notes[queue] = "the topic was made again since then: its old offsets mean other messages"
+            notes[queue] = Text("the topic was made again since then: its old offsets mean other messages")
         else:
             offsets[queue] = reading.offset
             if reading.next_offset not in (None, reading.offset):
                 low, high = sorted((reading.offset, reading.next_offset or 0))
-                notes[queue] = f"at that moment between {low:,} and {high:,}"
+                notes[queue] = Text("at that moment between %(low)s and %(high)s", low=low, high=high)
     return Known(offsets, notes, _sampled([then[queue] for queue in offsets], at_ms))
 
 
@@ -57,30 +59,40 @@ def _require_readings(
         last[queue.broker_name] = max(reading.read_at_ms, last.get(queue.broker_name, 0))
     if not last:
         raise PlanRejected(
-            f"The history has no offsets of {group} for {moment(at_ms)}: it does not reach back that far, or this "
-            "console did not look then. The chart of the group shows what is recorded.",
+            Text(
+                "The history has no offsets of %(group)s for %(time)s: it does not reach back that far, "
+                "or this console did not look then. The chart of the group shows what is recorded.",
+                group=group,
+                time=moment(at_ms),
+            ),
             FIELD,
         )
     for name in sorted({queue.broker_name for queue in queues}):
         if at_ms - last.get(name, 0) > gap_ms:
             seen = (
-                f"the last reading before is of {moment(last[name])}"
+                Text("the last reading before is of %(time)s", time=moment(last[name]))
                 if name in last
-                else "nothing was read there"
+                else Text("nothing was read there")
             )
             raise PlanRejected(
-                f"{moment(at_ms)} lies in a gap of the history of {name}: {seen}. Choose another time, or leave the "
-                f"queues of {name} out.",
+                Text(
+                    "%(time)s lies in a gap of the history of %(broker)s: %(seen)s. Choose another time, "
+                    "or leave the queues of %(broker)s out.",
+                    time=moment(at_ms),
+                    broker=name,
+                    seen=seen,
+                ),
                 FIELD,
             )
 
 
-def _sampled(sampled: list[OffsetThen], at_ms: int) -> str:
+def _sampled(sampled: list[OffsetThen], at_ms: int) -> Text:
     if not sampled:
-        return ""
+        return Text()
     oldest = min(reading.read_at_ms for reading in sampled)
-    age = duration(at_ms - oldest)
-    return (
-        f"Read at {moment(oldest)}, {age} before the moment asked for. A group that was reading then had gone on by at "
-        "most what its queue's note says; those messages are delivered again."
+    return Text(
+        "Read at %(time)s, %(age)s before the moment asked for. A group that was reading then had gone on "
+        "by at most what its queue's note says; those messages are delivered again.",
+        time=moment(oldest),
+        age=Duration(at_ms - oldest),
     )

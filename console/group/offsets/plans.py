@@ -29,9 +29,10 @@ from console.operation import selectors as operation_selectors
 from console.operation.errors import PlanDrifted, PlanNotFound, PlanRejected, UndoImpossible
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan.coverage import LEFT_OUT, Coverage, came_back, read_coverage, with_seen
+from console.operation.plan.coverage import LEFT_OUT, Coverage, came_back, read_coverage, silence, with_seen
 from console.operation.plan.kinds import Draft
 from console.operation.plan.params import ACCEPT_WITHOUT
+from console.text import Text, text_of
 
 
 class OffsetChangePlan:
@@ -94,7 +95,7 @@ class OffsetChangePlan:
             undo_of=str(asked["undo_plan"]) if asked.get("target") == "undo" else "",
         )
 
-    def drift(self, plan: Plan, now_ms: int) -> list[str]:
+    def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """Read the group again and compare with the plan."""
         state, returned = self._state_now(plan, now_ms)
         elapsed_s = max(0.0, (now_ms - plan.before["read_at_ms"]) / 1000)
@@ -103,7 +104,7 @@ class OffsetChangePlan:
         moving = [row for row in plan.diff if row["moves"]]
         return [*_other_jobs(plan), *returned, *resets_since(plan, moving, now_ms), *moved]
 
-    def _state_now(self, plan: Plan, now_ms: int) -> tuple[GroupState, list[str]]:
+    def _state_now(self, plan: Plan, now_ms: int) -> tuple[GroupState, list[Text]]:
         """The group as it is now, and sentences about brokers that answer again. Raises BrokerUnavailable when one
         that the plan covers does not answer.
         """
@@ -111,7 +112,7 @@ class OffsetChangePlan:
         cover = read_coverage(admin, plan.cluster, {})
         rows = [row for row in plan.diff if row["how"] != LEFT_OUT]
         for name in sorted({row["broker_name"] for row in rows} - set(cover.addrs)):
-            raise BrokerUnavailable(name, str(cover.absent.get(name, f"{name} does not answer")))
+            raise BrokerUnavailable(name, silence(cover, name))
         whom = Asked(admin, plan.cluster, plan.subject, cover)
         state = read_group_state(whom, sorted({row["topic"] for row in rows}), now_ms)
         return state, came_back(plan.before, cover)
@@ -132,8 +133,18 @@ class OffsetChangePlan:
             run.save()
         offset_apply.apply_rows(run, admin, run.plan.subject)
         passed = sum(row["state"] == "passed" for row in run.result["queues"])
-        left = f"; {passed} went past their target by themselves and are left alone" if passed else ""
-        run.note(f"Applied to {run.progress['done'] - passed} queues{left}")
+        applied = run.progress["done"] - passed
+        if passed:
+            run.note(
+                Text(
+                    "Applied to %(number)s queues; %(passed)s went past their target by themselves and "
+                    "are left alone",
+                    number=applied,
+                    passed=passed,
+                )
+            )
+        else:
+            run.note(Text("Applied to %(number)s queues", number=applied))
 
     def verify(self, run: JobRun) -> None:
         """Watch the brokers until every queue stands at its target and members read on."""
@@ -190,18 +201,21 @@ class OffsetChangePlan:
             by_time = [state.queues[queue].place for queue in scope if offset_change.is_by_time(state, queue)]
             told = offsets_told(admin, by_time, wish.time_ms)
             notes = {
-                queue: f"this release goes to the nearest message; the first at that time is {exact[queue]:,}"
+                queue: Text(
+                    "this release goes to the nearest message; the first at that time is %(offset)s",
+                    offset=exact[queue],
+                )
                 for queue, offset in told.items()
                 if offset != exact[queue]
             }
             return Known({**exact, **told}, notes)
         if wish.target == "like_group":
             if wish.like_group == state.group:
-                raise PlanRejected("A group always stands like itself: name another one.", "like_group")
+                raise PlanRejected(Text("A group always stands like itself: name another one."), "like_group")
             topics = sorted({queue.topic for queue in state.queues})
             other_whom = Asked(admin, cluster, wish.like_group, whom.coverage)
             other = read_group_state(other_whom, topics, state.read_at_ms, field="like_group")
-            absent = f"{wish.like_group} has no committed offset there"
+            absent = Text("%(group)s has no committed offset there", group=wish.like_group)
             return Known(
                 {queue: each.committed for queue, each in other.queues.items()},
                 {queue: absent for queue, each in other.queues.items() if each.committed is None},
@@ -262,9 +276,17 @@ def _undone(cluster: str, subject: str, params: Mapping[str, Any]) -> dict[str, 
     try:
         plan, exact = operation_selectors.undo_params(wish.undo_plan)
     except (PlanNotFound, UndoImpossible) as error:
-        raise PlanRejected(str(error), "undo_plan") from error
+        raise PlanRejected(text_of(error), "undo_plan") from error
     if (plan.kind, plan.cluster, plan.subject) != (OffsetChangePlan.kind, cluster, subject):
-        raise PlanRejected(f"{plan.id} is no offset change of {subject} in {cluster}.", "undo_plan")
+        raise PlanRejected(
+            Text(
+                "%(id)s is no offset change of %(group)s in %(cluster)s.",
+                id=plan.id,
+                group=subject,
+                cluster=cluster,
+            ),
+            "undo_plan",
+        )
     offsets = [
         each
         for each in exact["offsets"]
@@ -272,15 +294,20 @@ def _undone(cluster: str, subject: str, params: Mapping[str, Any]) -> dict[str, 
         and (wish.queues is None or offset_change.queue_of(each) in wish.queues)
     ]
     if not offsets:
-        raise PlanRejected(f"{plan.id} moved none of these queues.", "queues")
+        raise PlanRejected(Text("%(id)s moved none of these queues.", id=plan.id), "queues")
     return {"target": "exact", "offsets": offsets}
 
 
-def _other_jobs(plan: Plan) -> list[str]:
+def _other_jobs(plan: Plan) -> list[Text]:
     """Two changes of one group at once would undo each other: the later one waits for a new plan."""
     own = getattr(plan, "job", None)
     return [
-        f"{job.id} by {job.created_by} is moving offsets of {plan.subject} now"
+        Text(
+            "%(id)s by %(person)s is moving offsets of %(group)s now",
+            id=job.id,
+            person=job.created_by,
+            group=plan.subject,
+        )
         for job in operation_selectors.active_jobs(plan.cluster, plan.subject)
         if job.kind == plan.kind and (own is None or (job.created_at, job.id) < (own.created_at, own.id))
     ]

@@ -12,12 +12,13 @@ from console.lag.collect import reset
 from console.lag.models import LagEvent
 from console.operation import selectors as operation_selectors
 from console.operation.models import Plan
+from console.text import Text
 
-SEEN = {LagEvent.Kind.REWIND: "went back", LagEvent.Kind.SKIPPED: "jumped ahead"}
+SEEN = (LagEvent.Kind.REWIND, LagEvent.Kind.SKIPPED)
 Place = tuple[str, str, int]  # topic, broker name, queue id
 
 
-def resets_since(plan: Plan, rows: Iterable[Mapping[str, Any]], now_ms: int) -> list[str]:
+def resets_since(plan: Plan, rows: Iterable[Mapping[str, Any]], now_ms: int) -> list[Text]:
     """A sentence for each reset of a queue of these rows after the plan was computed."""
     since_ms: int = plan.before["read_at_ms"]
     before = {(row["topic"], row["broker_name"], row["queue_id"]): row["before"] for row in rows}
@@ -25,7 +26,7 @@ def resets_since(plan: Plan, rows: Iterable[Mapping[str, Any]], now_ms: int) -> 
     return own or _seen_jumps(plan, before, since_ms, now_ms)
 
 
-def _own_moves(plan: Plan, before: Mapping[Place, int | None], since_ms: int, now_ms: int) -> list[str]:
+def _own_moves(plan: Plan, before: Mapping[Place, int | None], since_ms: int, now_ms: int) -> list[Text]:
     """What jobs of this console moved since."""
     by_moment: dict[int, int] = {}
     for key, move in reset.recent_moves(plan.cluster, now_ms=now_ms).items():
@@ -34,24 +35,46 @@ def _own_moves(plan: Plan, before: Mapping[Place, int | None], since_ms: int, no
     if not by_moment:
         return []
     last_ms, number = max(by_moment), sum(by_moment.values())
-    queues = (
-        f"{number} queue{'' if number == 1 else 's'} of {plan.subject} {'was' if number == 1 else 'were'}"
-    )
     job = operation_selectors.job_at(plan.cluster, plan.subject, last_ms)
-    by = "" if job is None else f" by {job.created_by} ({job.id})"
-    return [f"{queues} moved at {_clock(last_ms)}{by}, after this plan was made"]
+    if job is None:
+        return [
+            Text(
+                "%(number)s queue(s) of %(group)s {was|were} moved at %(time)s, after this plan was made",
+                number=number,
+                group=plan.subject,
+                time=_clock(last_ms),
+            )
+        ]
+    return [
+        Text(
+            "%(number)s queue(s) of %(group)s {was|were} moved at %(time)s by %(by)s, after this plan was "
+            "made",
+            number=number,
+            group=plan.subject,
+            time=_clock(last_ms),
+            by=f"{job.created_by} ({job.id})",
+        )
+    ]
 
 
-def _seen_jumps(plan: Plan, before: Mapping[Place, int | None], since_ms: int, now_ms: int) -> list[str]:
+def _seen_jumps(plan: Plan, before: Mapping[Place, int | None], since_ms: int, now_ms: int) -> list[Text]:
     """What rounds saw since, and no job of this console explains."""
     sentences = []
     for event in lag_selectors.markers(plan.cluster, plan.subject, since_ms + 1, now_ms + 1):
         place = event.topic, event.broker_name, event.queue_id
         if event.kind not in SEEN or place not in before or _is_in_plan(event, before[place]):
             continue
-        went = SEEN[LagEvent.Kind(event.kind)]
+        jump: dict[str, str | int] = {
+            "name": event.topic,
+            "number": event.messages or 0,
+            "time": _clock(event.at_ms),
+        }
         sentences.append(
-            f"{event.topic} {went} by {event.messages:,} messages at {_clock(event.at_ms)}, after this plan was made"
+            Text("%(name)s went back by %(number)s messages at %(time)s, after this plan was made", **jump)
+            if event.kind == LagEvent.Kind.REWIND
+            else Text(
+                "%(name)s jumped ahead by %(number)s messages at %(time)s, after this plan was made", **jump
+            )
         )
     return sentences
 

@@ -27,6 +27,7 @@ from console.lag.last_seen import QueueSeen, topic_queues_seen
 from console.lag.rows.broadcast import BROADCASTING
 from console.operation.errors import PlanRejected
 from console.operation.plan.coverage import Coverage
+from console.text import Text, text_of
 
 QUEUES_MAX = 2_000  # of one change; more is split by topic
 DERIVED_PREFIXES = ("%RETRY%", "%DLQ%")
@@ -102,11 +103,14 @@ def read_group_state(
     away = asked.seen_away
     if not committed and not members:
         coverage.of_queues(away, 0).require_some(group)
-        raise PlanRejected(f"No broker knows offsets or members of the group {group}.", field=field)
+        raise PlanRejected(
+            Text("No broker knows offsets or members of the group %(group)s.", group=group), field=field
+        )
     chosen = list(topics) if topics else _own_topics([*committed, *away], members)
     if not chosen:
         raise PlanRejected(
-            f"The group {group} neither subscribes to a topic nor has committed to one.", "topics"
+            Text("The group %(group)s neither subscribes to a topic nor has committed to one.", group=group),
+            "topics",
         )
     places, lost = _places(asked, chosen)
     return GroupState(
@@ -148,7 +152,13 @@ def _read_brokers(
             ] = {}  # an ACL may forbid to read it: then members are told the way that 4.x knows
         elif isinstance(answer, Exception):
             raise BrokerUnavailable(
-                addrs[name], f"{name} did not answer, so its queues are unknown: {answer}"
+                addrs[name],
+                Text(
+                    "%(name)s did not answer, so %(unknown)s is unknown: %(answer)s",
+                    name=name,
+                    unknown=Text("what its queues hold"),
+                    answer=text_of(answer),
+                ),
             )
 
     def of(what: str) -> dict[str, Any]:
@@ -185,7 +195,7 @@ def _places(asked: Asked, topics: Sequence[str]) -> tuple[list[BrokerQueue], dic
         if route is None:
             if any(queue.topic == topic for queue in lost):
                 continue
-            raise PlanRejected(f"There is no topic {topic}.", field="topics")
+            raise PlanRejected(Text("There is no topic %(topic)s.", topic=topic), field="topics")
         for queue, addr in route_queues(route, topic).items():
             if queue.broker_name in asked.coverage.addrs:
                 queues[queue] = addr
@@ -195,7 +205,11 @@ def _places(asked: Asked, topics: Sequence[str]) -> tuple[list[BrokerQueue], dic
                     lost.setdefault(MessageQueue(topic, data.broker_name, queue_id), NEVER_SEEN)
     if len(queues) + len(lost) > QUEUES_MAX:
         raise PlanRejected(
-            f"{len(queues) + len(lost):,} queues are too many for one change (at most {QUEUES_MAX:,}); name topics."
+            Text(
+                "%(number)s queues are too many for one change (at most %(most)s); name topics.",
+                number=len(queues) + len(lost),
+                most=QUEUES_MAX,
+            )
         )
     return with_offsets(asked.admin, queues), lost
 

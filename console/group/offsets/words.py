@@ -16,7 +16,8 @@ from console.group.offsets.state import GroupState
 from console.lag.rows.broadcast import BROADCASTING
 from console.operation.plan.kinds import PlanWarning
 from console.operation.plan.params import ACCEPT_WITHOUT
-from console.text.figures import duration, rate
+from console.text import Duration, Text
+from console.text.figures import rate
 
 NAMED_MAX = 3  # queues, topics or brokers that are named; the others are counted
 RECENT_MS = 10 * 60_000  # a rate older than this is not "present"
@@ -65,58 +66,105 @@ def skipped(rows: Iterable[Change]) -> int:
 
 def summary(
     group: str, rows: Sequence[Change], span: tuple[int, int] | None, pace: Pace, online: bool, now_ms: int
-) -> str:
+) -> Text:
     """The change in two sentences: what, and how long. ``span``: store times of the first and last message
     concerned."""
     moving = [row for row in rows if row.moves]
     if not moving:
         return nothing_moves(rows, group)
-    again, past = replayed(rows), skipped(rows)
-    deeds = []
-    if again:
-        deeds.append(f"replay {plural(again, 'message')}")
-    if past:
-        deeds.append(f"skip {plural(past, 'message')}")
     topics = sorted({row.queue.topic for row in moving})
-    where = ", ".join(topics) if len(topics) <= NAMED_MAX else f"{len(topics)} topics"
-    written = "" if span is None else f", written {time_span(span, now_ms)}"
-    what = " and ".join(deeds) or "move offsets without touching a message that is still stored"
-    deed = f"This will {what} on {plural(len(moving), 'queue')} of {where}{written}."
-    return f"{deed} {how_long(again, rows, pace, online)}" if again else deed
+    where = (
+        Text.foreign(", ".join(topics))
+        if len(topics) <= NAMED_MAX
+        else Text("%(number)s topics", number=len(topics))
+    )
+    what, queues = _deed(replayed(rows), skipped(rows)), len(moving)
+    if span is None:
+        deed = Text(
+            "This will %(what)s on %(queues)s queue(s) of %(where)s.", what=what, queues=queues, where=where
+        )
+    else:
+        deed = Text(
+            "This will %(what)s on %(queues)s queue(s) of %(where)s, written %(span)s.",
+            what=what,
+            queues=queues,
+            where=where,
+            span=time_span(span, now_ms),
+        )
+    again = replayed(rows)
+    return Text.of_parts([deed, how_long(again, rows, pace, online)]) if again else deed
 
 
-def nothing_moves(rows: Sequence[Change], group: str = "") -> str:
+def _deed(again: int, past: int) -> Text:
+    if again and past:
+        return Text(
+            "replay %(again)s message(s) and skip %(past)s message(s)",
+            again=again,
+            past=past,
+        )
+    if again:
+        return Text("replay %(number)s message(s)", number=again)
+    if past:
+        return Text("skip %(number)s message(s)", number=past)
+    return Text("move offsets without touching a message that is still stored")
+
+
+def nothing_moves(rows: Sequence[Change], group: str = "") -> Text:
     """Why a plan moves no queue: those that stand there already, and those that are left alone."""
-    of = f" of {group}" if group else ""
     alone = Counter(row.note for row in rows if row.after is None)
     level = len(rows) - sum(alone.values())
-    parts = [f"{plural(level, 'queue')}{of} {_verb(level, 'stand')} at the target already"] if level else []
+    parts = []
+    if level and group:
+        parts.append(
+            Text(
+                "%(number)s queue(s) of %(group)s {stands|stand} at the target already",
+                number=level,
+                group=group,
+            )
+        )
+    elif level:
+        parts.append(Text("%(number)s queue(s) {stands|stand} at the target already", number=level))
     parts += [
-        f"{plural(number, 'queue')} {_verb(number, 'stay')} as before: {note}"
+        Text("%(number)s queue(s) {stays|stay} as before: %(why)s", number=number, why=note)
         for note, number in alone.items()
     ]
-    return f"This would change nothing: {'; '.join(parts) or 'no queue is in scope'}."
+    why = Text.of_parts(parts) or Text("no queue is in scope")
+    return Text("This would change nothing: %(why)s.", why=why)
 
 
-def how_long(again: int, rows: Sequence[Change], pace: Pace, online: bool) -> str:
+def how_long(again: int, rows: Sequence[Change], pace: Pace, online: bool) -> Text:
     """How long the replay takes at the speed the group has shown."""
     speed = pace.speed
     if speed is None:
-        return "How long that takes is not known: the group was not seen reading in the last hour."
-    when = "" if online else ", once members are online"
-    said = f"At {rate(speed)} messages a second, its best minute of the last hour"
+        return Text("How long that takes is not known: the group was not seen reading in the last hour.")
+    said = Text("At %(rate)s messages a second, its best minute of the last hour", rate=rate(speed))
     if pace.best is None or (pace.out_rate is not None and pace.out_rate >= pace.best):
-        said = f"At its present rate of {rate(speed)} messages a second"
+        said = Text("At its present rate of %(rate)s messages a second", rate=rate(speed))
     if not pace.in_rate or not pace.was_behind:
-        return f"{said}, that takes about {duration(again / speed * 1000)}{when}."
+        takes = Text(
+            "%(pace)s, that takes about %(time)s", pace=said, time=Duration(round(again / speed * 1000))
+        )
+        return _once_online(takes, online)
     waiting = sum(
         max(0, row.max_offset - (row.before or 0 if row.after is None else row.after)) for row in rows
     )
-    arriving = f"while {rate(pace.in_rate)} a second come in"
+    arriving = Text("while %(rate)s a second come in", rate=rate(pace.in_rate))
     if speed <= pace.in_rate:
-        return f"{said}, {arriving}, it would not become level again{when}."
-    level = duration(waiting / (speed - pace.in_rate) * 1000)
-    return f"{said}, {arriving}, it is level again in about {level}{when}."
+        never = Text("%(pace)s, %(arriving)s, it would not become level again", pace=said, arriving=arriving)
+        return _once_online(never, online)
+    level = Text(
+        "%(pace)s, %(arriving)s, it is level again in about %(time)s",
+        pace=said,
+        arriving=arriving,
+        time=Duration(round(waiting / (speed - pace.in_rate) * 1000)),
+    )
+    return _once_online(level, online)
+
+
+def _once_online(sentence: Text, online: bool) -> Text:
+    if online:
+        return Text("%(sentence)s.", sentence=sentence)
+    return Text("%(sentence)s, once members are online.", sentence=sentence)
 
 
 def time_span(span: tuple[int, int], now_ms: int) -> str:
@@ -132,15 +180,6 @@ def time_span(span: tuple[int, int], now_ms: int) -> str:
 def moment(at_ms: int) -> str:
     """``2026-03-12 08:20:00 UTC``."""
     return f"{_utc(at_ms):%Y-%m-%d %H:%M:%S} UTC"
-
-
-def plural(number: int, noun: str) -> str:
-    """``1 queue``, ``1,204 queues``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def _verb(number: int, verb: str) -> str:
-    return f"{verb}s" if number == 1 else verb
 
 
 def _utc(at_ms: int) -> datetime.datetime:
@@ -159,32 +198,38 @@ class Limits:
 
 
 def warnings(
-    state: GroupState, wish: Wish, rows: Sequence[Change], limits: Limits, seen_model: str, sampled: str
+    state: GroupState, wish: Wish, rows: Sequence[Change], limits: Limits, seen_model: str, sampled: Text
 ) -> list[PlanWarning]:
     """The banners of the plan page, most important first. ``sampled``: where recorded offsets come from."""
     moving = [row for row in rows if row.moves]
-    older = [row for row in rows if row.note.startswith("asked for") and "oldest" in row.note]
+    older = [row for row in rows if row.is_expired]
     found = [*_retention(older), *_never_committed(moving), *_size(replayed(rows) + skipped(rows), limits)]
     found += [*_left_alone(rows), *_time(wish, state.read_at_ms)]
-    found += [PlanWarning("info", "Offsets as this console recorded them", sampled)] if sampled else []
+    found += [PlanWarning("info", Text("Offsets as this console recorded them"), sampled)] if sampled else []
     found += _telling(state, moving, seen_model)
     if moving and not older:
-        found.append(PlanWarning("ok", "Every target is still retained", "No queue starts later than asked."))
+        found.append(
+            PlanWarning(
+                "ok", Text("Every target is still retained"), Text("No queue starts later than asked.")
+            )
+        )
     return found
 
 
 def _retention(older: Sequence[Change]) -> Iterable[PlanWarning]:
     if older:
-        title = f"{plural(len(older), 'queue')} can not go back that far"
-        text = "The messages asked for are older than retention; these queues start at the oldest one stored."
+        title = Text("%(number)s queue(s) can not go back that far", number=len(older))
+        text = Text(
+            "The messages asked for are older than retention; these queues start at the oldest one stored."
+        )
         yield PlanWarning("warn", title, text)
 
 
 def _never_committed(moving: Sequence[Change]) -> Iterable[PlanWarning]:
     never = [row for row in moving if row.before is None]
     if never:
-        title = f"{plural(len(never), 'queue')} {'has' if len(never) == 1 else 'have'} never been committed"
-        text = f"{_queue_names(never)}: undo can not take a first offset away again."
+        title = Text("%(number)s queue(s) {has|have} never been committed", number=len(never))
+        text = Text("%(names)s: undo can not take a first offset away again.", names=_queue_names(never))
         yield PlanWarning("warn", title, text)
 
 
@@ -192,36 +237,55 @@ def _size(messages: int, limits: Limits) -> Iterable[PlanWarning]:
     """More than n messages: what the cluster asks of people for such a change."""
     second, typed = limits.second_person_from, limits.typed_from
     if second is not None and messages >= second:
-        text = f"From {second:,} messages on, this cluster wants a second person to agree."
+        text = Text(
+            "From %(number)s messages on, this cluster wants a second person to agree.", number=second
+        )
     elif typed is not None and messages >= typed:
-        text = f"From {typed:,} messages on, the name of the group is typed to confirm."
+        text = Text("From %(number)s messages on, the name of the group is typed to confirm.", number=typed)
     else:
         return
-    yield PlanWarning("warn", f"{plural(messages, 'message')} are concerned", text)
+    yield PlanWarning("warn", Text("%(number)s message(s) are concerned", number=messages), text)
 
 
 def _left_alone(rows: Sequence[Change]) -> Iterable[PlanWarning]:
     alone = [row for row in rows if row.after is None]
     if alone and len(alone) < len(rows):
-        reasons = "; ".join(sorted({row.note for row in alone})[:NAMED_MAX])
-        title = f"{plural(len(alone), 'queue')} {_verb(len(alone), 'stay')} as before"
-        yield PlanWarning("warn", title, f"{_queue_names(alone)}: {reasons}.")
+        reasons = Text.of_parts(sorted({row.note for row in alone})[:NAMED_MAX])
+        title = Text("%(number)s queue(s) {stays|stay} as before", number=len(alone))
+        yield PlanWarning("warn", title, Text("%(names)s: %(why)s.", names=_queue_names(alone), why=reasons))
 
 
 def _time(wish: Wish, now_ms: int) -> Iterable[PlanWarning]:
     if wish.target == "time" and wish.time_ms is not None and wish.time_ms > now_ms:
-        text = f"{moment(wish.time_ms)} has not come yet: every queue goes to its end, what waits is skipped."
-        yield PlanWarning("warn", "The time lies in the future", text)
+        text = Text(
+            "%(time)s has not come yet: every queue goes to its end, what waits is skipped.",
+            time=moment(wish.time_ms),
+        )
+        yield PlanWarning("warn", Text("The time lies in the future"), text)
 
 
-TELLING = {
-    RESET_PER_QUEUE: "{where} moves the offsets and tells the members itself (222 per queue); each drops "
-    "what it has in flight and starts again, as a rule within 10 s",
-    RESET_BY_TIME: "{where} can only pass a time on to the members (222, as RocketMQ 4.x does); each looks up its own "
-    "queues, drops what it has in flight and starts again after about 10 s",
-    UPDATE_PER_QUEUE: "{where} is written directly (15) for queues without a stored offset, members find them at "
-    "their next rebalance",
-}
+WAYS = (RESET_PER_QUEUE, RESET_BY_TIME, UPDATE_PER_QUEUE)
+
+
+def _way(how: str, where: str) -> Text:
+    """How members learn of the change at some brokers."""
+    if how == RESET_PER_QUEUE:
+        return Text(
+            "%(where)s moves the offsets and tells the members itself (222 per queue); each drops what it "
+            "has in flight and starts again, as a rule within 10 s.",
+            where=where,
+        )
+    if how == RESET_BY_TIME:
+        return Text(
+            "%(where)s can only pass a time on to the members (222, as RocketMQ 4.x does); each looks up "
+            "its own queues, drops what it has in flight and starts again after about 10 s.",
+            where=where,
+        )
+    return Text(
+        "%(where)s is written directly (15) for queues without a stored offset, members find them at "
+        "their next rebalance.",
+        where=where,
+    )
 
 
 def _telling(state: GroupState, moving: Sequence[Change], seen_model: str) -> Iterable[PlanWarning]:
@@ -229,31 +293,32 @@ def _telling(state: GroupState, moving: Sequence[Change], seen_model: str) -> It
     if not state.online:
         yield PlanWarning(
             "info",
-            "No member is online",
-            "The offsets are written to the brokers (15); members read them when they start.",
+            Text("No member is online"),
+            Text("The offsets are written to the brokers (15); members read them when they start."),
         )
         if seen_model == BROADCASTING:
-            text = (
+            text = Text(
                 "When its members were last seen they kept their own offsets in files; what brokers hold "
                 "is not read by them."
             )
-            yield PlanWarning("danger", "The group was broadcasting", text)
+            yield PlanWarning("danger", Text("The group was broadcasting"), text)
         return
     where: dict[str, set[str]] = {}
     for row in moving:
         where.setdefault(row.how, set()).add(row.queue.broker_name)
-    ways = [text.format(where=", ".join(sorted(where[how]))) for how, text in TELLING.items() if how in where]
-    text = ". ".join(ways)
+    ways = [_way(how, ", ".join(sorted(where[how]))) for how in WAYS if how in where]
     yield PlanWarning(
         "info",
-        f"The group is online: {plural(len(state.clients), 'client')}",
-        f"{text}{'. ' if text else ''}Messages in flight may be handled twice.",
+        Text("The group is online: %(number)s client(s)", number=len(state.clients)),
+        Text.of_parts([*ways, Text("Messages in flight may be handled twice.")]),
     )
 
 
-def _queue_names(rows: Sequence[Change]) -> str:
+def _queue_names(rows: Sequence[Change]) -> Text:
     names = ", ".join(f"{row.queue.broker_name} · {row.queue.queue_id}" for row in rows[:NAMED_MAX])
-    return f"{names} and {len(rows) - NAMED_MAX} more" if len(rows) > NAMED_MAX else names
+    if len(rows) > NAMED_MAX:
+        return Text("%(names)s and %(number)s more", names=names, number=len(rows) - NAMED_MAX)
+    return Text.foreign(names)
 
 
 # --- The same without the pages -----------------------------------------------------------------------------

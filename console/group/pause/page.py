@@ -10,6 +10,7 @@ from console.brokers.mqadmin import GroupRefusals, retry_topic, with_admin
 from console.brokers.queues import PAGE_DEADLINE_MS, NameServersSilent, ask_each, page_masters
 from console.cluster.models import Cluster
 from console.lag.models import GroupRow
+from console.text import text_of
 
 READS, PAUSED, STOPPED, UNABLE, UNKNOWN = "reads", "paused", "stopped", "unable", "unknown"
 
@@ -52,7 +53,7 @@ def read_table(cluster: Cluster, group: str, row: GroupRow | None) -> PauseTable
     try:
         addrs = page_masters(admin)
     except NameServersSilent as error:
-        return PauseTable((), (), {}, (), now_ms, str(error))
+        return PauseTable((), (), {}, (), now_ms, text_of(error).local())
     answers = ask_each(admin, addrs, lambda client, addr: client.group_refusals(addr), PAGE_DEADLINE_MS)
     refused = {name: one for name, one in answers.items() if isinstance(one, GroupRefusals)}
     topics = {one["topic"] for one in (row.topics if row else ())}

@@ -31,7 +31,6 @@ from console.operation.config.change import (
     ConfigPlan,
     ConfigRow,
     admin_of,
-    brokers_in_words,
     chosen_brokers,
     covered_rows,
     left_out_rows,
@@ -44,6 +43,7 @@ from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
 from console.operation.plan.kinds import Draft
 from console.operation.plan.params import refuse_unknown
+from console.text import Text
 
 TOPICS_MAX = 200  # of one plan: each is a request to each broker, before and after
 
@@ -64,7 +64,7 @@ class ReadingPlan(ConfigPlan):
         facts = read_pause_facts(admin, cluster, addrs, subject, now_ms)
         if not facts.has_group and facts.row is None and not any(facts.forbidden.values()):
             brokers.require_some(subject)
-            raise PlanRejected(f"There is no group {subject}.", "group")
+            raise PlanRejected(Text("There is no group %(group)s.", group=subject), "group")
         if "exact" in params:
             rows = _exact_rows(admin, brokers, subject, params["exact"])
             meant = {each["broker_name"] for each in params["exact"]}
@@ -93,15 +93,19 @@ class ReadingPlan(ConfigPlan):
             known = facts.topics(group)
             strange = [topic for topic in topics if topic not in known and topic_route(admin, topic) is None]
             if strange:
-                raise PlanRejected(f"There is no topic {strange[0]}.", "topics")
+                raise PlanRejected(Text("There is no topic %(topic)s.", topic=strange[0]), "topics")
             topics = topics or known
         elif not topics:
             topics = paused
         if not topics:
-            raise PlanRejected(f"No topic is paused for {group}.", "topics")
+            raise PlanRejected(Text("No topic is paused for %(group)s.", group=group), "topics")
         if len(topics) > TOPICS_MAX:
-            text = f"{len(topics):,} topics are more than one plan takes ({TOPICS_MAX})."
-            raise PlanRejected(f"{text} Name some of them.", "topics")
+            text = Text(
+                "%(number)s topics are more than one plan takes (%(most)s). Name some of them.",
+                number=len(topics),
+                most=TOPICS_MAX,
+            )
+            raise PlanRejected(text, "topics")
         return topics, list(chosen_brokers(cluster, brokers))
 
     def _rows(
@@ -158,7 +162,7 @@ class ReadingPlan(ConfigPlan):
             made_by={} if "exact" in params else made_by(cluster, self.kind, group, params),
         )
 
-    def drift(self, plan: Plan, now_ms: int) -> list[str]:
+    def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """Ask each place again and compare with the plan."""
         admin = admin_of(plan.cluster)
         cover = read_coverage(admin, plan.cluster, {})
@@ -168,8 +172,19 @@ class ReadingPlan(ConfigPlan):
         places = [place for place in rows if place[1] in addrs]
         for place, readable in read_places(admin, addrs, plan.subject, places).items():
             if readable != rows[place]["before"]["readable"]:
-                is_now = "may be read again" if readable else "is paused"
-                sentences.append(f"{place[0]} on {place[1]} {is_now} since the plan was made")
+                sentences.append(
+                    Text(
+                        "%(topic)s on %(broker)s may be read again since the plan was made",
+                        topic=place[0],
+                        broker=place[1],
+                    )
+                    if readable
+                    else Text(
+                        "%(topic)s on %(broker)s is paused since the plan was made",
+                        topic=place[0],
+                        broker=place[1],
+                    )
+                )
         return sentences
 
     def before_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
@@ -204,20 +219,24 @@ class ReadingPlan(ConfigPlan):
             if table.data_version.counter != counter:
                 continue
             if config is None:
-                text = f"{broker_name} has no settings of {group} to save with it: a restart would pause it again"
+                text = Text(
+                    "%(broker)s has no settings of %(group)s to save with it: a restart would pause it again",
+                    broker=broker_name,
+                    group=group,
+                )
                 run.note(text, level="warn")
                 continue
             config.attributes = {}  # none changes
             admin.create_subscription_group(addr, config)
 
-    def unlike(self, run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[str]:
+    def unlike(self, run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[Text]:
         """Ask each place again; sentences for those that do not show their target."""
         addrs = {row["broker_name"]: row["addr"] for row in rows}
         by_place = {(row["name"], row["broker_name"]): row for row in rows}
         stay = [(topic, name) for name, topics in run.progress["stay_paused"].items() for topic in topics]
         found = read_places(admin, addrs, run.plan.subject, [*by_place, *stay])
         wrong = [
-            f"{topic} may be read on {name}, it was to stay paused"
+            Text("%(topic)s may be read on %(broker)s, it was to stay paused", topic=topic, broker=name)
             for topic, name in stay
             if found[topic, name]
         ]
@@ -226,7 +245,9 @@ class ReadingPlan(ConfigPlan):
                 row["state"], row["at_ms"] = "verified", row["at_ms"] or run.now_ms()
             else:
                 row["state"] = "applied"
-                wrong.append(f"{place[1]} does not show it for {place[0]}")
+                wrong.append(
+                    Text("%(broker)s does not show it for %(topic)s", broker=place[1], topic=place[0])
+                )
         return wrong
 
     def verify(self, run: JobRun) -> None:
@@ -266,12 +287,12 @@ class GroupResumePlan(ReadingPlan):
 def _names(params: Mapping[str, Any], field: str) -> list[str]:
     given = params.get(field) or ()
     if isinstance(given, str) or not all(isinstance(name, str) and name for name in given):
-        raise PlanRejected(f"{field.capitalize()} is a list of names.", field)
+        raise PlanRejected(Text("%(field)s is a list of names.", field=field.capitalize()), field)
     return list(dict.fromkeys(given))
 
 
 def _row(
-    addrs: Mapping[str, str], topic: str, broker_name: str, before: bool, after: bool, note: str = ""
+    addrs: Mapping[str, str], topic: str, broker_name: str, before: bool, after: bool, note: Text = Text()
 ) -> ConfigRow:
     return ConfigRow(
         READING, topic, broker_name, addrs[broker_name], {"readable": before}, {"readable": after}, note
@@ -287,7 +308,7 @@ def _exact_rows(
     rows = []
     for each in exact:
         now = found[each["topic"], each["broker_name"]]
-        note = "" if now == each["expected"] else "changed since by somebody else"
+        note = Text() if now == each["expected"] else Text("changed since by somebody else")
         rows.append(_row(addrs, each["topic"], each["broker_name"], now, each["readable"], note))
     return rows
 
@@ -303,19 +324,20 @@ def _others(facts: PauseFacts, changing: Sequence[ConfigRow]) -> dict[str, list[
 
 def _blocked(
     group: str, params: Mapping[str, Any], facts: PauseFacts, rows: Sequence[ConfigRow], readable: bool
-) -> str:
+) -> Text:
     unable = [name for name in facts.unable if name in (params.get("brokers") or facts.unable)]
     if unable and not readable and "exact" not in params:
-        return (
-            f"{brokers_in_words(unable)} cannot pause a group on a topic: its release does not know the request "
-            "(353, of RocketMQ 5.0). Stop the whole group there with consumeEnable, in its settings, or choose other "
-            "brokers."
+        return Text(
+            "%(brokers)s cannot pause a group on a topic: its release does not know the request (353, of "
+            "RocketMQ 5.0). Stop the whole group there with consumeEnable, in its settings, or choose "
+            "other brokers.",
+            brokers=Text.of_names(unable),
         )
     if any(row.before != row.after for row in rows):
-        return ""
+        return Text()
     if rows and all(row.after == {"readable": True} for row in rows):
-        return f"Nothing would change: {group} may read this already."
-    return f"Nothing would change: this is paused for {group} already."
+        return Text("Nothing would change: %(group)s may read this already.", group=group)
+    return Text("Nothing would change: this is paused for %(group)s already.", group=group)
 
 
 def _by_broker(rows: Iterable[Mapping[str, Any]]) -> dict[str, frozenset[str]]:
@@ -335,4 +357,11 @@ def _pause_again(run: JobRun, admin: BlockingMQAdmin, broker_name: str) -> None:
     for topic in run.progress["stay_paused"][broker_name]:
         if admin.group_forbidden(addr, group, topic).readable:
             admin.group_forbidden(addr, group, topic, readable=False)
-            run.note(f"{broker_name} let {topic} be read too: paused again at once", level="info")
+            run.note(
+                Text(
+                    "%(broker)s let %(topic)s be read too: paused again at once",
+                    broker=broker_name,
+                    topic=topic,
+                ),
+                level="info",
+            )

@@ -7,35 +7,34 @@ from typing import Any
 
 from console.brokers.mqadmin import retry_topic
 from console.group.pause.facts import Arriving, PauseFacts, Waiting
-from console.operation.config.change import ConfigRow, brokers_in_words, counted
+from console.operation.config.change import ConfigRow
 from console.operation.plan.kinds import PlanWarning
-from console.text.figures import duration
+from console.text import Duration, Text
 
 NAMED_MAX = 3  # topics in a sentence; the others are counted
 SOON_MS = 24 * 3_600_000  # nearer than a day, retention is a matter of today
 
 
-def names_in_words(names: Sequence[str]) -> str:
-    """``orders and refunds``, ``a, b, c and 4 more``."""
-    if len(names) <= NAMED_MAX:
-        return brokers_in_words(names)
-    return f"{', '.join(names[:NAMED_MAX])} and {len(names) - NAMED_MAX} more"
-
-
-def summary(group: str, rows: Sequence[ConfigRow], is_closing: bool) -> str:
+def summary(group: str, rows: Sequence[ConfigRow], is_closing: bool) -> Text:
     """The plan in a sentence. ``rows``: those that change."""
     if not rows:
-        return f"This would change nothing for {group}."
-    topics = names_in_words(list(dict.fromkeys(row.name for row in rows)))
-    brokers = brokers_in_words(list(dict.fromkeys(row.broker_name for row in rows)))
+        return Text("This would change nothing for %(group)s.", group=group)
+    topics = Text.of_names(list(dict.fromkeys(row.name for row in rows)), NAMED_MAX)
+    brokers = Text.of_names(list(dict.fromkeys(row.broker_name for row in rows)))
     if is_closing:
-        return (
-            f"This will pause {group} on {topics}, at {brokers}: its members are given nothing more of it. "
-            "Its offsets stay, and messages wait until it is resumed."
+        return Text(
+            "This will pause %(group)s on %(topics)s, at %(brokers)s: its members are given nothing "
+            "more of it. Its offsets stay, and messages wait until it is resumed.",
+            group=group,
+            topics=topics,
+            brokers=brokers,
         )
-    return (
-        f"This will let {group} read {topics} again, at {brokers}: "
-        "its members go on where they stood, within seconds."
+    return Text(
+        "This will let %(group)s read %(topics)s again, at %(brokers)s: its members go on where they "
+        "stood, within seconds.",
+        group=group,
+        topics=topics,
+        brokers=brokers,
     )
 
 
@@ -47,26 +46,33 @@ def closing_warnings(
     members = facts.members
     if members.not_held:
         how = " and ".join(members.not_held)
-        text = (
-            "Brokers ask for this permission only when push members pull. consumeEnable = false, in the group's "
-            "settings, stops all."
+        text = Text(
+            "Brokers ask for this permission only when push members pull. consumeEnable = false, in "
+            "the group's settings, stops all."
         )
-        warnings.append(PlanWarning("danger", f"Its {how} members are not held", text))
+        warnings.append(PlanWarning("danger", Text("Its %(how)s members are not held", how=how), text))
     if members.client_ids:
-        text = (
-            "Their next pull is refused (NO_PERMISSION, 16) and tried again every few seconds; what they hold by then "
-            "is still handled."
+        text = Text(
+            "Their next pull is refused (NO_PERMISSION, 16) and tried again every few seconds; what "
+            "they hold by then is still handled."
         )
         warnings.append(
-            PlanWarning("warn", f"{counted(len(members.client_ids), 'member', 'are')} online", text)
+            PlanWarning(
+                "warn", Text("%(number)s member(s) {is|are} online", number=len(members.client_ids)), text
+            )
         )
     else:
-        warnings.append(PlanWarning("info", "No member is online", "Those that come are held too."))
+        warnings.append(
+            PlanWarning("info", Text("No member is online"), Text("Those that come are held too."))
+        )
     warnings.append(_growth(rate))
     warnings.append(_retention(kept_ms))
     if retry_topic(group) not in topics and not _is_retry_paused(group, facts):
-        text = f"{retry_topic(group)} is not among these topics: what failed comes again after its delay."
-        warnings.append(PlanWarning("warn", "Retries go on", text))
+        text = Text(
+            "%(topic)s is not among these topics: what failed comes again after its delay.",
+            topic=retry_topic(group),
+        )
+        warnings.append(PlanWarning("warn", Text("Retries go on"), text))
     return warnings
 
 
@@ -76,18 +82,27 @@ def opening_warnings(
     """What will be handled now, and what stays paused."""
     warnings = []
     if waits.messages:
-        least = "at least " if waits.is_lower_bound else ""
-        title = f"{least}{counted(waits.messages, 'message')} waiting"
-        text = "Members take them as fast as they can: think of what they call."
-        warnings.append(PlanWarning("info", title[:1].upper() + title[1:], text))
-    if not facts.members.client_ids:
-        warnings.append(PlanWarning("warn", "No member is online", "Nothing is read until one comes."))
-    for broker_name, topics in others.items():
-        text = (
-            "Apache's brokers let them be read with the first that is resumed: they are paused again at once, and a "
-            "pull may come between."
+        title = (
+            Text("At least %(number)s message(s) waiting", number=waits.messages)
+            if waits.is_lower_bound
+            else Text("%(number)s message(s) waiting", number=waits.messages)
         )
-        title = f"{names_in_words(topics)} at {broker_name} {'stays' if len(topics) == 1 else 'stay'} paused"
+        text = Text("Members take them as fast as they can: think of what they call.")
+        warnings.append(PlanWarning("info", title, text))
+    if not facts.members.client_ids:
+        warnings.append(
+            PlanWarning("warn", Text("No member is online"), Text("Nothing is read until one comes."))
+        )
+    for broker_name, topics in others.items():
+        text = Text(
+            "Apache's brokers let them be read with the first that is resumed: they are paused again "
+            "at once, and a pull may come between."
+        )
+        title = Text(
+            "%(topics)s at %(broker)s {stays|stay} paused",
+            topics=Text.of_names(topics, NAMED_MAX),
+            broker=broker_name,
+        )
         warnings.append(PlanWarning("info", title, text))
     return warnings
 
@@ -97,25 +112,28 @@ def impact(
 ) -> list[dict[str, Any]]:
     """Rows of "who feels it": [{name, value, words, is_lower_bound, source, at_ms}]; value None = unknown."""
     members = facts.members.client_ids
-    now = {"source": "brokers", "at_ms": facts.read_at_ms}
-    last = {"source": "last round", "at_ms": None if facts.row is None else facts.row.read_at_ms}
-    shown = ", ".join(members[:NAMED_MAX]) + (
-        f" and {len(members) - NAMED_MAX} more" if len(members) > NAMED_MAX else ""
-    )
+    now = {"source": Text("brokers"), "at_ms": facts.read_at_ms}
+    last = {"source": Text("last round"), "at_ms": None if facts.row is None else facts.row.read_at_ms}
+    shown = Text.of_names(members, NAMED_MAX)
     rows: list[dict[str, Any]] = [
-        {"name": "Members online", "value": len(members), "words": shown or "nobody is online", **now},
         {
-            "name": "Waiting there",
+            "name": Text("Members online"),
+            "value": len(members),
+            "words": shown or Text("nobody is online"),
+            **now,
+        },
+        {
+            "name": Text("Waiting there"),
             "value": waits.messages,
             "is_lower_bound": waits.is_lower_bound and waits.messages is not None,
-            "words": "messages not handled yet",
+            "words": Text("messages not handled yet"),
             **last,
         },
         {
             "name": "Arriving",
             "value": None if rate.per_minute is None else round(rate.per_minute),
             "is_lower_bound": rate.is_lower_bound,
-            "words": "messages a minute, at all brokers",
+            "words": Text("messages a minute, at all brokers"),
             **last,
         },
     ]
@@ -123,11 +141,14 @@ def impact(
         hours = sorted(set(facts.reserved_hours.values()))
         rows.append(
             {
-                "name": "Kept unread, hours",
+                "name": Text("Kept unread, hours"),
                 "value": None if kept_ms is None else kept_ms // 3_600_000,
-                "words": f"fileReservedTime {' and '.join(map(str, hours))} h less the age of the oldest unread message"
+                "words": Text(
+                    "fileReservedTime %(hours)s h less the age of the oldest unread message",
+                    hours=" and ".join(map(str, hours)),
+                )
                 if hours
-                else "fileReservedTime could not be read",
+                else Text("fileReservedTime could not be read"),
                 **now,
             }
         )
@@ -141,26 +162,34 @@ def _is_retry_paused(group: str, facts: PauseFacts) -> bool:
 def _growth(rate: Arriving) -> PlanWarning:
     if rate.per_minute is None:
         return PlanWarning(
-            "warn", "How fast the lag will grow is unknown", "The rates of these topics are not known yet."
+            "warn",
+            Text("How fast the lag will grow is unknown"),
+            Text("The rates of these topics are not known yet."),
         )
     per_minute = round(rate.per_minute)
     if not per_minute:
-        return PlanWarning("info", "Nothing is written there at present", "So the lag would stay as it is.")
-    least = "at least " if rate.is_lower_bound else ""
-    return PlanWarning(
-        "warn",
-        f"The lag will grow by {least}{counted(per_minute, 'message')} a minute",
-        f"That is {round(rate.per_minute * 60):,} in an hour, at the present rate of the producers.",
+        return PlanWarning(
+            "info", Text("Nothing is written there at present"), Text("So the lag would stay as it is.")
+        )
+    title = (
+        Text("The lag will grow by at least %(number)s message(s) a minute", number=per_minute)
+        if rate.is_lower_bound
+        else Text("The lag will grow by %(number)s message(s) a minute", number=per_minute)
     )
+    text = Text(
+        "That is %(number)s in an hour, at the present rate of the producers.",
+        number=round(rate.per_minute * 60),
+    )
+    return PlanWarning("warn", title, text)
 
 
 def _retention(kept_ms: int | None) -> PlanWarning:
     if kept_ms is None:
         return PlanWarning(
             "warn",
-            "How long unread messages are kept is unknown",
-            "The age of the oldest, or fileReservedTime of a broker, is not known.",
+            Text("How long unread messages are kept is unknown"),
+            Text("The age of the oldest, or fileReservedTime of a broker, is not known."),
         )
-    text = "Then a broker may delete them unread (fileReservedTime); a disk that fills deletes sooner."
-    title = f"Retention reaches the oldest unread message in about {duration(kept_ms)}"
+    text = Text("Then a broker may delete them unread (fileReservedTime); a disk that fills deletes sooner.")
+    title = Text("Retention reaches the oldest unread message in about %(time)s", time=Duration(kept_ms))
     return PlanWarning("danger" if kept_ms < SOON_MS else "info", title, text)

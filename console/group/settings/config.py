@@ -11,6 +11,7 @@ from typing import Any
 from console.brokers.mqadmin import SubscriptionGroupConfig, is_system_group, validate_group
 from console.operation.config.change import Config
 from console.operation.errors import PlanRejected
+from console.text import Text
 
 NAME_LENGTH_MAX = 120  # Java clients refuse longer ones (Validators)
 RETRY_QUEUES_MAX = 1_024
@@ -28,14 +29,16 @@ FIELDS: Mapping[str, tuple[str, int | None, int | None]] = {
     "consume_timeout_minutes": ("consumeTimeoutMinute", 1, TIMEOUT_MINUTES_MAX),
 }
 MEANING: Mapping[str, str] = {
-    "retry_max_times": "deliveries after the first before a message becomes a dead letter; −1 = the client's own",
-    "retry_queues": "queues of the group's %RETRY% topic on each broker",
-    "consume_enable": "members may pull; off is the quarantine",
-    "consume_broadcast_enable": "members may read in broadcast mode",
-    "consume_from_min_enable": "a new group may begin with the oldest message",
-    "consume_message_orderly": "POP members get the messages of a queue in order",
-    "notify_members": "members are told at once when another joins or leaves",
-    "consume_timeout_minutes": "a message that takes longer is delivered again",
+    "retry_max_times": Text(
+        "deliveries after the first before a message becomes a dead letter; −1 = the client's own"
+    ),
+    "retry_queues": Text("queues of the group's %%RETRY%% topic on each broker"),
+    "consume_enable": Text("members may pull; off is the quarantine"),
+    "consume_broadcast_enable": Text("members may read in broadcast mode"),
+    "consume_from_min_enable": Text("a new group may begin with the oldest message"),
+    "consume_message_orderly": Text("POP members get the messages of a queue in order"),
+    "notify_members": Text("members are told at once when another joins or leaves"),
+    "consume_timeout_minutes": Text("a message that takes longer is delivered again"),
 }
 
 
@@ -48,9 +51,17 @@ def read_values(params: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if lowest is None or highest is None:
             if not isinstance(value, bool):
-                raise PlanRejected(f"{key} is true or false.", field)
+                raise PlanRejected(Text("%(key)s is true or false.", key=key), field)
         elif isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
-            raise PlanRejected(f"{key} is a number from {lowest} to {highest:,}.", field)
+            raise PlanRejected(
+                Text(
+                    "%(key)s is a number from %(lowest)s to %(highest)s.",
+                    key=key,
+                    lowest=lowest,
+                    highest=highest,
+                ),
+                field,
+            )
         values[key] = value
     return values
 
@@ -59,15 +70,19 @@ def check_new_name(name: str) -> None:
     """Raises PlanRejected("group") with the reason when no application's group may be called so."""
     if name.startswith(("%RETRY%", "%DLQ%")):
         raise PlanRejected(
-            "A group's name does not begin with %RETRY% or %DLQ%: those are its topics.", "group"
+            Text("A group's name does not begin with %%RETRY%% or %%DLQ%%: those are its topics."), "group"
         )
     try:
         validate_group(name)
     except ValueError as error:
-        raise PlanRejected(f"{str(error)[:1].upper()}{str(error)[1:]}.", "group") from error
+        raise PlanRejected(Text.foreign(f"{str(error)[:1].upper()}{str(error)[1:]}."), "group") from error
     if len(name) > NAME_LENGTH_MAX:
         raise PlanRejected(
-            f"The group name has {len(name)} characters; Java clients take at most {NAME_LENGTH_MAX}.",
+            Text(
+                "The group name has %(number)s characters; Java clients take at most %(most)s.",
+                number=len(name),
+                most=NAME_LENGTH_MAX,
+            ),
             "group",
         )
     check_changeable(name)
@@ -76,7 +91,7 @@ def check_new_name(name: str) -> None:
 def check_changeable(name: str) -> None:
     """Raises PlanRejected("group") for groups that RocketMQ needs as they are."""
     if is_system_group(name):
-        raise PlanRejected(f"{name} is a group of RocketMQ's own.", "group")
+        raise PlanRejected(Text("%(name)s is a group of RocketMQ's own.", name=name), "group")
 
 
 def new_config(name: str, values: Mapping[str, Any]) -> Config:

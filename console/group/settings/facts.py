@@ -14,6 +14,7 @@ from console.brokers.mqadmin import BlockingMQAdmin, MQAdmin, MQBrokerError, dea
 from console.brokers.queues import TOPIC_NOT_EXIST, ask_each, told
 from console.group import selectors
 from console.lag.models import GroupRow
+from console.text import Text
 
 AUTO_CREATE = "autoCreateSubscriptionGroup"
 OFFSETS_KEPT_MAX = 20_000  # committed offsets that a deletion records for its undo
@@ -100,43 +101,49 @@ def require_answers(answers: Mapping[tuple[str, str], Any], addrs: Mapping[str, 
             told(name, addrs[name], answer)
 
 
+NAMED_MAX = 3  # members or topics in a row of the impact; the others are counted
+
+
 def impact(facts: GroupFacts, group: str) -> list[dict[str, Any]]:
     """Rows of "who feels it": [{name, value, words, is_lower_bound, source, at_ms}]; value None = unknown."""
-    row, now = facts.row, {"source": "brokers", "at_ms": facts.read_at_ms}
-    last = {"source": "last round", "at_ms": None if row is None else row.read_at_ms}
-    shown = ", ".join(facts.members[:3]) + (
-        f" and {len(facts.members) - 3} more" if len(facts.members) > 3 else ""
-    )
+    row, now = facts.row, {"source": Text("brokers"), "at_ms": facts.read_at_ms}
+    last = {"source": Text("last round"), "at_ms": None if row is None else row.read_at_ms}
+    shown = Text.of_names(facts.members, NAMED_MAX)
     topics = sorted({topic for _, topic, _ in facts.offsets if topic != retry_topic(group)})
     return [
-        {"name": "Members online", "value": len(facts.members), "words": shown or "nobody is online", **now},
         {
-            "name": "Lag",
+            "name": Text("Members online"),
+            "value": len(facts.members),
+            "words": shown or Text("nobody is online"),
+            **now,
+        },
+        {
+            "name": Text("Lag"),
             "value": None if row is None else row.lag,
             "is_lower_bound": row is not None and row.lag_lower_bound,
-            "words": "no round has seen the group yet" if row is None else "messages not handled yet",
+            "words": Text("no round has seen the group yet")
+            if row is None
+            else Text("messages not handled yet"),
             **last,
         },
         {
-            "name": "Last commit",
+            "name": Text("Last commit"),
             "value": None,
             "moment_ms": facts.last_commit_ms,
-            "words": "" if facts.last_commit_ms else "no round has seen an offset move",
+            "words": "" if facts.last_commit_ms else Text("no round has seen an offset move"),
             **last,
         },
         {
-            "name": "Committed offsets",
+            "name": Text("Committed offsets"),
             "value": len(facts.offsets),
-            "words": f"of {', '.join(topics[:3])}{' and more' if len(topics) > 3 else ''}"
-            if topics
-            else "none",
+            "words": Text("of %(names)s", names=Text.of_names(topics, NAMED_MAX)) if topics else Text("none"),
             **now,
         },
         *(
             {
-                "name": "Waiting for a retry" if topic == retry_topic(group) else "Dead letters",
+                "name": Text("Waiting for a retry") if topic == retry_topic(group) else Text("Dead letters"),
                 "value": facts.stored.get(topic, 0),
-                "words": topic if topic in facts.stored else "its topic was never made",
+                "words": topic if topic in facts.stored else Text("its topic was never made"),
                 **now,
             }
             for topic in (retry_topic(group), dead_letter_topic(group))

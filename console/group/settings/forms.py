@@ -10,6 +10,7 @@ from django import forms
 from console.group.settings import config as settings_config
 from console.group.settings.config import FIELDS, MEANING
 from console.operation.config.forms import STAYS, TRUE_FALSE, ConfigForm, allowed_name
+from console.text import Text
 
 
 class GroupChangeForm(ConfigForm):
@@ -55,7 +56,7 @@ class GroupChangeForm(ConfigForm):
 class GroupCreateForm(GroupChangeForm):
     """The same with a name; what is left empty gets RocketMQ's default."""
 
-    empty_word = "RocketMQ's default"
+    empty_word = Text("RocketMQ's default")
     name = forms.CharField(
         label="Name",
         max_length=settings_config.NAME_LENGTH_MAX,

@@ -21,8 +21,6 @@ from console.operation.config.change import (
     ConfigRow,
     addrs_of_plan,
     admin_of,
-    brokers_in_words,
-    counted,
     is_denied,
     read_configs,
 )
@@ -45,6 +43,7 @@ from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage
 from console.operation.plan.kinds import PlanWarning
 from console.operation.plan.params import refuse_unknown
+from console.text import Text
 
 
 class GroupPlan(ObjectPlan[GroupFacts]):
@@ -72,15 +71,24 @@ class GroupPlan(ObjectPlan[GroupFacts]):
         """RocketMQ's own groups stay as they are."""
         settings_config.check_changeable(asked.subject)
 
-    def removed_again(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> tuple[str, str]:
+    def removed_again(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> tuple[Text, Text]:
         """Only an unused group goes without quarantine."""
-        in_use = "The group is in use since: put it in quarantine and delete it instead."
-        why_not = in_use if facts.offsets or facts.members else ""
-        return f"This will delete the unused group {asked.subject} on {where(rows)} again.", why_not
+        in_use = Text("The group is in use since: put it in quarantine and delete it instead.")
+        summary = Text(
+            "This will delete the unused group %(name)s on %(where)s again.",
+            name=asked.subject,
+            where=where(rows),
+        )
+        return summary, in_use if facts.offsets or facts.members else Text()
 
-    def came_back(self, asked: Asked) -> str:
+    def created_again(self, asked: Asked, rows: Sequence[ConfigRow]) -> Text:
         """The group with its offsets."""
-        return f", with its committed offsets ({len(asked.params.get('offsets', ()))})."
+        return Text(
+            "This will create %(name)s on %(where)s as it was, with its committed offsets (%(number)s).",
+            name=asked.subject,
+            where=where(rows),
+            number=len(asked.params.get("offsets", ())),
+        )
 
 
 class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts]):
@@ -94,10 +102,10 @@ class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts]):
         wish = read_wish(asked.params, FIELDS, settings_config.read_values)
         return wish, settings_config.new_config(asked.subject, wish.values)
 
-    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> str:
+    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Text:
         """Where it will be."""
         new = [row for row in rows if row.before is None]
-        return f"This will create the group {asked.subject} on {where(new)}."
+        return Text("This will create the group %(name)s on %(where)s.", name=asked.subject, where=where(new))
 
     def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
         """Brokers without the group, and offsets that wait for it."""
@@ -105,13 +113,18 @@ class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts]):
         chosen = {row.broker_name for row in rows}
         left_out = [name for name in asked.addrs if name not in chosen and asked.found[name] is None]
         if left_out:
-            text = "A member that reads queues there is refused, unless the broker makes groups by itself."
-            warnings.append(PlanWarning("warn", f"Not on {brokers_in_words(left_out)}", text))
-        if facts.offsets:
-            text = (
-                f"{len(facts.offsets)} offsets were committed under this name before: it goes on from there."
+            text = Text(
+                "A member that reads queues there is refused, unless the broker makes groups by itself."
             )
-            warnings.append(PlanWarning("warn", "There are offsets of this name already", text))
+            warnings.append(
+                PlanWarning("warn", Text("Not on %(where)s", where=Text.of_names(left_out)), text)
+            )
+        if facts.offsets:
+            text = Text(
+                "%(number)s offsets were committed under this name before: it goes on from there.",
+                number=len(facts.offsets),
+            )
+            warnings.append(PlanWarning("warn", Text("There are offsets of this name already"), text))
         return Stakes(warnings)
 
 
@@ -119,7 +132,7 @@ class GroupChangePlan(GroupPlan, ChangePlan[GroupFacts]):
     """params as group_create; what is not named stays. ``brokers``: only these."""
 
     kind = "group_change"
-    settings_words = "retries, retry queues, timeout, or one of the switches"
+    settings_words = Text("retries, retry queues, timeout, or one of the switches")
 
     def wish(self, asked: Asked) -> Wish:
         """What is asked for."""
@@ -143,8 +156,8 @@ class GroupQuarantinePlan(GroupPlan, QuarantinePlan[GroupFacts]):
     """No params: its members may not consume any more."""
 
     kind = "group_quarantine"
-    closes = "its members may not consume, its offsets stay"
-    is_closed = "may not consume already"
+    closes = Text("its members may not consume, its offsets stay")
+    is_closed = Text("may not consume already")
 
     def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Stakes:
         """Who is stopped, and what waits meanwhile."""
@@ -156,8 +169,8 @@ class GroupReleasePlan(GroupPlan, ReleasePlan[GroupFacts]):
     """No params: its members may consume again."""
 
     kind = "group_release"
-    opens = "its members may consume again"
-    switch = "consumeEnable"
+    opens = Text("its members may consume again")
+    switch = Text("consumeEnable")
 
 
 class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
@@ -178,7 +191,7 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
             if config is not None
         ]
 
-    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> str:
+    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: GroupFacts) -> Text:
         """What goes with it and what stays."""
         return _delete_summary(asked.subject, rows, facts, *_flags(asked.params))
 
@@ -186,20 +199,27 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
         """Who uses it still, and what is lost. Raises PlanRejected for more offsets than an undo can bring back."""
         keep_offsets, with_topics = _flags(asked.params)
         if len(facts.offsets) > OFFSETS_KEPT_MAX and not keep_offsets:
-            text = f"{len(facts.offsets):,} offsets are more than a job keeps for its undo ({OFFSETS_KEPT_MAX:,})."
-            raise PlanRejected(f"{text} Delete it with keep_offsets.", "keep_offsets")
+            text = Text(
+                "%(number)s offsets are more than a job keeps for its undo (%(most)s). Delete it with "
+                "keep_offsets.",
+                number=len(facts.offsets),
+                most=OFFSETS_KEPT_MAX,
+            )
+            raise PlanRejected(text, "keep_offsets")
         return Stakes(
             warnings=[*use_warnings(facts), *_delete_warnings(asked.subject, facts, with_topics)],
             messages=max(_lag(facts), sum(facts.stored.values()) if with_topics else 0),
             typed=True,
         )
 
-    def used_since(self, plan: Plan, now: Mapping[str, Any]) -> list[str]:
+    def used_since(self, plan: Plan, now: Mapping[str, Any]) -> list[Text]:
         """Members that came online."""
         was = plan.before["members"]
         if now["members"] <= was:
             return []
-        return [f"{counted(now['members'], 'member', 'are')} online, {was} were"]
+        return [
+            Text("%(number)s member(s) {is|are} online, %(before)s were", number=now["members"], before=was)
+        ]
 
     def before_apply(self, run: JobRun, admin: BlockingMQAdmin) -> None:
         """The committed offsets, which the brokers forget with the group."""
@@ -229,7 +249,9 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
                     raise
                 gone.add(topic)
         for topic in sorted(gone):
-            run.note(f"Offsets of {topic} are not put back: the topic is gone", level="warn")
+            run.note(
+                Text("Offsets of %(topic)s are not put back: the topic is gone", topic=topic), level="warn"
+            )
 
     def verify(self, run: JobRun) -> None:
         """Also that the offsets of an undo are back; members that read on may be further by now."""
@@ -245,7 +267,7 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
             for broker_name, topic, queue_id, offset in wanted
         )
         run.note(
-            f"{back} of {len(wanted)} committed offsets are back",
+            Text("%(back)s of %(total)s committed offsets are back", back=back, total=len(wanted)),
             level="ok" if back == len(wanted) else "warn",
         )
 
@@ -279,7 +301,7 @@ def _flags(params: Mapping[str, Any]) -> tuple[bool, bool]:
     refuse_unknown(params, ("keep_offsets", "with_topics"))
     for field in ("keep_offsets", "with_topics"):
         if not isinstance(params.get(field, False), bool):
-            raise PlanRejected(f"{field} is true or false.", field)
+            raise PlanRejected(Text("%(field)s is true or false.", field=field), field)
     return bool(params.get("keep_offsets")), bool(params.get("with_topics"))
 
 
@@ -302,16 +324,26 @@ def change_warnings(rows: Sequence[ConfigRow], facts: GroupFacts) -> list[PlanWa
     for row in rows:
         before, after = row.before or {}, row.after or {}
         if _stops(before, after) and facts.members:
-            text = "Their pulls are refused (NO_PERMISSION, 16) from the next one on."
+            text = Text("Their pulls are refused (NO_PERMISSION, 16) from the next one on.")
             warnings.append(
-                PlanWarning("danger", f"{counted(len(facts.members), 'member', 'are')} online", text)
+                PlanWarning(
+                    "danger", Text("%(number)s member(s) {is|are} online", number=len(facts.members)), text
+                )
             )
         if 0 <= after["retryMaxTimes"] < before["retryMaxTimes"]:
-            text = "Messages that were retried as often already become dead letters at their next failure."
-            warnings.append(PlanWarning("warn", f"At most {after['retryMaxTimes']} retries", text))
+            text = Text(
+                "Messages that were retried as often already become dead letters at their next failure."
+            )
+            warnings.append(
+                PlanWarning(
+                    "warn",
+                    Text("At most %(number)s {retry|retries}", number=after["retryMaxTimes"]),
+                    text,
+                )
+            )
         if after["retryQueueNums"] < before["retryQueueNums"]:
-            text = "The %RETRY% topic keeps the queues it has; new ones are made with this number."
-            warnings.append(PlanWarning("info", "Fewer retry queues", text))
+            text = Text("The %%RETRY%% topic keeps the queues it has; new ones are made with this number.")
+            warnings.append(PlanWarning("info", Text("Fewer retry queues"), text))
     return list(dict.fromkeys(warnings))
 
 
@@ -321,37 +353,53 @@ def use_warnings(facts: GroupFacts) -> list[PlanWarning]:
     if facts.members:
         names = ", ".join(facts.members[:3])
         warnings.append(
-            PlanWarning("danger", f"{counted(len(facts.members), 'member', 'are')} online", f"Now: {names}.")
+            PlanWarning(
+                "danger",
+                Text("%(number)s member(s) {is|are} online", number=len(facts.members)),
+                Text("Now: %(names)s.", names=names),
+            )
         )
     if _is_lag_unknown(facts):
         warnings.append(
             PlanWarning(
-                "warn", "How many messages wait is unknown", "As of the last round; they may be many."
+                "warn",
+                Text("How many messages wait is unknown"),
+                Text("As of the last round; they may be many."),
             )
         )
     elif _lag(facts):
-        least = "at least " if facts.row is not None and facts.row.lag_lower_bound else ""
-        words = f"{least}{counted(_lag(facts), 'message', 'are')} not handled yet"
-        warnings.append(PlanWarning("warn", words[:1].upper() + words[1:], "As of the last round."))
+        title = (
+            Text("At least %(number)s message(s) {is|are} not handled yet", number=_lag(facts))
+            if facts.row is not None and facts.row.lag_lower_bound
+            else Text("%(number)s message(s) {is|are} not handled yet", number=_lag(facts))
+        )
+        warnings.append(PlanWarning("warn", title, Text("As of the last round.")))
     if not warnings:
-        warnings.append(PlanWarning("ok", "Nobody uses it now", "No member is online, nothing waits for it."))
+        warnings.append(
+            PlanWarning("ok", Text("Nobody uses it now"), Text("No member is online, nothing waits for it."))
+        )
     return warnings
 
 
 def _delete_summary(
     group: str, rows: Sequence[ConfigRow], facts: GroupFacts, keep_offsets: bool, with_topics: bool
-) -> str:
-    where = brokers_in_words([row.broker_name for row in rows if row.what == GROUP])
-    offsets = "stay on the brokers" if keep_offsets else "go too and are recorded for the undo"
-    topics = " and ".join(facts.stored)
+) -> Text:
+    where = Text.of_names([row.broker_name for row in rows if row.what == GROUP])
+    number, topics = len(facts.offsets), " and ".join(facts.stored)
+    offsets = (
+        Text("Its committed offsets (%(number)s) stay on the brokers.", number=number)
+        if keep_offsets
+        else Text("Its committed offsets (%(number)s) go too and are recorded for the undo.", number=number)
+    )
+    messages = sum(facts.stored.values())
     if not topics:
-        about = "It has no retry or dead-letter topic."
+        about = Text("It has no retry or dead-letter topic.")
     elif with_topics:
-        about = f"Gone for good: {topics} with {counted(sum(facts.stored.values()), 'message')}."
+        about = Text("Gone for good: %(topics)s with %(number)s message(s).", topics=topics, number=messages)
     else:
-        about = f"What stays: {topics} with {counted(sum(facts.stored.values()), 'message')}."
-    offsets = f"Its committed offsets ({len(facts.offsets)}) {offsets}."
-    return f"This will delete the group {group} on {where}. {offsets} {about}"
+        about = Text("What stays: %(topics)s with %(number)s message(s).", topics=topics, number=messages)
+    deleted = Text("This will delete the group %(group)s on %(where)s.", group=group, where=where)
+    return Text.of_parts([deleted, offsets, about])
 
 
 def _delete_warnings(group: str, facts: GroupFacts, with_topics: bool) -> list[PlanWarning]:
@@ -360,12 +408,19 @@ def _delete_warnings(group: str, facts: GroupFacts, with_topics: bool) -> list[P
     if letters and with_topics:
         warnings.append(
             PlanWarning(
-                "danger", f"{counted(letters, 'dead letter', 'are')} lost", "Undo does not bring them back."
+                "danger",
+                Text("%(number)s dead letter(s) {is|are} lost", number=letters),
+                Text("Undo does not bring them back."),
             )
         )
     if facts.auto_create:
-        text = "autoCreateSubscriptionGroup is true: a member that connects makes the group with default settings."
+        text = Text(
+            "autoCreateSubscriptionGroup is true: a member that connects makes the group with default "
+            "settings."
+        )
         warnings.append(
-            PlanWarning("warn", f"{brokers_in_words(facts.auto_create)} would make it again", text)
+            PlanWarning(
+                "warn", Text("%(where)s would make it again", where=Text.of_names(facts.auto_create)), text
+            )
         )
     return warnings

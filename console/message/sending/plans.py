@@ -33,6 +33,7 @@ from console.operation.job.runner import JobRun
 from console.operation.message_events import MessageEvent, MessageTrail
 from console.operation.models import Job, JobState, Plan
 from console.operation.plan.kinds import Draft, PlanWarning
+from console.text import Text, text_of
 
 PLAN_PROPERTY = "TIDEMARK_PLAN"  # on every message this console sends: the plan that sent it
 COPY_PROPERTY = "TIDEMARK_COPY_OF"  # on copies: unique key, topic, broker, queue and offset of the original
@@ -87,9 +88,16 @@ class MessageSendPlan:
         )
         groups = {group for found in readers.values() if not isinstance(found, Exception) for group in found}
         where = f"{queue.broker_name} · {queue.queue_id}"
-        origin = "" if source is None else f", a copy of {_origin(source)}"
+        summary = Text(
+            "Send one message of %(number)s bytes to %(topic)s (%(where)s)",
+            number=len(body),
+            topic=subject,
+            where=where,
+        )
+        if source is not None:
+            summary = Text("%(sending)s, a copy of %(origin)s", sending=summary, origin=_origin(source))
         return Draft(
-            summary=f"Send one message of {len(body):,} bytes to {subject} ({where}){origin}.",
+            summary=Text("%(sentence)s.", sentence=summary),
             diff=_diff(checked, source, body),
             before={"queue": [queue.broker_name, queue.queue_id], "addr": addr},
             messages=1,
@@ -99,7 +107,7 @@ class MessageSendPlan:
             made_by=_made_by(cluster, subject, checked),
         )
 
-    def drift(self, plan: Plan, now_ms: int) -> list[str]:
+    def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """The queue can no longer be written."""
         queue = _planned_queue(plan)
         route = topic_route(self._admin(plan.cluster), plan.subject)
@@ -107,7 +115,12 @@ class MessageSendPlan:
         return (
             []
             if queue in writable
-            else [f"{queue.broker_name} · {queue.queue_id} can not be written any more"]
+            else [
+                Text(
+                    "%(queue)s can not be written any more",
+                    queue=f"{queue.broker_name} · {queue.queue_id}",
+                )
+            ]
         )
 
     def apply(self, run: JobRun) -> None:
@@ -115,7 +128,9 @@ class MessageSendPlan:
         admin, queue = self._admin(run.plan.cluster), _planned_queue(run.plan)
         addr = masters(admin).get(queue.broker_name)
         if addr is None:
-            raise VerificationFailed(f"{queue.broker_name} has no master now; nothing was sent.")
+            raise VerificationFailed(
+                Text("%(broker)s has no master now; nothing was sent.", broker=queue.broker_name)
+            )
         offset = None
         if "from_offset" in run.progress:
             offset = _sent_before(admin, addr, queue, int(run.progress["from_offset"]), run)
@@ -131,14 +146,27 @@ class MessageSendPlan:
             "queue_id": queue.queue_id,
             "queue_offset": offset,
         }
-        run.note(f"Stored in {queue.topic} at {queue.broker_name} · {queue.queue_id} @ {offset:,}")
+        run.note(
+            Text(
+                "Stored in %(topic)s at %(queue)s @ %(offset)s",
+                topic=queue.topic,
+                queue=f"{queue.broker_name} · {queue.queue_id}",
+                offset=offset,
+            )
+        )
 
     def verify(self, run: JobRun) -> None:
         """Read it back from where the broker said it is."""
         offset, queue = int(run.result["queue_offset"]), _planned_queue(run.plan)
         found = services.record_at(run.plan.cluster, queue.topic, queue.broker_name, queue.queue_id, offset)
         if found is None or found.record.properties.get(PLAN_PROPERTY) != run.plan.id:
-            raise VerificationFailed(f"{queue.broker_name} · {queue.queue_id} @ {offset} is not the message")
+            raise VerificationFailed(
+                Text(
+                    "%(queue)s @ %(offset)s is not the message",
+                    queue=f"{queue.broker_name} · {queue.queue_id}",
+                    offset=offset,
+                )
+            )
 
     def settle(self, run: JobRun) -> None:
         """Cancelled: say whether it was sent."""
@@ -177,10 +205,11 @@ def _check_topic(topic: str) -> None:
     try:
         validate_topic(topic)
     except ValueError as error:
-        raise PlanRejected(str(error), field="topic") from error
+        raise PlanRejected(Text.foreign(str(error)), field="topic") from error
     if is_system_topic(topic) or topic.startswith((RETRY_TOPIC_PREFIX, DLQ_TOPIC_PREFIX)):
         raise PlanRejected(
-            f"{topic} belongs to RocketMQ; messages are not sent to it by hand.", field="topic"
+            Text("%(topic)s belongs to RocketMQ; messages are not sent to it by hand.", topic=topic),
+            field="topic",
         )
 
 
@@ -197,12 +226,16 @@ def _source(cluster: str, given: Any) -> Hit | None:
         )
     except (KeyError, TypeError, ValueError) as error:
         raise PlanRejected(
-            "A source is topic, broker_name, queue_id and queue_offset.", field="source"
+            Text("A source is topic, broker_name, queue_id and queue_offset."), field="source"
         ) from error
     found = services.record_at(cluster, *place)
     if found is None:
         raise PlanRejected(
-            f"No broker has {place[0]} · {place[1]} · {place[2]} @ {place[3]}.", field="source"
+            Text(
+                "No broker has the message %(place)s.",
+                place=f"{place[0]} · {place[1]} · {place[2]} @ {place[3]}",
+            ),
+            field="source",
         )
     return found
 
@@ -211,20 +244,31 @@ def _checked(params: Mapping[str, Any], source: Hit | None) -> dict[str, Any]:
     """Parameters with every default written out; raises PlanRejected."""
     properties = params.get("properties") or {}
     if not isinstance(properties, Mapping) or len(properties) > PROPERTIES_MAX:
-        raise PlanRejected(f"Properties are names and texts, at most {PROPERTIES_MAX}.", field="properties")
+        raise PlanRejected(
+            Text("Properties are names and texts, at most %(most)s.", most=PROPERTIES_MAX),
+            field="properties",
+        )
     tags, keys = str(params.get("tags") or "").strip(), str(params.get("keys") or "").strip()
     if "||" in tags or len(tags) > 255:
-        raise PlanRejected("A message has one tag of at most 255 characters.", field="tags")
+        raise PlanRejected(Text("A message has one tag of at most 255 characters."), field="tags")
     texts = {str(name): str(value) for name, value in properties.items()}
     for name, text in {**texts, "TAGS": tags, "KEYS": keys}.items():
         if not name or any(mark in name + text for mark in "\x00\x01\x02"):
-            raise PlanRejected("Names and texts have no control characters 0, 1, 2.", field="properties")
+            raise PlanRejected(
+                Text("Names and texts have no control characters 0, 1, 2."), field="properties"
+            )
     reserved = sorted(name for name in texts if name in RESERVED and name not in KEPT)
     if reserved:
-        raise PlanRejected(f"RocketMQ writes {', '.join(reserved)} itself; leave it out.", field="properties")
+        raise PlanRejected(
+            Text("RocketMQ writes %(names)s itself; leave it out.", names=", ".join(reserved)),
+            field="properties",
+        )
     size = sum(len(name.encode()) + len(text.encode()) + 2 for name, text in texts.items())
     if size + len(keys.encode()) + len(tags.encode()) > PROPERTY_BYTES_MAX:
-        raise PlanRejected(f"The properties have more than {PROPERTY_BYTES_MAX:,} bytes.", field="properties")
+        raise PlanRejected(
+            Text("The properties have more than %(number)s bytes.", number=PROPERTY_BYTES_MAX),
+            field="properties",
+        )
     checked: dict[str, Any] = {"properties": texts, "tags": tags, "keys": keys}
     if source is not None:
         record = source.record
@@ -241,18 +285,21 @@ def _checked(params: Mapping[str, Any], source: Hit | None) -> dict[str, Any]:
 def _checked_body(params: Mapping[str, Any], source: Hit | None) -> dict[str, Any]:
     given = [name for name in ("body", "body_base64", "keep_body") if params.get(name) not in (None, False)]
     if len(given) != 1:
-        raise PlanRejected("Give one of body, body_base64 and keep_body.", field="body")
+        raise PlanRejected(Text("Give one of body, body_base64 and keep_body."), field="body")
     if given == ["keep_body"]:
         if source is None:
-            raise PlanRejected("Only a copy can keep its body.", field="body")
+            raise PlanRejected(Text("Only a copy can keep its body."), field="body")
         return {"keep_body": True}
     text = params[given[0]]
     if not isinstance(text, str):
-        raise PlanRejected("A body is a text.", field="body")
+        raise PlanRejected(Text("A body is a text."), field="body")
     checked = {given[0]: text}
     if len(_body(checked, source)) > TYPED_BODY_BYTES_MAX:
         raise PlanRejected(
-            f"A body that is typed has at most {TYPED_BODY_BYTES_MAX:,} bytes; a copy may keep a larger one.",
+            Text(
+                "A body that is typed has at most %(number)s bytes; a copy may keep a larger one.",
+                number=TYPED_BODY_BYTES_MAX,
+            ),
             field="body",
         )
     return checked
@@ -264,20 +311,31 @@ def _body(params: Mapping[str, Any], source: Hit | None) -> bytes:
         assert source is not None
         unpacked = unpack(source.record.body, source.record.sys_flag)
         if unpacked.problem and source.record.sys_flag & 1:
-            raise PlanRejected(f"The body can not be kept: {unpacked.problem}", field="body")
+            raise PlanRejected(
+                Text("The body can not be kept: %(problem)s", problem=unpacked.problem), field="body"
+            )
         # What the client did not compress by itself stays as its producer packed it.
         body = unpacked.body if source.record.sys_flag & 1 else source.record.body
     elif "body_base64" in params:
         try:
             body = base64.b64decode(params["body_base64"], validate=True)
         except (binascii.Error, ValueError) as error:
-            raise PlanRejected(f"This is not base64: {error}", field="body") from error
+            raise PlanRejected(
+                Text("This is not base64: %(error)s", error=text_of(error)), field="body"
+            ) from error
     else:
         body = str(params["body"]).encode()
     if not body:
-        raise PlanRejected("RocketMQ takes no message without a body.", field="body")
+        raise PlanRejected(Text("RocketMQ takes no message without a body."), field="body")
     if len(body) > BODY_BYTES_MAX:
-        raise PlanRejected(f"The body has {len(body):,} bytes; at most {BODY_BYTES_MAX:,}.", field="body")
+        raise PlanRejected(
+            Text(
+                "The body has %(number)s bytes; at most %(most)s.",
+                number=len(body),
+                most=BODY_BYTES_MAX,
+            ),
+            field="body",
+        )
     return body
 
 
@@ -287,18 +345,23 @@ def _queue(
     """The queue to write: the one asked for, the original's own, or any. Raises PlanRejected."""
     route = topic_route(admin, topic)
     if route is None:
-        raise PlanRejected(f"There is no topic {topic}.", field="topic")
+        raise PlanRejected(Text("There is no topic %(topic)s.", topic=topic), field="topic")
     writable = route_queues(route, topic, write=True)
     if not writable:
-        raise PlanRejected(f"{topic} can not be written on any broker.", field="topic")
+        raise PlanRejected(Text("%(topic)s can not be written on any broker.", topic=topic), field="topic")
     if wanted:
         try:
             queue = MessageQueue(topic, str(wanted["broker_name"]), int(wanted["queue_id"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise PlanRejected("A queue is broker_name and queue_id.", field="queue") from error
+            raise PlanRejected(Text("A queue is broker_name and queue_id."), field="queue") from error
         if queue not in writable:
             raise PlanRejected(
-                f"{topic} has no writable queue {queue.broker_name} · {queue.queue_id}.", field="queue"
+                Text(
+                    "%(topic)s has no writable queue %(queue)s.",
+                    topic=topic,
+                    queue=f"{queue.broker_name} · {queue.queue_id}",
+                ),
+                field="queue",
             )
         return queue, writable[queue]
     if source is not None:
@@ -341,14 +404,18 @@ def _warnings(topic: str, groups: set[str], source: Hit | None) -> list[PlanWarn
     found = [
         PlanWarning(
             "warn" if groups else "info",
-            f"{len(groups)} group{'s' if len(groups) != 1 else ''} of {topic} will receive it"
+            Text(
+                "%(number)s group(s) of %(topic)s will receive it",
+                number=len(groups),
+                topic=topic,
+            )
             if groups
-            else f"No group reads {topic}",
-            "It can not be called back.",
+            else Text("No group reads %(topic)s", topic=topic),
+            Text("It can not be called back."),
         )
     ]
     if source is not None and source.record.topic != topic:
-        found.append(PlanWarning("info", f"The original is in {source.record.topic}"))
+        found.append(PlanWarning("info", Text("The original is in %(topic)s", topic=source.record.topic)))
     return found
 
 
@@ -404,7 +471,7 @@ def copies_of(cluster: str, trail: MessageTrail) -> Sequence[MessageEvent]:
         MessageEvent(
             round(plan.job.finished_at.timestamp() * 1000),
             plan.subject,
-            f"a copy was sent to {plan.subject}",
+            Text("a copy was sent to %(topic)s", topic=plan.subject),
             plan.id,
         )
         for plan in plans.filter(job__state=JobState.SUCCEEDED)[:EVENTS_MAX]

@@ -31,6 +31,7 @@ from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import LEFT_OUT, UNLISTED, Coverage, came_back, gone_words, read_coverage
 from console.operation.plan.kinds import PlanWarning
+from console.text import Text, text_of
 
 TOPIC, GROUP = "topic", "group"
 Config = dict[str, Any]  # a TopicConfig or SubscriptionGroupConfig under its wire names
@@ -57,7 +58,7 @@ class ConfigRow:
     addr: str
     before: Config | None
     after: Config | None
-    note: str = ""
+    note: Text = Text()
 
     @property
     def changes(self) -> list[dict[str, Any]]:
@@ -87,7 +88,10 @@ def chosen_brokers(cover: Coverage, wanted: Collection[str] | None) -> dict[str,
     unknown = sorted(set(wanted or ()) - set(cover.addrs) - set(cover.absent))
     if unknown:
         known = ", ".join(sorted({*cover.addrs, *cover.absent}))
-        raise PlanRejected(f"There is no broker {', '.join(unknown)}; there is {known}.", "brokers")
+        raise PlanRejected(
+            Text("There is no broker %(name)s; there is %(known)s.", name=", ".join(unknown), known=known),
+            "brokers",
+        )
     return {name: addr for name, addr in cover.addrs.items() if not wanted or name in wanted}
 
 
@@ -101,7 +105,7 @@ def left_out_rows(cover: Coverage, what: str, name: str) -> list[dict[str, Any]]
             "addr": "",
             "before": None,
             "after": None,
-            "note": str(each),
+            "note": each.words,
             "deed": LEFT_OUT,
             "changes": [],
         }
@@ -134,7 +138,7 @@ def read_configs(
     """
     answers = ask_configs(admin, addrs, what, name)
     return {
-        broker_name: told(broker_name, addrs[broker_name], answer, f"its part of {name}")
+        broker_name: told(broker_name, addrs[broker_name], answer, Text("its part of %(name)s", name=name))
         for broker_name, answer in answers.items()
     }
 
@@ -207,9 +211,13 @@ def apply_rows(run: JobRun, apply_row: Callable[[dict[str, Any]], None]) -> None
         try:
             apply_row(row)
         except AWAY as error:
-            away, row["error"] = error, f"{row['broker_name']} is away: {error}"
+            away, row["error"] = (
+                error,
+                Text("%(broker)s is away: %(why)s", broker=row["broker_name"], why=text_of(error)),
+            )
         except (MQBrokerError, MQClientError) as error:
-            row["state"], row["error"] = "failed", f"{row['broker_name']} refused: {error}"
+            row["state"] = "failed"
+            row["error"] = Text("%(broker)s refused: %(why)s", broker=row["broker_name"], why=text_of(error))
         row["at_ms"] = run.now_ms()
         run.progress |= {"done": sum(each["state"] != "waiting" for each in run.result["brokers"])}
         run.save()
@@ -217,7 +225,7 @@ def apply_rows(run: JobRun, apply_row: Callable[[dict[str, Any]], None]) -> None
         raise away
     failed = [row["error"] for row in run.result["brokers"] if row["state"] == "failed"]
     if failed:
-        raise ConfigRefused("; ".join(failed))
+        raise ConfigRefused(Text.of_parts(failed))
 
 
 def write_row(run: JobRun, admin: BlockingMQAdmin, row: dict[str, Any], *, clean_offset: bool) -> None:
@@ -226,8 +234,10 @@ def write_row(run: JobRun, admin: BlockingMQAdmin, row: dict[str, Any], *, clean
     half_deleted = row["after"] is None and row["what"] == TOPIC and now == denied(TOPIC, row["before"])
     if now not in (row["before"], row["after"]) and not half_deleted:
         row["state"] = "failed"
-        row["error"] = (
-            f"{row['broker_name']} was changed by somebody else meanwhile: {difference(row['before'], now)}"
+        row["error"] = Text(
+            "%(broker)s was changed by somebody else meanwhile: %(difference)s",
+            broker=row["broker_name"],
+            difference=difference(row["before"], now),
         )
         return
     if now != row["after"]:
@@ -281,7 +291,7 @@ def forget_routes(admin: BlockingMQAdmin, rows: Iterable[Mapping[str, Any]]) -> 
 
 
 def watch_rows(
-    run: JobRun, unlike: Callable[[JobRun, BlockingMQAdmin, Sequence[dict[str, Any]]], list[str]]
+    run: JobRun, unlike: Callable[[JobRun, BlockingMQAdmin, Sequence[dict[str, Any]]], list[Text]]
 ) -> None:
     """Ask again until ``unlike`` has nothing more to say. Raises VerificationFailed with what it says."""
     admin = admin_of(run.plan.cluster)
@@ -295,12 +305,12 @@ def watch_rows(
             run.save()
             return
         if waited_s >= VERIFY_WITHIN_S:
-            raise VerificationFailed("; ".join(wrong))
+            raise VerificationFailed(Text.of_parts(wrong))
         run.sleep(VERIFY_EVERY_S)
         waited_s += VERIFY_EVERY_S
 
 
-def _wrong_rows(run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[str]:
+def _wrong_rows(run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[Text]:
     wrong = []
     for what, name in sorted({(row["what"], row["name"]) for row in rows}):
         of_object = {row["broker_name"]: row for row in rows if (row["what"], row["name"]) == (what, name)}
@@ -311,11 +321,17 @@ def _wrong_rows(run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, An
                 row["state"], row["at_ms"] = "verified", run.now_ms()
             else:
                 row["state"] = "applied"
-                wrong.append(f"{broker_name} does not show it: {difference(row['after'], now)}")
+                wrong.append(
+                    Text(
+                        "%(broker)s does not show it: %(difference)s",
+                        broker=broker_name,
+                        difference=difference(row["after"], now),
+                    )
+                )
     return wrong
 
 
-def _wrong_routes(admin: BlockingMQAdmin, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _wrong_routes(admin: BlockingMQAdmin, rows: Sequence[Mapping[str, Any]]) -> list[Text]:
     wrong = []
     for topic in sorted({row["name"] for row in rows if row["what"] == TOPIC}):
         route = topic_route(admin, topic)
@@ -326,34 +342,52 @@ def _wrong_routes(admin: BlockingMQAdmin, rows: Sequence[Mapping[str, Any]]) -> 
             shown, after = data.get(row["broker_name"]), row["after"]
             if after is None:  # another broker may keep the topic; what clients may do there is nothing
                 if shown is not None and shown.perm & PERM_READ_WRITE:
-                    wrong.append(f"the route of {topic} still leads to {row['broker_name']}")
+                    wrong.append(
+                        Text(
+                            "the route of %(topic)s still leads to %(broker)s",
+                            topic=topic,
+                            broker=row["broker_name"],
+                        )
+                    )
             elif shown is None or (shown.perm, shown.read_queue_nums, shown.write_queue_nums) != (
                 after["perm"],
                 after["readQueueNums"],
                 after["writeQueueNums"],
             ):
-                wrong.append(f"the route of {topic} does not show {row['broker_name']} as it is now")
+                wrong.append(
+                    Text(
+                        "the route of %(topic)s does not show %(broker)s as it is now",
+                        topic=topic,
+                        broker=row["broker_name"],
+                    )
+                )
     return wrong
 
 
 # --- Comparing and putting back -----------------------------------------------------------------------------
 
 
-def difference(expected: Config | None, found: Config | None) -> str:
+def difference(expected: Config | None, found: Config | None) -> Text:
     """``perm is 4, not 6``: how a configuration differs from the expected one, in words."""
     if found is None:
-        return "it does not exist there"
+        return Text("it does not exist there")
     if expected is None:
-        return "it exists there"
-    keys = sorted({*expected, *found})
-    return ", ".join(
-        f"{key} is {found.get(key)!r}, not {expected.get(key)!r}"
-        for key in keys
-        if expected.get(key) != found.get(key)
+        return Text("it exists there")
+    return Text.of_list(
+        [
+            Text(
+                "%(key)s is %(value)s, not %(expected)s",
+                key=key,
+                value=repr(found.get(key)),
+                expected=repr(expected.get(key)),
+            )
+            for key in sorted({*expected, *found})
+            if expected.get(key) != found.get(key)
+        ]
     )
 
 
-def config_drift(plan: Plan) -> list[str]:
+def config_drift(plan: Plan) -> list[Text]:
     """A sentence per broker whose configuration is not what the plan saw, that is gone, or that is back."""
     admin = admin_of(plan.cluster)
     cover = read_coverage(admin, plan.cluster, {})
@@ -367,7 +401,14 @@ def config_drift(plan: Plan) -> list[str]:
         here = {broker_name: addr for broker_name, addr in addrs.items() if broker_name in rows}
         for broker_name, now in read_configs(admin, here, what, name).items():
             if now != rows[broker_name]["before"]:
-                sentences.append(f"{name} on {broker_name}: {difference(rows[broker_name]['before'], now)}")
+                sentences.append(
+                    Text(
+                        "%(name)s on %(broker)s: %(difference)s",
+                        name=name,
+                        broker=broker_name,
+                        difference=difference(rows[broker_name]["before"], now),
+                    )
+                )
     return sentences
 
 
@@ -396,28 +437,29 @@ def exact_rows(
         here = chosen_brokers(cover, list(wanted))
         for broker_name, now in read_configs(admin, here, what, name).items():
             each = wanted[broker_name]
-            note = ""
+            note = Text()
             if now not in (each["expected"], each["config"]):
-                note = f"changed since by somebody else: {difference(each['expected'], now)}"
+                note = Text(
+                    "changed since by somebody else: %(difference)s",
+                    difference=difference(each["expected"], now),
+                )
             rows.append(ConfigRow(what, name, broker_name, here[broker_name], now, each["config"], note))
     return rows
 
 
 def overwritten_warning(rows: Iterable[ConfigRow]) -> list[PlanWarning]:
     """A warning where putting back also takes back what somebody else changed since."""
-    notes = [f"{row.broker_name}: {row.note}" for row in rows if row.note]
+    notes = [Text("%(broker)s: %(note)s.", broker=row.broker_name, note=row.note) for row in rows if row.note]
     if not notes:
         return []
-    return [PlanWarning("warn", "Later changes are taken back too", ". ".join(notes) + ".")]
+    return [PlanWarning("warn", Text("Later changes are taken back too"), Text.of_parts(notes))]
 
 
-def nothing_changes(rows: Sequence[ConfigRow]) -> str:
-    """Why such a plan can not be applied, or ""."""
-    return (
-        ""
-        if any(row.before != row.after for row in rows)
-        else "Nothing would change: the brokers show it already."
-    )
+def nothing_changes(rows: Sequence[ConfigRow]) -> Text:
+    """Why such a plan can not be applied; empty where it can."""
+    if any(row.before != row.after for row in rows):
+        return Text()
+    return Text("Nothing would change: the brokers show it already.")
 
 
 def shown(value: Any) -> str:
@@ -429,7 +471,7 @@ def shown(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def change_summary(name: str, rows: Sequence[ConfigRow]) -> str:
+def change_summary(name: str, rows: Sequence[ConfigRow]) -> Text:
     """What changes where; brokers with the same change are named together."""
     by_change: dict[str, list[str]] = {}
     for row in rows:
@@ -439,10 +481,12 @@ def change_summary(name: str, rows: Sequence[ConfigRow]) -> str:
             )
             by_change.setdefault(words, []).append(row.broker_name)
     if not by_change:
-        return f"This would change nothing: {name} is as asked for on every broker."
-    return f"This will change {name}: " + "; ".join(
-        f"{words} on {brokers_in_words(names)}" for words, names in by_change.items()
-    ) + "."  # fmt: skip
+        return Text("This would change nothing: %(name)s is as asked for on every broker.", name=name)
+    changes = [
+        Text("%(change)s on %(brokers)s", change=words, brokers=Text.of_names(names))
+        for words, names in by_change.items()
+    ]
+    return Text("This will change %(name)s: %(changes)s.", name=name, changes=Text.of_parts(changes))
 
 
 def counted(number: int, noun: str, verb: str = "") -> str:
@@ -465,7 +509,7 @@ class ConfigPlan:
     kind: str
     verb = "CONFIGURE"
 
-    def drift(self, plan: Plan, now_ms: int) -> list[str]:
+    def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """Read the brokers again and compare with the plan."""
         return config_drift(plan)
 
@@ -481,7 +525,7 @@ class ConfigPlan:
         forget_routes(admin, run.result["brokers"])
         self.after_apply(run, admin)
         names = [row["broker_name"] for row in run.result["brokers"]]
-        run.note(f"Written to {brokers_in_words(list(dict.fromkeys(names)))}")
+        run.note(Text("Written to %(where)s", where=Text.of_names(list(dict.fromkeys(names)))))
         self.look_again(run.plan.cluster)
 
     def apply_row(self, run: JobRun, admin: BlockingMQAdmin, row: dict[str, Any]) -> None:
@@ -509,7 +553,7 @@ class ConfigPlan:
         run.result["written"] = sum(row["state"] in ("applied", "verified") for row in rows)
         self.look_again(run.plan.cluster)
 
-    def unlike(self, run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[str]:
+    def unlike(self, run: JobRun, admin: BlockingMQAdmin, rows: Sequence[dict[str, Any]]) -> list[Text]:
         """A sentence for each broker, and each route, that does not show its target; sets the rows' states."""
         return [*_wrong_rows(run, admin, rows), *_wrong_routes(admin, rows)]
 

@@ -8,8 +8,9 @@ from typing import Any
 from django import forms
 
 from console.operation.errors import PlanRejected
+from console.text import Text, text_of
 
-STAYS = "stays as it is"
+STAYS = Text("stays as it is")
 TRUE_FALSE = [("true", "true"), ("false", "false")]
 
 
@@ -36,7 +37,7 @@ class ConfigForm(forms.Form):
     def clean_brokers(self) -> list[str]:
         chosen: list[str] = self.cleaned_data["brokers"]
         if self.broker_names and not chosen:
-            raise forms.ValidationError("Choose at least one broker.")
+            raise forms.ValidationError(Text("Choose at least one broker.").local())
         return chosen
 
 
@@ -45,5 +46,5 @@ def allowed_name(name: str, check: Callable[[str], None]) -> str:
     try:
         check(name)
     except PlanRejected as refusal:
-        raise forms.ValidationError(str(refusal)) from refusal
+        raise forms.ValidationError(text_of(refusal).local()) from refusal
     return name

@@ -20,7 +20,6 @@ from console.operation.config.change import (
     ConfigPlan,
     ConfigRow,
     admin_of,
-    brokers_in_words,
     change_summary,
     chosen_brokers,
     denied,
@@ -38,6 +37,7 @@ from console.operation.models import Plan
 from console.operation.plan.coverage import Coverage, read_coverage
 from console.operation.plan.kinds import Draft, PlanWarning
 from console.operation.plan.params import broker_names, refuse_unknown
+from console.text import Text
 
 Facts = TypeVar("Facts")
 
@@ -75,7 +75,9 @@ class Asked:
         here = {name: config for name, config in self.found.items() if config is not None}
         if not here:
             self.brokers.of_brokers(self.held_by, ()).require_some(self.subject)
-            raise PlanRejected(f"There is no {self.what} {self.subject}.", self.what)
+            raise PlanRejected(
+                Text("There is no %(what)s %(subject)s.", what=self.what, subject=self.subject), self.what
+            )
         return here
 
     @cached_property
@@ -83,7 +85,7 @@ class Asked:
         """The quarantine that this console began, if nobody ended it."""
         return quarantine_of(self.cluster, self.what, self.subject)
 
-    def row(self, broker: str, before: Config | None, after: Config | None, note: str = "") -> ConfigRow:
+    def row(self, broker: str, before: Config | None, after: Config | None, note: Text = Text()) -> ConfigRow:
         """What becomes of the object on one broker."""
         return ConfigRow(self.what, self.subject, broker, self.addrs[broker], before, after, note)
 
@@ -115,9 +117,9 @@ def read_wish(
     return Wish(broker_names(params), values_of(params))
 
 
-def where(rows: Sequence[ConfigRow]) -> str:
+def where(rows: Sequence[ConfigRow]) -> Text:
     """``broker-a and broker-b``: the brokers of some rows, each once."""
-    return brokers_in_words(list(dict.fromkeys(row.broker_name for row in rows)))
+    return Text.of_names(list(dict.fromkeys(row.broker_name for row in rows)))
 
 
 class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
@@ -132,15 +134,15 @@ class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
         """What becomes of the object, broker by broker. Raises PlanRejected."""
 
     @abstractmethod
-    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> str:
+    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> Text:
         """The plan in one or two sentences."""
 
     def stakes(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> Stakes:
         """What it means for those who use the object."""
         return Stakes()
 
-    def blocked(self, asked: Asked, rows: Sequence[ConfigRow]) -> str:
-        """Why it can not be applied, or ""."""
+    def blocked(self, asked: Asked, rows: Sequence[ConfigRow]) -> Text:
+        """Why it can not be applied; empty where it can."""
         return nothing_changes(rows)
 
     # --- Of the object ---
@@ -158,12 +160,12 @@ class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
         """Raise PlanRejected for an object that RocketMQ needs as it is."""
 
     @abstractmethod
-    def removed_again(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> tuple[str, str]:
+    def removed_again(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> tuple[Text, Text]:
         """(summary, why not) of an undo that takes a created object away again."""
 
     @abstractmethod
-    def came_back(self, asked: Asked) -> str:
-        """How much of a deleted object an undo brings back, to follow "as it was"."""
+    def created_again(self, asked: Asked, rows: Sequence[ConfigRow]) -> Text:
+        """The summary of an undo that makes a deleted object again: how much of it comes back."""
 
     @abstractmethod
     def held_by(self, cluster: str, subject: str, brokers: Coverage) -> frozenset[str]:
@@ -212,16 +214,18 @@ class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
         held_by = self.held_by(cluster, subject, brokers)
         return Asked(admin, cluster, brokers, held_by, self.what, subject, params, now_ms)
 
-    def _put_back(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> tuple[str, str]:
+    def _put_back(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> tuple[Text, Text]:
         """(summary, why not) of the undo of a plan of this kind: every broker gets the configuration it had."""
         if any(row.after is None and row.before is not None for row in rows):
             summary, why_not = self.removed_again(asked, rows, facts)
             return summary, why_not or nothing_changes(rows)
         if any(row.before is None for row in rows):
-            summary = f"This will create {asked.subject} on {where(rows)} as it was{self.came_back(asked)}"
+            summary = self.created_again(asked, rows)
         else:
-            summary = (
-                f"This will put the configuration of {asked.subject} on {where(rows)} back, to the letter."
+            summary = Text(
+                "This will put the configuration of %(name)s on %(where)s back, to the letter.",
+                name=asked.subject,
+                where=where(rows),
             )
         return summary, nothing_changes(rows)
 
@@ -245,11 +249,16 @@ class CreatePlan(ObjectPlan[Facts]):
         rows = []
         for broker in chosen_brokers(asked.brokers, wish.brokers):
             before = asked.found[broker]
-            note = "" if before is None else f"has the {self.what} already"
+            note = Text() if before is None else Text("has the %(what)s already", what=self.what)
             rows.append(asked.row(broker, before, config if before is None else before, note))
         if rows and all(row.before is not None for row in rows):
             raise PlanRejected(
-                f"There is a {self.what} {asked.subject} already; change it instead.", self.what
+                Text(
+                    "There is a %(what)s %(subject)s already; change it instead.",
+                    what=self.what,
+                    subject=asked.subject,
+                ),
+                self.what,
             )
         return rows
 
@@ -257,7 +266,7 @@ class CreatePlan(ObjectPlan[Facts]):
 class ChangePlan(ObjectPlan[Facts]):
     """params as for create; what is not named stays. ``brokers``: only these."""
 
-    settings_words: ClassVar[str]  # what can be changed
+    settings_words: ClassVar[Text]  # what can be changed
 
     @abstractmethod
     def wish(self, asked: Asked) -> Wish:
@@ -276,18 +285,23 @@ class ChangePlan(ObjectPlan[Facts]):
         for broker in wish.brokers:
             if broker in asked.addrs and broker not in existing:
                 raise PlanRejected(
-                    f"{broker} does not have the {self.what} {asked.subject}; create it there first.",
+                    Text(
+                        "%(broker)s does not have the %(what)s %(subject)s; create it there first.",
+                        broker=broker,
+                        what=self.what,
+                        subject=asked.subject,
+                    ),
                     "brokers",
                 )
         if not wish.values:
-            raise PlanRejected(f"Say what shall change: {self.settings_words}.")
+            raise PlanRejected(Text("Say what shall change: %(settings)s.", settings=self.settings_words))
         chosen = wish.brokers or tuple(existing)
         return [
             asked.row(broker, before, self.changed(before, wish.values) if broker in chosen else before)
             for broker, before in existing.items()
         ]
 
-    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> str:
+    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> Text:
         """What changes where."""
         return change_summary(asked.subject, rows)
 
@@ -295,8 +309,8 @@ class ChangePlan(ObjectPlan[Facts]):
 class QuarantinePlan(ObjectPlan[Facts]):
     """No params: nobody may use it any more. What it was is kept; release puts it back."""
 
-    closes: ClassVar[str]  # what nobody may do from now on, and what stays
-    is_closed: ClassVar[str]  # why there is nothing to do
+    closes: ClassVar[Text]  # what nobody may do from now on, and what stays
+    is_closed: ClassVar[Text]  # why there is nothing to do
 
     def rows(self, asked: Asked) -> list[ConfigRow]:
         """Every broker that has it."""
@@ -305,30 +319,40 @@ class QuarantinePlan(ObjectPlan[Facts]):
             asked.row(broker, before, denied(self.what, before)) for broker, before in asked.existing.items()
         ]
 
-    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> str:
+    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> Text:
         """What ends, and what comes next."""
-        return (
-            f"This will put {asked.subject} on {where(rows)} in quarantine: {self.closes}. Deleting is offered "
-            f"after {quarantine_hours()} hours; release takes one click."
+        return Text(
+            "This will put %(name)s on %(where)s in quarantine: %(closes)s. Deleting is offered after "
+            "%(hours)s hours; release takes one click.",
+            name=asked.subject,
+            where=where(rows),
+            closes=self.closes,
+            hours=quarantine_hours(),
         )
 
-    def blocked(self, asked: Asked, rows: Sequence[ConfigRow]) -> str:
+    def blocked(self, asked: Asked, rows: Sequence[ConfigRow]) -> Text:
         """It is closed on every broker already."""
-        return "" if any(row.changes for row in rows) else f"{asked.subject} {self.is_closed}."
+        if any(row.changes for row in rows):
+            return Text()
+        return Text("%(name)s %(is_closed)s.", name=asked.subject, is_closed=self.is_closed)
 
 
 class ReleasePlan(ObjectPlan[Facts]):
     """No params: what was allowed before the quarantine is allowed again."""
 
-    opens: ClassVar[str]  # what is allowed again
-    switch: ClassVar[str]  # what to change where this console did not begin the quarantine
+    opens: ClassVar[Text]  # what is allowed again
+    switch: ClassVar[Text]  # what to change where this console did not begin the quarantine
 
     def rows(self, asked: Asked) -> list[ConfigRow]:
         """Every broker that has it; those that were not closed by the quarantine stay."""
         existing, quarantine = asked.existing, asked.quarantine
         if quarantine is None:
             raise PlanRejected(
-                f"This console did not put {asked.subject} in quarantine; change {self.switch} instead."
+                Text(
+                    "This console did not put %(subject)s in quarantine; change %(switch)s instead.",
+                    subject=asked.subject,
+                    switch=self.switch,
+                )
             )
         former = quarantine.former
         return [
@@ -338,10 +362,15 @@ class ReleasePlan(ObjectPlan[Facts]):
             for broker, before in existing.items()
         ]
 
-    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> str:
+    def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: Facts) -> Text:
         """Which brokers let it go."""
         released = [row for row in rows if row.changes] or rows
-        return f"This will release {asked.subject} on {where(released)}: {self.opens}."
+        return Text(
+            "This will release %(name)s on %(where)s: %(opens)s.",
+            name=asked.subject,
+            where=where(released),
+            opens=self.opens,
+        )
 
 
 class DeletePlan(ObjectPlan[Facts]):
@@ -350,7 +379,7 @@ class DeletePlan(ObjectPlan[Facts]):
     must_wait: ClassVar[bool] = True
 
     @abstractmethod
-    def used_since(self, plan: Plan, now: Mapping[str, Any]) -> list[str]:
+    def used_since(self, plan: Plan, now: Mapping[str, Any]) -> list[Text]:
         """Sentences about who began to use it since the plan. ``now``: what `recorded` gives now."""
 
     def rows(self, asked: Asked) -> list[ConfigRow]:
@@ -358,11 +387,13 @@ class DeletePlan(ObjectPlan[Facts]):
         self.check_changeable(asked)
         return [asked.row(broker, before, None) for broker, before in asked.existing.items()]
 
-    def blocked(self, asked: Asked, rows: Sequence[ConfigRow]) -> str:
+    def blocked(self, asked: Asked, rows: Sequence[ConfigRow]) -> Text:
         """How long it has to wait."""
-        return waiting(self.what, asked.existing, asked.quarantine, asked.now_ms) if self.must_wait else ""
+        if not self.must_wait:
+            return Text()
+        return waiting(self.what, asked.existing, asked.quarantine, asked.now_ms)
 
-    def drift(self, plan: Plan, now_ms: int) -> list[str]:
+    def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """Also refused when somebody began to use it since the plan."""
         moved = super().drift(plan, now_ms)
         if moved or "exact" in plan.params:

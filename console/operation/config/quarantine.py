@@ -13,9 +13,10 @@ from typing import Any
 
 from django.conf import settings
 
-from console.operation.config.change import Config, brokers_in_words, is_denied
+from console.operation.config.change import Config, is_denied
 from console.operation.models import Job
-from console.text.figures import duration, moment
+from console.text import Duration, Text
+from console.text.figures import moment
 from spark.lag.local_time import HOUR_MS
 
 NOTICE_MS = 60_000  # clients read the route every 30 s: what they write until then is no news
@@ -79,21 +80,31 @@ def quarantine_of(cluster: str, what: str, name: str) -> Quarantine | None:
     )
 
 
-def waiting(what: str, found: Mapping[str, Config], quarantine: Quarantine | None, now_ms: int) -> str:
-    """Why the object can not be deleted yet, or "". ``found``: its configuration on each broker now."""
+def waiting(what: str, found: Mapping[str, Config], quarantine: Quarantine | None, now_ms: int) -> Text:
+    """Why the object can not be deleted yet; empty where it can. ``found``: its configuration on each broker now."""
     still_open = [name for name, config in found.items() if not is_denied(what, config)]
     hours = quarantine_hours()
-    if quarantine is None or still_open:
-        where = f" on {brokers_in_words(still_open)}" if quarantine is not None and still_open else ""
-        return (
-            f"Put it in quarantine first: it is still open{where}. Deleting is offered {hours} hours later."
+    if quarantine is None:
+        return Text(
+            "Put it in quarantine first: it is still open. Deleting is offered %(hours)s hours later.",
+            hours=hours,
+        )
+    if still_open:
+        return Text(
+            "Put it in quarantine first: it is still open on %(where)s. Deleting is offered %(hours)s "
+            "hours later.",
+            where=Text.of_names(still_open),
+            hours=hours,
         )
     if now_ms < quarantine.deletable_at_ms:
-        return (
-            f"It has been in quarantine for {duration(now_ms - quarantine.since_ms)}; deleting is offered after "
-            f"{hours} hours, at {moment(quarantine.deletable_at_ms, dt.UTC, now_ms=now_ms)} UTC."
+        return Text(
+            "It has been in quarantine for %(age)s; deleting is offered after %(hours)s hours, at "
+            "%(time)s UTC.",
+            age=Duration(now_ms - quarantine.since_ms),
+            hours=hours,
+            time=moment(quarantine.deletable_at_ms, dt.UTC, now_ms=now_ms),
         )
-    return ""
+    return Text()
 
 
 def _written_ms(row: dict[str, Any]) -> int:

@@ -12,6 +12,7 @@ from console.brokers.mqadmin import with_admin
 from console.brokers.queues import PAGE_DEADLINE_MS, NameServersSilent, page_masters
 from console.cluster.models import Cluster
 from console.operation.config.change import Config, ask_configs
+from console.text import text_of
 
 NAME_KEYS = frozenset({"topicName", "groupName"})  # the same on every broker, and in the page's head
 
@@ -47,7 +48,7 @@ def read_table(cluster: Cluster, what: str, name: str) -> ConfigTable:
     try:
         addrs = page_masters(admin)
     except NameServersSilent as error:
-        return ConfigTable((), (), {}, (), now_ms, str(error))
+        return ConfigTable((), (), {}, (), now_ms, text_of(error).local())
     answers = ask_configs(admin, addrs, what, name, PAGE_DEADLINE_MS)
     found = {broker: answer for broker, answer in answers.items() if isinstance(answer, dict)}
     return ConfigTable(

@@ -13,6 +13,7 @@ from console.access import services as access_services
 from console.live import hub as live
 from console.operation.models import Confirm, Job, JobEvent, Plan, PlanState
 from console.operation.rules import PLAN_LIFE_MS
+from console.text import Text
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ def actor_name(actor: Any) -> str:
     return str(actor.get_username()) if hasattr(actor, "get_username") else str(actor)
 
 
-def note(job: Job, text: str, *, level: str = "ok", at_ms: int) -> None:
+def note(job: Job, text: Text, *, level: str = "ok", at_ms: int) -> None:
     """Add one line to the job's event list."""
     JobEvent.objects.create(job=job, at=moment(at_ms), level=level, text=text)
 

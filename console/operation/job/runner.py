@@ -43,6 +43,7 @@ from console.operation.rules import (
     next_state,
     sources,
 )
+from console.text import Text, text_of
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +113,7 @@ class JobRun:
         """When the lease ends, on the monotonic clock: what must not happen twice must not begin after it."""
         return self._saved + LEASE_MS / 1000
 
-    def note(self, text: str, *, level: str = "ok") -> None:
+    def note(self, text: Text, *, level: str = "ok") -> None:
         """Add a line to "what happened"."""
         journal.note(self.job, text, level=level, at_ms=self.now_ms())
 
@@ -281,19 +282,23 @@ def _run(work: JobRun) -> bool:
     )
     try:
         if job.attempts > 1 and job.state != JobState.QUEUED:
-            work.note(f"Taken up again (attempt {job.attempts})", level="info")
+            work.note(Text("Taken up again (attempt %(number)s)", number=job.attempts), level="info")
         journal.publish(job, at_ms=journal.now_ms())
         try:
             _work(work)
         except TRANSIENT as error:
             _retry_later(work, error)
         except (OperationError, MQBrokerError) as error:
-            _finish(work, JobEventKind.FAIL, error=str(error))
+            _finish(work, JobEventKind.FAIL, error=text_of(error))
         except (LeaseLost, *DATABASE_AWAY):
             raise
         except Exception as error:
             logger.exception("job failed job=%s plan=%s", job.id, job.plan_id)
-            _finish(work, JobEventKind.FAIL, error=f"Internal error: {type(error).__name__}: {error}")
+            _finish(
+                work,
+                JobEventKind.FAIL,
+                error=Text("Internal error: %(what)s", what=f"{type(error).__name__}: {error}"),
+            )
     except LeaseLost:
         logger.warning("job lease lost job=%s owner=%s", job.id, work.owner)
         return False
@@ -342,20 +347,20 @@ def _transition(work: JobRun, event: JobEventKind) -> None:
 
 
 FINISH_WORDS = {
-    JobEventKind.VERIFIED: ("ok", "Verified: the brokers show the target"),
-    JobEventKind.STOP: ("warn", "Cancelled; what was in flight is settled"),
-    JobEventKind.FAIL: ("danger", "Failed"),
+    JobEventKind.VERIFIED: ("ok", Text("Verified: the brokers show the target")),
+    JobEventKind.STOP: ("warn", Text("Cancelled; what was in flight is settled")),
+    JobEventKind.FAIL: ("danger", Text("Failed")),
 }
 
 
-def _finish(work: JobRun, event: JobEventKind, *, error: str = "") -> None:
+def _finish(work: JobRun, event: JobEventKind, *, error: Text | None = None) -> None:
     """End the job: state, account, event and audit in one transaction. Raises LeaseLost."""
     kind = selectors.plan_kind(work.job.kind)
     try:
         with transaction.atomic():
             if event is JobEventKind.FAIL and isinstance(kind, KeepsAccounts):
                 kind.give_up(work)
-            _write_end(work, event, error)
+            _write_end(work, event, error or Text())
     except LeaseLost:
         _release(work)  # a pause came first and is kept; raises LeaseLost when the job is not ours any more
         return
@@ -364,9 +369,9 @@ def _finish(work: JobRun, event: JobEventKind, *, error: str = "") -> None:
     )
 
 
-def _write_end(work: JobRun, event: JobEventKind, error: str) -> None:
+def _write_end(work: JobRun, event: JobEventKind, error: Text) -> None:
     at_ms = journal.now_ms()
-    level, words = FINISH_WORDS[event]
+    level, said = FINISH_WORDS[event]
     for source in sources(event):
         changed = (
             _held(work)
@@ -386,8 +391,11 @@ def _write_end(work: JobRun, event: JobEventKind, error: str) -> None:
     else:
         raise LeaseLost(work.job.id)
     if event is JobEventKind.VERIFIED and "coverage" in work.result:
-        level, words = "warn", f"{words} on {coverage.verdict_words(work.result['coverage'])}"
-    journal.note(work.job, f"{words}: {error}" if error else words, level=level, at_ms=at_ms)
+        covered = coverage.verdict_words(work.result["coverage"])
+        level, said = "warn", Text("Verified: the brokers show the target on %(coverage)s", coverage=covered)
+    if error:
+        said = Text("%(what)s: %(reason)s", what=said, reason=error)
+    journal.note(work.job, said, level=level, at_ms=at_ms)
     journal.audit(
         actor=None,
         verb=f"job {event.value}",
@@ -403,12 +411,21 @@ def _retry_later(work: JobRun, error: Exception) -> None:
     retries = 1 if work.has_worked else int(work.progress.get("retries", 0)) + 1
     work.progress["retries"] = retries
     if retries > RETRIES_MAX:
-        _finish(work, JobEventKind.FAIL, error=f"Gave up after {retries} attempts: {error}")
+        _finish(
+            work,
+            JobEventKind.FAIL,
+            error=Text("Gave up after %(number)s attempts: %(error)s", number=retries, error=text_of(error)),
+        )
         return
-    work.progress["waits_for"] = str(error)
+    work.progress["waits_for"] = text_of(error)
     logger.warning("job waits for a broker job=%s retry=%d reason=%s", work.job.id, retries, error)
     with transaction.atomic():
-        work.note(f"{error}; trying again in {RETRY_PAUSE_MS // 1000} s", level="warn")
+        work.note(
+            Text(
+                "%(error)s; trying again in %(number)s s", error=text_of(error), number=RETRY_PAUSE_MS // 1000
+            ),
+            level="warn",
+        )
         lease_until = journal.moment(journal.now_ms() + RETRY_PAUSE_MS)
         changes = {
             **_free(work),

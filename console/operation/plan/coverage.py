@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from console.brokers.mqadmin import BlockingMQAdmin, BrokerUnavailable, MessageQueue, MQBrokerError
@@ -20,13 +20,13 @@ from console.lag import last_seen
 from console.lag.last_seen import BrokerSeen
 from console.operation.errors import PlanRejected
 from console.operation.plan.params import ACCEPT_WITHOUT, accepted_without
+from console.text import Text, text_of
 
 PROBE_DEADLINE_MS = 5_000  # a broker that answers at all does so within milliseconds
-REASON_LENGTH_MAX = 200
 QUEUES, BROKERS = "queues", "brokers"
 LEFT_OUT = "left_out"  # ``how`` or ``deed`` of a diff's row that the plan does not touch
-NO_MASTER = "no master of it is registered with the name server"
-UNLISTED = "no name server lists it"
+NO_MASTER = Text("no master of it is registered with the name server")
+UNLISTED = Text("no name server lists it")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -35,15 +35,20 @@ class Absent:
 
     broker_name: str
     since_ms: int | None
-    why: str
+    why: Text
     was_read: bool = True  # whether the collector ever read it: else what it holds is unknown
     queues: tuple[MessageQueue, ...] = ()
 
-    def __str__(self) -> str:
+    @property
+    def words(self) -> Text:
         if self.since_ms is None:
-            return f"{self.broker_name} does not answer"
+            return Text("%(broker)s does not answer", broker=self.broker_name)
         at = datetime.datetime.fromtimestamp(self.since_ms / 1000, tz=datetime.UTC)
-        return f"{self.broker_name} has not answered since {at:%Y-%m-%d %H:%M:%S} UTC"
+        return Text(
+            "%(broker)s has not answered since %(time)s",
+            broker=self.broker_name,
+            time=f"{at:%Y-%m-%d %H:%M:%S} UTC",
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -84,7 +89,10 @@ class Coverage:
         for name in self.asked_without:
             if name not in cluster.addrs and name not in cluster.absent:
                 known = ", ".join(sorted({*cluster.addrs, *cluster.absent}))
-                raise PlanRejected(f"There is no broker {name}; there is {known}.", ACCEPT_WITHOUT)
+                raise PlanRejected(
+                    Text("There is no broker %(name)s; there is %(known)s.", name=name, known=known),
+                    ACCEPT_WITHOUT,
+                )
         return self
 
     @property
@@ -104,28 +112,39 @@ class Coverage:
         return self.covered + (lost if self.unit == QUEUES else len(self.absent))
 
     @property
-    def blocked(self) -> str:
-        """Why the plan can not be applied, or ""."""
+    def blocked(self) -> Text:
+        """Why the plan can not be applied; empty where it can."""
         if not self.open:
-            return ""
+            return Text()
         if len(self.open) == 1:
-            said = f"{self.open[0]}{self._holds(self.open)}"
-            return f"{said}. Wait until it answers, or accept that the change leaves it out."
-        names = _names([each.broker_name for each in self.open])
-        said = f"{names} do not answer{self._holds(self.open)}"
-        return f"{said}. Wait until they answer, or accept that the change leaves them out."
+            way_out = Text("Wait until it answers, or accept that the change leaves it out.")
+            return _two_sentences(self._with_loss(self.open[0]), way_out)
+        silent = Text(
+            "%(names)s do not answer", names=Text.of_names([each.broker_name for each in self.open])
+        )
+        if self.unit == QUEUES:
+            silent = Text(
+                "%(silent)s and hold %(number)s of %(total)s queues",
+                silent=silent,
+                number=sum(len(each.queues) for each in self.open),
+                total=self.expected,
+            )
+        way_out = Text("Wait until they answer, or accept that the change leaves them out.")
+        return _two_sentences(silent, way_out)
 
     @property
-    def notes(self) -> list[tuple[str, str, str]]:
+    def notes(self) -> list[tuple[str, Text, Text]]:
         """(level, title, text) of a warning for each absent broker."""
         found = []
         for name, each in sorted(self.absent.items()):
-            why = f": {each.why}" if each.why else ""
-            text = f"{each}{self._holds([each])}{why}. What it has stays as it is, and comes back with it."
+            silent = self._with_loss(each)
+            if each.why:
+                silent = Text("%(silent)s: %(reason)s", silent=silent, reason=each.why)
+            text = _two_sentences(silent, Text("What it has stays as it is, and comes back with it."))
             if name in self.asked_without:
-                found.append(("warn", f"{name} is left out", text))
+                found.append(("warn", Text("%(broker)s is left out", broker=name), text))
             else:
-                found.append(("danger", f"{name} is not covered", text))
+                found.append(("danger", Text("%(broker)s is not covered", broker=name), text))
         return found
 
     def value(self) -> dict[str, Any]:
@@ -150,17 +169,30 @@ class Coverage:
     def require_some(self, name: str) -> None:
         """Raise BrokerUnavailable where all that is known of an object lies on brokers that do not answer."""
         if self.absent:
-            said = "; ".join(str(each) for _, each in sorted(self.absent.items()))
-            only = " and ".join(sorted(self.absent))
-            raise BrokerUnavailable(only, f"{name} is known on {only} alone. {said}")
+            alone = Text(
+                "%(name)s is known on %(brokers)s alone",
+                name=name,
+                brokers=Text.of_names(sorted(self.absent)),
+            )
+            silent = Text.of_parts([each.words for _, each in sorted(self.absent.items())])
+            raise BrokerUnavailable(" and ".join(sorted(self.absent)), _two_sentences(alone, silent))
 
-    def _holds(self, brokers: Sequence[Absent]) -> str:
-        verb = "holds" if len(brokers) == 1 else "hold"
+    def _with_loss(self, absent: Absent) -> Text:
+        """That a broker does not answer, and what of the plan it holds."""
         if self.unit == QUEUES:
-            return f" and {verb} {sum(len(each.queues) for each in brokers)} of {self.expected} queues"
-        if len(brokers) == 1 and not brokers[0].was_read:
-            return " and was never read, so what it holds is unknown"
-        return ""
+            return Text(
+                "%(silent)s and holds %(number)s of %(total)s queues",
+                silent=absent.words,
+                number=len(absent.queues),
+                total=self.expected,
+            )
+        if not absent.was_read:
+            return Text("%(silent)s and was never read, so what it holds is unknown", silent=absent.words)
+        return absent.words
+
+
+def _two_sentences(first: Text, second: Text) -> Text:
+    return Text.of_parts([Text("%(sentence)s.", sentence=first), second])
 
 
 def read_coverage(admin: BlockingMQAdmin, cluster: str, params: Mapping[str, Any]) -> Coverage:
@@ -175,10 +207,10 @@ def read_coverage(admin: BlockingMQAdmin, cluster: str, params: Mapping[str, Any
     }
     seen = last_seen.brokers_seen(cluster)
     if not listed and not seen:
-        raise PlanRejected("The name server knows no broker of this cluster.")
+        raise PlanRejected(Text("The name server knows no broker of this cluster."))
     answers = ask_each(admin, listed, lambda client, addr: client.runtime_info(addr), PROBE_DEADLINE_MS)
     silent = {
-        name: str(answer)
+        name: text_of(answer)
         for name, answer in answers.items()
         if isinstance(answer, Exception) and not isinstance(answer, MQBrokerError)
     }
@@ -206,12 +238,12 @@ def with_seen(coverage: Coverage, names: Collection[str], read_at_ms: Mapping[st
     return dataclasses.replace(coverage, absent={**coverage.absent, **gone}) if gone else coverage
 
 
-def _absent(name: str, why: str, seen: BrokerSeen | None) -> Absent:
+def _absent(name: str, why: Text, seen: BrokerSeen | None) -> Absent:
     if seen is None:
-        return Absent(name, None, why[:REASON_LENGTH_MAX], was_read=False)
+        return Absent(name, None, why, was_read=False)
     # a round that has not seen it leave yet: it answered until then
     since_ms = seen.silent_since_ms if seen.silent_since_ms is not None else seen.last_read_ms or None
-    return Absent(name, since_ms, why[:REASON_LENGTH_MAX], was_read=seen.was_read)
+    return Absent(name, since_ms, why, was_read=seen.was_read)
 
 
 # --- Of a plan that was made --------------------------------------------------------------------------------
@@ -223,15 +255,24 @@ def of_plan(before: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def came_back(before: Mapping[str, Any], now: Coverage) -> list[str]:
+def came_back(before: Mapping[str, Any], now: Coverage) -> list[Text]:
     """A sentence for each broker that the plan leaves out and that answers now."""
     left = [each["broker_name"] for each in of_plan(before).get("absent", ())]
-    return [f"{name} answers again and is not part of this plan" for name in left if name in now.addrs]
+    return [
+        Text("%(broker)s answers again and is not part of this plan", broker=name)
+        for name in left
+        if name in now.addrs
+    ]
 
 
-def gone_words(now: Coverage, planned: Collection[str]) -> list[str]:
+def gone_words(now: Coverage, planned: Collection[str]) -> list[Text]:
     """A sentence for each broker that the plan covers and that does not answer any more."""
-    return [str(now.absent.get(name, f"{name} is gone")) for name in sorted(planned) if name not in now.addrs]
+    return [silence(now, name) for name in sorted(planned) if name not in now.addrs]
+
+
+def silence(now: Coverage, name: str) -> Text:
+    """That a broker does not answer, or is not part of the cluster any more."""
+    return now.absent[name].words if name in now.absent else Text("%(broker)s is gone", broker=name)
 
 
 def verdict(before: Mapping[str, Any], accepted_by: str) -> dict[str, Any] | None:
@@ -242,14 +283,14 @@ def verdict(before: Mapping[str, Any], accepted_by: str) -> dict[str, Any] | Non
     return {**{key: value for key, value in kept.items() if key != "answering"}, "accepted_by": accepted_by}
 
 
-def verdict_words(found: Mapping[str, Any]) -> str:
-    """``2 of 4 queues; broker-b is left out, accepted by alice``."""
-    names = _names([each["broker_name"] for each in found["absent"]])
-    return (
-        f"{found['covered']} of {found['expected']} {found['unit']}; {names} left out, accepted by "
-        f"{found['accepted_by']}"
-    )
-
-
-def _names(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def verdict_words(found: Mapping[str, Any]) -> Text:
+    """``2 of 4 queues; broker-b left out, accepted by alice``."""
+    values = {
+        "covered": found["covered"],
+        "total": found["expected"],
+        "names": Text.of_names([each["broker_name"] for each in found["absent"]]),
+        "by": found["accepted_by"],
+    }
+    if found["unit"] == QUEUES:
+        return Text("%(covered)s of %(total)s queues; %(names)s left out, accepted by %(by)s", **values)
+    return Text("%(covered)s of %(total)s brokers; %(names)s left out, accepted by %(by)s", **values)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from console.operation.plan.coverage import Coverage
+from console.text import Text
 
 if TYPE_CHECKING:
     from console.operation.job.runner import JobRun
@@ -23,8 +24,8 @@ class PlanWarning:
     """One banner of the plan page. ``level``: ok | info | warn | danger."""
 
     level: str
-    title: str
-    text: str = ""
+    title: Text
+    text: Text = Text()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -32,13 +33,13 @@ class Draft:
     """What ``PlanKind.compute`` found: everything a plan row holds apart from who, when and how it is
     confirmed."""
 
-    summary: str
+    summary: Text
     diff: list[dict[str, Any]]
     before: dict[str, Any]  # "needs": [[verb, topic or group], …] are rights asked for besides the kind's own
     messages: int = 0  # blast radius: decides inline, typed or second person
     warnings: list[PlanWarning] = dataclasses.field(default_factory=list)
     params: dict[str, Any] | None = None  # normalised parameters, when they differ from what was asked
-    blocked: str = ""  # why it can not be applied; "" when it can
+    blocked: Text = Text()  # why it can not be applied; empty where it can
     command: str = ""  # the same as a shell command
     made_by: dict[str, str] = dataclasses.field(
         default_factory=dict
@@ -70,7 +71,7 @@ class PlanKind(Protocol):
         """Read the brokers and say what would change. Changes nothing."""
         ...
 
-    def drift(self, plan: Plan, now_ms: int) -> list[str]:
+    def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """Sentences that say what moved beyond normal progress since the plan was computed; [] = still
         true."""
         ...

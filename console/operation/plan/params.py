@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from console.operation.errors import PlanRejected
+from console.text import Text
 
 ACCEPT_WITHOUT = "accept_without"  # of every kind: brokers that do not answer and are left out, by name
 ACCEPTED_MAX = 200  # brokers; as many as a cluster has at most
@@ -15,7 +16,14 @@ def refuse_unknown(params: Mapping[str, Any], known: Collection[str]) -> None:
     """Raise PlanRejected for a parameter that the kind does not know: a misspelt one would be left out silently."""
     unknown = sorted(set(params) - set(known) - {ACCEPT_WITHOUT})
     if unknown:
-        raise PlanRejected(f"There is no parameter {unknown[0]!r}; there is {', '.join(known)}.", unknown[0])
+        raise PlanRejected(
+            Text(
+                "There is no parameter %(field)s; there is %(known)s.",
+                field=repr(unknown[0]),
+                known=", ".join(known),
+            ),
+            unknown[0],
+        )
 
 
 def broker_names(params: Mapping[str, Any]) -> tuple[str, ...]:
@@ -31,5 +39,5 @@ def accepted_without(params: Mapping[str, Any]) -> tuple[str, ...]:
 def _names(params: Mapping[str, Any], field: str) -> tuple[str, ...]:
     names = params.get(field) or ()
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
-        raise PlanRejected(f"{field.capitalize()} is a list of broker names.", field)
+        raise PlanRejected(Text("%(field)s is a list of broker names.", field=field.capitalize()), field)
     return tuple(names)

@@ -48,7 +48,6 @@ SENTENCES = (
     _("How well the day was watched: the collector itself, and every broker that was silent."),
     _("In"),
     _("Kept"),
-    _("Lag"),
     _("Lag grew by"),
     _("Last reason"),
     _("Least coverage"),

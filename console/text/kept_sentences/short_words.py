@@ -37,7 +37,6 @@ SENTENCES = (
     _("Keeping"),
     _("Letters"),
     _("mean of |forecast − actual| / actual"),
-    _("members"),
     _("Messages"),
     _("msgs"),
     _("Needed"),

@@ -9,6 +9,7 @@ from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.kinds import Draft, PlanWarning
+from console.text import Text
 
 
 class Tally:
@@ -24,20 +25,24 @@ class Tally:
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
         steps = params.get("steps", 3)
         if not isinstance(steps, int):
-            raise PlanRejected("steps is a number", field="steps")
+            raise PlanRejected(Text("steps is a number"), field="steps")
         return Draft(
-            summary=f"This will count to {steps}.",
+            summary=Text("This will count to %(steps)s.", steps=steps),
             diff=[{"before": Tally.world, "after": Tally.world + steps}],
             before={"world": Tally.world},
             messages=int(params.get("messages", 1)),
-            warnings=[PlanWarning("info", "A test")],
-            blocked=str(params.get("blocked", "")),
+            warnings=[PlanWarning("info", Text("A test"))],
+            blocked=Text(params.get("blocked", "")),
             command="manage.py tally {plan}",
         )
 
-    def drift(self, plan: Plan, now_ms: int) -> list[str]:
+    def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         was = plan.before["world"]
-        return [] if Tally.world == was else [f"the world moved from {was} to {Tally.world}"]
+        return (
+            []
+            if Tally.world == was
+            else [Text("the world moved from %(was)s to %(world)s", was=was, world=Tally.world)]
+        )
 
     def apply(self, run: JobRun) -> None:
         for step in range(run.progress.get("step", 0), run.plan.params.get("steps", 3)):
@@ -51,7 +56,7 @@ class Tally:
 
     def verify(self, run: JobRun) -> None:
         if not Tally.reached:
-            raise VerificationFailed("the world stands still")
+            raise VerificationFailed(Text("the world stands still"))
         Tally.world += len(Tally.done)
 
     def settle(self, run: JobRun) -> None:

@@ -12,18 +12,12 @@ from console.text.sentences import LENGTH_MAX, PLACE, said
 
 CASES = {
     "unknown words stay": "unknown words stay",
-    "3 queues stay as before": "3 个队列保持不变",
-    "1 queue stays as before": "1 个队列保持不变",
+    "3 clients without a queue": "3 个客户端没有队列",
+    "1 client without a queue": "1 个客户端没有队列",
     "The disk is full in 3 h 12 m": "磁盘将在 3 小时 12 分后写满",
     # a place may hold a sentence of its own, and one text several sentences
     "2 of 12 queues unknown: broker-b has not answered since 12:00:01: no answer in time": (
         "12 个队列中 2 个未知：broker-b 自 12:00:01 起没有应答：应答超时"
-    ),
-    "Put it in quarantine first: it is still open on broker-a. Deleting is offered 24 hours later.": (
-        "请先隔离：它在 broker-a 上仍开放。24 小时后可以删除。"
-    ),
-    "This will replay 1,204 messages on 4 queues of orders, written 09:00:00–11:42:00 UTC.": (
-        "将在 orders 的 4 个队列上重新消费 1,204 条消息，写入时间 09:00:00–11:42:00 UTC。"
     ),
 }
 
@@ -42,7 +36,9 @@ def test_it_leaves_english_as_it_is(english: str) -> None:
 
 def test_names_in_a_sentence_are_kept_as_they_are() -> None:
     with translation.override("zh-hans"):
-        assert said("No group reads %RETRY%a (b) {c}") == "没有消费组消费 %RETRY%a (b) {c}"
+        assert said("%RETRY%a (b) {c} is added. Its first figures come with the next round.") == (
+            "%RETRY%a (b) {c} 已添加。下一轮采集后会有数据。"
+        )
 
 
 def test_a_text_that_is_no_sentence_costs_little_and_stays() -> None:
@@ -79,6 +75,6 @@ def test_a_hostile_text_costs_milliseconds() -> None:
 
 
 def test_sentences_between_others_are_found() -> None:
-    text = "Nothing of ours. 3 queues stay as before. Nor this. 1 queue stays as before"
+    text = "Nothing of ours. 3 clients without a queue. Nor this. 1 client without a queue"
     with translation.override("zh-hans"):
-        assert said(text) == "Nothing of ours. 3 个队列保持不变。Nor this. 1 个队列保持不变"
+        assert said(text) == "Nothing of ours. 3 个客户端没有队列。Nor this. 1 个客户端没有队列"

@@ -1,0 +1,7 @@
+"""`django-admin makemessages` that also reads the ids of `Text(…)`."""
+
+from django.core.management.commands import makemessages
+
+
+class Command(makemessages.Command):
+    xgettext_options = [*makemessages.Command.xgettext_options, "--keyword=Text"]

@@ -1,0 +1,196 @@
+"""A text as a value: the id of its sentence in the catalogue and the values of its places; words are made at the edge.
+
+    Text("%(number)s queue(s) {stays|stay} as before: %(why)s", number=3, why=Text("nothing is stored"))
+
+The id is the English sentence, so English needs no catalogue. ``(s)`` and ``{one|many}`` follow the number before
+them. A value is a name or other foreign text as it is, a number, a duration, another text, or several texts that
+stand one after another. A `Text` is a string, in English: for the audit, REST, the command line
+and logs. ``text.local()`` is the reader's language: for pages. What is put together of texts by string operations
+is a plain string, and stays English; put texts into the places of a text.
+
+To add a text, write it in the code that needs it, with a literal id, and its Chinese in ``locale/``:
+docs/contributing.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils.translation import gettext
+
+from console.text.figures import count, duration
+from console.text.language import figure_words, is_english
+from console.text.sentences import said
+
+PLACE = re.compile(r"%\((\w+)\)s|(\(s\))|(%%)|\{([^{}|]*)\|([^{}|]*)\}")
+SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """A duration inside a text: ``3 h 12 m``."""
+
+    duration_ms: int
+
+    def __str__(self) -> str:
+        return duration(self.duration_ms)
+
+
+class Text(str):
+    """The id of a sentence and the values of its places: as a string it is English."""
+
+    __slots__ = ("text", "values")
+    text: str
+    values: Mapping[str, Value]
+
+    def __new__(cls, text: str = "", /, **values: Value) -> Text:
+        self = super().__new__(cls, _rendered(text, values, _same, str))
+        self.text, self.values = text, values
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made_again, (self.text, dict(self.values))
+
+    def local(self) -> str:
+        """The text in the active language."""
+        if is_english():
+            return str(self)
+        return _rendered(self.text, self.values, _translated, lambda value: figure_words(str(value)))
+
+    @classmethod
+    def foreign(cls, words: str) -> Text:
+        """Words that are not ours, such as a broker's answer: shown as they are in every language."""
+        return cls("%(words)s", words=words) if words else cls()
+
+    @classmethod
+    def of_parts(cls, parts: Sequence[Text]) -> Text:
+        """Several texts, one after another."""
+        return cls("%(parts)s", parts=tuple(parts)) if parts else cls()
+
+    @classmethod
+    def of_list(cls, parts: Sequence[Text]) -> Text:
+        """Several texts with commas between them."""
+        if len(parts) < 2:
+            return parts[0] if parts else cls()
+        return Text("%(first)s, %(rest)s", first=parts[0], rest=cls.of_list(parts[1:]))
+
+    @classmethod
+    def of_names(cls, names: Sequence[str], most: int | None = None) -> Text:
+        """``a``, ``a and b``, ``a, b and c``; of more than ``most`` names the others are counted."""
+        if most is not None and len(names) > most:
+            return Text(
+                "%(names)s and %(number)s more", names=", ".join(names[:most]), number=len(names) - most
+            )
+        if len(names) < 2:
+            return cls.foreign("".join(names))
+        return Text("%(names)s and %(last)s", names=", ".join(names[:-1]), last=names[-1])
+
+    def as_json(self) -> dict[str, Any]:
+        """The text as rows keep it."""
+        return {"text": self.text, "values": {name: _json_of(value) for name, value in self.values.items()}}
+
+
+def text_of(error: BaseException) -> Text:
+    """What an error says: the text it was raised with, or its words."""
+    first = error.args[0] if error.args else ""
+    return first if isinstance(first, Text) and first == str(error) else Text(str(error).replace("%", "%%"))
+
+
+def _made_again(text: str, values: dict[str, Value]) -> Text:
+    return Text(text, **values)
+
+
+Value = str | int | Duration | Text | tuple[Text, ...]
+
+
+def _same(words: str) -> str:
+    return words
+
+
+def _translated(words: str) -> str:
+    found = gettext(words)
+    # a sentence that code still puts together, and that came as a text without values
+    return said(words) if found == words and "%(" not in words else found
+
+
+def _rendered(
+    text: str, values: Mapping[str, Value], words_of: Callable[[str], str], figure: Callable[[Duration], str]
+) -> str:
+    if not values:
+        return words_of(text).replace("%%", "%") if text else ""
+    number: int | None = None
+
+    def put_in(found: re.Match[str]) -> str:
+        nonlocal number
+        name, plural, percent, one, many = found.groups()
+        if name is None:
+            is_one = number == 1
+            return "%" if percent else ("" if is_one else "s") if plural else one if is_one else many
+        value = values.get(name, found[0])
+        counted = value.values.values() if isinstance(value, Text) else (value,)
+        number = next((each for each in counted if isinstance(each, int)), number)
+        return _value_words(value, words_of, figure)
+
+    return PLACE.sub(put_in, words_of(text))
+
+
+def _value_words(value: Value, words_of: Callable[[str], str], figure: Callable[[Duration], str]) -> str:
+    if isinstance(value, Text):
+        return _rendered(value.text, value.values, words_of, figure)
+    if isinstance(value, str):
+        return value
+    if isinstance(value, tuple):
+        return _together([_value_words(part, words_of, figure) for part in value])
+    return figure(value) if isinstance(value, Duration) else count(value)
+
+
+def _together(parts: Sequence[str]) -> str:
+    """Sentences are set apart by a blank, or nothing in Chinese; what is no sentence by a semicolon."""
+    said = ""
+    for part in filter(None, parts):
+        if said.endswith(SENTENCE_ENDS):
+            said += " " if said.isascii() else ""
+        elif said:
+            said += "; " if said.isascii() else "；"
+        said += part
+    return said
+
+
+# --- In rows ------------------------------------------------------------------------------------------------
+
+
+def _json_of(value: Value) -> Any:
+    if isinstance(value, Text):
+        return value.as_json()
+    if isinstance(value, Duration):
+        return {"duration_ms": value.duration_ms}
+    return [part.as_json() for part in value] if isinstance(value, tuple) else value
+
+
+def with_json(value: Any) -> Any:
+    """A JSON value with each text in it as rows keep it."""
+    if isinstance(value, Text):
+        return value.as_json()
+    if isinstance(value, Mapping):
+        return {name: with_json(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [with_json(each) for each in value]
+    return value
+
+
+def of_json(value: dict[str, Any]) -> Any:
+    """A JSON object as it is read: the text that `Text.as_json` wrote, any other as it is (``object_hook``)."""
+    if value.keys() != {"text", "values"} or not isinstance(value["values"], dict):
+        return value
+    return Text(str(value["text"]), **{name: _value_of(each) for name, each in value["values"].items()})
+
+
+def _value_of(value: Any) -> Value:
+    if isinstance(value, list):
+        return tuple(value)
+    if isinstance(value, dict):
+        return Duration(value["duration_ms"])
+    return value if isinstance(value, Text | int) else str(value)

@@ -1,0 +1,111 @@
+"""A text as a value: English and Chinese from one id, and the way through JSON."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+import pickle
+import re
+from pathlib import Path
+
+import pytest
+from django.utils import translation
+
+from console.text import Duration, Text
+from console.text.value import PLACE, of_json, with_json
+
+ROOT = Path(__file__).parent.parent.parent.parent
+STAYS = Text("%(number)s queue(s) {stays|stay} as before", number=3)
+CASES = [
+    (Text("unknown words stay"), "unknown words stay", "unknown words stay"),
+    (STAYS, "3 queues stay as before", "3 个队列保持不变"),
+    (
+        Text("%(number)s queue(s) {stays|stay} as before", number=1),
+        "1 queue stays as before",
+        "1 个队列保持不变",
+    ),
+    (Text("%(number)s message(s) waiting", number=12_345), "12,345 messages waiting", "12,345 条消息在等待"),
+    (
+        Text("%(error)s; trying again in %(number)s s", error=Text("it closed the connection"), number=5),
+        "it closed the connection; trying again in 5 s",
+        "它关闭了连接；5 秒后重试",
+    ),
+    (Text("%(rate)s msg/s", rate="%(rate)s {a|b} %%"), "%(rate)s {a|b} %% msg/s", "%(rate)s {a|b} %% 条/秒"),
+    (Text("of the group's 100 %% quota"), "of the group's 100 % quota", "of the group's 100 % quota"),
+    (
+        Text.of_parts([Text("A producer still uses it."), Text("Choose at least one.")]),
+        "A producer still uses it. Choose at least one.",
+        "仍有生产者使用。请至少选择一项。",
+    ),
+    (Text.of_parts([Text("offline"), Text("slow")]), "offline; slow", "离线；消费变慢"),
+    (Text("about %(time)s", time=Duration(11_520_000)), "about 3 h 12 m", "about 3 小时 12 分"),
+    (
+        Text.foreign("CODE: 1 DESC: no such topic"),
+        "CODE: 1 DESC: no such topic",
+        "CODE: 1 DESC: no such topic",
+    ),
+    (Text(""), "", ""),
+]
+
+
+@pytest.mark.parametrize(("text", "english", "chinese"), CASES)
+def test_it_is_english_anywhere_and_local_on_pages(text: Text, english: str, chinese: str) -> None:
+    with translation.override("zh-hans"):
+        assert (str(text), text.local()) == (english, chinese)
+    with translation.override("en"):
+        assert (str(text), text.local()) == (english, english)
+
+
+@pytest.mark.parametrize("text", [case[0] for case in CASES])
+def test_it_comes_back_from_json_as_it_was(text: Text) -> None:
+    again = json.loads(json.dumps(text.as_json()), object_hook=of_json)
+    for one in (again, copy.deepcopy(text), pickle.loads(pickle.dumps(text))):
+        assert (one, one.text, one.values) == (text, text.text, text.values)
+
+
+def test_a_json_value_keeps_its_texts_among_other_values() -> None:
+    row = {"state": "failed", "why": STAYS, "parts": [{"text": STAYS}, 1], "values": None}
+    kept = json.loads(json.dumps(with_json(row)), object_hook=of_json)
+    assert kept == row
+    assert type(kept["why"]) is type(kept["parts"][0]["text"]) is Text
+
+
+@pytest.mark.parametrize(
+    "value", [{"text": "a", "values": [1]}, {"text": "a"}, {"text": "a", "values": {}, "b": 1}]
+)
+def test_json_of_somebody_else_is_no_text(value: dict[str, object]) -> None:
+    assert json.loads(json.dumps(value), object_hook=of_json) == value
+
+
+# --- Texts that code makes ----------------------------------------------------------------------------------
+
+
+def texts_made(tree: ast.AST) -> list[ast.Call]:
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "Text"
+        and node.args
+    ]
+
+
+def test_code_makes_texts_of_literal_ids_with_a_value_for_each_place() -> None:
+    """Else `makemessages` does not see them, or a place stays empty."""
+    wrong = []
+    for path in sorted((ROOT / "console").rglob("*.py")):
+        if path.parent.name == "text":
+            continue
+        for call in texts_made(ast.parse(path.read_text())):
+            where, first = f"{path.relative_to(ROOT)}:{call.lineno}", call.args[0]
+            if not isinstance(first, ast.Constant) or len(call.args) != 1:
+                wrong.append(f"{where}: not one literal id")
+            elif any(one.arg is None for one in call.keywords):
+                continue
+            elif set(re.findall(r"%\((\w+)\)s", str(first.value))) != {one.arg for one in call.keywords}:
+                wrong.append(f"{where}: places and values differ")
+            elif "%" in re.sub(PLACE, "", str(first.value)):
+                wrong.append(f"{where}: a percent sign is written %%")
+    assert wrong == []
