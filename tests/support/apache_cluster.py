@@ -218,6 +218,7 @@ class ApacheCluster:
         self.kill()
         for broker in self.brokers:
             shutil.rmtree(broker.folder / "store", ignore_errors=True)
+            broker.process = None  # not one that ended while the name server starts
         self.__enter__()
 
     @property
