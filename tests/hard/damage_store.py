@@ -13,6 +13,7 @@ A round takes one of the faults:
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import random
@@ -178,6 +179,7 @@ def run_round(seed: int) -> str:
             fault = chance.choice([power, batch, flip, zero, truncate, delete])
             return fault(made, root, chance)
     finally:
+        gc.collect()  # stores that were killed or refused keep their files open until then
         shutil.rmtree(root.parent)
 
 
