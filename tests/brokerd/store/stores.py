@@ -92,8 +92,10 @@ def bodies(store: MessageStore, topic: str = "TopicTest", queue_id: int = 0) -> 
 
 
 def kill(store: MessageStore) -> None:
-    """Leave the store as a killed process does: nothing closed, only the lock gone with the process."""
+    """Leave the store as a killed process does: nothing written, its descriptors and its lock gone."""
     store._log.close()  # the thread would die, too
+    if store._checkpoint is not None:
+        store._checkpoint.close()
     store._lock.release()
 
 
