@@ -98,10 +98,11 @@ def opening_warnings(
             "Apache's brokers let them be read with the first that is resumed: they are paused again "
             "at once, and a pull may come between."
         )
-        title = Text(
-            "%(topics)s at %(broker)s {stays|stay} paused",
-            topics=Text.of_names(topics, NAMED_MAX),
-            broker=broker_name,
+        names = Text.of_names(topics, NAMED_MAX)
+        title = (
+            Text("%(topic)s at %(broker)s stays paused", topic=names, broker=broker_name)
+            if len(topics) == 1
+            else Text("%(topics)s at %(broker)s stay paused", topics=names, broker=broker_name)
         )
         warnings.append(PlanWarning("info", title, text))
     return warnings
