@@ -19,7 +19,7 @@ from playwright.sync_api import Page, sync_playwright
 
 from console.templatetags import figures as tags
 from console.templatetags import lists
-from console.templatetags.words import words
+from console.templatetags.words import quoted_json, words
 from console.text import figures
 
 CASES = json.loads((Path(__file__).parent / "figures.json").read_text())
@@ -123,7 +123,7 @@ def test_it_draws_a_progress_bar_that_adds_up() -> None:
 
 
 def test_text_for_a_shell_keeps_its_quotes_and_is_json() -> None:
-    quoted = tags.quoted_json('o\'brien-1 "x"')
+    quoted = quoted_json('o\'brien-1 "x"')
     assert "'" not in quoted
     assert json.loads(quoted) == 'o\'brien-1 "x"'
 

@@ -303,17 +303,13 @@ def test_it_names_the_parameter_at_fault(
     assert caught.value.field == field
 
 
-def test_it_sends_thousands_per_second_without_a_limit(live: LiveCluster, alice: User) -> None:
+def test_it_sends_thousands_without_a_limit(live: LiveCluster, alice: User) -> None:
     group_with_topics(live)
     write_letters(live, 5_000)
     plan = plan_of(live, alice)
     job = services.apply_plan(plan.id, alice, GROUP)
-    started = time.process_time()
     services.run_job(job.id, "worker-1")
-    took = time.process_time() - started
     assert figures(operation_selectors.job(job.id))["sent"] == 5_000
-    # Of processor time: what else runs says nothing about the code.
-    assert 5_000 / took > 1_000, f"{5_000 / took:.0f} per second"
 
 
 def _when(monkeypatch: pytest.MonkeyPatch, condition: Any, action: Any) -> list[float]:
