@@ -13,12 +13,12 @@ from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 
 from console.web.disk_room import no_room, why_away
+from console.web.security import API_PREFIX
 
 logger = logging.getLogger(__name__)
 
 RETRY_AFTER_S = 10  # a restart of PostgreSQL, or a long write to SQLite
 AWAY = (OperationalError, InterfaceError)
-API_PREFIX = "/api/"
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
