@@ -6,6 +6,8 @@ message on the channel ``tidemark:live:rows``. Each web process holds one subscr
 one `Mailbox` with one slot per subject: what a slow browser has not fetched yet is merged, row by row, so it
 costs memory once and stalls nobody.
 
+A text in a row (`console.text.Text`) travels as id and values; each socket sends it in its reader's language.
+
 The socket speaks JSON. A browser asks
 
     {"subscribe": [{"subject": "c/local/groups", "keys": ["billing"]}], "unsubscribe": ["c/local/topics"]}
@@ -23,6 +25,7 @@ Sequence numbers of a subject only grow, but not by one: conflation skips some.
 
 import asyncio
 import contextlib
+import json
 import logging
 import random
 import time
@@ -37,11 +40,15 @@ import redis
 import redis.asyncio
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
+from django.utils import translation
 from redis.commands.core import Script
 from redis.exceptions import RedisError
 
 from console.live.request import Request
+from console.text import Text
+from console.text.language import of_scope
 from console.text.storable import storable_value
+from console.text.value import in_words, of_json, with_json
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +71,7 @@ AWAY: Mapping[str, Any] = {"redis": "away"}
 BACK: Mapping[str, Any] = {"redis": "back"}
 
 REMOVED = b"null"  # in the place of a row
+TEXT_START = b'{"text":'  # a text among the values of a row, as `Text.as_json` gives it
 
 Row = Mapping[str, Any]
 
@@ -137,11 +145,30 @@ def _publisher(url: str) -> Script:
     return client.register_script(PUBLISH_SCRIPT)
 
 
+ENCODING = orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_SUBCLASS
+
+
 def _encode(row: Row | None) -> bytes:
+    """Texts stay values: `Update.frame` puts them in the words of each reader."""
     try:
-        return orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS)
+        return orjson.dumps(row, option=ENCODING, default=_plain)
     except orjson.JSONEncodeError:  # half of a surrogate pair in a text
-        return orjson.dumps(storable_value(row), option=orjson.OPT_NON_STR_KEYS)
+        return orjson.dumps(storable_value(with_json(row)), option=ENCODING, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """What orjson does not encode by itself: a text, or another subclass of a JSON type."""
+    if isinstance(value, Text):
+        return value.as_json()
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, dict):
+        return dict(value)
+    if isinstance(value, list):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} is no JSON value")
 
 
 # --- Values -------------------------------------------------------------------------------------------------
@@ -152,7 +179,7 @@ class Update:
     """What one browser is to be told about one subject. Shared between mailboxes, so never changed.
 
     ``pieces`` are the rows as JSON, as they were published: they are picked, merged and sent without being decoded,
-    unless somebody may not see all of them.
+    unless a reader may not see all of them or they hold texts.
     """
 
     subject: str
@@ -160,7 +187,7 @@ class Update:
     at_ms: int
     full: bool
     pieces: Mapping[str, bytes]
-    _text: str = field(default="", repr=False)
+    _frames: dict[str, str] = field(default_factory=dict, repr=False)
     _keyed: "dict[frozenset[str], Update]" = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -184,16 +211,17 @@ class Update:
         """The rows, decoded anew."""
         return {key: orjson.loads(piece) for key, piece in self.pieces.items()}
 
-    @property
-    def text(self) -> str:
-        """The frame for the browser, made once however many browsers there are."""
-        if not self._text:
+    def frame(self, language: str) -> str:
+        """The frame for browsers of a language, made once however many there are."""
+        if language not in self._frames:
             head = orjson.dumps(
                 {"subject": self.subject, "seq": self.sequence, "at_ms": self.at_ms, "full": self.full}
             )
-            rows = b",".join(b"%b:%b" % (orjson.dumps(key), piece) for key, piece in self.pieces.items())
-            self._text = (head[:-1] + b',"rows":{' + rows + b"}}").decode()
-        return self._text
+            with translation.override(language):
+                pairs = [(orjson.dumps(key), _in_words(piece)) for key, piece in self.pieces.items()]
+            rows = b",".join(b"%b:%b" % pair for pair in pairs)
+            self._frames[language] = (head[:-1] + b',"rows":{' + rows + b"}}").decode()
+        return self._frames[language]
 
     def keyed(self, keys: frozenset[str]) -> "Update":
         """The same with the rows of these keys. Made once for all browsers that look at the same rows: of a
@@ -212,6 +240,13 @@ class Update:
         if view.told is not None:
             rows = {key: row and view.told(row) for key, row in rows.items()}
         return Update.of(self.subject, self.sequence, self.at_ms, self.full, rows)
+
+
+def _in_words(piece: bytes) -> bytes:
+    """A row with its texts in the active language."""
+    if TEXT_START not in piece:
+        return piece
+    return orjson.dumps(in_words(json.loads(piece, object_hook=of_json)))
 
 
 def merged(older: Update, newer: Update) -> Update:
@@ -464,6 +499,7 @@ class LiveSocket(AsyncWebsocketConsumer):
         if not await self.permits.signed_in(self.scope):
             await self.close()  # before accepting: the browser sees HTTP 403
             return
+        self.language = of_scope(self.scope)
         await self.accept()
         self.tasks = [
             asyncio.create_task(self._or_end(work))
@@ -533,7 +569,7 @@ class LiveSocket(AsyncWebsocketConsumer):
                 continue
             update = self._visible(taken)
             if update is not None:
-                await self._send_text(update.text)
+                await self._send_text(update.frame(self.language))
 
     async def _ping(self) -> None:
         while True:

@@ -31,6 +31,14 @@ _TIME = r"(?:(\d{4}-\d\d-\d\d)[ T])?(\d\d:\d\d:\d\d)"
 TIMES = re.compile(rf"{_TIME}(?:(–| to ){_TIME})? UTC")
 
 
+@register.filter
+def local(text: Any) -> Any:
+    """`{{ view.role|local|capfirst }}`: a text in the reader's language, for a filter that takes a string. By itself
+    a text in a template is in the reader's language.
+    """
+    return text.local() if isinstance(text, Text) else text
+
+
 @register.filter("said")
 def said_filter(text: Any) -> str:
     """`{{ finding.title|said }}`: what code wrote in English, in the reader's language; markup stays as it is."""

@@ -97,6 +97,8 @@ def pattern_of(sentence: str) -> str:
 
 def said(text: str) -> str:
     """A text that code wrote, in the reader's language."""
+    if hasattr(text, "local"):
+        return str(text.local())
     if is_english() or not text or len(text) > LENGTH_MAX:
         return text
     return _said(get_language() or settings.LANGUAGE_CODE, text, DEPTH_MAX)

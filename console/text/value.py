@@ -4,9 +4,9 @@
 
 The id is the English sentence, so English needs no catalogue. ``(s)`` and ``{one|many}`` follow the number before
 them. A value is a name or other foreign text as it is, a number, a duration, another text, or several texts that
-stand one after another. A `Text` is a string, in English: for the audit, REST, the command line
-and logs. ``text.local()`` is the reader's language: for pages. What is put together of texts by string operations
-is a plain string, and stays English; put texts into the places of a text.
+stand one after another. A `Text` is a string, in English: for the audit, REST, the command line and logs. Put into
+HTML, by a template or by `format_html`, it is in the reader's language, as ``text.local()`` is. What is put together
+of texts by string operations is a plain string and stays English; put texts into the places of a text.
 
 To add a text, write it in the code that needs it, with a literal id, and its Chinese in ``locale/``:
 docs/contributing.md.
@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.utils.html import escape
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
 from console.text.figures import count, duration
@@ -51,13 +53,21 @@ class Text(str):
         self.text, self.values = text, values
         return self
 
+    def __str__(self) -> Text:
+        """Return itself: a text stays one in an exception, a form field or a choice, which call ``str``."""
+        return self
+
+    def __html__(self) -> SafeString:
+        """Return the words in the active language, escaped: templates and `format_html` call this."""
+        return escape(self.local())
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _made_again, (self.text, dict(self.values))
 
     def local(self) -> str:
         """The text in the active language."""
         if is_english():
-            return str(self)
+            return str.__str__(self)
         return _rendered(self.text, self.values, _translated, lambda value: figure_words(str(value)))
 
     @classmethod
@@ -94,9 +104,9 @@ class Text(str):
 
 
 def text_of(error: BaseException) -> Text:
-    """What an error says: the text it was raised with, or its words."""
-    first = error.args[0] if error.args else ""
-    return first if isinstance(first, Text) and first == str(error) else Text(str(error).replace("%", "%%"))
+    """Return the text an error was raised with, or its words."""
+    words = str(error)
+    return words if isinstance(words, Text) else Text(words.replace("%", "%%"))
 
 
 def _made_again(text: str, values: dict[str, Value]) -> Text:
@@ -179,6 +189,15 @@ def with_json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [with_json(each) for each in value]
     return value
+
+
+def in_words(value: Any) -> Any:
+    """A JSON value with each text in it in the active language."""
+    if isinstance(value, Text):
+        return value.local()
+    if isinstance(value, dict):
+        return {name: in_words(each) for name, each in value.items()}
+    return [in_words(each) for each in value] if isinstance(value, list) else value
 
 
 def of_json(value: dict[str, Any]) -> Any:

@@ -16,6 +16,7 @@ from django.db import OperationalError
 from console.live import hub as live
 from console.live.hub import LiveSocket, Mailbox, Update, View, merged, publish
 from console.live.request import Request
+from console.text import Text
 from tests.support.redis_process import RedisProcess
 
 # Channels looks after database connections with every message of a socket.
@@ -69,7 +70,7 @@ def test_it_forgets_everything_before_a_base() -> None:
 def test_it_reads_its_own_channel_format() -> None:
     read = Update.from_channel(b'7 1790000000000 d c/local/group/a b\n{"q":9,"gone":4}\n{"lag":3}null')
     assert (read.subject, read.sequence, read.full) == ("c/local/group/a b", 7, False)
-    assert json.loads(read.text) == {
+    assert json.loads(read.frame("en")) == {
         "subject": "c/local/group/a b",
         "seq": 7,
         "at_ms": 1790000000000,
@@ -407,6 +408,31 @@ async def served() -> AsyncIterator[str]:
 
 async def next_message(socket: websockets.asyncio.client.ClientConnection) -> Any:
     return json.loads(await asyncio.wait_for(socket.recv(), PATIENCE_S))
+
+
+async def test_each_socket_gets_texts_in_its_readers_language(redis_url: str) -> None:
+    why = Text("%(number)s client(s) without a queue", number=3)
+    said = Text("%(error)s; trying again in %(number)s s", error=Text("it closed the connection"), number=5)
+    chinese = {"Accept-Language": "zh-CN,en;q=0.5"}
+    publish("s", {"a": {"reason": why, "status": "OK"}}, now_ms=NOW_MS)
+    async with (
+        served() as url,
+        websockets.asyncio.client.connect(url) as english_socket,
+        websockets.asyncio.client.connect(url, additional_headers=chinese) as chinese_socket,
+    ):
+        for socket in (english_socket, chinese_socket):
+            await socket.send('{"subscribe": [{"subject": "s"}]}')
+        first = [(await next_message(socket))["rows"] for socket in (english_socket, chinese_socket)]
+        assert first == [
+            {"a": {"reason": "3 clients without a queue", "status": "OK"}},
+            {"a": {"reason": "3 个客户端没有队列", "status": "OK"}},
+        ]
+        publish("s", {"b": {"events": [{"text": said}], "half": "\ud83d"}}, now_ms=NOW_MS)
+        then = [(await next_message(socket))["rows"]["b"] for socket in (english_socket, chinese_socket)]
+        assert [row["events"][0]["text"] for row in then] == [
+            "it closed the connection; trying again in 5 s",
+            "它关闭了连接；5 秒后重试",
+        ]
 
 
 async def test_it_keeps_an_idle_socket_open(redis_url: str) -> None:

@@ -10,13 +10,17 @@ import re
 from pathlib import Path
 
 import pytest
+from django import forms
+from django.template import Context, Template
 from django.utils import translation
+from django.utils.html import format_html
 
-from console.text import Duration, Text
+from console.text import Duration, Text, text_of
 from console.text.value import PLACE, of_json, with_json
 
 ROOT = Path(__file__).parent.parent.parent.parent
 STAYS = Text("%(number)s queue(s) {stays|stay} as before", number=3)
+CHINESE = "3 个队列保持不变"
 CASES = [
     (Text("unknown words stay"), "unknown words stay", "unknown words stay"),
     (STAYS, "3 queues stay as before", "3 个队列保持不变"),
@@ -76,6 +80,37 @@ def test_a_json_value_keeps_its_texts_among_other_values() -> None:
 )
 def test_json_of_somebody_else_is_no_text(value: dict[str, object]) -> None:
     assert json.loads(json.dumps(value), object_hook=of_json) == value
+
+
+class Refused(Exception):
+    pass
+
+
+class WhatForm(forms.Form):
+    what = forms.CharField(
+        label=Text("Name"), error_messages={"required": Text("Choose at least one.")}, required=True
+    )
+    where = forms.ChoiceField(choices=[("all", Text("All"))], required=False)
+
+
+def test_html_has_it_in_the_readers_language_and_escaped() -> None:
+    foreign = Text("it does not answer: %(reason)s", reason="<b>")
+    page = Template(
+        "{{ a }}|{{ b }}|{% firstof a %}|{{ many|join:', ' }}|{% load words %}{{ a|local|slice:':2' }}"
+    )
+    with translation.override("zh-hans"):
+        shown = page.render(Context({"a": STAYS, "b": foreign, "many": [Text("offline"), Text("slow")]}))
+        assert shown == f"{CHINESE}|没有应答：&lt;b&gt;|{CHINESE}|离线, 消费变慢|3 "
+        assert format_html("<i>{}</i>", STAYS) == f"<i>{CHINESE}</i>"
+
+
+def test_exceptions_and_forms_carry_it() -> None:
+    refused = text_of(Refused(STAYS))
+    assert (type(refused), refused.values) == (Text, STAYS.values)
+    form = WhatForm({})
+    with translation.override("zh-hans"):
+        shown = form.as_p()
+    assert all(word in shown for word in ("名称", "请至少选择一项。", "全部")), shown
 
 
 # --- Texts that code makes ----------------------------------------------------------------------------------
