@@ -21,7 +21,8 @@ from console.access import rules
 from console.access.models import Verb
 from console.access.name_scope import view_scope
 from console.access.session.idle_session import is_idle
-from console.live.hub import LiveSocket, View
+from console.live.hub import LiveSocket
+from console.live.update import View
 from console.message.sockets import MessageSocket
 from console.topic.selectors import without_hidden_groups
 from console.web.socket_origin import OwnOrigin

@@ -25,12 +25,10 @@ Sequence numbers of a subject only grow, but not by one: conflation skips some.
 
 import asyncio
 import contextlib
-import json
 import logging
 import random
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Mapping
 from functools import cache
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
@@ -40,15 +38,12 @@ import redis
 import redis.asyncio
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
-from django.utils import translation
 from redis.commands.core import Script
 from redis.exceptions import RedisError
 
 from console.live.request import Request
-from console.text import Text
+from console.live.update import REMOVED, Row, Update, View, encoded, merged
 from console.text.language import of_scope
-from console.text.storable import storable_value
-from console.text.value import in_words, of_json, with_json
 
 logger = logging.getLogger(__name__)
 
@@ -69,11 +64,6 @@ LISTEN_TIMEOUT_S = 10.0
 RECONNECT_S_MIN, RECONNECT_S_MAX = 0.1, 3.0
 AWAY: Mapping[str, Any] = {"redis": "away"}
 BACK: Mapping[str, Any] = {"redis": "back"}
-
-REMOVED = b"null"  # in the place of a row
-TEXT_START = b'{"text":'  # a text among the values of a row, as `Text.as_json` gives it
-
-Row = Mapping[str, Any]
 
 # KEYS: hash of rows, hash of meta, channel. ARGV: at_ms, "f" or "d", subject, life in s, most rows, keys and lengths of
 # rows as JSON, then key and JSON of each row ("" removes it). One script: no reader sees a number without its rows,
@@ -126,12 +116,12 @@ def publish(
     if not rows and not full:
         return 0
     assert "\n" not in subject, subject
-    encoded = {
-        key: b"" if row is None else _encode(row) for key, row in rows.items() if row is not None or not full
+    pieces = {
+        key: b"" if row is None else encoded(row) for key, row in rows.items() if row is not None or not full
     }
-    lengths = orjson.dumps({key: len(row or REMOVED) for key, row in encoded.items()})
+    lengths = orjson.dumps({key: len(row or REMOVED) for key, row in pieces.items()})
     arguments: list[Any] = [now_ms, "f" if full else "d", subject, life_s, SUBJECT_ROWS_MAX, lengths]
-    for key, row in encoded.items():
+    for key, row in pieces.items():
         arguments += [key, row]
     sequence = _publisher(settings.REDIS_URL)(
         keys=[LAST_PREFIX + subject, META_PREFIX + subject, CHANNEL], args=arguments
@@ -143,122 +133,6 @@ def publish(
 def _publisher(url: str) -> Script:
     client = redis.Redis.from_url(url, socket_timeout=PUBLISH_TIMEOUT_S)
     return client.register_script(PUBLISH_SCRIPT)
-
-
-ENCODING = orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_SUBCLASS
-
-
-def _encode(row: Row | None) -> bytes:
-    """Texts stay values: `Update.frame` puts them in the words of each reader."""
-    try:
-        return orjson.dumps(row, option=ENCODING, default=_plain)
-    except orjson.JSONEncodeError:  # half of a surrogate pair in a text
-        return orjson.dumps(storable_value(with_json(row)), option=ENCODING, default=_plain)
-
-
-def _plain(value: Any) -> Any:
-    """What orjson does not encode by itself: a text, or another subclass of a JSON type."""
-    if isinstance(value, Text):
-        return value.as_json()
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, int):
-        return int(value)
-    if isinstance(value, dict):
-        return dict(value)
-    if isinstance(value, list):
-        return list(value)
-    raise TypeError(f"{type(value).__name__} is no JSON value")
-
-
-# --- Values -------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Update:
-    """What one browser is to be told about one subject. Shared between mailboxes, so never changed.
-
-    ``pieces`` are the rows as JSON, as they were published: they are picked, merged and sent without being decoded,
-    unless a reader may not see all of them or they hold texts.
-    """
-
-    subject: str
-    sequence: int
-    at_ms: int
-    full: bool
-    pieces: Mapping[str, bytes]
-    _frames: dict[str, str] = field(default_factory=dict, repr=False)
-    _keyed: "dict[frozenset[str], Update]" = field(default_factory=dict, repr=False)
-
-    @classmethod
-    def of(cls, subject: str, sequence: int, at_ms: int, full: bool, rows: Mapping[str, Any]) -> "Update":
-        """From rows that are not JSON yet; None removes one."""
-        return cls(subject, sequence, at_ms, full, {key: _encode(row) for key, row in rows.items()})
-
-    @classmethod
-    def from_channel(cls, data: bytes) -> "Update":
-        """From a message of the channel: "seq at_ms f|d subject", a line with keys and lengths, the rows."""
-        head, lengths, rows = data.split(b"\n", 2)
-        sequence, at_ms, kind, subject = head.split(b" ", 3)
-        pieces, start = {}, 0
-        for key, length in orjson.loads(lengths).items():
-            pieces[key] = rows[start : start + length]
-            start += length
-        return cls(subject.decode(), int(sequence), int(at_ms), kind == b"f", pieces)
-
-    @property
-    def rows(self) -> Mapping[str, Any]:
-        """The rows, decoded anew."""
-        return {key: orjson.loads(piece) for key, piece in self.pieces.items()}
-
-    def frame(self, language: str) -> str:
-        """The frame for browsers of a language, made once however many there are."""
-        if language not in self._frames:
-            head = orjson.dumps(
-                {"subject": self.subject, "seq": self.sequence, "at_ms": self.at_ms, "full": self.full}
-            )
-            with translation.override(language):
-                pairs = [(orjson.dumps(key), _in_words(piece)) for key, piece in self.pieces.items()]
-            rows = b",".join(b"%b:%b" % pair for pair in pairs)
-            self._frames[language] = (head[:-1] + b',"rows":{' + rows + b"}}").decode()
-        return self._frames[language]
-
-    def keyed(self, keys: frozenset[str]) -> "Update":
-        """The same with the rows of these keys. Made once for all browsers that look at the same rows: of a
-        list of 10,000 each shows 50, and most of them the first 50.
-        """
-        known = self._keyed.get(keys)
-        if known is None:
-            pieces = {key: piece for key in keys if (piece := self.pieces.get(key)) is not None}
-            known = Update(self.subject, self.sequence, self.at_ms, self.full, pieces)
-            self._keyed[keys] = known
-        return known
-
-    def only(self, view: "View") -> "Update":
-        """The same with the rows that somebody may see, and of each what they may know."""
-        rows = {key: row for key, row in self.rows.items() if view.sees is None or view.sees(key, row)}
-        if view.told is not None:
-            rows = {key: row and view.told(row) for key, row in rows.items()}
-        return Update.of(self.subject, self.sequence, self.at_ms, self.full, rows)
-
-
-def _in_words(piece: bytes) -> bytes:
-    """A row with its texts in the active language."""
-    if TEXT_START not in piece:
-        return piece
-    return orjson.dumps(in_words(json.loads(piece, object_hook=of_json)))
-
-
-def merged(older: Update, newer: Update) -> Update:
-    """Both in one: what a reader who gets only this must be told. ``newer`` is the one with the greater
-    sequence.
-    """
-    if newer.full:
-        return newer
-    pieces = {**older.pieces, **newer.pieces}
-    if older.full:
-        pieces = {key: piece for key, piece in pieces.items() if piece != REMOVED}
-    return Update(newer.subject, newer.sequence, newer.at_ms, older.full, pieces)
 
 
 class Mailbox:
@@ -469,18 +343,8 @@ class Permits(Protocol):
     async def signed_in(self, scope: Mapping[str, Any]) -> bool:
         """Whether the session still stands for an active person."""
 
-    async def view(self, scope: Mapping[str, Any], subject: str) -> "View | None":
+    async def view(self, scope: Mapping[str, Any], subject: str) -> View | None:
         """What of the subject the person may see; None: nothing."""
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What somebody sees of a subject: every row, or those that ``sees(key, row)`` allows, each as ``told(row)``
-    gives it: without what its reader may not know.
-    """
-
-    sees: Callable[[str, Any], bool] | None = None
-    told: Callable[[Any], Any] | None = None
 
 
 class LiveSocket(AsyncWebsocketConsumer):

@@ -47,7 +47,7 @@ class EverybodySees:
         return True
 
     async def view(self, scope: Mapping[str, Any], subject: str) -> Any:
-        from console.live.hub import View
+        from console.live.update import View
 
         return View()
 

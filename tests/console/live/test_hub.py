@@ -14,8 +14,9 @@ from asgiref.testing import ApplicationCommunicator
 from django.db import OperationalError
 
 from console.live import hub as live
-from console.live.hub import LiveSocket, Mailbox, Update, View, merged, publish
+from console.live.hub import LiveSocket, Mailbox, publish
 from console.live.request import Request
+from console.live.update import Update, View
 from console.text import Text
 from tests.support.redis_process import RedisProcess
 
@@ -49,34 +50,7 @@ def update(sequence: int, rows: Mapping[str, Any], *, full: bool = False) -> Upd
     return Update.of("s", sequence, NOW_MS, full, rows)
 
 
-# --- Values ---
-
-
-def test_it_merges_changes_row_by_row() -> None:
-    both = merged(update(1, {"a": {"n": 1}, "b": None}), update(2, {"a": {"n": 2}}))
-    assert (both.sequence, both.full, both.rows) == (2, False, {"a": {"n": 2}, "b": None})
-
-
-def test_it_drops_removed_rows_from_a_merged_base() -> None:
-    both = merged(update(1, {"a": {"n": 1}, "b": {"n": 1}}, full=True), update(2, {"b": None}))
-    assert (both.sequence, both.full, both.rows) == (2, True, {"a": {"n": 1}})
-
-
-def test_it_forgets_everything_before_a_base() -> None:
-    base = update(2, {"a": {"n": 2}}, full=True)
-    assert merged(update(1, {"z": {"n": 1}}), base) is base
-
-
-def test_it_reads_its_own_channel_format() -> None:
-    read = Update.from_channel(b'7 1790000000000 d c/local/group/a b\n{"q":9,"gone":4}\n{"lag":3}null')
-    assert (read.subject, read.sequence, read.full) == ("c/local/group/a b", 7, False)
-    assert json.loads(read.frame("en")) == {
-        "subject": "c/local/group/a b",
-        "seq": 7,
-        "at_ms": 1790000000000,
-        "full": False,
-        "rows": {"q": {"lag": 3}, "gone": None},
-    }
+# --- Mailboxes ---
 
 
 async def test_it_holds_changes_back_until_their_base_has_come() -> None:
@@ -273,13 +247,6 @@ async def test_it_begins_with_the_rows_asked_for(redis_url: str) -> None:
         assert (await received(socket))["rows"] == {"b": {"n": 2}}
         await subscribe(socket, "s")
         assert (await received(socket))["rows"] == {"a": {"n": 2}, "b": {"n": 2}}
-
-
-def test_it_cuts_a_page_out_of_an_update_once_for_everybody_who_shows_it() -> None:
-    all_rows = update(3, {"a": {"n": 1}, "b": {"n": 2}})
-    page = all_rows.keyed(frozenset({"b", "c"}))
-    assert page.rows == {"b": {"n": 2}}
-    assert all_rows.keyed(frozenset({"c", "b"})) is page
 
 
 def test_it_forgets_a_value_after_its_life(redis_url: str) -> None:

@@ -15,7 +15,7 @@ from asgiref.testing import ApplicationCommunicator
 from channels.routing import URLRouter
 from django.urls import path
 
-from console.live.hub import View
+from console.live.update import View
 from console.message import sockets
 from console.message.search.quota import quota
 from console.message.search.run import Search

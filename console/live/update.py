@@ -1,0 +1,141 @@
+"""Changed rows of a live subject: as JSON, merged, cut down to what a reader may see, in the words of a language."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from django.utils import translation
+
+from console.text import Text
+from console.text.storable import storable_value
+from console.text.value import in_words, of_json, with_json
+
+REMOVED = b"null"  # in the place of a row
+TEXT_START = b'{"text":'  # a text among the values of a row, as `Text.as_json` gives it
+ENCODING = orjson.OPT_NON_STR_KEYS | orjson.OPT_PASSTHROUGH_SUBCLASS
+
+Row = Mapping[str, Any]
+
+
+def encoded(row: Row | None) -> bytes:
+    """Texts stay values: `Update.frame` puts them in the words of each reader."""
+    try:
+        return orjson.dumps(row, option=ENCODING, default=_plain)
+    except orjson.JSONEncodeError:  # half of a surrogate pair in a text
+        return orjson.dumps(storable_value(with_json(row)), option=ENCODING, default=_plain)
+
+
+def _plain(value: Any) -> Any:
+    """What orjson does not encode by itself: a text, or another subclass of a JSON type."""
+    if isinstance(value, Text):
+        return value.as_json()
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, dict):
+        return dict(value)
+    if isinstance(value, list):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What somebody sees of a subject: every row, or those that ``sees(key, row)`` allows, each as ``told(row)``
+    gives it: without what its reader may not know.
+    """
+
+    sees: Callable[[str, Any], bool] | None = None
+    told: Callable[[Any], Any] | None = None
+
+
+@dataclass(slots=True)
+class Update:
+    """What one browser is to be told about one subject. Shared between mailboxes, so never changed.
+
+    ``pieces`` are the rows as JSON, as they were published: they are picked, merged and sent without being decoded,
+    unless a reader may not see all of them or they hold texts.
+    """
+
+    subject: str
+    sequence: int
+    at_ms: int
+    full: bool
+    pieces: Mapping[str, bytes]
+    _frames: dict[str, str] = field(default_factory=dict, repr=False)
+    _keyed: dict[frozenset[str], Update] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, subject: str, sequence: int, at_ms: int, full: bool, rows: Mapping[str, Any]) -> Update:
+        """From rows that are not JSON yet; None removes one."""
+        return cls(subject, sequence, at_ms, full, {key: encoded(row) for key, row in rows.items()})
+
+    @classmethod
+    def from_channel(cls, data: bytes) -> Update:
+        """From a message of the channel: "seq at_ms f|d subject", a line with keys and lengths, the rows."""
+        head, lengths, rows = data.split(b"\n", 2)
+        sequence, at_ms, kind, subject = head.split(b" ", 3)
+        pieces, start = {}, 0
+        for key, length in orjson.loads(lengths).items():
+            pieces[key] = rows[start : start + length]
+            start += length
+        return cls(subject.decode(), int(sequence), int(at_ms), kind == b"f", pieces)
+
+    @property
+    def rows(self) -> Mapping[str, Any]:
+        """The rows, decoded anew."""
+        return {key: orjson.loads(piece) for key, piece in self.pieces.items()}
+
+    def frame(self, language: str) -> str:
+        """The frame for browsers of a language, made once however many there are."""
+        if language not in self._frames:
+            head = orjson.dumps(
+                {"subject": self.subject, "seq": self.sequence, "at_ms": self.at_ms, "full": self.full}
+            )
+            with translation.override(language):
+                pairs = [(orjson.dumps(key), _in_words(piece)) for key, piece in self.pieces.items()]
+            rows = b",".join(b"%b:%b" % pair for pair in pairs)
+            self._frames[language] = (head[:-1] + b',"rows":{' + rows + b"}}").decode()
+        return self._frames[language]
+
+    def keyed(self, keys: frozenset[str]) -> Update:
+        """The same with the rows of these keys. Made once for all browsers that look at the same rows: of a
+        list of 10,000 each shows 50, and most of them the first 50.
+        """
+        known = self._keyed.get(keys)
+        if known is None:
+            pieces = {key: piece for key in keys if (piece := self.pieces.get(key)) is not None}
+            known = Update(self.subject, self.sequence, self.at_ms, self.full, pieces)
+            self._keyed[keys] = known
+        return known
+
+    def only(self, view: View) -> Update:
+        """The same with the rows that somebody may see, and of each what they may know."""
+        rows = {key: row for key, row in self.rows.items() if view.sees is None or view.sees(key, row)}
+        if view.told is not None:
+            rows = {key: row and view.told(row) for key, row in rows.items()}
+        return Update.of(self.subject, self.sequence, self.at_ms, self.full, rows)
+
+
+def _in_words(piece: bytes) -> bytes:
+    """A row with its texts in the active language."""
+    if TEXT_START not in piece:
+        return piece
+    return orjson.dumps(in_words(json.loads(piece, object_hook=of_json)))
+
+
+def merged(older: Update, newer: Update) -> Update:
+    """Both in one: what a reader who gets only this must be told. ``newer`` is the one with the greater
+    sequence.
+    """
+    if newer.full:
+        return newer
+    pieces = {**older.pieces, **newer.pieces}
+    if older.full:
+        pieces = {key: piece for key, piece in pieces.items() if piece != REMOVED}
+    return Update(newer.subject, newer.sequence, newer.at_ms, older.full, pieces)

@@ -1,0 +1,64 @@
+"""Changed rows of a live subject: merging, the channel format, frames in each language."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from console.live.update import Update, merged
+from console.text import Text
+from spark.lag.codes import LagStatus
+
+NOW_MS = 1_790_000_000_000
+
+
+def update(sequence: int, rows: Mapping[str, Any], *, full: bool = False) -> Update:
+    return Update.of("s", sequence, NOW_MS, full, rows)
+
+
+def test_it_merges_changes_row_by_row() -> None:
+    both = merged(update(1, {"a": {"n": 1}, "b": None}), update(2, {"a": {"n": 2}}))
+    assert (both.sequence, both.full, both.rows) == (2, False, {"a": {"n": 2}, "b": None})
+
+
+def test_it_drops_removed_rows_from_a_merged_base() -> None:
+    both = merged(update(1, {"a": {"n": 1}, "b": {"n": 1}}, full=True), update(2, {"b": None}))
+    assert (both.sequence, both.full, both.rows) == (2, True, {"a": {"n": 1}})
+
+
+def test_it_forgets_everything_before_a_base() -> None:
+    base = update(2, {"a": {"n": 2}}, full=True)
+    assert merged(update(1, {"z": {"n": 1}}), base) is base
+
+
+def test_it_reads_its_own_channel_format() -> None:
+    read = Update.from_channel(b'7 1790000000000 d c/local/group/a b\n{"q":9,"gone":4}\n{"lag":3}null')
+    assert (read.subject, read.sequence, read.full) == ("c/local/group/a b", 7, False)
+    assert json.loads(read.frame("en")) == {
+        "subject": "c/local/group/a b",
+        "seq": 7,
+        "at_ms": 1790000000000,
+        "full": False,
+        "rows": {"q": {"lag": 3}, "gone": None},
+    }
+
+
+def test_it_cuts_a_page_out_of_an_update_once_for_everybody_who_shows_it() -> None:
+    all_rows = update(3, {"a": {"n": 1}, "b": {"n": 2}})
+    page = all_rows.keyed(frozenset({"b", "c"}))
+    assert page.rows == {"b": {"n": 2}}
+    assert all_rows.keyed(frozenset({"c", "b"})) is page
+
+
+def test_a_text_is_in_the_words_of_each_reader_and_everything_else_as_it_was() -> None:
+    reason = Text("%(number)s client(s) without a queue", number=3)
+    made = update(
+        4, {"a": {"reason": reason, "status": LagStatus.OK, "texts": [reason], "n": 1}, "b": {"n": 2}}
+    )
+    english, chinese = (json.loads(made.frame(code))["rows"] for code in ("en", "zh-hans"))
+    said = "3 clients without a queue"
+    assert english == {"a": {"reason": said, "status": "OK", "texts": [said], "n": 1}, "b": {"n": 2}}
+    said = "3 个客户端没有队列"
+    assert chinese == {"a": {"reason": said, "status": "OK", "texts": [said], "n": 1}, "b": {"n": 2}}
+    assert made.frame("en") is made.frame("en")
