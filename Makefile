@@ -71,6 +71,7 @@ messages: set-up-test ## Refresh and compile locale/*.po after texts changed; th
 	@for domain in django djangojs; do .venv/bin/django-admin makemessages -l zh_Hans -d $$domain --no-wrap --no-location \
 		--no-obsolete -i .venv -i tests --settings console.settings --pythonpath .; done
 	@for file in locale/*/LC_MESSAGES/*.po; do sed -i '/^"POT-Creation-Date\|^"Report-Msgid-Bugs-To/d' $$file; \
+		msgcat --sort-output --no-wrap -o $$file $$file; \
 		msgfmt -o $${file%.po}.mo $$file; done
 
 clean: ## Remove what runs left behind (var/ with all its data too)
