@@ -102,6 +102,7 @@ class Column:
     priority: int = 1
     note: str = ""
     is_summed: bool = False  # at least that, in a row with `is_lower_bound`
+    is_of_offsets: bool = False  # at most that, in a row with `offset_is_not_count`
 
     @property
     def is_number(self) -> bool:
@@ -121,6 +122,8 @@ class Column:
         if value is None or value == "":
             return ""
         text = RANKED[row["by"]](value) if self.kind == "ranked" else TEXTS[self.kind](value)
+        if self.is_of_offsets and row.get("offset_is_not_count"):
+            return f"≤ {text}"
         return f"≥ {text}" if self.is_bound(row) else text
 
     def is_bound(self, row: Mapping[str, Any]) -> bool:
@@ -267,9 +270,13 @@ _DISTRIBUTION = (
     Column("time_lag_p95_ms", "p95", "optional_duration"),
     Column("time_lag_p99_ms", "p99", "optional_duration"),
     Column("time_lag_max_ms", "max", "optional_duration"),
-    Column("lag_max", "Lag max", unit="msgs"),
-    Column("produced", "Produced", unit="msgs"),
-    Column("consumed", "Consumed", unit="msgs"),
+    Column("lag_max", "Lag max", unit="msgs", is_of_offsets=True),
+    Column("produced", "Produced", unit="msgs", is_of_offsets=True),
+    Column("consumed", "Consumed", unit="msgs", is_of_offsets=True),
+    Column("last_consumed_age_ms", "Last consumed", "optional_duration"),
+    Column("drain_by_speed_ms", "Drains in", "optional_duration"),
+    Column("skew_cv", "Skew", "rate"),
+    Column("time_lag_spread_ms", "Time lag spread", "optional_duration"),
     Column("breach_ms", "In breach", "optional_duration"),
     Column("within_slo_pct", "Within SLO", "percent"),
     Column("burn_rate", "Burn", "rate", "×"),

@@ -11,8 +11,10 @@ from django.db import models
 from console.lag.models import NAME_LENGTH_MAX
 from console.report.jobs import PERIODS_MS, TREND_JOB, is_so_far
 from console.report.long_periods import LongPeriod, period_of
+from console.text.value import Text
 from spark.lag.local_time import CHANGE_MS_MAX, UTC, period_end
 
+NOT_COUNT = Text("Offsets of this topic do not count messages: there are at most as many.")
 ZONE_LENGTH_MAX = 64  # the longest name of the IANA list has 32
 
 
@@ -173,6 +175,14 @@ class LagRow(models.Model):
     in_rate = models.FloatField(null=True)
     out_rate = models.FloatField(null=True)
     catch_up_speed = models.FloatField(null=True)
+    last_consumed_age_ms = models.BigIntegerField(
+        null=True,
+        help_text="age of the newest message that was consumed, when the row was last known; not a lag. "
+        "Null: none was consumed in the window",
+    )
+    offset_is_not_count = models.BooleanField(
+        null=True, help_text="there are at most as many messages as the figures in messages say"
+    )
     breach_ms = models.BigIntegerField()
     breach_weighted_ms = models.BigIntegerField(null=True)
     late_message_ms = models.BigIntegerField(null=True)
@@ -185,6 +195,10 @@ class LagRow(models.Model):
     drain_lo_ms = models.BigIntegerField(null=True)
     drain_hi_ms = models.BigIntegerField(null=True)
     drain_never = models.BooleanField(null=True)
+    drain_by_speed_ms = models.BigIntegerField(
+        null=True,
+        help_text="time lag at the end over (catch-up speed - 1). Null: unknown, or not at this speed",
+    )
     time_to_loss_ms = models.BigIntegerField(null=True)
     lost = models.BigIntegerField()
     skipped = models.BigIntegerField(null=True)
@@ -192,8 +206,12 @@ class LagRow(models.Model):
     retry_in = models.BigIntegerField(null=True)
     dead_letter_in = models.BigIntegerField(null=True)
     skew_max_mean = models.FloatField(null=True)
+    skew_cv = models.FloatField(null=True, help_text="standard deviation over mean of the queues' mean lags")
     skew_gini = models.FloatField(null=True)
     effective_queues = models.FloatField(null=True)
+    time_lag_spread_ms = models.BigIntegerField(
+        null=True, help_text="largest time lag of any queue less that of the median queue"
+    )
     stall_ms_max = models.BigIntegerField(null=True)
     # Members of the whole group, of rows of topics, as far as their changes were seen.
     clients_min = models.IntegerField(null=True)
@@ -241,6 +259,11 @@ class LagRow(models.Model):
     def is_partial(self) -> bool:
         """Whether its window was not over when it was computed."""
         return is_so_far(self.job, self.window_start_ms, self.window_end_ms, self.zone)
+
+    @property
+    def reason(self) -> str:
+        """Why figures in messages are upper bounds, if they are."""
+        return NOT_COUNT if self.offset_is_not_count else ""
 
     @property
     def is_censored(self) -> bool:

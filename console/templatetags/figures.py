@@ -123,7 +123,7 @@ def at_least(row: object) -> SafeString:
 
 
 # made of offsets: where those are not a count of messages, there are at most as many
-COUNTED = frozenset({"lag", "available", "in_flight", "messages"})
+COUNTED = frozenset({"lag", "lag_max", "available", "in_flight", "messages"})
 
 
 def bound_of(row: object, name: str) -> SafeString | str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from django import template
@@ -16,7 +16,8 @@ from console.lag.windows.marks import Mark
 from console.report.columns import EVENT_STATUS, TIMES_FROM_PCT, changed
 from console.report.jobs import PERIODS_MS
 from console.templatetags import figures
-from console.text.figures import MINUS, duration, moment, rate, size
+from console.text import Duration, Text
+from console.text.figures import MINUS, duration, moment, percent, rate, size
 from console.text.language import figure_words
 from console.text.sentences import said as in_words
 from spark.lag.local_time import DAY_MS, HOUR_MS, UTC, local
@@ -130,7 +131,22 @@ def provenance(context: Mapping[str, Any], row: Any) -> SafeString:
             f"Sampled every {duration(row.interval_ms)}, the largest gap is {duration(row.max_gap_ms or 0)}."
         )
     text = "–" if row.coverage_pct is None else f"{row.coverage_pct:,.1f}"
-    return format_html('<span tabindex="0" data-tip="{}">{}</span>', " ".join(map(in_words, parts)), text)
+    words = [*map(in_words, parts), *(more.local() for more in _beside(row))]
+    return format_html('<span tabindex="0" data-tip="{}">{}</span>', " ".join(words), text)
+
+
+def _beside(row: Any) -> Iterator[Text]:
+    """Yield what is known of a row of a lag report and has no column."""
+    if row.last_consumed_age_ms is not None:
+        age = Duration(row.last_consumed_age_ms)
+        yield Text("The newest message consumed was %(age)s old at the end.", age=age)
+    if row.drain_by_speed_ms:
+        yield Text("At its catch-up speed it drains in %(time)s.", time=Duration(row.drain_by_speed_ms))
+    if row.skew_cv:
+        yield Text("The lags of its queues vary by %(ratio)s of their mean.", ratio=percent(row.skew_cv))
+    if row.time_lag_spread_ms:
+        spread = Duration(row.time_lag_spread_ms)
+        yield Text("Its oldest queue is %(spread)s behind its median one.", spread=spread)
 
 
 @register.simple_tag(takes_context=True)

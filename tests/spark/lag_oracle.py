@@ -68,7 +68,9 @@ select l.*, severity, held, whole, inside, status not in (0, 12) as is_read, sta
   case when linked and inside and c >= 0 and c0 >= 0 and flags & 32 > 0 then greatest(0, c - greatest(c0, low0))
     else 0 end as skipped,
   case when linked and inside and c >= 0 and c0 >= 0 then greatest(0, low - greatest(c0, low0, c)) else 0 end as lost,
-  linked and inside and c >= 0 and c0 > c and status0 <> 11 as rewound
+  linked and inside and c >= 0 and c0 > c and status0 <> 11 as rewound,
+  status not in (0, 11, 12) and (age >= 0 or status = 10) as is_aged,
+  case when status in (10, 11, 12) then 0 else greatest(age, 0) end as wait
 from linked l join rounds using (t) left join statuses using (status) where status <> 0
 """
 ROWS = """
@@ -78,7 +80,9 @@ with at_round as (
     bool_and(is_valid and flags & 2 = 0) as is_counted,
     max(case when is_valid and status <> 10 then greatest(age, 0) else 0 end) as age,
     sum(produced) as produced, sum(consumed) as consumed, sum(skipped) as skipped, sum(lost) as lost,
-    bool_or(rewound) as rewound
+    bool_or(rewound) as rewound, bool_and(is_aged) as is_aged,
+    max(t - wait) filter (consumed > 0 and is_aged) as newest,
+    max(case when is_aged and inside then t end) as known, max((flags & 4 > 0)::int) filter (is_read) as not_count
   from cells group by {key}, t
 ),
 ranked as (
@@ -98,7 +102,9 @@ spent as (
     ) join statuses using (severity) group by {key}, word having sum(ms) > 0
   ) group by {key}
 )
-select r.*, coalesce(samples, 0) as samples, lag_first, lag_last, lag_p50, lag_p95, lag_p99, status_ms
+select r.*, coalesce(samples, 0) as samples, lag_first, lag_last, lag_p50, lag_p95, lag_p99, status_ms,
+  case when wait_last = 0 then 0 when wait_last < wait_first and wait_last / (wait_first - wait_last) * span <= $horizon
+    then round(wait_last / (wait_first - wait_last) * span)::bigint end as drain_by_speed_ms
 from (
   select {key}, max(queues) filter (whole > 0) as queues, sum(whole)::bigint as exists_ms,
     sum(produced)::bigint as produced, sum(consumed)::bigint as consumed, sum(skipped)::bigint as skipped,
@@ -106,10 +112,31 @@ from (
     max(lag) filter (inside) as lag_max, max(age) filter (inside) as time_lag_max_ms,
     coalesce(sum(held) filter (age > $slo), 0)::bigint as breach_ms,
     round(100 * coalesce(sum(held) filter (is_read), 0) / sum(whole), 2) as coverage_pct,
-    count(*) filter (inside) - count(*) filter (inside and is_counted) as partial_samples
+    count(*) filter (inside) - count(*) filter (inside and is_counted) as partial_samples,
+    max(known) - max(newest) filter (inside) as last_consumed_age_ms,
+    max(not_count) filter (inside) > 0 as offset_is_not_count,
+    arg_min(age, t) filter (inside and is_aged) as wait_first, arg_max(age, t) filter (inside and is_aged) as wait_last,
+    max(t) filter (inside and is_aged) - min(t) filter (inside and is_aged) as span
   from at_round group by {key}
 ) r left join percentiles using ({key}) left join spent using ({key}) where exists_ms > 0
 """
+SKEWS = """
+with queues as (
+  select g, topic, broker, queue, sum(lag * held)::double as area, max(wait) filter (inside) as wait,
+    sum(held) filter (is_read) as known
+  from cells group by all
+),
+ordered as (select *, row_number() over (partition by g, topic order by area) as place from queues)
+select g, topic, max(wait) filter (known > 0) - floor(median(wait) filter (known > 0))::bigint as time_lag_spread_ms,
+  case when sum(area) > 0 then round(max(area) / avg(area), 6) end as skew_max_mean,
+  case when sum(area) > 0 then round(stddev_pop(area) / avg(area), 6) end as skew_cv,
+  case when sum(area) > 0
+    then round(sum(area * (2 * place - 1)) / (count(*) * sum(area)) - 1, 6) end as skew_gini,
+  case when sum(area) > 0 then round(sum(area) ** 2 / sum(area ** 2), 6) end as effective_queues
+from ordered group by g, topic
+"""
+HORIZON_MS = 365 * 86_400_000  # a forecast beyond it is none
+STEPS = ("wait_first", "wait_last", "span")  # to a figure, and none themselves
 GRAINS = {"topic": "g, topic", "queue": "g, topic, broker, queue"}
 
 
@@ -131,12 +158,23 @@ def rows(
         connection.execute(ROUNDS, {**window, "limit": 4 * interval_ms})
         connection.execute(CELLS, {"b": to_ms})
         for grain, key in GRAINS.items():
-            cursor = connection.execute(ROWS.format(key=key), {"slo": slo_ms})
-            columns = [column[0] for column in cursor.description or ()]
-            for values in cursor.fetchall():
-                row = dict(zip(columns, values, strict=True))
-                name = row.pop("g"), row.pop("topic"), row.pop("broker", ""), row.pop("queue", -1)
-                found[grain, *name] = row
+            for name, row in _fetched(connection, ROWS.format(key=key), slo=slo_ms, horizon=HORIZON_MS):
+                found[grain, *name] = {step: value for step, value in row.items() if step not in STEPS}
+        for name, row in _fetched(connection, SKEWS):
+            if ("topic", *name) in found:
+                found["topic", *name] |= row
+    return found
+
+
+def _fetched(
+    connection: duckdb.DuckDBPyConnection, sql: str, **values: int
+) -> list[tuple[Key, dict[str, Any]]]:
+    cursor = connection.execute(sql, values)
+    columns = [column[0] for column in cursor.description or ()]
+    found = []
+    for fetched in cursor.fetchall():
+        row = dict(zip(columns, fetched, strict=True))
+        found.append(((row.pop("g"), row.pop("topic"), row.pop("broker", ""), row.pop("queue", -1)), row))
     return found
 
 

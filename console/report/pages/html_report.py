@@ -91,7 +91,9 @@ def _head(column: Column) -> str:
 
 def _lines(rows: Iterable[Any], columns: Sequence[Column], job: str) -> Iterator[list[tuple[str, str]]]:
     for row in rows:
-        values = getattr(row, "figures", {})
+        values = getattr(row, "figures", None) or {
+            "offset_is_not_count": getattr(row, "offset_is_not_count", None)
+        }
         cells = [values.get(each.key, getattr(row, each.key, None)) for each in columns]
         texts = [
             (each.text({**values, each.key: value}), NUMBER * each.is_number)

@@ -12,6 +12,9 @@ of histograms (`spark.lag.folds.histogram`), at most 0.8 % too large: only so ar
     within_slo_pct      share of the consumed messages with a latency of at most `slo_ms`, `consumed_within_slo` of them
     in_flight_p95       pulled and not confirmed, `ready_p95` not pulled yet: where it was read of every queue
     catch_up_speed      seconds of the topic's time that the row gained per second: 1 keeps pace, 0 stands still
+    last_consumed_age_ms  age, when the row was last known, of the newest message that was consumed in the window (of a
+                        topic by any of its queues): at least that, by an interval and what the message itself waited;
+                        not a lag, it grows on an idle topic; null: none was consumed
     breach_ms           time in which some queue's time lag was above `slo_ms`; `breach_weighted_ms` the same, each
                         moment weighted by the share of the waiting messages that lie in such queues
     late_message_ms     cost of lag: every message that waits in such a queue, times the time that it waits there
@@ -21,9 +24,14 @@ of histograms (`spark.lag.folds.histogram`), at most 0.8 % too large: only so ar
     drain_ms            until the backlog at the end is gone: where nothing is behind what its oldest message has
                         waited, else the backlog over (what was handled in the median minute behind - what comes);
                         `_lo`, `_hi` with the 80th and the 20th percentile; null with `drain_never`: not at these rates
+    drain_by_speed_ms   the same by ages alone: what the oldest message at the end has waited over (catch-up speed - 1);
+                        null: unknown, or not at this speed
     time_to_loss_ms     until retention reaches the first unread message, in the worst round; null: never
     lost, skipped       removed unread by retention; passed by when a committed offset was set
-    skew_*              max / mean and Gini of the queues' mean lags; `effective_queues`: over how many it spreads
+    skew_*              max / mean, standard deviation / mean (`cv`) and Gini of the queues' mean lags;
+                        `effective_queues`: over how many it spreads
+    time_lag_spread_ms  the longest time lag of any queue less that of the median queue, each its longest in the window
+    offset_is_not_count offsets of the topic do not count messages: figures in messages are upper bounds
     stall_ms_max        longest time a queue with messages waiting stood still; of whole intervals, so that it goes on
                         in the next window where this one ends
     coverage_pct        share of the time the row existed in which every queue was known; `max_gap_ms` longest time
@@ -43,7 +51,7 @@ import pyarrow as pa
 from spark.lag.codes import SEVERITY, WORST_FIRST
 from spark.lag.folds import histogram
 from spark.lag.folds.fold import BEHIND_MS, WEIGHT, Fold
-from spark.lag.folds.level import HIGHEST, NONE, Level
+from spark.lag.folds.level import HIGHEST, NONE, Level, Sums
 from spark.lag.forecast import DRAIN_MS_MAX
 from spark.lag.grid import TOPIC_WIDTH
 from spark.lag.round.skew import skews
@@ -88,8 +96,11 @@ def of_level(level: Level, interval_ms: int, slo_ms: Int64Array, target: FloatAr
         "in_rate": masked(in_rate, is_uncounted),
         "out_rate": masked(sums.consumed / seconds, is_uncounted),
         "catch_up_speed": masked(np.round(speed, 6), span_ms <= 0),
+        "last_consumed_age_ms": _age(sums.newest_ms, level.aged.last_ms),
+        "offset_is_not_count": masked(sums.not_count > 0, sums.not_count < 0),
         **_budget(level, target),
         **_drain(level, in_rate),
+        "drain_by_speed_ms": _drain_by_speed(level),
         "time_to_loss_ms": masked(sums.runway_ms, sums.runway_ms > DRAIN_MS_MAX),
         **{name: pa.array(getattr(sums, name)) for name in ("lost", "skipped", "rewinds")},
         "stall_ms_max": pa.array(level.still.longest_ms),
@@ -107,13 +118,16 @@ def of_topics(fold: Fold) -> Columns:
     order = np.lexsort((-queues.lag_max, -queues.age_max_ms, topic))
     worst = order[np.searchsorted(topic[order], np.arange(count))]
     names = [queue_name(fold.queues.keys[row]) for row in worst.tolist()]
-    still = np.zeros(count, dtype=np.int64)
+    still, known_ms = np.zeros(count, dtype=np.int64), np.full(count, NONE, dtype=np.int64)
     np.maximum.at(still, topic, fold.queues.still.longest_ms)
+    np.maximum.at(known_ms, topic, fold.queues.aged.last_ms)
     return {
         "worst_queue": pa.array(
             [name if waited else "" for name, waited in zip(names, waits > 0, strict=True)]
         ),
         "stall_ms_max": pa.array(still),
+        "last_consumed_age_ms": _age(fold.topics.sums.newest_ms, known_ms),
+        "time_lag_spread_ms": _time_lag_spread(queues, topic, count),
         **skew(queues.lag_area, topic, count),
     }
 
@@ -126,8 +140,27 @@ def queue_name(key: SeriesKey) -> str:
 def skew(areas: Int64Array, group: Int64Array, count: int) -> Columns:
     """Return how uneven the mean lags of the queues of each group are (lag.md 1.2, 22); null where nothing waited."""
     found = skews(areas, group, count, unknown=NONE)
-    columns = zip(("skew_max_mean", "skew_gini", "effective_queues"), found, strict=True)
+    columns = zip(("skew_max_mean", "skew_cv", "skew_gini", "effective_queues"), found, strict=True)
     return {name: masked(np.round(np.nan_to_num(values), 6), np.isnan(values)) for name, values in columns}
+
+
+def _time_lag_spread(queues: Sums, topic: Int64Array, count: int) -> pa.Array:
+    """Return how far the queue with the longest time lag of each topic is above the median one."""
+    is_known = (queues.age_max_ms >= 0) & (queues.known_ms > 0)
+    ages, of = queues.age_max_ms[is_known], topic[is_known]
+    ages = ages[np.lexsort((ages, of))]
+    numbers = np.bincount(of, minlength=count)
+    ends = np.cumsum(numbers)
+    has = numbers > 0
+    found = np.zeros(count, dtype=np.int64)
+    begin, number = (ends - numbers)[has], numbers[has]
+    median = (ages[begin + (number - 1) // 2] + ages[begin + number // 2]) // 2
+    found[has] = ages[ends[has] - 1] - median
+    return masked(found, ~has)
+
+
+def _age(stored_ms: Int64Array, at_ms: Int64Array) -> pa.Array:
+    return masked(at_ms - stored_ms, (stored_ms < 0) | (at_ms < 0))
 
 
 def _longest_gap(level: Level) -> Int64Array:
@@ -227,6 +260,16 @@ def _drain(level: Level, in_rate: FloatArray) -> Columns:
         if name == "drain_ms":
             found["drain_never"] = masked(is_never, is_unknown)
     return found
+
+
+def _drain_by_speed(level: Level) -> pa.Array:
+    """Return the age at the end over (catch-up speed - 1), which is how fast the age fell in the window."""
+    aged = level.aged
+    fallen = aged.first - aged.last
+    ms = np.rint(aged.last / np.maximum(fallen, 1) * (aged.last_ms - aged.first_ms))
+    is_level = (aged.last_ms >= 0) & (aged.last == 0)
+    is_unknown = ~is_level & ((fallen <= 0) | (ms > DRAIN_MS_MAX))
+    return masked(np.where(is_level | is_unknown, 0, ms).astype(np.int64), is_unknown)
 
 
 def _status(status_ms: Int64Array) -> Columns:

@@ -11,13 +11,13 @@ holds. Differences of offsets count at the later sample. So a window needs its o
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from spark.lag.codes import ByteArray
+from spark.lag.codes import ByteArray, SampleFlag
 from spark.lag.folds import histogram, level
 from spark.lag.folds.level import HIGHEST, NONE, Counts, Ends, Level, Minutes, Stretch, Sums
 from spark.lag.folds.rounds import OFFLINE, RANKS, STALL, UNKNOWN_RANK, Rounds, rounds_of, where
@@ -30,7 +30,8 @@ from spark.lag.snapshot import BoolArray, Int64Array
 BEHIND_MS = 30_000
 PARTS_MAX = 16  # of the messages that one round consumed: what a stall of a minute frees in a round of 5 s
 WEIGHT = 1_000
-ADDED = ("timed", "in_time", "latency_ms")
+# What only queues show; a topic has it from its queues.
+FROM_QUEUES = ("incarnation", "timed", "in_time", "latency_ms", "runway_ms", "newest_ms", "not_count")
 FARTHEST_MS = 2.0**53  # of a number of milliseconds that a float holds
 SLAB_ROWS = 512  # queues folded together: their matrices stay in the cache
 
@@ -96,8 +97,8 @@ def _fold(grid: Grid, from_ms: int, to_ms: int, slo_of: Callable[[str], int]) ->
         own = [grid.keys[at] for at in np.unique(source, return_index=True)[1].tolist()]
     slo_ms = np.array([promised[key.group] for key in own], dtype=np.int64)
     rounds = rounds_of(grid, slo_ms)
-    runway = runways(grid, rounds, from_ms)
-    queues = level_of(rounds, own, slo_ms, from_ms, to_ms, latencies_of(rounds, from_ms), runway)
+    latencies = latencies_of(rounds, from_ms)
+    queues = level_of(rounds, own, slo_ms, from_ms, to_ms, latencies, _of_queues(grid, rounds, from_ms))
     together = rounds.together(bundles)
     if grid.source is not None:
         queues = queues.take(source, grid.keys)
@@ -107,10 +108,11 @@ def _fold(grid: Grid, from_ms: int, to_ms: int, slo_of: Callable[[str], int]) ->
     topic = np.repeat(np.arange(len(first)), np.diff(starts))
     keys = [grid.keys[row]._replace(broker_name="", queue_id=-1) for row in first.tolist()]
     topics = level_of(together, keys, slo_ms[bundles[:-1]], from_ms, to_ms)
-    sums = {name: np.add.reduceat(getattr(queues.sums, name), first) for name in ADDED if len(first)}
-    if len(first):
-        sums["incarnation"] = np.maximum.reduceat(queues.sums.incarnation, first)
-        sums["runway_ms"] = np.minimum.reduceat(queues.sums.runway_ms, first)
+    sums = {
+        one.name: one.metadata["by"].reduceat(getattr(queues.sums, one.name), first)
+        for one in fields(Sums)
+        if one.name in FROM_QUEUES and len(first)
+    }
     waits = Counts.of([queues.histograms["latency"].into(topic)])
     topics = replace(
         topics, sums=replace(topics.sums, **sums), histograms={**topics.histograms, "latency": waits}
@@ -181,6 +183,23 @@ def _spread(rounds: Rounds, at: Int64Array) -> Spread:
     return Spread(rows, before + (after - before) * (2 * part + 1) // (2 * parts), share)
 
 
+def _of_queues(grid: Grid, rounds: Rounds, from_ms: int) -> dict[str, Int64Array]:
+    """Return the sums that need more of each queue than its rounds, or that rounds of a whole topic no longer show.
+
+    A message consumed in a round was stored when the first one behind it was, or shortly before; with none behind it,
+    at the latest at the round.
+    """
+    window = slice(int(np.searchsorted(rounds.t_ms, from_ms)), None)
+    is_read = rounds.is_read[:, window]
+    is_dated = (rounds.consumed[:, window] > 0) & rounds.is_aged[:, window]
+    is_not_count = (grid.flags[:, window] & SampleFlag.NOT_COUNT) != 0
+    return {
+        "runway_ms": runways(grid, rounds, from_ms),
+        "newest_ms": _highest(rounds.t_ms[window] - rounds.age_ms[:, window], is_dated),
+        "not_count": _highest(is_not_count.astype(np.int8), is_read),
+    }
+
+
 def runways(grid: Grid, rounds: Rounds, from_ms: int) -> Int64Array:
     """Return for how long, at the least, retention leaves the first unread message of each queue; HIGHEST: for ever.
 
@@ -215,10 +234,15 @@ def level_of(
     from_ms: int,
     to_ms: int,
     latencies: Latencies | None = None,
-    runway: Int64Array | None = None,
+    of_queues: dict[str, Int64Array] | None = None,
 ) -> Level:
     """Return the figures of rows (queues, topics, a group) over a window of which `rounds` has the round before."""
     count = len(keys)
+    of_queues = of_queues or {
+        "runway_ms": np.full(count, HIGHEST),
+        "newest_ms": np.full(count, NONE, dtype=np.int64),
+        "not_count": np.full(count, NONE, dtype=np.int64),
+    }
     latencies = latencies or Latencies.none(count)
     first = int(np.searchsorted(rounds.t_ms, from_ms))
     window = slice(first, None)
@@ -229,7 +253,7 @@ def level_of(
         keys,
         Sums(
             incarnation=np.array([key.incarnation for key in keys], dtype=np.int64),
-            runway_ms=np.full(count, HIGHEST) if runway is None else runway,
+            **of_queues,
             **_times(rounds, slo_ms, from_ms, to_ms),
             **_counts(rounds, first),
             **_latency_sums(latencies, slo_ms),

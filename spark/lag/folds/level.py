@@ -43,7 +43,8 @@ class Sums:
     """One number a row. Times are milliseconds, of which each belongs to one window; `status_ms` has a column for each
     severity rank. `samples`: rounds in which all was counted. `watched_ms`: time in which it is known whether the
     promise was kept. `latency_ms`: sum over `timed` messages, those whose wait is known. `breach_weighted` is
-    thousandths of milliseconds, `lag_area` messages times milliseconds.
+    thousandths of milliseconds, `lag_area` messages times milliseconds. `newest_ms`: store time of the newest message
+    that was consumed. `not_count`: 1 where offsets did not count messages in some round, NONE where no round was read.
     """
 
     incarnation: Int64Array = _largest()
@@ -73,6 +74,8 @@ class Sums:
     in_time: Int64Array = _added()
     latency_ms: Int64Array = _added()
     runway_ms: Int64Array = _least()
+    newest_ms: Int64Array = _largest()
+    not_count: Int64Array = _largest()
 
 
 @dataclass(frozen=True, slots=True)

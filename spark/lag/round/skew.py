@@ -10,10 +10,12 @@ from spark.lag.snapshot import Int64Array
 
 class Skews(NamedTuple):
     """Of the queues of each group: all in 1 queue is gini near 1 and 1 effective queue, all alike is gini 0 and as many
-    as there are; NaN where nothing waits: nothing is evenly spread over nothing.
+    as there are; `variation` is the standard deviation over the mean. NaN where nothing waits: nothing is evenly spread
+    over nothing.
     """
 
     max_over_mean: npt.NDArray[np.float64]
+    variation: npt.NDArray[np.float64]
     gini: npt.NDArray[np.float64]
     effective_queues: npt.NDArray[np.float64]
 
@@ -36,5 +38,7 @@ def skews(lags: Int64Array, groups: Int64Array, count: int, *, unknown: int) -> 
     np.maximum.at(largest, groups, values)
     waits = total > 0
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = (largest / (total / queues), weighted / (queues * total), total * total / squares)
+        effective = total * total / squares
+        variation = np.sqrt(np.maximum(queues / effective - 1, 0))
+        found = (largest / (total / queues), variation, weighted / (queues * total), effective)
     return Skews(*(np.where(waits, one, np.nan) for one in found))

@@ -118,6 +118,11 @@ def test_it_pages_sorts_and_filters_rows(reader: APIClient, hours: ReportRun) ->
     (silent,) = reader.get(body["next"]).json()["results"]
     assert (silent["group"], silent["time_lag_max_ms"], silent["run"]) == ("silent", None, "report-1")
     assert "id" not in silent
+    assert (silent["offset_is_not_count"], silent["last_consumed_age_ms"], silent["skew_cv"]) == (
+        None,
+        None,
+        None,
+    )
     by_name = reader.get(f"{BASE}/rows?ordering=group").json()["results"]
     assert [row["group"] for row in by_name] == ["analytics", "billing", "silent"]
     (queue,) = reader.get(f"{BASE}/rows?grain=queue&group=bill").json()["results"]

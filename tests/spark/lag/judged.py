@@ -156,6 +156,8 @@ def _series(chance: np.random.Generator, key: SeriesKey, t_ms: Int64Array, silen
     flags = np.where(moved, SampleFlag.MOVED, 0).astype(np.uint8)
     flags |= np.where(chance.random(count) < 0.03, SampleFlag.TIME_LAG_BOUND, 0).astype(np.uint8)
     flags |= np.where(chance.random(count) < 0.01, SampleFlag.LAG_BOUND, 0).astype(np.uint8)
+    if chance.random() < 0.2:
+        flags |= np.uint8(SampleFlag.NOT_COUNT)
     pulled = np.where(chance.random(count) < 0.5, committed + 3, -1)
     pulled[committed < 0] = -1
     oldest = t_ms - 300_000 if chance.random() < 0.5 else np.full(count, -1)

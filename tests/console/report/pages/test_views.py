@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from typing import Any
 
 import pytest
@@ -109,6 +111,31 @@ def test_it_shows_rows_worst_first(admin: Client) -> None:
     text = page(admin)
     assert "by Spark 4.3.0 in 9 s" in text
     assert 'data-run="report-1" data-state="SUCCEEDED"' in text
+
+
+def test_it_marks_counts_of_offsets_and_says_what_has_no_column(admin: Client) -> None:
+    own = {
+        "offset_is_not_count": True,
+        "last_consumed_age_ms": 7_000,
+        "drain_by_speed_ms": 90_000,
+        "skew_cv": 1.5,
+        "time_lag_spread_ms": 30_000,
+    }
+    rows.row(rows.run(), lag_max=4_321, **own)
+    text = page(admin).split("<tbody")[1]
+    sign = 'data-why="Offsets of this topic do not count messages: there are at most as many.">≤</span>4,321'
+    assert sign in text
+    for words in (
+        "The newest message consumed was 7 s old at the end.",
+        "At its catch-up speed it drains in 1 m 30 s.",
+        "The lags of its queues vary by 150 % of their mean.",
+        "Its oldest queue is 30 s behind its median one.",
+    ):
+        assert words in text
+    (line,) = csv.DictReader(io.StringIO(b"".join(admin.get(f"{PAGE}/csv")).decode()))
+    assert {name: line[name] for name in own} == {name: str(value) for name, value in own.items()}
+    html = b"".join(admin.get(f"{PAGE}/html")).decode()
+    assert "≤ 4,321" in html and "Time lag spread" in html and "1 m 30 s" in html
 
 
 def test_it_shows_since_yesterday_unless_asked_for_more(admin: Client) -> None:
