@@ -16,6 +16,7 @@ from api.rest.permissions import view_scope
 from api.rest.resource import Resource, existing_row
 from console.access.name_scope import EVERYTHING, NameScope
 from console.broker import selectors
+from console.broker.broker_list import BROKERS
 from console.broker.models import NameServerRow, RouteDifference
 from console.broker.selectors import BrokerView
 from console.broker.survey import runtime
@@ -229,25 +230,14 @@ class Brokers(Resource):
         operation_id="brokers_list",
         tags=["brokers"],
         parameters=[
-            *pagination.PAGE_PARAMETERS,
-            OpenApiParameter("query", str, description="part of the name, the address or the version"),
-            OpenApiParameter("state", str, enum=["", "silent", "drained"]),
-            pagination.ordering_parameter(list(selectors.SORTS), "broker"),
+            *pagination.list_parameters(BROKERS, query="part of the name, the address or the version"),
         ],
         responses=pagination.page_of("Broker", BrokerSerializer(many=True)),
     )
     def get(self, request: Request, cluster: str) -> Response:
         cluster_selectors.cluster_by_name(cluster)
-        sort, descending = pagination.ordering(request, list(selectors.SORTS), "broker")
-        page = selectors.broker_page(
-            cluster,
-            scope=view_scope(request.user, cluster),
-            query=pagination.text(request, "query"),
-            state=pagination.choice(request, "state", ["", "silent", "drained"], ""),
-            sort=sort,
-            descending=descending,
-            **pagination.page_arguments(request),
-        )
+        scope = view_scope(request.user, cluster)
+        page = selectors.broker_page(cluster, pagination.list_query(request, BROKERS), scope=scope)
         return Response(pagination.page_body(request, page, lambda view: BrokerSerializer(view).data))
 
 

@@ -136,24 +136,18 @@ class DeadLetterGroups(Resource):
         operation_id="dead_letters_list",
         tags=["dead letters"],
         parameters=[
-            *pagination.PAGE_PARAMETERS,
-            pagination.ordering_parameter(list(selectors.SORTS), "expires"),
-            OpenApiParameter("query", str, description="part of the group's name"),
+            *pagination.list_parameters(selectors.DEAD_LETTERS, query="part of the group's name"),
             OpenApiParameter("with_empty", bool, description="also groups whose dead-letter topic is empty"),
         ],
         responses=pagination.page_of("DeadLetterGroup", DeadLetterGroupSerializer(many=True)),
     )
     def get(self, request: Request, cluster: str) -> Response:
         cluster_selectors.cluster_by_name(cluster)
-        sort, descending = pagination.ordering(request, list(selectors.SORTS), "expires")
         page = selectors.dead_letter_groups(
             cluster,
+            pagination.list_query(request, selectors.DEAD_LETTERS),
             scope=view_scope(request.user, cluster),
-            query=pagination.text(request, "query"),
             with_empty=pagination.boolean(request, "with_empty"),
-            sort=sort,
-            descending=descending,
-            **pagination.page_arguments(request),
         )
         return Response(pagination.page_body(request, page, lambda row: DeadLetterGroupSerializer(row).data))
 

@@ -19,6 +19,7 @@ from api.rest.resource import Resource, existing_row
 from console.cluster import selectors as cluster_selectors
 from console.group import selectors
 from console.group.clients import member
+from console.group.group_list import GROUPS
 from console.lag import selectors as lag_selectors
 from console.lag.models import ClientRow, GroupRow
 from spark.lag.local_time import HOUR_MS
@@ -74,33 +75,21 @@ class Groups(Resource):
         operation_id="groups_list",
         tags=["groups"],
         parameters=[
-            *pagination.PAGE_PARAMETERS,
-            OpenApiParameter("query", str, description="part of the name"),
+            *pagination.list_parameters(GROUPS, query="part of the name"),
             OpenApiParameter("status", str, description="a lag status, or PARTIAL"),
-            *[OpenApiParameter(name, str, enum=["", *values]) for name, values in selectors.FILTERS.items()],
             OpenApiParameter("include_system", bool, description="RocketMQ's own groups too"),
-            pagination.ordering_parameter(list(selectors.SORTS), "-attention"),
         ],
         responses=pagination.page_of("Group", GroupSerializer(many=True)),
     )
     def get(self, request: Request, cluster: str) -> Response:
         cluster_selectors.cluster_by_name(cluster)
-        sort, descending = pagination.ordering(request, list(selectors.SORTS), "-attention")
         page = selectors.group_page(
             cluster,
+            pagination.list_query(request, GROUPS),
             scope=view_scope(request.user, cluster),
-            query=pagination.text(request, "query"),
             status=pagination.text(request, "status", most=32) or None,
-            filters={
-                name: chosen
-                for name, values in selectors.FILTERS.items()
-                if (chosen := pagination.choice(request, name, ["", *values], ""))
-            },
             include_system=pagination.boolean(request, "include_system"),
-            sort=sort,
-            descending=descending,
             stale_since_ms=(since_ms := _stale_since_ms(cluster)),
-            **pagination.page_arguments(request),
         )
         return Response(
             pagination.page_body(

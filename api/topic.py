@@ -25,6 +25,7 @@ from console.operation.config.quarantine import quarantine_of
 from console.operation.config.table import read_table
 from console.topic import selectors
 from console.topic.producers import senders_of
+from console.topic.topic_list import TOPICS
 
 
 class TopicSerializer(serializers.ModelSerializer[TopicRow]):
@@ -112,31 +113,25 @@ class Topics(Resource):
         operation_id="topics_list",
         tags=["topics"],
         parameters=[
-            *pagination.PAGE_PARAMETERS,
-            OpenApiParameter("query", str, description="part of the name"),
+            *pagination.list_parameters(TOPICS, query="part of the name"),
             OpenApiParameter(
                 "kind", str, enum=["", *selectors.KINDS], description="default NORMAL; empty: all"
             ),
             OpenApiParameter(
                 "reader", str, enum=["", "none"], description="none: topics that no consumer group reads"
             ),
-            pagination.ordering_parameter(list(selectors.SORTS), "topic"),
         ],
         responses=pagination.page_of("Topic", TopicSerializer(many=True)),
     )
     def get(self, request: Request, cluster: str) -> Response:
         cluster_selectors.cluster_by_name(cluster)
-        sort, descending = pagination.ordering(request, list(selectors.SORTS), "topic")
         kind = pagination.choice(request, "kind", ["", *selectors.KINDS], "NORMAL")
         page = selectors.topic_page(
             cluster,
+            pagination.list_query(request, TOPICS),
             scope=view_scope(request.user, cluster),
-            query=pagination.text(request, "query"),
             kinds=(kind,) if kind else selectors.KINDS,
             only_unread=pagination.choice(request, "reader", ["", "none"], "") == "none",
-            sort=sort,
-            descending=descending,
-            **pagination.page_arguments(request),
         )
         scope = view_scope(request.user, cluster)
         return Response(

@@ -11,6 +11,8 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 
 from console.lists.page import PER_PAGE_MAX, Page
+from console.lists.query import ListQuery
+from console.lists.spec import ListSpec
 
 PER_PAGE = 50
 
@@ -92,6 +94,29 @@ def ordering_parameter(sorts: Sequence[str], default: str) -> OpenApiParameter:
     """The parameter's description in the OpenAPI document."""
     values = [sign + name for name in sorts for sign in ("", "-")]
     return OpenApiParameter("ordering", str, enum=values, description=f"default {default}")
+
+
+def list_query(request: Request, spec: ListSpec) -> ListQuery:
+    """Search words, order, filters and page of a declared list; raises ValidationError."""
+    sort, descending = ordering(request, spec.sorts, spec.default)
+    chosen = {each.name: choice(request, each.name, ["", *each.values], "") for each in spec.filters}
+    return ListQuery(
+        query=text(request, "query"),
+        sort=sort,
+        descending=descending,
+        filters={name: value for name, value in chosen.items() if value},
+        **page_arguments(request),
+    )
+
+
+def list_parameters(spec: ListSpec, *, query: str) -> list[OpenApiParameter]:
+    """What `list_query` reads, for the OpenAPI document; ``query`` describes what the search words find."""
+    return [
+        *PAGE_PARAMETERS,
+        OpenApiParameter("query", str, description=query),
+        *(OpenApiParameter(each.name, str, enum=["", *each.values]) for each in spec.filters),
+        ordering_parameter(spec.sorts, spec.default),
+    ]
 
 
 def page_body(request: Request, page: Page[Any], render: Callable[[Any], Any]) -> dict[str, Any]:

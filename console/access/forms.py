@@ -7,6 +7,8 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 
 from console.access.models import Verb
+from console.lists.spec import ListSpec
+from console.text import Text
 
 TOKEN_DAYS_MAX = 3_650  # ten years; what is to last longer has no end
 
@@ -51,28 +53,33 @@ class ChangePasswordForm(NewPasswordForm):
             del self.fields["old"]
 
 
-COLUMNS_MAX = 40  # of a table; the widest has 13
+class ColumnNames(forms.CharField):
+    """Names of a list's columns with commas between, each once, in the list's order."""
 
+    def __init__(self, spec: ListSpec) -> None:
+        self.names = spec.column_names
+        super().__init__(required=False, max_length=len(",".join(self.names)) + 1)
 
-class ColumnNumbers(forms.CharField):
-    """Column numbers from 1 with commas between, in order and each once."""
-
-    def __init__(self) -> None:
-        super().__init__(required=False, max_length=3 * COLUMNS_MAX)
-
-    def clean(self, value: Any) -> list[int]:
-        texts = [text for text in str(super().clean(value)).split(",") if text]
-        if not all(text.isascii() and text.isdigit() and 0 < int(text) <= COLUMNS_MAX for text in texts):
-            raise ValidationError(f"column numbers from 1 to {COLUMNS_MAX}, with commas between")
-        return sorted({int(text) for text in texts})
+    def clean(self, value: Any) -> list[str]:
+        wanted = {name for name in str(super().clean(value)).split(",") if name}
+        if unknown := sorted(wanted.difference(self.names)):
+            raise ValidationError(
+                Text(
+                    "There is no column %(name)s; choose of %(names)s.",
+                    name=unknown[0][:40],
+                    names=", ".join(self.names),
+                )
+            )
+        return [name for name in self.names if name in wanted]
 
 
 class ColumnsForm(forms.Form):
-    """Which columns of a list a person always or never sees; `of`: how many the table has."""
+    """Which columns of a list a person always or never sees."""
 
-    of = forms.IntegerField(min_value=1, max_value=COLUMNS_MAX)
-    on = ColumnNumbers()
-    off = ColumnNumbers()
+    def __init__(self, spec: ListSpec, *args: Any) -> None:
+        super().__init__(*args)
+        self.fields["on"] = ColumnNames(spec)
+        self.fields["off"] = ColumnNames(spec)
 
 
 class ActivityForm(forms.Form):

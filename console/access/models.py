@@ -120,15 +120,14 @@ class SignInFailure(models.Model):
 class ColumnChoice(models.Model):
     """Which columns of a list one person always or never wants to see; about the others the width decides.
 
-    ``shown`` and ``hidden`` are column numbers from 1 in a table of ``columns`` columns: when the list has got or lost
-    one since, the numbers mean other columns and the choice holds no more.
+    ``table`` is the list's name, ``shown`` and ``hidden`` names of its columns (`console.lists.spec.ListSpec`); a name
+    that the list no longer has does nothing.
     """
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="column_choices"
     )
     table = models.CharField(max_length=32)
-    columns = models.PositiveSmallIntegerField()
     shown = models.JSONField(default=list)
     hidden = models.JSONField(default=list)
 

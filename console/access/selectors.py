@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 
 from console.access.errors import LinkInvalid
 from console.access.models import ApiToken, AuditEvent, ColumnChoice, SignInLink
+from console.lists.spec import ListSpec
 
 
 def sha256(key: str) -> str:
@@ -40,12 +41,13 @@ def tokens_of(owner: Any = None) -> Sequence[ApiToken]:
     return list(found.filter(owner=owner) if owner is not None else found)
 
 
-def column_choice(person: Any, table: str) -> str:
-    """JSON {"table", "of", "on", "off"} as `static/js/theme.js` reads it; "": nothing was chosen for the list."""
-    found = ColumnChoice.objects.filter(user=person, table=table).first()
+def column_choice(person: Any, spec: ListSpec) -> str:
+    """JSON {"table", "columns", "on", "off"} as `static/js/theme.js` reads it, all by name; "": nothing was chosen."""
+    found = ColumnChoice.objects.filter(user=person, table=spec.name).first()
     if found is None:
         return ""
-    return json.dumps({"table": table, "of": found.columns, "on": found.shown, "off": found.hidden})
+    choice = {"table": spec.name, "columns": spec.column_names, "on": found.shown, "off": found.hidden}
+    return json.dumps(choice)
 
 
 def audit_events(

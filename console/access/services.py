@@ -271,12 +271,10 @@ def revoke_token(
 # --- Audit --------------------------------------------------------------------------------------------------
 
 
-def choose_columns(
-    person: Any, table: str, *, columns: int, shown: Sequence[int], hidden: Sequence[int]
-) -> None:
+def choose_columns(person: Any, table: str, *, shown: Sequence[str], hidden: Sequence[str]) -> None:
     """Keep which columns of a list a person wants; none named: as the width allows, nothing is kept."""
     if shown or hidden:
-        wanted = {"columns": columns, "shown": list(shown), "hidden": list(hidden)}
+        wanted = {"shown": list(shown), "hidden": list(hidden)}
         ColumnChoice.objects.update_or_create(user=person, table=table, defaults=wanted)
     else:
         ColumnChoice.objects.filter(user=person, table=table).delete()

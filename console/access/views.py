@@ -1,7 +1,5 @@
 """Sign-in, the one-time link, the own password, sign-out, and the audit trail."""
 
-import datetime
-from collections.abc import Iterator
 from typing import Any
 
 from django.contrib import messages
@@ -9,8 +7,7 @@ from django.contrib.auth import login, logout, update_session_auth_hash
 from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.models import User
 from django.core.exceptions import PermissionDenied
-from django.core.paginator import Paginator
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -19,17 +16,19 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.access import rules, selectors, services
+from console.access.activity_list import ACTIVITY
 from console.access.errors import LinkInvalid, TooManyAttempts, WrongCredentials
 from console.access.forms import ActivityForm, ChangePasswordForm, ColumnsForm, NewPasswordForm, SignInForm
-from console.access.models import AuditEvent
 from console.access.session.visitor import remote_addr
-from console.web.spreadsheet import csv_line
-from console.web.streamed import in_thread
+from console.lists.file import streamed_file
+from console.lists.page import cut
+from console.lists.query import ListQuery
+from console.lists.spec import LISTS
+from console.text import Text
 
 BACKEND = "django.contrib.auth.backends.ModelBackend"
-EVENTS_PER_PAGE = 50
-COLUMN_TABLES = frozenset({"groups", "operations", "topics"})  # lists with a column chooser
-CSV_EVENTS_MAX = 100_000  # about 20 MB; more is a job for the database
+# About 20 MB; more is a job for the database.
+CSV_EVENTS_MAX = 100_000
 
 
 def _next(request: HttpRequest) -> str:
@@ -145,51 +144,27 @@ def activity(request: HttpRequest) -> HttpResponseBase:
         plan_id=wanted.get("plan", ""),
     )
     if request.GET.get("format") == "csv":
-        answer = StreamingHttpResponse(
-            in_thread(_csv(events[:CSV_EVENTS_MAX].iterator())), content_type="text/csv"
-        )
-        answer["Content-Disposition"] = 'attachment; filename="activity.csv"'
-        return answer
-    page = Paginator(events, EVENTS_PER_PAGE).get_page(request.GET.get("page"))
-    return render(request, "access/activity.html", {"page": page, "wanted": wanted})
-
-
-def _csv(events: Iterator[AuditEvent]) -> Iterator[str]:
-    columns = [
-        "at",
-        "actor",
-        "token_prefix",
-        "verb",
-        "cluster",
-        "subject",
-        "before",
-        "after",
-        "plan_id",
-        "remote_addr",
-    ]
-    yield csv_line(columns)
-    for event in events:
-        values = [getattr(event, name) for name in columns]
-        yield csv_line("" if value is None else _text(value) for value in values)
-
-
-def _text(value: object) -> str:
-    return value.isoformat() if isinstance(value, datetime.datetime) else str(value)
+        return streamed_file(events[:CSV_EVENTS_MAX].iterator(), ACTIVITY)
+    asked = ListQuery.plain(request)
+    context = {
+        "list": ACTIVITY,
+        "query": asked,
+        "columns": selectors.column_choice(request.user, ACTIVITY),
+        "page": cut(events, page=asked.page, per_page=asked.per_page),
+        "wanted": wanted,
+    }
+    return render(request, "access/activity.html", context)
 
 
 @require_POST
 def columns(request: HttpRequest, table: str) -> HttpResponse:
     """Keep the columns this person chose for a list; empty lists give the columns back to the width."""
-    if table not in COLUMN_TABLES:
-        raise Http404(f"There is no list {table} with columns to choose.")
-    form = ColumnsForm(request.POST)
+    if table not in LISTS:
+        raise Http404(Text("There is no list %(name)s with columns to choose.", name=table).local())
+    form = ColumnsForm(LISTS[table], request.POST)
     if not form.is_valid():
         return HttpResponse(form.errors.as_text(), status=422, content_type="text/plain; charset=utf-8")
     services.choose_columns(
-        request.user,
-        table,
-        columns=form.cleaned_data["of"],
-        shown=form.cleaned_data["on"],
-        hidden=form.cleaned_data["off"],
+        request.user, table, shown=form.cleaned_data["on"], hidden=form.cleaned_data["off"]
     )
     return HttpResponse(status=204)

@@ -12,6 +12,7 @@ from django.db.models import Avg, BigIntegerField, ExpressionWrapper, F, Value
 from django.utils.translation import gettext
 
 from console.access.name_scope import EVERYTHING, NameScope
+from console.broker.broker_list import BROKERS, OWN_BROKERS
 from console.broker.config.keys import ConfigKey, config_key
 from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, RouteDifference, Survey
 from console.broker.own_share import OwnShare, own_shares
@@ -20,6 +21,7 @@ from console.broker.survey.held_back import HeldBack, held_back
 from console.lag.models import BrokerRow, ClientRow, TopicRow
 from console.lag.rows import queues
 from console.lists.page import Page, cut
+from console.lists.query import ListQuery
 
 TOPICS_SHOWN, CLIENTS_SHOWN = 50, 200  # of one broker's page; the rest is counted
 CHART_POINTS = 288  # five minutes each over a day
@@ -134,35 +136,17 @@ class BrokerView:
         return bool(self.drained_at)
 
     @property
+    def state(self) -> str:
+        """One word for a file: "silent", "drained" or "serving"."""
+        return "silent" if not self.row.answered else "drained" if self.is_drained else "serving"
+
+    @property
     def role(self) -> str:
         """master, slave 1; with the count of slaves where there are any."""
         if self.row.broker_id:
             return f"slave {self.row.broker_id}"
         count = len(self.slaves)
         return f"master, {count} slave{'' if count == 1 else 's'}" if count else "master"
-
-
-SORTS: dict[str, Any] = {
-    # What a person sorts by → the value of a row; null sorts last both ways.
-    "broker": lambda view: view.name,
-    "state": lambda view: (view.row.answered, not view.is_drained),
-    "version": lambda view: view.row.version,
-    "in_rate": lambda view: view.row.in_rate,
-    "out_rate": lambda view: view.row.out_rate,
-    "disk": lambda view: view.row.disk_ratio,
-    "full_in": lambda view: 0 if view.filling == "FULL" else view.full_in_ms,
-    "put_p99": lambda view: view.put_p99_ms,
-    "queues": lambda view: view.queues,
-    "answer": lambda view: view.row.rpc_ms,
-}
-OWN_SORTS: dict[str, Any] = {
-    # The same for those who see some names only: nothing of the broker's whole traffic, not even by the order.
-    **{name: SORTS[name] for name in ("broker", "state", "version", "disk", "full_in")},
-    "own_queues": lambda view: view.own.queues,
-    "own_in": lambda view: view.own.in_rate,
-    "own_lag": lambda view: view.own.lag,
-    "own_time_lag": lambda view: view.own.time_lag_ms,
-}
 
 
 def broker_views(cluster_name: str, scope: NameScope = EVERYTHING) -> list[BrokerView]:
@@ -200,18 +184,12 @@ def _view(row: BrokerRow, surveys: Sequence[BrokerSurvey], servers: Sequence[Nam
 
 
 def broker_page(
-    cluster_name: str,
-    *,
-    scope: NameScope = EVERYTHING,
-    query: str = "",
-    state: str = "",
-    sort: str = "broker",
-    descending: bool = False,
-    page: int = 1,
-    per_page: int = 50,
+    cluster_name: str, asked: ListQuery | None = None, *, scope: NameScope = EVERYTHING
 ) -> Page[BrokerView]:
-    """One page of brokers; `state` is "silent" or "drained". `counts_by_status` counts those that match the query."""
+    """One page of brokers. `counts_by_status` counts by state those that match the search words, and "all" of them."""
+    asked = asked or ListQuery()
     everything = broker_views(cluster_name, scope)
+    query = asked.query
     matching = [
         view
         for view in everything
@@ -222,13 +200,17 @@ def broker_page(
         "drained": lambda view: view.is_drained,
     }
     counts = {name: sum(map(test, matching)) for name, test in chosen.items()} | {"all": len(matching)}
-    if state in chosen:
+    if state := asked.filters.get("state"):
         matching = [view for view in matching if chosen[state](view)]
-    value = (SORTS if scope.is_everything else OWN_SORTS).get(sort, SORTS["broker"])
-    known = [view for view in matching if value(view) is not None]
-    known.sort(key=value, reverse=descending)
-    rows = [*known, *(view for view in matching if value(view) is None)]
-    return cut(rows, page=page, per_page=per_page, all_total=len(everything), counts_by_status=counts)
+    spec = BROKERS if scope.is_everything else OWN_BROKERS
+    return cut(
+        spec.in_order(matching, asked.sort, asked.descending),
+        page=asked.page,
+        per_page=asked.per_page,
+        is_whole=asked.is_whole,
+        all_total=len(everything),
+        counts_by_status=counts,
+    )
 
 
 def broker(cluster_name: str, name: str, scope: NameScope = EVERYTHING) -> BrokerView | None:

@@ -7,15 +7,18 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.access import rules
+from console.access import selectors as access_selectors
 from console.access.models import Verb
 from console.access.name_scope import EVERYTHING, NameScope
 from console.access.rules import WILDCARD
 from console.access.session.visitor import remote_addr
 from console.broker import findings, selectors
+from console.broker.broker_list import BROKERS, OWN_BROKERS
 from console.broker.config.areas import by_area
 from console.broker.config.keys import KEYS, config_key
 from console.broker.forms import ConfigForm
@@ -25,6 +28,7 @@ from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTi
 from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
 from console.lag import selectors as lag_selectors
+from console.lists.file import file_of
 from console.lists.page import cut
 from console.lists.query import QUERY_LENGTH_MAX, ListQuery
 from console.operation import selectors as operation_selectors
@@ -34,8 +38,6 @@ from console.operation.models import FINAL_STATES, Job
 from console.text import text_of
 from spark.lag.local_time import DAY_MS
 
-ASCENDING = ("broker", "version", "full_in", "answer")
-STATES = ("silent", "drained")
 TABS = (
     ("health", "Health"),
     ("runtime", "Runtime"),
@@ -53,30 +55,23 @@ BROKER_TROUBLE = (BrokerUnavailable, MQBrokerError, RemotingTimeout, OperationEr
 
 
 @require_safe
-def brokers(request: HttpRequest, cluster: str) -> HttpResponse:
+def brokers(request: HttpRequest, cluster: str) -> HttpResponseBase:
     """Every broker as the last round and survey saw it, silent ones included. Who may see some names only reads the
-    sums over those instead of the broker's whole traffic.
+    sums over those instead of the broker's whole traffic. `?format=csv` is a file.
     """
     here, scope = admit_to_list(request, cluster)
-    sorts = selectors.SORTS if scope.is_everything else selectors.OWN_SORTS
-    query = ListQuery.of(request, sorts=sorts, default="broker", ascending=ASCENDING)
-    state = request.GET.get("state", "")
-    state = state if state in STATES else ""
-    page = selectors.broker_page(
-        here.name,
-        scope=scope,
-        query=query.query,
-        state=state,
-        sort=query.sort,
-        descending=query.descending,
-        page=query.page,
-        per_page=query.per_page,
-    )
+    spec = BROKERS if scope.is_everything else OWN_BROKERS
+    asked = ListQuery.of(request, spec)
+    page = selectors.broker_page(here.name, asked, scope=scope)
+    if asked.is_whole:
+        return file_of(page, spec, here.name)
     context = {
         "cluster": here,
         "scope": scope,
-        "query": query,
-        "state": state,
+        "list": spec,
+        "query": asked,
+        "columns": access_selectors.column_choice(request.user, spec),
+        "state": asked.filters.get("state", ""),
         "page": page,
         "silent": lag_selectors.silent_brokers(here.name),
         "survey": selectors.last_survey(here.name),
@@ -150,7 +145,7 @@ def _health_context(
 
 def _config_context(request: HttpRequest, here: Cluster, view: BrokerView) -> dict[str, Any]:
     """All keys are hundreds: first those with an explanation, by area; a search goes over all of them."""
-    query = ListQuery.of(request, sorts=("key",), default="key", ascending=("key",))
+    query = ListQuery.plain(request)
     show = request.GET.get("show", "")
     show = show if show in ("all", "differences") else "all" if query.query else ""
     table = selectors.config_table(
@@ -271,7 +266,7 @@ def drain(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
 def name_servers(request: HttpRequest, cluster: str) -> HttpResponse:
     """Each name server: what it knows and since when it answers; and the topics about which they do not agree."""
     here = admit(request, cluster)
-    query = ListQuery.of(request, sorts=("since",), default="since", ascending=("since",))
+    query = ListQuery.plain(request)
     servers = selectors.name_servers(here.name)
     configs = [server.config for server in servers if server.config is not None]
     keys = sorted({key for config in configs for key in config})

@@ -4,7 +4,7 @@ asked."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from django.db.models import Count, Max, Min
@@ -15,7 +15,10 @@ from console.deadletter.models import NAME_LENGTH_MAX, DeadLetterSurvey, LedgerS
 from console.lag.models import ClientRow, GroupRow, TopicRow
 from console.lag.rows import queues
 from console.lists.page import Page, cut
+from console.lists.query import ListQuery
+from console.lists.spec import Column, ListSpec
 from console.operation.models import Job, JobState
+from console.text import Text
 from console.text.storable import storable
 
 DLQ_KIND = "DLQ"  # TopicRow.kind
@@ -56,14 +59,50 @@ class DeadLetterRow:
     reason: str
 
 
-SORTS: Mapping[str, Callable[[DeadLetterRow], Any]] = {
-    "group": lambda row: row.group,
-    "count": lambda row: row.count,
-    "growth": lambda row: row.growth_per_h,
-    "oldest": lambda row: row.oldest_ms,
-    "expires": lambda row: row.expires_ms,
-    "last_replay": lambda row: row.last_replay_ms,
-}
+DEAD_LETTERS = ListSpec(
+    name="dead-letters",
+    key="group",
+    default="expires",
+    columns=(
+        Column(
+            "group", Text("Group"), css="", order=lambda row: row.group, ascending=True, fields=("group",)
+        ),
+        Column("count", Text("Dead letters"), order=lambda row: row.count, fields=("count", "lower_bound")),
+        Column(
+            "growth",
+            Text("Growth"),
+            Text("/h"),
+            order=lambda row: row.growth_per_h,
+            fields=("growth_per_h", "growth_minutes"),
+        ),
+        Column(
+            "oldest",
+            Text("Oldest"),
+            css="num p2",
+            order=lambda row: row.oldest_ms,
+            ascending=True,
+            fields=("oldest_ms",),
+        ),
+        Column(
+            "expires",
+            Text("First expires in"),
+            order=lambda row: row.expires_ms,
+            ascending=True,
+            fields=("expires_ms",),
+        ),
+        Column("cause", Text("Most frequent cause"), css=""),
+        Column(
+            "last_replay",
+            Text("Last replay"),
+            css="p2",
+            order=lambda row: row.last_replay_ms,
+            fields=("last_replay_ms", "last_replay_sent", "last_replay_plan"),
+        ),
+        Column("read", Text("Read"), fields=("read_at_ms",)),
+        Column("next", Text("Next step"), css="", is_bare=True),
+    ),
+    file_fields=("reason", "problem"),
+)
 TOPIC_FIELDS = (
     "topic",
     "messages",
@@ -98,32 +137,27 @@ def dead_letter_page(cluster: str, *, scope: NameScope = EVERYTHING, query: str 
 
 def dead_letter_groups(
     cluster: str,
+    asked: ListQuery | None = None,
     *,
     scope: NameScope = EVERYTHING,
-    query: str = "",
     with_empty: bool = False,
-    sort: str = "expires",
-    descending: bool = False,
-    page: int = 1,
-    per_page: int = 50,
 ) -> Page[DeadLetterRow]:
     """One page of the list; what is unknown sorts last both ways. ``counts_by_status``: {"letters", "empty"}.
 
     The order is made in Python: three of its columns are computed, and a cluster has at most one row per group.
     """
+    asked = asked or ListQuery()
     every = dead_letter_page(cluster, scope=scope)
-    matching = [row for row in every if query.casefold() in row.group.casefold()] if query else every
+    query = asked.query.casefold()
+    matching = [row for row in every if query in row.group.casefold()]
     empty = sum(row.count == 0 for row in matching)
-    wanted = [row for row in matching if with_empty or row.count != 0]
-    key = SORTS.get(sort, SORTS["expires"])
-    known = sorted((row for row in wanted if key(row) is not None), key=lambda row: row.group)
-    known.sort(key=key, reverse=descending)
-    rows = known + sorted((row for row in wanted if key(row) is None), key=lambda row: row.group)
+    wanted = sorted((row for row in matching if with_empty or row.count != 0), key=lambda row: row.group)
     total = TopicRow.objects.filter(cluster=cluster, kind=DLQ_KIND).count()
     return cut(
-        rows,
-        page=page,
-        per_page=per_page,
+        DEAD_LETTERS.in_order(wanted, asked.sort, asked.descending),
+        page=asked.page,
+        per_page=asked.per_page,
+        is_whole=asked.is_whole,
         all_total=len(every),
         counts_by_status={"letters": len(matching) - empty, "empty": empty},
         not_shown=total - len(every),

@@ -12,6 +12,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from console.access import rules
+from console.access import selectors as access_selectors
 from console.access.models import Verb
 from console.access.session.visitor import remote_addr
 from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTimeout
@@ -20,7 +21,9 @@ from console.cluster.models import Cluster
 from console.deadletter import exports, selectors, services
 from console.deadletter.forms import RATE_DEFAULT, STOP_AFTER_DEFAULT, TARGETS, TEXTS, FilterForm, ReplayForm
 from console.deadletter.models import LedgerState
+from console.deadletter.selectors import DEAD_LETTERS
 from console.lag import selectors as lag_selectors
+from console.lists.file import file_of
 from console.lists.query import ListQuery, whole_number
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
@@ -33,29 +36,23 @@ from console.web.streamed import in_thread
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 SAMPLE_LETTERS = 20
 LEDGER_ROWS = 50
-ASCENDING = ("group", "oldest", "expires")
 
 
 @require_safe
-def dead_letters(request: HttpRequest, cluster: str) -> HttpResponse:
+def dead_letters(request: HttpRequest, cluster: str) -> HttpResponseBase:
     """Every group that has dead letters, first to expire on top; `?empty=1` shows empty topics too, `?part=1` is
-    the list alone."""
+    the list alone, `?format=csv` a file."""
     here, scope = admit_to_list(request, cluster)
-    query = ListQuery.of(request, sorts=selectors.SORTS, default="expires", ascending=ASCENDING)
+    asked = ListQuery.of(request, DEAD_LETTERS)
     with_empty = request.GET.get("empty") == "1"
-    page = selectors.dead_letter_groups(
-        here.name,
-        scope=scope,
-        query=query.query,
-        with_empty=with_empty,
-        sort=query.sort,
-        descending=query.descending,
-        page=query.page,
-        per_page=query.per_page,
-    )
+    page = selectors.dead_letter_groups(here.name, asked, scope=scope, with_empty=with_empty)
+    if asked.is_whole:
+        return file_of(page, DEAD_LETTERS, here.name)
     context = {
         "cluster": here,
-        "query": query,
+        "list": DEAD_LETTERS,
+        "query": asked,
+        "columns": access_selectors.column_choice(request.user, DEAD_LETTERS),
         "with_empty": with_empty,
         "page": page,
         "sums": selectors.dead_letter_sums(here.name, scope=scope),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from django.utils.translation import gettext
@@ -17,7 +17,9 @@ from console.lag.rows.queue_row import QueueRow
 from console.lag.windows import mark_words, marks
 from console.lists.page import Page, cut
 from console.lists.query import ListQuery
+from console.lists.spec import Column, ListSpec
 from console.operation import selectors as operation_selectors
+from console.text import Text
 from console.text.sentences import said
 
 # --- Marks ------------------------------------------------------------------------------------------------------
@@ -94,27 +96,70 @@ def _jobs(cluster: str, group: str, from_ms: int, to_ms: int, most: int) -> Iter
 # --- Queues -----------------------------------------------------------------------------------------------------
 
 QUEUES_PER_PAGE = 200  # a page of 200 rows is 150 KB of HTML before compression
-Key = Callable[[QueueRow], Any]
 _WORST = {status: place for place, status in enumerate(SEVERITY)}
-QUEUE_SORTS: dict[str, Key] = {
-    # what a person sorts by → figure; null sorts last both ways
-    "queue": lambda row: (row.topic, row.broker_name, row.queue_id),
-    "status": lambda row: -_WORST.get(row.status, len(_WORST)),
-    "lag": lambda row: row.lag,
-    "in_flight": lambda row: row.in_flight,
-    "available": lambda row: row.available,
-    "time_lag": lambda row: row.time_lag_ms,
-    "commit": lambda row: row.last_commit_ms,
-    "owner": lambda row: row.owner or None,
-}
-QUEUES_ASCENDING = ("queue", "owner")
+QUEUES = ListSpec(
+    name="queues",
+    key="queue_id",
+    default="queue",
+    columns=(
+        Column(
+            "queue",
+            Text("Queue"),
+            css="",
+            order=lambda row: (row.topic, row.broker_name, row.queue_id),
+            ascending=True,
+            fields=("topic", "broker_name", "queue_id"),
+        ),
+        Column(
+            "status",
+            Text("Status"),
+            css="",
+            order=lambda row: -_WORST.get(row.status, len(_WORST)),
+            fields=("status",),
+        ),
+        Column("min", Text("Min"), css="num p3", fields=("min_offset",)),
+        Column("committed", Text("Committed"), css="num hide-s", fields=("committed_offset",)),
+        Column("pulled", Text("Pulled"), css="num p3", fields=("pulled_offset",)),
+        Column("max", Text("Max"), css="num hide-s", fields=("max_offset",)),
+        Column("lag", Text("Lag"), Text("msgs"), order=lambda row: row.lag, fields=("lag",)),
+        Column(
+            "in_flight",
+            Text("In flight"),
+            css="num p2",
+            order=lambda row: row.in_flight,
+            fields=("in_flight",),
+        ),
+        Column(
+            "available",
+            Text("Available"),
+            css="num p3",
+            order=lambda row: row.available,
+            fields=("available",),
+        ),
+        Column("time_lag", Text("Time lag"), order=lambda row: row.time_lag_ms, fields=("time_lag_ms",)),
+        Column(
+            "commit",
+            Text("Last commit"),
+            css="num p2",
+            order=lambda row: row.last_commit_ms,
+            fields=("last_commit_ms",),
+        ),
+        Column(
+            "owner",
+            Text("Owner"),
+            css="",
+            order=lambda row: row.owner or None,
+            ascending=True,
+            fields=("owner",),
+        ),
+    ),
+    file_fields=("reason", "read_at_ms"),
+)
 
 
 def queue_page(queues: Sequence[QueueRow], query: ListQuery) -> Page[QueueRow]:
     """Queues in the wished order, the retry topic last where they are in order of names."""
-    key = QUEUE_SORTS[query.sort]
-    known = [row for row in queues if key(row) is not None]
-    rows = sorted(known, key=key, reverse=query.descending) + [row for row in queues if key(row) is None]
+    rows = QUEUES.in_order(queues, query.sort, query.descending)
     if query.sort == "queue":
         rows.sort(key=lambda row: row.topic.startswith(RETRY_TOPIC_PREFIX))
     counts = Counter(row.status for row in rows)

@@ -9,14 +9,15 @@ from django.db.models import Count, Q, QuerySet
 from console.access.name_scope import EVERYTHING, NameScope
 from console.brokers.mqadmin import RETRY_TOPIC_PREFIX, MessageQueue
 from console.group import flow, pauses
+from console.group.group_list import GROUPS
 from console.lag import selectors as lag_selectors
 from console.lag.collect import reset
 from console.lag.models import ClientRow, GroupRow
 from console.lag.rows import broadcast, queues
-from console.lag.rows.broadcast import BROADCASTING
 from console.lag.rows.queue_row import QueueRow
 from console.lag.windows import past
-from console.lists.page import Page, count_if, cut, ordered
+from console.lists.page import Page, count_if, cut
+from console.lists.query import ListQuery
 from spark.lag.folds.rounds import GAP_INTERVALS
 from spark.lag.samples import Samples
 
@@ -31,36 +32,6 @@ PACE_MS = (
     600_000  # before a plan: what a queue's readers do now, not what they did after a replay an hour ago
 )
 
-SORTS: dict[str, tuple[str, ...]] = {
-    # What a person sorts by → columns; every order ends in the group name, so that pages do not overlap.
-    "attention": ("attention", "time_lag_ms", "lag"),
-    "group": ("group",),
-    "status": ("status",),
-    "clients": ("clients",),
-    "model": ("model",),
-    "lag": ("lag",),
-    "filtered": ("filtered_lag",),
-    "time_lag": ("time_lag_ms",),
-    "in_rate": ("in_rate",),
-    "out_rate": ("out_rate",),
-    "drain": ("drain_never", "drain_ms"),
-    "loss": ("time_to_loss_ms",),
-    "dlq": ("dlq_count",),
-    "retry": ("retry_lag",),
-}
-
-FILTERS: dict[str, dict[str, Q | None]] = {
-    # parameter → value → condition (None: depends on the cluster); beside the status, which is a filter of its own
-    "members": {"online": Q(clients__gt=0), "offline": Q(clients=0)},
-    "model": {
-        "clustering": Q(model="CLUSTERING"),
-        "broadcasting": Q(model=BROADCASTING),
-        "orderly": Q(consume_mode="ORDERLY"),
-        "pop": Q(consume_mode="POP"),
-    },
-    "dead_letters": {"growing": Q(dlq_in_rate__gt=0), "some": Q(dlq_count__gt=0)},
-    "reading": {"paused": None},
-}
 Conditions = Mapping[str, Mapping[str, Q]]
 
 
@@ -75,34 +46,29 @@ class GroupPage(Page[GroupRow]):
 
 def group_page(
     cluster_name: str,
+    asked: ListQuery | None = None,
     *,
     scope: NameScope = EVERYTHING,
-    query: str = "",
     status: str | None = None,
-    filters: Mapping[str, str] | None = None,
     include_system: bool = False,
-    sort: str = "attention",
-    descending: bool = True,
-    page: int = 1,
-    per_page: int = 50,
     stale_since_ms: int | None = None,
 ) -> GroupPage:
-    """Return one page of groups, most urgent first by default.
+    """Return one page of groups, most urgent first by default; see `group_list.GROUPS` for orders and filters.
 
-    `status` is a LagStatus code or `PARTIAL`; `filters` are values of `FILTERS`, all of which must hold; an
-    unknown `sort` falls back to attention. Unknown figures sort last in both directions. With `stale_since_ms` (see
-    `console.lag.selectors`) every group is UNKNOWN. Three queries, four for somebody who may see only the names of
-    `scope`, and one of who is paused.
+    `status` is a LagStatus code or `PARTIAL`; all filters must hold. Unknown figures sort last in both directions. With
+    `stale_since_ms` (see `console.lag.selectors`) every group is UNKNOWN. Three queries, four for a reader who may see
+    only the names of `scope`, and one of which groups are paused.
     """
+    asked = asked or ListQuery()
     paused = pauses.paused_groups(cluster_name)
     conditions = _conditions(paused)
     rows = GroupRow.objects.filter(cluster=cluster_name)
     everything = scope.filter(rows, "group")
     totals = everything.aggregate(everything=Count("pk"), system=count_if(Q(is_system=True)))
     shown = everything if include_system else everything.filter(is_system=False)
-    matching = shown.filter(group__icontains=query) if query else shown
+    matching = shown.filter(group__icontains=asked.query) if asked.query else shown
     chosen = Q()
-    for name, value in (filters or {}).items():
+    for name, value in asked.filters.items():
         chosen &= conditions[name][value]
     counts, counts_by_filter = _counts(matching, chosen, conditions)
     matching = matching.filter(chosen)
@@ -114,16 +80,15 @@ def group_page(
         matching, total = matching.filter(partial=True), counts.get(PARTIAL, 0)
     elif status:
         matching, total = matching.filter(status=status), counts.get(status, 0)
-    columns = SORTS.get(sort, SORTS["attention"])
-    keys = [(column, descending) for column in columns] + [("group", False)] * (sort != "group")
     hidden = 0 if include_system else totals["system"]
     not_shown = (
         0 if scope.is_everything else rows.filter(is_system=False).exclude(scope.condition("group")).count()
     )
     found = cut(
-        matching.order_by(*ordered(keys)),
-        page=page,
-        per_page=per_page,
+        matching.order_by(*GROUPS.order_by(asked.sort, asked.descending)),
+        page=asked.page,
+        per_page=asked.per_page,
+        is_whole=asked.is_whole,
         total=total,
         all_total=totals["everything"] - hidden,
         hidden_system=hidden,
@@ -138,11 +103,14 @@ def group_page(
 
 
 def _conditions(paused: Mapping[str, Sequence[str]]) -> Conditions:
-    """`FILTERS` for one cluster: who is paused stands in another database than the rows."""
+    """Conditions of every filter for one cluster: pauses stand in another database than the rows."""
     is_paused = Q(group__in=sorted(paused))
     return {
-        name: {value: is_paused if q is None else q for value, q in values.items()}
-        for name, values in FILTERS.items()
+        each.name: {
+            choice.value: is_paused if choice.condition is None else choice.condition
+            for choice in each.choices
+        }
+        for each in GROUPS.filters
     }
 
 
@@ -154,7 +122,7 @@ def _counts(
         f"{name}_{value}": count_if(q) for name, values in conditions.items() for value, q in values.items()
     }
     by_status: dict[str, int] = {}
-    by_filter = {name: dict.fromkeys(values, 0) for name, values in FILTERS.items()}
+    by_filter = {name: dict.fromkeys(values, 0) for name, values in conditions.items()}
     counted: Iterable[dict[str, Any]] = (
         rows.values("status", "partial").annotate(count=count_if(chosen), **columns).order_by()  # type: ignore[assignment]
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -24,6 +25,7 @@ from console.group.clients import member
 from console.group.clients import page as client_page
 from console.group.findings import findings, subscription_words
 from console.group.forms import TARGETS, OffsetChangeForm, queue_value
+from console.group.group_list import GROUPS
 from console.lag import selectors as lag_selectors
 from console.lag import services as lag_services
 from console.lag.last_seen import may_lie_on_silent
@@ -31,6 +33,7 @@ from console.lag.models import ClientRow, GroupRow
 from console.lag.rows.broadcast import BROADCASTING
 from console.lag.rows.queue_row import QueueRow
 from console.lag.windows.by_client import CHANGES_MAX, TooManyChanges
+from console.lists.file import file_of
 from console.lists.query import ListQuery
 from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
@@ -65,67 +68,43 @@ CHIPS = (
     "NEVER_COMMITTED",
     "OK",
 )
-FILTER_WORDS = {
-    ("members", "online"): "Online",
-    ("members", "offline"): "Nobody online",
-    ("model", "clustering"): "Clustering",
-    ("model", "broadcasting"): "Broadcasting",
-    ("model", "orderly"): "Orderly",
-    ("model", "pop"): "POP",
-    ("dead_letters", "growing"): "Dead letters growing",
-    ("dead_letters", "some"): "With dead letters",
-    ("reading", "paused"): "Paused",
-}
-ASCENDING = ("group", "status", "model")
-LIVE_SORT_FIELDS = {
-    key: columns[0] for key, columns in selectors.SORTS.items() if key not in ("group", "status")
-}
 
 
 @require_safe
-def groups(request: HttpRequest, cluster: str) -> HttpResponse:
-    """All groups, most urgent first; chips count every group that matches the search."""
+def groups(request: HttpRequest, cluster: str) -> HttpResponseBase:
+    """All groups, most urgent first; chips count every group that matches the search. `?format=csv` is a file."""
     here, scope = admit_to_list(request, cluster)
-    query = ListQuery.of(request, sorts=selectors.SORTS, default="attention", ascending=ASCENDING)
+    asked = ListQuery.of(request, GROUPS)
     status = request.GET.get("status", "")
+    status = status if status in CHIPS else ""
     include_system = request.GET.get("system") == "1"
-    filters = {
-        name: request.GET[name]
-        for name, values in selectors.FILTERS.items()
-        if request.GET.get(name) in values
-    }
     page = selectors.group_page(
-        here.name,
-        scope=scope,
-        query=query.query,
-        status=status if status in CHIPS else None,
-        filters=filters,
-        include_system=include_system,
-        sort=query.sort,
-        descending=query.descending,
-        page=query.page,
-        per_page=query.per_page,
+        here.name, asked, scope=scope, status=status or None, include_system=include_system
     )
+    if asked.is_whole:
+        return file_of(page, GROUPS, here.name)
     context = {
         "cluster": here,
-        "query": query,
-        "status": status if status in CHIPS else "",
+        "list": GROUPS,
+        "query": asked,
+        "status": status,
         "include_system": include_system,
         "page": page,
-        "filters": filters,
+        "filters": asked.filters,
         "filter_chips": [
-            (name, value, FILTER_WORDS[name, value], count)
-            for name, counts in page.counts_by_filter.items()
-            for value, count in counts.items()
-            if count or filters.get(name) == value
+            (each.name, choice.value, choice.label, count)
+            for each in GROUPS.filters
+            for choice in each.choices
+            if (count := page.counts_by_filter[each.name][choice.value])
+            or asked.filters.get(each.name) == choice.value
         ],
         "chips": [(code, page.counts_by_status.get(code, 0)) for code in CHIPS],
         "count_all": sum(n for code, n in page.counts_by_status.items() if code != selectors.PARTIAL),
         "silent": lag_selectors.silent_brokers(here.name),
         "paused": page.paused,
-        "live_sort": LIVE_SORT_FIELDS.get(query.sort, ""),
+        "live_sort": GROUPS.live_field(asked.sort),
         "may_configure": rules.may(request.user, Verb.CONFIGURE, here.name),
-        "columns": access_selectors.column_choice(request.user, "groups"),
+        "columns": access_selectors.column_choice(request.user, GROUPS),
         "now_ms": int(time.time() * 1000),
     }
     return render(request, "group/groups.html", context)
@@ -157,14 +136,13 @@ def group(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
     }
     if request.GET.get("part") == "findings":
         return render(request, "group/_findings.html", found)
-    query = ListQuery.of(
-        request, sorts=group_page.QUEUE_SORTS, default="queue", ascending=group_page.QUEUES_ASCENDING
-    )
+    query = ListQuery.of(request, group_page.QUEUES)
     brokers = sorted({queue.broker_name for queue in queues})
     context = {
         **found,
         **_chart(here.name, row, brokers, request.GET.get("range", ""), now_ms),
         "query": query,
+        "queue_list": group_page.QUEUES,
         "queues": group_page.queue_page(queues, query),
         "queue_brokers": brokers,
         "unknown_queues": sum(queue.lag is None for queue in queues),

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from django.db import models
-from django.db.models import F, QuerySet
-from django.db.models.expressions import OrderBy
+from django.db.models import QuerySet
 
-PER_PAGE_MAX = 200  # a page of 200 groups is 60 KB of HTML; more is an export
+# A page of 200 groups is 60 KB of HTML; more is a file.
+PER_PAGE_MAX = 200
+# 20,000 rows of groups are about 60 MB of memory while the file is written; more is a report.
+FILE_ROWS_MAX = 20_000
 Row = TypeVar("Row")
 
 
@@ -44,13 +46,17 @@ def cut(
     counts_by_status: Mapping[str, int] | None = None,
     not_shown: int = 0,
     per_page_max: int = PER_PAGE_MAX,
+    is_whole: bool = False,
 ) -> "Page[Any]":
     """Fetch one page of a query or of rows at hand; a page number out of range gives the nearest one that exists.
 
     ``total`` is counted where the caller does not know it; ``all_total`` is the same where nothing was left out.
+    ``is_whole``: all rows are one page, for a file, which refuses more than FILE_ROWS_MAX.
     """
     if total is None:
         total = rows.count() if isinstance(rows, QuerySet) else len(rows)
+    if is_whole:
+        page, per_page, per_page_max = 1, FILE_ROWS_MAX, FILE_ROWS_MAX
     per_page = max(1, min(per_page, per_page_max))
     pages = max(1, -(-total // per_page))
     page = max(1, min(page, pages))
@@ -66,14 +72,6 @@ def cut(
         counts_by_status=counts_by_status or {},
         not_shown=not_shown,
     )
-
-
-def ordered(keys: Sequence[tuple[str, bool]]) -> list[OrderBy]:
-    """Order by (column, descending) pairs with unknown (null) last in both directions."""
-    return [
-        F(column).desc(nulls_last=True) if descending else F(column).asc(nulls_last=True)
-        for column, descending in keys
-    ]
 
 
 def count_if(condition: models.Q) -> models.Count:

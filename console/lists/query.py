@@ -1,11 +1,13 @@
-"""What a list page is asked for in its address: search words, order, page; the same on every list."""
+"""Which part of a list is wanted: search words, order, filters, page; the same for pages, REST and commands."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from django.http import HttpRequest
+
+from console.lists.spec import ListSpec
 
 QUERY_LENGTH_MAX = 255
 PER_PAGE_CHOICES = (25, 50, 100, 200)
@@ -14,28 +16,52 @@ PER_PAGE_DEFAULT = 50
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ListQuery:
-    """`?q=…&sort=…&dir=asc|desc&page=…&rows=…`; what is not understood falls back to the default."""
+    """``filters``: values of the list's own filters. ``sort`` "" is the list's own order, ``descending`` None the first
+    direction of the column. ``is_whole``: every row, for a file.
+    """
 
-    query: str
-    sort: str
-    descending: bool
-    page: int
-    per_page: int
+    query: str = ""
+    sort: str = ""
+    descending: bool | None = None
+    page: int = 1
+    per_page: int = PER_PAGE_DEFAULT
+    filters: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    is_whole: bool = False
 
     @classmethod
-    def of(
-        cls, request: HttpRequest, *, sorts: Collection[str], default: str, ascending: Collection[str] = ()
+    def of(cls, request: HttpRequest, spec: ListSpec) -> ListQuery:
+        """Read the address of a declared list's page; what is not understood falls back to the default."""
+        get = request.GET
+        asked = cls.plain(request)
+        sort, descending = spec.ordering(get.get("sort", ""), asked.descending)
+        return dataclasses.replace(
+            asked,
+            sort=sort,
+            descending=descending,
+            filters={each.name: get[each.name] for each in spec.filters if get.get(each.name) in each.values},
+            is_whole=get.get("format") == "csv",
+        )
+
+    @classmethod
+    def plain(
+        cls,
+        request: HttpRequest,
+        *,
+        sorts: Collection[str] = (),
+        default: str = "",
+        ascending: Collection[str] = (),
     ) -> ListQuery:
-        """``ascending`` names the orders that begin with the smallest; figures begin with the largest."""
+        """Read `?q=…&sort=…&dir=asc|desc&page=…&rows=…` of any other list. ``ascending`` names the orders that begin
+        with the smallest."""
         get = request.GET
         sort = get.get("sort", default)
         sort = sort if sort in sorts else default
-        direction = get.get("dir", "")
+        first = (sort not in ascending) if sorts else None
         per_page = whole_number(get.get("rows", ""))
         return cls(
             query=get.get("q", "").strip()[:QUERY_LENGTH_MAX],
             sort=sort,
-            descending=direction == "desc" if direction in ("asc", "desc") else sort not in ascending,
+            descending={"asc": False, "desc": True}.get(get.get("dir", ""), first),
             page=max(1, whole_number(get.get("page", ""))),
             per_page=per_page if per_page in PER_PAGE_CHOICES else PER_PAGE_DEFAULT,
         )

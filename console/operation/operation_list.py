@@ -3,72 +3,88 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from django.db.models import Case, CharField, Count, Q, QuerySet, Value, When
+from django.db.models import Case, CharField, Count, F, Q, QuerySet, Value, When
 from django.utils import timezone
 
 from console.access.name_scope import EVERYTHING, NameScope
-from console.lists.page import PER_PAGE_MAX, Page, cut, ordered
+from console.lists.page import PER_PAGE_MAX, Page, cut
+from console.lists.query import ListQuery
+from console.lists.spec import Choice, Column, Filter, ListSpec
 from console.operation.models import ACTIVE_STATES, Confirm, JobState, Plan, PlanState
+from console.text import Text
 
 WAITING, PLANNED, OPEN = "waiting", "planned", "open"
-STATES: Mapping[str, str] = {
-    # What a chip is called; a row is in exactly one of them.
-    WAITING: "Waits for a second person",
-    PLANNED: "Only planned",
-    OPEN: "Under way",
-    "done": "Done",
-    "failed": "Failed",
-    "cancelled": "Cancelled",
-    "expired": "Expired",
-    "discarded": "Discarded",
+# State → what its chip is called; a row is in exactly one of them.
+STATES: Mapping[str, Text] = {
+    WAITING: Text("Waits for a second person"),
+    PLANNED: Text("Only planned"),
+    OPEN: Text("Under way"),
+    "done": Text("Done"),
+    "failed": Text("Failed"),
+    "cancelled": Text("Cancelled"),
+    "expired": Text("Expired"),
+    "discarded": Text("Discarded"),
 }
 JOB_STATES = {
     JobState.SUCCEEDED: "done",
     JobState.FAILED: "failed",
     JobState.CANCELLED: "cancelled",
 }
-SORTS: Mapping[str, Sequence[str]] = {
-    # What a person sorts by → columns; every order ends in the plan's id, so that pages do not overlap.
-    "made": ("created_at",),
-    "ended": ("job__finished_at",),
-    "kind": ("kind",),
-    "subject": ("subject",),
-    "by": ("created_by",),
-    "messages": ("messages",),
-    "state": ("where",),
-}
+OPERATIONS = ListSpec(
+    name="operations",
+    key="-pk",
+    default="-made",
+    columns=(
+        Column("kind", Text("Change"), css="", order=("kind",), ascending=True, fields=("id", "kind")),
+        Column("subject", Text("Of"), css="", order=("subject",), ascending=True, fields=("subject",)),
+        Column("state", Text("State"), css="", order=("where",), ascending=True, fields=("where",)),
+        Column("progress", Text("Progress"), css=""),
+        Column("words", Text("In words"), css="", fields=("summary",)),
+        Column(
+            "messages", Text("Touches"), Text("msgs"), css="num p3", order=("messages",), fields=("messages",)
+        ),
+        Column(
+            "by",
+            Text("By"),
+            css="p2",
+            order=("created_by",),
+            ascending=True,
+            fields=("created_by", "approved_by"),
+        ),
+        Column("made", Text("Made"), order=("created_at",), fields=("created_at",)),
+        Column("ended", Text("Ended"), css="num p2", order=("ended_at",), fields=("ended_at",)),
+        Column("next", Text("Next step"), css="", is_bare=True),
+    ),
+    filters=(Filter("state", tuple(Choice(code, words) for code, words in STATES.items())),),
+)
 
 
 def operation_page(
     cluster: str,
+    asked: ListQuery | None = None,
     *,
     now: datetime.datetime | None = None,
     scope: NameScope = EVERYTHING,
-    query: str = "",
     created_by: str = "",
     kind: str = "",
-    state: str = "",
-    sort: str = "made",
-    descending: bool = True,
-    page: int = 1,
-    per_page: int = 50,
 ) -> Page[Plan]:
     """Return one page of operations, newest first by default: plans, each with `where` (a key of `STATES`) and `job` if
     it was applied. `counts_by_status` counts by state those that match all else. Two queries, three for a narrow
     `scope`.
 
-    `query` is part of a group's, topic's or broker's name or the beginning of a plan's or job's id;
+    The search words are part of a group's, topic's or broker's name or the beginning of a plan's or job's id;
     `created_by` part of a person's name, who planned, approved or applied it.
     """
+    asked = asked or ListQuery()
     everything = Plan.objects.filter(cluster=cluster)
     visible = scope.filter(everything, "subject")
     rows = with_state(visible, now or timezone.now())
-    if query:
-        named = Q(subject__icontains=query)
-        rows = rows.filter(named | Q(pk__istartswith=query) | Q(job__pk__istartswith=query))
+    if asked.query:
+        named = Q(subject__icontains=asked.query)
+        rows = rows.filter(named | Q(pk__istartswith=asked.query) | Q(job__pk__istartswith=asked.query))
     if created_by:
         person = Q(created_by__icontains=created_by)
         rows = rows.filter(
@@ -77,16 +93,20 @@ def operation_page(
     if kind:
         rows = rows.filter(kind=kind)
     counts = dict(rows.values_list("where").annotate(number=Count("pk")).order_by())
+    state = asked.filters.get("state", "")
     total = counts.get(state, 0) if state else sum(counts.values())
     wanted = rows.filter(where=state) if state else rows
-    order = ordered([(column, descending) for column in SORTS.get(sort, SORTS["made"])])
+    is_narrowed = asked.query or created_by or kind
     # A diff has a row for each queue and is on the plan's own page.
     return cut(
-        wanted.select_related("job").defer("diff").order_by(*order, "-pk"),
-        page=page,
-        per_page=per_page,
+        wanted.select_related("job")
+        .defer("diff")
+        .order_by(*OPERATIONS.order_by(asked.sort, asked.descending)),
+        page=asked.page,
+        per_page=asked.per_page,
+        is_whole=asked.is_whole,
         total=total,
-        all_total=sum(counts.values()) if not (query or created_by or kind) else visible.count(),
+        all_total=visible.count() if is_narrowed else sum(counts.values()),
         counts_by_status=counts,
         not_shown=0 if scope.is_everything else everything.count() - visible.count(),
     )
@@ -96,6 +116,7 @@ def with_state(rows: QuerySet[Plan], now: datetime.datetime) -> QuerySet[Any]:
     """Plans with `where`: how far each is, counting what has expired although nobody has marked it yet."""
     draft = Q(state=PlanState.DRAFT)
     return rows.annotate(
+        ended_at=F("job__finished_at"),
         where=Case(
             When(job__state__in=list(ACTIVE_STATES), then=Value(OPEN)),
             *(When(job__state=state, then=Value(word)) for state, word in JOB_STATES.items()),
@@ -104,7 +125,7 @@ def with_state(rows: QuerySet[Plan], now: datetime.datetime) -> QuerySet[Any]:
             When(draft & unapproved(), then=Value(WAITING)),
             default=Value(PLANNED),
             output_field=CharField(),
-        )
+        ),
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
@@ -19,6 +20,7 @@ from console.brokers.mqadmin import BrokerUnavailable, MQBrokerError, RemotingTi
 from console.cluster import selectors as cluster_selectors
 from console.cluster.admission import admit_to_list
 from console.cluster.models import Cluster
+from console.lists.file import file_of
 from console.lists.page import cut
 from console.lists.query import ListQuery, whole_number
 from console.operation import operation_list, selectors, services
@@ -32,6 +34,7 @@ from console.operation.errors import (
 from console.operation.forms import ConfirmForm, RateForm
 from console.operation.job.runner import RETRIES_MAX, RETRY_PAUSE_MS
 from console.operation.models import FINAL_STATES, Job, JobState, Plan, PlanState
+from console.operation.operation_list import OPERATIONS
 from console.operation.plan import words as plan_words
 from console.operation.plan.coverage import of_plan
 from console.operation.plan.params import ACCEPT_WITHOUT
@@ -44,44 +47,35 @@ RATE_SLIDER_MAX = 1_000  # msg/s; more is typed
 
 
 @require_safe
-def operations(request: HttpRequest, cluster: str) -> HttpResponse:
-    """Every plan with its job; chips count every state that matches the rest of the filter."""
+def operations(request: HttpRequest, cluster: str) -> HttpResponseBase:
+    """Every plan with its job; chips count every state that matches the rest of the filter. `?format=csv` is a file."""
     here, scope = admit_to_list(request, cluster)
-    query = ListQuery.of(
-        request, sorts=operation_list.SORTS, default="made", ascending=("kind", "subject", "by", "state")
-    )
-    wanted = {name: request.GET.get(name, "").strip()[:255] for name in ("kind", "by", "state")}
-    wanted["state"] = wanted["state"] if wanted["state"] in operation_list.STATES else ""
+    asked = ListQuery.of(request, OPERATIONS)
+    wanted = {name: request.GET.get(name, "").strip()[:255] for name in ("kind", "by")}
+    state = asked.filters.get("state", "")
     now = timezone.now()
     page = operation_list.operation_page(
-        here.name,
-        now=now,
-        scope=scope,
-        query=query.query,
-        created_by=wanted["by"],
-        kind=wanted["kind"],
-        state=wanted["state"],
-        sort=query.sort,
-        descending=query.descending,
-        page=query.page,
-        per_page=query.per_page,
+        here.name, asked, now=now, scope=scope, created_by=wanted["by"], kind=wanted["kind"]
     )
+    if asked.is_whole:
+        return file_of(page, OPERATIONS, here.name)
     context = {
         "cluster": here,
-        "query": query,
+        "list": OPERATIONS,
+        "query": asked,
         "page": page,
-        "columns": access_selectors.column_choice(request.user, "operations"),
+        "columns": access_selectors.column_choice(request.user, OPERATIONS),
         "rows": [_operation(request, here, found) for found in page.rows],
         "chips": [
             (code, word, page.counts_by_status.get(code, 0))
             for code, word in operation_list.STATES.items()
-            if page.counts_by_status.get(code) or code == wanted["state"]
+            if page.counts_by_status.get(code) or code == state
         ],
         "count_all": sum(page.counts_by_status.values()),
         "kinds": sorted(selectors.plan_kinds()),
         "people": operation_list.people(here.name) if scope.is_everything else [],
-        "wanted": wanted,
-        "is_filtered": bool(query.query or any(wanted.values())),
+        "wanted": {**wanted, "state": state},
+        "is_filtered": bool(asked.query or state or any(wanted.values())),
         "now_ms": int(now.timestamp() * 1000),
     }
     return render(request, "operation/operations.html", context)

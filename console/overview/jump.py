@@ -15,6 +15,7 @@ from console.cluster.admission import admit_to_list
 from console.cluster.models import Cluster
 from console.group import selectors as group_selectors
 from console.lag import selectors as lag_selectors
+from console.lists.query import ListQuery
 from console.operation import operation_list
 from console.operation.models import Job
 from console.text.sentences import said
@@ -55,7 +56,9 @@ def _items(here: Cluster, query: str, scope: NameScope) -> Iterator[Item]:
 
 
 def _operations(here: Cluster, query: str, scope: NameScope) -> Iterator[Item]:
-    found = operation_list.operation_page(here.name, query=query.lower(), scope=scope, per_page=ROWS)
+    found = operation_list.operation_page(
+        here.name, ListQuery(query=query.lower(), per_page=ROWS), scope=scope
+    )
     for plan in found.rows:
         job: Job | None = getattr(plan, "job", None)
         name, page = str(plan.pk), "plan"

@@ -13,6 +13,7 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from console.lists.query import PER_PAGE_CHOICES
+from console.lists.spec import Column, ListSpec
 from console.templatetags.figures import status_parts
 from console.text.figures import count
 from console.text.sentences import said
@@ -25,12 +26,26 @@ def link(context: Mapping[str, Any], **changes: object) -> SafeString:
     """The page's own address with some parameters changed; None or "" removes one."""
     request = context["request"]
     query = request.GET.copy()
+    # What a page fetched again of itself links to the page, not to the part.
+    query.pop("part", None)
     for key, value in changes.items():
         query.pop(key, None)
         if value not in (None, "", False):
             query[key] = str(value)
     text = query.urlencode()
     return SafeString(escape(f"{request.path}?{text}" if text else request.path))
+
+
+@register.inclusion_tag("_list_heads.html", takes_context=True)
+def list_heads(context: Mapping[str, Any], spec: ListSpec) -> dict[str, Any]:
+    """The head of a declared list: `{% list_heads list %}`; `query` in the context is a ListQuery."""
+    return {"heads": [_head(context, column) for column in spec.columns]}
+
+
+def _head(context: Mapping[str, Any], column: Column) -> dict[str, Any]:
+    if column.order:
+        return _sortable(context, column.name, "asc" if column.ascending else "desc") | {"column": column}
+    return {"column": column}
 
 
 @register.inclusion_tag("_sort_th.html", takes_context=True)
@@ -43,17 +58,18 @@ def sort_th(
     first: str = "desc",
     tip: str = "",
 ) -> dict[str, Any]:
-    """A column head that sorts: `{% sort_th "lag" "Lag" "msgs" %}`; `query` in the context is a ListQuery. `tip`: what
-    the column means, in a popover.
+    """A column head that sorts, of a list that is not declared: `{% sort_th "lag" "Lag" "msgs" %}`. `tip`: what the
+    column means, in a popover.
     """
+    column = Column(key, label, unit=unit, css=css, tip=tip)
+    return _sortable(context, key, first) | {"column": column}
+
+
+def _sortable(context: Mapping[str, Any], key: str, first: str) -> dict[str, Any]:
     query = context["query"]
     is_current = query.sort == key
     direction = ("asc" if query.descending else "desc") if is_current else first
     return {
-        "label": label,
-        "unit": unit,
-        "css": css,
-        "tip": tip,
         "is_current": is_current,
         "descending": query.descending,
         "url": link(context, sort=key, dir=direction, page=None),
@@ -68,9 +84,11 @@ def pager(
     note: str = "",
     sized: bool = False,
     columns: bool = False,
+    file: bool = False,
 ) -> dict[str, Any]:
     """The foot of a list: which rows of how many, rows per page, previous and next. Works for any `Page`.
-    ``columns``: with a chooser for the columns of the card's table, which is marked `data-columns="<list>"`.
+    ``columns``: with a chooser for the columns of the card's table, which is marked `data-columns="<list>"`;
+    ``file``: with the same rows as CSV.
     """
     start = (page.page - 1) * getattr(page, "per_page", len(page.rows)) if page.page < page.pages else None
     start = page.total - len(page.rows) if start is None else start
@@ -80,6 +98,7 @@ def pager(
         "noun": noun,
         "note": note,
         "columns": columns,
+        "file": link(context, format="csv", page=None, rows=None) if file else "",
         "first": start + 1,
         "last": start + len(page.rows),
         "sizes": PER_PAGE_CHOICES if sized and page.total > PER_PAGE_CHOICES[0] else (),

@@ -10,25 +10,12 @@ from console.access.name_scope import EVERYTHING, NameScope
 from console.lag.models import GroupRow, TopicRow
 from console.lag.rows import queues
 from console.lag.rows.queue_row import TopicQueueRow
-from console.lists.page import Page, count_if, cut, ordered
+from console.lists.page import Page, count_if, cut
+from console.lists.query import ListQuery
+from console.topic.topic_list import TOPICS
 
 KINDS = ("NORMAL", "RETRY", "DLQ", "SYSTEM")
 NO_READER = "NO_READER"  # a filter of its own: topics of people that no consumer group reads
-
-SORTS: dict[str, tuple[str, ...]] = {
-    "topic": ("topic",),
-    "kind": ("kind",),
-    "queues": ("read_queues", "write_queues"),
-    "in_rate": ("in_rate",),
-    "out_rate": ("out_rate",),
-    "messages": ("messages",),
-    "worst_time_lag": ("worst_time_lag_ms",),
-    "retained": ("retained_ms",),
-    "last_write": ("last_write_ms",),
-    "worst_group": ("worst_group",),
-    "perm": ("perm",),
-    "brokers": ("brokers",),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,26 +46,23 @@ class TopicGroup:
 
 def topic_page(
     cluster_name: str,
+    asked: ListQuery | None = None,
     *,
     scope: NameScope = EVERYTHING,
-    query: str = "",
     kinds: Sequence[str] = ("NORMAL",),
     only_unread: bool = False,
-    sort: str = "topic",
-    descending: bool = False,
-    page: int = 1,
-    per_page: int = 50,
 ) -> Page[TopicRow]:
     """Return one page of topics of the given kinds; `counts_by_status` counts all kinds that match the query, and as
     `NO_READER` those without any consumer group, which are all that `only_unread` gives.
 
-    `hidden_system` is how many matching topics other kinds hide. Three queries at most, four for
-    somebody who may see only the names of `scope`.
+    `hidden_system` is how many matching topics other kinds hide. Three queries at most, four for a reader who may see
+    only the names of `scope`.
     """
+    asked = asked or ListQuery()
     rows = TopicRow.objects.filter(cluster=cluster_name)
     everything = scope.filter(rows, "topic")
     all_total = everything.count()
-    matching = everything.filter(topic__icontains=query) if query else everything
+    matching = everything.filter(topic__icontains=asked.query) if asked.query else everything
     unread = Q(kind="NORMAL", readers=0)
     sums = matching.values("kind").annotate(count=Count("pk"), unread=count_if(unread)).order_by()
     found = list(sums)
@@ -89,12 +73,11 @@ def topic_page(
     counts[NO_READER] = sum(row["unread"] for row in found)
     if only_unread:
         matching, total = matching.filter(unread), counts[NO_READER] if "NORMAL" in wanted else 0
-    columns = SORTS.get(sort, SORTS["topic"])
-    keys = [(column, descending) for column in columns] + [("topic", False)] * (sort != "topic")
     return cut(
-        matching.filter(kind__in=wanted).order_by(*ordered(keys)),
-        page=page,
-        per_page=per_page,
+        matching.filter(kind__in=wanted).order_by(*TOPICS.order_by(asked.sort, asked.descending)),
+        page=asked.page,
+        per_page=asked.per_page,
+        is_whole=asked.is_whole,
         total=total,
         all_total=all_total,
         hidden_system=hidden,

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
@@ -19,6 +20,7 @@ from console.cluster.models import Cluster
 from console.lag import selectors as lag_selectors
 from console.lag.models import TopicRow
 from console.lag.rows.queue_row import TopicQueueRow
+from console.lists.file import file_of
 from console.lists.query import ListQuery
 from console.operation.config.change import TOPIC
 from console.operation.config.table import read_table
@@ -27,46 +29,38 @@ from console.topic import selectors
 from console.topic.change_views import known, topic_quarantine
 from console.topic.producers import senders_of
 from console.topic.topic_config import permission_letters, permission_word
+from console.topic.topic_list import TOPICS
 
 KIND_WORDS = {"NORMAL": "Normal", "RETRY": "Retry", "DLQ": "Dead letters", "SYSTEM": "System"}
 READERS_SHOWN = 10  # below a row of the list; the topic's page has all
-ASCENDING = ("topic", "kind", "worst_group", "perm", "brokers")
 
 
 @require_safe
-def topics(request: HttpRequest, cluster: str) -> HttpResponse:
-    """All topics of the chosen kinds; the chips count every kind."""
+def topics(request: HttpRequest, cluster: str) -> HttpResponseBase:
+    """All topics of the chosen kinds; the chips count every kind. `?format=csv` is a file."""
     here, scope = admit_to_list(request, cluster)
-    query = ListQuery.of(request, sorts=selectors.SORTS, default="topic", ascending=ASCENDING)
+    asked = ListQuery.of(request, TOPICS)
     kinds = [kind for kind in request.GET.getlist("kind") if kind in selectors.KINDS] or ["NORMAL"]
     only_unread = request.GET.get("reader") == "none"
-    page = selectors.topic_page(
-        here.name,
-        scope=scope,
-        query=query.query,
-        kinds=kinds,
-        only_unread=only_unread,
-        sort=query.sort,
-        descending=query.descending,
-        page=query.page,
-        per_page=query.per_page,
-    )
+    page = selectors.topic_page(here.name, asked, scope=scope, kinds=kinds, only_unread=only_unread)
+    rows = [selectors.without_hidden_group(row, scope) for row in page.rows]
+    if asked.is_whole:
+        return file_of(page, TOPICS, here.name)
     chips = [
         (kind, KIND_WORDS[kind], page.counts_by_status.get(kind, 0), kind in kinds)
         for kind in selectors.KINDS
     ]
     context = {
         "cluster": here,
-        "query": query,
+        "list": TOPICS,
+        "query": asked,
         "kinds": kinds,
         "chips": chips,
         "only_unread": only_unread,
         "unread_count": page.counts_by_status.get(selectors.NO_READER, 0),
-        "columns": access_selectors.column_choice(request.user, "topics"),
+        "columns": access_selectors.column_choice(request.user, TOPICS),
         "page": page,
-        "rows": [
-            (selectors.without_hidden_group(row, scope), permission_letters(row.perm)) for row in page.rows
-        ],
+        "rows": [(row, permission_letters(row.perm)) for row in rows],
         "silent": lag_selectors.silent_brokers(here.name),
         "may_create": rules.may(request.user, Verb.CONFIGURE, here.name),
         "now_ms": int(time.time() * 1000),

@@ -81,25 +81,23 @@
 
   /* ---- columns: kept by the console for this person, applied by theme.js before the next page's first paint ---- */
   const tableOf = (menu) => menu.closest(".card").querySelector("table[data-columns]");
+  const headsOf = (table) => [...table.tHead.querySelectorAll("th[data-column]")];
   let kept = root.dataset.columns ? JSON.parse(root.dataset.columns) : null;
-  function use(choice) {
+  async function keep(choice) {
     kept = choice;
     Tide.applyColumns(choice);
     root.dataset.columns = JSON.stringify(choice);
-  }
-  async function keep(choice) {
-    use(choice);
-    const body = new URLSearchParams({ of: choice.of, on: choice.on.join(), off: choice.off.join() });
+    const body = new URLSearchParams({ on: choice.on.join(), off: choice.off.join() });
     const answer = await fetch(`/columns/${choice.table}`, { method: "POST", body, headers: { "X-CSRFToken": token() } }).catch(() => null);
     if (!answer?.ok) Tide.say(gettext("Columns are not kept"), gettext("They hold for this page; the console did not take the choice."));
   }
   function fillMenu(menu) {
-    const list = menu.querySelector(".menu"), heads = [...tableOf(menu).tHead.rows[0].cells];
-    list.replaceChildren(...heads.slice(1).flatMap((head, i) => {
+    const list = menu.querySelector(".menu");
+    list.replaceChildren(...headsOf(tableOf(menu)).slice(1).flatMap((head) => {
       const label = head.textContent.trim().replace(/\s+/g, " ");
-      if (!label) return [];
+      if (!label || head.querySelector(".sr")) return [];
       const row = document.createElement("label"), box = Object.assign(document.createElement("input"), { type: "checkbox", checked: getComputedStyle(head).display !== "none" });
-      box.dataset.column = i + 2;
+      box.dataset.choose = head.dataset.column;
       row.className = "menu__check";
       row.append(box, label);
       return [row];
@@ -111,16 +109,13 @@
     menu.classList.toggle("pop--up", menu.getBoundingClientRect().top - list.offsetHeight > document.querySelector(".topbar").offsetHeight + 12);
   }
   function chosen(menu) {
-    const table = tableOf(menu), none = { table: table.dataset.columns, of: table.tHead.rows[0].cells.length, on: [], off: [] };
-    return kept && kept.table === none.table && kept.of === none.of ? kept : none;
+    const table = tableOf(menu), name = table.dataset.columns, columns = headsOf(table).map((head) => head.dataset.column);
+    return { table: name, columns, on: kept?.table === name ? kept.on : [], off: kept?.table === name ? kept.off : [] };
   }
   document.addEventListener("toggle", (event) => { if (event.target.matches?.("details[data-columns-menu][open]")) fillMenu(event.target); }, true);
   document.addEventListener("change", ({ target }) => {
-    if (!target.matches("[data-column]")) return;
-    const now = chosen(target.closest("details")), number = Number(target.dataset.column), without = (numbers) => numbers.filter((one) => one !== number);
-    keep({ ...now, on: [...without(now.on), ...(target.checked ? [number] : [])], off: [...without(now.off), ...(target.checked ? [] : [number])] });
+    if (!target.matches("[data-choose]")) return;
+    const now = chosen(target.closest("details")), name = target.dataset.choose, without = (names) => names.filter((one) => one !== name);
+    keep({ ...now, on: [...without(now.on), ...(target.checked ? [name] : [])], off: [...without(now.off), ...(target.checked ? [] : [name])] });
   });
-  /* A list that has got or lost a column since: the numbers mean other columns now. */
-  const table = document.querySelector("table[data-columns]");
-  if (kept && table && kept.of !== table.tHead.rows[0].cells.length) use({ table: table.dataset.columns, of: 0, on: [], off: [] });
 })();

@@ -189,8 +189,8 @@ def spread(call: Callable[[str], None], every: Sequence[str]) -> dict[str, Any]:
 
 def lists(client: Any, layout: Any) -> dict[str, Any]:
     """Pages of groups and topics, the palette's search, and what reads queues: rows opened, a topic's, a broker's."""
-    from console.group import selectors as groups
-    from console.topic import selectors as topics
+    from console.group.group_list import GROUPS
+    from console.topic.topic_list import TOPICS
 
     gc.collect()
     gc.freeze()  # the collector's rows are in another process than the pages: looking through them is no page's time
@@ -201,8 +201,8 @@ def lists(client: Any, layout: Any) -> dict[str, Any]:
 
     per_page = 50
     found = {
-        "groups": spread(get, addresses("groups", list(groups.SORTS), -(-layout.groups // per_page))),
-        "topics": spread(get, addresses("topics", list(topics.SORTS), -(-layout.topics // per_page))),
+        "groups": spread(get, addresses("groups", GROUPS.sorts, -(-layout.groups // per_page))),
+        "topics": spread(get, addresses("topics", TOPICS.sorts, -(-layout.topics // per_page))),
         "jump": spread(get, [f"/c/big/jump?q={WORD[:length]}" for length in range(1, len(WORD) + 1)] * 5),
     }
     some = range(0, min(layout.groups, layout.topics), 97)

@@ -81,7 +81,7 @@ def _lines(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dict[s
     view = _view(request, job)
     keys = {"group", "topic", *(column.key for column in view.columns)}
     ascending = ("group", "topic", *([view.sort] if view.ascending else []))
-    query = ListQuery.of(request, sorts=keys, default=view.sort, ascending=ascending)
+    query = ListQuery.plain(request, sorts=keys, default=view.sort, ascending=ascending)
     column = view.column(query.sort)
     order = F(column.order_field if column is not None else query.sort)
     ordered = order.desc(nulls_last=True) if query.descending else order.asc(nulls_last=True)
@@ -97,7 +97,7 @@ def _lines(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dict[s
 
 
 def _episodes(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dict[str, Any]:
-    query = ListQuery.of(request, sorts=EPISODE_SORTS, default="start", ascending=("group",))
+    query = ListQuery.plain(request, sorts=EPISODE_SORTS, default="start", ascending=("group",))
     order = F(EPISODE_SORTS[query.sort])
     ordered = order.desc(nulls_last=True) if query.descending else order.asc(nulls_last=True)
     scope = view_scope(request.user, here.name)

@@ -69,7 +69,7 @@ def download(request: HttpRequest, cluster: str, job: str, fmt: str) -> HttpResp
     _require_job(job)
     now_ms = _now_ms()
     if job in LAG_JOBS and not line_views.is_asked(request, job):
-        query = ListQuery.of(request, sorts=selectors.SORTS, default=WORST_FIRST)
+        query = ListQuery.plain(request, sorts=selectors.SORTS, default=WORST_FIRST)
         rows: selectors.AnyRows = _rows(request, here, job, query, now_ms, scope)
     else:
         rows = line_views.found(request, here, job, scope)
@@ -92,7 +92,7 @@ def page(
     panel = run_panel.context(request, here, job, form or RunForm(now_ms=now_ms), now_ms, schedule_form)
     if job not in LAG_JOBS or line_views.is_asked(request, job):
         return line_views.page(request, here, job, panel, status)
-    query = ListQuery.of(request, sorts=selectors.SORTS, default=WORST_FIRST, ascending=("group", "topic"))
+    query = ListQuery.plain(request, sorts=selectors.SORTS, default=WORST_FIRST, ascending=("group", "topic"))
     scope = view_scope(request.user, here.name)
     found = _rows(request, here, job, query, now_ms, scope)
     whole = None if scope.is_everything else _rows(request, here, job, query, now_ms, EVERYTHING)
@@ -107,7 +107,7 @@ def page(
         "page": selectors.row_page(
             found,
             sort=query.sort,
-            descending=query.descending,
+            descending=bool(query.descending),
             page=query.page,
             per_page=query.per_page,
             whole=whole,

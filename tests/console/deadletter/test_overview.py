@@ -18,6 +18,7 @@ from console.deadletter import exports, selectors, services, survey
 from console.deadletter.models import DeadLetterSurvey, ReplayLedger
 from console.lag.models import TopicRow
 from console.lag.rows.queue_row import TopicQueueRow
+from console.lists.query import ListQuery
 from console.operation import services as operation_services
 from console.operation.models import Job
 from tests.console.deadletter.letters import DLQ, GROUP, TOPIC, group_with_topics, write_letters
@@ -100,9 +101,11 @@ def test_it_sorts_with_unknown_last_and_hides_empty_ones() -> None:
     page = selectors.dead_letter_groups("c")
     assert [row.group for row in page.rows] == ["a", "d", "c"]
     assert dict(page.counts_by_status) == {"letters": 3, "empty": 1}
-    down = selectors.dead_letter_groups("c", sort="expires", descending=True)
+    down = selectors.dead_letter_groups("c", ListQuery(sort="expires", descending=True))
     assert [row.group for row in down.rows] == ["d", "a", "c"]
-    every = selectors.dead_letter_groups("c", sort="count", with_empty=True, per_page=2, page=2)
+    every = selectors.dead_letter_groups(
+        "c", ListQuery(sort="count", descending=False, per_page=2, page=2), with_empty=True
+    )
     assert ([row.group for row in every.rows], every.pages) == (["d", "c"], 2)
 
 

@@ -9,6 +9,7 @@ import pytest
 from console.group import selectors
 from console.lag.models import ClientRow, GroupRow
 from console.lag.rows.queue_row import QueueRow
+from console.lists.query import ListQuery
 from tests.support import sample_queues
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -30,8 +31,9 @@ def groups() -> None:
     GroupRow.objects.create(cluster="other", group="elsewhere", status="OK")
 
 
-def names(**wish: Any) -> list[str]:
-    return [row.group for row in selectors.group_page("local", **wish).rows]
+def names(status: str | None = None, include_system: bool = False, **asked: Any) -> list[str]:
+    page = selectors.group_page("local", ListQuery(**asked), status=status, include_system=include_system)
+    return [row.group for row in page.rows]
 
 
 @pytest.mark.usefixtures("groups")
@@ -49,7 +51,7 @@ def test_it_sorts_unknown_last_both_ways() -> None:
 
 @pytest.mark.usefixtures("groups")
 def test_it_counts_chips_over_all_that_match() -> None:
-    page = selectors.group_page("local", per_page=2, page=2)
+    page = selectors.group_page("local", ListQuery(per_page=2, page=2))
     assert [row.group for row in page.rows] == ["dark", "busy"]
     assert (page.total, page.pages, page.page, page.all_total, page.hidden_system) == (6, 3, 2, 6, 1)
     assert page.counts_by_status == {
@@ -67,7 +69,7 @@ def test_it_filters_by_status_and_name() -> None:
     assert names(status="UNKNOWN") == ["dark"]
     assert names(status=selectors.PARTIAL) == ["stuck", "dark"]
     assert names(query="S") == ["lost", "stuck", "busy"]
-    page = selectors.group_page("local", query="nothing")
+    page = selectors.group_page("local", ListQuery(query="nothing"))
     assert (page.rows, page.total, page.all_total, page.pages) == ([], 0, 6, 1)
     assert "TOOLS_CONSUMER" in names(include_system=True)
     assert selectors.group_page("local", include_system=True).hidden_system == 0
@@ -75,14 +77,14 @@ def test_it_filters_by_status_and_name() -> None:
 
 @pytest.mark.usefixtures("groups")
 def test_it_stays_inside_its_pages() -> None:
-    assert selectors.group_page("local", page=99).page == 1
-    assert selectors.group_page("local", page=-1, per_page=100_000).per_page == 200
+    assert selectors.group_page("local", ListQuery(page=99)).page == 1
+    assert selectors.group_page("local", ListQuery(page=-1, per_page=100_000)).per_page == 200
 
 
 @pytest.mark.usefixtures("groups")
 def test_it_asks_the_database_three_times(django_assert_num_queries: Any) -> None:
     with django_assert_num_queries(3, using="metrics"):
-        selectors.group_page("local", query="s", status="OK")
+        selectors.group_page("local", ListQuery(query="s"), status="OK")
     with django_assert_num_queries(1, using="metrics"):
         assert selectors.group("local", "nobody") is None
 
@@ -119,7 +121,9 @@ def test_it_filters_by_members_model_and_dead_letters() -> None:
         "b",
     ]
     assert names(filters={"dead_letters": "growing"}) == ["a"]
-    page = selectors.group_page("local", filters={"members": "online", "model": "pop"}, status="LOST")
+    page = selectors.group_page(
+        "local", ListQuery(filters={"members": "online", "model": "pop"}), status="LOST"
+    )
     assert ([row.group for row in page.rows], page.total, page.all_total) == (["c"], 1, 4)
     assert page.counts_by_status == {"LOST": 1}
     assert page.counts_by_filter == {
@@ -128,7 +132,7 @@ def test_it_filters_by_members_model_and_dead_letters() -> None:
         "dead_letters": {"growing": 1, "some": 2},
         "reading": {"paused": 0},
     }
-    assert selectors.group_page("local", filters={"members": "offline"}, status="LOST").rows == []
+    assert selectors.group_page("local", ListQuery(filters={"members": "offline"}), status="LOST").rows == []
 
 
 def test_it_sorts_by_every_figure_of_the_list() -> None:

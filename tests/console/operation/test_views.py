@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import csv
+import io
 import re
 from typing import Any
 
@@ -375,6 +378,23 @@ def test_it_filters_sorts_and_counts_operations(tally: type[Tally], alice: User,
     assert "Failed <b>1</b>" in text
     first = text_of(browser(alice), "/c/test/operations?sort=by&dir=desc")
     assert first.index(running.id) < first.index(done.id)
+
+
+def test_its_file_has_state_words_and_times(tally: type[Tally], alice: User) -> None:
+    job, plan = start(alice), make(alice)
+    services.run_job(job.id, "worker-1")
+    answer = browser(alice).get("/c/test/operations?format=csv&sort=state")
+
+    async def read() -> bytes:
+        return b"".join([piece async for piece in answer])
+
+    lines = list(csv.DictReader(io.StringIO(asyncio.run(read()).decode())))
+    assert [(line["id"], line["where"], line["created_by"]) for line in lines] == [
+        (job.plan_id, "done", "alice"),
+        (plan.id, "planned", "alice"),
+    ]
+    assert lines[0]["summary"] == plan.summary
+    assert (lines[0]["ended_at"][:2], lines[1]["ended_at"]) == ("20", "")
 
 
 def test_it_offers_to_undo_what_can_be_taken_back_from_the_list(tally: type[Tally], alice: User) -> None:

@@ -7,8 +7,10 @@ from typing import Any, ClassVar
 from django.core.management.base import CommandParser
 
 from console.group import selectors
+from console.group.group_list import GROUPS
 from console.group.mode.facts import MODES
 from console.group.settings.config import FIELDS, MEANING
+from console.lists.query import ListQuery
 from console.operation.command_line import cluster_name
 from console.operation.config.change import GROUP
 from console.operation.config.command import ConfigCommand
@@ -32,9 +34,9 @@ class Command(ConfigCommand):
     def add_listing(self, listing: CommandParser) -> None:
         listing.add_argument("--query", default="", help="part of the name")
         listing.add_argument("--status", default="", help="a lag status such as STALLED, or PARTIAL")
-        for name, values in selectors.FILTERS.items():
-            listing.add_argument(f"--{name.replace('_', '-')}", choices=tuple(values), default="")
-        listing.add_argument("--sort", choices=tuple(selectors.SORTS), default="attention")
+        for each in GROUPS.filters:
+            listing.add_argument(f"--{each.name.replace('_', '-')}", choices=each.values, default="")
+        listing.add_argument("--sort", choices=GROUPS.sorts, default="attention")
         listing.add_argument("--ascending", action="store_true")
         listing.add_argument("--limit", type=int, default=200)
 
@@ -92,12 +94,14 @@ class Command(ConfigCommand):
     ) -> None:
         page = selectors.group_page(
             cluster_name(cluster),
-            query=query,
+            ListQuery(
+                query=query,
+                filters={each.name: options[each.name] for each in GROUPS.filters if options[each.name]},
+                sort=sort,
+                descending=not ascending,
+                per_page=limit,
+            ),
             status=options["status"] or None,
-            filters={name: options[name] for name in selectors.FILTERS if options[name]},
-            sort=sort,
-            descending=not ascending,
-            per_page=limit,
         )
         if format == "json":
             self.stdout.write(json.dumps([row.as_row() for row in page.rows], indent=1))

@@ -6,11 +6,13 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from console.lists.query import ListQuery
 from console.operation.command_line import cluster_name
 from console.operation.config.change import TOPIC
 from console.operation.config.command import ConfigCommand
 from console.topic import selectors
 from console.topic.topic_config import FIELDS, MESSAGE_TYPES, PERMISSIONS, permission_letters
+from console.topic.topic_list import TOPICS
 
 
 class Command(ConfigCommand):
@@ -21,7 +23,7 @@ class Command(ConfigCommand):
     def add_listing(self, listing: CommandParser) -> None:
         listing.add_argument("--query", default="", help="part of the name")
         listing.add_argument("--kind", action="append", choices=selectors.KINDS, help="default NORMAL")
-        listing.add_argument("--sort", choices=tuple(selectors.SORTS), default="topic")
+        listing.add_argument("--sort", choices=TOPICS.sorts, default="topic")
         listing.add_argument("--descending", action="store_true")
         listing.add_argument("--limit", type=int, default=200)
 
@@ -50,11 +52,8 @@ class Command(ConfigCommand):
     ) -> None:
         page = selectors.topic_page(
             cluster_name(cluster),
-            query=query,
+            ListQuery(query=query, sort=sort, descending=descending, per_page=limit),
             kinds=kind or ("NORMAL",),
-            sort=sort,
-            descending=descending,
-            per_page=limit,
         )
         if format == "json":
             self.stdout.write(json.dumps([row.as_row() for row in page.rows], indent=1))

@@ -1,0 +1,34 @@
+"""A list as a CSV file: `?format=csv` on its page, with the same filters and order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.http import HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+
+from console.lists.page import FILE_ROWS_MAX, Page
+from console.lists.spec import ListSpec
+from console.text import Text
+from console.web.streamed import in_thread
+
+
+def file_of(page: Page[Any], spec: ListSpec, cluster: str = "") -> HttpResponseBase:
+    """Answer every row of a whole page as `<cluster>-<list>.csv`; 422 where more match than a file holds."""
+    if page.total > FILE_ROWS_MAX:
+        refusal = Text(
+            "%(total)s rows match, and a file holds %(most)s. Narrow the filter.",
+            total=page.total,
+            most=FILE_ROWS_MAX,
+        )
+        return HttpResponse(f"{refusal.local()}\n", status=422, content_type="text/plain; charset=utf-8")
+    return streamed_file(page.rows, spec, cluster)
+
+
+def streamed_file(rows: Iterable[Any], spec: ListSpec, cluster: str = "") -> StreamingHttpResponse:
+    """Answer rows as `<cluster>-<list>.csv`, line by line."""
+    answer = StreamingHttpResponse(in_thread(spec.csv(rows)), content_type="text/csv; charset=utf-8")
+    name = "-".join(part for part in (cluster, spec.name) if part)
+    answer["Content-Disposition"] = f'attachment; filename="{name}.csv"'
+    return answer

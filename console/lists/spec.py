@@ -1,0 +1,156 @@
+"""A list declared once: its columns serve the head of the page, the order, REST, live rows, files and saved choices.
+
+To add a column: one `Column` here, in the list's own app, and its cell in the list's template.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
+
+from django.db.models import F, Q
+from django.db.models.expressions import OrderBy
+from django.utils.functional import Promise
+
+from console.web.spreadsheet import csv_line
+
+Label = str | Promise
+# Columns of the model, most significant first, or the value of a row that is sorted in memory; () does not sort.
+Order = tuple[str, ...] | Callable[[Any], Any]
+
+LISTS: dict[str, ListSpec] = {}  # every list whose columns a person may choose, by name
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. ``name`` is what addresses, REST, files and saved choices call it.
+
+    ``ascending``: its first order begins with the smallest (names do, figures do not). ``fields``: attributes of a row
+    that a file holds for it, dotted for those of a part, () for none. ``is_bare``: its head is for screen readers
+    only, as above buttons.
+    """
+
+    name: str
+    label: Label
+    unit: Label = ""
+    css: str = "num"
+    order: Order = ()
+    ascending: bool = False
+    fields: tuple[str, ...] = ()
+    tip: Label = ""
+    is_bare: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One value of a filter; ``condition`` is None where more than the row decides it."""
+
+    value: str
+    label: Label
+    condition: Q | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A parameter of page and REST that narrows a list; one value at a time."""
+
+    name: str
+    choices: tuple[Choice, ...]
+
+    @property
+    def values(self) -> list[str]:
+        return [choice.value for choice in self.choices]
+
+
+@dataclass(frozen=True, slots=True)
+class ListSpec:
+    """Columns, orders and filters of one list.
+
+    ``default`` is the order without a choice, as REST writes it (``-lag``: largest first); ``key`` ends every order, so
+    that pages do not overlap. ``orders`` have no column of their own. ``file_fields`` follow the columns in a file: how
+    old a row is, and why a figure is missing.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    default: str
+    key: str
+    orders: Mapping[str, Order] = field(default_factory=dict)
+    filters: tuple[Filter, ...] = ()
+    file_fields: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        LISTS[self.name] = self
+
+    @property
+    def sorts(self) -> list[str]:
+        """Names that a person may sort by."""
+        return [*self.orders, *(column.name for column in self.columns if column.order)]
+
+    @property
+    def column_names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+    def ordering(self, sort: str, descending: bool | None = None) -> tuple[str, bool]:
+        """(name, is descending); an unknown name falls back to the default, no direction to the column's first one."""
+        usual = self.default.removeprefix("-")
+        if sort not in self.sorts:
+            sort = usual
+        if descending is not None:
+            return sort, descending
+        if sort == usual:
+            return sort, self.default.startswith("-")
+        return sort, not any(column.ascending for column in self.columns if column.name == sort)
+
+    def order_by(self, sort: str, descending: bool | None = None) -> list[OrderBy]:
+        """Order a query; unknown (null) comes last in both directions."""
+        sort, descending = self.ordering(sort, descending)
+        columns = self._order(sort)
+        assert isinstance(columns, tuple), f"{self.name}.{sort} is sorted in memory"
+        keys = [
+            F(one).desc(nulls_last=True) if descending else F(one).asc(nulls_last=True) for one in columns
+        ]
+        if columns == (self.key,):
+            return keys
+        last = F(self.key.removeprefix("-"))
+        return [*keys, last.desc() if self.key.startswith("-") else last.asc()]
+
+    def in_order(self, rows: Iterable[Any], sort: str, descending: bool | None = None) -> list[Any]:
+        """Sort rows that are in the order of their key; unknown (None) comes last in both directions."""
+        sort, descending = self.ordering(sort, descending)
+        value = self._order(sort)
+        assert callable(value), f"{self.name}.{sort} is sorted by the database"
+        by_key = list(rows)
+        known = sorted((row for row in by_key if value(row) is not None), key=value, reverse=descending)
+        return [*known, *(row for row in by_key if value(row) is None)]
+
+    def live_field(self, sort: str) -> str:
+        """The field of a live row by which an open page finds out that rows have moved; "" where it cannot."""
+        columns = self._order(sort)
+        return columns[0] if isinstance(columns, tuple) and columns != (self.key,) else ""
+
+    def _order(self, sort: str) -> Order:
+        if sort in self.orders:
+            return self.orders[sort]
+        return next(column.order for column in self.columns if column.name == sort)
+
+    @property
+    def fields(self) -> list[str]:
+        """Attributes that a file holds."""
+        return [*(name for column in self.columns for name in column.fields), *self.file_fields]
+
+    def csv(self, rows: Iterable[Any]) -> Iterator[str]:
+        """Lines of a file: every field as REST names it, unknown is empty."""
+        yield csv_line(name.rpartition(".")[2] for name in self.fields)
+        readers = [attrgetter(name) for name in self.fields]
+        for row in rows:
+            yield csv_line(_plain(read(row)) for read in readers)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime.datetime):
+        return value.isoformat()
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else value

@@ -1,0 +1,66 @@
+"""The list of topics: its columns and orders, for the page, REST, live rows, files and saved choices."""
+
+from __future__ import annotations
+
+from console.lists.spec import Column, ListSpec
+from console.text import Text
+
+MSGS, PER_S = Text("msgs"), Text("/s")
+
+TOPICS = ListSpec(
+    name="topics",
+    key="topic",
+    default="topic",
+    columns=(
+        Column("topic", Text("Topic"), css="", order=("topic",), ascending=True, fields=("topic",)),
+        Column("kind", Text("Kind"), css="p2", order=("kind",), ascending=True, fields=("kind",)),
+        Column(
+            "queues",
+            Text("Queues"),
+            Text("r/w"),
+            order=("read_queues", "write_queues"),
+            fields=("read_queues", "write_queues"),
+        ),
+        Column("in_rate", Text("In"), PER_S, order=("in_rate",), fields=("in_rate",)),
+        Column("trend", Text("1 h"), css="p2"),
+        Column("out_rate", Text("Out"), PER_S, css="num p2", order=("out_rate",), fields=("out_rate",)),
+        Column(
+            "worst_time_lag",
+            Text("Worst time lag"),
+            order=("worst_time_lag_ms",),
+            fields=("worst_time_lag_ms",),
+        ),
+        Column(
+            "worst_group",
+            Text("of group"),
+            css="p3",
+            order=("worst_group",),
+            ascending=True,
+            fields=("worst_group",),
+        ),
+        Column(
+            "messages",
+            Text("Readable"),
+            MSGS,
+            order=("messages",),
+            fields=("messages", "messages_lower_bound"),
+        ),
+        Column(
+            "retained",
+            Text("Reaches back"),
+            css="num p2",
+            order=("retained_ms",),
+            fields=("retained_ms",),
+        ),
+        Column(
+            "last_write",
+            Text("Last write"),
+            css="num p2",
+            order=("last_write_ms",),
+            fields=("last_write_ms",),
+        ),
+        Column("perm", Text("Perm"), css="p2", order=("perm",), ascending=True, fields=("perm",)),
+        Column("brokers", Text("Brokers"), css="p3", order=("brokers",), ascending=True, fields=("brokers",)),
+    ),
+    file_fields=("partial", "reason", "read_at_ms"),
+)
