@@ -6,7 +6,7 @@ import time
 from functools import partial
 from typing import Any, ClassVar
 
-from django.http import HttpResponseBase, StreamingHttpResponse
+from django.http import HttpResponseBase
 from django.urls import path
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
@@ -27,7 +27,7 @@ from console.report import selectors, services
 from console.report.jobs import JOBS, LAG_JOBS
 from console.report.models import LagRow, ReportRun
 from console.report.rules import window, yesterday_to_now
-from console.web.streamed import in_thread
+from console.web.streamed import StreamedResponse
 
 WORST_FIRST = "-time_lag_max"
 TIME_MS_MAX = 2**53  # what every JSON reader holds exactly
@@ -262,7 +262,7 @@ class RowsCsv(Resource):
     def get(self, request: Request, cluster: str, job: str) -> HttpResponseBase:
         existing(cluster, job)
         lines = selectors.csv_lines(_rows(request, cluster, job, view_scope(request.user, cluster)))
-        response = StreamingHttpResponse(in_thread(lines), content_type="text/csv; charset=utf-8")
+        response = StreamedResponse(lines, content_type="text/csv; charset=utf-8")
         response["Content-Disposition"] = f'attachment; filename="{cluster}-{job}.csv"'
         return response
 

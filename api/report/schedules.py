@@ -6,7 +6,7 @@ import time
 from typing import Any, ClassVar
 
 from django.db.models import F, QuerySet
-from django.http import HttpResponseBase, StreamingHttpResponse
+from django.http import HttpResponseBase
 from django.urls import path
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiCallback, OpenApiParameter, OpenApiResponse, extend_schema
@@ -29,7 +29,7 @@ from console.report.delivery import sending as delivery
 from console.report.jobs import JOBS, LAG_JOBS
 from console.report.models import ZONE_LENGTH_MAX, LagRow, ReportRow, ReportSchedule
 from console.report.pages import exports
-from console.web.streamed import in_thread
+from console.web.streamed import StreamedResponse
 from spark.lag.local_time import zone_problem
 
 TIME_MS_MAX = 2**53
@@ -379,7 +379,7 @@ class Export(Resource):
         else:
             rows = _lines(request, cluster, job, scope)
         pieces = exports.export(fmt, rows, job=job, cluster=cluster, now_ms=_now_ms())
-        response = StreamingHttpResponse(in_thread(pieces), content_type=exports.FORMATS[fmt][0])
+        response = StreamedResponse(pieces, content_type=exports.FORMATS[fmt][0])
         response["Content-Disposition"] = f'attachment; filename="{cluster}-{job}.{fmt}"'
         return response
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -31,7 +31,7 @@ from console.operation.errors import OperationError, PlanNotFound, PlanRejected
 from console.operation.models import Plan
 from console.operation.views import job_context
 from console.text import text_of
-from console.web.streamed import in_thread
+from console.web.streamed import StreamedResponse
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 SAMPLE_LETTERS = 20
@@ -141,8 +141,8 @@ def ledger_export(request: HttpRequest, cluster: str, group: str) -> HttpRespons
     return _download(exports.ledger_lines(plan.id), "csv", f"{plan.id}.csv")
 
 
-def _download(lines: Iterator[str], kind: str, name: str) -> StreamingHttpResponse:
-    answer = StreamingHttpResponse(in_thread(lines), content_type=exports.CONTENT_TYPES[kind])
+def _download(lines: Iterator[str], kind: str, name: str) -> StreamedResponse:
+    answer = StreamedResponse(lines, content_type=exports.CONTENT_TYPES[kind])
     answer["Content-Disposition"] = f'attachment; filename="{name}"'
     return answer
 

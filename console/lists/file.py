@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 
 from console.lists.page import FILE_ROWS_MAX, Page
 from console.lists.spec import ListSpec
 from console.text import Text
-from console.web.streamed import in_thread
+from console.web.streamed import StreamedResponse
 
 
 def file_of(page: Page[Any], spec: ListSpec, cluster: str = "") -> HttpResponseBase:
@@ -26,9 +26,9 @@ def file_of(page: Page[Any], spec: ListSpec, cluster: str = "") -> HttpResponseB
     return streamed_file(page.rows, spec, cluster)
 
 
-def streamed_file(rows: Iterable[Any], spec: ListSpec, cluster: str = "") -> StreamingHttpResponse:
+def streamed_file(rows: Iterable[Any], spec: ListSpec, cluster: str = "") -> StreamedResponse:
     """Answer rows as `<cluster>-<list>.csv`, line by line."""
-    answer = StreamingHttpResponse(in_thread(spec.csv(rows)), content_type="text/csv; charset=utf-8")
+    answer = StreamedResponse(spec.csv(rows), content_type="text/csv; charset=utf-8")
     name = "-".join(part for part in (cluster, spec.name) if part)
     answer["Content-Disposition"] = f'attachment; filename="{name}.csv"'
     return answer

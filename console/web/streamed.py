@@ -1,7 +1,5 @@
-"""Long answers made piece by piece in the request's own thread: an export holds up no other page and stays out of
-memory.
-
-Given a plain iterator, Django's asynchronous handler reads all of it before the first byte goes out.
+"""Long answers made piece by piece in the request's own thread: an export blocks no other page and its size in memory
+stays the same.
 """
 
 from __future__ import annotations
@@ -10,21 +8,31 @@ import itertools
 from collections.abc import AsyncIterator, Iterator
 
 from asgiref.sync import sync_to_async
+from django.http import StreamingHttpResponse
 
 LINES_A_PIECE = 500
 
 
-async def in_thread(lines: Iterator[str] | Iterator[bytes]) -> AsyncIterator[bytes]:
-    """The lines (or blocks of bytes) for a StreamingHttpResponse. The thread is that of the request, which Django ends
-    with it, database connections and all.
+class StreamedResponse(StreamingHttpResponse):
+    """Lines of text, or blocks of bytes.
+
+    Of a plain iterator Django's ASGI handler reads everything before it sends the first byte. This one is read in
+    pieces, in the thread of the request, which Django ends with the request: database connections are closed there.
     """
-    while piece := await sync_to_async(_piece, thread_sensitive=True)(lines):
-        yield piece
+
+    def __init__(self, lines: Iterator[str] | Iterator[bytes], content_type: str) -> None:
+        super().__init__(map(_encoded, lines), content_type=content_type)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        lines = iter(self)
+        while piece := await sync_to_async(_piece)(lines):
+            yield piece
 
 
-def _piece(lines: Iterator[str] | Iterator[bytes]) -> bytes:
-    found: list[str | bytes] = list(itertools.islice(lines, LINES_A_PIECE))
-    # Half of a surrogate pair, which nothing encodes, is shown as \ud83d.
-    return b"".join(
-        line.encode("utf-8", "backslashreplace") if isinstance(line, str) else line for line in found
-    )
+def _encoded(line: str | bytes) -> bytes:
+    # Half of a surrogate pair, which has no encoding, is shown as \ud83d.
+    return line.encode("utf-8", "backslashreplace") if isinstance(line, str) else line
+
+
+def _piece(lines: Iterator[bytes]) -> bytes:
+    return b"".join(itertools.islice(lines, LINES_A_PIECE))

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
@@ -23,7 +23,7 @@ from console.report.models import LagRow
 from console.report.pages import exports, line_views, run_panel
 from console.report.rules import span_of, span_start, spans_of
 from console.report.services import ReportAlreadyRunning
-from console.web.streamed import in_thread
+from console.web.streamed import StreamedResponse
 
 GRAINS = {LagRow.Grain.TOPIC: "Groups and topics", LagRow.Grain.QUEUE: "Queues"}
 PERIOD_WORDS = {"lag_hour": "Hour", "lag_day": "Day", "lag_week": "Week"}
@@ -74,7 +74,7 @@ def download(request: HttpRequest, cluster: str, job: str, fmt: str) -> HttpResp
     else:
         rows = line_views.found(request, here, job, scope)
     pieces = exports.export(fmt, rows, job=job, cluster=here.name, now_ms=now_ms)
-    response = StreamingHttpResponse(in_thread(pieces), content_type=exports.FORMATS[fmt][0])
+    response = StreamedResponse(pieces, content_type=exports.FORMATS[fmt][0])
     response["Content-Disposition"] = f'attachment; filename="{here.name}-{job}.{fmt}"'
     return response
 

@@ -6,7 +6,6 @@ import base64
 import json
 
 import pytest
-from asgiref.sync import async_to_sync
 from django.contrib.auth.models import User
 from django.test import Client
 
@@ -89,11 +88,7 @@ def test_they_pass_through_exports(odd: LiveCluster, alice: User) -> None:
 def _get(browser: Client, path: str) -> bytes:
     answer = browser.get(path)
     assert answer.status_code == 200, path
-
-    async def read() -> bytes:
-        return b"".join([piece async for piece in answer.streaming_content])
-
-    return async_to_sync(read)()
+    return b"".join(answer)
 
 
 def test_their_causes_are_surveyed(odd: LiveCluster) -> None:

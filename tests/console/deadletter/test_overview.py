@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import time
 from io import StringIO
@@ -51,11 +50,7 @@ def replay(live: LiveCluster, **params: object) -> Job:
 
 def whole(answer: Any) -> bytes:
     """A streamed answer, read to its end."""
-
-    async def read() -> bytes:
-        return b"".join([piece async for piece in answer.streaming_content])
-
-    return asyncio.run(read())
+    return b"".join(answer)
 
 
 def test_it_knows_causes_ages_and_expiry_without_asking_a_broker(live: LiveCluster) -> None:
