@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple
 
-from django.conf import settings
 from django.urls import path
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -18,6 +17,7 @@ from api.rest import pagination
 from api.rest.resource import Resource
 from console.lag import selectors
 from console.lag.models import HistoryGap, LagEvent
+from console.lag.promise_versions import promises_of
 from console.lag.windows.by_client import TooManyChanges
 from spark.lag.local_time import HOUR_MS
 
@@ -206,6 +206,9 @@ def _span(longest: str) -> list[OpenApiParameter]:
     ]
 
 
+SLO = OpenApiParameter(
+    "slo_ms", int, description="the promise; default: the group's, or the installation's, in force at to_ms"
+)
 POINTS = OpenApiParameter("points", int, description=f"4 to {POINTS_MAX}, default 600")
 
 
@@ -259,17 +262,20 @@ class Latency(GroupPast):
         tags=["groups"],
         parameters=[
             *_span("7 days"),
-            OpenApiParameter("slo_ms", int, description="the promise; default: the installation's"),
-            OpenApiParameter("target", float, description="share of the time it holds, 0 to 0.99999"),
+            SLO,
+            OpenApiParameter(
+                "target", float, description="share of the time it holds, 0 to 0.99999; default: the group's"
+            ),
         ],
         responses=LatencySerializer,
     )
     def get(self, request: Request, cluster: str, group: str) -> Response:
         existing(cluster, group)
         from_ms, to_ms, topic = self.window(request, LATENCY_SPAN_MS_MAX)
-        slo_ms = pagination.integer(request, "slo_ms", settings.LAG_SLO_MS, low=1, high=SLO_MS_MAX)
+        promised = promises_of(cluster, [group]).at(group, to_ms)
+        slo_ms = pagination.integer(request, "slo_ms", promised.slo_ms, low=1, high=SLO_MS_MAX)
         assert slo_ms is not None
-        target = _share(request, "target", settings.LAG_SLO_TARGET)
+        target = _share(request, "target", promised.target)
         found = selectors.latency(cluster, group, from_ms, to_ms, slo_ms=slo_ms, target=target, topic=topic)
         return Response(LatencySerializer(found).data)
 
@@ -298,7 +304,7 @@ class ByClient(GroupPast):
         parameters=[
             *_span("7 days"),
             OpenApiParameter("points", int, description=f"1 to {STEPS_MAX} steps, default 12"),
-            OpenApiParameter("slo_ms", int, description="the promise; default: the installation's"),
+            SLO,
         ],
         responses=ByClientSerializer,
     )
@@ -306,7 +312,8 @@ class ByClient(GroupPast):
         existing(cluster, group)
         from_ms, to_ms, topic = self.window(request, LATENCY_SPAN_MS_MAX)
         points = pagination.integer(request, "points", 12, low=1, high=STEPS_MAX)
-        slo_ms = pagination.integer(request, "slo_ms", settings.LAG_SLO_MS, low=1, high=SLO_MS_MAX)
+        promised = promises_of(cluster, [group]).at(group, to_ms)
+        slo_ms = pagination.integer(request, "slo_ms", promised.slo_ms, low=1, high=SLO_MS_MAX)
         assert points is not None and slo_ms is not None
         try:
             found = selectors.by_client_between(

@@ -137,8 +137,9 @@ def metrics_text(now_ms: int | None = None) -> bytes:
     """Everything in Prometheus' text format. An unknown or old number has no sample: it is not 0."""
     at_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     registry = CollectorRegistry()
-    registry.register(_Rows(at_ms))
-    return generate_latest(registry) + lag_metrics.metrics_text(at_ms)
+    rows = _Rows(at_ms)
+    registry.register(rows)
+    return generate_latest(registry) + lag_metrics.metrics_text(at_ms, rows.groups_left_out)
 
 
 class _Rows(Collector):
@@ -146,6 +147,7 @@ class _Rows(Collector):
 
     def __init__(self, now_ms: int) -> None:
         self.fresh = lag_metrics.fresh_clusters(now_ms)
+        self.groups_left_out = 0  # once collected
 
     def collect(self) -> Iterator[Metric]:
         yield from self._groups()
@@ -181,7 +183,9 @@ class _Rows(Collector):
                 if value is not None:
                     family.add_metric([row.cluster, row.group], value)
             yield family
-        yield GaugeMetricFamily("tidemark_groups", "Groups known, shown above or not", own.count())
+        count = own.count()
+        self.groups_left_out = count - len(rows)
+        yield GaugeMetricFamily("tidemark_groups", "Groups known, shown above or not", count)
 
     def _brokers(self) -> Iterator[Metric]:
         labels = ["cluster", "broker", "broker_id"]

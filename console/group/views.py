@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, QueryDict
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, render
@@ -30,6 +29,7 @@ from console.lag import selectors as lag_selectors
 from console.lag import services as lag_services
 from console.lag.last_seen import may_lie_on_silent
 from console.lag.models import ClientRow, GroupRow
+from console.lag.promise_versions import promises_of
 from console.lag.rows.broadcast import BROADCASTING
 from console.lag.rows.queue_row import QueueRow
 from console.lag.windows.by_client import CHANGES_MAX, TooManyChanges
@@ -165,10 +165,11 @@ def _by_client(request: HttpRequest, here: Cluster, row: GroupRow) -> HttpRespon
     """Which client was slow, over the range of the page, a day at most."""
     now_ms = int(time.time() * 1000)
     span_ms = min(RANGES.get(request.GET.get("range", ""), RANGES["1h"])[0], selectors.FLOW_MS_MAX)
+    slo_ms = promises_of(here.name, [row.group]).at(row.group, now_ms).slo_ms
     context: dict[str, Any] = {"cluster": here, "row": row, "now_ms": now_ms, "span_ms": span_ms}
     try:
         context["found"] = lag_selectors.by_client_between(
-            here.name, row.group, now_ms - span_ms, now_ms, 1, slo_ms=settings.LAG_SLO_MS
+            here.name, row.group, now_ms - span_ms, now_ms, 1, slo_ms=slo_ms
         )
     except TooManyChanges:
         context["changes_max"] = CHANGES_MAX

@@ -81,8 +81,8 @@ class Text:
         return ("\n".join(self.lines) + "\n").encode()
 
 
-def metrics_text(now_ms: int) -> bytes:
-    """Return all families of lag."""
+def metrics_text(now_ms: int, groups_left_out: int = 0) -> bytes:
+    """Return all families of lag; `groups_left_out` of the families of groups, which are made elsewhere."""
     text = Text()
     fresh = fresh_clusters(now_ms)
     topics, left_out = _topics(fresh)
@@ -111,8 +111,9 @@ def metrics_text(now_ms: int) -> bytes:
     )
     queue_left_out = _add_queues(text, fresh) if settings.METRICS_QUEUES else 0
     _add_collectors(text, now_ms)
-    counts = [(labels_of(of="group_topic"), left_out), (labels_of(of="queue"), queue_left_out)]
-    text.family("tidemark_metrics_left_out", "Rows that are beyond the limit, the least urgent ones", counts)
+    counts = {"group": groups_left_out, "group_topic": left_out, "queue": queue_left_out}
+    samples = ((labels_of(of=of), count) for of, count in counts.items())
+    text.family("tidemark_metrics_left_out", "Rows that are beyond the limit, the least urgent ones", samples)
     return text.encode()
 
 

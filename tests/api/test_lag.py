@@ -10,7 +10,7 @@ from django.contrib.auth.models import User
 from rest_framework.test import APIClient
 
 from console.cluster.models import Cluster
-from console.lag.models import LagEvent, QueueOwner
+from console.lag.models import GroupSlo, LagEvent, QueueOwner
 from console.lag.windows import by_client
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -30,6 +30,25 @@ def test_it_answers_for_a_window_without_data(rows: Cluster, reader: APIClient, 
     found = reader.get(f"{BASE}/{name}?{WINDOW}")
     assert found.status_code == 200
     assert found.json()["interval_ms"] == 5_000
+
+
+def test_it_judges_by_the_promise_in_force_at_the_end(rows: Cluster, reader: APIClient) -> None:
+    for slo_ms, target, from_ms in (
+        (7_000, 0.5, 0),
+        (9_000, 0.75, 1_700_003_600_000),
+        (None, None, 1_700_003_600_001),
+    ):
+        GroupSlo.objects.create(
+            cluster="local", group="billing", slo_ms=slo_ms, target=target, from_ms=from_ms
+        )
+    found = reader.get(f"{BASE}/latency?{WINDOW}").json()
+    assert (found["slo_ms"], found["target"]) == (9_000, 0.75)
+    assert reader.get(f"{BASE}/by-client?{WINDOW}").json()["slo_ms"] == 9_000
+    asked = reader.get(f"{BASE}/latency?{WINDOW}&slo_ms=5&target=0.25").json()
+    assert (asked["slo_ms"], asked["target"]) == (5, 0.25)
+    assert reader.get(f"{BASE}/by-client?{WINDOW}&slo_ms=5").json()["slo_ms"] == 5
+    later = reader.get(f"{BASE}/latency?from_ms=1700000000000&to_ms=1700003600001").json()
+    assert (later["slo_ms"], later["target"]) == (60_000, 0.99)
 
 
 def test_it_shows_markers(rows: Cluster, reader: APIClient) -> None:

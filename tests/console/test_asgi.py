@@ -239,6 +239,7 @@ def test_it_limits_what_prometheus_must_keep(monkeypatch: pytest.MonkeyPatch) ->
         'tidemark_group_lag{cluster="local",group="g2"} 1.0',
     ]
     assert "tidemark_groups 4.0" in lines
+    assert 'tidemark_metrics_left_out{of="group"} 2.0' in lines
 
 
 def test_it_ticks(redis_url: str) -> None:
