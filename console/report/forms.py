@@ -10,6 +10,7 @@ from django import forms
 from console.report.delivery import sending as delivery
 from console.report.models import ZONE_LENGTH_MAX, ReportSchedule
 from console.report.rules import ReportRejected, Window, window, yesterday_to_now
+from console.text import Text
 from spark.lag.local_time import UTC, zone_problem
 
 MINUTES = "%Y-%m-%dT%H:%M"
@@ -63,7 +64,9 @@ class ScheduleForm(forms.Form):
         required=False,
         max_length=ZONE_LENGTH_MAX,
         label="Time zone",
-        help_text="Empty: the installation's. Daily lag, weekly lag and capacity share one.",
+        help_text=Text(
+            "Empty: the installation's. Daily lag, weekly lag, capacity, and months, quarters and years share one."
+        ),
     )
     emails = forms.CharField(required=False, max_length=2_000, label="Mail to")
     webhook_url = forms.CharField(required=False, max_length=500, label="Webhook")

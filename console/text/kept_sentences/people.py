@@ -118,7 +118,6 @@ SENTENCES = (
     _("host:port, for example 10.0.0.5:9876; several separated by semicolons."),
     _("Hour"),
     _("Time zone"),
-    _("Empty: the installation's. Daily lag, weekly lag and capacity share one."),
     _("is not a configuration key"),
     _("it does not answer"),
     _("it does not answer: %(reason)s"),

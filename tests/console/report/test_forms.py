@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from console.report.forms import RunForm, as_input
+from console.report.forms import RunForm, ScheduleForm, as_input
+from console.report.jobs import JOBS, SAME_DAYS
 from console.report.rules import Window
 from tests.console.report.sample_rows import DAY, HOUR, NOW, TODAY
 
@@ -45,3 +46,8 @@ def test_it_refuses_beside_the_field(data: dict[str, str], errors: dict[str, lis
 
 def test_it_fills_the_input_in_utc() -> None:
     assert as_input(NOW) == "2024-10-04T09:05"
+
+
+def test_the_zone_names_every_report_that_shares_it() -> None:
+    words = str(ScheduleForm().fields["zone"].help_text).lower()
+    assert [job for job in SAME_DAYS if JOBS[job].lower() not in words] == []
