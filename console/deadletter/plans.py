@@ -4,7 +4,7 @@ after; ``dlq_readable`` lets a write-only dead-letter topic be read."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from console.brokers.mqadmin import BlockingMQAdmin, MessageQueue, retry_topic, with_admin
@@ -37,11 +37,12 @@ from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, read_coverage
-from console.operation.plan.kinds import Draft
+from console.operation.plan.kinds import Another, Draft, Place, PlanKind, RestCall
 from console.operation.plan.params import ACCEPT_WITHOUT, refuse_unknown
 from console.text import Text
 from console.text.storable import storable
 
+DEAD_LETTERS = Place(Text("Dead letters"), "dead-letters", "dead-letter-group")
 ORDERLY = "ORDERLY"
 SEND = "SEND"
 SPOT_CHECKS = 20  # sent copies that verify reads back
@@ -60,13 +61,38 @@ class _Finding:
     now_ms: int
 
 
-class ReplayPlan:
+class ReplayPlan(PlanKind):
     """params: {target, topic?, client_id?, letter?, filter?, rate_per_s?, skip_replayed?, stop_after_failures?,
     stop_if_dlq_grows_by?, accept_without?}; the subject is the group whose dead letters are sent."""
 
     kind = "dead_letter_replay"
+    title = Text("Dead-letter replay")
+    cancel_words = Text(
+        "What is done stays done: copies that were sent are with the group. The other dead letters remain and can be "
+        "replayed later; nothing is sent twice."
+    )
+    chart_mark = "D"
+    place = DEAD_LETTERS
+    diff_template = "operation/_diff_dead_letters.html"
+    job_template = "operation/_job_replay.html"
+    another = Another("dead-letter-group", Text("Choose other letters, target or rate"))
+    program = "dlq"
     verb = "REPLAY"
     runs_long = True
+
+    def button(self, plan: Plan) -> Text:
+        """By target: sent, marked, or given to one client."""
+        if plan.params["target"] == replay_copy.NOWHERE:
+            return Text("Mark %(number)s dead letter(s) as handled", number=plan.messages)
+        if plan.params["target"] == replay_copy.CLIENT:
+            return Text("Give it to the client")
+        return Text("Replay %(number)s dead letter(s)", number=plan.messages)
+
+    def terminal_rows(self, plan: Plan) -> Iterable[str]:
+        """A queue, and how many of its letters match."""
+        for row in plan.diff:
+            place = f"{row.get('topic', '')} · {row['broker_name']} · {row['queue_id']}"
+            yield f"{place:<50} {row['matched']:>8,} matched, {row['already']:,} replayed before"
 
     def holds(self, cluster: str, subject: str) -> str:
         """One replay at a time per group: two at once would send a letter of both twice."""
@@ -104,8 +130,6 @@ class ReplayPlan:
             params=checked,
             coverage=cover,
             blocked=found.problem or self._target_problem(finding) or _nothing_left(preview, to_send),
-            command="manage.py dlq apply {plan} --confirm {subject}",
-            rate_per_s=checked["rate_per_s"],
         )
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
@@ -257,7 +281,6 @@ class ReplayPlan:
             warnings=replay_words.direct_warnings(is_original, topic_of(finding.group)),
             params=params,
             blocked=blocked,
-            command="manage.py dlq apply {plan} --confirm {subject}",
         )
 
     def _target_problem(self, finding: _Finding) -> Text:
@@ -318,6 +341,14 @@ class DlqReadablePlan(ConfigPlan):
     """
 
     kind = "dlq_readable"
+    title = Text("Readable dead letters")
+    action = Text("Allow reading it")
+    place = DEAD_LETTERS
+    program = "dlq"
+
+    def rest_call(self, cluster: str, subject: str, params: Mapping[str, Any]) -> RestCall | None:
+        """None: its own endpoint needs no body."""
+        return None
 
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
         """Read the topic's permission per broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
@@ -347,7 +378,6 @@ class DlqReadablePlan(ConfigPlan):
             blocked=Text()
             if moving
             else Text("%(topic)s can be read on every broker: there is nothing to do.", topic=topic),
-            command="manage.py dlq apply {plan}",
         )
 
 

@@ -20,15 +20,9 @@ from console.lists.query import ListQuery
 from console.lists.spec import Column, ListSpec
 from console.operation import selectors as operation_selectors
 from console.text import Text
-from console.text.sentences import said
 
 # --- Marks ------------------------------------------------------------------------------------------------------
 
-JOB_MARKS = {
-    "offset_change": ("R", "offset change"),
-    "dead_letter_replay": ("D", "dead-letter replay"),
-}
-OTHER_MARK = "S"  # changes of settings and whatever else this console did to the group
 MARKS_MAX = 50  # of one chart; more would hide the line
 MARK_MEANINGS = (
     ("R", "offset change"),
@@ -88,9 +82,9 @@ def _jobs(cluster: str, group: str, from_ms: int, to_ms: int, most: int) -> Iter
     for job in operation_selectors.jobs_page(cluster, subject=group, per_page=most).rows:
         at_ms = round(job.created_at.timestamp() * 1000)
         if from_ms <= at_ms < to_ms:
-            letter, words = JOB_MARKS.get(job.kind, (OTHER_MARK, job.kind.replace("_", " ")))
-            places = {"what": said(words), "person": job.created_by, "plan": job.plan_id}
-            yield ChartMark(at_ms, letter, gettext("%(what)s by %(person)s, %(plan)s") % places)
+            kind = operation_selectors.plan_kind(job.kind)
+            places = {"what": kind.title.local(), "person": job.created_by, "plan": job.plan_id}
+            yield ChartMark(at_ms, kind.chart_mark, gettext("%(what)s by %(person)s, %(plan)s") % places)
 
 
 # --- Queues -----------------------------------------------------------------------------------------------------

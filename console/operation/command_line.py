@@ -21,7 +21,7 @@ from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.operation import errors, selectors, services
 from console.operation.models import RESULT_LISTS, Job, Plan
-from console.operation.plan.coverage import LEFT_OUT, verdict_words
+from console.operation.plan.coverage import verdict_words
 from console.operation.plan.params import ACCEPT_WITHOUT
 from console.operation.selectors import plan_kind
 
@@ -115,41 +115,14 @@ class ChangeCommand(BaseCommand):
             self.stdout.write(json.dumps(plan_row(plan), indent=1, ensure_ascii=False))
             return
         self.stdout.write(f"{plan.id}: {plan.summary}")
-        for row in plan.diff:
-            if "changes" in row:
-                self._print_config_row(row)
-                continue
-            place = f"{row.get('topic', '')} · {row.get('broker_name', '')} · {row.get('queue_id', '')}"
-            if "after" in row:
-                unread = "unknown" if row["how"] == LEFT_OUT else "never committed"
-                before = unread if row["before"] is None else f"{row['before']:,}"
-                after = "-" if row["after"] is None else f"{row['after']:,}"
-                self.stdout.write(
-                    f"  {place:<50} {before:>16} → {after:>14}  {row['how_words']}  {row['note']}".rstrip()
-                )
-            else:
-                self.stdout.write(
-                    f"  {place:<50} {row['matched']:>8,} matched, {row['already']:,} replayed before"
-                )
+        for row in plan_kind(plan.kind).terminal_rows(plan):
+            self.stdout.write(f"  {row}")
         for warning in plan.warnings:
             self.stdout.write(f"  {warning['level']}: {warning['title']}. {warning['text']}".rstrip())
         if plan.blocked:
             self.stdout.write(f"It can not be applied: {plan.blocked}")
         else:
             self.stdout.write(f"Apply until {plan.expires_at:%H:%M:%S} UTC: {plan.equivalent['command']}")
-
-    def _print_config_row(self, row: dict[str, Any]) -> None:
-        """A topic or group on one broker: what is done to it, and every key that changes."""
-        self.stdout.write(
-            f"  {row['broker_name']}  {row['deed']} {row['what']} {row['name']}  {row['note']}".rstrip()
-        )
-        for one in row["changes"]:
-            self.stdout.write(f"    {one['key']:<30} {shown(one['before']):>12} → {shown(one['after'])}")
-
-
-def shown(value: Any) -> str:
-    """A value of a configuration as a terminal shows it."""
-    return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def plan_row(plan: Plan) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from console.access.name_scope import EVERYTHING, NameScope
 from console.lists.page import PER_PAGE_MAX, Page, cut
 from console.operation.errors import JobNotFound, PlanNotFound, PlanRejected, UndoImpossible
 from console.operation.models import ACTIVE_STATES, FINAL_STATES, Job, Plan, PlanState
-from console.operation.plan.kinds import PlanKind, RunsLong
+from console.operation.plan.kinds import PlanKind
 from console.text import Text
 
 Row = TypeVar("Row", Plan, Job)
@@ -36,7 +36,7 @@ def plan_kind(kind: str) -> PlanKind:
 
 def long_kinds() -> list[str]:
     """The names of the kinds whose jobs take minutes or hours."""
-    return [name for name, kind in plan_kinds().items() if isinstance(kind, RunsLong)]
+    return [name for name, kind in plan_kinds().items() if kind.runs_long]
 
 
 def plan(plan_id: str) -> Plan:

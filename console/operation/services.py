@@ -7,6 +7,7 @@ writes by conditional update, audits, and tells the browsers. Brokers are read o
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -36,7 +37,7 @@ from console.operation.errors import (
 from console.operation.job import journal, run_lock, runner
 from console.operation.models import FINAL_STATES, Confirm, Job, JobState, Plan, PlanState
 from console.operation.plan import coverage
-from console.operation.plan.kinds import Draft, Exclusive, PlanKind, PlanWarning, ReadsOthers
+from console.operation.plan.kinds import Draft, PlanKind, PlanWarning
 from console.operation.plan.params import ACCEPT_WITHOUT
 from console.operation.rules import (
     CANCELLABLE,
@@ -80,7 +81,7 @@ def create_plan(
     at_ms = journal.now_ms() if now_ms is None else now_ms
     handler = selectors.plan_kind(kind)
     require(actor, handler.verb, cluster, subject)
-    for name in handler.also_reads(params) if isinstance(handler, ReadsOthers) else ():
+    for name in handler.also_reads(params):
         require(actor, Verb.VIEW, cluster, name)
     request_hash = fingerprint({"kind": kind, "cluster": cluster, "subject": subject, "params": dict(params)})
     earlier = _plan_of_key(actor, idempotency_key, request_hash)
@@ -151,12 +152,21 @@ def _plan_row(
         created_at=journal.moment(at_ms),
         expires_at=journal.moment(at_ms + PLAN_LIFE_MS),
     )
-    plan.equivalent = {
-        "rest": f"POST /api/v1/plans/{plan.id}/apply",
-        "command": draft.command.format(plan=plan.id, subject=subject),
-        **({"made_by": draft.made_by} if draft.made_by else {}),
-    }
+    plan.equivalent = _equivalent(
+        handler, plan, plan.params if draft.repeat_with is None else draft.repeat_with
+    )
     return plan
+
+
+def _equivalent(handler: PlanKind, plan: Plan, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan without a page: how to apply it and, where that is possible, how to make it."""
+    confirm = "" if plan.confirm == Confirm.INLINE else f" --confirm {shlex.quote(plan.confirm_text)}"
+    found: dict[str, Any] = {
+        "rest": f"POST /api/v1/plans/{plan.id}/apply",
+        "command": f"manage.py {handler.program} apply {plan.id}{confirm}" if handler.program else "",
+    }
+    same = handler.same_plan(plan.cluster, plan.subject, params)
+    return found | {"made_by": same} if same else found
 
 
 def approve_plan(plan_id: str, actor: Any, *, remote_addr: str = "", now_ms: int | None = None) -> Plan:
@@ -260,7 +270,7 @@ def _start(
             created_by=journal.actor_name(actor),
             created_at=journal.moment(at_ms),
             idempotency_key=idempotency_key,
-            holds=handler.holds(plan.cluster, plan.subject) if isinstance(handler, Exclusive) else None,
+            holds=handler.holds(plan.cluster, plan.subject) or None,
             result={} if left_out is None else {"coverage": left_out},
         )
         journal.audit(
@@ -277,9 +287,8 @@ def _start(
 
 def _held_by_another(handler: PlanKind, cluster: str, subject: str) -> Text:
     """Why a job of this kind can not start now: another one works on the same thing. Empty where it can."""
-    if not isinstance(handler, Exclusive):
-        return Text()
-    job = Job.objects.filter(holds=handler.holds(cluster, subject)).first()
+    held = handler.holds(cluster, subject)
+    job = Job.objects.filter(holds=held).first() if held else None
     if job is None:
         return Text()
     return Text(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -35,7 +36,6 @@ from console.operation.forms import ConfirmForm, RateForm
 from console.operation.job.runner import RETRIES_MAX, RETRY_PAUSE_MS
 from console.operation.models import FINAL_STATES, Job, JobState, Plan, PlanState
 from console.operation.operation_list import OPERATIONS
-from console.operation.plan import words as plan_words
 from console.operation.plan.coverage import of_plan
 from console.operation.plan.params import ACCEPT_WITHOUT
 from console.operation.rules import CANCELLABLE
@@ -43,6 +43,7 @@ from console.text import Text, text_of
 
 BrokerTrouble = (BrokerUnavailable, MQBrokerError, RemotingTimeout)
 DIFF_ROWS = 200  # of a plan on one page; 2,000 queues would be a megabyte
+ROW_ORDER = ("failed", "waiting", "applied", "passed", "verified")
 RATE_SLIDER_MAX = 1_000  # msg/s; more is typed
 
 
@@ -141,6 +142,7 @@ def _plan_page(
     status: int = 200,
 ) -> HttpResponse:
     now_ms = int(time.time() * 1000)
+    kind = selectors.plan_kind(found.kind)
     is_open = found.state == PlanState.DRAFT and found.expires_at.timestamp() * 1000 > now_ms
     context = {
         "cluster": here,
@@ -148,15 +150,18 @@ def _plan_page(
         "state": PlanState.EXPIRED if found.state == PlanState.DRAFT and not is_open else found.state,
         "job": getattr(found, "job", None),
         "can_undo": can_undo(getattr(found, "job", None)),
-        "instead": plan_words.instead(found),
-        "is_harmless": plan_words.is_harmless(found),
+        "kind": kind,
+        "place": kind.place_of(found),
+        "trail": kind.place_of(found).trail(here.name, found.subject),
+        "instead": kind.another and kind.another.link(found),
+        "is_harmless": kind.is_harmless(found),
         "is_open": is_open,
         "may_apply": may_apply,
         "is_mine": found.created_by == request.user.get_username(),
-        "deed": plan_words.deed(found),
+        "deed": kind.button(found),
+        "diff_template": kind.diff_template,
         "diff": cut(found.diff, page=whole_number(request.GET.get("page", "")), per_page=DIFF_ROWS),
-        "diff_template": plan_words.DIFF_TEMPLATES.get(found.kind, plan_words.PLAIN_DIFF),
-        "sums": plan_words.offset_sums(found) if found.kind == "offset_change" else None,
+        "sums": kind.sums(found),
         "others": [job for job in selectors.active_jobs(here.name, found.subject) if job.plan_id != found.pk]
         if is_open
         else [],
@@ -301,7 +306,7 @@ def job(request: HttpRequest, cluster: str, job_id: str) -> HttpResponse:
 
 def job_context(here: Cluster, found: Job, may_control: bool) -> dict[str, Any]:
     """What the live part of a job needs; the dead-letter page shows it too."""
-    rows = found.result.get("queues", [])
+    kind, rows = selectors.plan_kind(found.kind), found.result.get("queues", [])
     return {
         "cluster": here,
         "job": found,
@@ -311,15 +316,25 @@ def job_context(here: Cluster, found: Job, may_control: bool) -> dict[str, Any]:
         "can_resume": found.state == JobState.PAUSED,
         "can_cancel": found.state in CANCELLABLE and not found.cancel_requested,
         "can_undo": can_undo(found),
-        "job_template": plan_words.JOB_TEMPLATES.get(found.kind, plan_words.PLAIN_JOB),
+        "kind": kind,
+        "job_template": kind.job_template,
+        "trail": kind.place_of(found.plan).trail(here.name, found.subject),
         "rows": rows,
-        "shown": plan_words.worst_rows(rows, DIFF_ROWS),
+        "shown": worst_rows(rows, DIFF_ROWS),
         "retries_max": RETRIES_MAX,
         "retry_pause_s": RETRY_PAUSE_MS // 1000,
         "to_go": max(0, found.progress.get("total", 0) - found.progress.get("done", 0)),
         "rate_max": RATE_SLIDER_MAX,
         "now_ms": int(time.time() * 1000),
     }
+
+
+def worst_rows(rows: Sequence[Mapping[str, Any]], most: int) -> Sequence[Mapping[str, Any]]:
+    """Rows of a result for a page: all in their order, or of very many those that need a look first."""
+    if len(rows) <= most:
+        return rows
+    index = {state: number for number, state in enumerate(ROW_ORDER)}
+    return sorted(rows, key=lambda row: index.get(row.get("state", ""), len(index)))[:most]
 
 
 @require_POST

@@ -17,6 +17,7 @@ from console.group import selectors as group_selectors
 from console.lag import selectors as lag_selectors
 from console.lists.query import ListQuery
 from console.operation import operation_list
+from console.operation import selectors as operation_selectors
 from console.operation.models import Job
 from console.text.sentences import said
 from console.topic import selectors as topic_selectors
@@ -65,7 +66,7 @@ def _operations(here: Cluster, query: str, scope: NameScope) -> Iterator[Item]:
         if job is not None and not query.lower().startswith("op-"):
             name, page = str(job.pk), "job"
         url = reverse(page, args=[here.name, name])
-        kind = said(plan.kind.replace("_", " "))
+        kind = operation_selectors.plan_kind(plan.kind).title.local()
         hint = _("%(kind)s of %(subject)s") % {"kind": kind, "subject": plan.subject}
         yield {"kind": _("Operations"), "icon": "operations", "name": name, "url": url, "hint": hint}
 

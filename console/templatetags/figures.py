@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, pgettext
 
-from console.operation.plan.words import KIND_WORDS
+from console.operation import selectors as operation_selectors
 from console.text import figures as english
 from console.text.figures import SECOND_MS, clock, compact, count, percent, rate, size, zone_offset
 from console.text.language import figure_words
@@ -544,7 +544,8 @@ def time_left(left: int, per_second: int) -> str:
 @register.filter
 def kind_words(kind: str) -> str:
     """A plan's kind as people say it."""
-    return _(KIND_WORDS[kind]) if kind in KIND_WORDS else kind.replace("_", " ").capitalize()
+    found = operation_selectors.plan_kinds().get(kind)
+    return kind if found is None else found.title.local()
 
 
 @register.filter

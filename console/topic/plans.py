@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ from console.operation.config.plans import (
 from console.operation.job.runner import JobRun
 from console.operation.models import Plan
 from console.operation.plan.coverage import Coverage
-from console.operation.plan.kinds import PlanWarning
+from console.operation.plan.kinds import TOPICS, Another, PlanWarning
 from console.text import Text
 from console.topic import selectors, topic_config
 from console.topic.topic_config import FIELDS, READ
@@ -46,6 +47,8 @@ class TopicPlan(ObjectPlan[TopicFacts]):
     """A topic, whatever happens to it."""
 
     what = TOPIC
+    place = TOPICS
+    program = "topics"
 
     def facts(self, asked: Asked, rows: Sequence[ConfigRow]) -> TopicFacts:
         """Who uses the topic on the brokers that have it."""
@@ -100,6 +103,11 @@ class TopicCreatePlan(TopicPlan, CreatePlan[TopicFacts]):
     """params: {brokers?, read_queues?, write_queues?, perm?, order?, message_type?}."""
 
     kind = "topic_create"
+    title = Text("New topic")
+    action = Text("Create the topic")
+    only_adds = True
+    place = dataclasses.replace(TOPICS, page="")  # there is no page of it yet
+    another = Another("topic-create", Text("Fill in the form again"), of_subject=False)
 
     def new_config(self, asked: Asked) -> tuple[Wish, Config]:
         """The topic as it is wished."""
@@ -145,6 +153,9 @@ class TopicChangePlan(TopicPlan, ChangePlan[TopicFacts]):
     """params as topic_create; what is not named stays. ``brokers``: only these."""
 
     kind = "topic_change"
+    title = Text("Topic change")
+    action = Text("Change the topic")
+    another = Another("topic-change", Text("Change something else"))
     settings_words = Text("queues, permission, order or message type")
 
     def wish(self, asked: Asked) -> Wish:
@@ -179,6 +190,8 @@ class TopicQuarantinePlan(TopicPlan, QuarantinePlan[TopicFacts]):
     """No params: nobody may read or write it any more."""
 
     kind = "topic_quarantine"
+    title = Text("Topic quarantine")
+    action = Text("Put it in quarantine")
     closes = Text("nobody may read or write it, its messages and offsets stay")
     is_closed = Text("is closed for everybody already")
 
@@ -200,6 +213,9 @@ class TopicReleasePlan(TopicPlan, ReleasePlan[TopicFacts]):
     """No params: the permissions from before the quarantine."""
 
     kind = "topic_release"
+    title = Text("Topic release")
+    action = Text("Release it")
+    only_adds = True
     opens = Text("the permissions from before the quarantine")
     switch = Text("its permission")
 
@@ -208,6 +224,8 @@ class TopicDeletePlan(TopicPlan, DeletePlan[TopicFacts]):
     """No params. Its messages and the committed offsets of its readers go too."""
 
     kind = "topic_delete"
+    title = Text("Topic deletion")
+    action = Text("Delete the topic")
 
     def summary(self, asked: Asked, rows: Sequence[ConfigRow], facts: TopicFacts) -> Text:
         """What is gone for good."""
@@ -252,5 +270,7 @@ class TopicForceDeletePlan(TopicDeletePlan):
     """The same without quarantine."""
 
     kind = "topic_force_delete"
+    title = Text("Topic deletion without quarantine")
+    action = Text("Delete the topic without quarantine")
     verb = "ADMIN"
     must_wait = False

@@ -7,6 +7,7 @@ left alone, one that shows neither the value before nor the target was changed b
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,7 +16,6 @@ from console.access.rules import WILDCARD
 from console.broker import services
 from console.broker.config.keys import ConfigKey, Effect, config_key, is_key_name, problem_of
 from console.broker.models import BrokerSurvey
-from console.broker.plans import equivalents
 from console.brokers.mqadmin import BlockingMQAdmin, MQAdmin
 from console.brokers.queues import ask_each, told
 from console.operation.config.change import (
@@ -31,7 +31,7 @@ from console.operation.errors import PlanRejected
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
-from console.operation.plan.kinds import Draft, PlanWarning
+from console.operation.plan.kinds import BROKERS, Draft, Place, PlanWarning
 from console.operation.plan.params import ACCEPT_WITHOUT, broker_names, refuse_unknown
 from console.text import Text
 
@@ -55,6 +55,16 @@ class BrokerConfigPlan(ConfigPlan):
     """
 
     kind = "broker_config_change"
+    title = Text("Broker configuration")
+    action = Text("Change the key")
+    program = "brokers"
+    typed_reason = Text("This touches a whole broker")
+
+    def place_of(self, plan: Plan) -> Place:
+        """Of several brokers the key is typed."""
+        if plan.subject == WILDCARD:
+            return dataclasses.replace(BROKERS, page="", name_words=Text("Name of the key"))
+        return BROKERS
 
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
         """Read the key on every broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
@@ -85,9 +95,15 @@ class BrokerConfigPlan(ConfigPlan):
             blocked=nothing_changes(rows),
             typed=bool(wish.key.danger),
             confirm_text=confirm,
-            command="manage.py brokers apply {plan}" + (f" --confirm {confirm}" if wish.key.danger else ""),
-            made_by=equivalents.made_by(cluster, self.kind, subject, asked),
         )
+
+    def command_line(self, cluster: str, subject: str, params: Mapping[str, Any]) -> str:
+        """``manage.py brokers config KEY --set broker-a=value …``."""
+        words = ["manage.py", "brokers", "config", params["key"]]
+        for name, value in params["values"].items():
+            words += ["--set", f"{name}={value}"]
+        words += [word for name in params.get(ACCEPT_WITHOUT, ()) for word in ("--accept-without", name)]
+        return shlex.join([*words, "--cluster", cluster])
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """Read the key again and compare with the plan."""

@@ -6,13 +6,13 @@ nobody has sent to it for as long as producers need to look at their routes agai
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 from console.broker import services
 from console.broker.models import BrokerSurvey
-from console.broker.plans import equivalents
 from console.broker.survey import routes, runtime
 from console.brokers.mqadmin import (
     BlockingMQAdmin,
@@ -25,11 +25,12 @@ from console.brokers.mqadmin import (
     split_addrs,
 )
 from console.lag.models import BrokerRow
-from console.operation.config.change import admin_of
+from console.operation.config.change import admin_of, terminal_rows
+from console.operation.config.equivalents import config_plans_call
 from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan.kinds import Draft, PlanWarning
+from console.operation.plan.kinds import BROKERS, Draft, PlanKind, PlanWarning, RestCall
 from console.operation.plan.params import refuse_unknown
 from console.text import Text, text_of
 
@@ -70,12 +71,37 @@ class ServerView:
             self.other_brokers |= {data.broker_name for data in route.broker_datas} - {broker_name}
 
 
-class BrokerDrainPlan:
+class BrokerDrainPlan(PlanKind):
     """params: {direction: drain | give_back}; the subject is the broker."""
 
     kind = "broker_drain"
+    title = Text("Broker drain")
+    program = "brokers"
+    place = BROKERS
+    typed_reason = Text("This touches a whole broker")
+    diff_template = "broker/_diff_drain.html"
+    job_template = "broker/_job_drain.html"
     verb = "CONFIGURE"
     runs_long = True  # it watches until the traffic is gone
+
+    def button(self, plan: Plan) -> Text:
+        """Which way it goes."""
+        if plan.params.get("direction") == DRAIN:
+            return Text("Drain %(name)s", name=plan.subject)
+        return Text("Offer %(name)s again", name=plan.subject)
+
+    def rest_call(self, cluster: str, subject: str, params: Mapping[str, Any]) -> RestCall:
+        """As for a change of configuration."""
+        return config_plans_call(cluster, self.kind, subject, params)
+
+    def command_line(self, cluster: str, subject: str, params: Mapping[str, Any]) -> str:
+        """``manage.py brokers drain broker-a``."""
+        action = "drain" if params["direction"] == DRAIN else "give-back"
+        return shlex.join(["manage.py", "brokers", action, subject, "--cluster", cluster])
+
+    def terminal_rows(self, plan: Plan) -> Iterable[str]:
+        """Of how many topics each name server offers the broker."""
+        return terminal_rows(plan.diff)
 
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
         """Read every name server's routes. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
@@ -94,7 +120,6 @@ class BrokerDrainPlan:
         stranded = sorted(set().union(*(view.stranded for view in views)) - _own(subject, views))
         rate = _in_rate(cluster, subject)
         blocked = Text() if any(row["deed"] == "change" for row in diff) else _nothing(direction, subject)
-        confirm = f" --confirm {subject}"
         return Draft(
             summary=_summary(direction, subject, rate, views),
             diff=diff,
@@ -110,8 +135,6 @@ class BrokerDrainPlan:
             else _warnings(cluster, subject, views, silent, stranded),
             blocked=blocked,
             typed=not writable,
-            command="manage.py brokers apply {plan}" + ("" if writable else confirm),
-            made_by=equivalents.made_by(cluster, self.kind, subject, {"direction": direction}),
         )
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:

@@ -35,12 +35,11 @@ from console.operation.config.change import (
     nothing_changes,
     read_configs,
 )
-from console.operation.config.equivalents import made_by
 from console.operation.errors import PlanRejected
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
-from console.operation.plan.kinds import Draft, PlanWarning
+from console.operation.plan.kinds import Another, Draft, PlanWarning
 from console.operation.plan.params import broker_names, refuse_unknown
 from console.text import Text
 
@@ -63,6 +62,10 @@ class GroupModePlan(ConfigPlan):
     {topic, brokers: {name: {mode, popShareQueueNum}}}."""
 
     kind = "group_mode"
+    title = Text("Consume mode of a group")
+    action = Text("Set the consume mode")
+    program = "groups"
+    another = Another("group-mode", Text("Choose another topic or mode"))
 
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
         """Read every broker. Raises PlanRejected, BrokerUnavailable, MQBrokerError."""
@@ -102,8 +105,6 @@ class GroupModePlan(ConfigPlan):
             warnings=_warnings(subject, topic, rows, modes, followers),
             blocked=_blocked(wanted, modes) or nothing_changes(rows),
             typed=bool(followers.follow),
-            command="manage.py groups apply {plan}" + (" --confirm {subject}" if followers.follow else ""),
-            made_by={} if "exact" in params else made_by(cluster, self.kind, subject, params),
         )
 
     def _holders(self, admin: BlockingMQAdmin, cluster: Coverage, group: str, wish: ModeWish) -> list[str]:

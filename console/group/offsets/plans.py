@@ -3,7 +3,7 @@ undone exactly."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from console.brokers.mqadmin import BlockingMQAdmin, BrokerUnavailable, MessageQueue, with_admin
@@ -30,18 +30,44 @@ from console.operation.errors import PlanDrifted, PlanNotFound, PlanRejected, Un
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import LEFT_OUT, Coverage, came_back, read_coverage, silence, with_seen
-from console.operation.plan.kinds import Draft
+from console.operation.plan.kinds import Another, Draft, PlanKind, RestCall
 from console.operation.plan.params import ACCEPT_WITHOUT
 from console.text import Text, text_of
 
 
-class OffsetChangePlan:
+class OffsetChangePlan(PlanKind):
     """params: {target, topics?, queues?, time_ms?, offset?, shift?, like_group?, undo_plan?, offsets?,
     accept_without?}; see
     ``offset_change.TARGETS``. ``undo`` is kept as the ``exact`` offsets that it means."""
 
     kind = "offset_change"
+    title = Text("Offset change")
+    program = "offsets"
+    diff_template = "operation/_diff_offsets.html"
+    job_template = "operation/_job_offsets.html"
+    another = Another("offset-change", Text("Choose another target"))
+    chart_mark = "R"
     verb = "RESET"
+
+    def button(self, plan: Plan) -> Text:
+        """How many messages are replayed or skipped, or how many offsets move where both happen."""
+        return offset_words.button(plan.diff)
+
+    def sums(self, plan: Plan) -> offset_words.Sums:
+        """Sums of the columns."""
+        return offset_words.sums(plan.diff)
+
+    def terminal_rows(self, plan: Plan) -> Iterable[str]:
+        """A queue, its offset before and after, and how it moves."""
+        return map(offset_words.terminal_row, plan.diff)
+
+    def rest_call(self, cluster: str, subject: str, params: Mapping[str, Any]) -> RestCall:
+        """The same target and queues."""
+        return RestCall(f"/api/v1/clusters/{cluster}/offset-plans", {"group": subject, **params})
+
+    def command_line(self, cluster: str, subject: str, params: Mapping[str, Any]) -> str:
+        """``manage.py offsets plan GROUP --target …``."""
+        return offset_words.command_line(cluster, subject, params)
 
     def also_reads(self, params: Mapping[str, Any]) -> list[str]:
         """A plan "like group X" shows where X stands."""
@@ -90,8 +116,7 @@ class OffsetChangePlan:
             params={**params, **_accepted(asked)},
             coverage=cover,
             blocked=offset_change.blocked(state, wish, rows),
-            command="manage.py offsets apply {plan} --confirm {subject}",
-            made_by=offset_words.made_by(cluster, subject, asked),
+            repeat_with=asked,
             undo_of=str(asked["undo_plan"]) if asked.get("target") == "undo" else "",
         )
 

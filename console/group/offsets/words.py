@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import json
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 from console.group.offsets.change import RESET_BY_TIME, RESET_PER_QUEUE, UPDATE_PER_QUEUE, Change, Wish
 from console.group.offsets.state import GroupState
 from console.lag.rows.broadcast import BROADCASTING
+from console.operation.plan.coverage import LEFT_OUT
 from console.operation.plan.kinds import PlanWarning
 from console.operation.plan.params import ACCEPT_WITHOUT
 from console.text import Duration, Text
@@ -321,16 +321,62 @@ def _queue_names(rows: Sequence[Change]) -> Text:
     return Text.foreign(names)
 
 
+# --- Of a plan that was made --------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sums:
+    """Sums under the columns of an offset plan. Where the lag of some queue is unknown, as that of one that was never
+    committed, the others' is a lower bound; None where no queue's is known.
+    """
+
+    queues: int
+    moving: int
+    delta: int
+    lag_before: int | None
+    lag_before_lower_bound: bool
+    lag_after: int | None
+    lag_after_lower_bound: bool
+
+
+def sums(diff: Sequence[Mapping[str, Any]]) -> Sums:
+    """The sums of all rows, also of those on other pages."""
+    moving = [row for row in diff if row["moves"]]
+    before, after = (
+        [row[name] for row in diff if row[name] is not None] for name in ("lag_before", "lag_after")
+    )
+    return Sums(
+        queues=len(diff),
+        moving=len(moving),
+        delta=sum(row["delta"] or 0 for row in moving),
+        lag_before=sum(before) if before else None,
+        lag_before_lower_bound=0 < len(before) < len(diff),
+        lag_after=sum(after) if after else None,
+        lag_after_lower_bound=0 < len(after) < len(diff),
+    )
+
+
+def button(diff: Sequence[Mapping[str, Any]]) -> Text:
+    """What applying does: ``Replay 1,204 messages``."""
+    deltas = [row["delta"] or 0 for row in diff if row["moves"]]
+    again, past = -sum(min(0, each) for each in deltas), sum(max(0, each) for each in deltas)
+    if again and not past:
+        return Text("Replay %(number)s message(s)", number=again)
+    if past and not again:
+        return Text("Skip %(number)s message(s)", number=past)
+    return Text("Move %(number)s offset(s)", number=len(deltas))
+
+
+def terminal_row(row: Mapping[str, Any]) -> str:
+    """``orders · broker-a · 3   1,204 → 800   15 per queue``."""
+    place = f"{row['topic']} · {row['broker_name']} · {row['queue_id']}"
+    unread = "unknown" if row["how"] == LEFT_OUT else "never committed"
+    before = unread if row["before"] is None else f"{row['before']:,}"
+    after = "-" if row["after"] is None else f"{row['after']:,}"
+    return f"{place:<50} {before:>16} → {after:>14}  {row['how_words']}  {row['note']}".rstrip()
+
+
 # --- The same without the pages -----------------------------------------------------------------------------
-
-
-def made_by(cluster: str, group: str, params: Mapping[str, Any]) -> dict[str, str]:
-    """How this plan is asked for over REST (path, and body quoted for a shell) and from a shell."""
-    return {
-        "path": f"/api/v1/clusters/{cluster}/offset-plans",
-        "body": shlex.quote(json.dumps({"group": group, **params}, ensure_ascii=False)),
-        "command": command_line(cluster, group, params),
-    }
 
 
 def command_line(cluster: str, group: str, params: Mapping[str, Any]) -> str:

@@ -36,12 +36,11 @@ from console.operation.config.change import (
     left_out_rows,
     overwritten_warning,
 )
-from console.operation.config.equivalents import made_by
 from console.operation.errors import PlanRejected
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage, came_back, gone_words, read_coverage
-from console.operation.plan.kinds import Draft
+from console.operation.plan.kinds import Another, Draft
 from console.operation.plan.params import refuse_unknown
 from console.text import Text
 
@@ -53,6 +52,7 @@ class ReadingPlan(ConfigPlan):
     [{topic, broker_name, readable, expected}].
     """
 
+    program = "groups"
     readable: ClassVar[bool]  # what the topics become
 
     def compute(self, cluster: str, subject: str, params: Mapping[str, Any], now_ms: int) -> Draft:
@@ -145,7 +145,6 @@ class ReadingPlan(ConfigPlan):
             others = _others(facts, changing)
             warnings += opening_warnings(facts, waits, others)
         messages = (waits.messages or 0) if is_closing else 0
-        confirm = " --confirm {subject}" if messages else ""
         return Draft(
             summary=summary(group, changing, is_closing),
             diff=[row.as_row() for row in rows] + left_out_rows(cover, GROUP, group),
@@ -158,8 +157,6 @@ class ReadingPlan(ConfigPlan):
             messages=messages,
             warnings=warnings,
             blocked=_blocked(group, params, facts, rows, self.readable),
-            command=f"manage.py groups apply {{plan}}{confirm}",
-            made_by={} if "exact" in params else made_by(cluster, self.kind, group, params),
         )
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
@@ -274,6 +271,9 @@ class GroupPausePlan(ReadingPlan):
     """The group may not read the topics."""
 
     kind = "group_pause"
+    title = Text("Pause of a group")
+    action = Text("Pause reading")
+    another = Another("group-settings", Text("Stop the whole group (consumeEnable)"))
     readable = False
 
 
@@ -281,6 +281,10 @@ class GroupResumePlan(ReadingPlan):
     """It may again; without ``topics`` all that are paused."""
 
     kind = "group_resume"
+    title = Text("Resumption of a group")
+    action = Text("Resume reading")
+    only_adds = True
+    another = Another("group-pause", Text("Choose other topics or brokers"))
     readable = True
 
 

@@ -41,7 +41,7 @@ from console.operation.errors import PlanRejected
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import Coverage
-from console.operation.plan.kinds import PlanWarning
+from console.operation.plan.kinds import Another, PlanWarning
 from console.operation.plan.params import refuse_unknown
 from console.text import Text
 
@@ -50,6 +50,7 @@ class GroupPlan(ObjectPlan[GroupFacts]):
     """A consumer group, whatever happens to it."""
 
     what = GROUP
+    program = "groups"
 
     def facts(self, asked: Asked, rows: Sequence[ConfigRow]) -> GroupFacts:
         """Who uses the group, on any broker."""
@@ -95,6 +96,10 @@ class GroupCreatePlan(GroupPlan, CreatePlan[GroupFacts]):
     """params: {brokers?} and the fields of ``settings_config.FIELDS``."""
 
     kind = "group_create"
+    title = Text("New group")
+    action = Text("Create the group")
+    only_adds = True
+    another = Another("group-create", Text("Fill in the form again"), of_subject=False)
 
     def new_config(self, asked: Asked) -> tuple[Wish, Config]:
         """The group as it is wished."""
@@ -132,6 +137,9 @@ class GroupChangePlan(GroupPlan, ChangePlan[GroupFacts]):
     """params as group_create; what is not named stays. ``brokers``: only these."""
 
     kind = "group_change"
+    title = Text("Group change")
+    action = Text("Change the group")
+    another = Another("group-settings", Text("Change something else"))
     settings_words = Text("retries, retry queues, timeout, or one of the switches")
 
     def wish(self, asked: Asked) -> Wish:
@@ -156,6 +164,8 @@ class GroupQuarantinePlan(GroupPlan, QuarantinePlan[GroupFacts]):
     """No params: its members may not consume any more."""
 
     kind = "group_quarantine"
+    title = Text("Group quarantine")
+    action = Text("Put it in quarantine")
     closes = Text("its members may not consume, its offsets stay")
     is_closed = Text("may not consume already")
 
@@ -169,6 +179,9 @@ class GroupReleasePlan(GroupPlan, ReleasePlan[GroupFacts]):
     """No params: its members may consume again."""
 
     kind = "group_release"
+    title = Text("Group release")
+    action = Text("Release it")
+    only_adds = True
     opens = Text("its members may consume again")
     switch = Text("consumeEnable")
 
@@ -177,6 +190,8 @@ class GroupDeletePlan(GroupPlan, DeletePlan[GroupFacts]):
     """params: {keep_offsets?: false, with_topics?: false}. ``with_topics``: its %RETRY% and %DLQ% topics go too."""
 
     kind = "group_delete"
+    title = Text("Group deletion")
+    action = Text("Delete the group")
 
     def rows(self, asked: Asked) -> list[ConfigRow]:
         """The group, and its topics where that is wished."""
@@ -290,6 +305,8 @@ class GroupForceDeletePlan(GroupDeletePlan):
     """The same without quarantine."""
 
     kind = "group_force_delete"
+    title = Text("Group deletion without quarantine")
+    action = Text("Delete the group without quarantine")
     verb = "ADMIN"
     must_wait = False
 

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from console.brokers.body_format import render_body
@@ -32,7 +31,7 @@ from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.message_events import MessageEvent, MessageTrail
 from console.operation.models import Job, JobState, Plan
-from console.operation.plan.kinds import Draft, PlanWarning
+from console.operation.plan.kinds import Draft, Place, PlanKind, PlanWarning, RestCall
 from console.text import Text, text_of
 
 PLAN_PROPERTY = "TIDEMARK_PLAN"  # on every message this console sends: the plan that sent it
@@ -44,6 +43,7 @@ PROPERTIES_MAX = 100
 PROPERTY_BYTES_MAX = 30_000  # of all together; RocketMQ keeps their length in 15 bits
 SHOWN_BYTES = 4 * 1024  # of a body in the diff
 EVENTS_MAX = 50
+TERMINAL_CHARACTERS = 100  # of a value
 LOOK_BACK_PULL = 32
 
 # Names that mean something to brokers and clients: written by them, never by hand.
@@ -61,12 +61,42 @@ def own_properties(hit: Hit) -> dict[str, str]:
     }
 
 
-class MessageSendPlan:
+class MessageSendPlan(PlanKind):
     """params: {body | body_base64 | keep_body, tags?, keys?, properties?, queue?: {broker_name, queue_id},
     source?: {topic, broker_name, queue_id, queue_offset}}; the subject is the topic that is sent to."""
 
     kind = "message_send"
+    title = Text("Message send")
+    program = "messages"
+    place = Place(Text("Messages"), "messages", filters_by="topic", name_words=Text("Name of the topic"))
+    diff_template = "message/_diff_message.html"
+    job_template = "message/_job_message.html"
     verb = "SEND"
+
+    def button(self, plan: Plan) -> Text:
+        """One message, new or a copy."""
+        return Text("Send the message")
+
+    def rest_call(self, cluster: str, subject: str, params: Mapping[str, Any]) -> RestCall:
+        """The original of a copy by its place."""
+        body = {"topic": subject} | {name: value for name, value in params.items() if name != "source"}
+        if source := params.get("source"):
+            body["copy_of"] = {name: value for name, value in source.items() if name != "message_id"}
+        return RestCall(f"/api/v1/clusters/{cluster}/send-plans", body)
+
+    def command_line(self, cluster: str, subject: str, params: Mapping[str, Any]) -> str:
+        """``manage.py messages send TOPIC …``; a new body is read from standard input."""
+        words = ["manage.py", "messages", "send", subject]
+        if place := params.get("source"):
+            names = ("topic", "broker_name", "queue_id", "queue_offset")
+            words += ["--copy", "/".join(str(place[name]) for name in names)]
+        return shlex.join([*words, *(["--keep-body"] if "keep_body" in params else ["--body", "-"])])
+
+    def terminal_rows(self, plan: Plan) -> Iterable[str]:
+        """What the message carries, and what differs from the original."""
+        for row in plan.diff:
+            before = "" if row["before"] is None or not row["differs"] else f"{_one_line(row['before'])} → "
+            yield f"{row['field']:<24} {before}{_one_line(row['after'])}".rstrip()
 
     def also_reads(self, params: Mapping[str, Any]) -> list[str]:
         """A copy shows the body of its original."""
@@ -103,8 +133,6 @@ class MessageSendPlan:
             messages=1,
             warnings=_warnings(subject, groups, source),
             params=checked,
-            command="manage.py messages apply {plan}",
-            made_by=_made_by(cluster, subject, checked),
         )
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
@@ -419,24 +447,8 @@ def _warnings(topic: str, groups: set[str], source: Hit | None) -> list[PlanWarn
     return found
 
 
-def _made_by(cluster: str, topic: str, checked: Mapping[str, Any]) -> dict[str, str]:
-    given = {name: value for name, value in checked.items() if name != "source"}
-    if checked.get("source"):
-        given["copy_of"] = {name: value for name, value in checked["source"].items() if name != "message_id"}
-    body = json.dumps({"topic": topic, **given}, ensure_ascii=False)
-    words = ["manage.py", "messages", "send", topic]
-    if checked.get("source"):
-        place = checked["source"]
-        words += [
-            "--copy",
-            f"{place['topic']}/{place['broker_name']}/{place['queue_id']}/{place['queue_offset']}",
-        ]
-    words += ["--body", "-"] if "keep_body" not in checked else ["--keep-body"]
-    return {
-        "path": f"/api/v1/clusters/{cluster}/send-plans",
-        "body": shlex.quote(body),
-        "command": shlex.join(words),
-    }
+def _one_line(text: str | None) -> str:
+    return "-" if not text else " ".join(text.split())[:TERMINAL_CHARACTERS]
 
 
 def _planned_queue(plan: Plan) -> MessageQueue:

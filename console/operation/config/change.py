@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from console.brokers.mqadmin import (
     BlockingMQAdmin,
@@ -26,11 +26,12 @@ from console.brokers.mqadmin import (
 from console.brokers.queues import ask_each, masters, told, topic_route
 from console.cluster import selectors as cluster_selectors
 from console.lag import services as lag_services
+from console.operation.config.equivalents import command_line, config_plans_call
 from console.operation.errors import OperationError, PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
 from console.operation.plan.coverage import LEFT_OUT, UNLISTED, Coverage, came_back, gone_words, read_coverage
-from console.operation.plan.kinds import PlanWarning
+from console.operation.plan.kinds import PlanKind, PlanWarning, RestCall
 from console.text import Text, text_of
 
 TOPIC, GROUP = "topic", "group"
@@ -489,6 +490,23 @@ def change_summary(name: str, rows: Sequence[ConfigRow]) -> Text:
     return Text("This will change %(name)s: %(changes)s.", name=name, changes=Text.of_parts(changes))
 
 
+def is_undo(params: Mapping[str, Any]) -> bool:
+    """Whether a plan puts back, to the letter, what the job of another one recorded."""
+    return "exact" in params
+
+
+def terminal_rows(diff: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    """Rows of such a diff with the keys that change, as the commands print them."""
+    for row in diff:
+        yield f"{row['broker_name']}  {row['deed']} {row['what']} {row['name']}  {row['note']}".rstrip()
+        for one in row["changes"]:
+            yield f"  {one['key']:<30} {_in_terminal(one['before']):>12} → {_in_terminal(one['after'])}"
+
+
+def _in_terminal(value: Any) -> str:
+    return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def counted(number: int, noun: str, verb: str = "") -> str:
     """``1 message``, ``1,204 messages``; with a verb in the plural (``were``): ``1 message was``."""
     singular = {"were": "was", "are": "is"}.get(verb, verb)
@@ -496,18 +514,36 @@ def counted(number: int, noun: str, verb: str = "") -> str:
     return f"{words} {singular if number == 1 else verb}" if verb else words
 
 
-def brokers_in_words(names: Sequence[str]) -> str:
-    """``broker-a and broker-b``."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
-class ConfigPlan:
-    """What every kind that changes configuration does the same way; a subclass computes the plan, and says how a row
-    is written and watched where that is not by the configuration of a topic or group.
+class ConfigPlan(PlanKind):
+    """What every kind that changes configuration does the same way. A subclass computes the plan; it writes and
+    watches the rows itself where they are not the configuration of a topic or group.
     """
 
-    kind: str
     verb = "CONFIGURE"
+    diff_template = "operation/_diff_config.html"
+    job_template = "operation/_job_config.html"
+    action: ClassVar[Text]  # the label of its button
+    only_adds: ClassVar[bool] = False
+
+    def button(self, plan: Plan) -> Text:
+        """What it does, or that it puts back what another plan did."""
+        return Text("Put it back") if is_undo(plan.params) else self.action
+
+    def is_harmless(self, plan: Plan) -> bool:
+        """A new or reopened object; its undo takes away again."""
+        return self.only_adds and not is_undo(plan.params)
+
+    def rest_call(self, cluster: str, subject: str, params: Mapping[str, Any]) -> RestCall | None:
+        """None for an undo: it puts back what was recorded."""
+        return None if is_undo(params) else config_plans_call(cluster, self.kind, subject, params)
+
+    def command_line(self, cluster: str, subject: str, params: Mapping[str, Any]) -> str:
+        """``manage.py topics change NAME …``, ``manage.py groups …``."""
+        return command_line(cluster, self.kind, subject, params)
+
+    def terminal_rows(self, plan: Plan) -> Iterable[str]:
+        """An object on one broker: what is done to it, and every key that changes."""
+        return terminal_rows(plan.diff)
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:
         """Read the brokers again and compare with the plan."""

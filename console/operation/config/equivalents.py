@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from console.operation.plan.kinds import RestCall
 from console.operation.plan.params import ACCEPT_WITHOUT
 
 FLAGS = frozenset({"keep_offsets", "with_topics"})  # options of the commands that take no value
@@ -18,14 +19,10 @@ REPEATED = {
 }  # lists: an option for each of their names
 
 
-def made_by(cluster: str, kind: str, subject: str, params: Mapping[str, Any]) -> dict[str, str]:
-    """Path and body of the request (quoted for a shell), and `manage.py topics …` or `manage.py groups …`."""
+def config_plans_call(cluster: str, kind: str, subject: str, params: Mapping[str, Any]) -> RestCall:
+    """The request of every change of configuration."""
     body = {"kind": kind, "subject": subject, "params": dict(params)}
-    return {
-        "path": f"/api/v1/clusters/{cluster}/config-plans",
-        "body": shlex.quote(json.dumps(body, ensure_ascii=False)),
-        "command": command_line(cluster, kind, subject, params),
-    }
+    return RestCall(f"/api/v1/clusters/{cluster}/config-plans", body)
 
 
 def command_line(cluster: str, kind: str, subject: str, params: Mapping[str, Any]) -> str:

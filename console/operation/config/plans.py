@@ -30,7 +30,6 @@ from console.operation.config.change import (
     read_configs,
     reopened,
 )
-from console.operation.config.equivalents import made_by
 from console.operation.config.quarantine import Quarantine, quarantine_hours, quarantine_of, waiting
 from console.operation.errors import PlanRejected
 from console.operation.models import Plan
@@ -194,7 +193,6 @@ class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
         else:
             summary, blocked = self.summary(asked, rows, facts), self.blocked(asked, rows)
             stakes = self.stakes(asked, rows, facts)
-        confirm = " --confirm {subject}" if stakes.typed or stakes.messages else ""
         return Draft(
             summary=summary,
             diff=[row.as_row() for row in rows] + left_out_rows(cover, self.what, subject),
@@ -203,8 +201,6 @@ class ObjectPlan(ConfigPlan, ABC, Generic[Facts]):
             warnings=list(stakes.warnings),
             coverage=cover,
             blocked=blocked,
-            command=f"manage.py {self.what}s apply {{plan}}{confirm}",
-            made_by={} if is_undo else made_by(cluster, self.kind, subject, params),
             typed=stakes.typed,
         )
 

@@ -32,7 +32,6 @@ from console.operation.errors import OperationError
 from console.operation.job import journal, run_lock
 from console.operation.models import Job, JobState
 from console.operation.plan import coverage
-from console.operation.plan.kinds import KeepsAccounts
 from console.operation.rules import (
     HEARTBEAT_MS,
     LEASE_MS,
@@ -358,7 +357,7 @@ def _finish(work: JobRun, event: JobEventKind, *, error: Text | None = None) -> 
     kind = selectors.plan_kind(work.job.kind)
     try:
         with transaction.atomic():
-            if event is JobEventKind.FAIL and isinstance(kind, KeepsAccounts):
+            if event is JobEventKind.FAIL:
                 kind.give_up(work)
             _write_end(work, event, error or Text())
     except LeaseLost:

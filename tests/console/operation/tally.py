@@ -8,15 +8,17 @@ from typing import Any, ClassVar
 from console.operation.errors import PlanRejected, VerificationFailed
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan.kinds import Draft, PlanWarning
+from console.operation.plan.kinds import Draft, PlanKind, PlanWarning
 from console.text import Text
 
 
-class Tally:
+class Tally(PlanKind):
     """Keeps what it did in ``done``; ``world`` is the outside state that a plan is computed from."""
 
     kind = "tally"
     verb = "RESET"
+    title = Text("Tally")
+    program = "tally"
     world: ClassVar[int] = 0
     done: ClassVar[list[int]] = []
     at_step: ClassVar[dict[int, Any]] = {}  # step → what happens just before it
@@ -33,7 +35,6 @@ class Tally:
             messages=int(params.get("messages", 1)),
             warnings=[PlanWarning("info", Text("A test"))],
             blocked=Text(params.get("blocked", "")),
-            command="manage.py tally {plan}",
         )
 
     def drift(self, plan: Plan, now_ms: int) -> list[Text]:

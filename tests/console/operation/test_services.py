@@ -37,7 +37,7 @@ def test_it_computes_a_plan_and_changes_nothing(tally: type[Tally], alice: User)
     assert plan.created_by == "alice"
     assert plan.equivalent == {
         "rest": f"POST /api/v1/plans/{plan.id}/apply",
-        "command": f"manage.py tally {plan.id}",
+        "command": f"manage.py tally apply {plan.id}",
     }
     assert tally.done == [] and Job.objects.count() == 0
 

@@ -18,7 +18,7 @@ from console.brokers.mqadmin import BrokerUnavailable
 from console.operation import services
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, JobState, Plan, PlanState
-from console.operation.plan import words as plan_words
+from console.operation.views import worst_rows
 from tests.console.operation.tally import Tally
 
 OPERATIONS_QUERIES = (
@@ -68,7 +68,7 @@ def test_it_shows_a_plan_with_the_button_that_says_what_it_does(tally: type[Tall
     assert "This will count to 5." in text
     assert "A test" in text
     assert f"/c/test/plans/{plan.id}/apply" in text
-    assert f"manage.py tally {plan.id}" in text
+    assert f"manage.py tally apply {plan.id}" in text
 
 
 def test_it_lets_those_who_may_only_look_look(tally: type[Tally], alice: User, carol: User) -> None:
@@ -438,5 +438,5 @@ def test_it_shows_of_very_many_queues_those_that_need_a_look() -> None:
     rows = [
         {"state": state, "queue_id": number} for number, state in enumerate(("verified", "failed", "waiting"))
     ]
-    assert plan_words.worst_rows(rows, 3) == rows
-    assert [row["state"] for row in plan_words.worst_rows(rows, 2)] == ["failed", "waiting"]
+    assert worst_rows(rows, 3) == rows
+    assert [row["state"] for row in worst_rows(rows, 2)] == ["failed", "waiting"]

@@ -20,7 +20,6 @@ from console.message.search.tail import TAIL_MS, Tail
 from console.message.sending.plans import TYPED_BODY_BYTES_MAX
 from console.message.services import BadCursor, MessageView, TopicNotFound, views
 from console.operation.command_line import ChangeCommand, add_cluster, cluster_name, time_ms
-from console.operation.models import Plan
 
 FOLLOW_EVERY_S = 1.0
 FIND_MS = 10 * 60 * 1000
@@ -162,19 +161,6 @@ class Command(ChangeCommand):
             params["body"] = options["body"]
         self.make_plan(cluster_name(cluster), topic, params, format)
 
-    def print_plan(self, plan: Plan, format: str) -> None:
-        """What the message carries, and what differs from the original."""
-        if format == "json":
-            super().print_plan(plan, format)
-            return
-        self.stdout.write(f"{plan.id}: {plan.summary}")
-        for row in plan.diff:
-            before = "" if row["before"] is None or not row["differs"] else f"{_line(row['before'])} → "
-            self.stdout.write(f"  {row['field']:<24} {before}{_line(row['after'])}".rstrip())
-        for warning in plan.warnings:
-            self.stdout.write(f"  {warning['level']}: {warning['title']}. {warning['text']}".rstrip())
-        self.stdout.write(f"Apply until {plan.expires_at:%H:%M:%S} UTC: {plan.equivalent['command']}")
-
     def _print(self, rows: list[MessageView], format: str) -> None:
         for row in rows:
             if format == "json":
@@ -231,7 +217,3 @@ def _pair(text: str) -> tuple[str, str]:
     if not equals or not name:
         raise CommandError(f"{text} is not NAME=VALUE.")
     return name, value
-
-
-def _line(text: str | None) -> str:
-    return "-" if not text else " ".join(text.split())[:100]

@@ -187,3 +187,27 @@ def test_it_writes_the_command_line_of_a_wish(params: dict[str, Any], command: s
     assert offset_words.command_line("local", "billing", params) == (
         f"manage.py offsets plan billing --cluster local {command}"
     )
+
+
+def row(before: int | None, after: int | None) -> dict[str, Any]:
+    return {"moves": True, "delta": -2, "lag_before": before, "lag_after": after}
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([row(3, 5), row(1, 3)], (4, False, 8, False)),
+        ([row(None, 5), row(1, 3)], (1, True, 8, False)),
+        ([row(None, None)], (None, False, None, False)),
+    ],
+)
+def test_a_sum_of_a_part_is_the_least_it_can_be(
+    rows: list[dict[str, Any]], expected: tuple[int | None, bool, int | None, bool]
+) -> None:
+    sums = offset_words.sums(rows)
+    assert (
+        sums.lag_before,
+        sums.lag_before_lower_bound,
+        sums.lag_after,
+        sums.lag_after_lower_bound,
+    ) == expected
