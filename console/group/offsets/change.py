@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 from console.brokers.mqadmin import MessageQueue
 from console.group.offsets.state import GroupState
@@ -65,6 +65,26 @@ class Known:
     sampled: Text = Text()
 
 
+class DiffRow(TypedDict):
+    """A queue in ``Plan.diff``. ``after`` is ``before`` where the queue stays; None: never committed, or unknown."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+    before: int | None
+    after: int | None
+    delta: int | None
+    lag_before: int | None
+    lag_after: int | None
+    min_offset: int | None
+    max_offset: int | None
+    store_time_ms: int | None
+    moves: bool
+    how: str
+    how_words: Text
+    note: Text
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
     """One row of the plan. ``before`` None: never committed. ``after`` None: this queue is left alone,
@@ -92,7 +112,21 @@ class Change:
         """The same row, with the store time of the message at its target."""
         return dataclasses.replace(self, store_time_ms=store_time_ms)
 
-    def as_row(self) -> dict[str, Any]:
+    @classmethod
+    def of_row(cls, row: DiffRow) -> Change:
+        """A queue that the plan reaches, out of its diff."""
+        return cls(
+            MessageQueue(row["topic"], row["broker_name"], row["queue_id"]),
+            row["before"],
+            row["after"] if row["moves"] else None,
+            row["min_offset"] or 0,
+            row["max_offset"] or 0,
+            row["how"],
+            row["note"],
+            row["store_time_ms"],
+        )
+
+    def as_row(self) -> DiffRow:
         """The row as it is kept in ``Plan.diff``."""
         after = self.before if self.after is None else self.after
         return {
@@ -112,6 +146,11 @@ class Change:
             "how_words": HOW_WORDS[self.how],
             "note": self.note,
         }
+
+
+def covered_changes(diff: Sequence[DiffRow]) -> list[Change]:
+    """The queues that a plan reaches, out of its diff."""
+    return [Change.of_row(row) for row in diff if row["how"] != LEFT_OUT]
 
 
 # --- Parameters ---------------------------------------------------------------------------------------------
@@ -223,7 +262,7 @@ def lost_queues(state: GroupState, wish: Wish) -> dict[MessageQueue, QueueSeen]:
     return {queue: each for queue, each in state.lost.items() if wish.queues is None or queue in wish.queues}
 
 
-def left_out_row(queue: MessageQueue, seen: QueueSeen, absent: Absent) -> dict[str, Any]:
+def left_out_row(queue: MessageQueue, seen: QueueSeen, absent: Absent) -> DiffRow:
     """The row of a queue that the plan does not reach, with what was last read of it; its lag now is unknown."""
     return {
         "topic": queue.topic,
@@ -341,7 +380,7 @@ def _covers_part(state: GroupState, by_time: Sequence[Change], moving: Sequence[
 
 
 def drift(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Change],
     was_online: bool,
     state: GroupState,
     elapsed_s: float,
@@ -356,14 +395,12 @@ def drift(
         return [Text("the group went offline, so its offsets are changed in another way")]
     found = []
     for row in rows:
-        if row["how"] == LEFT_OUT:
-            continue
-        queue = MessageQueue(row["topic"], row["broker_name"], row["queue_id"])
+        queue = row.queue
         now_state = state.queues.get(queue)
         name = f"{queue.topic} · {queue.broker_name} · {queue.queue_id}"
         if now_state is None:
             found.append(Text("%(queue)s is gone", queue=name))
-        elif row["moves"]:
+        elif row.moves:
             pace = PROGRESS_FACTOR * paces.get(queue, 0.0)
             allowed = PROGRESS_FLOOR + pace * (elapsed_s + COMMIT_SLACK_S)
             sentence = _drift_of(
@@ -377,10 +414,10 @@ def drift(
 
 
 def _drift_of(
-    queue: str, row: Mapping[str, Any], now: int | None, low: int, online: bool, allowed: float
+    queue: str, row: Change, now: int | None, low: int, online: bool, allowed: float
 ) -> Text | None:
-    before, after = row["before"], row["after"]
-    if after < low:
+    before, after = row.before, row.after
+    if after is not None and after < low:
         return Text(
             "%(queue)s no longer holds the target %(offset)s: it starts at %(low)s",
             queue=queue,

@@ -9,11 +9,12 @@ from typing import Any
 from console.brokers.mqadmin import BlockingMQAdmin, BrokerUnavailable, MessageQueue, with_admin
 from console.cluster import selectors as cluster_selectors
 from console.group import selectors
-from console.group.offsets import apply as offset_apply
 from console.group.offsets import change as offset_change
 from console.group.offsets import past as offset_past
 from console.group.offsets import words as offset_words
-from console.group.offsets.change import Change, Known, Wish
+from console.group.offsets.apply import apply_moves
+from console.group.offsets.change import Change, DiffRow, Known, Wish
+from console.group.offsets.move import Moves, MoveState, moves_of, planned_moves
 from console.group.offsets.resets import resets_since
 from console.group.offsets.state import (
     Asked,
@@ -23,13 +24,14 @@ from console.group.offsets.state import (
     read_group_state,
     store_times,
 )
+from console.group.offsets.watch import watch_moves
 from console.group.offsets.words import Limits, Pace
 from console.lag.last_seen import QueueSeen, group_queues_seen
 from console.operation import selectors as operation_selectors
 from console.operation.errors import PlanDrifted, PlanNotFound, PlanRejected, UndoImpossible
 from console.operation.job.runner import JobRun
 from console.operation.models import Job, Plan
-from console.operation.plan.coverage import LEFT_OUT, Coverage, came_back, read_coverage, silence, with_seen
+from console.operation.plan.coverage import Coverage, came_back, read_coverage, silence, with_seen
 from console.operation.plan.kinds import Another, Draft, PlanKind, RestCall
 from console.operation.plan.params import ACCEPT_WITHOUT
 from console.text import Text, text_of
@@ -125,8 +127,9 @@ class OffsetChangePlan(PlanKind):
         state, returned = self._state_now(plan, now_ms)
         elapsed_s = max(0.0, (now_ms - plan.before["read_at_ms"]) / 1000)
         paces = selectors.queue_paces(plan.cluster, plan.subject, plan.before["read_at_ms"])
-        moved = offset_change.drift(plan.diff, plan.before["online"], state, elapsed_s, paces)
-        moving = [row for row in plan.diff if row["moves"]]
+        rows = offset_change.covered_changes(plan.diff)
+        moved = offset_change.drift(rows, plan.before["online"], state, elapsed_s, paces)
+        moving = [row for row in rows if row.moves]
         return [*_other_jobs(plan), *returned, *resets_since(plan, moving, now_ms), *moved]
 
     def _state_now(self, plan: Plan, now_ms: int) -> tuple[GroupState, list[Text]]:
@@ -135,11 +138,11 @@ class OffsetChangePlan(PlanKind):
         """
         admin = self._admin(plan.cluster)
         cover = read_coverage(admin, plan.cluster, {})
-        rows = [row for row in plan.diff if row["how"] != LEFT_OUT]
-        for name in sorted({row["broker_name"] for row in rows} - set(cover.addrs)):
+        queues = [row.queue for row in offset_change.covered_changes(plan.diff)]
+        for name in sorted({queue.broker_name for queue in queues} - set(cover.addrs)):
             raise BrokerUnavailable(name, silence(cover, name))
         whom = Asked(admin, plan.cluster, plan.subject, cover)
-        state = read_group_state(whom, sorted({row["topic"] for row in rows}), now_ms)
+        state = read_group_state(whom, sorted({queue.topic for queue in queues}), now_ms)
         return state, came_back(plan.before, cover)
 
     def apply(self, run: JobRun) -> None:
@@ -153,11 +156,12 @@ class OffsetChangePlan(PlanKind):
             if changes:
                 raise PlanDrifted(changes)
             state, _ = self._state_now(run.plan, run.now_ms())
-            run.result["queues"] = offset_apply.result_rows(run.plan.diff, state)
-            run.progress |= {"done": 0, "total": len(run.result["queues"])}
+            moves = planned_moves(offset_change.covered_changes(run.plan.diff), state)
+            Moves(run).put(moves)
+            run.progress |= {"done": 0, "total": len(moves)}
             run.save()
-        offset_apply.apply_rows(run, admin, run.plan.subject)
-        passed = sum(row["state"] == "passed" for row in run.result["queues"])
+        apply_moves(run, admin, run.plan.subject)
+        passed = Moves(run).count(MoveState.PASSED)
         applied = run.progress["done"] - passed
         if passed:
             run.note(
@@ -173,26 +177,25 @@ class OffsetChangePlan(PlanKind):
 
     def verify(self, run: JobRun) -> None:
         """Watch the brokers until every queue stands at its target and members read on."""
-        offset_apply.watch_rows(run, self._admin(run.plan.cluster), run.plan.subject)
+        watch_moves(run, self._admin(run.plan.cluster), run.plan.subject)
 
     def settle(self, run: JobRun) -> None:
         """Cancelled before all queues were moved: say how many were."""
-        rows = run.result.get("queues", [])
-        run.result["moved"] = sum(row["state"] in ("applied", "verified") for row in rows)
+        run.result["moved"] = sum(move.is_done for move in moves_of(run.result))
 
     def undo_params(self, plan: Plan, job: Job) -> dict[str, Any] | None:
         """The offsets recorded just before each queue was moved; queues never committed before stay."""
         offsets = [
             {
-                "topic": row["topic"],
-                "broker_name": row["broker_name"],
-                "queue_id": row["queue_id"],
-                "offset": row["before"],
+                "topic": move.queue.topic,
+                "broker_name": move.queue.broker_name,
+                "queue_id": move.queue.queue_id,
+                "offset": move.before,
                 # Messages that were to be read again and have been read again are not taken back once more.
-                "or_beyond": row["target"] < row["before"],
+                "or_beyond": move.target < move.before,
             }
-            for row in job.result.get("queues", [])
-            if row["state"] in ("applied", "verified") and row["before"] is not None
+            for move in moves_of(job.result)
+            if move.is_done and move.before is not None
         ]
         return {"target": "exact", "offsets": offsets} if offsets else None
 
@@ -278,9 +281,7 @@ class OffsetChangePlan(PlanKind):
         ], span
 
 
-def _diff(
-    rows: Sequence[Change], lost: Mapping[MessageQueue, QueueSeen], cover: Coverage
-) -> list[dict[str, Any]]:
+def _diff(rows: Sequence[Change], lost: Mapping[MessageQueue, QueueSeen], cover: Coverage) -> list[DiffRow]:
     """Rows of queues that can be moved and of those that cannot be reached, in the order of their names."""
     found = [row.as_row() for row in rows]
     found += [

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping
-from typing import Any
 
+from console.brokers.mqadmin import MessageQueue
+from console.group.offsets.change import Change
 from console.lag import selectors as lag_selectors
 from console.lag.collect import reset
 from console.lag.models import LagEvent
@@ -15,22 +16,24 @@ from console.operation.models import Plan
 from console.text import Text
 
 SEEN = (LagEvent.Kind.REWIND, LagEvent.Kind.SKIPPED)
-Place = tuple[str, str, int]  # topic, broker name, queue id
 
 
-def resets_since(plan: Plan, rows: Iterable[Mapping[str, Any]], now_ms: int) -> list[Text]:
+def resets_since(plan: Plan, rows: Iterable[Change], now_ms: int) -> list[Text]:
     """A sentence for each reset of a queue of these rows after the plan was computed."""
     since_ms: int = plan.before["read_at_ms"]
-    before = {(row["topic"], row["broker_name"], row["queue_id"]): row["before"] for row in rows}
+    before = {row.queue: row.before for row in rows}
     own = _own_moves(plan, before, since_ms, now_ms)
     return own or _seen_jumps(plan, before, since_ms, now_ms)
 
 
-def _own_moves(plan: Plan, before: Mapping[Place, int | None], since_ms: int, now_ms: int) -> list[Text]:
+def _own_moves(
+    plan: Plan, before: Mapping[MessageQueue, int | None], since_ms: int, now_ms: int
+) -> list[Text]:
     """What jobs of this console moved since."""
     by_moment: dict[int, int] = {}
     for key, move in reset.recent_moves(plan.cluster, now_ms=now_ms).items():
-        if key.group == plan.subject and move.at_ms > since_ms and tuple(key)[1:] in before:
+        queue = MessageQueue(key.topic, key.broker_name, key.queue_id)
+        if key.group == plan.subject and move.at_ms > since_ms and queue in before:
             by_moment[move.at_ms] = by_moment.get(move.at_ms, 0) + 1
     if not by_moment:
         return []
@@ -57,11 +60,13 @@ def _own_moves(plan: Plan, before: Mapping[Place, int | None], since_ms: int, no
     ]
 
 
-def _seen_jumps(plan: Plan, before: Mapping[Place, int | None], since_ms: int, now_ms: int) -> list[Text]:
+def _seen_jumps(
+    plan: Plan, before: Mapping[MessageQueue, int | None], since_ms: int, now_ms: int
+) -> list[Text]:
     """What rounds saw since, and no job of this console explains."""
     sentences = []
     for event in lag_selectors.markers(plan.cluster, plan.subject, since_ms + 1, now_ms + 1):
-        place = event.topic, event.broker_name, event.queue_id
+        place = MessageQueue(event.topic, event.broker_name, event.queue_id)
         if event.kind not in SEEN or place not in before or _is_in_plan(event, before[place]):
             continue
         jump: dict[str, str | int] = {

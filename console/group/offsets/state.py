@@ -54,7 +54,7 @@ class GroupState:
     clients: frozenset[str]
     broadcasting: bool
     server_side_reset: dict[str, bool]  # broker name → it moves single queues of online members (5.x)
-    committed: dict[tuple[str, str, int], int]  # (topic, broker name, queue id): all topics of the group
+    committed: dict[MessageQueue, int]  # of all topics of the group
     read_at_ms: int
     lost: dict[MessageQueue, QueueSeen] = dataclasses.field(default_factory=dict)
 
@@ -93,7 +93,7 @@ def read_group_state(
     group, coverage = asked.group, asked.coverage
     tables, connections, configs = _read_brokers(asked.admin, coverage.addrs, group)
     committed = {
-        (topic, name, queue_id): offset
+        MessageQueue(topic, name, queue_id): offset
         for name, table in tables.items()
         for (topic, owner), queues in table.offset_table.items()
         if owner == group
@@ -115,12 +115,7 @@ def read_group_state(
     places, lost = _places(asked, chosen)
     return GroupState(
         group=group,
-        queues={
-            place.queue: QueueState(
-                place, committed.get((place.queue.topic, place.queue.broker_name, place.queue.queue_id))
-            )
-            for place in places
-        },
+        queues={place.queue: QueueState(place, committed.get(place.queue)) for place in places},
         clients=frozenset(client.client_id for each in members for client in each.connection_set),
         broadcasting=any(each.message_model == BROADCASTING for each in members),
         server_side_reset={
@@ -167,10 +162,8 @@ def _read_brokers(
     return of("offsets"), of("members"), of("config")
 
 
-def _own_topics(
-    committed: Iterable[tuple[str, str, int] | MessageQueue], members: Iterable[ConsumerConnection]
-) -> list[str]:
-    names = {place.topic if isinstance(place, MessageQueue) else place[0] for place in committed} | {
+def _own_topics(committed: Iterable[MessageQueue], members: Iterable[ConsumerConnection]) -> list[str]:
+    names = {queue.topic for queue in committed} | {
         topic for each in members for topic in each.subscription_table
     }
     return sorted(

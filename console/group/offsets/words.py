@@ -10,7 +10,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from console.group.offsets.change import RESET_BY_TIME, RESET_PER_QUEUE, UPDATE_PER_QUEUE, Change, Wish
+from console.group.offsets.change import (
+    RESET_BY_TIME,
+    RESET_PER_QUEUE,
+    UPDATE_PER_QUEUE,
+    Change,
+    DiffRow,
+    Wish,
+)
 from console.group.offsets.state import GroupState
 from console.lag.rows.broadcast import BROADCASTING
 from console.operation.plan.coverage import LEFT_OUT
@@ -339,12 +346,11 @@ class Sums:
     lag_after_lower_bound: bool
 
 
-def sums(diff: Sequence[Mapping[str, Any]]) -> Sums:
+def sums(diff: Sequence[DiffRow]) -> Sums:
     """The sums of all rows, also of those on other pages."""
     moving = [row for row in diff if row["moves"]]
-    before, after = (
-        [row[name] for row in diff if row[name] is not None] for name in ("lag_before", "lag_after")
-    )
+    before = [lag for row in diff if (lag := row["lag_before"]) is not None]
+    after = [lag for row in diff if (lag := row["lag_after"]) is not None]
     return Sums(
         queues=len(diff),
         moving=len(moving),
@@ -356,7 +362,7 @@ def sums(diff: Sequence[Mapping[str, Any]]) -> Sums:
     )
 
 
-def button(diff: Sequence[Mapping[str, Any]]) -> Text:
+def button(diff: Sequence[DiffRow]) -> Text:
     """What applying does: ``Replay 1,204 messages``."""
     deltas = [row["delta"] or 0 for row in diff if row["moves"]]
     again, past = -sum(min(0, each) for each in deltas), sum(max(0, each) for each in deltas)
@@ -367,7 +373,7 @@ def button(diff: Sequence[Mapping[str, Any]]) -> Text:
     return Text("Move %(number)s offset(s)", number=len(deltas))
 
 
-def terminal_row(row: Mapping[str, Any]) -> str:
+def terminal_row(row: DiffRow) -> str:
     """``orders · broker-a · 3   1,204 → 800   15 per queue``."""
     place = f"{row['topic']} · {row['broker_name']} · {row['queue_id']}"
     unread = "unknown" if row["how"] == LEFT_OUT else "never committed"

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.urls import reverse
@@ -102,7 +102,7 @@ class Draft:
     confirmed."""
 
     summary: Text
-    diff: list[dict[str, Any]]
+    diff: Sequence[Mapping[str, Any]]
     before: dict[str, Any]  # "needs": [[verb, topic or group], …] are rights needed besides the kind's own
     messages: int = 0  # blast radius: decides inline, typed or second person
     warnings: list[PlanWarning] = dataclasses.field(default_factory=list)

@@ -54,7 +54,7 @@ def test_it_finds_plans_and_jobs_by_the_beginning_of_their_id(admin: Client) -> 
     )
     items = admin.get("/c/local/jump", {"q": job.id}).json()["items"]
     assert items[0]["url"] == f"/c/local/operations/{job.id}"
-    assert items[0]["hint"] == "offset change of billing"
+    assert items[0]["hint"] == "Offset change of billing"
     narrow = signed_in("narrow", verbs=("VIEW",), names="fraud")
     assert found(narrow, job.id) == []
 

@@ -1,0 +1,214 @@
+"""One queue of an offset change on its way through a job: the value, its states, and how a job's result keeps it."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from console.brokers.mqadmin import MessageQueue
+from console.group.offsets.change import Change
+from console.group.offsets.state import GroupState
+from console.operation.job.runner import JobRun
+from console.text import Text
+
+
+class MoveState(enum.StrEnum):
+    """How far a queue is; the values stand in the results of jobs."""
+
+    WAITING = "waiting"
+    APPLIED = "applied"
+    PASSED = "passed"  # the group went past the target by itself: left alone
+    FAILED = "failed"
+    VERIFIED = "verified"
+
+
+class MoveEvent(enum.Enum):
+    """What happens to a queue."""
+
+    OVERTAKEN = "an online group read past the target before the job began"
+    ACCEPTED = "the broker took the request"
+    REFUSED = "the broker refused it"
+    IGNORED = "the broker took it, and drops it while an earlier reset waits for a member"
+    SHOWN = "the broker reports the target"
+
+
+TRANSITIONS: Mapping[tuple[MoveState, MoveEvent], MoveState] = {
+    (MoveState.WAITING, MoveEvent.OVERTAKEN): MoveState.PASSED,
+    (MoveState.WAITING, MoveEvent.ACCEPTED): MoveState.APPLIED,
+    (MoveState.WAITING, MoveEvent.REFUSED): MoveState.FAILED,
+    (MoveState.APPLIED, MoveEvent.IGNORED): MoveState.WAITING,
+    (MoveState.APPLIED, MoveEvent.SHOWN): MoveState.VERIFIED,
+}
+DONE = frozenset({MoveState.APPLIED, MoveState.VERIFIED})  # the committed offset was changed
+
+
+class MemberPosition(NamedTuple):
+    """What a member reports of a queue: the next offset it will confirm, and whether it has let go of it."""
+
+    offset: int
+    is_dropped: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class QueueMove:
+    """Move one queue from ``before`` (None: never committed; what an undo puts back) to ``target``.
+
+    ``planned`` is the target of the plan: a broker that resets to a time looks the offset up itself. ``resumed``:
+    whether members read on from the target; None: not known yet. ``was_reset``: the broker or a member shows that the
+    reset was carried out, whatever was read again since; ``is_dropped``: a member let go of the queue to start again.
+    """
+
+    queue: MessageQueue
+    before: int | None
+    target: int
+    planned: int
+    max_offset: int
+    how: str
+    state: MoveState = MoveState.WAITING
+    error: Text = Text()
+    took_ms: int | None = None
+    reported: int | None = None
+    verified_at_ms: int | None = None
+    committed_now: int | None = None
+    resumed: bool | None = None
+    was_reset: bool = False
+    is_dropped: bool = False
+
+    @classmethod
+    def of_row(cls, row: Mapping[str, Any]) -> QueueMove:
+        """A row of a job's result, of any version."""
+        known = {name: row[name] for name in KEPT if name in row}
+        return cls(
+            **{"planned": row["target"]}
+            | known
+            | {
+                "queue": MessageQueue(row["topic"], row["broker_name"], row["queue_id"]),
+                "state": MoveState(row["state"]),
+                "error": Text.foreign(row["error"]) if type(row["error"]) is str else row["error"],
+            }
+        )
+
+    def as_row(self) -> dict[str, Any]:
+        """The move as a job's result keeps it, and pages and REST show it."""
+        place = self.queue
+        row = {"topic": place.topic, "broker_name": place.broker_name, "queue_id": place.queue_id}
+        return row | {name: getattr(self, name) for name in KEPT}
+
+    def on(self, event: MoveEvent, **changes: Any) -> QueueMove:
+        """The move after an event, with what was learned by it. Raises KeyError for an illegal one."""
+        return self.with_(state=TRANSITIONS[self.state, event], **changes)
+
+    def with_(self, **changes: Any) -> QueueMove:
+        """The same move, with something learned about it."""
+        return dataclasses.replace(self, **changes)
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.state is MoveState.WAITING
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the committed offset was changed."""
+        return self.state in DONE
+
+    @property
+    def name(self) -> str:
+        """``orders · broker-a · 3``."""
+        return f"{self.queue.topic} · {self.queue.broker_name} · {self.queue.queue_id}"
+
+    def observed(self, now: int | None, *, online: bool, now_ms: int) -> QueueMove:
+        """The move after a look at the committed offset; ``now`` None: there is none."""
+        move = self.with_(committed_now=now)
+        if move.state is MoveState.APPLIED and now is not None and move.is_at_target(now, online=online):
+            move = move.on(MoveEvent.SHOWN, reported=now, verified_at_ms=now_ms, error=Text())
+        if move.state is MoveState.VERIFIED and online and not move.resumed:
+            nothing_to_read = move.target >= move.max_offset
+            move = move.with_(resumed=nothing_to_read or (now is not None and now > move.target))
+        return move
+
+    def with_member(self, position: MemberPosition | None) -> QueueMove:
+        """The move after a look at its member. One that holds the queue at the target, or a little further, has
+        resumed, long before it commits. One that dropped it since the reset has been reset.
+        """
+        if position is None:
+            return self
+        if position.is_dropped:
+            return self.with_(is_dropped=True)
+        at_target = self.is_at_target(position.offset, online=True)
+        if not self.is_dropped and not at_target:
+            return self
+        # it holds the queue again, from the offset of the reset
+        move = self.with_(was_reset=self.was_reset or self.is_dropped)
+        if move.resumed is False and move.is_at_target(position.offset, online=True):
+            return move.with_(resumed=True)
+        return move
+
+    def is_at_target(self, now: int, *, online: bool) -> bool:
+        """Whether ``now`` is the target, or for an online group an offset it reached by consuming on from it."""
+        if now == self.target:
+            return True
+        if not online or now < self.target:
+            return False
+        moved_back = self.before is not None and self.target < self.before
+        return not moved_back or now < (self.before or 0) or self.was_reset
+
+
+KEPT = tuple(field.name for field in dataclasses.fields(QueueMove) if field.name != "queue")
+
+
+class Moves:
+    """The queues of one job. What is put here stands in the job's result and is kept with its next save."""
+
+    def __init__(self, run: JobRun) -> None:
+        self._run = run
+        self._of_queue = {move.queue: move for move in moves_of(run.result)}
+
+    def __iter__(self) -> Iterator[QueueMove]:
+        return iter(self._of_queue.values())
+
+    def __len__(self) -> int:
+        return len(self._of_queue)
+
+    def put(self, moves: Iterable[QueueMove]) -> None:
+        """Replace the moves of these queues."""
+        self._of_queue |= {move.queue: move for move in moves}
+        self._run.result["queues"] = [move.as_row() for move in self]
+
+    def look(self, committed: Mapping[MessageQueue, int]) -> None:
+        """Compare what the brokers report with the targets."""
+        online, now_ms = bool(self._run.plan.before.get("online")), self._run.now_ms()
+        self.put([move.observed(committed.get(move.queue), online=online, now_ms=now_ms) for move in self])
+
+    def count(self, *states: MoveState) -> int:
+        """How many are in one of these states."""
+        return sum(move.state in states for move in self)
+
+    @property
+    def handled(self) -> int:
+        """How many wait for nothing more to be sent."""
+        return len(self) - self.count(MoveState.WAITING)
+
+
+def moves_of(result: Mapping[str, Any]) -> list[QueueMove]:
+    """The moves that a job's result keeps; none before it began."""
+    return [QueueMove.of_row(row) for row in result.get("queues", [])]
+
+
+def planned_moves(changes: Iterable[Change], state: GroupState) -> list[QueueMove]:
+    """The queues to move, each with its committed offset of now, which an undo puts back.
+
+    A queue that an online group has meanwhile brought past a target ahead of it is left alone: moving it would take it
+    back.
+    """
+    return [_planned_move(change, state) for change in changes if change.moves]
+
+
+def _planned_move(change: Change, state: GroupState) -> QueueMove:
+    assert change.after is not None
+    start, target, now = change.before, change.after, state.committed.get(change.queue)
+    move = QueueMove(change.queue, now, target, target, change.max_offset, change.how)
+    if state.online and start is not None and now is not None and start < target <= now:
+        return move.on(MoveEvent.OVERTAKEN, reported=now, committed_now=now, resumed=True)
+    return move
