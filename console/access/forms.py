@@ -16,15 +16,15 @@ TOKEN_DAYS_MAX = 3_650  # ten years; what is to last longer has no end
 class SignInForm(forms.Form):
     """Name and password."""
 
-    username = forms.CharField(label="Name", max_length=150)
-    password = forms.CharField(label="Password", strip=False, widget=forms.PasswordInput)
+    username = forms.CharField(label=Text("Name"), max_length=150)
+    password = forms.CharField(label=Text("Password"), strip=False, widget=forms.PasswordInput)
 
 
 class NewPasswordForm(forms.Form):
     """A password, twice; refused with the validators' own words when it is weak."""
 
-    password = forms.CharField(label="Password", strip=False, widget=forms.PasswordInput)
-    again = forms.CharField(label="Password again", strip=False, widget=forms.PasswordInput)
+    password = forms.CharField(label=Text("Password"), strip=False, widget=forms.PasswordInput)
+    again = forms.CharField(label=Text("Password again"), strip=False, widget=forms.PasswordInput)
 
     def __init__(self, person: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -38,14 +38,14 @@ class NewPasswordForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         if "password" in cleaned and cleaned.get("again") != cleaned["password"]:
-            self.add_error("again", ValidationError("The two passwords differ."))
+            self.add_error("again", ValidationError(Text("The two passwords differ.")))
         return cleaned
 
 
 class ChangePasswordForm(NewPasswordForm):
     """The same with the present password, for people who have one: a browser that was left open must not be enough."""
 
-    old = forms.CharField(label="Present password", strip=False, widget=forms.PasswordInput)
+    old = forms.CharField(label=Text("Present password"), strip=False, widget=forms.PasswordInput)
 
     def __init__(self, person: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(person, *args, **kwargs)
@@ -94,21 +94,23 @@ class ActivityForm(forms.Form):
 class TokenForm(forms.Form):
     """A new API token. It never allows more than its owner may."""
 
-    name = forms.CharField(label="Name", max_length=100, help_text="What uses it, e.g. “deploy pipeline”.")
+    name = forms.CharField(
+        label=Text("Name"), max_length=100, help_text=Text("What uses it, e.g. “deploy pipeline”.")
+    )
     scopes = forms.MultipleChoiceField(
-        label="It may", choices=Verb.choices, error_messages={"required": "Choose at least one."}
+        label=Text("It may"), choices=Verb.choices, error_messages={"required": Text("Choose at least one.")}
     )
     cluster_pattern = forms.CharField(
-        label="On clusters",
+        label=Text("On clusters"),
         max_length=255,
         initial="*",
-        help_text="A glob pattern: * is every cluster, prod-* those that begin so.",
+        help_text=Text("A glob pattern: * is every cluster, prod-* those that begin so."),
     )
     days = forms.IntegerField(
-        label="Valid for days",
+        label=Text("Valid for days"),
         required=False,
         min_value=1,
         max_value=TOKEN_DAYS_MAX,
         initial=90,
-        help_text="Empty: until it is revoked.",
+        help_text=Text("Empty: until it is revoked."),
     )

@@ -10,19 +10,20 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from console.text import Text
 from console.text.columns import TextsColumn
 
 
 class Verb(models.TextChoices):
     """What a grant allows. ADMIN includes all others."""
 
-    VIEW = "VIEW", "look"
-    SEND = "SEND", "send messages"
-    RESET = "RESET", "change offsets"
-    REPLAY = "REPLAY", "replay dead letters"
-    REPORT = "REPORT", "run reports"
-    CONFIGURE = "CONFIGURE", "change topics, groups, brokers"
-    ADMIN = "ADMIN", "everything, people and clusters too"
+    VIEW = "VIEW", Text("look")
+    SEND = "SEND", Text("send messages")
+    RESET = "RESET", Text("change offsets")
+    REPLAY = "REPLAY", Text("replay dead letters")
+    REPORT = "REPORT", Text("run reports")
+    CONFIGURE = "CONFIGURE", Text("change topics, groups, brokers")
+    ADMIN = "ADMIN", Text("everything, people and clusters too")
 
 
 class Role(models.Model):

@@ -11,13 +11,30 @@ from console.deadletter.dead_letters import TEXT_LENGTH_MAX
 from console.deadletter.replay import copy as replay_copy
 from console.deadletter.replay.params import STOP_MAX
 from console.operation.rules import RATE_PER_S_MAX
+from console.text import Text
 
 TARGETS = (
-    (replay_copy.FAILED_GROUP, "Only this group", "its %RETRY% topic; other groups see nothing"),
-    (replay_copy.ORIGINAL_TOPIC, "The original topic", "every group that reads it receives the copies too"),
-    (replay_copy.CLIENT, "One client, one message", "the newest that matches; shows what the client answers"),
-    (replay_copy.OTHER_TOPIC, "Another topic", "with properties that say where they come from"),
-    (replay_copy.NOWHERE, "Nowhere: mark as handled", "nothing is sent; later replays leave them out"),
+    (
+        replay_copy.FAILED_GROUP,
+        Text("Only this group"),
+        Text("its %%RETRY%% topic; other groups see nothing"),
+    ),
+    (
+        replay_copy.ORIGINAL_TOPIC,
+        Text("The original topic"),
+        Text("every group that reads it receives the copies too"),
+    ),
+    (
+        replay_copy.CLIENT,
+        Text("One client, one message"),
+        Text("the newest that matches; shows what the client answers"),
+    ),
+    (replay_copy.OTHER_TOPIC, Text("Another topic"), Text("with properties that say where they come from")),
+    (
+        replay_copy.NOWHERE,
+        Text("Nowhere: mark as handled"),
+        Text("nothing is sent; later replays leave them out"),
+    ),
 )
 RATE_DEFAULT = 50  # messages per second: slow enough to watch, and to stop in time
 STOP_AFTER_DEFAULT = 20  # failures: enough to see that it is not one bad message
@@ -38,14 +55,14 @@ class FilterForm(forms.Form):
     def clean_property(self) -> str:
         wanted: str = self.cleaned_data["property"].strip()
         if wanted.startswith("="):
-            raise forms.ValidationError("Give a name, or name=value.")
+            raise forms.ValidationError(Text("Give a name, or name=value."))
         return wanted
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
         since, until = cleaned.get("since"), cleaned.get("until")
         if since is not None and until is not None and since >= until:
-            self.add_error("until", "The end must lie after the start.")
+            self.add_error("until", Text("The end must lie after the start."))
         return cleaned
 
     def filter(self) -> dict[str, Any]:
@@ -73,9 +90,9 @@ class ReplayForm(FilterForm):
         cleaned = super().clean()
         target = cleaned.get("target")
         if target == replay_copy.OTHER_TOPIC and not cleaned.get("topic"):
-            self.add_error("topic", "Which topic?")
+            self.add_error("topic", Text("Which topic?"))
         if target == replay_copy.CLIENT and not cleaned.get("client_id"):
-            self.add_error("client_id", "Which client? The group's online members are offered.")
+            self.add_error("client_id", Text("Which client? The group's online members are offered."))
         return cleaned
 
     def params(self) -> dict[str, Any]:

@@ -11,18 +11,19 @@ from django import forms
 
 from console.cluster.moment_field import MomentField
 from console.lag.rows.queue_row import QueueRow
+from console.text import Text
 
 OFFSET_MAX = 2**63 - 1
 TARGETS = (
     # (value, label, what it means), as the page shows them
-    ("earliest", "Earliest", "the oldest message still stored"),
-    ("latest", "Latest", "skip all that is not handled"),
-    ("time", "Time", "the first message stored at or after it"),
-    ("offset", "Offset", "one number for every chosen queue"),
-    ("shift", "Shift by n", "back or forth from where each queue is"),
-    ("like_group", "Like group …", "stand where another group stands"),
-    ("as_of", "As it was at …", "offsets recorded at a time"),
-    ("undo", "Undo of a plan", "back to before it was applied"),
+    ("earliest", Text("Earliest"), Text("the oldest message still stored")),
+    ("latest", Text("Latest"), Text("skip all that is not handled")),
+    ("time", Text("Time"), Text("the first message stored at or after it")),
+    ("offset", Text("Offset"), Text("one number for every chosen queue")),
+    ("shift", Text("Shift by n"), Text("back or forth from where each queue is")),
+    ("like_group", Text("Like group …"), Text("stand where another group stands")),
+    ("as_of", Text("As it was at …"), Text("offsets recorded at a time")),
+    ("undo", Text("Undo of a plan"), Text("back to before it was applied")),
 )
 VALUE_FIELDS = {
     # target → the field of the form that holds its value
@@ -57,7 +58,7 @@ class OffsetChangeForm(forms.Form):
         topics = sorted({row.topic for row in queues})
         self.fields["queue"].choices = [(value, value) for value in self.queues]  # type: ignore[attr-defined]
         self.fields["topic"].choices = [(topic, topic) for topic in topics]  # type: ignore[attr-defined]
-        self.fields["target"].error_messages["required"] = "Choose where the queues shall stand."
+        self.fields["target"].error_messages["required"] = Text("Choose where the queues shall stand.")
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
@@ -66,14 +67,14 @@ class OffsetChangeForm(forms.Form):
             and not cleaned.get("topic")
             and not {"queue", "topic"} & set(self.errors)
         ):
-            self.add_error("queue", "Choose at least one queue.")
+            self.add_error("queue", Text("Choose at least one queue."))
         target = cleaned.get("target")
         field = VALUE_FIELDS.get(target or "")
         if field and field not in self.errors:
             if cleaned.get(field) in (None, ""):
-                self.add_error(field, "This target needs a value.")
+                self.add_error(field, Text("This target needs a value."))
             elif target == "shift" and cleaned[field] == 0:
-                self.add_error(field, "A shift by 0 changes nothing.")
+                self.add_error(field, Text("A shift by 0 changes nothing."))
         return cleaned
 
     def params(self) -> dict[str, Any]:

@@ -13,17 +13,17 @@ from console.cluster.moment_field import MomentField
 from console.message.search.body_match import KIND_NAMES, TEXT_LENGTH_MAX, MatchRefused, read_match
 from console.message.search.cursor import TEXT_LENGTH_MAX as CURSOR_LENGTH_MAX
 from console.message.search.query import Query, QueryRefused, tags_of
-from console.text import text_of
+from console.text import Text, text_of
 
 # Where to begin: the value in addresses, its label; newest is what a topic alone means.
 READS = (
-    ("tail", "Live tail"),
-    ("newest", "Newest"),
-    ("time", "From time"),
-    ("offset", "From offset"),
-    ("key", "Key"),
-    ("id", "Message id"),
-    ("unique", "Unique key"),
+    ("tail", Text("Live tail")),
+    ("newest", Text("Newest")),
+    ("time", Text("From time")),
+    ("offset", Text("From offset")),
+    ("key", Text("Key")),
+    ("id", Text("Message id")),
+    ("unique", Text("Unique key")),
 )
 LOOKUPS = frozenset({"key", "id", "unique"})  # answered by the brokers' index, not by reading queues
 QUEUES_MAX = 500
@@ -66,16 +66,16 @@ class BrowseForm(forms.Form):
         cleaned = super().clean() or {}
         read = cleaned.get("read") or "newest"
         needs = {
-            "time": ("since", "a time"),
-            "offset": ("offset", "an offset"),
-            "key": ("key", "a key"),
-            "id": ("id", "an id"),
-            "unique": ("id", "a unique key"),
+            "time": ("since", Text("a time")),
+            "offset": ("offset", Text("an offset")),
+            "key": ("key", Text("a key")),
+            "id": ("id", Text("an id")),
+            "unique": ("id", Text("a unique key")),
         }.get(read)
         if needs and cleaned.get(needs[0]) in (None, "") and needs[0] not in self.errors:
             self.add_error(needs[0], f"This search needs {needs[1]}.")
         if read != "id" and not cleaned.get("topic") and self.data.get("read"):
-            self.add_error("topic", "Name a topic.")
+            self.add_error("topic", Text("Name a topic."))
         cleaned["queues"], cleaned["brokers"] = self._queues(), frozenset(self._list("broker"))
         cleaned["match"] = self._match(cleaned)
         return cleaned
@@ -90,7 +90,7 @@ class BrowseForm(forms.Form):
         for text in self._list("queue"):
             name, _, number = text.rpartition(":")
             if not name or not number.isascii() or not number.isdigit() or len(number) > 9:
-                self._refuse("queue", "Write a queue as broker name, colon, number: broker-a:3.")
+                self._refuse("queue", Text("Write a queue as broker name, colon, number: broker-a:3."))
                 return frozenset()
             found.add((name, int(number)))
         return frozenset(found)

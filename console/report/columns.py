@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from console.text import figures
+from console.text import Text, figures
 
 
 def _utc(at_ms: int) -> str:
@@ -21,19 +21,44 @@ def _utc(at_ms: int) -> str:
 
 
 EPISODE_WORDS = {
-    "breach": "Late",
-    "stall": "A queue stood still",
-    "offline": "Nothing consumed",
-    "lost": "Lost to retention",
+    "breach": Text("Late"),
+    "stall": Text("A queue stood still"),
+    "offline": Text("Nothing consumed"),
+    "lost": Text("Lost to retention"),
 }
 
 
 EVENT_WORDS = {
-    "REWIND": "Set back",
-    "SKIPPED": "Skipped",
-    "LOST": "Lost to retention",
-    "RECREATED": "Topic made anew",
-    "HEAD_REGRESSION": "Broker lost its tail",
+    "REWIND": Text("Set back"),
+    "SKIPPED": Text("Skipped"),
+    "LOST": Text("Lost to retention"),
+    "RECREATED": Text("Topic made anew"),
+    "HEAD_REGRESSION": Text("Broker lost its tail"),
+}
+# Codes in the figures of rows, as the jobs and reviews write them.
+CODE_WORDS = {
+    # what a week compares
+    "in": Text("in"),
+    "out": Text("out"),
+    "time lag p95": Text("Time lag p95"),
+    "skew": Text("skew"),
+    # what comes of it
+    "higher": Text("higher"),
+    "lower": Text("lower"),
+    "no clear change": Text("no clear change"),
+    "too few days": Text("too few days"),
+    # why something is dead weight
+    "idle": Text("idle"),
+    "never committed": Text("never committed"),
+    "no consumer": Text("no consumer"),
+    "no progress": Text("no progress"),
+    "offline": Text("offline"),
+    # what a week proposes
+    "another key": Text("another key"),
+    "longer retention": Text("longer retention"),
+    "more consumers": Text("more consumers"),
+    "more queues": Text("more queues"),
+    "remove": Text("remove"),
 }
 EVENT_STATUS = {"REWIND": "REWOUND", "SKIPPED": "SKIPPED", "LOST": "LOST"}
 TIMES_FROM_PCT = 900
@@ -58,7 +83,7 @@ def changed(change_pct: float) -> str:
 
 
 def shift_text(row: Mapping[str, Any], key: str) -> str:
-    """`+188.2 %, higher`, `+4.0 %, no clear change`; "" where neither week is known."""
+    """Return `+188.2 %, higher`, `+4.0 %, no clear change`; "" where neither week is known."""
     verdict, change = row.get(f"{key}_verdict"), row.get(f"{key}_change_pct")
     if verdict is None:
         return ""
@@ -76,10 +101,11 @@ TEXTS: dict[str, Callable[[Any], str]] = {
     "points": lambda value: signed(value, 2),
     "p_value": lambda value: "< 0.001" if value < 0.001 else f"{value:.3f}",
     "event": lambda kind: EVENT_WORDS.get(kind, kind),
+    "code": lambda code: CODE_WORDS.get(code, code),
     "kept": lambda kept: "kept" if kept else "broken",
     "size": figures.size,
     "moment": _utc,
-    "text": str,
+    "text": lambda text: text,
     "episode": lambda kind: EPISODE_WORDS.get(kind, kind),
 }
 OWN_COLUMNS = frozenset(("group", "topic", "broker_name", "window_start_ms", "kind"))
@@ -96,11 +122,11 @@ class Column:
     """One column; `priority` 2 and 3 disappear first on narrow screens. `note`: what it means, in a popover."""
 
     key: str
-    label: str
+    label: Text
     kind: str = "optional"
-    unit: str = ""
+    unit: Text | str = ""
     priority: int = 1
-    note: str = ""
+    note: Text = Text()
     is_summed: bool = False  # at least that, in a row with `is_lower_bound`
     is_of_offsets: bool = False  # at most that, in a row with `offset_is_not_count`
 
@@ -144,13 +170,13 @@ class RowsView:
     """
 
     grain: str
-    label: str
+    label: Text
     columns: tuple[Column, ...]
     sort: str
     ascending: bool = False
     name: str = ""
     where: tuple[tuple[str, Any], ...] = ()
-    words: str = ""
+    words: Text = Text()
 
     @property
     def key(self) -> str:
@@ -160,30 +186,37 @@ class RowsView:
         return next((column for column in self.columns if column.key == key), None)
 
 
-DAY = Column("window_start_ms", "Day", "moment", "UTC", priority=2)
-WEEK = Column("window_start_ms", "Week", "moment", "UTC", priority=2)
-HOUR = Column("window_start_ms", "Hour", "moment", priority=2)
+DAY = Column("window_start_ms", Text("Day"), "moment", "UTC", priority=2)
+WEEK = Column("window_start_ms", Text("Week"), "moment", "UTC", priority=2)
+HOUR = Column("window_start_ms", Text("Hour"), "moment", priority=2)
 CAPACITY = RowsView(
     "group",
-    "Groups",
+    Text("Groups"),
     (
         DAY,
-        Column("utilisation_pct", "Used", "percent", note="peak of what came over what the group can do"),
+        Column(
+            "utilisation_pct",
+            Text("Used"),
+            "percent",
+            note=Text("peak of what came over what the group can do"),
+        ),
         Column(
             "mu_max",
-            "Can do",
+            Text("Can do"),
             "rate",
             "/s",
-            note="95th percentile of the minutes in which it was behind; a dash: it never was",
+            note=Text("95th percentile of the minutes in which it was behind; a dash: it never was"),
         ),
-        Column("lambda_peak", "Peak in", "rate", "/s", note="99th percentile of the minutes"),
-        Column("lag_max", "Lag max", unit="msgs", priority=2),
-        Column("queues", "Queues", priority=2),
-        Column("clients", "Clients", priority=2),
-        Column("consumers_needed", "Needed", note="clients to be current again in the recovery time"),
-        Column("runway_ms", "Data loss in", "optional_duration"),
-        Column("skew_offender", "Worst queue", "text", priority=3),
-        Column("dead_weight", "Dead weight", "text"),
+        Column("lambda_peak", Text("Peak in"), "rate", "/s", note=Text("99th percentile of the minutes")),
+        Column("lag_max", Text("Lag max"), unit=Text("msgs"), priority=2),
+        Column("queues", Text("Queues"), priority=2),
+        Column("clients", Text("Clients"), priority=2),
+        Column(
+            "consumers_needed", Text("Needed"), note=Text("clients to be current again in the recovery time")
+        ),
+        Column("runway_ms", Text("Data loss in"), "optional_duration"),
+        Column("skew_offender", Text("Worst queue"), "text", priority=3),
+        Column("dead_weight", Text("Dead weight"), "code"),
     ),
     "utilisation_pct",
 )
@@ -192,149 +225,164 @@ CAPACITY_VIEWS = (
     CAPACITY,
     RowsView(
         "group",
-        "Retention risk",
+        Text("Retention risk"),
         (
             DAY,
             Column(
                 "runway_ms",
-                "Data loss in",
+                Text("Data loss in"),
                 "optional_duration",
-                note="until retention reaches the first unread",
+                note=Text("until retention reaches the first unread"),
             ),
-            Column("lag_max", "Lag max", unit="msgs"),
-            Column("utilisation_pct", "Used", "percent"),
-            Column("coverage_pct", "Coverage", "percent", priority=2),
+            Column("lag_max", Text("Lag max"), unit=Text("msgs")),
+            Column("utilisation_pct", Text("Used"), "percent"),
+            Column("coverage_pct", Text("Coverage"), "percent", priority=2),
         ),
         "runway_ms",
         ascending=True,
         name="retention",
         where=(("figures__runway_ms__lt", DAY_OF_MS),),
-        words="Groups that retention could reach within a day, at the rates of the day.",
+        words=Text("Groups that retention could reach within a day, at the rates of the day."),
     ),
     RowsView(
         "group",
-        "Skew",
+        Text("Skew"),
         (
             DAY,
-            Column("skew_offender", "Worst queue", "text"),
-            Column("skew_share_pct", "Worst in", "percent", note="share of the hours with a backlog"),
-            Column("queues", "Queues"),
-            Column("lag_max", "Lag max", unit="msgs"),
-            Column("coverage_pct", "Coverage", "percent", priority=2),
+            Column("skew_offender", Text("Worst queue"), "text"),
+            Column(
+                "skew_share_pct", Text("Worst in"), "percent", note=Text("share of the hours with a backlog")
+            ),
+            Column("queues", Text("Queues")),
+            Column("lag_max", Text("Lag max"), unit=Text("msgs")),
+            Column("coverage_pct", Text("Coverage"), "percent", priority=2),
         ),
         "skew_share_pct",
         name="skew",
         where=(("figures__skew_offender__isnull", False),),
-        words="The same queue was worst in at least half of the hours: another key may help, more consumers would not.",
+        words=Text(
+            "The same queue was worst in at least half of the hours: another key may help, more consumers would not."
+        ),
     ),
 )
 SCORES = (
     DAY,
-    Column("backlogs", "Backlogs"),
-    Column("forecasts", "Forecasts"),
-    Column("mape_pct", "Error", "percent", note="mean of |forecast − actual| / actual"),
-    Column("covered_pct", "In the band", "percent", note="share of the bands that held the actual"),
-    Column("backlogs_covered_pct", "First band", "percent", note="the first band of each backlog"),
-    Column("said_never", "Said never", priority=2),
-    Column("never_wrong", "Wrongly", priority=2),
-    Column("unseen", "Not judged", priority=2, note="their end was not seen: the day or a gap cut it"),
+    Column("backlogs", Text("Backlogs")),
+    Column("forecasts", Text("Forecasts")),
+    Column("mape_pct", Text("Error"), "percent", note=Text("mean of |forecast − actual| / actual")),
+    Column(
+        "covered_pct", Text("In the band"), "percent", note=Text("share of the bands that held the actual")
+    ),
+    Column(
+        "backlogs_covered_pct", Text("First band"), "percent", note=Text("the first band of each backlog")
+    ),
+    Column("said_never", Text("Said never"), priority=2),
+    Column("never_wrong", Text("Wrongly"), priority=2),
+    Column(
+        "unseen", Text("Not judged"), priority=2, note=Text("their end was not seen: the day or a gap cut it")
+    ),
 )
 TRAFFIC = (
-    Column("messages", "Messages"),
-    Column("size_bytes", "Size", "size"),
-    Column("peak_per_s", "Peak", "rate", "/s", note="the busiest minute"),
-    Column("body_bytes_mean", "Body mean", "size", priority=2),
-    Column("queues", "Queues", priority=2),
+    Column("messages", Text("Messages")),
+    Column("size_bytes", Text("Size"), "size"),
+    Column("peak_per_s", Text("Peak"), "rate", "/s", note=Text("the busiest minute")),
+    Column("body_bytes_mean", Text("Body mean"), "size", priority=2),
+    Column("queues", Text("Queues"), priority=2),
     Column(
         "store_delay_p95_ms",
-        "Store delay p95",
+        Text("Store delay p95"),
         "optional_duration",
         priority=2,
-        note="by the producer's clock",
+        note=Text("by the producer's clock"),
     ),
-    Column("resent", "Came back", note="reconsume times above 0"),
-    Column("undispatched", "No unit", priority=2, note="records that no consume queue leads to"),
-    Column("wrong_units", "Wrong units", priority=3),
+    Column("resent", Text("Came back"), note=Text("reconsume times above 0")),
+    Column("undispatched", Text("No unit"), priority=2, note=Text("records that no consume queue leads to")),
+    Column("wrong_units", Text("Wrong units"), priority=3),
 )
 LETTERS = (
-    Column("letters", "Letters"),
-    Column("arrived", "Came in"),
-    Column("peak_per_h", "Peak", unit="/h", priority=2),
-    Column("oldest_ms", "Oldest", "moment"),
-    Column("age_p95_ms", "Age p95", "optional_duration", priority=2),
-    Column("repeated", "Failed again", note="sent again and failed again"),
-    Column("size_bytes", "Size", "size", priority=2),
+    Column("letters", Text("Letters")),
+    Column("arrived", Text("Came in")),
+    Column("peak_per_h", Text("Peak"), unit=Text("/h"), priority=2),
+    Column("oldest_ms", Text("Oldest"), "moment"),
+    Column("age_p95_ms", Text("Age p95"), "optional_duration", priority=2),
+    Column("repeated", Text("Failed again"), note=Text("sent again and failed again")),
+    Column("size_bytes", Text("Size"), "size", priority=2),
 )
 _DISTRIBUTION = (
-    Column("time_lag_p50_ms", "Time lag p50", "optional_duration"),
-    Column("time_lag_p95_ms", "p95", "optional_duration"),
-    Column("time_lag_p99_ms", "p99", "optional_duration"),
-    Column("time_lag_max_ms", "max", "optional_duration"),
-    Column("lag_max", "Lag max", unit="msgs", is_of_offsets=True),
-    Column("produced", "Produced", unit="msgs", is_of_offsets=True),
-    Column("consumed", "Consumed", unit="msgs", is_of_offsets=True),
-    Column("last_consumed_age_ms", "Last consumed", "optional_duration"),
-    Column("drain_by_speed_ms", "Drains in", "optional_duration"),
-    Column("skew_cv", "Skew", "rate"),
+    Column("time_lag_p50_ms", Text("Time lag p50"), "optional_duration"),
+    Column("time_lag_p95_ms", Text("p95"), "optional_duration"),
+    Column("time_lag_p99_ms", Text("p99"), "optional_duration"),
+    Column("time_lag_max_ms", Text("max"), "optional_duration"),
+    Column("lag_max", Text("Lag max"), unit=Text("msgs"), is_of_offsets=True),
+    Column("produced", Text("Produced"), unit=Text("msgs"), is_of_offsets=True),
+    Column("consumed", Text("Consumed"), unit=Text("msgs"), is_of_offsets=True),
+    Column("last_consumed_age_ms", Text("Last consumed"), "optional_duration"),
+    Column("drain_by_speed_ms", Text("Drains in"), "optional_duration"),
+    Column("skew_cv", Text("Skew"), "rate"),
     Column("time_lag_spread_ms", "Time lag spread", "optional_duration"),
-    Column("breach_ms", "In breach", "optional_duration"),
-    Column("within_slo_pct", "Within SLO", "percent"),
-    Column("burn_rate", "Burn", "rate", "×"),
-    Column("coverage_pct", "Coverage", "percent"),
+    Column("breach_ms", Text("In breach"), "optional_duration"),
+    Column("within_slo_pct", Text("Within SLO"), "percent"),
+    Column("burn_rate", Text("Burn"), "rate", "×"),
+    Column("coverage_pct", Text("Coverage"), "percent"),
 )
 # For the HTML download; the page of lag reports has a template of its own.
 LAG_VIEWS = (
-    RowsView("topic", "Groups and topics", _DISTRIBUTION, "time_lag_max_ms"),
-    RowsView("queue", "Queues", _DISTRIBUTION, "time_lag_max_ms"),
+    RowsView("topic", Text("Groups and topics"), _DISTRIBUTION, "time_lag_max_ms"),
+    RowsView("queue", Text("Queues"), _DISTRIBUTION, "time_lag_max_ms"),
 )
 EPISODES_VIEW = RowsView(
     "episode",
-    "Episodes",
+    Text("Episodes"),
     (
-        Column("kind", "Kind", "episode"),
-        Column("start_ms", "Began", "moment"),
-        Column("duration_ms", "Lasted", "optional_duration"),
-        Column("peak_time_lag_ms", "Peak time lag", "optional_duration"),
-        Column("messages_late", "Messages late"),
-        Column("lost", "Lost", unit="msgs"),
-        Column("cause", "First cause", "text"),
-        Column("worst_queue", "First on", "text"),
-        Column("forecast_ms", "Forecast", "optional_duration"),
-        Column("drained_ms", "Drained in", "optional_duration"),
+        Column("kind", Text("Kind"), "episode"),
+        Column("start_ms", Text("Began"), "moment"),
+        Column("duration_ms", Text("Lasted"), "optional_duration"),
+        Column("peak_time_lag_ms", Text("Peak time lag"), "optional_duration"),
+        Column("messages_late", Text("Messages late")),
+        Column("lost", Text("Lost"), unit=Text("msgs")),
+        Column("cause", Text("First cause"), "text"),
+        Column("worst_queue", Text("First on"), "text"),
+        Column("forecast_ms", Text("Forecast"), "optional_duration"),
+        Column("drained_ms", Text("Drained in"), "optional_duration"),
     ),
     "start_ms",
 )
-COVERAGE = Column("coverage_pct", "Coverage", "percent", priority=2)
+COVERAGE = Column("coverage_pct", Text("Coverage"), "percent", priority=2)
 SLO_COLUMNS = (
-    Column("good_pct", "Kept", "percent2", note="share of the watched time in which no message was late"),
-    Column("budget_left_pct", "Budget left", "budget", note="of 28 days that end with this one"),
-    Column("breach_ms", "In breach", "optional_duration"),
-    Column("burn_rate", "Burn", "rate", "×", note="1: just what the target allows"),
-    Column("slo_ms", "SLO", "optional_duration"),
-    Column("target_pct", "Target", "percent2"),
-    Column("within_slo_pct", "In time", "percent2", priority=3, note="share of the messages"),
+    Column(
+        "good_pct",
+        Text("Kept"),
+        "percent2",
+        note=Text("share of the watched time in which no message was late"),
+    ),
+    Column("budget_left_pct", Text("Budget left"), "budget", note=Text("of 28 days that end with this one")),
+    Column("breach_ms", Text("In breach"), "optional_duration"),
+    Column("burn_rate", Text("Burn"), "rate", "×", note=Text("1: just what the target allows")),
+    Column("slo_ms", Text("SLO"), "optional_duration"),
+    Column("target_pct", Text("Target"), "percent2"),
+    Column("within_slo_pct", Text("In time"), "percent2", priority=3, note=Text("share of the messages")),
     Column(
         "budget_days",
-        "Of days",
-        note="days of the 28 that were computed; the others spend nothing and prove nothing",
+        Text("Of days"),
+        note=Text("days of the 28 that were computed; the others spend nothing and prove nothing"),
     ),
 )
-SLO_WORDS = "The topic of each group that was worst; promises are set on the report of the group."
+SLO_WORDS = Text("The topic of each group that was worst; promises are set on the report of the group.")
 
 
-def _slo(window: Column, change: str) -> RowsView:
-    last = Column("good_change_points", "Change", "points", "points", priority=3, note=change)
+def _slo(window: Column, change: Text) -> RowsView:
+    last = Column("good_change_points", Text("Change"), "points", Text("points"), priority=3, note=change)
     return RowsView(
-        "slo", "SLO", (window, *SLO_COLUMNS, last, COVERAGE), "budget_left_pct", True, words=SLO_WORDS
+        "slo", Text("SLO"), (window, *SLO_COLUMNS, last, COVERAGE), "budget_left_pct", True, words=SLO_WORDS
     )
 
 
-def _top(by: str, label: str, head: str, note: str = "") -> RowsView:
+def _top(by: str, label: Text, head: Text, note: Text = Text()) -> RowsView:
     columns = (
-        Column("rank", "Rank"),
+        Column("rank", Text("Rank")),
         HOUR,
         Column("value", head, "ranked", note=note),
-        Column("worst_queue", "Worst queue", "text", priority=2),
+        Column("worst_queue", Text("Worst queue"), "text", priority=2),
         COVERAGE,
     )
     return RowsView(
@@ -345,146 +393,179 @@ def _top(by: str, label: str, head: str, note: str = "") -> RowsView:
         True,
         f"top-{by}",
         (("figures__by", by),),
-        "The worst 50 of each hour.",
+        Text("The worst 50 of each hour."),
     )
 
 
 REVIEWS: dict[str, tuple[RowsView, ...]] = {
     "lag_hour": (
-        _top("time_lag", "Top: time lag", "Time lag max"),
-        _top("burn", "Top: burn", "Burn", "1: just what the target allows"),
-        _top("time_to_loss", "Top: data loss", "Data loss in"),
-        _top("growth", "Top: growth", "Lag grew by"),
+        _top("time_lag", Text("Top: time lag"), Text("Time lag max")),
+        _top("burn", Text("Top: burn"), Text("Burn"), Text("1: just what the target allows")),
+        _top("time_to_loss", Text("Top: data loss"), Text("Data loss in")),
+        _top("growth", Text("Top: growth"), Text("Lag grew by")),
     ),
     "lag_day": (
-        _slo(DAY, "against the day before"),
+        _slo(DAY, Text("against the day before")),
         RowsView(
             "event",
-            "Resets and losses",
+            Text("Resets and losses"),
             (
-                Column("at_ms", "When", "moment"),
-                Column("kind", "What", "event"),
-                Column("messages", "Messages"),
-                Column("queues", "Queues", priority=2),
-                Column("queue", "Most of it on", "text", priority=2),
-                Column("from_offset", "From", priority=3),
-                Column("to_offset", "To", priority=3),
-                Column("by", "By", "text"),
+                Column("at_ms", Text("When"), "moment"),
+                Column("kind", Text("What"), "event"),
+                Column("messages", Text("Messages")),
+                Column("queues", Text("Queues"), priority=2),
+                Column("queue", Text("Most of it on"), "text", priority=2),
+                Column("from_offset", Text("From"), priority=3),
+                Column("to_offset", Text("To"), priority=3),
+                Column("by", Text("By"), "text"),
             ),
             "at_ms",
-            words="Moves of committed offsets that are no progress, beside what was done here at that time.",
+            words=Text(
+                "Moves of committed offsets that are no progress, beside what was done here at that time."
+            ),
         ),
         RowsView(
             "dead_weight",
-            "Dead weight",
+            Text("Dead weight"),
             (
                 DAY,
-                Column("why", "Why", "text"),
-                Column("since_ms", "Offline since", "moment"),
-                Column("still_days", "Days without progress"),
-                Column("lag", "Lag", unit="msgs"),
-                Column("messages", "Messages kept", priority=2),
-                Column("last_write_ms", "Last write", "moment", priority=2),
+                Column("why", Text("Why"), "code"),
+                Column("since_ms", Text("Offline since"), "moment"),
+                Column("still_days", Text("Days without progress")),
+                Column("lag", Text("Lag"), unit=Text("msgs")),
+                Column("messages", Text("Messages kept"), priority=2),
+                Column("last_write_ms", Text("Last write"), "moment", priority=2),
             ),
             "why",
             True,
-            words="Groups and topics that nobody would miss, as known when the report was made.",
+            words=Text("Groups and topics that nobody would miss, as known when the report was made."),
         ),
         RowsView(
             "collector",
-            "Collector",
+            Text("Collector"),
             (
                 DAY,
-                Column("watched_pct", "Watched", "percent2", note="share of the time in which it answered"),
-                Column("gaps", "Gaps"),
-                Column("away_ms", "Away", "optional_duration"),
-                Column("longest_ms", "Longest", "optional_duration"),
-                Column("coverage_least_pct", "Least coverage", "percent", note="of any row of the day"),
-                Column("damaged_files", "Damaged files", priority=2),
-                Column("reason", "Last reason", "text"),
+                Column(
+                    "watched_pct",
+                    Text("Watched"),
+                    "percent2",
+                    note=Text("share of the time in which it answered"),
+                ),
+                Column("gaps", Text("Gaps")),
+                Column("away_ms", Text("Away"), "optional_duration"),
+                Column("longest_ms", Text("Longest"), "optional_duration"),
+                Column(
+                    "coverage_least_pct",
+                    Text("Least coverage"),
+                    "percent",
+                    note=Text("of any row of the day"),
+                ),
+                Column("damaged_files", Text("Damaged files"), priority=2),
+                Column("reason", Text("Last reason"), "text"),
             ),
             "watched_pct",
             True,
-            words="How well the day was watched: the collector itself, and every broker that was silent.",
+            words=Text(
+                "How well the day was watched: the collector itself, and every broker that was silent."
+            ),
         ),
     ),
     "lag_week": (
-        _slo(WEEK, "against the week before"),
+        _slo(WEEK, Text("against the week before")),
         RowsView(
             "trend",
-            "Week over week",
+            Text("Week over week"),
             (
                 WEEK,
-                Column("in", "In", "shift"),
-                Column("out", "Out", "shift"),
-                Column("time_lag_p95", "Time lag p95", "shift"),
-                Column("skew", "Skew", "shift", priority=2),
+                Column("in", Text("In"), "shift"),
+                Column("out", Text("Out"), "shift"),
+                Column("time_lag_p95", Text("Time lag p95"), "shift"),
+                Column("skew", Text("Skew"), "shift", priority=2),
                 Column(
                     "late_message_hours",
-                    "Cost",
+                    Text("Cost"),
                     "rate",
-                    "msg·h",
-                    note="messages times the hours they waited beyond the promise",
+                    Text("msg·h"),
+                    note=Text("messages times the hours they waited beyond the promise"),
                 ),
-                Column("days", "Days", priority=2, note="of the week that were computed"),
+                Column("days", Text("Days"), priority=2, note=Text("of the week that were computed")),
                 COVERAGE,
             ),
             "late_message_hours",
-            words="Day by day against the week before; clear is what chance does in at most one case of twenty.",
+            words=Text(
+                "Day by day against the week before; clear is what chance does in at most one case of twenty."
+            ),
         ),
         RowsView(
             "change",
-            "Change points",
+            Text("Change points"),
             (
-                Column("at_ms", "From", "moment"),
-                Column("what", "What", "text"),
-                Column("before", "Before", "rate"),
-                Column("after", "After", "rate"),
-                Column("change_pct", "Change", "points", "%"),
-                Column("p", "p", "p_value", priority=2, note="how often chance alone does as much"),
-                Column("days", "Of days", priority=2),
+                Column("at_ms", Text("From"), "moment"),
+                Column("what", Text("What"), "code"),
+                Column("before", Text("Before"), "rate"),
+                Column("after", Text("After"), "rate"),
+                Column("change_pct", Text("Change"), "points", "%"),
+                Column("p", "p", "p_value", priority=2, note=Text("how often chance alone does as much")),
+                Column("days", Text("Of days"), priority=2),
             ),
             "at_ms",
-            words="Days of the week from which a rate (messages a second) or the skew (Gini) has another level.",
+            words=Text(
+                "Days of the week from which a rate (messages a second) or the skew (Gini) has another level."
+            ),
         ),
         RowsView(
             "proposal",
-            "Proposals",
+            Text("Proposals"),
             (
                 WEEK,
-                Column("proposal", "Proposal", "text"),
-                Column("proposed", "Proposed"),
-                Column("now", "Now"),
-                Column("evidence", "Evidence", "text"),
-                Column("runway_ms", "Data loss in", "optional_duration"),
-                Column("on_days", "On days", note="days that speak for it"),
-                Column("days", "Of days"),
+                Column("proposal", Text("Proposal"), "code"),
+                Column("proposed", Text("Proposed")),
+                Column("now", Text("Now")),
+                Column("evidence", Text("Evidence"), "code"),
+                Column("runway_ms", Text("Data loss in"), "optional_duration"),
+                Column("on_days", Text("On days"), note=Text("days that speak for it")),
+                Column("days", Text("Of days")),
             ),
             "proposal",
             True,
-            words="From the capacity report of the week's days. Nothing is changed by itself.",
+            words=Text("From the capacity report of the week's days. Nothing is changed by itself."),
         ),
     ),
 }
 LONG_COLUMNS = (
-    Column("window_start_ms", "Period", "moment"),
-    Column("in_rate", "In", "rate", "/s"),
-    Column("in_rate_change_pct", "Change", "points", "%", note="of what comes in, against the period before"),
-    Column("produced", "Produced", unit="msgs", is_summed=True),
-    Column("time_lag_p95_ms", "Time lag p95", "optional_duration", note="of the median day"),
-    Column("time_lag_max_ms", "Time lag max", "optional_duration", is_summed=True),
-    Column("good_pct", "Kept", "percent2", note="share of the watched time in which no message was late"),
-    Column("breach_ms", "In breach", "optional_duration", is_summed=True),
-    Column("lost", "Lost", unit="msgs", priority=2, is_summed=True),
-    Column("days", "Of days", note="days of the period that were computed; the others are unknown, not zero"),
+    Column("window_start_ms", Text("Period"), "moment"),
+    Column("in_rate", Text("In"), "rate", "/s"),
+    Column(
+        "in_rate_change_pct",
+        Text("Change"),
+        "points",
+        "%",
+        note=Text("of what comes in, against the period before"),
+    ),
+    Column("produced", Text("Produced"), unit=Text("msgs"), is_summed=True),
+    Column("time_lag_p95_ms", Text("Time lag p95"), "optional_duration", note=Text("of the median day")),
+    Column("time_lag_max_ms", Text("Time lag max"), "optional_duration", is_summed=True),
+    Column(
+        "good_pct",
+        Text("Kept"),
+        "percent2",
+        note=Text("share of the watched time in which no message was late"),
+    ),
+    Column("breach_ms", Text("In breach"), "optional_duration", is_summed=True),
+    Column("lost", Text("Lost"), unit=Text("msgs"), priority=2, is_summed=True),
+    Column(
+        "days",
+        Text("Of days"),
+        note=Text("days of the period that were computed; the others are unknown, not zero"),
+    ),
     COVERAGE,
 )
-LONG_WORDS = (
+LONG_WORDS = Text(
     "Made of the daily rows that are kept. ≥: not all days of the period were computed, or it is not over."
 )
 
 
-def _long(grain: str, label: str) -> RowsView:
+def _long(grain: str, label: Text) -> RowsView:
     return RowsView(grain, label, LONG_COLUMNS, "window_start_ms", words=LONG_WORDS)
 
 
@@ -493,27 +574,33 @@ VIEWS: dict[str, tuple[RowsView, ...]] = {
     "episodes": (),  # a page of its own
     "capacity": CAPACITY_VIEWS,
     "forecast_scorecard": (
-        RowsView("group", "Groups", SCORES, "backlogs"),
-        RowsView("cluster", "All together", SCORES, "window_start_ms"),
+        RowsView("group", Text("Groups"), SCORES, "backlogs"),
+        RowsView("cluster", Text("All together"), SCORES, "window_start_ms"),
     ),
-    "lag_trend": (_long("month", "Months"), _long("quarter", "Quarters"), _long("year", "Years")),
+    "lag_trend": (
+        _long("month", Text("Months")),
+        _long("quarter", Text("Quarters")),
+        _long("year", Text("Years")),
+    ),
     "topic_traffic": (
-        RowsView("topic", "By day", (DAY, *TRAFFIC), "messages"),
-        RowsView("hour", "By hour", (Column("hour_ms", "Hour", "moment"), *TRAFFIC), "hour_ms"),
+        RowsView("topic", Text("By day"), (DAY, *TRAFFIC), "messages"),
+        RowsView("hour", Text("By hour"), (Column("hour_ms", Text("Hour"), "moment"), *TRAFFIC), "hour_ms"),
     ),
     "dead_letter": (
-        RowsView("group", "Groups", (DAY, *LETTERS), "letters"),
-        RowsView("cause", "Causes", (DAY, Column("cause", "Cause", "text"), *LETTERS), "letters"),
+        RowsView("group", Text("Groups"), (DAY, *LETTERS), "letters"),
+        RowsView("cause", Text("Causes"), (DAY, Column("cause", Text("Cause"), "text"), *LETTERS), "letters"),
     ),
 }
 WORDS = {
-    "lag_hour": "Lag of every group, topic and queue per UTC hour.",
-    "lag_day": "Lag of every group, topic and queue per day of the report's zone.",
-    "lag_week": "Lag of every group, topic and queue per week, from Monday to Monday of the report's zone.",
-    "episodes": "When a group was late, stood still or lost messages, why, and how it ended.",
-    "capacity": "What each group can do, what is asked of it, and how much room retention leaves.",
-    "topic_traffic": "What came into each topic, message by message, from the brokers’ store files.",
-    "dead_letter": "Dead letters from the brokers’ store files: how many, why, how old.",
-    "forecast_scorecard": "How good our drain forecasts were.",
-    "lag_trend": "How groups did over months, quarters and years of the business time zone.",
+    "lag_hour": Text("Lag of every group, topic and queue per UTC hour."),
+    "lag_day": Text("Lag of every group, topic and queue per day of the report's zone."),
+    "lag_week": Text(
+        "Lag of every group, topic and queue per week, from Monday to Monday of the report's zone."
+    ),
+    "episodes": Text("When a group was late, stood still or lost messages, why, and how it ended."),
+    "capacity": Text("What each group can do, what is asked of it, and how much room retention leaves."),
+    "topic_traffic": Text("What came into each topic, message by message, from the brokers’ store files."),
+    "dead_letter": Text("Dead letters from the brokers’ store files: how many, why, how old."),
+    "forecast_scorecard": Text("How good our drain forecasts were."),
+    "lag_trend": Text("How groups did over months, quarters and years of the business time zone."),
 }

@@ -10,12 +10,12 @@ from django import forms
 from console.report.delivery import sending as delivery
 from console.report.models import ZONE_LENGTH_MAX, ReportSchedule
 from console.report.rules import ReportRejected, Window, window, yesterday_to_now
-from console.text import Text
+from console.text import Text, text_of
 from spark.lag.local_time import UTC, zone_problem
 
 MINUTES = "%Y-%m-%dT%H:%M"
 FORMATS = [MINUTES, "%Y-%m-%dT%H:%M:%S"]
-NOT_A_TIME = "That is no time such as 2026-03-12T08:00."
+NOT_A_TIME = Text("That is no time such as 2026-03-12T08:00.")
 
 
 class RunForm(forms.Form):
@@ -43,11 +43,19 @@ class RunForm(forms.Form):
                 now_ms=self._now_ms,
             )
         except ReportRejected as refusal:
-            self.add_error("start" if refusal.field == "from_ms" else "end", str(refusal))
+            self.add_error("start" if refusal.field == "from_ms" else "end", text_of(refusal))
         return values
 
 
-WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+WEEKDAYS = (
+    Text("Monday"),
+    Text("Tuesday"),
+    Text("Wednesday"),
+    Text("Thursday"),
+    Text("Friday"),
+    Text("Saturday"),
+    Text("Sunday"),
+)
 
 
 class ScheduleForm(forms.Form):
@@ -55,22 +63,24 @@ class ScheduleForm(forms.Form):
     is set; `no_webhook` removes it: it is written, never shown.
     """
 
-    is_on = forms.BooleanField(required=False, label="On")
-    cadence = forms.ChoiceField(choices=ReportSchedule.Cadence.choices, label="Made")
-    weekday = forms.TypedChoiceField(choices=list(enumerate(WEEKDAYS)), coerce=int, label="On", initial=0)
-    hour = forms.IntegerField(min_value=0, max_value=23, label="Hour", initial=0)
-    minute = forms.IntegerField(min_value=0, max_value=59, label="Minute")
+    is_on = forms.BooleanField(required=False, label=Text("On"))
+    cadence = forms.ChoiceField(choices=ReportSchedule.Cadence.choices, label=Text("Made"))
+    weekday = forms.TypedChoiceField(
+        choices=list(enumerate(WEEKDAYS)), coerce=int, label=Text("On"), initial=0
+    )
+    hour = forms.IntegerField(min_value=0, max_value=23, label=Text("Hour"), initial=0)
+    minute = forms.IntegerField(min_value=0, max_value=59, label=Text("Minute"))
     zone = forms.CharField(
         required=False,
         max_length=ZONE_LENGTH_MAX,
-        label="Time zone",
+        label=Text("Time zone"),
         help_text=Text(
             "Empty: the installation's. Daily lag, weekly lag, capacity, and months, quarters and years share one."
         ),
     )
-    emails = forms.CharField(required=False, max_length=2_000, label="Mail to")
-    webhook_url = forms.CharField(required=False, max_length=500, label="Webhook")
-    no_webhook = forms.BooleanField(required=False, label="Remove the webhook")
+    emails = forms.CharField(required=False, max_length=2_000, label=Text("Mail to"))
+    webhook_url = forms.CharField(required=False, max_length=500, label=Text("Webhook"))
+    no_webhook = forms.BooleanField(required=False, label=Text("Remove the webhook"))
 
     @classmethod
     def of(cls, schedule: ReportSchedule) -> ScheduleForm:
@@ -81,19 +91,26 @@ class ScheduleForm(forms.Form):
 
     def clean_zone(self) -> str:
         zone = str(self.cleaned_data["zone"]).strip()
-        if zone and (problem := zone_problem(zone)):
-            raise forms.ValidationError(problem)
+        if zone and zone_problem(zone):
+            raise forms.ValidationError(
+                Text(
+                    "%(name)s is no time zone; use a name of the IANA list such as Europe/Berlin or Asia/Kolkata.",
+                    name=repr(zone),
+                )
+            )
         return zone
 
     def clean_emails(self) -> list[str]:
         words = [word.strip() for word in self.cleaned_data["emails"].replace("\n", ",").split(",")]
         found = [word for word in words if word]
         if len(found) > delivery.EMAILS_MAX:
-            raise forms.ValidationError(f"At most {delivery.EMAILS_MAX} addresses; use a list address.")
+            raise forms.ValidationError(
+                Text("At most %(number)s addresses; use a list address.", number=delivery.EMAILS_MAX)
+            )
         try:
             return [delivery.valid_email(word) for word in found]
         except ValueError as error:
-            raise forms.ValidationError(str(error)) from None
+            raise forms.ValidationError(text_of(error)) from None
 
     def clean_webhook_url(self) -> str:
         url = str(self.cleaned_data["webhook_url"]).strip()
@@ -102,7 +119,7 @@ class ScheduleForm(forms.Form):
         try:
             return delivery.valid_webhook(url)
         except ValueError as error:
-            raise forms.ValidationError(str(error)) from None
+            raise forms.ValidationError(text_of(error)) from None
 
     def changes(self) -> dict[str, Any]:
         """What to write, once the form is valid."""
@@ -121,17 +138,17 @@ class SloForm(forms.Form):
     """A group's promise: seconds a message may wait, and per cent of the time. Both empty: the installation's."""
 
     seconds = forms.IntegerField(
-        required=False, min_value=1, max_value=7 * 86_400, label="No message waits longer than"
+        required=False, min_value=1, max_value=7 * 86_400, label=Text("No message waits longer than")
     )
     target_pct = forms.FloatField(
-        required=False, min_value=50, max_value=99.999, label="for this share of the time"
+        required=False, min_value=50, max_value=99.999, label=Text("for this share of the time")
     )
 
     def clean(self) -> dict[str, Any]:
         values: dict[str, Any] = super().clean() or {}
         if not self.errors and (values.get("seconds") is None) != (values.get("target_pct") is None):
             empty = "seconds" if values.get("seconds") is None else "target_pct"
-            self.add_error(empty, "Give both, or neither for the installation's promise.")
+            self.add_error(empty, Text("Give both, or neither for the installation's promise."))
         return values
 
 

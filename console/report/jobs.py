@@ -1,17 +1,18 @@
 """The reports there are, and the time that a row of each is about: what rules and models both know."""
 
+from console.text import Text
 from spark.lag.local_time import DAY_MS, HOUR_MS, UTC, period_end
 
 JOBS = {
-    "lag_hour": "Hourly lag",
-    "lag_day": "Daily lag",
-    "lag_week": "Weekly lag",
-    "episodes": "Episodes",
-    "capacity": "Capacity",
-    "topic_traffic": "Topic traffic",
-    "dead_letter": "Dead letters",
-    "forecast_scorecard": "Forecast scorecard",
-    "lag_trend": "Months, quarters and years",
+    "lag_hour": Text("Hourly lag"),
+    "lag_day": Text("Daily lag"),
+    "lag_week": Text("Weekly lag"),
+    "episodes": Text("Episodes"),
+    "capacity": Text("Capacity"),
+    "topic_traffic": Text("Topic traffic"),
+    "dead_letter": Text("Dead letters"),
+    "forecast_scorecard": Text("Forecast scorecard"),
+    "lag_trend": Text("Months, quarters and years"),
 }
 # Reports whose rows are `LagRow`; those of the others are `ReportRow`.
 LAG_JOBS = ("lag_hour", "lag_day", "lag_week")

@@ -11,7 +11,8 @@ from django.db import models
 from console.lag.models import NAME_LENGTH_MAX
 from console.report.jobs import PERIODS_MS, TREND_JOB, is_so_far
 from console.report.long_periods import LongPeriod, period_of
-from console.text.value import Text
+from console.text import Text
+from console.text.columns import TextColumn, TextsColumn
 from spark.lag.local_time import CHANGE_MS_MAX, UTC, period_end
 
 NOT_COUNT = Text("Offsets of this topic do not count messages: there are at most as many.")
@@ -35,9 +36,9 @@ class ReportRun(models.Model):
     # Of which its days and weeks are; a change of the setting does not touch a run that waits.
     zone = models.CharField(max_length=ZONE_LENGTH_MAX, default=UTC)
     state = models.CharField(max_length=16, choices=State.choices, default=State.QUEUED)
-    step = models.CharField(max_length=200, default="", blank=True)
-    error = models.TextField(default="", blank=True)
-    warnings = models.JSONField(default=list)
+    step = TextColumn(blank=True)
+    error = TextColumn(blank=True)
+    warnings = TextsColumn(default=list)
     row_count = models.IntegerField(default=0)
     spec = models.JSONField(default=dict)
     output = models.CharField(max_length=512, default="", blank=True)
@@ -53,7 +54,7 @@ class ReportRun(models.Model):
     started_at_ms = models.BigIntegerField(null=True)
     finished_at_ms = models.BigIntegerField(null=True)
     # Who was told: [{"kind": "email" | "webhook", "to", "ok", "error", "at_ms"}].
-    deliveries = models.JSONField(default=list)
+    deliveries = TextsColumn(default=list)
 
     class Meta:
         ordering = ["-requested_at_ms"]
@@ -297,7 +298,7 @@ class ReportRow(models.Model):
     coverage_pct = models.FloatField(null=True)
     max_gap_ms = models.BigIntegerField(null=True)
     zone = models.CharField(max_length=ZONE_LENGTH_MAX, default=UTC)  # of the day or week
-    figures = models.JSONField(default=dict)
+    figures = TextsColumn(default=dict)
     generated_at_ms = models.BigIntegerField()
     code_version = models.CharField(max_length=40, default="", blank=True)
 
@@ -340,9 +341,9 @@ class ReportSchedule(models.Model):
     """
 
     class Cadence(models.TextChoices):
-        HOURLY = "HOURLY", "every hour"
-        DAILY = "DAILY", "every day"
-        WEEKLY = "WEEKLY", "every week"
+        HOURLY = "HOURLY", Text("every hour")
+        DAILY = "DAILY", Text("every day")
+        WEEKLY = "WEEKLY", Text("every week")
 
     cluster = models.CharField(max_length=64)
     job = models.CharField(max_length=32)
@@ -362,7 +363,7 @@ class ReportSchedule(models.Model):
     )
     # The last moment it was due, and what came of it.
     last_due_ms = models.BigIntegerField(default=0)
-    last_outcome = models.CharField(max_length=300, default="", blank=True)
+    last_outcome = TextColumn(blank=True)
     last_run = models.ForeignKey(
         ReportRun, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
@@ -417,7 +418,7 @@ class QueueRowFile(models.Model):
     zone = models.CharField(max_length=ZONE_LENGTH_MAX, default=UTC)
     created_at_ms = models.BigIntegerField()  # of LIVE files: when they were published
     superseded_at_ms = models.BigIntegerField(default=0)
-    reason = models.CharField(max_length=REASON_LENGTH_MAX, default="", blank=True)
+    reason = TextColumn(blank=True)
 
     class Meta:
         indexes = [

@@ -26,11 +26,19 @@ from typing import IO
 import msgspec
 from django.conf import settings
 
+from console.text import Text
+
 JAVA_LOOKED_UP_EVERY_S = 60
 JAVA_LOOKUP_TIMEOUT_S = 30
 LINES_KEPT = 40  # enough of a Java stack trace to see its cause
 LINES_WAITING_MAX = 1_000
 ERROR_LENGTH_MAX = 500
+# What a job announces (`spark.process.job_process.say`).
+STEPS: dict[str, Callable[[int], Text]] = {
+    "hours": lambda number: Text("computing %(number)s hour(s)", number=number),
+    "stores": lambda number: Text("reading %(number)s store(s)", number=number),
+    "dead_letters": lambda number: Text("reading the dead letters of %(number)s store(s)", number=number),
+}
 BEAT_S = 1.0  # how often the caller is asked whether to go on while the job is silent
 END_WITHIN_S = 10
 
@@ -69,11 +77,11 @@ class Said:
     is_taken: bool = False
     talk: deque[str] = field(default_factory=lambda: deque(maxlen=LINES_KEPT))
 
-    def take(self, line: str) -> str:
-        """Note a line; the step it announces, or ""."""
+    def take(self, line: str) -> Text:
+        """Record a line; return the step that it announces, or an empty text."""
         kind, _, text = line.rstrip("\n").partition(" ")
         if kind == "STEP":
-            return text
+            return _step(text)
         if kind == "TAKEN":
             self.is_taken = True
         elif kind == "RESULT":
@@ -82,7 +90,7 @@ class Said:
             self.error = text[:ERROR_LENGTH_MAX]
         else:
             self.talk.append(line)
-        return ""
+        return Text()
 
     @property
     def is_all(self) -> bool:
@@ -91,10 +99,10 @@ class Said:
 
     @property
     def cause(self) -> str:
-        """The line of a failed job's talk that most likely says why."""
+        """The line of a failed job's output that most likely gives the reason; "" without output."""
         causes = [line.strip() for line in self.talk if "Error" in line or "Exception" in line]
         lines = causes or [line.strip() for line in self.talk if line.strip()]
-        return lines[-1][:ERROR_LENGTH_MAX] if lines else "it said nothing"
+        return lines[-1][:ERROR_LENGTH_MAX] if lines else ""
 
 
 @contextmanager
@@ -154,7 +162,9 @@ class JobProcess:
         try:
             return self._process.wait(END_WITHIN_S)
         except subprocess.TimeoutExpired as error:
-            raise ReportFailed("The Spark job closed its output and did not end; run it again.") from error
+            raise ReportFailed(
+                Text("The Spark job closed its output and did not end; run it again.")
+            ) from error
 
     def end(self) -> None:
         """Let it end by itself for a moment, so that Spark removes its temporary files."""
@@ -204,7 +214,7 @@ atexit.register(end_kept)
 
 
 def run_job(
-    spec: str, *, on_step: Callable[[str], None], on_beat: Callable[[], None], timeout_s: float
+    spec: str, *, on_step: Callable[[Text], None], on_beat: Callable[[], None], timeout_s: float
 ) -> JobResult:
     """Have a spec run to its end, by the process that the last one left or a new one. Raises ReportFailed.
 
@@ -224,7 +234,10 @@ def run_job(
                 break
             if time.monotonic() > deadline:
                 raise ReportFailed(
-                    f"The Spark job was stopped after {timeout_s / 60:g} minutes; ask for a shorter window."
+                    Text(
+                        "The Spark job was stopped after %(number)s minutes; ask for a shorter window.",
+                        number=f"{timeout_s / 60:g}",
+                    )
                 )
         return said
 
@@ -235,7 +248,7 @@ def run_job(
             process = JobProcess(idle_s)  # the one before had waited long enough just now
             said = follow(process)
         if said.result is None:
-            raise ReportFailed(said.error or f"The Spark job ended with code {process.code()}: {said.cause}")
+            raise ReportFailed(_why(said, process))
     except BaseException:
         if process is not None:
             process.kill()
@@ -262,15 +275,31 @@ def _write(stdin: IO[str], spec: str) -> None:
         return  # the job ended before it read; what it said instead tells why
 
 
+def _step(announced: str) -> Text:
+    """Return what a job is doing, from `name count` as it writes it; any other line is shown as it is."""
+    name, _, count = announced.partition(" ")
+    return STEPS[name](int(count)) if name in STEPS else Text.foreign(announced)
+
+
+def _why(said: Said, process: JobProcess) -> Text:
+    """Return why a job ended without a result: its own words, or the likeliest line of its output."""
+    if said.error:
+        return Text.foreign(said.error)
+    cause = Text.foreign(said.cause) or Text("it wrote nothing")
+    return Text("The Spark job ended with code %(code)s: %(why)s", code=str(process.code()), why=cause)
+
+
 def _result(text: str) -> JobResult | None:
     try:
         return msgspec.json.decode(text, type=JobResult)
     except msgspec.DecodeError as error:
-        raise ReportFailed(f"The Spark job's answer is not understood: {error}.") from error
+        raise ReportFailed(
+            Text("The Spark job's answer is not understood: %(why)s.", why=str(error))
+        ) from error
 
 
 @functools.lru_cache(maxsize=1)
-def _java_problem_of(minute: int) -> str | None:
+def _java_problem_of(minute: int) -> Text | None:
     try:
         asked = subprocess.run(
             [sys.executable, "-m", "spark.process.java"],
@@ -280,10 +309,13 @@ def _java_problem_of(minute: int) -> str | None:
             timeout=JAVA_LOOKUP_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
-        return f"Java was not found out about within {JAVA_LOOKUP_TIMEOUT_S} s: this machine is very busy."
-    return asked.stdout.strip() or None
+        return Text(
+            "Java was not found out about within %(number)s s: this machine is very busy.",
+            number=JAVA_LOOKUP_TIMEOUT_S,
+        )
+    return Text.foreign(asked.stdout.strip()) or None
 
 
-def java_problem() -> str | None:
+def java_problem() -> Text | None:
     """What is wrong with Java on this machine, looked up once a minute: somebody may just have installed it."""
     return _java_problem_of(int(time.monotonic() // JAVA_LOOKED_UP_EVERY_S))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from console.report.jobs import TREND_JOB
+from console.text import Text
 from spark.lag.local_time import (
     DAY_MS,
     HOUR_MS,
@@ -62,7 +63,7 @@ def last_due_ms(cadence: str, weekday: int, hour: int, minute: int, now_ms: int,
 class ReportRejected(ValueError):
     """The run cannot be made as asked; the text says what and how to ask instead. `field` names the input."""
 
-    def __init__(self, field: str, text: str) -> None:
+    def __init__(self, field: str, text: Text) -> None:
         super().__init__(text)
         self.field = field
 
@@ -85,15 +86,20 @@ def window(from_ms: int, to_ms: int, *, now_ms: int, period_ms: int = HOUR_MS, z
     Raises ReportRejected for an empty, future or too long window.
     """
     if from_ms >= to_ms:
-        raise ReportRejected("to_ms", "The end must be after the start.")
+        raise ReportRejected("to_ms", Text("The end must be after the start."))
     if from_ms >= now_ms:
-        raise ReportRejected("from_ms", "The window lies in the future: nothing has been measured yet.")
+        raise ReportRejected("from_ms", Text("The window lies in the future: nothing has been measured yet."))
     start = period_start(from_ms, period_ms, zone)
     end = min(period_end(min(to_ms, now_ms) - 1, period_ms, zone), now_ms + -now_ms % HOUR_MS)
     hours = wall_ms(start, end, zone) // HOUR_MS  # 31 days may have an hour more
     if hours > WINDOW_HOURS_MAX:
         raise ReportRejected(
-            "from_ms", f"{hours} hours are more than {WINDOW_HOURS_MAX} in one run; ask for them in parts."
+            "from_ms",
+            Text(
+                "%(number)s hours are more than %(most)s in one run; ask for them in parts.",
+                number=hours,
+                most=WINDOW_HOURS_MAX,
+            ),
         )
     return Window(start, end)
 
@@ -118,15 +124,15 @@ def last_period(now_ms: int, period_ms: int, zone: str = UTC) -> Window:
 
 
 # What the page may show: word in the address → (word on the page, days before today that it reaches back).
-SPANS: dict[str, tuple[str, int | None]] = {
-    "": ("Since yesterday", 1),
-    "7d": ("7 days", 6),
-    "31d": ("31 days", 30),
-    "all": ("All", None),
+SPANS: dict[str, tuple[Text, int | None]] = {
+    "": (Text("Since yesterday"), 1),
+    "7d": (Text("7 days"), 6),
+    "31d": (Text("31 days"), 30),
+    "all": (Text("All"), None),
 }
 
 
-def spans_of(job: str) -> dict[str, str]:
+def spans_of(job: str) -> dict[str, Text]:
     """Word in the address → word on the page; what is longer than a span is not in it."""
     shortest = 7 if job in WEEKLY_JOBS else 366 if job == TREND_JOB else 0
     return {key: word for key, (word, days) in SPANS.items() if days is None or days >= shortest}

@@ -47,6 +47,7 @@ from console.report.rules import window as whole_window
 from console.report.runs import kept_episodes, long_trend
 from console.report.runs.missing import hours_of, lost_hours, missing, nothing_readable, unread
 from console.report.runs.replacement import Produced, replace_rows
+from console.text import Text, text_of
 from spark.lag.history.buckets import joined_path
 from spark.lag.local_time import HOUR_MS, periods, starts_in_hour
 
@@ -63,7 +64,6 @@ ROW_MAKERS: dict[str, RowMaker] = {
     kept_episodes.JOB: kept_episodes.replace_rows,
     TREND_JOB: long_trend.replace_rows,
 }
-STEP_LENGTH_MAX = 200
 WAITING, RUNNING = ReportRun.State.QUEUED, ReportRun.State.RUNNING
 
 
@@ -71,12 +71,24 @@ class ReportAlreadyRunning(Exception):
     """The same report of the same cluster waits or is being computed; `run` is that run."""
 
     def __init__(self, run: ReportRun) -> None:
-        super().__init__(f"{JOBS[run.job]} of {run.cluster} is already being computed ({run.id}).")
+        super().__init__(
+            Text(
+                "%(name)s of %(cluster)s is already being computed (%(id)s).",
+                name=JOBS[run.job],
+                cluster=run.cluster,
+                id=run.id,
+            )
+        )
         self.run = run
 
 
 class RunLost(Exception):
     """The run is no longer this worker's: its lease was over and somebody else has taken it up."""
+
+
+def no_report(job: str) -> Text:
+    """Return the refusal of a report that there is not."""
+    return Text("There is no report %(name)s; there are: %(names)s.", name=job, names=", ".join(JOBS))
 
 
 # --- Asking for a run ---------------------------------------------------------------------------------------
@@ -89,7 +101,7 @@ def request_run(
     the system itself. The window grows to whole periods of the report. Raises ReportRejected, ReportAlreadyRunning.
     """
     if job not in JOBS:
-        raise ReportRejected("job", f"There is no report {job!r}; there are: {', '.join(sorted(JOBS))}.")
+        raise ReportRejected("job", no_report(job))
     zone = selectors.zone_of(cluster, job)
     window = whole_window(window.from_ms, window.to_ms, now_ms=now_ms, period_ms=PERIODS_MS[job], zone=zone)
     release_dead_runs(now_ms=now_ms)
@@ -104,7 +116,7 @@ def request_run(
                 zone=zone,
                 requested_by_id=getattr(actor, "pk", None),
                 requested_at_ms=now_ms,
-                step="waiting for a worker",
+                step=Text("waiting for a worker"),
             )
     except IntegrityError:
         other = ReportRun.objects.filter(job=job, cluster=cluster, state__in=OPEN_STATES).first()
@@ -124,7 +136,7 @@ def enqueue(run_id: str) -> None:
     """Hand a run to the workers. Losing this message costs ten seconds, never the run (see recover_runs)."""
     if not _send_task(RUN_REPORT_TASK, run_id):
         ReportRun.objects.filter(pk=run_id, state=WAITING).update(
-            step="waiting: the task queue does not answer, check Redis"
+            step=Text("waiting: the task queue does not answer, check Redis")
         )
 
 
@@ -154,14 +166,19 @@ def release_dead_runs(*, now_ms: int) -> None:
         if run.attempts >= ATTEMPTS_MAX:
             changed = mine.update(
                 state=ReportRun.State.FAILED,
-                error=f"The worker stopped {run.attempts} times before the report was done. "
-                "No hour or day is half-written; ask for a shorter window, or look at the worker's log.",
-                step="",
+                error=Text(
+                    "The worker stopped %(number)s time(s) before the report was done. No hour or day is "
+                    "half-written; ask for a shorter window, or look at the worker's log.",
+                    number=run.attempts,
+                ),
+                step=Text(),
                 finished_at_ms=now_ms,
             )
         else:
             changed = mine.update(
-                state=WAITING, step="waiting: the worker stopped, taking it up again", lease_until_ms=None
+                state=WAITING,
+                step=Text("waiting: the worker stopped, taking it up again"),
+                lease_until_ms=None,
             )
         if changed:
             logger.warning("report's worker died run=%s attempts=%d", run.id, run.attempts)
@@ -184,12 +201,12 @@ def run_report(run_id: str, *, now_ms: int) -> None:
     with process.a_place(Path(settings.REPORTS_DIR), settings.REPORTS_AT_ONCE) as is_free:
         if not is_free:
             waiting = ReportRun.objects.filter(pk=run_id, state=WAITING)
-            waiting.update(step="waiting: another report is being computed")
+            waiting.update(step=Text("waiting: another report is being computed"))
             _publish(run_id, now_ms)
             return
         claimed = ReportRun.objects.filter(pk=run_id, state=WAITING).update(
             state=RUNNING,
-            step="starting Spark",
+            step=Text("starting Spark"),
             started_at_ms=now_ms,
             attempts=F("attempts") + 1,
             lease_until_ms=now_ms + LEASE_MS,
@@ -227,18 +244,21 @@ class _Attempt:
             logger.warning("report was taken over run=%s attempt=%d", run.id, run.attempts)
             return
         except (ReportFailed, OSError, pa.ArrowException) as error:
-            self._fail(str(error))
+            self._fail(text_of(error))
         except DatabaseError as error:
             logger.exception("report rows not written run=%s", run.id)
             self._fail(
-                f"The database did not take all rows. No hour or day is half-written; run it again: {error}"
+                Text(
+                    "The database did not take all rows. No hour or day is half-written; run it again: %(error)s",
+                    error=str(error),
+                )
             )
         except KeyboardInterrupt:
-            self._fail("Stopped by hand. No hour or day is half-written.")
+            self._fail(Text("Stopped by hand. No hour or day is half-written."))
             raise
         except Exception:
             logger.exception("report ended in an error run=%s", run.id)
-            self._fail("An error of the console itself; the worker's log has it.")
+            self._fail(Text("An error of the console itself; the worker's log has it."))
         _publish(run.id, self.now_ms())
         if run.requested_by_id is None:  # a person who asked looks at the page
             _send_task(DELIVER_TASK, run.id)
@@ -255,7 +275,7 @@ class _Attempt:
             on_beat=self.renew,
             timeout_s=RUN_TIMEOUT_S,
         )
-        self.show("writing rows")
+        self.show(Text("writing rows"))
         self._finish(spec, result)
 
     def _make_from_kept(self, replace_rows: RowMaker) -> None:
@@ -263,9 +283,9 @@ class _Attempt:
         count = replace_rows(self.run, self._stamp(now_ms), claim=self._claim, now_ms=now_ms)
         self._succeed(row_count=count)
 
-    def show(self, step: str) -> None:
-        """Tell the page what is being done."""
-        self._write(step=step[:STEP_LENGTH_MAX])
+    def show(self, step: Text) -> None:
+        """Show the page what is being done."""
+        self._write(step=step)
         _publish(self.run.id, self.now_ms())
 
     def renew(self) -> None:
@@ -293,14 +313,14 @@ class _Attempt:
         unknown = missing(run, [hour["hour_ms"] for hour in spec["hours"]], self._started_ms)
         self._succeed(
             row_count=row_count,
-            warnings=[*unknown, *unread(spec, result), *result.warnings],
+            warnings=[*unknown, *unread(spec, result), *map(Text.foreign, result.warnings)],
             spark_version=result.spark_version,
         )
 
     def _succeed(self, *, row_count: int, **values: Any) -> None:
         self._write(
             state=ReportRun.State.SUCCEEDED,
-            step="",
+            step=Text(),
             row_count=row_count,
             finished_at_ms=self.now_ms(),
             **values,
@@ -320,10 +340,10 @@ class _Attempt:
         """Hold the run until the end of the caller's transaction: no other attempt writes meanwhile. Raises RunLost."""
         self._write(lease_until_ms=self.now_ms() + LEASE_MS)
 
-    def _fail(self, error: str) -> None:
+    def _fail(self, error: Text) -> None:
         logger.warning("report failed run=%s reason=%s", self.run.id, error)
         try:
-            self._write(state=ReportRun.State.FAILED, error=error, step="", finished_at_ms=self.now_ms())
+            self._write(state=ReportRun.State.FAILED, error=error, step=Text(), finished_at_ms=self.now_ms())
         except RunLost:
             logger.warning("report was taken over run=%s attempt=%d", self.run.id, self.run.attempts)
 
@@ -335,7 +355,9 @@ def job_spec(run: ReportRun, *, now_ms: int) -> dict[str, Any]:
     try:
         cluster = cluster_selectors.cluster_by_name(run.cluster)
     except Cluster.DoesNotExist:
-        raise ReportFailed(f"The cluster {run.cluster} was removed meanwhile.") from None
+        raise ReportFailed(
+            Text("The cluster %(cluster)s was removed meanwhile.", cluster=run.cluster)
+        ) from None
     is_of_stores = run.job in STORE_JOBS
     return {
         "job": run.job,
@@ -378,8 +400,11 @@ def _hours(run: ReportRun, now_ms: int) -> list[dict[str, Any]]:
             hours.append({"cluster": run.cluster, "hour_ms": hour_ms, "files": own, "older": older})
     if not hours:
         raise ReportFailed(
-            f"No history of {run.cluster} lies in this window. The collector writes it from its first round on; "
-            "choose a later window."
+            Text(
+                "No history of %(cluster)s lies in this window. The collector writes it from its first round on; "
+                "choose a later window.",
+                cluster=run.cluster,
+            )
         )
     return hours
 
@@ -402,8 +427,12 @@ def _stores(run: ReportRun) -> list[dict[str, Any]]:
     stores = [one for one in settings.STORE_FOLDERS if one["cluster"] == run.cluster]
     if not stores:
         raise ReportFailed(
-            f"{JOBS[run.job]} is made from the files of a broker's store, and none of {run.cluster} is known here. "
-            "Set STORE_FOLDERS=cluster:broker=folder to a store on this machine, or to a copy of one."
+            Text(
+                "%(job)s is made from the files of a broker's store, and none of %(cluster)s is known here. Set "
+                "STORE_FOLDERS=cluster:broker=folder to a store on this machine, or to a copy of one.",
+                job=JOBS[run.job],
+                cluster=run.cluster,
+            )
         )
     return stores
 
@@ -431,7 +460,7 @@ def _publish(run_id: str, now_ms: int) -> None:
         logger.warning("report not published run=%s reason=%s", run_id, error)
 
 
-def java_problem() -> str | None:
+def java_problem() -> Text | None:
     """Why no report can be computed on this machine, with the way out; None when it can."""
     if settings.SPARK_REMOTE:
         return None

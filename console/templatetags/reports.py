@@ -13,20 +13,19 @@ from django.utils.safestring import SafeString
 
 from console.lag.windows import mark_words
 from console.lag.windows.marks import Mark
-from console.report.columns import EVENT_STATUS, TIMES_FROM_PCT, changed
+from console.report.columns import CODE_WORDS, EVENT_STATUS, TIMES_FROM_PCT, changed
 from console.report.jobs import PERIODS_MS
 from console.templatetags import figures
 from console.text import Duration, Text
 from console.text.figures import MINUS, duration, moment, percent, rate, size
 from console.text.language import figure_words
-from console.text.sentences import said as in_words
 from spark.lag.local_time import DAY_MS, HOUR_MS, UTC, local
 
 register = template.Library()
 
 SAID_KINDS = frozenset(("percent", "percent2", "points", "p_value", "ranked"))
 BUDGET_LOW_PCT = 25
-SOME_DAYS = "not all days of the period were computed, or it is not over"
+SOME_DAYS = Text("not all days of the period were computed, or it is not over")
 
 
 @register.simple_tag(takes_context=True)
@@ -48,9 +47,9 @@ def report_cell(context: Mapping[str, Any], row: Any, column: Any) -> SafeString
         return _budget(value)
     if column.kind == "event":
         shape = figures.glyph(EVENT_STATUS.get(value, "UNKNOWN"))
-        return format_html(
-            '<span class="nowrap">{} {}</span>', shape, in_words(column.text({column.key: value}))
-        )
+        return format_html('<span class="nowrap">{} {}</span>', shape, column.text({column.key: value}))
+    if column.kind == "code":
+        return format_html("{}", column.text({column.key: value}))
     if column.kind in SAID_KINDS:
         return figure_words(column.text({**row.figures, column.key: value}))
     if column.kind == "size":
@@ -72,7 +71,7 @@ def episode_marks(figures: Mapping[str, Any]) -> list[tuple[int, str, str]]:
 def _budget(left_pct: float) -> SafeString:
     """What is left of an error budget, with a bar; overspent ones say by how much."""
     if left_pct < 0:
-        over = in_words(f"{-left_pct:,.0f} % over")
+        over = Text("%(share)s %% over", share=f"{-left_pct:,.0f}").local()
         return format_html('{} <span class="t-bad">{}</span>', figures.meter(0.0, "", over), over)
     tone = "warn" if left_pct < BUDGET_LOW_PCT else "ok"
     return format_html("{} {} %", figures.meter(left_pct / 100, tone), f"{left_pct:,.1f}")
@@ -85,9 +84,9 @@ def _shift(row: Mapping[str, Any], key: str) -> SafeString | str:
         return figures.NOT_APPLICABLE
     change = row.get(f"{key}_change_pct")
     as_text = duration if key.startswith("time_lag") else rate if key in ("in", "out") else "{:.2f}".format
-    parts = [f"{as_text(row[f'{key}_before'])} → {as_text(row[f'{key}_now'])}", in_words(verdict)]
+    parts = [f"{as_text(row[f'{key}_before'])} → {as_text(row[f'{key}_now'])}", CODE_WORDS[verdict].local()]
     days = row[f"{key}_days"]
-    parts.append(in_words(f"{days} pair{'s' * (days != 1)} of days"))
+    parts.append(Text("%(number)s pair(s) of days", number=days).local())
     if row.get(f"{key}_p") is not None:
         parts.append(f"p = {row[f'{key}_p']:.3f}")
     text = "–" if change is None else changed(change)
@@ -125,14 +124,25 @@ def forecast_error(figures_of: Mapping[str, Any]) -> SafeString | str:
 def provenance(context: Mapping[str, Any], row: Any) -> SafeString:
     """`{% provenance row %}`: the row's coverage, in a popover where it comes from."""
     made = moment(row.generated_at_ms, dt.UTC, now_ms=_now_ms(context))
-    parts = [f"Computed {made} UTC by run {row.run_id}, code {row.code_version or 'unknown'}."]
+    parts = [
+        Text(
+            "Computed %(time)s UTC by run %(run)s, code %(code)s.",
+            time=figure_words(made),
+            run=row.run_id,
+            code=row.code_version or "unknown",
+        )
+    ]
     if row.interval_ms:
         parts.append(
-            f"Sampled every {duration(row.interval_ms)}, the largest gap is {duration(row.max_gap_ms or 0)}."
+            Text(
+                "Sampled every %(step)s, the largest gap is %(gap)s.",
+                step=Duration(row.interval_ms),
+                gap=Duration(row.max_gap_ms or 0),
+            )
         )
     text = "–" if row.coverage_pct is None else f"{row.coverage_pct:,.1f}"
-    words = [*map(in_words, parts), *(more.local() for more in _beside(row))]
-    return format_html('<span tabindex="0" data-tip="{}">{}</span>', " ".join(words), text)
+    words = Text.of_parts([*parts, *_beside(row)])
+    return format_html('<span tabindex="0" data-tip="{}">{}</span>', words, text)
 
 
 def _beside(row: Any) -> Iterator[Text]:
@@ -184,11 +194,12 @@ def _zone_of_head(context: Mapping[str, Any]) -> str:
 
 def _partial(context: Mapping[str, Any], row: Any) -> SafeString:
     end = moment(row.window_end_ms, dt.UTC, now_ms=_now_ms(context))
-    why = f"The window was not over when this was computed: figures up to {end} UTC. Its next run replaces them."
+    why = Text(
+        "The window was not over when this was computed: figures up to %(time)s UTC. Its next run replaces them.",
+        time=figure_words(end),
+    )
     return format_html(
-        '<span class="badge badge--unknown" tabindex="0" data-tip="{}">{}</span>',
-        in_words(why),
-        in_words("so far"),
+        '<span class="badge badge--unknown" tabindex="0" data-tip="{}">{}</span>', why, Text("so far")
     )
 
 

@@ -129,7 +129,7 @@ def run(spark: SparkSession, spec: JobSpec) -> JobResult:
     started = time.monotonic()
     if not spec.stores:
         return result(spark, spec, started=started, rows=0)
-    say(f"reading the dead letters of {len(spec.stores)} store{'' if len(spec.stores) == 1 else 's'}")
+    say("dead_letters", len(spec.stores))
     messages = read_stores(spark, spec, CommitLogSource, all_times=True).cache()
     units = read_stores(spark, spec, ConsumeQueueSource).cache()
     at = ["cluster", "broker_name", "topic", "queue_id", "queue_offset"]

@@ -118,7 +118,7 @@ def run(spark: SparkSession, spec: JobSpec) -> JobResult:
     started = time.monotonic()
     if not spec.stores:
         return result(spark, spec, started=started, rows=0)
-    say(f"reading {len(spec.stores)} store{'' if len(spec.stores) == 1 else 's'}")
+    say("stores", len(spec.stores))
     messages = read_stores(spark, spec, CommitLogSource).cache()
     units = read_stores(spark, spec, ConsumeQueueSource).cache()
     rows = stamped(transform(messages, units, spec), spec, coverage(messages))

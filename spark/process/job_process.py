@@ -1,8 +1,8 @@
 """The process of a job, from its inside: a spec on standard input, what it says on standard output, how it ends.
 
-It says `STEP text` while it works, then `RESULT {json}` or `ERROR text`; whatever else stands on its output is Spark's
-own talk. Run by hand (`python -m spark.jobs.<job> < spec.json`) it exits with code 1 after an error and never outlives
-the process that started it. The console has `spark.process.job_server`, which runs one job after another.
+It writes `STEP name count` while it works, then `RESULT {json}` or `ERROR text`; whatever else stands on its output is
+Spark's own talk. Run by hand (`python -m spark.jobs.<job> < spec.json`) it exits with code 1 after an error and never
+outlives the process that started it. The console has `spark.process.job_server`, which runs one job after another.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ def run_spec(text: str, run_of: Callable[[JobSpec], Run], session: KeptSession) 
     return True
 
 
-def say(step: str) -> None:
-    """Tell the reader of the report what is being done."""
-    _say("STEP", step)
+def say(step: str, count: int) -> None:
+    """Announce what is computed now, by its name in `console.report.process.STEPS`, and how many of it."""
+    _say("STEP", f"{step} {count}")
 
 
 def _say(kind: str, text: str) -> None:

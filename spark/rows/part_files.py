@@ -76,7 +76,7 @@ def publish_parts(
     written: list[Written] = []
     if items:
         hours = sum(len(item.hours) for item in items if not item.after)
-        say(f"computing {hours} hour{'' if hours == 1 else 's'}")
+        say("hours", hours)
         files, folder = emptied(spec.output)
         written = _written(spark, dealt(items, cores_of(spark)), files.unstrip_protocol(folder), rows_of)
         require_there(files, folder, written)

@@ -46,7 +46,7 @@ def publish(
     if not items:
         return result(spark, spec, started=started, rows=0)
     hours = sum(len(item.hours) for item in items if not item.after)
-    say(f"computing {hours} hour{'' if hours == 1 else 's'}")
+    say("hours", hours)
     rolled = transform(spread(spark, items))
     made = (rolled if finish is None else finish(rolled)).toArrow()
     is_row = pc.is_null(made[WARNING.name])

@@ -10,22 +10,23 @@ from django import forms
 from console.group.mode.facts import MODES, POP, PULL
 from console.group.mode.plans import SHARE_MAX
 from console.operation.config.forms import ConfigForm
+from console.text import Text
 
-WORDS = {PULL: "PULL: each queue has one member", POP: "POP: members share queues"}
+WORDS = {PULL: Text("PULL: each queue has one member"), POP: Text("POP: members share queues")}
 
 
 class ModeForm(ConfigForm):
     """One topic, its mode, and over how many members a queue is shared."""
 
-    topic = forms.ChoiceField(label="Topic")
-    mode = forms.ChoiceField(label="Mode", choices=[(one, WORDS[one]) for one in MODES])
+    topic = forms.ChoiceField(label=Text("Topic"))
+    mode = forms.ChoiceField(label=Text("Mode"), choices=[(one, WORDS[one]) for one in MODES])
     pop_share_queues = forms.IntegerField(
-        label="Shared by",
+        label=Text("Shared by"),
         required=False,
         min_value=0,
         max_value=SHARE_MAX,
-        help_text="POP: over how many further members a queue is shared; empty or 0: over all",
-        error_messages={"invalid": "Write a whole number."},
+        help_text=Text("POP: over how many further members a queue is shared; empty or 0: over all"),
+        error_messages={"invalid": Text("Write a whole number.")},
     )
 
     def __init__(self, topics: Sequence[str], brokers: Sequence[str], *args: Any, **kwargs: Any) -> None:

@@ -8,12 +8,13 @@ from typing import Any
 from django import forms
 
 from console.operation.config.forms import ConfigForm
+from console.text import Text
 
 
 class PauseForm(ConfigForm):
     """Topics and brokers; all of either are said by naming none, so that the plan means those that come too."""
 
-    topics = forms.MultipleChoiceField(label="Topics", required=False)
+    topics = forms.MultipleChoiceField(label=Text("Topics"), required=False)
 
     def __init__(self, topics: Sequence[str], brokers: Sequence[str], *args: Any, **kwargs: Any) -> None:
         super().__init__(brokers, *args, **kwargs)
@@ -23,7 +24,7 @@ class PauseForm(ConfigForm):
     def clean_topics(self) -> list[str]:
         chosen: list[str] = self.cleaned_data["topics"]
         if not chosen:
-            raise forms.ValidationError("Choose at least one topic.")
+            raise forms.ValidationError(Text("Choose at least one topic."))
         return chosen
 
     def settings(self) -> dict[str, Any]:

@@ -35,7 +35,7 @@ class GroupChangeForm(ConfigForm):
                     min_value=lowest,
                     max_value=highest,
                     help_text=MEANING[name],
-                    error_messages={"invalid": "Write a whole number."},
+                    error_messages={"invalid": Text("Write a whole number.")},
                 )
 
     @property
@@ -58,9 +58,11 @@ class GroupCreateForm(GroupChangeForm):
 
     empty_word = Text("RocketMQ's default")
     name = forms.CharField(
-        label="Name",
+        label=Text("Name"),
         max_length=settings_config.NAME_LENGTH_MAX,
-        help_text=f"letters, digits, % | - and _, at most {settings_config.NAME_LENGTH_MAX}",
+        help_text=Text(
+            "letters, digits, %% | - and _, at most %(number)s", number=settings_config.NAME_LENGTH_MAX
+        ),
     )
 
     def clean_name(self) -> str:

@@ -15,13 +15,14 @@ from typing import Any
 
 from console.brokers.body_unpack import unpack
 from console.brokers.mqadmin import MessageRecord
+from console.text import Text
 
 # What to look for: the value in addresses, its label, an example.
 KINDS = (
-    ("body", "Body contains", "ORD-4711"),
-    ("json", "JSON path", '$.shippingTo.city == "Hangzhou"'),
-    ("property", "Property", 'channel == "wallet"'),
-    ("key", "Key is", "ORD-4711"),
+    ("body", Text("Body contains"), "ORD-4711"),
+    ("json", Text("JSON path"), '$.shippingTo.city == "Hangzhou"'),
+    ("property", Text("Property"), 'channel == "wallet"'),
+    ("key", Text("Key is"), "ORD-4711"),
 )
 KIND_NAMES = frozenset(kind for kind, _, _ in KINDS)
 TEXT_LENGTH_MAX = 1_000

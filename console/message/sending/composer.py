@@ -10,24 +10,32 @@ from django import forms
 from console.brokers.body_unpack import unpack
 from console.message.search.lanes import Hit
 from console.message.sending.plans import TYPED_BODY_BYTES_MAX, own_properties
+from console.text import Text
 
-ENCODINGS = (("text", "Text"), ("base64", "Base64"), ("keep", "Keep the original, byte by byte"))
+ENCODINGS = (("text", Text("Text")), ("base64", "Base64"), ("keep", Text("Keep the original, byte by byte")))
 
 
 class SendForm(forms.Form):
     """A message as it is typed: `name = value` per line for properties."""
 
-    topic = forms.CharField(label="Topic", max_length=255)
+    topic = forms.CharField(label=Text("Topic"), max_length=255)
     queue = forms.CharField(
-        label="Queue", required=False, max_length=255, help_text="broker-a:3; any without it"
+        label=Text("Queue"), required=False, max_length=255, help_text=Text("broker-a:3; any without it")
     )
-    tags = forms.CharField(label="Tag", required=False, max_length=255)
-    keys = forms.CharField(label="Keys", required=False, max_length=1_000, help_text="separated by spaces")
+    tags = forms.CharField(label=Text("Tag"), required=False, max_length=255)
+    keys = forms.CharField(
+        label=Text("Keys"), required=False, max_length=1_000, help_text=Text("separated by spaces")
+    )
     properties = forms.CharField(
-        label="Properties", required=False, max_length=40_000, help_text="one per line: name = value"
+        label=Text("Properties"),
+        required=False,
+        max_length=40_000,
+        help_text=Text("one per line: name = value"),
     )
-    encoding = forms.ChoiceField(label="Body is", choices=ENCODINGS)
-    body = forms.CharField(label="Body", required=False, max_length=2 * TYPED_BODY_BYTES_MAX, strip=False)
+    encoding = forms.ChoiceField(label=Text("Body is"), choices=ENCODINGS)
+    body = forms.CharField(
+        label=Text("Body"), required=False, max_length=2 * TYPED_BODY_BYTES_MAX, strip=False
+    )
 
     def clean_queue(self) -> dict[str, Any] | None:
         text = self.cleaned_data["queue"].strip()
@@ -35,7 +43,7 @@ class SendForm(forms.Form):
             return None
         name, _, number = text.rpartition(":")
         if not name or not number.isascii() or not number.isdigit():
-            raise forms.ValidationError("Write a queue as broker name, colon, number: broker-a:3.")
+            raise forms.ValidationError(Text("Write a queue as broker name, colon, number: broker-a:3."))
         return {"broker_name": name, "queue_id": int(number)}
 
     def clean_properties(self) -> dict[str, str]:
@@ -96,10 +104,10 @@ class SchemaForm(forms.Form):
 
     topic = forms.CharField(max_length=255, widget=forms.HiddenInput)
     message_type = forms.CharField(
-        label="Message type", max_length=255, help_text="its full name: acme.orders.OrderPaid"
+        label=Text("Message type"), max_length=255, help_text=Text("its full name: acme.orders.OrderPaid")
     )
     descriptor_set = forms.FileField(
-        label="Descriptor set",
+        label=Text("Descriptor set"),
         allow_empty_file=False,
         help_text="protoc --include_imports --descriptor_set_out=orders.pb orders.proto",
     )

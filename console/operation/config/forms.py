@@ -17,7 +17,7 @@ TRUE_FALSE = [("true", "true"), ("false", "false")]
 class ConfigForm(forms.Form):
     """Settings of one object on some brokers; `params()` is what the plan is asked for."""
 
-    brokers = forms.MultipleChoiceField(label="Brokers", required=False)
+    brokers = forms.MultipleChoiceField(label=Text("Brokers"), required=False)
 
     def __init__(self, brokers: Sequence[str], *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -26,12 +26,12 @@ from console.report.rules import (
     last_two_hours,
 )
 from console.report.services import ReportAlreadyRunning
+from console.text import Text, text_of
 
 logger = logging.getLogger(__name__)
 
-OUTCOME_LENGTH_MAX = 300
 SLO_VERSIONS_MAX = 200  # of a group: every job that judges its past carries them
-ASKED_FOR = "asked for"
+ASKED_FOR = Text("asked for")
 CHANGEABLE = ("is_on", "cadence", "minute", "hour", "weekday", "zone", "emails", "webhook_url")
 
 
@@ -86,9 +86,9 @@ def fire_due(*, now_ms: int) -> int:
 def _fire(schedule: ReportSchedule, due_ms: int, now_ms: int) -> None:
     window = window_of(schedule, now_ms)
     if now_ms - due_ms > GRACE_MS[schedule.cadence]:
-        outcome, run = "missed: nothing was running then", None
+        outcome, run = Text("missed: nothing was running then"), None
     elif not _has_input(schedule, window):
-        outcome, run = "nothing to make it from in its window", None
+        outcome, run = Text("nothing to make it from in its window"), None
     else:
         try:
             run = services.request_run(
@@ -97,10 +97,11 @@ def _fire(schedule: ReportSchedule, due_ms: int, now_ms: int) -> None:
             outcome = ASKED_FOR
             services.enqueue(run.id)
         except ReportAlreadyRunning as error:
-            outcome, run = f"left out, runs of a report do not overlap: {error}", None
+            why = text_of(error)
+            outcome, run = Text("left out, runs of a report do not overlap: %(why)s", why=why), None
     logger.info("schedule due cluster=%s job=%s outcome=%s", schedule.cluster, schedule.job, outcome)
     changed = ReportSchedule.objects.filter(pk=schedule.pk)
-    changed.update(last_outcome=outcome[:OUTCOME_LENGTH_MAX], **({"last_run": run} if run else {}))
+    changed.update(last_outcome=outcome, **({"last_run": run} if run else {}))
 
 
 def window_of(schedule: ReportSchedule, now_ms: int) -> Window:
@@ -125,7 +126,7 @@ def change(
     """
     unknown = values.keys() - set(CHANGEABLE)
     if unknown:
-        raise ReportRejected(min(unknown), f"A schedule has no {min(unknown)}.")
+        raise ReportRejected(min(unknown), Text("A schedule has no %(name)s.", name=min(unknown)))
     with transaction.atomic():
         _change(schedule, values, actor, now_ms, remote_addr)
         if "zone" in values and schedule.job in SAME_DAYS:

@@ -28,6 +28,7 @@ from console.access.name_scope import EVERYTHING, NameScope, view_scope
 from console.report.delivery import notice
 from console.report.delivery.schedules import host_of
 from console.report.models import ReportRun, ReportSchedule
+from console.text import Text, text_of
 from console.web.inner_address import is_inner
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ ERROR_LENGTH_MAX = 300
 
 
 class NotDelivered(Exception):
-    """Why a receiver could not be reached."""
+    """A receiver could not be reached; the text gives the reason."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -57,23 +58,30 @@ def valid_webhook(url: str) -> str:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise ValueError(f"This is no address of a webhook: {error}.") from error
+        raise ValueError(Text("This is no address of a webhook: %(why)s.", why=str(error))) from error
     if parts.scheme not in ("https", "http") or not host:
-        raise ValueError("A webhook is an address that begins with https:// or http://.")
+        raise ValueError(Text("A webhook is an address that begins with https:// or http://."))
     if parts.username or parts.password:
-        raise ValueError("No user or password in the address; put a secret into the path.")
+        raise ValueError(Text("No user or password in the address; put a secret into the path."))
     if any(ord(letter) <= 32 or ord(letter) > 126 for letter in url):
-        raise ValueError("The address of a webhook is ASCII without spaces; write others as %20, xn--….")
+        raise ValueError(
+            Text("The address of a webhook is ASCII without spaces; write others as %%20, xn--….")
+        )
     if settings.WEBHOOK_HOSTS:
         if not any(fnmatchcase(host, pattern.lower()) for pattern in settings.WEBHOOK_HOSTS):
             allowed = ", ".join(settings.WEBHOOK_HOSTS)
-            raise ValueError(f"A webhook of this installation goes to: {allowed} (WEBHOOK_HOSTS).")
+            raise ValueError(
+                Text("A webhook of this installation goes to: %(names)s (WEBHOOK_HOSTS).", names=allowed)
+            )
     elif is_inner(host):
-        raise ValueError(INNER.format(host=host))
+        raise ValueError(_inner(host))
     return url
 
 
-INNER = "A webhook to {host} would reach what only this machine may; WEBHOOK_HOSTS can allow it."
+def _inner(host: str) -> Text:
+    return Text(
+        "A webhook to %(host)s would reach what only this machine may; WEBHOOK_HOSTS can allow it.", host=host
+    )
 
 
 def _refuse_inner(connection: HTTPConnection) -> None:
@@ -82,7 +90,7 @@ def _refuse_inner(connection: HTTPConnection) -> None:
     """
     if not settings.WEBHOOK_HOSTS and is_inner(connection.sock.getpeername()[0]):
         connection.close()
-        raise OSError(INNER.format(host=connection.host))
+        raise OSError(_inner(connection.host))
 
 
 class _Plain(HTTPConnection):
@@ -119,7 +127,9 @@ def valid_email(address: str) -> str:
     name, bare = parseaddr(address)
     is_one = bare.count("@") == 1 and all(bare.split("@")) and bare.isprintable() and " " not in bare
     if name or bare != address or not is_one:
-        raise ValueError(f"{address!r} is no e-mail address such as ops@example.org.")
+        raise ValueError(
+            Text("%(address)s is no e-mail address such as ops@example.org.", address=repr(address))
+        )
     return bare
 
 
@@ -137,12 +147,12 @@ def deliver(run: ReportRun, *, now_ms: int) -> list[dict[str, Any]]:
         before = tried.get((kind, to), {})
         if before.get("ok"):
             continue
-        error = ""
+        error = Text()
         try:
             scope = scope_of(schedule, to if kind == "email" else "")
             send(notice.of(run, scope))
         except NotDelivered as failure:
-            error = str(failure)[:ERROR_LENGTH_MAX]
+            error = text_of(failure)
             logger.warning("report not delivered run=%s kind=%s to=%s reason=%s", run.id, kind, to, error)
         deliveries = [each for each in deliveries if (each["kind"], each["to"]) != (kind, to)]
         tries = before.get("tries", 0) + 1
@@ -166,7 +176,11 @@ def scope_of(schedule: ReportSchedule, address: str) -> NameScope:
     if not found.patterns:
         names = ", ".join(person.get_username() for person in people)
         raise NotDelivered(
-            f"{names} may no longer look at {schedule.cluster}; set the receivers again, or remove this one."
+            Text(
+                "%(names)s may no longer look at %(cluster)s; set the receivers again, or remove this one.",
+                names=names,
+                cluster=schedule.cluster,
+            )
         )
     return found
 
@@ -174,7 +188,7 @@ def scope_of(schedule: ReportSchedule, address: str) -> NameScope:
 def send_email(to: str, told: dict[str, Any]) -> None:
     """One mail, as text and as HTML. Raises NotDelivered."""
     if not settings.EMAIL_HOST:
-        raise NotDelivered("No mail server is set: EMAIL_URL=smtp://user:password@host:587.")
+        raise NotDelivered(Text("No mail server is set: EMAIL_URL=smtp://user:password@host:587."))
     mail = EmailMultiAlternatives(
         notice.subject(told), notice.as_text(told), to=[to], headers={"X-Tidemark-Run": told["run"]}
     )
@@ -182,20 +196,26 @@ def send_email(to: str, told: dict[str, Any]) -> None:
     try:
         mail.send()
     except OSError as error:  # smtplib's errors are OSErrors
-        raise NotDelivered(f"{settings.EMAIL_HOST}:{settings.EMAIL_PORT}: {_reason(error)}") from error
+        server = f"{settings.EMAIL_HOST}:{settings.EMAIL_PORT}"
+        raise NotDelivered(_of_server(server, _reason(error))) from error
 
 
-def _reason(error: OSError) -> str:
-    """What happened, without the number of the error and, of SMTP, with the server's own words."""
+def _of_server(server: str, why: Text) -> Text:
+    return Text("%(server)s: %(why)s", server=server, why=why)
+
+
+def _reason(error: OSError) -> Text:
+    """Return what happened, without the number of the error and, of SMTP, with the server's own words."""
     code, words = getattr(error, "smtp_code", None), getattr(error, "smtp_error", b"")
     if code is not None:
         text = words.decode(errors="replace") if isinstance(words, bytes) else str(words)
-        return f"answered {code} {text}"
+        return Text("it answered %(words)s", words=f"{code} {text}"[:ERROR_LENGTH_MAX])
     refused = getattr(error, "recipients", None)
     if refused:
         code, words = next(iter(refused.values()))
-        return f"refused the address: {code} {words.decode(errors='replace')}"
-    return error.strerror or f"{type(error).__name__}: {error}"
+        text = f"{code} {words.decode(errors='replace')}"
+        return Text("it refused the address: %(words)s", words=text[:ERROR_LENGTH_MAX])
+    return Text.foreign(error.strerror or f"{type(error).__name__}: {error}")
 
 
 def post(url: str, told: dict[str, Any]) -> None:
@@ -207,6 +227,10 @@ def post(url: str, told: dict[str, Any]) -> None:
         with _opener(request.type).open(request, timeout=WEBHOOK_TIMEOUT_S) as answer:
             answer.read(ANSWER_BYTES_MAX)
     except urllib.error.HTTPError as error:
-        raise NotDelivered(f"{host_of(url)} answered {error.code}") from error
+        raise NotDelivered(
+            Text("%(server)s answered %(words)s", server=host_of(url), words=str(error.code))
+        ) from error
     except (OSError, HTTPException, ValueError) as error:
-        raise NotDelivered(f"{host_of(url)}: {getattr(error, 'reason', error)}") from error
+        reason = getattr(error, "reason", error)
+        why = text_of(reason) if isinstance(reason, Exception) else Text.foreign(str(reason))
+        raise NotDelivered(_of_server(host_of(url), why)) from error

@@ -22,10 +22,14 @@ from console.report.delivery import schedules
 from console.report.forms import SloForm
 from console.report.models import LagRow
 from console.report.pages import group_plots, group_report, retention_room, usual_week
+from console.text import Duration, Text
 from spark.lag.local_time import DAY_MS, HOUR_MS, hour_of_week, local
 
 # Word in the address → (word on the page, days). Four whole weeks, so that weekdays weigh the same.
-SPANS = {"1d": ("24 h", 1), "": ("7 d", 7), "28d": ("28 d", 28)}
+SPANS = {
+    key: (Text("%(span)s", span=Duration(days * DAY_MS)), days)
+    for key, days in (("1d", 1), ("", 7), ("28d", 28))
+}
 DRAWN_HOURS_MIN = 24
 SLO_VERSIONS_SHOWN = 10
 LATENCY_DAYS_MAX = 7  # the distribution is made from samples, not from rows
@@ -51,7 +55,13 @@ def page(
     hours = group_report.hours_of(here.name, group, from_ms, to_ms)
     row = GroupRow.objects.filter(cluster=here.name, group=group).first()
     if not hours.seen and row is None and not LagRow.objects.filter(cluster=here.name, group=group).exists():
-        raise Http404(f"There is neither a group {group} on {here.name} nor a report about one.")
+        raise Http404(
+            Text(
+                "There is neither a group %(group)s on %(cluster)s nor a report about one.",
+                group=group,
+                cluster=here.name,
+            )
+        )
     budget = group_report.budget_of(hours, target)
     episodes = group_report.episodes_of(here.name, group, from_ms, to_ms)
     runways = group_report.runways_of(here.name, group)

@@ -12,6 +12,7 @@ from typing import Any, cast
 from django.conf import settings
 from django.db.models import F, QuerySet
 from django.template.loader import render_to_string
+from django.utils import translation
 
 from console.report import selectors
 from console.report.columns import EPISODES_VIEW, LAG_VIEWS, VIEWS, Column, RowsView
@@ -39,7 +40,8 @@ def page(rows: AnyRows, job: str, cluster: str, now_ms: int) -> str:
         "gaps": [gap.sentence for gap in selectors.gaps(rows)],
         "has_partial": any(row[1][0].endswith(SO_FAR) for table in tables for row in table["rows"]),
     }
-    return render_to_string("report/export.html", context)
+    with translation.override(settings.LANGUAGE_CODE):
+        return render_to_string("report/export.html", context)
 
 
 def views_of(rows: AnyRows, job: str) -> Sequence[RowsView]:

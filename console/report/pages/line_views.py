@@ -21,6 +21,7 @@ from console.report.jobs import JOBS
 from console.report.models import ReportRow
 from console.report.pages import run_panel
 from console.report.rules import span_of, span_start, spans_of
+from console.text import Text
 
 EPISODE_SORTS = {
     "start": "figures__start_ms",
@@ -113,10 +114,10 @@ def _episodes(request: HttpRequest, here: Cluster, job: str, now_ms: int) -> dic
 def lanes(found: QuerySet[ReportRow], from_ms: int | None, to_ms: int) -> dict[str, Any] | None:
     """The episodes as bars, a lane a group: those with the longest sum first, LANES_MAX of them."""
     words = {
-        "breach": "late",
-        "stall": "queue stood still",
-        "offline": "nothing consumed",
-        "lost": "lost to retention",
+        "breach": Text("late"),
+        "stall": Text("queue stood still"),
+        "offline": Text("nothing consumed"),
+        "lost": Text("lost to retention"),
     }
     bars: dict[str, list[dict[str, Any]]] = {}
     for group, kind, figures in found.values_list("group", "kind", "figures").iterator(chunk_size=2_000):

@@ -16,6 +16,8 @@ from console.report.delivery import schedules
 from console.report.forms import ScheduleForm, SloForm
 from console.report.jobs import JOBS
 from console.report.pages import group_views, views
+from console.report.services import no_report
+from console.text import Text
 
 
 @require_POST
@@ -23,7 +25,7 @@ def change(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
     """Save a report's schedule."""
     here = admit(request, cluster, verb=Verb.CONFIGURE)
     if job not in JOBS:
-        raise Http404(f"There is no report {job}; there are: {', '.join(JOBS)}.")
+        raise Http404(no_report(job))
     form = ScheduleForm(request.POST)
     if not form.is_valid():
         return views.page(request, here, job, schedule_form=form, status=422)
@@ -32,7 +34,7 @@ def change(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
     schedules.change(
         schedule, form.changes(), actor=request.user, now_ms=now_ms, remote_addr=remote_addr(request)
     )
-    messages.success(request, "The schedule is saved.")
+    messages.success(request, Text("The schedule is saved.").local())
     return redirect("report", here.name, job)
 
 
@@ -53,5 +55,5 @@ def set_slo(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
         now_ms=time.time_ns() // 1_000_000,
         remote_addr=remote_addr(request),
     )
-    messages.success(request, "Saved. Hours that begin from now on are judged by it.")
+    messages.success(request, Text("Saved. Hours that begin from now on are judged by it.").local())
     return redirect("group-report", here.name, group)

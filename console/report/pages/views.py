@@ -23,10 +23,11 @@ from console.report.models import LagRow
 from console.report.pages import exports, line_views, run_panel
 from console.report.rules import span_of, span_start, spans_of
 from console.report.services import ReportAlreadyRunning
+from console.text import Text, text_of
 from console.web.streamed import StreamedResponse
 
-GRAINS = {LagRow.Grain.TOPIC: "Groups and topics", LagRow.Grain.QUEUE: "Queues"}
-PERIOD_WORDS = {"lag_hour": "Hour", "lag_day": "Day", "lag_week": "Week"}
+GRAINS = {LagRow.Grain.TOPIC: Text("Groups and topics"), LagRow.Grain.QUEUE: Text("Queues")}
+PERIOD_WORDS = {"lag_hour": Text("Hour"), "lag_day": Text("Day"), "lag_week": Text("Week")}
 WORST_FIRST = "time_lag_max"
 
 
@@ -58,7 +59,8 @@ def run(request: HttpRequest, cluster: str, job: str) -> HttpResponse:
         )
         services.enqueue(asked.id)
     except ReportAlreadyRunning as running:
-        messages.warning(request, f"{running} This page shows it when it is done.")
+        shown = Text("%(why)s This page shows it when it is done.", why=text_of(running))
+        messages.warning(request, shown.local())
     return redirect("report", here.name, job)
 
 
@@ -142,7 +144,7 @@ def _grain(request: HttpRequest) -> str:
 
 def _require_job(job: str) -> None:
     if job not in JOBS:
-        raise Http404(f"There is no report {job}; there are: {', '.join(JOBS)}.")
+        raise Http404(services.no_report(job))
 
 
 def _now_ms() -> int:

@@ -26,6 +26,7 @@ from fsspec.implementations.local import LocalFileSystem
 from console.report.models import OPEN_STATES, QueueRowFile, ReportRun
 from console.report.process import ReportFailed
 from console.report.rules import OUTPUTS_KEPT
+from console.text import Text
 
 PART_NAME = re.compile(r"part-\d{5}-(?P<grain>[a-z]+)-\d{3}\.parquet")
 PRUNED_AT_ONCE = 20
@@ -77,8 +78,13 @@ class Output:
         """Raise ReportFailed when the files have another number of rows than the job reports."""
         if rows != counted:
             raise ReportFailed(
-                f"The job made {rows} rows, and {counted} are in its output {self.url}: the rows of before stay. "
-                "Set REPORTS_URL to storage that the console and every Spark worker share."
+                Text(
+                    "The job made %(number)s rows, and %(found)s are in its output %(folder)s: the rows of before "
+                    "stay. Set REPORTS_URL to storage that the console and every Spark worker share.",
+                    number=str(rows),
+                    found=str(counted),
+                    folder=self.url,
+                )
             )
 
     def _names(self, folder: str) -> list[str]:
@@ -95,7 +101,9 @@ class Output:
             rows = parquet.metadata.num_rows
         start_ms = head["window_start_ms"][0].as_py()
         if tail["window_start_ms"][-1].as_py() != start_ms:
-            raise ReportFailed(f"{path} has rows of several windows; every part must be of one.")
+            raise ReportFailed(
+                Text("%(path)s has rows of several windows; every part must be of one.", path=path)
+            )
         groups = head["group"][0].as_py(), tail["group"][-1].as_py()
         end_ms = head["window_end_ms"][0].as_py()
         return Part(path, grain, start_ms, end_ms, groups, rows, int(self.files.size(path)))

@@ -26,6 +26,7 @@ from django.db.models import Q
 
 from console.report.models import QueueRowFile, ReportRun
 from console.report.rows.output import Output, Part, below_reports_url, local_or_url, remove_empty_folders
+from console.text import Text
 from spark.lag.local_time import DAY_MS, HOUR_MS
 
 logger = logging.getLogger(__name__)
@@ -97,26 +98,34 @@ def location(file: QueueRowFile) -> str:
     return f"{local_or_url(str(settings.REPORTS_URL))}/{file.path}"
 
 
-def what_is_wrong(file: QueueRowFile, error: Exception) -> str:
-    """Why a file could not be read. One that is not what its row says is marked as damaged, and not opened again."""
+def what_is_wrong(file: QueueRowFile, error: Exception) -> Text:
+    """Return why a file could not be read.
+
+    One that is not what its row states is marked as damaged, and not opened again.
+    """
     filesystem, path = fsspec.core.url_to_fs(location(file))
     try:
         if not filesystem.exists(path):
-            problem = "it is gone: it was removed from the storage"
+            problem = Text("it is gone: it was removed from the storage")
         elif _digest(filesystem, path) != file.sha256:
-            problem = f"it has {filesystem.size(path)} bytes with another checksum than when it was made"
+            problem = Text(
+                "it has %(number)s bytes with another checksum than when it was made",
+                number=str(filesystem.size(path)),
+            )
         else:
-            return f"it cannot be read now ({type(error).__name__}: {error})"[
-                : QueueRowFile.REASON_LENGTH_MAX
-            ]
+            return Text("it cannot be read now (%(why)s)", why=_cut(f"{type(error).__name__}: {error}"))
     except OSError as away:
-        return f"its storage does not answer ({away})"[: QueueRowFile.REASON_LENGTH_MAX]
+        return Text("its storage does not answer (%(why)s)", why=_cut(str(away)))
     if QueueRowFile.objects.filter(pk=file.pk, state=State.LIVE).update(state=State.DAMAGED, reason=problem):
         logger.error(
             "report file is damaged cluster=%s job=%s path=%s reason=%s",
             file.cluster, file.job, file.path, problem,
         )  # fmt: skip
     return problem
+
+
+def _cut(words: str) -> str:
+    return words[: QueueRowFile.REASON_LENGTH_MAX]
 
 
 def _digest(filesystem: Any, path: str) -> str:

@@ -25,6 +25,7 @@ from console.access.name_scope import EVERYTHING, NameScope
 from console.lists.page import Page
 from console.report.models import LagRow, QueueRowFile
 from console.report.rows.queue_files import UNREADABLE, State, location, what_is_wrong
+from console.text import Text
 from spark.lag.round.status import WORST_FIRST
 
 FloatArray = npt.NDArray[np.float64]
@@ -48,7 +49,7 @@ class Gap:
     window_start_ms: int
     window_end_ms: int
     groups: tuple[str, str]
-    reason: str
+    reason: Text
 
     @property
     def sentence(self) -> str:
@@ -125,11 +126,12 @@ class QueueRows:
                 self.miss(file, file.reason)
         if is_cut and files:
             self.miss(
-                files.pop(), "the time asked for is longer than one question reads; ask for a shorter one"
+                files.pop(),
+                Text("the time asked for is longer than one question reads; ask for a shorter one"),
             )
         return [file for file in files if file.state == State.LIVE]
 
-    def miss(self, file: QueueRowFile, reason: str) -> None:
+    def miss(self, file: QueueRowFile, reason: Text) -> None:
         """Note that the rows of a file are missing."""
         names = file.group_first, file.group_last
         self._gaps[file.pk] = Gap(file.window_start_ms, file.window_end_ms, names, reason)

@@ -12,6 +12,7 @@ from console.lag.windows import past
 from console.report.jobs import PERIODS_MS
 from console.report.models import ReportRun
 from console.report.process import JobResult
+from console.text import Text
 from spark.lag.local_time import HOUR_MS, period_end
 
 SAID_MAX = 50
@@ -27,7 +28,7 @@ def lost_hours(cluster: str, from_ms: int, to_ms: int) -> set[int]:
     return {row.ts_lo_ms for row in past.lost_files(cluster, from_ms, to_ms) if row.kind == Kind.CHUNK_HOUR}
 
 
-def missing(run: ReportRun, hours: Collection[int], now_ms: int) -> list[str]:
+def missing(run: ReportRun, hours: Collection[int], now_ms: int) -> list[Text]:
     """Return a line for each file of the window that was set aside, each log that its host has not uploaded, and each
     stretch of hours without history.
 
@@ -37,13 +38,18 @@ def missing(run: ReportRun, hours: Collection[int], now_ms: int) -> list[str]:
         return []
     lost = past.lost_files(run.cluster, run.from_ms, run.to_ms)
     said = [
-        f"{_span(row.ts_lo_ms, row.ts_hi_ms)}: a history file was set aside, {row.reason} ({row.path})"
+        Text(
+            "%(span)s: a history file was set aside, %(reason)s (%(path)s)",
+            span=_span(row.ts_lo_ms, row.ts_hi_ms),
+            reason=row.reason,
+            path=row.path,
+        )
         for row in lost
     ]
     told = {row.ts_lo_ms for row in lost if row.kind == Kind.CHUNK_HOUR}
     absent = uploads.absent(run.cluster).filter(ts_lo_ms__lt=run.to_ms, ts_hi_ms__gt=run.from_ms)
     said += [
-        f"{_span(row.ts_lo_ms, row.ts_hi_ms)}: {uploads.why_absent(row)}"
+        Text("%(span)s: %(reason)s", span=_span(row.ts_lo_ms, row.ts_hi_ms), reason=uploads.why_absent(row))
         for row in absent.order_by("ts_lo_ms")[:SAID_MAX]
     ]
     unknown = [
@@ -51,11 +57,14 @@ def missing(run: ReportRun, hours: Collection[int], now_ms: int) -> list[str]:
         for hour_ms in hours_of(run.from_ms, min(run.to_ms, now_ms))
         if hour_ms not in hours and hour_ms not in told
     ]
-    said += [f"{_span(first_ms, last_ms + HOUR_MS)}: no history" for first_ms, last_ms in _stretches(unknown)]
+    said += [
+        Text("%(span)s: no history", span=_span(first_ms, last_ms + HOUR_MS))
+        for first_ms, last_ms in _stretches(unknown)
+    ]
     return sorted(said)[:SAID_MAX]
 
 
-def unread(spec: dict[str, Any], result: JobResult) -> list[str]:
+def unread(spec: dict[str, Any], result: JobResult) -> list[Text]:
     """Return a line for each history file that the job could not read, and for each period that keeps its rows."""
     period_ms, zone = PERIODS_MS[spec["job"]], spec["zone"]
     hours: dict[str, list[int]] = {}
@@ -63,24 +72,32 @@ def unread(spec: dict[str, Any], result: JobResult) -> list[str]:
         for path in hour["files"]:
             hours.setdefault(path, []).append(hour["hour_ms"])
     said = [
-        f"{_span(start_ms, period_end(start_ms, period_ms, zone))}: "
-        "nothing of it could be read, the rows of before stay"
+        Text(
+            "%(span)s: nothing of it could be read, the rows of before stay",
+            span=_span(start_ms, period_end(start_ms, period_ms, zone)),
+        )
         for start_ms in result.lost_ms
     ]
     for file in result.unread:
         own = hours.get(file.path)
-        span = f"{_span(min(own), max(own) + HOUR_MS)}: " if own else ""
-        said.append(f"{span}a history file could not be read, {file.reason} ({file.path})")
+        line = Text(
+            "a history file could not be read, %(reason)s (%(path)s)", reason=file.reason, path=file.path
+        )
+        span = _span(min(own), max(own) + HOUR_MS) if own else ""
+        said.append(Text("%(span)s: %(reason)s", span=span, reason=line) if own else line)
     return sorted(said)[:SAID_MAX]
 
 
-def nothing_readable(cluster: str, result: JobResult) -> str:
+def nothing_readable(cluster: str, result: JobResult) -> Text:
     """Return why a run of which no period could be read has failed."""
     first = result.unread[0]
-    return (
-        f"None of the {len(result.unread)} history files of {cluster} could be read, and the rows of before stay. "
-        f"The first: {first.reason} ({first.path}). Check that HISTORY_URL can be reached with its credentials, "
-        "and run the report again."
+    return Text(
+        "None of the %(number)s history files of %(cluster)s could be read, and the rows of before stay. The first: "
+        "%(reason)s (%(path)s). Check that HISTORY_URL can be reached with its credentials, and run the report again.",
+        number=len(result.unread),
+        cluster=cluster,
+        reason=first.reason,
+        path=first.path,
     )
 
 

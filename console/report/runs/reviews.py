@@ -19,6 +19,7 @@ from console.lag.promise_versions import promises_of
 from console.report.jobs import PERIODS_MS
 from console.report.models import LagRow, ReportRow, ReportRun, of_period
 from console.report.runs.weekly_review import week_rows
+from console.text import Text
 from spark.lag.local_time import DAY_MS, days_later, period_end, period_start
 
 REVIEWED_JOBS = ("lag_day", "lag_week")
@@ -27,7 +28,7 @@ EVENTS_MAX = 2_000  # of a day: what a disaster does to everybody is told by so 
 OFFLINE_MS = 7 * DAY_MS
 STILL_DAYS = 7  # days without any progress after which a group is dead weight
 KNOWN_NOW_MS = DAY_MS  # what is only known as of now is told of periods that ended no longer ago
-REASON_LENGTH_MAX = 300
+NOT_BY_US = Text("nobody here")
 RESETS = (
     LagEvent.Kind.REWIND,
     LagEvent.Kind.SKIPPED,
@@ -223,7 +224,7 @@ def _event_rows(cluster: str, start_ms: int, end_ms: int) -> Iterator[tuple[str,
                 "queue": f"{event.broker_name} · {event.queue_id}" if event.queue_id >= 0 else None,
                 "from_offset": event.from_offset,
                 "to_offset": event.to_offset,
-                "by": event.cause or ("nobody here" if explainable else None),
+                "by": event.cause or (NOT_BY_US if explainable else None),
                 "is_ours": bool(event.cause) if explainable else None,
             },
         )
@@ -235,12 +236,12 @@ def _collector_rows(cluster: str, start_ms: int, end_ms: int) -> Iterator[tuple[
     """
     span_ms = max(1, end_ms - start_ms)
     gaps: dict[str, list[int]] = {"": []}
-    reasons: dict[str, str] = {}
+    reasons: dict[str, Text] = {}
     for gap in HistoryGap.objects.filter(cluster=cluster, from_ms__lt=end_ms).order_by("from_ms"):
         away_ms = min(gap.to_ms or end_ms, end_ms) - max(gap.from_ms, start_ms)
         if away_ms > 0:
             gaps.setdefault(gap.broker_name, []).append(away_ms)
-            reasons[gap.broker_name] = gap.reason[:REASON_LENGTH_MAX]
+            reasons[gap.broker_name] = gap.reason
     damaged = HistoryFile.objects.filter(
         cluster=cluster, state=HistoryFile.State.QUARANTINED, ts_lo_ms__lt=end_ms, ts_hi_ms__gt=start_ms
     ).count()

@@ -17,6 +17,7 @@ from console.access.models import AuditEvent
 from console.cluster.models import Cluster
 from console.report import services
 from console.report.models import ReportRow, ReportRun
+from console.text import Text
 from tests.api.conftest import person, problem
 from tests.console.report import sample_rows as report_rows
 from tests.console.report.sample_rows import HOUR, NOW, TODAY
@@ -99,7 +100,7 @@ def test_it_needs_the_verb_to_run(reader: APIClient, alice: User, client_of: Cli
 
 
 def test_it_lists_runs(reader: APIClient, hours: ReportRun) -> None:
-    report_rows.run("report-2", requested_at_ms=NOW, state="FAILED", error="why")
+    report_rows.run("report-2", requested_at_ms=NOW, state="FAILED", error=Text("why"))
     report_rows.run("report-3", cluster="secret")
     body = reader.get("/api/v1/clusters/local/report-runs").json()
     assert ([run["id"] for run in body["results"]], body["count"]) == (["report-2", "report-1"], 2)

@@ -33,7 +33,7 @@ def test_it_takes_yesterday_to_now_when_nothing_is_said() -> None:
         ),
         (
             {"start": "0001-01-01T00:00"},
-            {"start": ["17739898 hours are more than 744 in one run; ask for them in parts."]},
+            {"start": ["17,739,898 hours are more than 744 in one run; ask for them in parts."]},
         ),
     ],
 )

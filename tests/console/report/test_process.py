@@ -70,10 +70,10 @@ def test_it_passes_a_spec_larger_than_a_pipe(jobs: Path) -> None:
     ("code", "reason"),
     [
         ("print('ERROR no such window')\nsys.exit(1)", "no such window"),
-        ("sys.exit(0)", "The Spark job ended with code 0: it said nothing"),
-        ("os._exit(9)", "The Spark job ended with code 9: it said nothing"),
+        ("sys.exit(0)", "The Spark job ended with code 0: it wrote nothing"),
+        ("os._exit(9)", "The Spark job ended with code 9: it wrote nothing"),
         ("1 / 0", "The Spark job ended with code 1: ZeroDivisionError: division by zero"),
-        ("os.kill(os.getpid(), 9)", "The Spark job ended with code -9: it said nothing"),
+        ("os.kill(os.getpid(), 9)", "The Spark job ended with code -9: it wrote nothing"),
         ("print('RESULT {')", "The Spark job's answer is not understood: Input data was truncated."),
     ],
 )

@@ -42,9 +42,6 @@ STILL_ENGLISH = {
     "lag.Round": {"error"},
     "lag.TopicRow": {"reason"},
     "rebalance.ServerSideGroup": {"reason"},
-    "report.QueueRowFile": {"reason"},
-    "report.ReportRun": {"error"},
-    "report.ReportSchedule": {"last_outcome"},
 }
 
 

@@ -18,6 +18,7 @@ from console.access import services as access_services
 from console.access.models import Role
 from console.report.delivery import sending as delivery
 from console.report.models import ReportRun, ReportSchedule
+from console.text import Text
 from tests.console.report import sample_rows as rows
 from tests.console.report.sample_rows import NOW
 
@@ -239,7 +240,7 @@ def test_a_run_before_its_window_is_over_says_so(hook: Hook) -> None:
 
 def test_a_failed_run_is_news_too(hook: Hook) -> None:
     schedule(webhook_url=hook.url)
-    run = rows.run(state=ReportRun.State.FAILED, error="Java is missing", requested_by=None)
+    run = rows.run(state=ReportRun.State.FAILED, error=Text("Java is missing"), requested_by=None)
     delivery.deliver(run, now_ms=NOW)
     assert "Java is missing" in hook.got[0][1]["text"]
 

@@ -15,6 +15,7 @@ from console.report.delivery import schedules
 from console.report.jobs import JOBS
 from console.report.models import ReportRun
 from console.report.pages import views
+from console.text import Text
 from tests.console.report import sample_rows as rows
 from tests.console.report.sample_rows import DAY, HOUR, NOW, TODAY
 from tests.support import sample_rows
@@ -231,7 +232,7 @@ def test_it_says_what_to_install_without_java(admin: Client, monkeypatch: pytest
 
 def test_it_says_why_the_last_run_failed(admin: Client) -> None:
     rows.row(rows.run())
-    rows.run("report-2", requested_at_ms=NOW, state="FAILED", error="The <disk> is full")
+    rows.run("report-2", requested_at_ms=NOW, state="FAILED", error=Text("The <disk> is full"))
     text = page(admin)
     assert (
         "The last run failed" in text
@@ -252,7 +253,10 @@ def test_it_says_who_could_not_be_told_and_what_was_left_out(admin: Client) -> N
         },
     ]
     schedule = next(one for one in schedules.schedules("local", now_ms=NOW) if one.job == "lag_hour")
-    schedule.last_run, schedule.last_outcome = rows.run(deliveries=told), "left out, runs do not overlap"
+    schedule.last_run, schedule.last_outcome = (
+        rows.run(deliveries=told),
+        Text("left out, runs do not overlap"),
+    )
     schedule.save()
     text = page(admin)
     assert (
