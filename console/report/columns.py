@@ -204,10 +204,12 @@ CAPACITY = RowsView(
             "mu_max",
             Text("Can do"),
             "rate",
-            "/s",
+            Text("/s"),
             note=Text("95th percentile of the minutes in which it was behind; a dash: it never was"),
         ),
-        Column("lambda_peak", Text("Peak in"), "rate", "/s", note=Text("99th percentile of the minutes")),
+        Column(
+            "lambda_peak", Text("Peak in"), "rate", Text("/s"), note=Text("99th percentile of the minutes")
+        ),
         Column("lag_max", Text("Lag max"), unit=Text("msgs"), priority=2),
         Column("queues", Text("Queues"), priority=2),
         Column("clients", Text("Clients"), priority=2),
@@ -285,7 +287,7 @@ SCORES = (
 TRAFFIC = (
     Column("messages", Text("Messages")),
     Column("size_bytes", Text("Size"), "size"),
-    Column("peak_per_s", Text("Peak"), "rate", "/s", note=Text("the busiest minute")),
+    Column("peak_per_s", Text("Peak"), "rate", Text("/s"), note=Text("the busiest minute")),
     Column("body_bytes_mean", Text("Body mean"), "size", priority=2),
     Column("queues", Text("Queues"), priority=2),
     Column(
@@ -534,7 +536,7 @@ REVIEWS: dict[str, tuple[RowsView, ...]] = {
 }
 LONG_COLUMNS = (
     Column("window_start_ms", Text("Period"), "moment"),
-    Column("in_rate", Text("In"), "rate", "/s"),
+    Column("in_rate", Text("In"), "rate", Text("/s")),
     Column(
         "in_rate_change_pct",
         Text("Change"),

@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('report', '0012_slo_versions'),
+        ('report', '0013_figures_of_lag_rows'),
     ]
 
     operations = [
