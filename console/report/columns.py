@@ -593,16 +593,3 @@ VIEWS: dict[str, tuple[RowsView, ...]] = {
         RowsView("cause", Text("Causes"), (DAY, Column("cause", Text("Cause"), "text"), *LETTERS), "letters"),
     ),
 }
-WORDS = {
-    "lag_hour": Text("Lag of every group, topic and queue per UTC hour."),
-    "lag_day": Text("Lag of every group, topic and queue per day of the report's zone."),
-    "lag_week": Text(
-        "Lag of every group, topic and queue per week, from Monday to Monday of the report's zone."
-    ),
-    "episodes": Text("When a group was late, stood still or lost messages, why, and how it ended."),
-    "capacity": Text("What each group can do, what is asked of it, and how much room retention leaves."),
-    "topic_traffic": Text("What came into each topic, message by message, from the brokers’ store files."),
-    "dead_letter": Text("Dead letters from the brokers’ store files: how many, why, how old."),
-    "forecast_scorecard": Text("How good our drain forecasts were."),
-    "lag_trend": Text("How groups did over months, quarters and years of the business time zone."),
-}

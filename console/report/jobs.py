@@ -14,6 +14,20 @@ JOBS = {
     "forecast_scorecard": Text("Forecast scorecard"),
     "lag_trend": Text("Months, quarters and years"),
 }
+# What each is about, in a sentence.
+WORDS = {
+    "lag_hour": Text("Lag of every group, topic and queue per UTC hour."),
+    "lag_day": Text("Lag of every group, topic and queue per day of the report's zone."),
+    "lag_week": Text(
+        "Lag of every group, topic and queue per week, from Monday to Monday of the report's zone."
+    ),
+    "episodes": Text("When a group was late, stood still or lost messages, why, and how it ended."),
+    "capacity": Text("What each group can do, what is asked of it, and how much room retention leaves."),
+    "topic_traffic": Text("What came into each topic, message by message, from the brokers’ store files."),
+    "dead_letter": Text("Dead letters from the brokers’ store files: how many, why, how old."),
+    "forecast_scorecard": Text("How good our drain forecasts were."),
+    "lag_trend": Text("How groups did over months, quarters and years of the business time zone."),
+}
 # Reports whose rows are `LagRow`; those of the others are `ReportRow`.
 LAG_JOBS = ("lag_hour", "lag_day", "lag_week")
 # Rows are of months, quarters and years, made of daily rows: a run makes those anew that its days are part of.

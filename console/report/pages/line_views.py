@@ -15,9 +15,9 @@ from console.cluster.admission import admit_to_list
 from console.cluster.models import Cluster
 from console.lists.query import ListQuery
 from console.report import selectors
-from console.report.columns import VIEWS, WORDS, RowsView
+from console.report.columns import VIEWS, RowsView
 from console.report.delivery import schedules
-from console.report.jobs import JOBS
+from console.report.jobs import JOBS, WORDS
 from console.report.models import ReportRow
 from console.report.pages import run_panel
 from console.report.rules import span_of, span_start, spans_of

@@ -16,9 +16,8 @@ from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
 from console.lists.query import ListQuery
 from console.report import selectors, services
-from console.report.columns import WORDS
 from console.report.forms import RunForm, ScheduleForm
-from console.report.jobs import JOBS, LAG_JOBS
+from console.report.jobs import JOBS, LAG_JOBS, WORDS
 from console.report.models import LagRow
 from console.report.pages import exports, line_views, run_panel
 from console.report.rules import span_of, span_start, spans_of

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from django.test import Client
 
-from console.report.columns import VIEWS, WORDS
+from console.report.columns import VIEWS
 from console.report.delivery import schedules
-from console.report.jobs import JOBS, LAG_JOBS
+from console.report.jobs import JOBS, LAG_JOBS, WORDS
 from console.report.models import ReportRow, ReportRun, ReportSchedule
 from console.report.pages import line_views
 from tests.console.report import sample_rows as rows
