@@ -5,24 +5,31 @@ One module, because a JVM takes seconds to start and tests are dealt out to proc
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections import Counter
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
 from spark.job import HourFiles, JobSpec, StoreFolder
-from spark.jobs import dead_letter, lag_hour, lag_week, topic_traffic
-from spark.lag.local_time import HOUR_MS
+from spark.jobs import dead_letter, lag_day, lag_hour, lag_week, topic_traffic
+from spark.lag.history import chunk
+from spark.lag.local_time import HOUR_MS, MINUTE_MS, hour_of_week
+from spark.lag.samples import SeriesKey
 from spark.sources.store_files import log_files, records
 from tests.brokerd.store.stores import GOLDEN, unpack_golden
 from tests.spark import lag_oracle
 from tests.spark.history_files import AS_OF, HOUR, START, STEP, generated
 from tests.spark.hours import an_hour
+from tests.spark.lag import judged
 from tests.spark.work_of import rows_of
 from tests.support.lag_reference import SIZES, START_MS, write_history
 
@@ -129,6 +136,61 @@ def test_weeks_begin_on_monday_and_add_up_their_days(spark: SparkSession, tmp_pa
         assert sum(week["status_ms"]) == HOUR_MS * (1 if week["window_start_ms"] == monday_ms else 2)
     lag_week.run(spark, asked)
     assert written(asked)[0] == first
+
+
+@pytest.mark.parametrize(
+    ("sunday", "hours", "at_two"),
+    [(dt.date(2026, 3, 29), 23, 0), (dt.date(2026, 10, 25), 25, 2)],
+    ids=["clock-forward", "clock-back"],
+)
+def test_days_and_hours_of_week_follow_the_clock_of_the_zone(
+    spark: SparkSession, tmp_path: Path, sunday: dt.date, hours: int, at_two: int
+) -> None:
+    """A Sunday of 23 or 25 hours and an hour on each side; in hour h of the wall clock h + 1 messages come a minute."""
+    berlin = ZoneInfo("Europe/Berlin")
+    midnights = [
+        round(dt.datetime.combine(sunday + dt.timedelta(days), dt.time(), berlin).timestamp() * 1000)
+        for days in (-1, 0, 1)
+    ]
+    start_ms, end_ms = midnights[1] - HOUR_MS, midnights[2] + HOUR_MS
+    minutes = np.arange(start_ms, end_ms, MINUTE_MS)
+    offsets = np.cumsum(
+        [dt.datetime.fromtimestamp(at_ms / 1000, berlin).hour + 1 for at_ms in minutes.tolist()]
+    )
+    key = SeriesKey("billing", "orders", "broker-a", 0, 0)
+    made = judged.queue(
+        key, t_ms=minutes, high=offsets, committed=offsets, time_lag_ms=np.zeros_like(offsets)
+    )
+    files = []
+    for at_ms in range(start_ms, end_ms, HOUR_MS):
+        path = str(tmp_path / f"{at_ms}.parquet")
+        chunk.write_chunk(
+            chunk.encode_table(made.window(at_ms, at_ms + HOUR_MS), interval_ms=MINUTE_MS), path
+        )
+        files.append(HourFiles("local", at_ms, (path,)))
+    asked = {
+        "zone": "Europe/Berlin", "from_ms": start_ms, "to_ms": end_ms, "as_of_ms": end_ms, "hours": tuple(files),
+        "interval_ms": MINUTE_MS,
+    }  # fmt: skip
+    rows = {}
+    for run in (lag_day, lag_hour):
+        job = run.__name__.rpartition(".")[2]
+        assert run.run(spark, spec(job, [], tmp_path, **asked)).hours == hours + 2
+        own = [row for row in rows_of(tmp_path / job) if row["grain"] == "topic"]
+        rows[job] = sorted(own, key=lambda row: int(row["window_start_ms"]))
+    days = rows["lag_day"]
+    assert [(row["window_start_ms"], row["window_end_ms"]) for row in days] == list(
+        pairwise([*midnights, end_ms])
+    )
+    assert [sum(row["status_ms"]) // HOUR_MS for row in days] == [1, hours, 1]
+    # 300 messages a minute of each hour of a whole day; the first sample has none before it
+    assert [row["produced"] for row in days] == [59 * 24, 60 * (300 + 3 * (at_two - 1)), 60]
+    at_hour = [hour_of_week(row["window_start_ms"], "Europe/Berlin") for row in rows["lag_hour"]]
+    two = 6 * 24 + 2
+    assert at_hour == [5 * 24 + 23, 6 * 24, 6 * 24 + 1, *[two] * at_two, *range(two + 1, 7 * 24), 0]
+    assert [row["produced"] for row in rows["lag_hour"][1:]] == [
+        60 * (place % 24 + 1) for place in at_hour[1:]
+    ]
 
 
 def test_it_names_a_broken_chunk_and_computes_the_rest(
