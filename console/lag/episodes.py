@@ -30,6 +30,7 @@ from console.lag.episode_state import (
 )
 from console.lag.models import Episode, LagEvent
 from console.lag.promise_versions import Promises, installation, promises_of
+from console.text import Text
 from spark.lag.local_time import DAY_MS, MINUTE_MS
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,6 @@ DELETED_AT_ONCE = 5_000
 EXPLAINED_WITHIN_MS = 10 * MINUTE_MS  # before an episode: a reset makes a backlog at once
 SURGE, SLOW = 1.5, 0.67  # of the usual rate, to be the cause
 USUAL_OVER_MS = 60 * MINUTE_MS
-CAUSE_LENGTH_MAX = 300
 COURSE = tuple(one.name for one in fields(Course) if one.name != "start_ms")
 PEAKS = ("peak_lag", "peak_time_lag_ms", "worst_queue")
 FORECAST = ("forecast_at_ms", "forecast_ms", "forecast_low_ms", "forecast_high_ms")
@@ -143,7 +143,7 @@ class Episodes:
         key: Key,
         row: RowDict,
         state: TopicState,
-        moved: Mapping[tuple[str, str], str],
+        moved: Mapping[tuple[str, str], Text],
         now_ms: int,
     ) -> Episode:
         by = moved.get((key.group, key.topic))
@@ -156,7 +156,7 @@ class Episodes:
             kind=key.kind.value,
             cause="reset" if by is not None else self._cause(key, row),
             is_intentional=bool(by) and key.kind is not EpisodeKind.LOST,
-            reset_by=(by or "")[:CAUSE_LENGTH_MAX],
+            reset_by=by or Text(),
             slo_ms=promised.slo_ms,
             target=promised.target,
             slo_from_ms=promised.from_ms,
@@ -168,14 +168,14 @@ class Episodes:
         _set_forecast(one, row, now_ms)
         return one
 
-    def _moved(self, groups: set[str], now_ms: int) -> dict[tuple[str, str], str]:
-        """Return (group, topic) → by which change of ours its offsets were set just before, "" by none of ours."""
+    def _moved(self, groups: set[str], now_ms: int) -> dict[tuple[str, str], Text]:
+        """Return (group, topic) → by which change of ours its offsets were set just before, empty by none of ours."""
         events = LagEvent.objects.filter(
             cluster=self.cluster,
             kind__in=[LagEvent.Kind.REWIND, LagEvent.Kind.SKIPPED],
             at_ms__gt=now_ms - EXPLAINED_WITHIN_MS,
         )
-        found: dict[tuple[str, str], str] = {}
+        found: dict[tuple[str, str], Text] = {}
         for group, topic, cause in events.order_by("at_ms").values_list("group", "topic", "cause"):
             if group in groups:
                 found[group, topic] = cause

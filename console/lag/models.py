@@ -11,6 +11,8 @@ from typing import Any
 
 from django.db import models
 
+from console.text.columns import TextColumn, TextsColumn
+
 BUDGET_MS = 28 * 24 * 3_600_000  # four whole weeks, so that weekdays weigh the same
 HOST_LENGTH_MAX = 64
 NAME_LENGTH_MAX = 255  # RocketMQ: topic <= 127, group <= 255 with its %RETRY% prefix
@@ -118,13 +120,13 @@ class GroupRow(RowModel):
         null=True,
         help_text="broadcasting: lag is that of the furthest behind of so many clients, as of read_at_ms",
     )
-    client_progress = models.JSONField(
+    client_progress = TextsColumn(
         default=list,
         help_text="broadcasting: how far each client is by its own word, furthest behind first, at most 100",
     )
     trend = models.JSONField(default=list)
     trend_minute = models.BigIntegerField(default=0)
-    reason = models.TextField(default="", blank=True)
+    reason = TextColumn(default="", blank=True)
     unknown_since_ms = models.BigIntegerField(null=True)
     since_ms = models.BigIntegerField(default=0)
     known_lag = models.BigIntegerField(null=True)
@@ -189,7 +191,7 @@ class TopicRow(RowModel):
     trend = models.JSONField(default=list)
     trend_minute = models.BigIntegerField(default=0)
     partial = models.BooleanField(default=False)
-    reason = models.TextField(default="", blank=True)
+    reason = TextColumn(default="", blank=True)
     read_at_ms = models.BigIntegerField(default=0)
 
     class Meta:
@@ -216,7 +218,7 @@ class BrokerRow(RowModel):
     disk_ratio = models.FloatField(null=True)  # 0..1 of the commit log's disk
     answered = models.BooleanField(default=False)
     since_ms = models.BigIntegerField(default=0)
-    reason = models.TextField(default="", blank=True)
+    reason = TextColumn(default="", blank=True)
     rpc_ms = models.IntegerField(null=True)
     clock_offset_ms = models.BigIntegerField(
         null=True,
@@ -274,7 +276,7 @@ class ClientRow(RowModel):
     subscription = models.JSONField(default=dict)
     progress = models.JSONField(default=list)
     started_at_ms = models.BigIntegerField(null=True)
-    reason = models.TextField(default="", blank=True)  # why the client's own view is missing
+    reason = TextColumn(default="", blank=True)  # why the client's own view is missing
     read_at_ms = models.BigIntegerField(default=0)
 
     class Meta:
@@ -294,7 +296,7 @@ class Round(RowModel):
     brokers_answered = models.IntegerField(default=0)
     brokers_total = models.IntegerField(default=0)
     series = models.IntegerField(default=0)
-    error = models.TextField(default="", blank=True)
+    error = TextColumn(default="", blank=True)
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["cluster", "number"], name="round_key")]
@@ -384,7 +386,7 @@ class LagEvent(models.Model):
     to_offset = models.BigIntegerField(null=True)
     messages = models.BigIntegerField(default=0)  # of all queues; members: how many there are now
     members = models.JSONField(default=dict, blank=True)
-    cause = models.TextField(default="", blank=True)
+    cause = TextColumn(default="", blank=True)
 
     class Meta:
         indexes = [models.Index(fields=["cluster", "group", "at_ms"], name="lag_event_window")]
@@ -480,7 +482,7 @@ class Episode(models.Model):
     pauses = models.IntegerField(default=0, help_text="times it was well for less than six intervals")
     cause = models.CharField(max_length=16, default="unclear")
     is_intentional = models.BooleanField(default=False, help_text="a reset of ours caused it")
-    reset_by = models.CharField(max_length=300, default="", blank=True)
+    reset_by = TextColumn(default="", blank=True)
     slo_ms = models.BigIntegerField()
     target = models.FloatField()
     slo_from_ms = models.BigIntegerField(default=0, help_text="since when it is in force; 0: always")
@@ -528,7 +530,7 @@ class HistoryGap(models.Model):
     broker_name = models.CharField(max_length=NAME_LENGTH_MAX, default="", blank=True)
     from_ms = models.BigIntegerField()  # the last round that read it
     to_ms = models.BigIntegerField(null=True)  # the next one; null: it still lasts
-    reason = models.TextField(default="", blank=True)
+    reason = TextColumn(default="", blank=True)
 
     class Meta:
         indexes = [models.Index(fields=["cluster", "from_ms"], name="history_gap_window")]
@@ -576,7 +578,7 @@ class HistoryFile(models.Model):
     superseded_at_ms = models.BigIntegerField(
         default=0
     )  # readers that listed it before have a grace to finish
-    reason = models.TextField(default="", blank=True)
+    reason = TextColumn(default="", blank=True)
 
     class Meta:
         indexes = [models.Index(fields=["cluster", "kind", "state", "ts_lo_ms"], name="history_file_window")]

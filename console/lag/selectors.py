@@ -14,6 +14,7 @@ from console.lag.rows import queues
 from console.lag.rows.queue_row import QueueRow
 from console.lag.windows import by_client, measures, past
 from console.lag.windows.past import OffsetThen
+from console.text import Text
 
 StaleRow = TypeVar("StaleRow", GroupRow, QueueRow)
 DEFAULT_INTERVAL_MS = 5_000
@@ -65,10 +66,8 @@ def made_stale(row: StaleRow, since_ms: int | None) -> StaleRow:
     of then. It is not to be saved.
     """
     if since_ms is not None:
-        row.status, row.reason = (
-            "UNKNOWN",
-            f"no round took place since {clock(since_ms)}; figures are as of then",
-        )
+        row.status = "UNKNOWN"
+        row.reason = Text("no round took place since %(time)s; figures are as of then", time=clock(since_ms))
     return row
 
 
@@ -150,7 +149,7 @@ def gaps(cluster_name: str, from_ms: int, to_ms: int) -> list[HistoryGap]:
             cluster=cluster_name,
             from_ms=row.ts_lo_ms,
             to_ms=row.ts_hi_ms,
-            reason=f"history file set aside: {row.reason}",
+            reason=Text("history file set aside: %(reason)s", reason=row.reason),
         )
         for row in past.lost_files(cluster_name, from_ms, to_ms)[:MARKERS_MAX]
     ]

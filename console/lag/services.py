@@ -45,6 +45,7 @@ from console.lag.round.view import ClientProgress, Members
 from console.lag.rows import broadcast
 from console.lag.rows.popped import popped_of
 from console.live import hub as live
+from console.text.value import text_of
 
 logger = logging.getLogger(__name__)
 
@@ -178,7 +179,9 @@ def collect(cluster_name: str, *, now_ms: int) -> Round | None:
         except HistoryMoved as error:
             logger.warning("round not written cluster=%s reason=%s", cluster_name, error)
             if not _is_lease_held(cluster_name):
-                chronicle.Gaps(cluster_name, interval_ms).replaced(lease.started_at_ms, now_ms, str(error))
+                chronicle.Gaps(cluster_name, interval_ms).replaced(
+                    lease.started_at_ms, now_ms, text_of(error)
+                )
                 raise
             collectors.drop(cluster_name)
             collector, changes = _run(cluster, lease, knowledge, now_ms)

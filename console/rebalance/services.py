@@ -26,7 +26,7 @@ from console.brokers.mqadmin import (
 from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, GroupMembers, TopicRow
-from console.lag.round.view import Silence, silence_words
+from console.lag.round.view import Silence, silence_text
 from console.rebalance import rules, selectors
 from console.rebalance.models import ServerSideGroup
 from console.rebalance.rules import ASSIGNMENT_CAPABILITY
@@ -176,7 +176,7 @@ def _routed(rows: Sequence[ServerSideGroup], questions: _Questions) -> list[_Div
         }
         away = next((addr for addr in names if addr in silent), None)
         if away is not None:
-            _set(row, state=State.FAILED, reason=silence_words(names[away], silent[away]))
+            _set(row, state=State.FAILED, reason=silence_text(names[away], silent[away]))
             continue
         found.append(_Division(row, rules.readable_queues(row.topic, route), list(names)))
     return found

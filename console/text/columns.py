@@ -20,6 +20,19 @@ else:
     TextBase, JsonBase = models.TextField, models.JSONField
 
 
+def as_stored(text: Text) -> str:
+    """A text as a column of strings keeps it."""
+    return json.dumps(text.as_json(), ensure_ascii=False) if text else ""
+
+
+def of_stored(value: str) -> Text:
+    """The text that `as_stored` wrote; a plain sentence as a text without values."""
+    if not value.startswith('{"text":'):
+        return Text(value)
+    found = json.loads(value, object_hook=of_json)
+    return found if isinstance(found, Text) else Text(value)
+
+
 class TextsDecoder(json.JSONDecoder):
     """Reads JSON with texts in it."""
 
@@ -35,12 +48,7 @@ class TextColumn(TextBase):
         return name, "django.db.models.TextField", arguments, options
 
     def to_python(self, value: Any) -> Any:
-        if value is None or isinstance(value, Text):
-            return value
-        if not value.startswith('{"text":'):
-            return Text(value)
-        found = json.loads(value, object_hook=of_json)
-        return found if isinstance(found, Text) else Text(value)
+        return value if value is None or isinstance(value, Text) else of_stored(value)
 
     def from_db_value(self, value: str | None, *_: Any) -> Text | None:
         found: Text | None = self.to_python(value)
@@ -49,7 +57,7 @@ class TextColumn(TextBase):
     def get_prep_value(self, value: Any) -> Any:
         """Also of look-ups, which compare and search by strings."""
         if isinstance(value, Text):
-            return json.dumps(value.as_json(), ensure_ascii=False) if value else ""
+            return as_stored(value)
         return super().get_prep_value(value)
 
     def get_db_prep_save(self, value: Any, connection: Any) -> Any:

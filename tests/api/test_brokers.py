@@ -12,6 +12,7 @@ from console.access import services
 from console.broker.models import BrokerSurvey, NameServerRow, RouteDifference
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow
+from console.text import Text
 from tests.api.conftest import AT, problem
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -34,7 +35,7 @@ def viewer(rows: Cluster, carol: User, client_of: Clients) -> APIClient:
         in_rate=14.2, disk_ratio=0.61, runtime={"putTps": "14.2 "}, version="V5_3_3"
     )
     BrokerRow.objects.create(
-        cluster="local", broker_name="broker-b", addr="h:2", since_ms=AT, reason="connection refused"
+        cluster="local", broker_name="broker-b", addr="h:2", since_ms=AT, reason=Text("connection refused")
     )
     for name, flush in (("broker-a", "SYNC_FLUSH"), ("broker-b", "ASYNC_FLUSH"), ("broker-c", "ASYNC_FLUSH")):
         BrokerSurvey.objects.create(

@@ -11,6 +11,7 @@ from rest_framework.test import APIClient
 
 from console.cluster.models import Cluster
 from console.lag.models import Episode, HistoryGap, LagEvent
+from console.text import Text
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 AT = 1_760_000_000_000
@@ -77,14 +78,14 @@ def test_each_lists_what_happened_in_it(reader: APIClient) -> None:
         values: dict[str, Any] = {"cluster": "local", "group": "billing", "kind": kind, **figures}
         LagEvent.objects.create(at_ms=AT + minute * MINUTE, **values)
 
-    event("REWIND", -9, topic="orders", messages=40, cause="plan plan-1, applied by carol")
+    event("REWIND", -9, topic="orders", messages=40, cause=Text("plan plan-1, applied by carol"))
     event("REWIND", -11, topic="orders")  # too long before
     event("REWIND", 1, topic="clicks")  # another topic
     event("MEMBERS", 2, from_offset=2, messages=1, members={"left": {"count": 1, "names": ["c1"]}})
     event("BROKER_RESTART", 3, group="", broker_name="broker-a")
     event("BROKER_RESTART", 3, group="", broker_name="broker-of-others")
     HistoryGap.objects.create(
-        cluster="local", broker_name="broker-a", from_ms=AT - MINUTE * 30, reason="away"
+        cluster="local", broker_name="broker-a", from_ms=AT - MINUTE * 30, reason=Text("away")
     )
     (found,) = reader.get(f"{ADDRESS}?kind=breach").json()["results"]
     assert [(one["kind"], one["at_ms"] - AT, one["to_ms"]) for one in found["happened"]] == [

@@ -12,6 +12,7 @@ from rest_framework.test import APIClient
 from console.cluster.models import Cluster
 from console.lag.models import GroupSlo, LagEvent, QueueOwner
 from console.lag.windows import by_client
+from console.text import Text
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 BASE = "/api/v1/clusters/local/groups/billing"
@@ -58,7 +59,7 @@ def test_it_shows_markers(rows: Cluster, reader: APIClient) -> None:
         topic="orders",
         kind="REWIND",
         at_ms=1_700_000_000_005,
-        cause="plan 7",
+        cause=Text("plan 7"),
     )
     (marker,) = reader.get(f"{BASE}/lag?{WINDOW}").json()["markers"]
     assert (marker["kind"], marker["cause"], marker["at_ms"]) == ("REWIND", "plan 7", 1_700_000_000_005)

@@ -16,6 +16,7 @@ from console.asgi import application
 from console.celery import tick as tick_pool
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, GroupRow, Round
+from console.text import Text
 from console.web.request_limit import REQUEST_BYTES_MAX
 from console.web.reverse_proxy import networks
 
@@ -164,7 +165,9 @@ def test_it_reports_silent_brokers_and_stays_ready(redis_url: str) -> None:
     for name in ("local", "new"):
         Cluster.objects.create(name=name, namesrv_addrs="a:1")
     Round.objects.create(cluster="local", number=1, started_at_ms=1, duration_ms=2)
-    BrokerRow.objects.create(cluster="local", broker_name="broker-b", addr="b:1", reason="connection refused")
+    BrokerRow.objects.create(
+        cluster="local", broker_name="broker-b", addr="b:1", reason=Text("connection refused")
+    )
     report = health.readiness()
     assert report.ready
     parts = {part.name: part.reason for part in report.parts}

@@ -4,7 +4,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from console.brokers.mqadmin import dead_letter_topic, is_system_group
-from console.lag.round.offset_kind import REASONS
 from console.lag.round.series import QueueKey
 from console.lag.round.view import Members, RoundView, RowDict
 from console.lag.rows.group_rows import (
@@ -19,6 +18,7 @@ from console.lag.rows.group_rows import (
 )
 from console.lag.rows.group_sums import queue_name
 from console.lag.rows.queue_rows import drain_columns
+from console.lag.rows.reasons import NOT_A_COUNT
 from spark.lag.forecast import consumers_needed
 from spark.lag.round.status import LagStatus, attention
 from tests.support import plain_window
@@ -220,7 +220,7 @@ def _sum_known(rates: Iterable[float | None]) -> float | None:
 def _with_offset_kind(view: RoundView, main: Sequence[QueueKey], reason: str) -> str:
     for key in main:
         if key.topic in view.offset_kinds:
-            words = f"{key.topic}: {REASONS[view.offset_kinds[key.topic]]}"
+            words = f"{key.topic}: {NOT_A_COUNT[view.offset_kinds[key.topic]]}"
             return f"{reason}. {words}" if reason else words
     return reason
 

@@ -17,6 +17,7 @@ from console.lag.rows.queue_rows import (
     since,
     unknown_row,
 )
+from console.lag.rows.reasons import reason_text
 from spark.lag.forecast import DRAINED, Drain, TimeToLoss, time_to_loss
 from spark.lag.round.status import SPAN_MESSAGES, Judgement, LagStatus, is_beyond_handling, judge
 from spark.lag.snapshot import CommitKey, HeadKey
@@ -93,7 +94,7 @@ def _row(
         "owner": view.owners.get(key, ""),
         "last_commit_ms": _last_commit_ms(view, committed, previous),
         "read_at_ms": read_at_ms,
-        "reason": judgement.reason,
+        "reason": _reason(queue, judgement),
         "missed_rounds": 0,
         "offset_is_not_count": key.topic in view.offset_kinds,
         "lag_lower_bound": False,
@@ -198,10 +199,13 @@ def _never_committed(queue: QueueOffsets, now_ms: int) -> Judgement:
     """Never committed is not "all of it waits" and not zero; an empty queue is well either way."""
     if queue.max_offset == queue.min_offset:
         return Judgement(LagStatus.OK, now_ms)
-    held = queue.max_offset - queue.min_offset
-    return Judgement(
-        LagStatus.NEVER_COMMITTED, now_ms, f"no committed offset yet, the queue holds {held:,} messages"
-    )
+    return Judgement(LagStatus.NEVER_COMMITTED, now_ms)
+
+
+def _reason(queue: QueueOffsets, judgement: Judgement) -> str:
+    if judgement.status is LagStatus.NEVER_COMMITTED:
+        return f"no committed offset yet, the queue holds {queue.max_offset - queue.min_offset:,} messages"
+    return reason_text(judgement.reason)
 
 
 def _judge(view: RoundView, state: QueueState, previous: RowDict | None) -> Judgement:
@@ -209,7 +213,7 @@ def _judge(view: RoundView, state: QueueState, previous: RowDict | None) -> Judg
     past = view.window.history(state.key)
     column = np.array([view.window.commits.index[state.key]])
     if state.committed == state.max_offset and not view.window.has_moved(column)[0]:
-        return Judgement(LagStatus.OK, view.now_ms, "", DRAINED)
+        return Judgement(LagStatus.OK, view.now_ms, drain=DRAINED)
     members = view.members.get(state.key.group)
     return judge(
         past,

@@ -4,10 +4,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from console.lag.round.broker_reads import TopicFacts
-from console.lag.round.offset_kind import REASONS
 from console.lag.round.series import QueueKey, TopicQueueKey
 from console.lag.round.view import RoundView, RowDict
 from console.lag.rows.group_rows import trend
+from console.lag.rows.reasons import NOT_A_COUNT
 from console.lag.rows.topic_rows import topic_kind
 from tests.support import plain_window
 from tests.support.plain_queue_rows import commit_key, heads_of
@@ -107,8 +107,8 @@ def _row(
         **trend(previous, in_rate, view.now_ms),
         "partial": partial,
         "reason": "; ".join(
-            [view.silence_words(name) for name in (silent or sorted(view.blind) if partial else ())]
-            + [REASONS[view.offset_kinds[one]] for one in [topic] if one in view.offset_kinds]
+            [view.silence_text(name) for name in (silent or sorted(view.blind) if partial else ())]
+            + [NOT_A_COUNT[view.offset_kinds[one]] for one in [topic] if one in view.offset_kinds]
         ),
         "read_at_ms": _read_at_ms(view, keys, rows),
     }

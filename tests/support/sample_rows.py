@@ -9,6 +9,7 @@ from typing import Any
 from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, ClientRow, GroupRow, Round, TopicRow
 from console.lag.rows.queue_row import QueueRow, TopicQueueRow
+from console.text import Text
 from tests.support import sample_queues
 
 NOW_MS = 1_773_288_374_000  # 2026-03-12 04:06:14 UTC
@@ -153,7 +154,7 @@ def _brokers() -> None:
         addr="127.0.0.1:10921",
         answered=False,
         since_ms=SILENT_SINCE_MS,
-        reason="connection refused",
+        reason=Text("connection refused"),
         read_at_ms=SILENT_SINCE_MS,
     )
 
@@ -198,7 +199,7 @@ def _groups() -> None:
     group_row(
         "fraud",
         status="UNKNOWN",
-        reason="broker-b: connection refused",
+        reason=Text("broker-b: connection refused"),
         unknown_since_ms=SILENT_SINCE_MS,
         attention=40,
         **dict.fromkeys(unknown),

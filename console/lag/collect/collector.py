@@ -48,6 +48,7 @@ from console.lag.rows.queue_rows import QueueTable
 from console.lag.rows.row_store import READ_AT, Changes, RowStore
 from console.lag.rows.sheets import QUEUES, TOPIC_QUEUES, SheetStore
 from console.lag.rows.topic_rows import TopicQueueTable
+from console.text import Text
 from spark.lag.history import chunk
 from spark.lag.history.files import StorageError
 from spark.lag.local_time import HOUR_MS
@@ -73,7 +74,7 @@ PULLED_PARTS = (
 SMALL_CLUSTER_GROUPS = 16  # so few groups cost a broker nothing: their pulled offsets are read in every round
 # a lag that is known in full is known as of this round: no news, as when it was read
 GROUP_AGES = (READ_AT, "known_at_ms")
-UNLISTED = "no name server lists it."
+UNLISTED = Text("no name server lists it.")
 IN_BREACH = {LagStatus.STALLED, LagStatus.STOPPED, LagStatus.FALLING_BEHIND, LagStatus.REWOUND}
 
 
@@ -155,6 +156,7 @@ class Collector:
         self.gaps = chronicle.Gaps(cluster, interval_ms)
         self.episodes = Episodes(cluster, interval_ms)
         self.promises = PromiseCourses(cluster, interval_ms)
+        self.silent: dict[str, Text] = {}  # brokers that were silent in the last round, and why
         self.told_groups: frozenset[str] = frozenset()  # whose pages were told of the last round
 
     def open(self, now_ms: int) -> None:
@@ -259,14 +261,14 @@ class Collector:
             brokers_answered=sum(answer.answered for answer in answers),
             brokers_total=len(answers),
             series=len(snapshot.head_keys) + len(snapshot.commit_keys),
-            error="; ".join(one for one in (namesrv_error, unwritten) if one),
+            error=Text.of_parts([one for one in (namesrv_error, unwritten) if one]),
         )
         self.gaps.away(last_ms, now_ms)
         self.gaps.unwritten(unwritten, last_ms, now_ms)
         self.gaps.silent(view.silences, self._last_read_ms(), now_ms)
         return self._save(view, queues, topic_queues, round_row, started)
 
-    def _write(self, snapshot: Snapshot) -> str:
+    def _write(self, snapshot: Snapshot) -> Text:
         """Append a round to the log; return why it could not be. Live rows do not wait for a disk with room.
 
         The log of a failed write is read again: whatever of the round is on disk is cut off.
@@ -277,8 +279,8 @@ class Collector:
             logger.exception("round not written cluster=%s round=%d", self.cluster, snapshot.number)
             self.log = HistoryLog(self.cluster)
             self.log.catch_up(snapshot.ts_ms)
-            return f"history not written: {error.strerror or error}"
-        return ""
+            return Text("history not written: %(why)s", why=str(error.strerror or error))
+        return Text()
 
     def _last_read_ms(self) -> dict[str, int]:
         return {name: row["read_at_ms"] for (name, _), row in self.brokers.rows.items()}
@@ -323,14 +325,15 @@ class Collector:
 
     def _addresses(
         self, admin: BlockingMQAdmin, number: int, now_ms: int
-    ) -> tuple[list[BrokerAddress], str, int]:
+    ) -> tuple[list[BrokerAddress], Text, int]:
         """Return whom to ask: brokers the name servers list, and those known from before that they do not."""
-        error, rpcs = "", 0
+        error, rpcs = Text(), 0
         if not self.registered or number % TABLES_EVERY == 0 or self._is_any_silent():
             try:
                 self.registered, rpcs = broker_reads.find_brokers(admin)
             except broker_reads.READ_ERRORS as failure:
-                error, rpcs = f"no name server answers: {broker_reads.describe(failure)}", 1
+                why = broker_reads.describe(failure)
+                error, rpcs = Text("no name server answers: %(reason)s", reason=why), 1
         listed = {address.broker_name for address in self.registered}
         addresses = list(self.registered)
         for (name, broker_id), row in self.brokers.rows.items():
@@ -343,6 +346,7 @@ class Collector:
     def _remember(self, answers: Sequence[BrokerAnswers], series: RoundSeries) -> None:
         """Keep what is not told in every round: tables of topics and groups, and what messages say of clocks."""
         ahead_ms = newest_writes_ms(series)
+        self.silent = {one.address.broker_name: one.error for one in answers if not one.answered}
         for answer in answers:
             name = answer.address.broker_name
             if answer.topics is not None:
@@ -407,15 +411,9 @@ class Collector:
     def _is_any_silent(self) -> bool:
         return any(not row["answered"] for row in self.brokers.rows.values())
 
-    def _to_ask_briefly(self, number: int) -> dict[str, str]:
+    def _to_ask_briefly(self, number: int) -> Mapping[str, Text]:
         """Return the brokers that were silent in the round before, with why; none in every sixth round."""
-        if number % TABLES_EVERY == 0:
-            return {}
-        return {
-            name: row["reason"].removeprefix(UNLISTED).strip()
-            for (name, _), row in self.brokers.rows.items()
-            if not row["answered"]
-        }
+        return {} if number % TABLES_EVERY == 0 else self.silent
 
     def _silences(self, answers: Sequence[BrokerAnswers], now_ms: int) -> dict[str, Silence]:
         """Return who did not answer, since when: the row of the round before remembers the beginning."""
@@ -423,7 +421,7 @@ class Collector:
         return {
             answer.address.broker_name: Silence(
                 before.get(answer.address.broker_name, {"since_ms": now_ms})["since_ms"],
-                answer.error or "no answer in time",
+                answer.error or broker_reads.NO_ANSWER,
             )
             for answer in answers
             if not answer.answered
@@ -437,7 +435,7 @@ class Collector:
             skew_ms = self.clock_offsets_ms.get(answer.address.broker_name)
             row = topic_rows.broker_row(answer, self.brokers.rows.get(key), view.now_ms, skew_ms)
             if answer.address.broker_name not in registered:
-                row["reason"] = f"{UNLISTED} {row['reason']}".strip()
+                row["reason"] = Text.of_parts([UNLISTED, row["reason"]]) if row["reason"] else UNLISTED
             rows[key] = row
         return rows
 

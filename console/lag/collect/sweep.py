@@ -32,6 +32,7 @@ from console.lag.round.broker_reads import describe
 from console.lag.rows import broadcast, queues
 from console.lag.rows.broadcast import Place
 from console.lag.rows.popped import POP_MODE, popped_count, popped_entries
+from console.text import Text
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +78,7 @@ class ClientFound:
     is_orderly: bool | None = None
     started_at_ms: int | None = None
     positions: dict[Place, int | None] = field(default_factory=dict)
-    reason: str = ""
+    reason: Text = Text()
 
 
 def is_due(cluster_name: str, now_ms: int) -> bool:
@@ -393,7 +394,7 @@ def _client_row(
         )
         row.subscription = before.subscription
     else:
-        row.reason = "not asked yet"
+        row.reason = Text("not asked yet")
     return row
 
 

@@ -36,6 +36,8 @@ from console.lag.history.log import (
     stored_location,
 )
 from console.lag.models import HistoryFile, HistoryGap, LagEvent
+from console.text import Text
+from console.text.value import Duration
 from spark.lag.history import chunk, compaction, files, wal
 from spark.lag.history.chunk import Written
 from spark.lag.history.compaction import DayMerge, MergeInput
@@ -343,7 +345,7 @@ def _clear_abandoned(cluster: str) -> None:
     for row in HistoryFile.objects.filter(cluster=cluster, state=State.WRITING):
         files.remove(stored_location(row.path))
         HistoryFile.objects.filter(pk=row.pk, state=State.WRITING).update(
-            state=State.DELETED, reason="its writer stopped before the file was whole"
+            state=State.DELETED, reason=Text("its writer stopped before the file was whole")
         )
 
 
@@ -358,7 +360,8 @@ def quarantine_if_damaged(row: HistoryFile, now_ms: int, *, or_gone: bool = Fals
         problem = _damage(row, location)
     except FileNotFoundError:
         if or_gone and not _is_storage_away(row):
-            quarantine(row, "it is gone: the manifest lists it and the storage does not have it", now_ms)
+            gone = Text("it is gone: the manifest lists it and the storage does not have it")
+            quarantine(row, gone, now_ms)
         elif or_gone:
             raise StorageError(
                 f"{location} and other files of the history are not there: mount or correct HISTORY_URL"
@@ -369,22 +372,22 @@ def quarantine_if_damaged(row: HistoryFile, now_ms: int, *, or_gone: bool = Fals
     return bool(problem)
 
 
-def _damage(row: HistoryFile, location: str) -> str:
-    """Return why a file is not what its row says, "" when it is. Raises FileNotFoundError and StorageError."""
+def _damage(row: HistoryFile, location: str) -> Text:
+    """Return why a file is not what its row says, empty when it is. Raises FileNotFoundError and StorageError."""
     try:
         if row.kind == Kind.WAL:
             wal.decode_header(files.read(location)[: wal.HEADER_BYTES_MAX])
-            return ""
+            return Text()
         size, digest = files.digest(location)
         if row.sha256 and digest != row.sha256:
-            return f"has {size} bytes with another checksum than when it was made"
+            return Text("has %(number)s bytes with another checksum than when it was made", number=size)
         with files.opened(location) as file:
             chunk.check_format(file)
     except (FileNotFoundError, StorageError):
         raise
     except UNREADABLE as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
+        return Text.foreign(f"{type(error).__name__}: {error}")
+    return Text()
 
 
 def _is_storage_away(row: HistoryFile) -> bool:
@@ -411,10 +414,14 @@ def _segment(row: HistoryFile, names: wal.SegmentState | None = None) -> wal.Seg
     except StorageError:
         raise
     except UNREADABLE as error:
-        quarantine(row, f"{type(error).__name__}: {error}", row.ts_hi_ms)
+        quarantine(row, Text.foreign(f"{type(error).__name__}: {error}"), row.ts_hi_ms)
         return None
     if segment.damaged:
-        reason = f"damaged at byte {segment.state.position} of {len(data)}: the rounds behind it are lost"
+        reason = Text(
+            "damaged at byte %(position)s of %(bytes)s: the rounds behind it are lost",
+            position=segment.state.position,
+            bytes=len(data),
+        )
         HistoryFile.objects.filter(pk=row.pk).update(reason=reason)
         logger.error("log segment is damaged cluster=%s path=%s reason=%s", row.cluster, row.path, reason)
     return segment
@@ -452,7 +459,7 @@ def delete_expired(now_ms: int) -> int:
     )
     given_up = old_logs_elsewhere(now_ms - history_ms)
     count = sum(_delete(rows) for rows in (old, logs, replaced))
-    given_up.update(state=State.DELETED, reason="its host never uploaded it")
+    given_up.update(state=State.DELETED, reason=Text("its host never uploaded it"))
     HistoryFile.objects.filter(state=State.DELETED, ts_hi_ms__lt=now_ms - history_ms - ROWS_KEPT_MS).delete()
     LagEvent.objects.filter(at_ms__lt=now_ms - EVENTS_KEPT_MS).delete()
     HistoryGap.objects.filter(to_ms__lt=now_ms - EVENTS_KEPT_MS).delete()
@@ -525,4 +532,7 @@ def set_aside_future(cluster: str, now_ms: int) -> None:
     rows = own.filter(cluster=cluster, kind=Kind.WAL, state=State.LIVE, ts_hi_ms__gt=now_ms)
     for row in rows:
         ahead_s = (row.ts_hi_ms - now_ms) // 1000
-        quarantine(row, f"ends {ahead_s} s after now: it was written while the clock was ahead", now_ms)
+        ahead = Text(
+            "ends %(time)s after now: it was written while the clock was ahead", time=Duration(1000 * ahead_s)
+        )
+        quarantine(row, ahead, now_ms)

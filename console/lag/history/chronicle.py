@@ -16,6 +16,7 @@ from console.lag.history.member_changes import MemberChange
 from console.lag.models import GroupMembers, HistoryGap, LagEvent, Round
 from console.lag.round.series import QueueKey
 from console.lag.round.view import RoundView, RowDict, Silence
+from console.text import Text
 from spark.lag.folds.rounds import GAP_INTERVALS
 from spark.lag.round.status import LagStatus
 from spark.lag.round.window import is_lost_tail
@@ -81,7 +82,7 @@ def record(
     bundles: dict[tuple[LagEvent.Kind, str, str], list[Happening]] = {}
     for one in happenings(before, after):
         bundles.setdefault((one.kind, one.key.group, one.key.topic), []).append(one)
-    causes: dict[str, str] = {}
+    causes: dict[str, Text] = {}
     rows = []
     for (kind, group, topic), own in sorted(bundles.items())[:EVENTS_PER_ROUND_MAX]:
         if kind in EXPLAINABLE and group not in causes:
@@ -100,7 +101,7 @@ def record(
                 from_offset=largest.from_offset,
                 to_offset=largest.to_offset,
                 messages=sum(one.messages for one in own),
-                cause=causes.get(group, "") if kind in EXPLAINABLE else "",
+                cause=causes.get(group, Text()) if kind in EXPLAINABLE else Text(),
             )
         )
     LagEvent.objects.bulk_create(rows)
@@ -112,8 +113,8 @@ def record(
     return rows
 
 
-def cause_of(cluster: str, group: str, now_ms: int) -> str:
-    """Return which change of ours was applied to a group in the last minute; "" when none was: somebody else did it."""
+def cause_of(cluster: str, group: str, now_ms: int) -> Text:
+    """Return which change of ours was applied to a group in the last minute; empty when another tool did it."""
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     applied = AuditEvent.objects.filter(
         cluster=cluster,
@@ -123,10 +124,10 @@ def cause_of(cluster: str, group: str, now_ms: int) -> str:
         at__lte=now + timedelta(seconds=EXPLAINED_WITHIN_S),
     ).first()
     if applied is None:
-        return ""
-    words = f"plan {applied.plan_id}, applied by {applied.actor}"
-    reason = applied.after if isinstance(applied.after, str) else ""
-    return (f"{words}: {reason}" if reason else words)[:CAUSE_LENGTH_MAX]
+        return Text()
+    plan = Text("plan %(id)s, applied by %(person)s", id=str(applied.plan_id), person=applied.actor)
+    reason = applied.after[:CAUSE_LENGTH_MAX] if isinstance(applied.after, str) else ""
+    return Text("%(plan)s: %(reason)s", plan=plan, reason=reason) if reason else plan
 
 
 def record_restarts(
@@ -180,7 +181,9 @@ def record_members(
                     to_offset=row.clients,
                     messages=row.clients,
                     members=change.as_json(),
-                    cause=f"{was} → {row.clients} clients" if was != row.clients else "",
+                    cause=Text("%(before)s → %(after)s clients", before=was, after=row.clients)
+                    if was != row.clients
+                    else Text(),
                 )
             )
     LagEvent.objects.bulk_create(events[:EVENTS_PER_ROUND_MAX])
@@ -240,7 +243,7 @@ class Gaps:
             last_ms = max(last_ms, rounds.aggregate(last=Max("started_at_ms"))["last"] or 0)
         if 0 < last_ms < late_ms:
             HistoryGap.objects.create(
-                cluster=self.cluster, from_ms=last_ms, to_ms=now_ms, reason="no round took place"
+                cluster=self.cluster, from_ms=last_ms, to_ms=now_ms, reason=Text("no round took place")
             )
 
     def silent(self, silences: Mapping[str, Silence], read_ms: Mapping[str, int], now_ms: int) -> None:
@@ -255,20 +258,23 @@ class Gaps:
         for name in [name for name in self.lasting if name and name not in silences]:
             self._end(name, now_ms)
 
-    def replaced(self, last_ms: int, now_ms: int, reason: str) -> None:
+    def replaced(self, last_ms: int, now_ms: int, reason: Text) -> None:
         """Note that a round was taken and not written, because another process had gone on without it."""
         HistoryGap.objects.create(
-            cluster=self.cluster, from_ms=max(0, last_ms), to_ms=now_ms, reason=f"round not written: {reason}"
+            cluster=self.cluster,
+            from_ms=max(0, last_ms),
+            to_ms=now_ms,
+            reason=Text("round not written: %(reason)s", reason=reason),
         )
 
-    def unwritten(self, reason: str, last_ms: int, now_ms: int) -> None:
-        """Note that a round could not be written (`reason`), or that writing works again ("")."""
+    def unwritten(self, reason: Text, last_ms: int, now_ms: int) -> None:
+        """Note that a round could not be written, or with an empty `reason` that writing works again."""
         if reason and "" not in self.lasting:
             self._begin("", last_ms if last_ms > 0 else now_ms, reason)
         elif not reason and "" in self.lasting:
             self._end("", now_ms)
 
-    def _begin(self, name: str, from_ms: int, reason: str) -> None:
+    def _begin(self, name: str, from_ms: int, reason: Text) -> None:
         self.lasting[name] = HistoryGap.objects.create(
             cluster=self.cluster, broker_name=name, from_ms=from_ms, reason=reason
         )

@@ -20,6 +20,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from console.lag.models import HistoryFile
+from console.text import Text
 from spark.lag.history import files, wal
 from spark.lag.snapshot import Snapshot
 
@@ -29,7 +30,6 @@ logger = logging.getLogger(__name__)
 Kind, State = HistoryFile.Kind, HistoryFile.State
 # what a damaged file is made from again
 SOURCES: dict[str, str] = {Kind.CHUNK_DAY: Kind.CHUNK_HOUR, Kind.CHUNK_HOUR: Kind.WAL}
-REASON_LENGTH_MAX = 500
 AHEAD_SUFFIX = ".ahead"
 CLOSED = "closed"  # the file that names the moment before which nothing is appended
 # A segment written ahead has room for its rounds: zeros, which frames replace. A sync of bytes that replace others
@@ -85,7 +85,7 @@ def readable() -> Q:
     return ~Q(kind=Kind.WAL) | Q(uploaded_at_ms__gt=0) | Q(host__in=["", settings.HOST_ID])
 
 
-def quarantine(row: HistoryFile, problem: str, now_ms: int) -> None:
+def quarantine(row: HistoryFile, problem: Text, now_ms: int) -> None:
     """Set a damaged file aside: nobody reads it any more, it stays for whoever wants to look.
 
     The row goes first: a crash before the file has moved leaves a file that no row lists. What it was made from,
@@ -98,7 +98,7 @@ def quarantine(row: HistoryFile, problem: str, now_ms: int) -> None:
         HistoryFile.objects.filter(pk=row.pk).update(
             state=State.QUARANTINED,
             path=moved,
-            reason=problem[:REASON_LENGTH_MAX],
+            reason=problem,
             superseded_at_ms=now_ms,
         )
         if row.kind in SOURCES:
@@ -310,7 +310,7 @@ class HistoryLog:
                     file.truncate(0)
                     return []
                 except wal.WalError as error:  # damaged
-                    quarantine(self._register(start_ms), str(error), start_ms + wal.SEGMENT_MS)
+                    quarantine(self._register(start_ms), Text.foreign(str(error)), start_ms + wal.SEGMENT_MS)
                     return []
                 self.start_ms, self.state = start_ms, wal.SegmentState(position=position)
                 snapshots = wal.read_frames(data, self.state)

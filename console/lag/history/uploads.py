@@ -25,6 +25,7 @@ from console.lag.history.log import (
     wal_folder,
 )
 from console.lag.models import HistoryFile
+from console.text import Text
 from spark.lag.history import files, wal
 from spark.lag.local_time import HOUR_MS
 
@@ -65,7 +66,8 @@ def _upload(row: HistoryFile, now_ms: int) -> bool:
     try:
         data = Path(file_location(row.path, Kind.WAL)).read_bytes()
     except FileNotFoundError:
-        quarantine(row, f"it is gone from the disk of {row.host} and was not uploaded before", now_ms)
+        gone = Text("it is gone from the disk of %(host)s and was not uploaded before", host=row.host)
+        quarantine(row, gone, now_ms)
         return False
     row.bytes, row.sha256 = files.write_bytes(stored_location(row.path), data)
     row.uploaded_at_ms = now_ms
@@ -111,11 +113,12 @@ def absent(cluster: str) -> "QuerySet[HistoryFile]":
     return HistoryFile.objects.filter(~readable(), cluster=cluster, kind=Kind.WAL, state=State.LIVE)
 
 
-def why_absent(row: HistoryFile) -> str:
+def why_absent(row: HistoryFile) -> Text:
     """Return why this host cannot read a segment, and what brings it."""
-    return (
-        f"the log of {row.host} is not uploaded yet: that takes six minutes while the host runs; "
-        "if it is down, start it again with its data folder"
+    return Text(
+        "the log of %(host)s is not uploaded yet: that takes six minutes while the host runs; if it is down, start it "
+        "again with its data folder",
+        host=row.host,
     )
 
 

@@ -31,6 +31,8 @@ from console.brokers.mqadmin import (
     queue_ranges,
 )
 from console.lag.round.offset_kind import offset_kind
+from console.text import Text
+from console.text.value import text_of
 
 QUIET_TOPICS_MAX = 200  # so many topics that nobody consumes are read in every round, of more only a part
 QUIET_PARTS = 6  # ... each in every sixth
@@ -45,6 +47,7 @@ SILENT_PATIENCE_S = 1.0
 TURN_MAX_S = 0.05
 TURNS_MAX_S = 0.4  # ... and the last one of many is asked so long after the first
 
+NO_ANSWER = Text("no answer in time")
 READ_ERRORS = (MQClientError, MQBrokerError, RemotingError, OSError, ValueError)
 
 
@@ -96,7 +99,7 @@ class BrokerAnswers:
 
     address: BrokerAddress
     answered: bool = False
-    error: str = ""
+    error: Text = Text()
     read_committed_ms: int = 0  # when the question went out
     read_max_ms: int = 0  # ... that for the first topic
     max_answered_ms: int = 0  # when the last topic had answered
@@ -104,7 +107,7 @@ class BrokerAnswers:
     rpcs: int = 0
     offsets: Mapping[tuple[str, str], Mapping[int, int]] = field(default_factory=dict)
     stats: dict[str, list[QueueOffsets]] = field(default_factory=dict)
-    unread: dict[str, str] = field(default_factory=dict)
+    unread: dict[str, Text] = field(default_factory=dict)
     runtime: Mapping[str, str] | None = None
     topics: Mapping[str, TopicFacts] | None = None
     groups: frozenset[str] | None = None
@@ -133,7 +136,7 @@ class Question:
     known_topics: Mapping[str, Collection[str]]
     pulled_groups: Sequence[str] = ()
     lookups: Sequence[Lookup] = ()
-    silent: Mapping[str, str] = field(
+    silent: Mapping[str, Text] = field(
         default_factory=dict
     )  # broker that gets little patience → why it is silent
 
@@ -205,7 +208,7 @@ def _reader(
         except TimeoutError:
             if not patience.expired():
                 raise
-            answer.error = known_reason or "no answer in time"
+            answer.error = known_reason or NO_ANSWER
         finally:
             turns.end(place)
 
@@ -343,9 +346,11 @@ def _is_its_turn(topic: str, number: int) -> bool:
     return zlib.crc32(topic.encode()) % QUIET_PARTS == number % QUIET_PARTS
 
 
-def describe(error: Exception) -> str:
-    """Return an error in one line for a person: what the broker or the network said."""
-    return " ".join(str(error).split())[:300] or type(error).__name__
+def describe(error: Exception) -> Text:
+    """Return an error in one line of at most 300 characters; words of brokers and the network as they are."""
+    found = text_of(error)
+    line = " ".join(found.split())[:300]
+    return found if found and line == found else Text.foreign(line or type(error).__name__)
 
 
 def _now_ms() -> int:

@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from console.lag.round.columns import NULL, fractions, numbers, texts, values_of
+from console.text import Text
 from spark.lag.snapshot import BoolArray, Int64Array
 
 Key = TypeVar("Key", bound=tuple[Any, ...])
 Column = npt.NDArray[Any]
-UNKNOWNS = {int: NULL, float: np.nan, bool: False, str: ""}  # of each kind, as columns hold it
+UNKNOWNS = {int: NULL, float: np.nan, bool: False, str: "", Text: Text()}  # of each kind, as columns hold it
 
 
 @dataclass(eq=False)
@@ -100,7 +101,7 @@ def _differs(now: Column, before: Column) -> BoolArray:
 
 def column(kind: type, values: Iterable[Any]) -> Column:
     """Return values of rows, null where unknown, as a column: of whole numbers, fractions, flags or texts."""
-    if kind is str:
+    if issubclass(kind, str):
         return texts(list(values))
     if kind is bool:
         return np.array(list(values), dtype=np.bool_)

@@ -201,7 +201,7 @@ def _broker_read(answer: BrokerAnswers) -> BrokerRead:
         answer.read_committed_ms,
         answer.read_max_ms,
         answer.rpc_ms,
-        answer.error,
+        str.__str__(answer.error),
     )
 
 

@@ -13,6 +13,7 @@ from console.brokers.mqadmin import GroupRefusals
 from console.lag.round.broker_reads import BrokerAnswers, TopicFacts
 from console.lag.round.keyed_columns import KeyedColumns
 from console.lag.round.series import QueueKey, RoundColumns, RoundSeries, TopicQueueKey
+from console.text import Text
 from spark.lag.round.filter_ratio import FilterSample
 from spark.lag.round.window import LagWindow
 from spark.lag.snapshot import BoolArray
@@ -25,7 +26,7 @@ class Silence(NamedTuple):
     """A broker that did not answer: since when, and why."""
 
     since_ms: int
-    reason: str
+    reason: Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +119,22 @@ class RoundView:
         is_asked = any(answer.address.broker_name == broker_name for answer in self.answers)
         return not is_asked and self.now_ms - read_at_ms > FORGET_BROKER_MS
 
-    def silence_words(self, broker_name: str) -> str:
-        """Return why a broker's figures are unknown, in words with the time."""
+    def silence_text(self, broker_name: str) -> Text:
+        """Return why a broker's figures are unknown: since when it has not answered, and why."""
         silence = self.silences.get(broker_name)
-        return f"{broker_name} was not asked" if silence is None else silence_words(broker_name, silence)
+        if silence is None:
+            return Text("%(broker)s was not asked", broker=broker_name)
+        return silence_text(broker_name, silence)
 
 
-def silence_words(broker_name: str, silence: Silence) -> str:
+def silence_text(broker_name: str, silence: Silence) -> Text:
     """Return since when a broker has not answered, and why."""
-    return f"{broker_name} has not answered since {clock(silence.since_ms)}: {silence.reason}"
+    return Text(
+        "%(broker)s has not answered since %(time)s: %(reason)s",
+        broker=broker_name,
+        time=clock(silence.since_ms),
+        reason=silence.reason,
+    )
 
 
 def clock(at_ms: int) -> str:

@@ -16,6 +16,8 @@ from console.lag.round.view import ClientProgress, Members, RoundView, RowDict
 from console.lag.rows.group_sums import NO_QUEUES, SUMMED, queue_name
 from console.lag.rows.queue_row import QueueRow
 from console.lag.rows.queue_rows import drain_columns
+from console.lag.rows.reasons import about, joined, reason_text
+from console.text import Text
 from spark.lag.forecast import UNKNOWN_DRAIN, Drain, slowest
 from spark.lag.round.round_arrays import age_of
 from spark.lag.round.status import (
@@ -34,7 +36,7 @@ VALID_MS = 150_000  # five sweeps: what a client said longer ago says nothing ab
 SAMPLES_MAX = 24  # ten minutes of sweeps
 QUEUES_WATCHED_MAX = 256  # of one client; of more the rest is unknown
 CLIENTS_SHOWN_MAX = 100  # of a group's row; all that told are in its figures
-NOBODY_TOLD = "broadcasting: each client keeps its own offsets, brokers do not know them"
+NO_ANSWERS = Text("broadcasting: each client keeps its own offsets, brokers do not know them")
 Place = tuple[str, str, int]  # topic, broker name, queue id
 
 
@@ -99,13 +101,13 @@ def queue_rows(group: str, client_id: str, progress: Sequence[RowDict]) -> list[
             group=group, topic=one["topic"], broker_name=one["broker_name"], queue_id=one["queue_id"]
         )
         row.owner, row.read_at_ms = client_id, read_at_ms
-        row.reason = "the client did not tell where it is, or the broker how far the queue reaches"
+        row.reason = Text("the client did not tell where it is, or the broker how far the queue reaches")
         if one["samples"] and one["samples"][-1][0] == read_at_ms:
             _, row.min_offset, row.max_offset, row.committed_offset = one["samples"][-1]
             waiting = row.max_offset - max(row.committed_offset, row.min_offset)
             row.lag = waiting if waiting >= 0 else None
             row.time_lag_ms = 0 if waiting == 0 else None
-            row.reason = "of a client's queues only the oldest waiting message is dated"
+            row.reason = Text("of a client's queues only the oldest waiting message is dated")
         rows.append(row)
     return rows
 
@@ -221,10 +223,10 @@ def _client(client: ClientProgress, queues: Sequence[QueueSaid], before: RowDict
     sums = _sum(queues)
     bad = [one for one in queues if one.judgement is not None and one.judgement.status == sums["status"]]
     first = max(bad, key=lambda one: (one.time_lag_ms or 0, one.lag or 0), default=None)
-    since_ms, reason = client.read_at_ms, ""
+    since_ms, reason = client.read_at_ms, Text()
     if first is not None and first.judgement is not None:
         since_ms = min(one.judgement.since_ms for one in bad if one.judgement is not None)
-        reason = first.judgement.reason
+        reason = reason_text(first.judgement.reason)
     if before is not None and before["status"] == sums["status"]:
         since_ms = before["since_ms"]
     return {
@@ -279,22 +281,23 @@ def _drain(queues: Sequence[QueueSaid], is_partial: bool) -> Drain:
     return Drain(None if any(one.lag for one in queues) else 0, False)
 
 
-def _reason(clients: Sequence[RowDict], members: Members) -> str:
+def _reason(clients: Sequence[RowDict], members: Members) -> Text:
     if members.clients == 0:
-        return "broadcasting: no client is connected, and each keeps its own offsets"
+        return Text("broadcasting: no client is connected, and each keeps its own offsets")
     if not clients:
-        return NOBODY_TOLD
+        return NO_ANSWERS
     told, of = len(clients), members.clients
-    words = f"broadcasting: the furthest behind of {told} client{'' if told == 1 else 's'}, by their own word"
+    whole = Text("broadcasting: the furthest behind of %(number)s client(s), by their own word", number=told)
     if of is None or told < of or any(one["lag_lower_bound"] for one in clients):
-        number = "unknown many" if of is None else str(of)
-        words = f"broadcasting: {told} of {number} clients told their offsets; others may be further behind"
+        whole = Text(
+            "broadcasting: %(told)s of %(number)s clients told their offsets; others may be further behind",
+            told=told,
+            number=Text("unknown many") if of is None else of,
+        )
     first = clients[0]
-    return (
-        f"{words}. {first['client_id']}: {first['worst_queue']}: {first['reason']}"
-        if first["reason"]
-        else words
-    )
+    if not first["reason"]:
+        return whole
+    return joined(whole, about(first["client_id"], about(first["worst_queue"], first["reason"])))
 
 
 def _stall_ms(clients: Sequence[RowDict]) -> int | None:

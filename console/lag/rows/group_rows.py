@@ -3,16 +3,17 @@
 from collections.abc import Mapping
 
 from console.brokers.mqadmin import dead_letter_topic, is_system_group, retry_topic
-from console.lag.round.offset_kind import REASONS
 from console.lag.round.view import Members, RoundView, RowDict
 from console.lag.rows import broadcast
 from console.lag.rows.group_sums import NO_QUEUES, SUMMED, group_sums
 from console.lag.rows.popped import POP_MODE, pop_figures
 from console.lag.rows.queue_rows import QueueTable
+from console.lag.rows.reasons import NOT_A_COUNT, about, joined, reason_text
+from console.text import Text
 from spark.lag.forecast import consumers_needed
 from spark.lag.local_time import MINUTE_MS
 from spark.lag.round.filter_ratio import filtered_lag, wilson
-from spark.lag.round.status import LagStatus, attention, worst
+from spark.lag.round.status import Evidence, LagStatus, Reason, attention, worst
 
 TREND_POINTS = 60
 NO_MEMBERS = Members()
@@ -59,7 +60,7 @@ def _row(view: RoundView, group: str, sums: RowDict, topics: Mapping[str, RowDic
         "retry_in_rate": _retry_in_rate(group, sums, topics),
         **_filtered(view, group, lag),
         **trend(previous, lag if lag_known else None, view.now_ms),
-        "reason": joined(_reason(view, sums, status, members), _no_count(view, sums)),
+        "reason": joined(_reason(view, sums, status), _no_count(view, sums)),
         "unknown_since_ms": _unknown_since(view, partial, previous),
         "since_ms": _since(status, sums, members, previous, view.now_ms),
         "known_lag": lag if lag_known else (previous["known_lag"] if previous else None),
@@ -187,35 +188,39 @@ def _dead_letters(view: RoundView, group: str, topics: Mapping[str, RowDict]) ->
     return None if view.silences or not view.topics else 0
 
 
-def _reason(view: RoundView, sums: RowDict, status: LagStatus, members: Members) -> str:
+def _reason(view: RoundView, sums: RowDict, status: LagStatus) -> Text:
     """Return what is unknown and why, and what is wrong with the known part."""
-    known: str = sums["reason"]
+    known: Text = sums["reason"]
     if status is LagStatus.OFFLINE:
-        known = f"no client is connected, {sums['lag'] or 0:,} messages wait"
+        known = reason_text(Reason(Evidence.NO_CLIENT, {"lag": sums["lag"] or 0}))
     elif status is LagStatus.UNKNOWN and sums["status"] is LagStatus.OK:
-        known = "messages wait, nothing was read yet, and who is connected has not been told: well or offline"
+        known = Text(
+            "messages wait, nothing was read yet, and who is connected has not been told: well or offline"
+        )
     if view.blind and not sums["partial"]:
-        names = ", ".join(sorted(view.blind))
-        return f"{names} has not answered since this console began to look; its share is unknown. {known}".strip()
+        blind = Text(
+            "%(names)s has not answered since this console began to look; its share is unknown.",
+            names=", ".join(sorted(view.blind)),
+        )
+        return Text.of_parts([blind, known])
     if not sums["partial"]:
         return known
-    words = f"{sums['unknown']} of {sums['queues']} queues unknown: {sums['unknown_reason']}"
-    return f"{words}. {known}" if known and sums["status"] is not LagStatus.UNKNOWN else words
-
-
-def _no_count(view: RoundView, sums: RowDict) -> str:
-    """Return why the lag is no count of messages, of the first such topic; "" when it is."""
-    if not sums["offset_is_not_count"]:
-        return ""
-    topics = (one["topic"] for one in sums["topics"])
-    return next(
-        (f"{topic}: {REASONS[kind]}" for topic in topics if (kind := view.offset_kinds.get(topic))), ""
+    unknown = Text(
+        "%(number)s of %(total)s queues unknown: %(reason)s",
+        number=sums["unknown"],
+        total=sums["queues"],
+        reason=sums["unknown_reason"],
     )
+    return unknown if sums["status"] is LagStatus.UNKNOWN else joined(unknown, known)
 
 
-def joined(*sentences: str) -> str:
-    """Return reasons one after another."""
-    return ". ".join(one for one in sentences if one)
+def _no_count(view: RoundView, sums: RowDict) -> Text:
+    """Return why the lag is no count of messages, of the first such topic; empty when it is."""
+    if not sums["offset_is_not_count"]:
+        return Text()
+    topics = (one["topic"] for one in sums["topics"])
+    kinds = ((topic, view.offset_kinds.get(topic)) for topic in topics)
+    return next((about(topic, NOT_A_COUNT[kind]) for topic, kind in kinds if kind), Text())
 
 
 def _unknown_since(view: RoundView, partial: bool, previous: RowDict | None) -> int | None:

@@ -14,7 +14,9 @@ from console.brokers.mqadmin import RETRY_TOPIC_PREFIX
 from console.lag.round.columns import NULL, Runs, each, values_of
 from console.lag.round.series import QueueKey
 from console.lag.round.view import RoundView, RowDict
+from console.lag.rows.queue_row import NO_REASON
 from console.lag.rows.queue_rows import DRAIN_NUMBERS, QueueTable
+from console.lag.rows.reasons import about
 from spark.lag.round.skew import skews
 from spark.lag.round.status import SEVERITY, LagStatus
 from spark.lag.snapshot import BoolArray, Int64Array
@@ -41,9 +43,9 @@ NO_QUEUES: RowDict = {
     "partial": False,
     "time_lag_lower_bound": False,
     "since_ms": 0,
-    "reason": "",
+    "reason": NO_REASON,
     "unknown": 0,
-    "unknown_reason": "",
+    "unknown_reason": NO_REASON,
     "queues": 0,
     "in_flight": None,
     "available": None,
@@ -125,7 +127,7 @@ def _main_sums(view: RoundView, table: QueueTable) -> dict[str, RowDict]:
         "in_flight": values_of(np.where(all_pulled, runs.sum(columns["in_flight"]), NULL)),
         "available": values_of(np.where(all_pulled, runs.sum(columns["available"]), NULL)),
         "unknown": runs.count(~sums.known).tolist(),
-        "unknown_reason": ["" if at < 0 else columns["reason"][at] for at in unknown_at.tolist()],
+        "unknown_reason": [NO_REASON if at < 0 else columns["reason"][at] for at in unknown_at.tolist()],
         "queues": runs.counts.tolist(),
         "offset_is_not_count": runs.any(columns["offset_is_not_count"]).tolist(),
         "topics": _topics(view, table, runs),
@@ -168,7 +170,7 @@ class _Combined:
         reasons = []
         for at, is_about_broker in zip(culprit.tolist(), is_unknown.tolist(), strict=True):
             words = columns["reason"][at]
-            reasons.append(f"{queue_name(keys[at])}: {words}" if words and not is_about_broker else words)
+            reasons.append(about(queue_name(keys[at]), words) if words and not is_about_broker else words)
         return {
             "status": [STATUSES[rank] for rank in self.status.tolist()],
             "partial": self.partial.tolist(),

@@ -11,6 +11,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from console.lag.round.view import Members, Popped, RowDict
+from console.lag.rows.reasons import joined
+from console.text import Text
+from console.text.value import Duration
 from spark.lag.round.status import POP_QUIET_MS, LagStatus, attention
 
 POP_MODE = "POP"
@@ -68,11 +71,16 @@ def pop_figures(row: RowDict, popped: Popped, *, taken_ms: int | None, now_ms: i
     if popped.is_whole and held == 0:
         return {"in_flight": 0, "available": row["lag"], "in_flight_at_ms": popped.at_ms}
     lag = None if row["lag"] is None else row["lag"] + held
-    words = (
-        "POP: members have taken an unknown number of messages and not acknowledged them; who does not tell may have "
-        "more"
+    taken = (
+        Text(
+            "POP: members have taken an unknown number of messages and not acknowledged them; who does not tell may "
+            "have more"
+        )
         if popped.at_ms is None
-        else f"POP: members have taken {held:,} messages and not acknowledged them; who does not tell may have more"
+        else Text(
+            "POP: members have taken %(number)s messages and not acknowledged them; who does not tell may have more",
+            number=held,
+        )
     )
     found = {
         "lag": lag,
@@ -85,7 +93,7 @@ def pop_figures(row: RowDict, popped: Popped, *, taken_ms: int | None, now_ms: i
         "known_lag": None,
         "known_at_ms": None,
         "drain_ms": None if row["drain_ms"] == 0 and lag else row["drain_ms"],
-        "reason": f"{words}. {row['reason']}" if row["reason"] else words,
+        "reason": joined(taken, row["reason"]),
     }
     return found | _standing(row | found, popped, taken_ms, now_ms)
 
@@ -105,15 +113,21 @@ def _standing(row: RowDict, popped: Popped, taken_ms: int | None, now_ms: int) -
             "stall_ms": stood_ms,
             "drain_never": True,
             "drain_ms": None,
-            "reason": f"POP: members hold {held:,} messages, and what they hold has not become less for "
-            f"{stood_ms // 1000} s: none is seen to be acknowledged",
+            "reason": Text(
+                "POP: members hold %(number)s messages, and what they hold has not become less for %(time)s: none is "
+                "seen to be acknowledged",
+                number=held,
+                time=Duration(stood_ms),
+            ),
         }
     comes_back = row["retry_in_rate"] or row["retry_lag"]
     if not popped.is_whole and comes_back and now_ms - (taken_ms or 0) > POP_QUIET_MS:
         return {
             **_not_well(row, LagStatus.UNKNOWN, taken_ms or row["since_ms"]),
-            "reason": "POP: messages that members took come back unacknowledged, and not every member tells what it "
-            "holds: some fail, or a member is stuck",
+            "reason": Text(
+                "POP: messages that members took come back unacknowledged, and not every member tells what it holds: "
+                "some fail, or a member is stuck"
+            ),
         }
     return {}
 

@@ -11,6 +11,10 @@ from dataclasses import dataclass, field, fields
 from types import NoneType
 from typing import Any, get_args
 
+from console.text import Text
+
+NO_REASON = Text()
+
 
 def _says(text: str, default: Any = None) -> Any:
     """A field with words for the API's document."""
@@ -58,7 +62,7 @@ class QueueRow:
     moved: bool = _says("the committed offset was set, not consumed, since the reading before", False)
     paused: bool = _says("the broker gives the group nothing of this topic", False)
     read_at_ms: int = 0
-    reason: str = ""
+    reason: Text = NO_REASON
     missed_rounds: int = _says("rounds since its broker, which answers, last listed it", 0)
 
 
@@ -77,7 +81,7 @@ class TopicQueueRow:
 
 
 def kinds_of(row: type[Any]) -> dict[str, type]:
-    """Return field → what its values are: int, float, bool or str; each may be null but the last two."""
+    """Return field → what its values are: int, float, bool, str or Text; each may be null but the last three."""
     return {
         one.name: next(kind for kind in get_args(one.type) or (one.type,) if kind is not NoneType)
         for one in fields(row)

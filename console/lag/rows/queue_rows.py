@@ -13,7 +13,9 @@ from console.lag.round.keyed_columns import Column, KeyedColumns
 from console.lag.round.series import QueueKey, commit_key
 from console.lag.round.view import RoundView, RowDict
 from console.lag.rows.popped import POP_MODE, groups_holding
-from console.lag.rows.queue_row import QueueRow, kinds_of
+from console.lag.rows.queue_row import NO_REASON, QueueRow, kinds_of
+from console.lag.rows.reasons import reason_text
+from console.text import Text
 from spark.lag.forecast import Drain
 from spark.lag.round import round_arrays
 from spark.lag.round.round_arrays import Progress
@@ -320,14 +322,16 @@ class _Read:
         found: dict[str, Column] = {
             "status": np.full(self.count, LagStatus.OK.value, dtype=object),
             "since_ms": np.full(self.count, self.view.now_ms, dtype=np.int64),
-            "reason": np.full(self.count, "", dtype=object),
+            "reason": np.full(self.count, NO_REASON, dtype=object),
             "drain_never": np.zeros(self.count, dtype=np.bool_),
             **{name: np.full(self.count, NULL, dtype=np.int64) for name in DRAIN_NUMBERS},
         }
         for at in np.flatnonzero(~self.has & (self.high > self.low)).tolist():
-            held = self.high[at] - self.low[at]
+            held = int(self.high[at] - self.low[at])
             found["status"][at] = LagStatus.NEVER_COMMITTED.value
-            found["reason"][at] = f"no committed offset yet, the queue holds {held:,} messages"
+            found["reason"][at] = Text(
+                "no committed offset yet, the queue holds %(number)s messages", number=held
+            )
         is_done = self.has & (self.committed == self.high) & ~self.window.has_moved(self.commit)
         found["drain_ms"][is_done] = 0
         is_clear = is_done | ~self.has
@@ -342,12 +346,12 @@ class _Read:
         found["since_ms"][kept] = self.before["since_ms"][kept]
         return found
 
-    def _reason(self, at: int, judgement: Judgement) -> str:
-        """A queue that a person paused does not stand by itself, and says so wherever its status is told."""
-        key = self.keys[at]
+    def _reason(self, at: int, judgement: Judgement) -> Text:
+        """A queue that a person paused does not stand by itself: its reason begins with the pause."""
+        key, reason = self.keys[at], reason_text(judgement.reason)
         if judgement.status in MAY_BE_PAUSED and self.view.is_refused(key.group, key.topic, key.broker_name):
-            return f"paused, the broker gives the group nothing of this topic; {judgement.reason}"
-        return judgement.reason
+            return Text("paused, the broker gives the group nothing of this topic; %(reason)s", reason=reason)
+        return reason
 
     def _is_ordinary(self) -> BoolArray:
         """Which of `waiting` are well without a look at their history."""
@@ -412,12 +416,17 @@ def unknown_row(view: RoundView, key: QueueKey, previous: RowDict) -> RowDict:
     answer = next((one for one in view.answers if one.address.broker_name == key.broker_name), None)
     missed = 0
     if answer is None or not answer.answered:
-        reason = view.silence_words(key.broker_name)
+        reason = view.silence_text(key.broker_name)
     elif key.topic in answer.unread:
-        reason = f"{key.broker_name} did not tell the offsets of {key.topic}: {answer.unread[key.topic]}"
+        reason = Text(
+            "%(broker)s did not tell the offsets of %(topic)s: %(reason)s",
+            broker=key.broker_name,
+            topic=key.topic,
+            reason=answer.unread[key.topic],
+        )
     else:
         missed = previous["missed_rounds"] + 1
-        reason = f"{key.broker_name} no longer lists this queue for the group"
+        reason = Text("%(broker)s no longer lists this queue for the group", broker=key.broker_name)
     silence = view.silences.get(key.broker_name)
     return {
         **previous,

@@ -14,6 +14,8 @@ from django.db.models import Q
 
 from console.lag.database_router import METRICS
 from console.lag.round.view import RowDict
+from console.text.columns import TextColumn, as_stored
+from console.text.value import with_json
 
 Key = TypeVar("Key", bound=Hashable)
 READ_AT = "read_at_ms"  # changes every round: it is written, but a row that differs only in it is not news
@@ -52,6 +54,7 @@ class RowStore(Generic[Key]):
         columns = [one for one in model._meta.concrete_fields if one.attname not in skipped]
         self.fields = [one.attname for one in columns]
         self.json_fields = {one.attname for one in columns if isinstance(one, models.JSONField)}
+        self.text_fields = {one.attname for one in columns if isinstance(one, TextColumn)}
         # Indexes are written anew for every row whose statement names their columns, changed or not.
         self.indexed = {name.lstrip("-") for index in model._meta.indexes for name in index.fields}
         self.rows: dict[Key, RowDict] = {}
@@ -192,12 +195,15 @@ class RowStore(Generic[Key]):
         keys = ("cluster", *self.key_fields)
         plain = [name for name in names if name not in keys]
         values = _getter(plain)
-        texts = [place for place, name in enumerate(plain) if name in self.json_fields]
+        documents = [place for place, name in enumerate(plain) if name in self.json_fields]
+        texts = [place for place, name in enumerate(plain) if name in self.text_fields]
         begins_with_key = names[0] in keys
         for key, row in rows.items():
             found = list(values(row))
+            for place in documents:
+                found[place] = orjson.dumps(with_json(found[place])).decode()
             for place in texts:
-                found[place] = orjson.dumps(found[place]).decode()
+                found[place] = as_stored(found[place])
             own = (self.cluster, *(key if isinstance(key, tuple) else (key,)))
             yield (*own, *found) if begins_with_key else (*found, *own)
 
@@ -208,10 +214,19 @@ class RowStore(Generic[Key]):
         every = iter(rows.items())
         while part := list(islice(every, ROWS_AT_ONCE)):
             found = [
-                {"cluster": self.cluster, **self._key_values(key), **{name: row[name] for name in plain}}
+                {
+                    "cluster": self.cluster,
+                    **self._key_values(key),
+                    **{name: self._stored(name, row[name]) for name in plain},
+                }
                 for key, row in part
             ]
             yield orjson.dumps(found).decode()
+
+    def _stored(self, name: str, value: Any) -> Any:
+        if name in self.text_fields:
+            return as_stored(value)
+        return with_json(value) if name in self.json_fields else value
 
     def _document(self) -> str:
         quote = connections[METRICS].ops.quote_name

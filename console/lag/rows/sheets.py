@@ -19,14 +19,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from console.lag.models import QueueSheet, SheetModel, TopicQueueSheet
-from console.lag.round.columns import values_of
+from console.lag.round.columns import texts, values_of
 from console.lag.round.keyed_columns import UNKNOWNS, Column, KeyedColumns
 from console.lag.round.series import QueueKey, TopicQueueKey
 from console.lag.rows.queue_row import QueueRow, TopicQueueRow, kinds_of
+from console.text import Text
+from console.text.columns import as_stored, of_stored
 from spark.lag.snapshot import Int64Array
 
 SHEETS = 64  # 20,000 queues: 25 KB each; a reader of all of them takes some milliseconds
-ARROW_TYPES = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string()}
+ARROW_TYPES = {int: pa.int64(), float: pa.float64(), bool: pa.bool_(), str: pa.string(), Text: pa.string()}
 Key = TypeVar("Key", bound=QueueKey | TopicQueueKey)
 Row = TypeVar("Row", bound=QueueRow | TopicQueueRow)
 
@@ -79,13 +81,13 @@ class SheetStore(Generic[Key, Row]):
 
     def replace(self, rows: KeyedColumns[Key]) -> None:
         """Make the database hold exactly these rows."""
-        layout = self._layout(rows.keys)
+        layout, kinds = self._layout(rows.keys), self.kind.kinds
         arrays = [
             *layout.keys,
-            *(pa.array(column[layout.order]) for column in rows.columns.values()),
+            *(_stored(column[layout.order], kinds[name]) for name, column in rows.columns.items()),
         ]
-        assert [*self.kind.key._fields, *rows.columns] == list(self.kind.kinds), "a column for every field"
-        batch = pa.RecordBatch.from_arrays(arrays, schema=_schema(self.kind.kinds))
+        assert [*self.kind.key._fields, *rows.columns] == list(kinds), "a column for every field"
+        batch = pa.RecordBatch.from_arrays(arrays, schema=_schema(kinds))
         options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
         model = self.kind.model
         sheets = [
@@ -143,6 +145,24 @@ def _schema(kinds: Mapping[str, type]) -> pa.Schema:
     return pa.schema([pa.field(name, ARROW_TYPES[kind]) for name, kind in kinds.items()])
 
 
+def _stored(column: Column, kind: type) -> pa.Array:
+    """Return a column as it lies on a sheet: a text as its JSON."""
+    if kind is not Text:
+        return pa.array(column)
+    values = column.tolist()
+    stored = {value: as_stored(value) for value in set(values)}
+    return pa.array([stored[value] for value in values], type=pa.string())
+
+
+def _restored(column: Column, kind: type) -> Column:
+    """Return a column of a sheet as rows hold it."""
+    if kind is not Text:
+        return column
+    values = column.tolist()
+    restored = {value: of_stored(value) for value in set(values)}
+    return texts([restored[value] for value in values])
+
+
 def _encoded(batch: pa.RecordBatch, options: pa.ipc.IpcWriteOptions) -> bytes:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
@@ -184,7 +204,7 @@ def read_columns(
         known = dict(zip(batch.schema.names, batch.columns, strict=True))
         found.append(
             {
-                name: known[name].to_numpy(zero_copy_only=False)
+                name: _restored(known[name].to_numpy(zero_copy_only=False), kinds[name])
                 if name in known
                 else np.full(len(batch), missing[name])
                 for name in names

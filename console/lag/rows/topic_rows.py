@@ -10,11 +10,12 @@ from console.brokers.mqadmin import DLQ_TOPIC_PREFIX, RETRY_TOPIC_PREFIX, is_sys
 from console.lag.round.broker_reads import BrokerAnswers, TopicFacts
 from console.lag.round.columns import NULL, rounded, runs_by, values_of
 from console.lag.round.keyed_columns import Column, KeyedColumns
-from console.lag.round.offset_kind import REASONS
 from console.lag.round.series import TopicQueueKey
 from console.lag.round.view import RoundView, RowDict
 from console.lag.rows.group_rows import trend
 from console.lag.rows.queue_rows import QueueTable
+from console.lag.rows.reasons import NOT_A_COUNT
+from console.text import Text
 from spark.lag.snapshot import Int64Array
 
 
@@ -174,7 +175,7 @@ def _row(
     silent = sorted(view.silences.keys() & brokers) if view.silences else []
     partial = bool(silent) or bool(view.blind)
     kind = view.offset_kinds.get(topic, "")
-    reasons = [view.silence_words(name) for name in silent or sorted(view.blind)] if partial else []
+    reasons = [view.silence_text(name) for name in silent or sorted(view.blind)] if partial else []
     return {
         "kind": topic_kind(topic, view.own_topics),
         "offset_kind": kind,
@@ -188,7 +189,7 @@ def _row(
         "messages_lower_bound": partial,
         **trend(view.previous_topics.get(topic), stored["in_rate"], view.now_ms),
         "partial": partial,
-        "reason": "; ".join([*reasons, *([REASONS[kind]] if kind else [])]),
+        "reason": Text.of_parts([*reasons, *([NOT_A_COUNT[kind]] if kind else [])]),
     }
 
 

@@ -31,8 +31,8 @@ def _other(mark: Mark) -> str:
         "topic": mark.topic,
         "broker": mark.broker_name,
         "messages": f"{mark.messages:,}",
-        "by": mark.cause or gettext("not from here"),
-        "reason": mark.cause,
+        "by": mark.cause.local() or gettext("not from here"),
+        "reason": mark.cause.local(),
     }
     if mark.kind == SILENT and mark.to_ms is None:
         return gettext("%(broker)s does not answer: %(reason)s") % places

@@ -14,8 +14,10 @@ from django.db.models import Q
 
 from console.lag.models import Episode, HistoryGap, LagEvent
 from console.lag.rows import queues
+from console.text import Text
 
 SILENT = "SILENT"
+NO_CAUSE = Text()
 IN_EPISODE_MAX = 12  # of one episode: more are a list that no one reads
 READ_MAX = 20_000  # of all episodes of a page together
 BEFORE_EPISODE_MS = 10 * 60_000  # what made an episode happened just before it
@@ -33,8 +35,8 @@ class Who:
 class Mark:
     """One thing that happened. `kind` is a LagEvent's or SILENT; `to_ms` is the end of a silence, null: it lasts.
 
-    `cause` has the words of the change of ours that set offsets, "" when none did. `clients_before` and `clients` are
-    the numbers of members.
+    `cause` is the change of ours that set offsets, empty when none did, or why a broker is silent. `clients_before` and
+    `clients` are the numbers of members.
     """
 
     at_ms: int
@@ -44,7 +46,7 @@ class Mark:
     broker_name: str = ""
     queues: int = 0
     messages: int = 0
-    cause: str = ""
+    cause: Text = NO_CAUSE
     clients_before: int | None = None
     clients: int | None = None
     joined: Who | None = None
@@ -62,6 +64,7 @@ class Mark:
         known = {one.name for one in fields(cls)}
         found: dict[str, Any] = {name: value for name, value in kept.items() if name in known}
         found |= {name: _who(value) for name, value in found.items() if isinstance(value, dict)}
+        found["cause"] = Text.foreign(found.get("cause", ""))
         return cls(**found)
 
 

@@ -3,10 +3,6 @@
 from django.utils.translation import gettext_noop as _
 
 SENTENCES = (
-    _("%(broker)s did not tell the offsets of %(topic)s: %(reason)s"),
-    _("%(broker)s has not answered since %(time)s: %(reason)s"),
-    _("%(broker)s no longer lists this queue for the group"),
-    _("%(broker)s was not asked"),
     _("%(client)s holds no queue: there are more clients than queues, or it was left out"),
     _(
         "%(in)s messages a second come in, %(out)s are handled, so the backlog grows by %(growth)s a "
@@ -26,7 +22,6 @@ SENTENCES = (
     _("%(name)s of %(cluster)s is already being computed (%(id)s)."),
     _("%(names)s and more: clients go by whom they ask."),
     _("%(names)s do not list it, %(known)s do. Clients of the former never find it."),
-    _("%(names)s has not answered since this console began to look; its share is unknown. %(known)s"),
     _("%(names)s offer it to nobody, %(number)s still do: producers go by whom they ask."),
     _("%(names)s. What it lacks is lost with the master."),
     _("%(names)s: clients go by whom they ask."),
@@ -41,7 +36,6 @@ SENTENCES = (
     _("%(number)s message(s) wait."),
     _("%(number)s message(s) waiting there."),
     _("%(number)s of %(total)s clients subscribe differently: %(names)s"),
-    _("%(number)s of %(total)s queues unknown: %(reason)s"),
     _("%(number)s {retry|retries} failed, then a dead letter"),
     _("%(queue)s of %(topic)s is read by %(number)s clients: messages come twice"),
     _("%(queue)s of %(topic)s is read by nobody: its messages wait"),
@@ -80,7 +74,6 @@ SENTENCES = (
     _("Began"),
     _("Body"),
     _("Body is"),
-    _("broadcasting: each client keeps its own offsets, brokers do not know them"),
     _("broadcasting: every client keeps its own offset, brokers do not know it"),
     _("Broker"),
     _("broker-a:3; any without it"),
@@ -144,16 +137,12 @@ SENTENCES = (
     _("master, %(number)s slave(s)"),
     _("Messages for a set time reach their topics so much later than they should; no lag shows it."),
     _("Messages late"),
-    _("messages wait, nothing was read yet, and who is connected has not been told: well or offline"),
     _("missed: nothing was running then"),
     _("Name server %(addr)s does not answer"),
     _("New clients do not find it; those connected go on."),
-    _("no answer in time"),
-    _("no client is connected, %(lag)s messages wait"),
     _("No client is online"),
     _("No client of the group says that it holds them: their messages wait until the next rebalance."),
     _("No commit for longer than the window while messages came in."),
-    _("no committed offset yet, the queue holds %(number)s messages"),
     _("No figure since; nothing is guessed."),
     _(
         "No history of %(cluster)s lies in this window. The collector writes it from its first round on; "
@@ -169,16 +158,12 @@ SENTENCES = (
     ),
     _("The database did not take all rows. No hour or day is half-written; run it again: %(error)s"),
     _("no message was written in the last minute"),
-    _("no name server answers: %(reason)s"),
     _("No name server lists it"),
-    _("no name server lists it."),
     _("no queues"),
     _("no reason"),
-    _("no round took place"),
     _("no tag"),
     _("Nobody reads for this group; what retention removes before it returns is lost to it."),
     _("Normal"),
-    _("not asked yet"),
     _("Not every name server knows it"),
     _("not known here"),
     _("not subscribed"),

@@ -111,31 +111,12 @@ SENTENCES = (
     _("writes since the start"),
     _("writing rows"),
     _("You run %(number)s searches, tails or exports already: stop one of them first."),
-    _(
-        "POP: members have taken %(number)s messages and not acknowledged them; who does not tell may have more"
-    ),
-    _(
-        "POP: members have taken an unknown number of messages and not acknowledged them; who does not tell may have "
-        "more"
-    ),
     _("Its clock is %(time)s ahead of ours"),
     _("Its clock is %(time)s behind ours"),
     _(
         "Seen by the store times of messages that have just come in; ages shown here are corrected by it. Retention, "
         "delays and timestamps of producers are not: let NTP set the clocks of brokers and of this machine."
     ),
-    _("compaction keeps the newest message of each key: there are at most as many messages as offsets"),
-    _("its queues are kept in batches: there are at most as many messages to read as offsets"),
-    _("a static topic: its offsets leave gaps where a queue moved, so there are at most as many messages"),
-    _("a light queue over other topics' messages: there are at most as many messages as offsets"),
-    _(
-        "%(topic)s: compaction keeps the newest message of each key: there are at most as many messages as offsets"
-    ),
-    _("%(topic)s: its queues are kept in batches: there are at most as many messages to read as offsets"),
-    _(
-        "%(topic)s: a static topic: its offsets leave gaps where a queue moved, so there are at most as many messages"
-    ),
-    _("%(topic)s: a light queue over other topics' messages: there are at most as many messages as offsets"),
     # What moved between a plan and its button (409).
     _("%(queue)s moved from %(before)s to %(after)s, backwards"),
     _("%(queue)s moved from %(before)s to %(after)s, more than the group's own pace on this queue explains"),

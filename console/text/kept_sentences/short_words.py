@@ -33,7 +33,6 @@ SENTENCES = (
     _("verified"),
     _("failed"),
     _("cancelled"),
-    _("jumped ahead by %(number)s messages"),
     _("Keeping"),
     _("Letters"),
     _("mean of |forecast − actual| / actual"),
@@ -65,11 +64,6 @@ SENTENCES = (
     _("Wrong units"),
     _("Wrongly"),
     # Why a queue has its status, as the lag algebra says it.
-    _("%(number)s messages passed retention before they were read"),
-    _("committed offset %(committed)s is beyond max offset %(high)s"),
     _("keeps up; one turn of its only thread, in the last 10 s"),
-    _("lag went from %(first)s to %(last)s in %(time)s"),
     _("mean: %(times)s"),
-    _("no progress for %(time)s while %(number)s messages wait"),
-    _("went back from %(before)s to %(after)s"),
 )

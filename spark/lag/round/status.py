@@ -5,8 +5,9 @@ commit log to follow; LOST, SKIPPED, OFFLINE, NEVER_COMMITTED, INVALID and UNKNO
 27, 1.3).
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 import numpy as np
 
@@ -28,9 +29,11 @@ __all__ = [
     "SEVERITY",
     "STATUS_OF",
     "WORST_FIRST",
+    "Evidence",
     "Judgement",
     "LagStatus",
     "QueueHistory",
+    "Reason",
     "SampleFlag",
     "attention",
     "judge",
@@ -81,16 +84,38 @@ class QueueHistory:
         return drain(self.t_ms, self.max_offset, np.maximum(self.committed, self.min_offset))
 
 
+class Evidence(StrEnum):
+    """What the window shows of a queue that is not well. The console has a sentence for each (`lag.rows.reasons`)."""
+
+    BEYOND_END = "BEYOND_END"
+    LOST = "LOST"
+    NO_CLIENT = "NO_CLIENT"
+    NO_PROGRESS = "NO_PROGRESS"
+    TREND = "TREND"
+    WENT_BACK = "WENT_BACK"
+    SET_BACK = "SET_BACK"
+    JUMPED_AHEAD = "JUMPED_AHEAD"
+    SET_AHEAD = "SET_AHEAD"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Evidence with its figures by name: counts of messages, offsets, and durations (`…_ms`)."""
+
+    evidence: Evidence
+    figures: Mapping[str, int] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A status, when it began as far as the window shows, the evidence in one sentence, and the end of the backlog.
+    """A status, when it began as far as the window shows, the evidence, and the end of the backlog.
 
     CATCHING_UP always has a `drain` with an end, FALLING_BEHIND and a standstill never: one trend decides both.
     """
 
     status: LagStatus
     since_ms: int
-    reason: str = ""
+    reason: Reason | None = None
     drain: Drain = UNKNOWN_DRAIN
 
 
@@ -125,20 +150,18 @@ def judge(
     low, high = int(history.min_offset[-1]), int(history.max_offset[-1])
     if committed > high:
         since_ms = _since(history, history.committed > history.max_offset)
-        return Judgement(
-            LagStatus.INVALID, since_ms, f"committed offset {committed} is beyond max offset {high}"
-        )
+        reason = Reason(Evidence.BEYOND_END, {"committed": committed, "high": high})
+        return Judgement(LagStatus.INVALID, since_ms, reason)
     if committed < low:
         since_ms = _since(history, history.committed < history.min_offset)
-        lost = low - committed
-        reason = f"{lost:,} messages passed retention before they were read"
+        reason = Reason(Evidence.LOST, {"number": low - committed})
         return Judgement(LagStatus.LOST, since_ms, reason, history.part(_from_last_zero(history)).drain())
     lag = high - committed
     if lag == 0:
         since_ms = _since(history, history.committed >= history.max_offset)
-        return _skipped(history) or Judgement(LagStatus.OK, since_ms, "", DRAINED)
+        return _skipped(history) or Judgement(LagStatus.OK, since_ms, drain=DRAINED)
     if clients == 0:
-        reason = f"no client is connected, {lag:,} messages wait"
+        reason = Reason(Evidence.NO_CLIENT, {"lag": lag})
         return Judgement(LagStatus.OFFLINE, _last_progress(history), reason, NO_END)
     return _judge_backlog(history, lag, time_lag_ms, previous, patience_ms)
 
@@ -162,7 +185,7 @@ def _judge_backlog(
         advances = np.flatnonzero(moves > 0) + 1
         if quiet_ms > RHYTHM_FACTOR * _longest_pause(history.t_ms[advances]):
             word = LagStatus.STOPPED if len(advances) else LagStatus.STALLED
-            reason = f"no progress for {quiet_ms // 1000} s while {lag:,} messages wait"
+            reason = Reason(Evidence.NO_PROGRESS, {"time_ms": quiet_ms, "number": lag})
             return Judgement(word, now_ms - quiet_ms, reason, NO_END)
     jumped = _rewound(history, moves) or _skipped(history)
     if jumped is not None:
@@ -184,7 +207,7 @@ def _judge_trend(history: QueueHistory, backlog: slice, previous: LagStatus | No
     catches_up = found.direction is Direction.SHRINKING or (keeps and found.pace < 0)
     end = own.drain() if catches_up else NO_END
     word = LagStatus.CATCHING_UP if end.ms is not None else LagStatus.FALLING_BEHIND
-    reason = f"lag went from {found.first:,} to {found.last:,} in {found.span_ms // 1000} s"
+    reason = Reason(Evidence.TREND, {"first": found.first, "last": found.last, "time_ms": found.span_ms})
     return Judgement(word, int(own.t_ms[0]), reason, end if end.ms is not None else NO_END)
 
 
@@ -203,8 +226,8 @@ def _rewound(history: QueueHistory, moves: Int64Array) -> Judgement | None:
     if now >= before:
         return None
     at = int(falls[-1])
-    target = int(history.committed[at + 1])
-    reason = f"went back from {before} to {target}{_pending(history, at + 1)}"
+    evidence = Evidence.SET_BACK if _is_pending(history, at + 1) else Evidence.WENT_BACK
+    reason = Reason(evidence, {"before": before, "after": int(history.committed[at + 1])})
     return Judgement(LagStatus.REWOUND, int(history.t_ms[at + 1]), reason, history.part(at + 1).drain())
 
 
@@ -221,17 +244,19 @@ def _skipped(history: QueueHistory) -> Judgement | None:
         return None
     at = int(jumps[-1])
     skipped = int(history.committed[at] - history.committed[at - 1])
-    reason = f"jumped ahead by {skipped:,} messages{_pending(history, at)}"
+    evidence = Evidence.SET_AHEAD if _is_pending(history, at) else Evidence.JUMPED_AHEAD
+    reason = Reason(evidence, {"number": skipped})
     return Judgement(LagStatus.SKIPPED, int(history.t_ms[at]), reason, history.part(at).drain())
 
 
-def _pending(history: QueueHistory, at: int) -> str:
-    """Return what to add of a committed offset that somebody set at one place of the window, while messages wait: that
-    it is where it was set is no progress of the group, whose clients may not have heard of it (lag.md 1.3).
+def _is_pending(history: QueueHistory, at: int) -> bool:
+    """Return whether a committed offset still stands where it was set at one place of the window while messages wait.
+
+    That is no progress of the group, whose clients may not have received the new offset yet (lag.md 1.3).
     """
     is_still_there = bool((history.committed[at:] == history.committed[at]).all())
     waits = history.committed[-1] < history.max_offset[-1]
-    return ", nothing was confirmed since" if is_still_there and waits else ""
+    return is_still_there and bool(waits)
 
 
 def is_beyond_handling(history: QueueHistory) -> bool:

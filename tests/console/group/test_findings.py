@@ -8,6 +8,7 @@ from console.group.findings import findings, subscription_words
 from console.group.pauses import GroupPauses, Pause
 from console.lag.models import ClientRow, GroupRow
 from console.lag.rows.queue_row import QueueRow
+from console.text import Text
 
 
 def group(**fields: Any) -> GroupRow:
@@ -53,7 +54,7 @@ def test_it_counts_what_it_does_not_name() -> None:
 
 
 def test_it_says_why_a_group_is_unknown_whose_queues_are_read() -> None:
-    waiting = group(status="UNKNOWN", clients=None, reason="messages wait, nothing was read yet")
+    waiting = group(status="UNKNOWN", clients=None, reason=Text("messages wait, nothing was read yet"))
     (found,) = findings(waiting, [queue(0)], [])
     assert (found.status, found.title) == ("UNKNOWN", "Whether it is well is not known yet")
     assert found.text == "messages wait, nothing was read yet. Members are asked about every 30 s."

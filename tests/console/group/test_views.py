@@ -19,6 +19,7 @@ from console.group.group_page import owned_words
 from console.lag.models import ClientRow, GroupRow, GroupWatch, HistoryGap, LagEvent
 from console.operation import services
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
+from console.text import Text
 from tests.support import sample_queues, sample_rows
 from tests.support.people import signed_in
 
@@ -371,7 +372,7 @@ def test_it_marks_what_happened_to_the_group(admin: Client) -> None:
     event(40, "MEMBERS", from_offset=2, messages=2, members={"restarted": {"count": 12, "names": names}})
     event(30, "REWIND", topic="orders", messages=4_000)
     event(
-        29, "REWIND", topic="orders", messages=5, cause="plan plan-1, applied by carol"
+        29, "REWIND", topic="orders", messages=5, cause=Text("plan plan-1, applied by carol")
     )  # its job is marked
     event(20, "BROKER_RESTART", group="", broker_name="broker-a")
     event(20, "BROKER_RESTART", group="", broker_name="broker-z")
@@ -380,7 +381,7 @@ def test_it_marks_what_happened_to_the_group(admin: Client) -> None:
         broker_name="broker-a",
         from_ms=now_ms - 600_000,
         to_ms=now_ms - 540_000,
-        reason="timed out",
+        reason=Text("timed out"),
     )
     found = group_page.chart_marks("local", "billing", ["broker-a"], now_ms - 3_600_000, now_ms)
     assert [(one.mark, one.label) for one in found.marks] == [
@@ -469,7 +470,10 @@ def test_it_asks_the_database_no_more_for_more_queues(admin: Client) -> None:
 def test_it_shows_a_group_whose_history_has_gaps(admin: Client) -> None:
     now_ms = round(time.time() * 1000)
     HistoryGap.objects.create(
-        cluster="local", from_ms=now_ms - 600_000, to_ms=now_ms - 300_000, reason="the console was stopped"
+        cluster="local",
+        from_ms=now_ms - 600_000,
+        to_ms=now_ms - 300_000,
+        reason=Text("the console was stopped"),
     )
     assert admin.get("/c/local/groups/analytics").status_code == 200
 

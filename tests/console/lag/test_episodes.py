@@ -22,6 +22,7 @@ from console.lag.episode_state import (
 )
 from console.lag.episodes import Episodes
 from console.lag.models import Episode, GroupSlo, LagEvent
+from console.text import Text
 
 INTERVAL = 5_000
 START = 1_700_000_000_000
@@ -229,7 +230,7 @@ def test_a_silent_broker_makes_no_new_episodes(rounds: Rounds) -> None:
 
 def test_a_reset_of_ours_makes_it_intentional_and_one_of_others_does_not(rounds: Rounds) -> None:
     event = {"cluster": "local", "kind": "REWIND", "topic": "orders", "at_ms": START - MINUTE}
-    LagEvent.objects.create(**event, group="billing", cause="reset by alice: plan-1")
+    LagEvent.objects.create(**event, group="billing", cause=Text("reset by alice: plan-1"))
     LagEvent.objects.create(**event, group="audit")
     late = rows(topic("CATCHING_UP", **LATE))["billing"]
     rounds.see({"billing": late, "audit": late, "other": late})

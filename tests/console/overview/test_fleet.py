@@ -9,6 +9,7 @@ from console.cluster.models import Cluster
 from console.lag.facts import Gap
 from console.lag.models import HistoryGap, PromiseCourse, Round
 from console.overview import fleet, views
+from console.text import Text
 from spark.lag.folds.promise import ABSENT, KEPT, LATE, UNKNOWN
 from tests.support import sample_rows
 from tests.support.people import signed_in
@@ -95,9 +96,15 @@ def test_it_shows_how_much_of_each_day_was_watched() -> None:
 
 
 def test_it_lists_the_longest_times_nobody_watched(two_clusters: list[Cluster]) -> None:
-    HistoryGap.objects.create(cluster="east", from_ms=NOW - HOUR, to_ms=NOW - HOUR + 60_000, reason="late")
-    HistoryGap.objects.create(cluster="west", broker_name="broker-b", from_ms=NOW - 2 * HOUR, reason="silent")
-    HistoryGap.objects.create(cluster="west", from_ms=NOW - 30 * DAY, to_ms=NOW - 29 * DAY, reason="long ago")
+    HistoryGap.objects.create(
+        cluster="east", from_ms=NOW - HOUR, to_ms=NOW - HOUR + 60_000, reason=Text("late")
+    )
+    HistoryGap.objects.create(
+        cluster="west", broker_name="broker-b", from_ms=NOW - 2 * HOUR, reason=Text("silent")
+    )
+    HistoryGap.objects.create(
+        cluster="west", from_ms=NOW - 30 * DAY, to_ms=NOW - 29 * DAY, reason=Text("long ago")
+    )
     found = fleet.unwatched(two_clusters, NOW)
     assert [(one.cluster, one.broker_name, one.lasted_ms) for one in found] == [
         ("west", "broker-b", 2 * HOUR),

@@ -20,6 +20,7 @@ from console.cluster.models import Cluster
 from console.lag.models import BrokerRow, ClientRow, GroupRow, Round, TopicRow
 from console.lag.rows.queue_row import TopicQueueRow
 from console.overview import selectors
+from console.text import Text
 from tests.support import sample_queues, sample_rows
 from tests.support.people import signed_in
 
@@ -296,7 +297,7 @@ def test_a_cluster_that_nobody_reaches_is_unknown_not_empty(page: str) -> None:
             duration_ms=20,
             brokers_answered=answered,
             brokers_total=answered,
-            error="" if answered else "no name server answers: 10.9.9.9:9876 is not available",
+            error=Text("" if answered else "no name server answers: 10.9.9.9:9876 is not available"),
         )
     client = signed_in()
     text = client.get(f"/c/far/{page}").content.decode()

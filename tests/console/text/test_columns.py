@@ -33,14 +33,6 @@ STILL_ENGLISH = {
     "deadletter.DeadLetterSurvey": {"problem"},
     "deadletter.ReplayLedger": {"reason"},
     "group.BrokerRefusals": {"reason"},
-    "lag.BrokerRow": {"reason"},
-    "lag.ClientRow": {"reason"},
-    "lag.GroupRow": {"reason"},
-    "lag.HistoryFile": {"reason"},
-    "lag.HistoryGap": {"reason"},
-    "lag.LagEvent": {"cause"},
-    "lag.Round": {"error"},
-    "lag.TopicRow": {"reason"},
     "rebalance.ServerSideGroup": {"reason"},
 }
 

@@ -15,10 +15,6 @@ CASES = {
     "3 clients without a queue": "3 个客户端没有队列",
     "1 client without a queue": "1 个客户端没有队列",
     "The disk is full in 3 h 12 m": "磁盘将在 3 小时 12 分后写满",
-    # a place may hold a sentence of its own, and one text several sentences
-    "2 of 12 queues unknown: broker-b has not answered since 12:00:01: no answer in time": (
-        "12 个队列中 2 个未知：broker-b 自 12:00:01 起没有应答：应答超时"
-    ),
 }
 
 

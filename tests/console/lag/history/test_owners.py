@@ -13,6 +13,7 @@ from console.lag.collect import sweep
 from console.lag.history import archive, owners
 from console.lag.history.owners import KNOWN_MS, Owner, Swept
 from console.lag.models import ClientRow, CollectorLease, GroupMembers, QueueOwner
+from console.text import Text
 from tests.console.lag.conftest import CollectedCluster, TwoBrokers
 from tests.console.lag.running_consumers import RunningConsumers, eventually, holds
 
@@ -68,7 +69,11 @@ def test_it_writes_only_what_changed() -> None:
         [],
         [
             ClientRow(
-                group="billing", client_id="app-1", queues=None, reason="no answer", read_at_ms=NOW + STEP
+                group="billing",
+                client_id="app-1",
+                queues=None,
+                reason=Text("no answer"),
+                read_at_ms=NOW + STEP,
             )
         ],
         [client("app-1", 0, read_at_ms=NOW + STEP), client("app-2", 0, read_at_ms=NOW + STEP)],

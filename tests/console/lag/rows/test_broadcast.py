@@ -17,6 +17,7 @@ from console.lag.collect import sweep
 from console.lag.models import ClientRow, CollectorLease, GroupRow
 from console.lag.round.view import ClientProgress, Members, RoundView
 from console.lag.rows import broadcast
+from console.text import Text
 from consumers import MessageModel
 from spark.lag.round.status import LagStatus
 from tests.console.lag.conftest import CollectedCluster
@@ -157,7 +158,7 @@ def test_the_same_answers_give_the_same_figures_without_another_look() -> None:
     first = view([answer()])
     told = ClientProgress("a", [progress((first.now_ms - 1_000, 0, 100, 100))])
     row = row_of(told, of=1)
-    later = replace(first, previous_groups={"casting": {**row, "reason": "as it was"}})
+    later = replace(first, previous_groups={"casting": {**row, "reason": Text("as it was")}})
     assert row_of(told, of=1, seen=later)["reason"] == "as it was"
     newer = ClientProgress("a", [progress((first.now_ms, 0, 100, 99))])
     assert row_of(newer, of=1, seen=later)["lag"] == 1

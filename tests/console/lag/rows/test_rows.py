@@ -28,6 +28,7 @@ from console.lag.rows.group_rows import IN_FLIGHT_KEPT_MS, group_rows, trend
 from console.lag.rows.queue_row import TopicQueueRow, kinds_of
 from console.lag.rows.queue_rows import queue_table
 from console.lag.rows.topic_rows import broker_row, topic_kind, topic_queue_table, topic_rows
+from console.text import Text
 from spark.lag.round.window import LagWindow
 
 A, B = BrokerAddress("broker-a", 0, "a:1", "C"), BrokerAddress("broker-b", 0, "b:1", "C")
@@ -47,7 +48,7 @@ def answer(
 
 
 def silent(address: BrokerAddress) -> BrokerAnswers:
-    return BrokerAnswers(address, error="connection refused")
+    return BrokerAnswers(address, error=Text("connection refused"))
 
 
 def view(answers: list[BrokerAnswers], window: LagWindow | None = None, now_ms: int = 60_000) -> RoundView:
@@ -74,7 +75,7 @@ def groups_of(one: RoundView) -> dict[str, RowDict]:
 def test_it_marks_every_group_partial_while_a_broker_was_never_heard_of() -> None:
     blind = replace(
         view([answer(), silent(B)]),
-        silences={"broker-b": Silence(60_000, "timed out")},
+        silences={"broker-b": Silence(60_000, Text.foreign("timed out"))},
         blind=frozenset({"broker-b"}),
     )
     row = groups_of(blind)["billing"]

@@ -16,6 +16,7 @@ from console.lag.rows.group_rows import group_rows
 from console.lag.rows.queue_row import TopicQueueRow, kinds_of
 from console.lag.rows.queue_rows import KINDS, queue_table
 from console.lag.rows.topic_rows import topic_queue_table, topic_rows
+from console.text import Text
 from spark.lag.round.filter_ratio import FilterSample
 from spark.lag.round.window import LagWindow
 from tests.support import plain_group_rows, plain_queue_rows, plain_topic_rows
@@ -90,7 +91,7 @@ class World:
         address = BrokerAddress(broker, 0, f"{broker}:1", "C")
         if self.dice.random() < (0.6 if broker in self.silent_since else 0.03):
             self.silent_since.setdefault(broker, self.now_ms)
-            return BrokerAnswers(address, error="connection refused")
+            return BrokerAnswers(address, error=Text("connection refused"))
         self.silent_since.pop(broker, None)
         found = BrokerAnswers(address, answered=True, read_max_ms=self.now_ms + self.dice.randint(1, 9))
         offsets: dict[tuple[str, str], dict[int, int]] = {
@@ -129,7 +130,10 @@ class World:
             if dice.random() < 0.8
         }
         owners = {key: "client@1" for key in series.groups.keys if dice.random() < 0.5}
-        silences = {name: Silence(since, "connection refused") for name, since in self.silent_since.items()}
+        silences = {
+            name: Silence(since, Text.foreign("connection refused"))
+            for name, since in self.silent_since.items()
+        }
         known = self.rows.get("previous_topic_queues")
         heard_of = {key.broker_name for key in known.keys} if known else set()
         return RoundView(
@@ -189,6 +193,8 @@ def same(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, float) and isinstance(other, float):
         return bool(one == pytest.approx(other, rel=1e-9, abs=0.0011))
+    if isinstance(one, str) and isinstance(other, str):
+        return one == other
     return type(one) is type(other) and bool(one == other)
 
 

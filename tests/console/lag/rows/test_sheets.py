@@ -13,6 +13,7 @@ from console.lag.round.series import QueueKey
 from console.lag.rows import queues, sheets
 from console.lag.rows.queue_row import QueueRow, TopicQueueRow
 from console.lag.rows.sheets import QUEUES, TOPIC_QUEUES, SheetStore
+from console.text import Text
 from tests.support import sample_queues
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -42,7 +43,7 @@ def test_it_gives_back_what_was_written() -> None:
         drain_never=True,
         status="LOST",
         owner="c@1",
-        reason="— ü",
+        reason=Text("— ü"),
         read_at_ms=1_790_000_000_000,
     )
     unknown = row("billing", queue_id=1)

@@ -10,6 +10,7 @@ from console.lag import selectors
 from console.lag.history import archive
 from console.lag.history.log import HistoryLog
 from console.lag.models import HistoryGap, LagEvent
+from console.text import Text
 from spark.lag.history import chunk
 from spark.lag.local_time import HOUR_MS
 from spark.lag.samples import from_snapshots
@@ -120,7 +121,7 @@ def test_it_puts_markers_and_gaps_beside_the_line() -> None:
     LagEvent.objects.create(cluster="local", group="billing", topic="orders", kind="REWIND", at_ms=START + 5)
     LagEvent.objects.create(cluster="local", group="other", topic="orders", kind="REWIND", at_ms=START + 5)
     LagEvent.objects.create(cluster="local", group="billing", topic="orders", kind="LOST", at_ms=START - 5)
-    HistoryGap.objects.create(cluster="local", from_ms=START - 10, to_ms=START + 10, reason="restart")
+    HistoryGap.objects.create(cluster="local", from_ms=START - 10, to_ms=START + 10, reason=Text("restart"))
     HistoryGap.objects.create(cluster="local", broker_name="broker-a", from_ms=START + 20)
     HistoryGap.objects.create(cluster="local", from_ms=START - 20, to_ms=START - 10)
     found = selectors.lag_history("local", "billing", START, START + HOUR_MS)

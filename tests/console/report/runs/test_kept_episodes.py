@@ -13,6 +13,7 @@ from console.lag.models import Episode, LagEvent
 from console.report import selectors, services
 from console.report.models import ReportRow, ReportRun
 from console.report.rules import Window
+from console.text import Text
 from tests.console.report.conftest import FakeSpark
 from tests.console.report.sample_rows import DAY, HOUR, NOW, TODAY
 
@@ -39,8 +40,8 @@ def computed(window: Window, now_ms: int = NOW) -> ReportRun:
 def test_it_takes_them_over_without_spark(cluster: Cluster, spark_job: FakeSpark) -> None:
     spark_job.does("print('ERROR Spark is not needed'); sys.exit(1)")
     one = episode(
-        TODAY + HOUR, TODAY + 2 * HOUR, kind="breach", cause="reset", is_intentional=True, reset_by="alice: plan-1",
-        forecast_at_ms=TODAY + HOUR + 5_000, forecast_ms=1_800_000,
+        TODAY + HOUR, TODAY + 2 * HOUR, kind="breach", cause="reset", is_intentional=True,
+        reset_by=Text("alice: plan-1"), forecast_at_ms=TODAY + HOUR + 5_000, forecast_ms=1_800_000,
     )  # fmt: skip
     episode(TODAY + HOUR, TODAY + 2 * HOUR, group="audit", cluster="other")
     run = computed(Window(TODAY, TODAY + 9 * HOUR))

@@ -10,6 +10,7 @@ from console.lag.models import GroupRow, GroupSlo, HistoryGap, LagEvent, TopicRo
 from console.report.models import ReportRow, ReportRun
 from console.report.runs.reviews import replace_reviews
 from console.report.runs.weekly_review import proposals
+from console.text import Text
 from tests.console.report.sample_rows import DAY, HOUR, TODAY, row, run
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
@@ -79,7 +80,7 @@ def test_it_joins_resets_with_what_people_did_here(daily: ReportRun) -> None:
         from_offset=90,
         to_offset=40,
         messages=50,
-        cause="plan op-1",
+        cause=Text("plan op-1"),
     )
     LagEvent.objects.create(**shared, kind="SKIPPED", at_ms=TODAY + 2 * HOUR, messages=7)
     LagEvent.objects.create(**shared, kind="MEMBERS", at_ms=TODAY + 3 * HOUR, messages=2)
@@ -96,7 +97,9 @@ def test_it_joins_resets_with_what_people_did_here(daily: ReportRun) -> None:
 
 def test_it_says_how_long_nobody_looked(daily: ReportRun) -> None:
     a_day(daily, TODAY, coverage_pct=91.5, max_gap_ms=HOUR)  # the collector began later than the day
-    HistoryGap.objects.create(cluster="local", from_ms=TODAY - HOUR, to_ms=TODAY + HOUR, reason="stopped")
+    HistoryGap.objects.create(
+        cluster="local", from_ms=TODAY - HOUR, to_ms=TODAY + HOUR, reason=Text("stopped")
+    )
     HistoryGap.objects.create(cluster="local", broker_name="broker-b", from_ms=TODAY + 23 * HOUR)  # lasts
     collector, silent = reviews(daily, TODAY)["collector"]
     assert (collector.broker_name, collector.figures["away_ms"], collector.figures["gaps"]) == ("", HOUR, 1)
