@@ -356,7 +356,7 @@ def _group_subjects(
         if name in first or name in changes.groups.changed:
             found[name]["summary"] = {"group": name, **collector.groups.rows[name]}
     for key, row in changes.queues.news_of(told | gone, first).items():
-        found[key.group][_queue_name(key)] = None if row is None else {**key._asdict(), **row}
+        found[key.group][_queue_name(key)] = None if row is None else row.as_row()
     collector.told_groups = frozenset(told)
     return {name: (rows, name in first) for name, rows in found.items() if rows}
 

@@ -1,6 +1,7 @@
 """The plain twin of `console.lag.rows.queue_rows`: a queue at a time, one rule after the other, as lag.md has them."""
 
 from collections.abc import Iterator
+from dataclasses import fields
 from functools import lru_cache
 
 import numpy as np
@@ -9,12 +10,11 @@ from console.lag.round.broker_reads import BrokerAnswers, QueueOffsets
 from console.lag.round.keyed_columns import KeyedColumns
 from console.lag.round.series import QueueKey, RoundSeries, TopicQueueKey
 from console.lag.round.view import RoundView, RowDict
+from console.lag.rows.queue_row import QueueRow, TopicQueueRow
 from console.lag.rows.queue_rows import (
     NEVER_READ,
     ROUNDS_TO_TOMBSTONE,
-    UNKNOWN_FIGURES,
     drain_columns,
-    since,
     unknown_row,
 )
 from console.lag.rows.reasons import reason_text
@@ -23,6 +23,13 @@ from spark.lag.round.status import SPAN_MESSAGES, Judgement, LagStatus, is_beyon
 from spark.lag.snapshot import CommitKey, HeadKey
 from tests.support import plain_window
 from tests.support.plain_window import QueueState
+
+NO_FIGURES: RowDict = {
+    **dict.fromkeys(("lag", "in_flight", "available", "time_lag_ms", "queueing_ms", "speed", "drain_ms")),
+    **dict.fromkeys(("drain_low_ms", "drain_high_ms", "drain_window_ms", "time_to_loss_ms")),
+    **dict.fromkeys(("lag_lower_bound", "moved", "time_lag_lower_bound", "drain_never"), False),
+    **dict.fromkeys(("time_to_loss_never", "time_to_loss_lower_bound"), False),
+}
 
 
 @lru_cache(maxsize=2)
@@ -45,7 +52,12 @@ def previous_rows(view: RoundView) -> dict[QueueKey, RowDict]:
 
 @lru_cache(maxsize=2)
 def _rows_of(columns: KeyedColumns[QueueKey]) -> dict[QueueKey, RowDict]:
-    return columns.rows()
+    return {key: plain(row) for key, row in columns.rows(QueueRow).items()}
+
+
+def plain(row: QueueRow | TopicQueueRow) -> RowDict:
+    """Return a row's figures by name, without its key."""
+    return {one.name: getattr(row, one.name) for one in fields(row) if one.name not in QueueKey._fields}
 
 
 def queue_rows(view: RoundView) -> dict[QueueKey, RowDict]:
@@ -56,7 +68,7 @@ def queue_rows(view: RoundView) -> dict[QueueKey, RowDict]:
             rows.update(_read_rows(view, answer))
     for key, previous in previous_rows(view).items():
         if key not in rows:
-            row = unknown_row(view, key, previous)
+            row = _unknown_row(view, key, previous)
             if row["missed_rounds"] < ROUNDS_TO_TOMBSTONE:
                 rows[key] = row
     return rows
@@ -68,10 +80,15 @@ def _read_rows(view: RoundView, answer: BrokerAnswers) -> Iterator[tuple[QueueKe
         if topic in answer.unread:
             for queue_id in committed:
                 key = QueueKey(group, topic, broker_name, queue_id)
-                yield key, unknown_row(view, key, previous_rows(view).get(key, NEVER_READ))
+                yield key, _unknown_row(view, key, previous_rows(view).get(key))
         for queue in answer.stats.get(topic, ()):
             key = QueueKey(group, topic, broker_name, queue.queue_id)
             yield key, _row(view, key, queue, committed.get(queue.queue_id), answer.read_max_ms)
+
+
+def _unknown_row(view: RoundView, key: QueueKey, previous: RowDict | None) -> RowDict:
+    before = NEVER_READ if previous is None else QueueRow(**key._asdict(), **previous)
+    return plain(unknown_row(view, key, before))
 
 
 def _row(
@@ -90,7 +107,9 @@ def _row(
         **figures,
         "lost": _lost(queue, committed, previous),
         "status": judgement.status.value,
-        "since_ms": since(previous, judgement.status, judgement.since_ms),
+        "since_ms": previous["since_ms"]
+        if previous is not None and previous["status"] == judgement.status.value
+        else judgement.since_ms,
         "owner": view.owners.get(key, ""),
         "last_commit_ms": _last_commit_ms(view, committed, previous),
         "read_at_ms": read_at_ms,
@@ -132,7 +151,7 @@ def _untouched(queue: QueueOffsets, judgement: Judgement) -> RowDict:
     """Figures of a queue the group never committed on: nothing in an empty one, else unknown."""
     is_empty = queue.max_offset == queue.min_offset
     is_fine = judgement.status is LagStatus.OK
-    return {**UNKNOWN_FIGURES, "lag": 0 if is_empty else None, "time_lag_ms": 0 if is_fine else None}
+    return {**NO_FIGURES, "lag": 0 if is_empty else None, "time_lag_ms": 0 if is_fine else None}
 
 
 def _figures(view: RoundView, state: QueueState, judgement: Judgement) -> RowDict:

@@ -7,10 +7,11 @@ from console.lag.round.broker_reads import TopicFacts
 from console.lag.round.series import QueueKey, TopicQueueKey
 from console.lag.round.view import RoundView, RowDict
 from console.lag.rows.group_rows import trend
+from console.lag.rows.queue_row import TopicQueueRow
 from console.lag.rows.reasons import NOT_A_COUNT
 from console.lag.rows.topic_rows import topic_kind
 from tests.support import plain_window
-from tests.support.plain_queue_rows import commit_key, heads_of
+from tests.support.plain_queue_rows import commit_key, heads_of, plain
 
 
 def topic_queue_rows(view: RoundView) -> dict[TopicQueueKey, RowDict]:
@@ -33,11 +34,11 @@ def topic_queue_rows(view: RoundView) -> dict[TopicQueueKey, RowDict]:
                     "in_rate": None if rate is None else round(rate, 3),
                     "read_at_ms": answer.read_max_ms,
                 }
-    for key, previous in view.previous_topic_queues.rows().items():
+    for key, previous in view.previous_topic_queues.rows(TopicQueueRow).items():
         table = view.topics.get(key.broker_name)
         gone = table is not None and (key.topic not in table or key.queue_id >= _queues(table[key.topic]))
         if key not in rows and not gone:
-            rows[key] = previous
+            rows[key] = plain(previous)
     return rows
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from console.lag.round.columns import values_of
@@ -25,8 +25,7 @@ def save(cluster: str, *rows: Row) -> None:
 def write(kind: SheetKind[Any, Any], cluster: str, rows: Mapping[Any, Any]) -> None:
     """Let the cluster have exactly these queues, by key."""
     kinds = {name: one for name, one in kinds_of(kind.row).items() if name not in kind.key._fields}
-    values = {key: asdict(row) for key, row in rows.items()}
-    SheetStore(kind, cluster).replace(KeyedColumns.of_rows(kinds, values))
+    SheetStore(kind, cluster).replace(KeyedColumns.of_rows(kinds, rows))
 
 
 def find(cluster: str = "local", **wanted: Any) -> list[QueueRow]:

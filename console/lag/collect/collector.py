@@ -44,6 +44,7 @@ from console.lag.round.series import (
 from console.lag.round.view import FORGET_BROKER_MS, Members, RoundView, RowDict, SampledFilter, Silence
 from console.lag.rows import group_rows, queue_rows, topic_rows
 from console.lag.rows.judged_round import judged_round
+from console.lag.rows.queue_row import QueueRow
 from console.lag.rows.queue_rows import QueueTable
 from console.lag.rows.row_store import READ_AT, Changes, RowStore
 from console.lag.rows.sheets import QUEUES, TOPIC_QUEUES, SheetStore
@@ -85,7 +86,7 @@ class QueueChanges:
     before: KeyedColumns[QueueKey]
     after: KeyedColumns[QueueKey]
 
-    def news_of(self, groups: Set[str], anew: Set[str]) -> dict[QueueKey, RowDict | None]:
+    def news_of(self, groups: Set[str], anew: Set[str]) -> dict[QueueKey, QueueRow | None]:
         """Return the rows of `groups` whose content is new, of those in `anew` every row, and None for what is gone."""
         if not groups:
             return {}
@@ -95,7 +96,7 @@ class QueueChanges:
         changed = self.after.changed(self.before, places[~is_anew], but=READ_AT)
         gone = self.before.keys_without(self.after.keys)
         return {
-            **self.after.rows(np.concatenate([places[is_anew], changed])),
+            **self.after.rows(QueueRow, np.concatenate([places[is_anew], changed])),
             **{key: None for key in gone if key.group in groups},
         }
 
@@ -319,9 +320,9 @@ class Collector:
 
     def _record(self, view: RoundView, table: QueueTable) -> None:
         """Write down what happened to queues of which something may have."""
-        after = table.rows(np.flatnonzero(table.remarkable))
+        after = table.rows(QueueRow, np.flatnonzero(table.remarkable))
         was = self.queues.rows.places_of([*after])
-        chronicle.record(view, self.queues.rows.rows(was[was >= 0]), after)
+        chronicle.record(view, self.queues.rows.rows(QueueRow, was[was >= 0]), after)
 
     def _addresses(
         self, admin: BlockingMQAdmin, number: int, now_ms: int

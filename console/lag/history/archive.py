@@ -380,7 +380,7 @@ def _damage(row: HistoryFile, location: str) -> Text:
             return Text()
         size, digest = files.digest(location)
         if row.sha256 and digest != row.sha256:
-            return Text("has %(number)s bytes with another checksum than when it was made", number=size)
+            return Text("has %(number)s bytes with another checksum than when it was made", number=str(size))
         with files.opened(location) as file:
             chunk.check_format(file)
     except (FileNotFoundError, StorageError):
@@ -419,8 +419,8 @@ def _segment(row: HistoryFile, names: wal.SegmentState | None = None) -> wal.Seg
     if segment.damaged:
         reason = Text(
             "damaged at byte %(position)s of %(bytes)s: the rounds behind it are lost",
-            position=segment.state.position,
-            bytes=len(data),
+            position=str(segment.state.position),
+            bytes=str(len(data)),
         )
         HistoryFile.objects.filter(pk=row.pk).update(reason=reason)
         logger.error("log segment is damaged cluster=%s path=%s reason=%s", row.cluster, row.path, reason)

@@ -16,6 +16,7 @@ from console.lag.history.member_changes import MemberChange
 from console.lag.models import GroupMembers, HistoryGap, LagEvent, Round
 from console.lag.round.series import QueueKey
 from console.lag.round.view import RoundView, RowDict, Silence
+from console.lag.rows.queue_row import QueueRow
 from console.text import Text
 from spark.lag.folds.rounds import GAP_INTERVALS
 from spark.lag.round.status import LagStatus
@@ -26,7 +27,6 @@ logger = logging.getLogger(__name__)
 EXPLAINED_WITHIN_S = 60  # a reset is in force this long after it was applied at the latest
 EVENTS_PER_ROUND_MAX = 500  # a disaster on every topic is told by the first five hundred
 CAUSE_LENGTH_MAX = 300
-TELLING = ("max_offset", "committed_offset", "lost")  # while these stand still nothing happens
 EXPLAINABLE = {LagEvent.Kind.REWIND, LagEvent.Kind.SKIPPED}
 
 
@@ -41,14 +41,12 @@ class Happening:
     messages: int
 
 
-def happenings(before: Mapping[QueueKey, RowDict], after: Mapping[QueueKey, RowDict]) -> list[Happening]:
+def happenings(before: Mapping[QueueKey, QueueRow], after: Mapping[QueueKey, QueueRow]) -> list[Happening]:
     """Return what happened between two rounds, of queues that both know. Pure."""
     found = []
     for key, row in after.items():
         previous = before.get(key)
-        if previous is None or row["status"] == LagStatus.UNKNOWN:
-            continue
-        if all(row[name] == previous[name] for name in TELLING):
+        if previous is None or row.status == LagStatus.UNKNOWN:
             continue
         happened = _happening(key, previous, row)
         if happened is not None:
@@ -56,27 +54,29 @@ def happenings(before: Mapping[QueueKey, RowDict], after: Mapping[QueueKey, RowD
     return found
 
 
-def _happening(key: QueueKey, before: RowDict, row: RowDict) -> Happening | None:
-    high, low = before["max_offset"], before["min_offset"]
-    if high is not None and row["max_offset"] < high:
-        kept_tail = is_lost_tail((low, high), (row["min_offset"], row["max_offset"]))
+def _happening(key: QueueKey, before: QueueRow, row: QueueRow) -> Happening | None:
+    low, high = before.min_offset, before.max_offset
+    if row.min_offset is None or row.max_offset is None:
+        return None
+    if low is not None and high is not None and row.max_offset < high:
+        kept_tail = is_lost_tail((low, high), (row.min_offset, row.max_offset))
         kind = LagEvent.Kind.HEAD_REGRESSION if kept_tail else LagEvent.Kind.RECREATED
-        return Happening(kind, key, high, row["max_offset"], high - row["max_offset"])
-    was, now = before["committed_offset"], row["committed_offset"]
+        return Happening(kind, key, high, row.max_offset, high - row.max_offset)
+    was, now = before.committed_offset, row.committed_offset
     if was is None or now is None or (high is not None and was > high):
         return None  # beyond the end was no place to move from
     if now < was:
         return Happening(LagEvent.Kind.REWIND, key, was, now, was - now)
-    if (row["lost"] or 0) > (before["lost"] or 0):
-        lost = row["lost"] - (before["lost"] or 0)
-        return Happening(LagEvent.Kind.LOST, key, row["min_offset"] - lost, row["min_offset"], lost)
-    if row["moved"]:
+    lost = (row.lost or 0) - (before.lost or 0)
+    if lost > 0:
+        return Happening(LagEvent.Kind.LOST, key, row.min_offset - lost, row.min_offset, lost)
+    if row.moved and now > was:
         return Happening(LagEvent.Kind.SKIPPED, key, was, now, now - was)
     return None
 
 
 def record(
-    view: RoundView, before: Mapping[QueueKey, RowDict], after: Mapping[QueueKey, RowDict]
+    view: RoundView, before: Mapping[QueueKey, QueueRow], after: Mapping[QueueKey, QueueRow]
 ) -> list[LagEvent]:
     """Write down what happened between the round before and this one; return the rows."""
     bundles: dict[tuple[LagEvent.Kind, str, str], list[Happening]] = {}

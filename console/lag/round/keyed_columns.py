@@ -2,7 +2,7 @@
 before. Pure.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, Self, TypeVar
@@ -11,10 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from console.lag.round.columns import NULL, fractions, numbers, texts, values_of
+from console.lag.round.series import QueueKey, TopicQueueKey
 from console.text import Text
 from spark.lag.snapshot import BoolArray, Int64Array
 
-Key = TypeVar("Key", bound=tuple[Any, ...])
+Key = TypeVar("Key", bound=QueueKey | TopicQueueKey)
+Row = TypeVar("Row")
 Column = npt.NDArray[Any]
 UNKNOWNS = {int: NULL, float: np.nan, bool: False, str: "", Text: Text()}  # of each kind, as columns hold it
 
@@ -35,11 +37,12 @@ class KeyedColumns(Generic[Key]):
         return cls([], {})
 
     @classmethod
-    def of_rows(cls, kinds: Mapping[str, type], rows: Mapping[Key, Mapping[str, Any]]) -> Self:
+    def of_rows(cls, kinds: Mapping[str, type], rows: Mapping[Key, object]) -> Self:
         """Return rows as columns of these kinds (see `queue_row.kinds_of`)."""
         values = list(rows.values())
         return cls(
-            [*rows], {name: column(kind, (row[name] for row in values)) for name, kind in kinds.items()}
+            [*rows],
+            {name: column(kind, (getattr(row, name) for row in values)) for name, kind in kinds.items()},
         )
 
     def places_of(self, keys: Sequence[Key]) -> Int64Array:
@@ -64,15 +67,14 @@ class KeyedColumns(Generic[Key]):
         found[places < 0] = missing
         return found
 
-    def rows(self, places: Int64Array | None = None) -> dict[Key, dict[str, Any]]:
-        """Return a row for each key, or for those at some places."""
+    def rows(self, row: Callable[..., Row], places: Int64Array | None = None) -> dict[Key, Row]:
+        """Return a row for each key, or for those at some places; `row` takes the key's fields and the columns."""
         keys = self.keys if places is None else [self.keys[at] for at in places.tolist()]
-        if not keys:
-            return {}
-        names = [*self.columns]
         lists = [values_of(column if places is None else column[places]) for column in self.columns.values()]
-        rows = (dict(zip(names, values, strict=True)) for values in zip(*lists, strict=True))
-        return dict(zip(keys, rows, strict=True))
+        return {
+            key: row(**key._asdict(), **dict(zip(self.columns, values, strict=True)))
+            for key, values in zip(keys, zip(*lists, strict=True), strict=True)
+        }
 
     def changed(self, before: "KeyedColumns[Key]", places: Int64Array, but: str) -> Int64Array:
         """Return those of `places` whose row is new, or differs from the one before in more than column `but`."""

@@ -36,42 +36,7 @@ MAY_BE_PAUSED = {
     LagStatus.STOPPED,
     LagStatus.FALLING_BEHIND,
 }  # as a pause looks from outside
-NEVER_READ: RowDict = {
-    "min_offset": None,
-    "max_offset": None,
-    "committed_offset": None,
-    "pulled_offset": None,
-    "status": "",
-    "since_ms": 0,
-    "last_commit_ms": None,
-    "read_at_ms": 0,
-    "missed_rounds": 0,
-    "lost": 0,
-    "offset_is_not_count": False,
-    "reset_pending": False,
-    "reset_at_ms": None,
-    "paused": False,
-}
-# What is unknown of a queue that was not read.
-UNKNOWN_FIGURES: RowDict = {
-    "lag": None,
-    "lag_lower_bound": False,
-    "moved": False,
-    "in_flight": None,
-    "available": None,
-    "time_lag_ms": None,
-    "time_lag_lower_bound": False,
-    "queueing_ms": None,
-    "speed": None,
-    "drain_ms": None,
-    "drain_never": False,
-    "drain_low_ms": None,
-    "drain_high_ms": None,
-    "drain_window_ms": None,
-    "time_to_loss_ms": None,
-    "time_to_loss_never": False,
-    "time_to_loss_lower_bound": False,
-}
+NEVER_READ = QueueRow(group="", topic="", broker_name="", queue_id=-1, lost=0)
 DRAIN_NUMBERS = ("drain_ms", "drain_low_ms", "drain_high_ms", "drain_window_ms")
 KINDS = {name: kind for name, kind in kinds_of(QueueRow).items() if name not in QueueKey._fields}
 
@@ -141,7 +106,7 @@ class _Read:
         )
         self.before = {
             name: view.previous_queues.taken(
-                name, was, NULL if NEVER_READ[name] is None else NEVER_READ[name]
+                name, was, NULL if getattr(NEVER_READ, name) is None else getattr(NEVER_READ, name)
             )
             for name in names
         }
@@ -395,23 +360,23 @@ def drain_columns(found: Drain) -> RowDict:
     }
 
 
-def _unknown_rows(view: RoundView) -> Iterator[tuple[QueueKey, RowDict]]:
+def _unknown_rows(view: RoundView) -> Iterator[tuple[QueueKey, QueueRow]]:
     """Rows of queues that were not read, until their broker has left them out often enough."""
     series, previous = view.series, view.previous_queues
     read = {*series.groups.keys, *series.unread} if series.unread else series.groups.keys
     wanted = [*series.unread, *previous.keys_without(read)]
     places = previous.places_of(wanted)
-    before = previous.rows(places[places >= 0])
+    before = previous.rows(QueueRow, places[places >= 0])
     for key in series.unread:
         yield key, unknown_row(view, key, before.get(key, NEVER_READ))
     for key in wanted[len(series.unread) :]:
         row = unknown_row(view, key, before[key])
-        is_forgotten = view.is_forgotten(key.broker_name, row["read_at_ms"])
-        if row["missed_rounds"] < ROUNDS_TO_TOMBSTONE and not is_forgotten:
+        is_forgotten = view.is_forgotten(key.broker_name, row.read_at_ms)
+        if row.missed_rounds < ROUNDS_TO_TOMBSTONE and not is_forgotten:
             yield key, row
 
 
-def unknown_row(view: RoundView, key: QueueKey, previous: RowDict) -> RowDict:
+def unknown_row(view: RoundView, key: QueueKey, previous: QueueRow) -> QueueRow:
     """Keep the offsets as last read, with their age; what follows from them now is unknown."""
     answer = next((one for one in view.answers if one.address.broker_name == key.broker_name), None)
     missed = 0
@@ -425,24 +390,30 @@ def unknown_row(view: RoundView, key: QueueKey, previous: RowDict) -> RowDict:
             reason=answer.unread[key.topic],
         )
     else:
-        missed = previous["missed_rounds"] + 1
+        missed = previous.missed_rounds + 1
         reason = Text("%(broker)s no longer lists this queue for the group", broker=key.broker_name)
     silence = view.silences.get(key.broker_name)
-    return {
-        **previous,
-        **UNKNOWN_FIGURES,
-        "status": LagStatus.UNKNOWN.value,
-        "since_ms": since(previous, LagStatus.UNKNOWN, view.now_ms if silence is None else silence.since_ms),
-        "owner": view.owners.get(key, ""),
-        "reason": reason,
-        "missed_rounds": missed,
-        "offset_is_not_count": key.topic in view.offset_kinds,
-    }
-
-
-def since(previous: RowDict | None, status: LagStatus, began_ms: int) -> int:
-    """Return when a status began: it is as old as the row before says while the word stays the same."""
-    if previous is not None and previous["status"] == status.value:
-        kept: int = previous["since_ms"]
-        return kept
-    return began_ms
+    is_new = previous.status != LagStatus.UNKNOWN.value
+    began_ms = view.now_ms if silence is None else silence.since_ms
+    return QueueRow(
+        group=key.group,
+        topic=key.topic,
+        broker_name=key.broker_name,
+        queue_id=key.queue_id,
+        min_offset=previous.min_offset,
+        max_offset=previous.max_offset,
+        committed_offset=previous.committed_offset,
+        pulled_offset=previous.pulled_offset,
+        lost=previous.lost,
+        status=LagStatus.UNKNOWN.value,
+        since_ms=began_ms if is_new else previous.since_ms,
+        owner=view.owners.get(key, ""),
+        last_commit_ms=previous.last_commit_ms,
+        reset_pending=previous.reset_pending,
+        reset_at_ms=previous.reset_at_ms,
+        paused=previous.paused,
+        read_at_ms=previous.read_at_ms,
+        reason=reason,
+        missed_rounds=missed,
+        offset_is_not_count=key.topic in view.offset_kinds,
+    )

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from console.lag.history.chronicle import client_counts, happenings, record_members
 from console.lag.models import GroupMembers, LagEvent
 from console.lag.round.series import QueueKey
+from console.lag.rows.queue_row import QueueRow
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 
 
 KEY = QueueKey("billing", "orders", "broker-a", 0)
-ROW = {"min_offset": 0, "max_offset": 50, "committed_offset": 40, "lost": 0, "status": "OK", "moved": True}
+ROW = QueueRow(
+    **KEY._asdict(), min_offset=0, max_offset=50, committed_offset=40, lost=0, status="OK", moved=True
+)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +29,7 @@ ROW = {"min_offset": 0, "max_offset": 50, "committed_offset": 40, "lost": 0, "st
     ],
 )
 def test_an_offset_moved_from_where_it_could_be(committed: tuple[int, int], kinds: list[str]) -> None:
-    before, after = ({KEY: ROW | {"committed_offset": one}} for one in committed)
+    before, after = ({KEY: replace(ROW, committed_offset=one)} for one in committed)
     assert [one.kind for one in happenings(before, after)] == kinds
 
 

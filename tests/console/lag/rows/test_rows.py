@@ -25,11 +25,12 @@ from console.lag.round.series import (
 )
 from console.lag.round.view import Members, RoundView, RowDict, Silence
 from console.lag.rows.group_rows import IN_FLIGHT_KEPT_MS, group_rows, trend
-from console.lag.rows.queue_row import TopicQueueRow, kinds_of
+from console.lag.rows.queue_row import QueueRow, TopicQueueRow, kinds_of
 from console.lag.rows.queue_rows import queue_table
 from console.lag.rows.topic_rows import broker_row, topic_kind, topic_queue_table, topic_rows
 from console.text import Text
 from spark.lag.round.window import LagWindow
+from tests.support.plain_queue_rows import plain
 
 A, B = BrokerAddress("broker-a", 0, "a:1", "C"), BrokerAddress("broker-b", 0, "b:1", "C")
 KEY = QueueKey("billing", "orders", "broker-a", 0)
@@ -61,7 +62,7 @@ def view(answers: list[BrokerAnswers], window: LagWindow | None = None, now_ms: 
 
 
 def queue_rows(one: RoundView) -> dict[QueueKey, RowDict]:
-    return queue_table(one).rows()
+    return {key: plain(row) for key, row in queue_table(one).rows(QueueRow).items()}
 
 
 def topics_of(one: RoundView) -> dict[str, RowDict]:
@@ -145,17 +146,11 @@ def test_it_lists_what_a_group_without_commits_subscribes_to() -> None:
 
 
 def test_it_forgets_queues_of_a_topic_that_shrank_but_not_of_a_silent_broker() -> None:
-    before: RowDict = {
-        "min_offset": 0,
-        "max_offset": 4,
-        "last_write_ms": None,
-        "in_rate": None,
-        "read_at_ms": 1,
-    }
-    old = {TopicQueueKey("orders", "broker-a", 1): before, TopicQueueKey("orders", "broker-b", 0): before}
-    kinds = {name: kinds_of(TopicQueueRow)[name] for name in before}
+    keys = [TopicQueueKey("orders", "broker-a", 1), TopicQueueKey("orders", "broker-b", 0)]
+    old = {key: TopicQueueRow(**key._asdict(), max_offset=4, read_at_ms=1) for key in keys}
+    kinds = {name: kind for name, kind in kinds_of(TopicQueueRow).items() if name not in keys[0]._fields}
     one = replace(view([answer(), silent(B)]), previous_topic_queues=KeyedColumns.of_rows(kinds, old))
-    assert sorted(topic_queue_table(one).rows()) == [
+    assert sorted(topic_queue_table(one).keys) == [
         TopicQueueKey("orders", "broker-a", 0),
         TopicQueueKey("orders", "broker-b", 0),
     ]

@@ -13,8 +13,8 @@ from console.lag.round.keyed_columns import KeyedColumns
 from console.lag.round.series import columns_of, learn_store_times, series_of, snapshot_of
 from console.lag.round.view import Members, RoundView, SampledFilter, Silence
 from console.lag.rows.group_rows import group_rows
-from console.lag.rows.queue_row import TopicQueueRow, kinds_of
-from console.lag.rows.queue_rows import KINDS, queue_table
+from console.lag.rows.queue_row import QueueRow, TopicQueueRow, kinds_of
+from console.lag.rows.queue_rows import queue_table
 from console.lag.rows.topic_rows import topic_queue_table, topic_rows
 from console.text import Text
 from spark.lag.round.filter_ratio import FilterSample
@@ -160,18 +160,29 @@ def both(view: RoundView) -> list[tuple[Mapping[Any, Any], Mapping[Any, Any]]]:
     """Rows of queues, topics' queues, topics and groups: ours and the plain ones."""
     table, topic_table = queue_table(view), topic_queue_table(view)
     topics = topic_rows(view, topic_table, table)
-    ours = table.rows(), topic_table.rows(), topics, group_rows(view, table, topics)
+    ours = (
+        figures(table, QueueRow),
+        figures(topic_table, TopicQueueRow),
+        topics,
+        group_rows(view, table, topics),
+    )
     queues, topic_queues = plain_queue_rows.queue_rows(view), plain_topic_rows.topic_queue_rows(view)
     plain_topics = plain_topic_rows.topic_rows(view, topic_queues, queues)
     plain = queues, topic_queues, plain_topics, plain_group_rows.group_rows(view, queues, plain_topics)
     return list(zip(ours, plain, strict=True))
 
 
-def as_columns(kinds: Mapping[str, type], rows: Mapping[Any, Any]) -> KeyedColumns[Any]:
+def figures(columns: KeyedColumns[Any], row: type[Any]) -> Mapping[Any, Any]:
+    return {key: plain_queue_rows.plain(one) for key, one in columns.rows(row).items()}
+
+
+def as_columns(row: type[Any], rows: Mapping[Any, Any]) -> KeyedColumns[Any]:
     """Rows as the next round knows them; nothing is lost on the way."""
-    names = next(iter(rows.values())).keys()
-    columns: KeyedColumns[Any] = KeyedColumns.of_rows({name: kinds[name] for name in names}, rows)
-    assert columns.rows() == rows
+    typed = {key: row(**key._asdict(), **one) for key, one in rows.items()}
+    names = next(iter(rows)).__class__._fields
+    kinds = {name: kind for name, kind in kinds_of(row).items() if name not in names}
+    columns: KeyedColumns[Any] = KeyedColumns.of_rows(kinds, typed)
+    assert columns.rows(row) == typed
     return columns
 
 
@@ -211,8 +222,8 @@ def test_columns_say_what_plain_rows_say(seed: int) -> None:
         queues, topic_queues, topics, groups = (plain for _, plain in pairs)
         statuses |= {row["status"] for row in queues.values()}
         world.rows = {
-            "previous_queues": as_columns(KINDS, queues),
-            "previous_topic_queues": as_columns(kinds_of(TopicQueueRow), topic_queues),
+            "previous_queues": as_columns(QueueRow, queues),
+            "previous_topic_queues": as_columns(TopicQueueRow, topic_queues),
             "previous_topics": topics,
             "previous_groups": groups,
         }

@@ -94,15 +94,12 @@ def test_it_takes_over_what_is_stored() -> None:
     write(*rows)
     store = SheetStore(QUEUES, "local")
     store.load()
-    kept = store.rows.rows()
-    assert {name.group: values["lag"] for name, values in kept.items()} == {
-        one.group: one.lag for one in rows
-    }
+    assert store.rows.rows(QueueRow) == {key(one): one for one in rows}
     store.replace(store.rows)
     assert sample_queues.find() == rows
     empty = SheetStore(TOPIC_QUEUES, "local")
     empty.load()
-    assert empty.rows.rows() == {} and empty.rows.keys == []
+    assert empty.rows.rows(TopicQueueRow) == {} and empty.rows.keys == []
 
 
 def test_it_reads_sheets_of_a_version_with_fewer_and_other_columns() -> None:
@@ -145,7 +142,7 @@ def test_it_sums_what_is_known() -> None:
 def columns(**lags: int | None) -> KeyedColumns[QueueKey]:
     kinds = {"lag": int, "speed": float, "status": str, "read_at_ms": int}
     rows = {
-        QueueKey(group, "orders", "a", 0): {"lag": lag, "speed": None, "status": "OK", "read_at_ms": at_ms}
+        QueueKey(group, "orders", "a", 0): row(group, lag=lag, status="OK", read_at_ms=at_ms)
         for at_ms, (group, lag) in enumerate(lags.items())
     }
     return KeyedColumns.of_rows(kinds, rows)
