@@ -54,12 +54,10 @@ class GroupRow(RowModel):
     offset_is_not_count = models.BooleanField(
         default=False, help_text="lag counts offsets of which some are no messages: it is an upper bound"
     )
-    model = models.CharField(
-        max_length=16, default="", blank=True
-    )  # CLUSTERING, BROADCASTING, "" while never seen online
-    consume_mode = models.CharField(
-        max_length=16, default="", blank=True
-    )  # CONCURRENTLY, ORDERLY, POP, "" unknown
+    # CLUSTERING, BROADCASTING, "" while never seen online
+    model = models.CharField(max_length=16, default="", blank=True)
+    # CONCURRENTLY, ORDERLY, POP, "" unknown
+    consume_mode = models.CharField(max_length=16, default="", blank=True)
     clients = models.IntegerField(null=True)
     offline_since_ms = models.BigIntegerField(null=True)
     topics = models.JSONField(default=list)
@@ -247,9 +245,8 @@ class GroupMembers(models.Model):
     consume_mode = models.CharField(max_length=16, default="", blank=True)
     topics = models.JSONField(default=list)  # subscribed to, without the group's %RETRY% topic
     offline_since_ms = models.BigIntegerField(null=True)
-    popped_since_ms = models.BigIntegerField(
-        null=True
-    )  # POP: since then what members hold has not become less
+    # POP: since then what members hold has not become less
+    popped_since_ms = models.BigIntegerField(null=True)
     read_at_ms = models.BigIntegerField(default=0)
 
     class Meta:
