@@ -6,6 +6,13 @@ import pytest
 from django.contrib.auth.models import User
 
 from tests.support.people import person
+from tests.support.shown import Browser
+
+
+@pytest.fixture
+def client() -> Browser:
+    """pytest-django's client, with pages as they are shown."""
+    return Browser()
 
 
 @pytest.fixture

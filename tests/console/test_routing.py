@@ -18,6 +18,7 @@ from console.access import services
 from console.asgi import application
 from console.live import hub as live
 from console.routing import view_of
+from tests.support.shown import Browser
 
 PATIENCE_S = 60
 NOW_MS = 1_790_000_000_000
@@ -105,7 +106,7 @@ async def served() -> AsyncIterator[str]:
 def signed_in() -> tuple[User, dict[str, str]]:
     """A person and the header of their browser."""
     user = User.objects.create_superuser("alice")
-    client = Client()
+    client = Browser()
     client.force_login(user)
     return user, {"Cookie": f"tidemark_session={client.cookies['tidemark_session'].value}"}
 

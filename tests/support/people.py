@@ -7,6 +7,7 @@ from django.test import Client
 
 from console.access import services
 from console.access.models import Role
+from tests.support.shown import Browser
 
 
 def signed_in(
@@ -17,7 +18,7 @@ def signed_in(
     if verbs:
         Role.objects.create(name=f"role of {name}", verbs=list(verbs))
         services.grant(role=f"role of {name}", user=person, cluster_pattern=cluster, name_pattern=names)
-    client = Client()
+    client = Browser()
     client.force_login(person)
     return client
 

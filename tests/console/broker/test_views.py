@@ -17,6 +17,7 @@ from tests.console.broker.conftest import NAME, Pair
 from tests.console.broker.survey.test_runtime import captured
 from tests.support import sample_rows
 from tests.support.people import signed_in
+from tests.support.shown import Browser
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 TABS = ("health", "runtime", "config", "topics", "connections", "drain")
@@ -227,7 +228,7 @@ def test_it_never_shows_a_secret(admin: Client) -> None:
 def operator(pair: Pair) -> Client:
     pair.collect()
     pair.survey()
-    client = Client()
+    client = Browser()
     client.force_login(pair.actor)
     return client
 

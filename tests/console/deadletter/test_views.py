@@ -15,6 +15,7 @@ from tests.console.deadletter import letters
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support import sample_rows
 from tests.support.people import signed_in
+from tests.support.shown import Browser
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 ADDRESS = "/c/test/dead-letters/billing"
@@ -26,7 +27,7 @@ def client(live: LiveCluster, alice: User) -> Client:
     letters.group_with_topics(live)
     letters.write_letters(live, 6)
     sample_rows.topic_row(letters.DLQ, cluster="test", kind="DLQ", messages=6)
-    browser = Client()
+    browser = Browser()
     browser.force_login(alice)
     return browser
 

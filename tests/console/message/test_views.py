@@ -17,6 +17,7 @@ from console.message import services
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support import sample_rows
 from tests.support.people import signed_in
+from tests.support.shown import Browser
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 
@@ -27,7 +28,7 @@ def client(live: LiveCluster, alice: User) -> Client:
     live.create_topic("orders", queues=1)
     live.send("orders", 0, [b'{"order": 1}', b"<script>alert(1)</script>"], TAGS="paid", KEYS="ORD-1")
     live.send("orders", 0, [b"\x00\xff"], TAGS="new", KEYS="ORD-2")
-    browser = Client()
+    browser = Browser()
     browser.force_login(alice)
     return browser
 

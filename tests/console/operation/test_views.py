@@ -20,6 +20,7 @@ from console.operation.job.runner import JobRun
 from console.operation.models import Job, JobState, Plan, PlanState
 from console.operation.views import worst_rows
 from tests.console.operation.tally import Tally
+from tests.support.shown import Browser
 
 OPERATIONS_QUERIES = (
     18  # session, person and grants 4; list and choices 3; the frame around it 6; room for two
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 
 
 def browser(person: User) -> Client:
-    client = Client()
+    client = Browser()
     client.force_login(person)
     return client
 

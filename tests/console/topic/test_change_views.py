@@ -17,6 +17,7 @@ from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support import sample_queues
 from tests.support.people import signed_in
+from tests.support.shown import Browser
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 
@@ -27,7 +28,7 @@ def browser(live: LiveCluster, maria: User) -> Client:
     live.create_topic("orders", queues=2)
     seen(live, "orders")
     BrokerRow.objects.create(cluster=live.name, broker_name=live.broker_name, addr=live.addr, answered=True)
-    client = Client()
+    client = Browser()
     client.force_login(maria)
     return client
 

@@ -11,6 +11,7 @@ from django.test import Client
 from pytest_django import Settings
 
 from console.routing import SessionPermits
+from tests.support.shown import Browser
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 TIMER = {"HTTP_X_TIDEMARK_TIMER": "1"}
@@ -20,7 +21,7 @@ TIMER = {"HTTP_X_TIDEMARK_TIMER": "1"}
 def browser(settings: Settings) -> Client:
     settings.SESSION_IDLE_S = 3_600
     User.objects.create_superuser("lin.wei", password="correct horse battery")
-    client = Client()
+    client = Browser()
     client.post("/sign-in", {"username": "lin.wei", "password": "correct horse battery"})
     return client
 

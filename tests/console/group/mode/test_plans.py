@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import call_command
-from django.test import Client
 
 from brokerd.remoting.errors import error_for
 from console.brokers.mqadmin import MQAdmin
@@ -16,6 +15,7 @@ from console.lag.models import GroupRow
 from console.operation import errors, services
 from console.operation.models import Plan
 from tests.console.operation.live_cluster import LiveCluster, wait_for
+from tests.support.shown import Browser
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 PAGE = "/c/test/groups/billing/mode"
@@ -105,7 +105,7 @@ def test_it_names_the_parameter_at_fault(
 
 
 def test_the_page_shows_what_counts_and_makes_the_plan(shop: LiveCluster, maria: User) -> None:
-    browser = Client()
+    browser = Browser()
     browser.force_login(maria)
     text = browser.get(PAGE).content.decode()
     assert "by default" in text and "cannot be set to POP" in text and "orders" in text

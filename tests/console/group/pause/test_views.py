@@ -20,6 +20,7 @@ from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.people import signed_in
 from tests.support.ports import free_port
+from tests.support.shown import Browser
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 PAGE = "/c/test/groups/billing/pause"
@@ -39,7 +40,7 @@ def browser(live: LiveCluster, db: None) -> Client:
     GroupRow.objects.create(
         cluster=live.name, group="billing", status="OK", clients=0, topics=topics, read_at_ms=1
     )
-    client = Client()
+    client = Browser()
     client.force_login(maria)
     return client
 

@@ -7,7 +7,6 @@ import shlex
 
 import pytest
 from django.contrib.auth.models import User
-from django.test import Client
 from django.utils.http import urlencode
 
 from console.message import services
@@ -17,6 +16,7 @@ from console.operation.errors import NotPermitted, PlanDrifted, PlanRejected
 from console.operation.models import Job, Plan
 from tests.console.operation.live_cluster import LiveCluster
 from tests.support.people import signed_in
+from tests.support.shown import Browser
 
 pytestmark = pytest.mark.django_db(databases=["default", "metrics"])
 
@@ -144,7 +144,7 @@ def test_it_needs_the_right_to_send_and_to_see_the_original(orders: LiveCluster)
 
 
 def test_a_page_leads_from_the_message_to_the_plan(orders: LiveCluster, alice: User) -> None:
-    browser = Client()
+    browser = Browser()
     browser.force_login(alice)
     address = f"/c/test/messages/send?{urlencode({'topic': 'orders', 'at': f'{orders.broker_name}:1:0'})}"
     form = browser.get(address).content.decode()
