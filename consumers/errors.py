@@ -14,6 +14,9 @@ the same request may be sent again, elsewhere or later.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from brokerd.remoting.errors import MQBrokerError
 
 __all__ = [
@@ -22,6 +25,7 @@ __all__ = [
     "MQBrokerError",
     "MQClientError",
     "MessageNotSent",
+    "Reason",
     "RemotingTimeout",
     "TooManyRequests",
     "TopicRouteNotFound",
@@ -29,30 +33,52 @@ __all__ = [
 ]
 
 
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Words with ``%(name)s`` for each of their values: English here, and a reader's language where pages show them."""
+
+    text: str
+    values: Mapping[str, object] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return self.text % self.values
+
+
 class MQClientError(Exception):
-    """Something went wrong on our side of the wire, or on the wire itself."""
+    """Something went wrong on our side of the wire, or on the wire itself. `text` and `values` as in `Reason`."""
 
     retriable: bool = False
+    text: str = ""
+
+    @property
+    def values(self) -> Mapping[str, object]:
+        return {}
+
+    def __str__(self) -> str:
+        return self.text % self.values if self.text else super().__str__()
 
 
 class BrokerUnavailable(MQClientError):
     """`addr` cannot be reached, or its connection ended before the answer came."""
 
     retriable = True
+    text = "%(address)s is not available: %(why)s"
 
-    def __init__(self, addr: str, reason: str) -> None:
+    def __init__(self, addr: str, reason: Reason | str) -> None:
         super().__init__(addr, reason)
         self.addr = addr
         self.reason = reason
 
-    def __str__(self) -> str:
-        return f"{self.addr or 'broker'} is not available: {self.reason}"
+    @property
+    def values(self) -> Mapping[str, object]:
+        return {"address": self.addr or "broker", "why": self.reason}
 
 
 class RemotingTimeout(MQClientError):
     """No answer from `addr` to request `code` within `timeout_ms`. The request may have been carried out."""
 
     retriable = True
+    text = "%(address)s did not answer request %(code)s within %(number)s ms"
 
     def __init__(self, addr: str, code: int, timeout_ms: int) -> None:
         super().__init__(addr, code, timeout_ms)
@@ -60,40 +86,47 @@ class RemotingTimeout(MQClientError):
         self.code = code
         self.timeout_ms = timeout_ms
 
-    def __str__(self) -> str:
-        return f"{self.addr} did not answer request {self.code} within {self.timeout_ms} ms"
+    @property
+    def values(self) -> Mapping[str, object]:
+        return {"address": self.addr, "code": self.code, "number": self.timeout_ms}
 
 
 class TooManyRequests(MQClientError):
     """`outstanding` requests already wait for `addr`; nothing was sent."""
 
     retriable = True
+    text = "%(number)s requests to %(address)s are waiting for an answer already"
 
     def __init__(self, addr: str, outstanding: int) -> None:
         super().__init__(addr, outstanding)
         self.addr = addr
         self.outstanding = outstanding
 
-    def __str__(self) -> str:
-        return f"{self.outstanding} requests to {self.addr} are waiting for an answer already"
+    @property
+    def values(self) -> Mapping[str, object]:
+        return {"number": self.outstanding, "address": self.addr}
 
 
 class TopicRouteNotFound(MQClientError):
     """No queue of `topic` that allows the purpose ("write", "read") is known."""
 
     retriable = True
+    text = "no queue of topic %(topic)s to %(purpose)s is registered with the name servers"
 
     def __init__(self, topic: str, purpose: str) -> None:
         super().__init__(topic, purpose)
         self.topic = topic
         self.purpose = purpose
 
-    def __str__(self) -> str:
-        return f"no queue of topic {self.topic} to {self.purpose} is registered with the name servers"
+    @property
+    def values(self) -> Mapping[str, object]:
+        return {"topic": self.topic, "purpose": self.purpose}
 
 
 class MessageNotSent(MQClientError):
     """All attempts to send failed. A timeout among them means that the message may be stored all the same."""
+
+    text = "message to %(topic)s not sent in %(number)s attempts: %(why)s"
 
     def __init__(self, topic: str, attempts: int, cause: Exception) -> None:
         super().__init__(topic, attempts, cause)
@@ -101,8 +134,9 @@ class MessageNotSent(MQClientError):
         self.attempts = attempts
         self.cause = cause
 
-    def __str__(self) -> str:
-        return f"message to {self.topic} not sent in {self.attempts} attempts: {self.cause}"
+    @property
+    def values(self) -> Mapping[str, object]:
+        return {"topic": self.topic, "number": self.attempts, "why": self.cause}
 
 
 class ClientClosed(MQClientError):

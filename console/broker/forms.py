@@ -8,15 +8,16 @@ from typing import Any
 from django import forms
 
 from console.access.rules import WILDCARD
-from console.broker.config.keys import KEY_LENGTH_MAX, VALUE_LENGTH_MAX, config_key, problem_of
+from console.broker.config.keys import KEY_LENGTH_MAX, VALUE_LENGTH_MAX, config_key, is_key_name, problem_of
+from console.text import Text
 
 
 class ConfigForm(forms.Form):
     """Key, value and the brokers that get it; one broker makes a plan of that broker, several one of the cluster."""
 
-    key = forms.CharField(max_length=KEY_LENGTH_MAX, error_messages={"required": "Name the key."})
+    key = forms.CharField(max_length=KEY_LENGTH_MAX, error_messages={"required": Text("Name the key.")})
     value = forms.CharField(max_length=VALUE_LENGTH_MAX, required=False, strip=False)
-    brokers = forms.MultipleChoiceField(error_messages={"required": "Choose at least one broker."})
+    brokers = forms.MultipleChoiceField(error_messages={"required": Text("Choose at least one broker.")})
 
     def __init__(self, names: Sequence[str], *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -30,7 +31,7 @@ class ConfigForm(forms.Form):
             key = config_key(cleaned["key"])
             problem = problem_of(key, cleaned["value"])
             if problem:
-                at_key = key.fixed or key.is_secret or "is not a configuration key" in problem
+                at_key = key.fixed or key.is_secret or not is_key_name(key.name)
                 self.add_error("key" if at_key else "value", problem)
         return cleaned
 

@@ -9,6 +9,8 @@ from typing import Any
 from django.db import models
 
 from console.lag.models import NAME_LENGTH_MAX, RowModel
+from console.text import Text
+from console.text.columns import TextColumn, TextsColumn
 
 
 class BrokerSurvey(RowModel):
@@ -28,24 +30,24 @@ class BrokerSurvey(RowModel):
     addr = models.CharField(max_length=NAME_LENGTH_MAX)
     config = models.JSONField(null=True, default=None)
     config_at_ms = models.BigIntegerField(null=True)
-    config_reason = models.TextField(default="", blank=True)
+    config_reason = TextColumn(default=Text(), blank=True)
     runtime = models.JSONField(default=dict)
     runtime_at_ms = models.BigIntegerField(null=True)
-    runtime_reason = models.TextField(default="", blank=True)
+    runtime_reason = TextColumn(default=Text(), blank=True)
     producers = models.JSONField(null=True, default=None)
-    producers_reason = models.TextField(default="", blank=True)
+    producers_reason = TextColumn(default=Text(), blank=True)
     replicas = models.JSONField(null=True, default=None)
-    replicas_reason = models.TextField(default="", blank=True)
+    replicas_reason = TextColumn(default=Text(), blank=True)
     delayed = models.JSONField(null=True, default=None)
-    delayed_reason = models.TextField(default="", blank=True)
+    delayed_reason = TextColumn(default=Text(), blank=True)
     timed = models.JSONField(null=True, default=None)
-    timed_reason = models.TextField(default="", blank=True)
+    timed_reason = TextColumn(default=Text(), blank=True)
     half = models.BigIntegerField(null=True)
-    half_reason = models.TextField(default="", blank=True)
+    half_reason = TextColumn(default=Text(), blank=True)
     held_back_at_ms = models.BigIntegerField(null=True)
     filling = models.CharField(max_length=16, default="UNKNOWN")  # disk.Filling
     full_in_ms = models.BigIntegerField(null=True)
-    full_words = models.TextField(default="", blank=True)  # how it was computed, or why it is unknown
+    full_words = TextColumn(default=Text(), blank=True)  # how it was computed, or why it is unknown
     write_bytes_per_s = models.FloatField(null=True)
     queues = models.IntegerField(null=True)  # of all topics, counted once a minute: there may be 100,000
     read_at_ms = models.BigIntegerField(default=0)
@@ -88,13 +90,13 @@ class NameServerRow(RowModel):
     addr = models.CharField(max_length=NAME_LENGTH_MAX)
     answered = models.BooleanField(default=False)
     since_ms = models.BigIntegerField(default=0)
-    reason = models.TextField(default="", blank=True)
+    reason = TextColumn(default=Text(), blank=True)
     rpc_ms = models.IntegerField(null=True)
     brokers = models.JSONField(default=dict)
     unwritable = models.JSONField(default=list)
     topic_count = models.IntegerField(null=True)
     config = models.JSONField(null=True, default=None)
-    config_reason = models.TextField(default="", blank=True)
+    config_reason = TextColumn(default=Text(), blank=True)
     read_at_ms = models.BigIntegerField(default=0)
 
     class Meta:
@@ -106,7 +108,7 @@ class RouteDifference(RowModel):
 
     cluster = models.CharField(max_length=64)
     topic = models.CharField(max_length=NAME_LENGTH_MAX)
-    views = models.JSONField(default=dict)
+    views = TextsColumn(default=dict)
     since_ms = models.BigIntegerField()
     read_at_ms = models.BigIntegerField()
 

@@ -9,6 +9,7 @@ from functools import cache
 
 from console.access.name_scope import NameScope
 from console.lag.rows import queues
+from console.text import Text
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ class OwnShare:
     lag_lower_bound: bool = False
     time_lag_ms: int | None = None
     time_lag_lower_bound: bool = False
-    reason: str = "some queues of it were not read"
+    reason: Text = Text("some queues of it were not read")
     unknown_since_ms: int | None = None
     status: str = ""
 

@@ -17,11 +17,12 @@ from console.broker.config.keys import ConfigKey, config_key
 from console.broker.models import BrokerSample, BrokerSurvey, NameServerRow, RouteDifference, Survey
 from console.broker.own_share import OwnShare, own_shares
 from console.broker.survey import disk, runtime
-from console.broker.survey.held_back import HeldBack, held_back
+from console.broker.survey.held_back import NOT_YET, HeldBack, held_back
 from console.lag.models import BrokerRow, ClientRow, TopicRow
 from console.lag.rows import queues
 from console.lists.page import Page, cut
 from console.lists.query import ListQuery
+from console.text import Text, text_of
 
 TOPICS_SHOWN, CLIENTS_SHOWN = 50, 200  # of one broker's page; the rest is counted
 CHART_POINTS = 288  # five minutes each over a day
@@ -48,9 +49,9 @@ class BrokerView:
         return self.row.broker_name
 
     @property
-    def reason(self) -> str:
+    def reason(self) -> Text:
         """Why figures are unknown; what cells read."""
-        return self.row.reason
+        return text_of(self.row.reason)
 
     @property
     def unknown_since_ms(self) -> int | None:
@@ -95,15 +96,15 @@ class BrokerView:
         return runtime.put_p99_ms(self.row.runtime)[0] if self.row.answered else None
 
     @property
-    def put_p99_reason(self) -> str:
-        return runtime.put_p99_ms(self.row.runtime)[1] if self.row.answered else self.row.reason
+    def put_p99_reason(self) -> Text:
+        return runtime.put_p99_ms(self.row.runtime)[1] if self.row.answered else self.reason
 
     @property
-    def page_cache(self) -> tuple[str, str]:
+    def page_cache(self) -> tuple[Text, str]:
         """(word, tone), "" when unknown."""
         busy = runtime.number((self.config or {}).get("osPageCacheBusyTimeOutMills"))
         found = runtime.page_cache_state(self.row.runtime, round(busy) if busy else runtime.CACHE_BUSY_MS)
-        return found if self.row.answered else ("", "")
+        return found if self.row.answered else (Text(), "")
 
     @property
     def held_back(self) -> HeldBack:
@@ -128,8 +129,8 @@ class BrokerView:
         return self.survey.filling if self.survey is not None else "UNKNOWN"
 
     @property
-    def full_words(self) -> str:
-        return self.survey.full_words if self.survey is not None else "the first survey is not done yet"
+    def full_words(self) -> Text:
+        return self.survey.full_words if self.survey is not None else NOT_YET
 
     @property
     def is_drained(self) -> bool:
@@ -141,12 +142,13 @@ class BrokerView:
         return "silent" if not self.row.answered else "drained" if self.is_drained else "serving"
 
     @property
-    def role(self) -> str:
+    def role(self) -> Text:
         """master, slave 1; with the count of slaves where there are any."""
         if self.row.broker_id:
-            return f"slave {self.row.broker_id}"
-        count = len(self.slaves)
-        return f"master, {count} slave{'' if count == 1 else 's'}" if count else "master"
+            return Text("slave %(number)s", number=self.row.broker_id)
+        if not self.slaves:
+            return Text("master")
+        return Text("master, %(number)s slave(s)", number=len(self.slaves))
 
 
 def broker_views(cluster_name: str, scope: NameScope = EVERYTHING) -> list[BrokerView]:

@@ -20,6 +20,7 @@ from console.cluster import selectors as cluster_selectors
 from console.cluster.models import Cluster
 from console.lag.database_router import METRICS
 from console.lag.models import BrokerRow
+from console.text import Text, text_of
 
 logger = logging.getLogger(__name__)
 
@@ -142,7 +143,7 @@ def _take_over(found: BrokerSurvey, answer: BrokerAnswer, row: BrokerRow | None,
     figures, at_ms = (
         (row.runtime, row.read_at_ms) if row is not None and row.answered else (answer.runtime, now_ms)
     )
-    found.runtime_reason = row.reason if row is not None else answer.runtime_reason
+    found.runtime_reason = text_of(row.reason) if row is not None else answer.runtime_reason
     if figures:
         found.runtime, found.runtime_at_ms = dict(figures), at_ms
     if answer.config is not None or figures:
@@ -165,7 +166,11 @@ def _judge_disk(found: BrokerSurvey, row: BrokerRow, log: list[disk.LogSample], 
     if not row.answered:
         # What was judged while it answered says nothing about now.
         found.filling, found.full_in_ms, found.write_bytes_per_s = disk.Filling.UNKNOWN, None, None
-        found.full_words = f"it does not answer: {row.reason}" if row.reason else "it does not answer"
+        found.full_words = (
+            Text("it does not answer: %(reason)s", reason=row.reason)
+            if row.reason
+            else Text("it does not answer")
+        )
         return
     offset = runtime.size_bytes(row.runtime.get("commitLogMaxOffset"))
     samples = log if offset is None else [*log, disk.LogSample(now_ms, offset)]

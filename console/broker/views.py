@@ -35,16 +35,16 @@ from console.operation import selectors as operation_selectors
 from console.operation import services as operation_services
 from console.operation.errors import OperationError, PlanRejected
 from console.operation.models import FINAL_STATES, Job
-from console.text import text_of
+from console.text import Text, text_of
 from spark.lag.local_time import DAY_MS
 
 TABS = (
-    ("health", "Health"),
-    ("runtime", "Runtime"),
-    ("config", "Config"),
-    ("topics", "Topics and groups"),
-    ("connections", "Connections"),
-    ("drain", "Drain"),
+    ("health", Text("Health")),
+    ("runtime", Text("Runtime")),
+    ("config", Text("Config")),
+    ("topics", Text("Topics and groups")),
+    ("connections", Text("Connections")),
+    ("drain", Text("Drain")),
 )
 OWN_TABS = (
     "health",
@@ -176,7 +176,13 @@ def _last_jobs(cluster: str, name: str) -> list[Job]:
 def _known(cluster: str, name: str, scope: NameScope = EVERYTHING) -> BrokerView:
     view = selectors.broker(cluster, name, scope)
     if view is None:
-        raise Http404(f"{cluster} knows no broker {name}: no name server lists it, or no round has run yet.")
+        raise Http404(
+            Text(
+                "%(cluster)s knows no broker %(name)s: no name server lists it, or no round has run yet.",
+                cluster=cluster,
+                name=name,
+            )
+        )
     return view
 
 
@@ -189,7 +195,7 @@ def change_config(request: HttpRequest, cluster: str, broker: str) -> HttpRespon
     names = [one.broker_name for one in lag_selectors.broker_rows(here.name)]
     may_several = rules.may(request.user, Verb.CONFIGURE, here.name, WILDCARD)
     form = ConfigForm(names if may_several else [view.name], request.POST or None)
-    problem = ""
+    problem = Text()
     if request.method == "POST" and form.is_valid():
         try:
             plan = operation_services.create_plan(
@@ -201,9 +207,9 @@ def change_config(request: HttpRequest, cluster: str, broker: str) -> HttpRespon
                 remote_addr=remote_addr(request),
             )
         except PlanRejected as refusal:
-            form.add_error(refusal.field if refusal.field in form.fields else None, text_of(refusal).local())
+            form.add_error(refusal.field if refusal.field in form.fields else None, text_of(refusal))
         except BROKER_TROUBLE as trouble:
-            problem = text_of(trouble).local()
+            problem = text_of(trouble)
         else:
             return redirect("plan", here.name, plan.id)
     name = request.POST.get("key", request.GET.get("key", ""))[:QUERY_LENGTH_MAX]
@@ -234,7 +240,7 @@ def _choices(cluster: str, key: str, names: list[str], chosen: list[str]) -> lis
             "name": view.name,
             "value": (view.config or {}).get(key),
             "read_at_ms": view.survey.config_at_ms if view.survey is not None else None,
-            "reason": "" if view.row.answered else view.row.reason or "it does not answer",
+            "reason": "" if view.row.answered else view.row.reason or Text("it does not answer"),
             "is_chosen": view.name in chosen,
         }
         for view in selectors.broker_views(cluster)
@@ -257,7 +263,7 @@ def drain(request: HttpRequest, cluster: str, broker: str) -> HttpResponse:
             remote_addr=remote_addr(request),
         )
     except BROKER_TROUBLE as trouble:
-        messages.error(request, f"No plan was made. {trouble}")
+        messages.error(request, Text("No plan was made. %(reason)s", reason=text_of(trouble)).local())
         return redirect("broker", here.name, view.name)
     return redirect("plan", here.name, plan.id)
 

@@ -36,7 +36,7 @@ PAGE_DEADLINE_MS = 3_000  # a page waits for brokers no longer than this and sho
 class NameServersSilent(Exception):
     """No name server tells who the brokers are, `why`: for a page that shows what it has all the same."""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, why: Text) -> None:
         super().__init__(Text("The name servers do not answer: %(why)s", why=why))
         self.why = why
 
@@ -99,7 +99,7 @@ def page_masters(admin: BlockingMQAdmin) -> dict[str, str]:
     try:
         return masters(admin)
     except (BrokerUnavailable, RemotingTimeout, MQClientError, MQBrokerError) as error:
-        raise NameServersSilent(str(error)) from error
+        raise NameServersSilent(text_of(error)) from error
 
 
 def topic_route(admin: BlockingMQAdmin, topic: str) -> TopicRouteData | None:

@@ -10,6 +10,7 @@ from console.access.models import Verb
 from console.access.name_scope import NameScope, view_scope
 from console.cluster import selectors
 from console.cluster.models import Cluster
+from console.text import Text, text_of
 
 
 def admit(
@@ -23,8 +24,17 @@ def admit(
     """
     cluster = selectors.cluster_for(request.user, cluster_name)
     if not rules.may(request.user, verb, cluster.name, name):
-        what = f"all of {cluster.name}" if name == rules.WILDCARD else f"{name} on {cluster.name}"
-        raise PermissionDenied(f"This needs the right to {Verb(verb).label} ({verb}) for {what}.")
+        what = (
+            Text("all of %(cluster)s", cluster=cluster.name)
+            if name == rules.WILDCARD
+            else Text("%(name)s on %(cluster)s", name=name, cluster=cluster.name)
+        )
+        right = text_of(Verb(verb).label)
+        raise PermissionDenied(
+            Text(
+                "This needs the right to %(deed)s (%(verb)s) for %(what)s.", deed=right, verb=verb, what=what
+            )
+        )
     return cluster
 
 

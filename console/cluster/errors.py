@@ -2,6 +2,8 @@
 
 import math
 
+from console.text import Text
+
 
 class ClusterError(Exception):
     """Base; the text says what is wrong and what to do."""
@@ -39,7 +41,9 @@ class TooManyProbes(ClusterError):
 
     def __init__(self, wait_s: float) -> None:
         self.retry_after_s = math.ceil(wait_s)
-        super().__init__(f"Too many addresses were tried. Try again in {self.retry_after_s} seconds.")
+        super().__init__(
+            Text("Too many addresses were tried. Try again in %(number)s seconds.", number=self.retry_after_s)
+        )
 
 
 class ClusterIsEmbedded(ClusterError):

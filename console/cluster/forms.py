@@ -4,20 +4,21 @@ from django import forms
 from django.core.validators import RegexValidator
 
 from console.cluster.models import CLUSTER_NAME
+from console.text import Text
 
 
 class AddClusterForm(forms.Form):
     """A name for addresses and one or more name servers; whether they answer is the service's question."""
 
     name = forms.CharField(
-        label="Name",
+        label=Text("Name"),
         max_length=63,
-        help_text="Stands in addresses: lower-case letters, digits and dashes.",
-        validators=[RegexValidator(CLUSTER_NAME, "Lower-case letters, digits and dashes, at most 63.")],
+        help_text=Text("Stands in addresses: lower-case letters, digits and dashes."),
+        validators=[RegexValidator(CLUSTER_NAME, Text("Lower-case letters, digits and dashes, at most 63."))],
     )
     namesrv_addrs = forms.CharField(
-        label="Name server address",
+        label=Text("Name server address"),
         max_length=1000,
-        help_text="host:port, for example 10.0.0.5:9876; several separated by semicolons.",
+        help_text=Text("host:port, for example 10.0.0.5:9876; several separated by semicolons."),
     )
-    is_production = forms.BooleanField(label="Production: pages carry a colour band", required=False)
+    is_production = forms.BooleanField(label=Text("Production: pages carry a colour band"), required=False)

@@ -6,6 +6,8 @@ from django.core.validators import RegexValidator
 from django.db import models
 from django.db.models import Q
 
+from console.text import Text
+
 # It stands in addresses and Redis subjects, so: no slash, no space, nothing to quote.
 CLUSTER_NAME = r"^[a-z0-9][a-z0-9-]{0,62}$"
 
@@ -20,7 +22,7 @@ class Cluster(models.Model):
     name = models.CharField(
         max_length=63,
         unique=True,
-        validators=[RegexValidator(CLUSTER_NAME, "Lower-case letters, digits and dashes, at most 63.")],
+        validators=[RegexValidator(CLUSTER_NAME, Text("Lower-case letters, digits and dashes, at most 63."))],
     )
     namesrv_addrs = models.CharField(max_length=1000, help_text="host:port, several separated by semicolons")
     is_embedded = models.BooleanField(default=False, help_text="the brokerd that `manage.py up` runs")

@@ -11,6 +11,8 @@ from typing import Any
 
 from django import forms
 
+from console.text import Text
+
 ZONE_INPUT = "zone"  # hidden input that shell.js fills with the browser's zone
 
 
@@ -37,7 +39,7 @@ class MomentField(forms.Field):
             zone = zoneinfo.ZoneInfo(zone_name)
         except (ValueError, OSError, zoneinfo.ZoneInfoNotFoundError) as error:
             raise forms.ValidationError(
-                "Write a time as 2026-03-12 08:20:00, or with its zone as 2026-03-12T08:20:00+08:00."
+                Text("Write a time as 2026-03-12 08:20:00, or with its zone as 2026-03-12T08:20:00+08:00.")
             ) from error
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=zone)

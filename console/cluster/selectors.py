@@ -7,6 +7,7 @@ from django.http import Http404
 
 from console.access import rules
 from console.cluster.models import Cluster
+from console.text import Text
 
 
 def cluster_by_name(name: str) -> Cluster:
@@ -30,5 +31,5 @@ def cluster_for(user: Any, name: str) -> Cluster:
     """
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None or not rules.may_see_cluster(user, name):
-        raise Http404(f"There is no cluster {name}, or none that you may see.")
+        raise Http404(Text("There is no cluster %(name)s, or none that you may see.", name=name))
     return cluster

@@ -29,6 +29,7 @@ from console.cluster.errors import (
     TooManyProbes,
 )
 from console.cluster.models import Cluster
+from console.text import Text, text_of
 from console.web import quota
 from console.web.inner_address import leads_to_machine_secrets
 
@@ -66,9 +67,9 @@ def add_cluster(
     try:
         cluster.clean_fields()
     except ValidationError as error:
-        raise ClusterNameInvalid(" ".join(error.messages)) from error
+        raise ClusterNameInvalid(Text.of_parts([text_of(message) for message in error.messages])) from error
     if Cluster.objects.filter(name=name).exists():
-        raise ClusterNameTaken(f"There is a cluster {name} already.")
+        raise ClusterNameTaken(Text("There is a cluster %(name)s already.", name=name))
     try:
         brokers = probe(cluster.namesrv_addrs)
     except NameServerUnreachable as refusal:
@@ -93,7 +94,7 @@ def add_cluster(
                 remote_addr=remote_addr,
             )
     except IntegrityError as error:
-        raise ClusterNameTaken(f"There is a cluster {name} already.") from error
+        raise ClusterNameTaken(Text("There is a cluster %(name)s already.", name=name)) from error
     return cluster
 
 
@@ -112,7 +113,9 @@ def change_cluster(name: str, changes: Mapping[str, Any], actor: Any, *, remote_
         try:
             cluster.full_clean()
         except ValidationError as error:
-            raise ClusterSettingInvalid(" ".join(error.messages)) from error
+            raise ClusterSettingInvalid(
+                Text.of_parts([text_of(message) for message in error.messages])
+            ) from error
         cluster.save()
         record_audit(
             actor=actor,
@@ -134,7 +137,10 @@ def remove_cluster(name: str, actor: Any, *, remote_addr: str = "") -> None:
         cluster = Cluster.objects.select_for_update().get(name=name)
         if cluster.is_embedded:
             raise ClusterIsEmbedded(
-                f"{name} is the broker this installation runs; `manage.py up` would add it again."
+                Text(
+                    "%(name)s is the broker this installation runs; `manage.py up` would add it again.",
+                    name=name,
+                )
             )
         before = {"namesrv_addrs": cluster.namesrv_addrs}
         cluster.delete()
@@ -167,13 +173,17 @@ def checked_addrs(namesrv_addrs: str) -> str:
     """ "a:9876, b:9876" → "a:9876;b:9876". Raises NameServerAddressInvalid."""
     addrs = list(dict.fromkeys(split_addrs(namesrv_addrs)))
     if not addrs:
-        raise NameServerAddressInvalid("Give the address of a name server, for example 10.0.0.5:9876.")
+        raise NameServerAddressInvalid(Text("Give the address of a name server, for example 10.0.0.5:9876."))
     if len(addrs) > NAMESRV_MAX:
-        raise NameServerAddressInvalid(f"At most {NAMESRV_MAX} name servers; these are {len(addrs)}.")
+        raise NameServerAddressInvalid(
+            Text("At most %(most)s name servers; these are %(number)s.", most=NAMESRV_MAX, number=len(addrs))
+        )
     for addr in addrs:
         host, colon, port = addr.rpartition(":")
         if not colon or not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-            raise NameServerAddressInvalid(f"{addr} is not host:port, for example 10.0.0.5:9876.")
+            raise NameServerAddressInvalid(
+                Text("%(addr)s is not host:port, for example 10.0.0.5:9876.", addr=addr)
+            )
     return ";".join(addrs)
 
 
@@ -189,7 +199,7 @@ def probe(namesrv_addrs: str) -> list[str]:
     for addr in split_addrs(namesrv_addrs):
         if leads_to_machine_secrets(addr.rpartition(":")[0]):
             raise NameServerUnreachable(
-                f"{addr} is link-local or a cloud's metadata address: it is not asked."
+                Text("%(name)s is link-local or a cloud's metadata address: it is not asked.", name=addr)
             )
     brokers: set[str] = set()
     answers = ask_once(split_addrs(namesrv_addrs), lambda admin: admin.cluster_info(), PROBE_DEADLINE_MS)
@@ -198,33 +208,45 @@ def probe(namesrv_addrs: str) -> list[str]:
             raise NameServerUnreachable(_reason(addr, answer)) from answer
         if not answer.broker_addr_table:
             raise NameServerUnreachable(
-                f"{addr} answers as a name server but knows no broker. Do the brokers name it in namesrvAddr?"
+                Text(
+                    "%(addr)s answers as a name server but knows no broker. Do the brokers name it in namesrvAddr?",
+                    addr=addr,
+                )
             )
         brokers |= set(answer.broker_addr_table)
     return sorted(brokers)
 
 
-def _reason(addr: str, error: Exception) -> str:
+def _reason(addr: str, error: Exception) -> Text:
     if isinstance(error, RemotingTimeout):
-        return (
-            f"{addr} took the connection but did not answer within {PROBE_DEADLINE_MS // 1000} s: "
-            "it is probably no RocketMQ name server (their usual port is 9876)."
+        return Text(
+            "%(addr)s took the connection but did not answer within %(number)s s: it is probably no RocketMQ name "
+            "server (their usual port is 9876).",
+            addr=addr,
+            number=PROBE_DEADLINE_MS // 1000,
         )
     if isinstance(error, BrokerUnavailable):
-        return f"{addr}: {_why(error)}. Is this the name server's address, and may this machine reach it?"
+        return Text(
+            "%(addr)s: %(why)s. Is this the name server's address, and may this machine reach it?",
+            addr=addr,
+            why=_why(error),
+        )
     if isinstance(error, MQBrokerError):
-        return (
-            f"{addr} speaks RocketMQ but refused: {error.remark} (code {error.code}). "
-            "Is it a broker's port? The name server's is usually 9876."
+        return Text(
+            "%(addr)s speaks RocketMQ but refused: %(remark)s (code %(code)s). Is it a broker's port? The name "
+            "server's is usually 9876.",
+            addr=addr,
+            remark=error.remark,
+            code=str(error.code),
         )
     if isinstance(error, MQClientError | RemotingError):
-        return f"{addr} does not speak the remoting protocol: {error}"
-    return f"{addr}: {error}"
+        return Text("%(addr)s does not speak the remoting protocol: %(why)s", addr=addr, why=text_of(error))
+    return Text("%(name)s: %(reason)s", name=addr, reason=text_of(error))
 
 
-def _why(error: BrokerUnavailable) -> str:
+def _why(error: BrokerUnavailable) -> Text:
     """The system's own words where it has some: asyncio hides "Connection refused" behind a number."""
     cause = error.__cause__
     if isinstance(cause, OSError) and cause.errno is not None and cause.errno > 0:
-        return f"cannot connect: {os.strerror(cause.errno)}"
-    return error.reason
+        return Text("cannot connect: %(why)s", why=os.strerror(cause.errno))
+    return text_of(error.reason)

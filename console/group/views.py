@@ -40,7 +40,7 @@ from console.operation import services as operation_services
 from console.operation.config.change import GROUP
 from console.operation.config.views import quarantine_context
 from console.operation.errors import NotPermitted, OperationError, PlanRejected
-from console.text import text_of
+from console.text import Text, text_of
 from spark.lag.local_time import HOUR_MS
 
 RANGES = {
@@ -265,8 +265,12 @@ def watch(request: HttpRequest, cluster: str, group: str) -> HttpResponse:
 def _known(cluster: str, group: str) -> GroupRow:
     row = selectors.group(cluster, group)
     if row is None:
-        where = may_lie_on_silent(cluster)
-        raise Http404(f"{cluster} knows no group {group}: it never connected, or was deleted.{where}")
+        unknown = Text(
+            "%(cluster)s knows no group %(group)s: it never connected, or was deleted.",
+            cluster=cluster,
+            group=group,
+        )
+        raise Http404(Text.of_parts([unknown, may_lie_on_silent(cluster)]))
     return row
 
 

@@ -4,7 +4,6 @@ Three sources, each remembers what the one before may have lost: the rows of the
 stay there), the rows of brokers, and the history of committed offsets, which survives a new metrics database.
 """
 
-import datetime
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from console.brokers.mqadmin import MessageQueue
 from console.lag import selectors as lag_selectors
 from console.lag.rows import queues
 from console.lag.windows import past
+from console.text import Moment, Text
 from spark.lag.local_time import HOUR_MS
 
 # How long ago the history is looked into for queues that no row has: about a quarter of an hour is read each.
@@ -51,14 +51,14 @@ def brokers_seen(cluster: str) -> dict[str, BrokerSeen]:
     return found
 
 
-def may_lie_on_silent(cluster: str) -> str:
+def may_lie_on_silent(cluster: str) -> Text:
     """Return a sentence for what no row knows while brokers are silent: it may be there. "" while all answer."""
     silent = lag_selectors.silent_brokers(cluster)
     if not silent:
-        return ""
+        return Text()
     names = ", ".join(sorted({row.broker_name for row in silent}))
-    at = datetime.datetime.fromtimestamp(min(row.since_ms for row in silent) / 1000, tz=datetime.UTC)
-    return f" It may lie on {names}, silent since {at:%Y-%m-%d %H:%M:%S} UTC."
+    since = Moment(min(row.since_ms for row in silent))
+    return Text("It may lie on %(names)s, silent since %(time)s.", names=names, time=since)
 
 
 def group_queues_seen(cluster: str, group: str, now_ms: int) -> dict[MessageQueue, QueueSeen]:

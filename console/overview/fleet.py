@@ -22,6 +22,7 @@ from console.lag.models import Episode, GroupRow, HistoryFile, HistoryGap, Round
 from console.lag.promise_courses import Budgets
 from console.lag.selectors import last_round, silent_brokers
 from console.overview.selectors import TopGroup, growing_groups, losing_groups
+from console.text import Text, text_of
 from spark.lag.local_time import DAY_MS, HOUR_MS
 
 TOP_ROWS = 10
@@ -79,7 +80,7 @@ class Unwatched(NamedTuple):
     from_ms: int
     to_ms: int | None
     lasted_ms: int
-    reason: str
+    reason: Text
 
 
 def lines(clusters: Sequence[Cluster], person: Any, now_ms: int) -> list[ClusterLine]:
@@ -198,7 +199,7 @@ def unwatched(clusters: Sequence[Cluster], now_ms: int) -> list[Unwatched]:
             gap.from_ms,
             gap.to_ms,
             (gap.to_ms or now_ms) - max(gap.from_ms, from_ms),
-            gap.reason,
+            text_of(gap.reason),
         )
         for gap in rows.iterator(chunk_size=2_000)
     ]

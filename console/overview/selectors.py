@@ -16,8 +16,10 @@ from console.broker.findings import Finding
 from console.broker.models import NameServerRow
 from console.broker.selectors import BrokerView
 from console.deadletter.selectors import DeadLetterRow
-from console.lag.models import ClientRow, GroupRow, Round, TopicRow
+from console.lag.models import BrokerRow, ClientRow, GroupRow, Round, TopicRow
 from console.rebalance import selectors as rebalance_selectors
+from console.rebalance.rules import FindingKind
+from console.text import Text, text_of
 
 TOP_ROWS = 5  # what fits beside each other without scrolling
 FINDINGS_SHOWN = 6
@@ -30,6 +32,12 @@ OWNERSHIP_CLIENTS_MAX = (
     500  # judging who owns what reads every client and queue: beyond this a page would wait
 )
 GROWTH_MIN = 0.05  # messages per second below which a lag is level
+KINDS = {
+    FindingKind.TWO_OWNERS: Text("two owners"),
+    FindingKind.NO_OWNER: Text("no owner"),
+    FindingKind.IDLE_CLIENT: Text("idle client"),
+    FindingKind.INCONSISTENT_SUBSCRIPTION: Text("inconsistent subscription"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +101,7 @@ class Totals:
     in_rate: float | None
     out_rate: float | None
     partial: bool
-    reason: str
+    reason: Text
     unknown_since_ms: int | None
     answered: int
     brokers: int
@@ -116,10 +124,16 @@ def totals(views: Sequence[BrokerView]) -> Totals:
         in_rate=total("in_rate"),
         out_rate=total("out_rate"),
         partial=bool(silent),
-        reason="; ".join(f"{row.broker_name}: {row.reason}" for row in silent),
+        reason=_silence(silent),
         unknown_since_ms=min((row.since_ms for row in silent), default=None),
         answered=len(views) - len(silent),
         brokers=len(views),
+    )
+
+
+def _silence(silent: Sequence[BrokerRow]) -> Text:
+    return Text.of_parts(
+        [Text("%(name)s: %(reason)s", name=row.broker_name, reason=row.reason) for row in silent]
     )
 
 
@@ -145,8 +159,7 @@ def own_totals(cluster_name: str, scope: NameScope, views: Sequence[BrokerView])
         in_rate=topics["sum"] if topics["all"] else 0.0,
         out_rate=groups["sum"] if groups["all"] else 0.0,
         partial=is_partial,
-        reason="; ".join(f"{row.broker_name}: {row.reason}" for row in silent)
-        or "some rates are not known yet",
+        reason=_silence(silent) or Text("some rates are not known yet"),
         unknown_since_ms=min((row.since_ms for row in silent), default=None),
         answered=len(views) - len(silent),
         brokers=len(views),
@@ -167,7 +180,7 @@ class DeadTotal:
     count: int
     count_lower_bound: bool
     growth_per_h: float | None
-    reason: str
+    reason: Text
     unknown_since_ms: int | None = None
     status: str = ""
 
@@ -180,7 +193,9 @@ def dead_total(rows: Sequence[DeadLetterRow]) -> DeadTotal:
         count=sum(known),
         count_lower_bound=bool(unsure),
         growth_per_h=sum(growth) if growth else None,
-        reason="; ".join(f"{row.group}: {row.reason}" for row in unsure),
+        reason=Text.of_parts(
+            [Text("%(name)s: %(reason)s", name=row.group, reason=row.reason) for row in unsure]
+        ),
     )
 
 
@@ -231,24 +246,28 @@ def findings(
         table = broker_selectors.config_table(cluster_name, only_differences=True)
         found += broker_findings.config_findings(table)
     found += [
-        Finding("UNKNOWN", f"Name server {row.addr} does not answer", row.reason, row.since_ms)
+        Finding(
+            "UNKNOWN", Text("Name server %(addr)s does not answer", addr=row.addr), row.reason, row.since_ms
+        )
         for row in servers
         if not row.answered
     ]
     differing = broker_selectors.route_differences(cluster_name, scope=scope, per_page=3)
     if differing.total:
+        title = Text("The name servers disagree about %(number)s topic(s)", number=differing.total)
         names = ", ".join(row.topic for row in differing.rows)
-        title = (
-            f"The name servers disagree about {differing.total:,} topic{'' if differing.total == 1 else 's'}"
+        text = (
+            Text("%(names)s and more: clients go by the name server they ask.", names=names)
+            if differing.total > len(differing.rows)
+            else Text("%(names)s: clients go by the name server they ask.", names=names)
         )
-        text = f"{names}{' and more' if differing.total > 3 else ''}: clients go by whom they ask."
         found.append(Finding("FALLING_BEHIND", title, text, differing.rows[0].since_ms, tab="name-servers"))
     if judges_ownership(cluster_name, scope):
         found += [
             Finding(
                 "FALLING_BEHIND",
-                f"{one.group}: {one.kind.replace('_', ' ').lower()}",
-                one.text,
+                Text("%(name)s: %(what)s", name=one.group, what=KINDS[one.kind]),
+                text_of(one.text),
                 tab=f"group/{one.group}",
             )
             for one in rebalance_selectors.cluster_findings(cluster_name, scope)

@@ -20,7 +20,7 @@ from console.cluster.forms import AddClusterForm
 from console.deadletter import selectors as dead_letter_selectors
 from console.lag import selectors as lag_selectors
 from console.overview import fleet, selectors
-from console.text import text_of
+from console.text import Text, text_of
 from spark.lag.local_time import DAY_MS
 
 URGENT = ("LOST", "STALLED", "STOPPED", "FALLING_BEHIND")
@@ -113,7 +113,9 @@ def clusters(request: HttpRequest) -> HttpResponse:
     form = AddClusterForm(request.POST or None)
     if request.method == "POST":
         if not may_add:
-            raise PermissionDenied("Adding a cluster needs the right to administer all of them (ADMIN).")
+            raise PermissionDenied(
+                Text("Adding a cluster needs the right to administer all of them (ADMIN).")
+            )
         if form.is_valid():
             try:
                 added = cluster_services.add_cluster(
@@ -122,11 +124,10 @@ def clusters(request: HttpRequest) -> HttpResponse:
                     remote_addr=remote_addr(request),
                 )
             except cluster_services.ClusterError as refusal:
-                form.add_error(refusal.field or None, text_of(refusal).local())
+                form.add_error(refusal.field or None, text_of(refusal))
             else:
-                messages.success(
-                    request, f"{added.name} is added. Its first figures come with the next round."
-                )
+                done = Text("%(name)s is added. Its first figures come with the next round.", name=added.name)
+                messages.success(request, done.local())
                 return redirect("overview", added.name)
     visible = [
         (one, lag_selectors.last_round(one.name)) for one in cluster_selectors.clusters_for(request.user)

@@ -10,14 +10,15 @@ from django import template
 from django.utils.dates import WEEKDAYS_ABBR
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
+from django.utils.translation import gettext
 
 from console.lag.windows import mark_words
 from console.lag.windows.marks import Mark
 from console.report.columns import CODE_WORDS, EVENT_STATUS, TIMES_FROM_PCT, changed
 from console.report.jobs import PERIODS_MS
 from console.templatetags import figures
-from console.text import Duration, Text
-from console.text.figures import MINUS, duration, moment, percent, rate, size
+from console.text import Duration, Moment, Text
+from console.text.figures import MINUS, duration, percent, rate, size
 from console.text.language import figure_words
 from spark.lag.local_time import DAY_MS, HOUR_MS, UTC, local
 
@@ -123,26 +124,20 @@ def forecast_error(figures_of: Mapping[str, Any]) -> SafeString | str:
 @register.simple_tag(takes_context=True)
 def provenance(context: Mapping[str, Any], row: Any) -> SafeString:
     """`{% provenance row %}`: the row's coverage, in a popover where it comes from."""
-    made = moment(row.generated_at_ms, dt.UTC, now_ms=_now_ms(context))
     parts = [
         Text(
-            "Computed %(time)s UTC by run %(run)s, code %(code)s.",
-            time=figure_words(made),
+            "Computed %(time)s by run %(run)s, code %(code)s.",
+            time=Moment(row.generated_at_ms),
             run=row.run_id,
-            code=row.code_version or "unknown",
+            code=row.code_version or Text("unknown"),
         )
     ]
     if row.interval_ms:
-        parts.append(
-            Text(
-                "Sampled every %(step)s, the largest gap is %(gap)s.",
-                step=Duration(row.interval_ms),
-                gap=Duration(row.max_gap_ms or 0),
-            )
-        )
+        step, gap = Duration(row.interval_ms), Duration(row.max_gap_ms or 0)
+        parts.append(Text("Sampled every %(step)s, the largest gap is %(gap)s.", step=step, gap=gap))
     text = "–" if row.coverage_pct is None else f"{row.coverage_pct:,.1f}"
-    words = Text.of_parts([*parts, *_beside(row)])
-    return format_html('<span tabindex="0" data-tip="{}">{}</span>', words, text)
+    parts += _beside(row)
+    return format_html('<span tabindex="0" data-tip="{}">{}</span>', Text.of_parts(parts), text)
 
 
 def _beside(row: Any) -> Iterator[Text]:
@@ -193,13 +188,14 @@ def _zone_of_head(context: Mapping[str, Any]) -> str:
 
 
 def _partial(context: Mapping[str, Any], row: Any) -> SafeString:
-    end = moment(row.window_end_ms, dt.UTC, now_ms=_now_ms(context))
     why = Text(
-        "The window was not over when this was computed: figures up to %(time)s UTC. Its next run replaces them.",
-        time=figure_words(end),
+        "The window was not over when this was computed: figures up to %(time)s. Its next run replaces them.",
+        time=Moment(row.window_end_ms),
     )
     return format_html(
-        '<span class="badge badge--unknown" tabindex="0" data-tip="{}">{}</span>', why, Text("so far")
+        '<span class="badge badge--unknown" tabindex="0" data-tip="{}">{}</span>',
+        why,
+        gettext("so far"),
     )
 
 

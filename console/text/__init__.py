@@ -1,5 +1,5 @@
 """What the console says, as values: see `console.text.value`."""
 
-from console.text.value import Duration, Text, text_of
+from console.text.value import Duration, Latency, Moment, Text, text_of
 
-__all__ = ["Duration", "Text", "text_of"]
+__all__ = ["Duration", "Latency", "Moment", "Text", "text_of"]

@@ -14,20 +14,22 @@ docs/contributing.md.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol, runtime_checkable
 
 from django.utils.html import escape
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext
 
-from console.text.figures import count, duration
+from console.text.figures import count, duration, latency
 from console.text.language import figure_words, is_english
 from console.text.sentences import said
 
 PLACE = re.compile(r"%\((\w+)\)s|(\(s\))|(%%)|\{([^{}|]*)\|([^{}|]*)\}")
+FOREIGN_LENGTH_MAX = 300  # of an error's words: more is a page, and no reason
 SENTENCE_ENDS = (".", "!", "?", "。", "！", "？")
 
 
@@ -39,6 +41,30 @@ class Duration:
 
     def __str__(self) -> str:
         return duration(self.duration_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """How long an answer took, inside a text: ``210 ms``, from a second on as a duration."""
+
+    latency_ms: int
+
+    def __str__(self) -> str:
+        return latency(self.latency_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time inside a text: UTC where it is English; pages show it in the reader's zone."""
+
+    at_ms: int
+
+    def __str__(self) -> str:
+        return f"{dt.datetime.fromtimestamp(self.at_ms // 1000, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+Figure = Duration | Latency | Moment
+FIGURES: dict[str, type[Figure]] = {"duration_ms": Duration, "latency_ms": Latency, "at_ms": Moment}
 
 
 class Text(str):
@@ -60,6 +86,11 @@ class Text(str):
     def __html__(self) -> SafeString:
         """Return the words in the active language, escaped: templates and `format_html` call this."""
         return escape(self.local())
+
+    def __mod__(self, values: Any) -> Text:
+        """Fill further places: Django formats the messages of validators so."""
+        named = {name: value for name, value in values.items() if f"%({name})s" in self.text}
+        return Text(self.text, **self.values, **named) if named else self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _made_again, (self.text, dict(self.values))
@@ -103,17 +134,39 @@ class Text(str):
         return {"text": self.text, "values": {name: _json_of(value) for name, value in self.values.items()}}
 
 
-def text_of(error: BaseException) -> Text:
-    """Return the text an error was raised with, or its words."""
-    words = str(error)
-    return words if isinstance(words, Text) else Text(words.replace("%", "%%"))
+@runtime_checkable
+class Worded(Protocol):
+    """What packages that may not know the console give as words: an id and its values, as a `Text` has them."""
+
+    text: str
+
+    @property
+    def values(self) -> Mapping[str, object]:
+        """The values of the places."""
+
+
+def text_of(error: object) -> Text:
+    """Return the text an error was raised with or consists of; foreign words as they are, as one short line."""
+    words = error if isinstance(error, Text) else str(error)
+    if isinstance(words, Text):
+        return words
+    if isinstance(error, Worded) and error.text:
+        return Text(error.text, **{name: _value_from(value) for name, value in error.values.items()})
+    line = " ".join(words.split())[:FOREIGN_LENGTH_MAX]
+    if line or isinstance(error, str):
+        return Text(line.replace("%", "%%"))
+    return Text.foreign(type(error).__name__)
+
+
+def _value_from(value: object) -> Text | str:
+    return text_of(value) if isinstance(value, Worded | Exception) else str(value)
 
 
 def _made_again(text: str, values: dict[str, Value]) -> Text:
     return Text(text, **values)
 
 
-Value = str | int | Duration | Text | tuple[Text, ...]
+Value = str | int | Figure | Text | tuple[Text, ...]
 
 
 def _same(words: str) -> str:
@@ -127,7 +180,7 @@ def _translated(words: str) -> str:
 
 
 def _rendered(
-    text: str, values: Mapping[str, Value], words_of: Callable[[str], str], figure: Callable[[Duration], str]
+    text: str, values: Mapping[str, Value], words_of: Callable[[str], str], figure: Callable[[Figure], str]
 ) -> str:
     if not values:
         return words_of(text).replace("%%", "%") if text else ""
@@ -147,14 +200,14 @@ def _rendered(
     return PLACE.sub(put_in, words_of(text))
 
 
-def _value_words(value: Value, words_of: Callable[[str], str], figure: Callable[[Duration], str]) -> str:
+def _value_words(value: Value, words_of: Callable[[str], str], figure: Callable[[Figure], str]) -> str:
     if isinstance(value, Text):
         return _rendered(value.text, value.values, words_of, figure)
     if isinstance(value, str):
         return value
     if isinstance(value, tuple):
         return _together([_value_words(part, words_of, figure) for part in value])
-    return figure(value) if isinstance(value, Duration) else count(value)
+    return figure(value) if isinstance(value, Figure) else count(value)
 
 
 def _together(parts: Sequence[str]) -> str:
@@ -175,8 +228,8 @@ def _together(parts: Sequence[str]) -> str:
 def _json_of(value: Value) -> Any:
     if isinstance(value, Text):
         return value.as_json()
-    if isinstance(value, Duration):
-        return {"duration_ms": value.duration_ms}
+    if isinstance(value, Figure):
+        return asdict(value)
     return [part.as_json() for part in value] if isinstance(value, tuple) else value
 
 
@@ -210,6 +263,8 @@ def of_json(value: dict[str, Any]) -> Any:
 def _value_of(value: Any) -> Value:
     if isinstance(value, list):
         return tuple(value)
-    if isinstance(value, dict):
-        return Duration(value["duration_ms"])
+    if isinstance(value, dict) and len(value) == 1:
+        ((name, number),) = value.items()
+        if name in FIGURES and isinstance(number, int):
+            return FIGURES[name](number)
     return value if isinstance(value, Text | int) else str(value)

@@ -14,7 +14,7 @@ from console.cluster.admission import admit, admit_to_list
 from console.cluster.models import Cluster
 from console.lag.last_seen import may_lie_on_silent
 from console.lag.models import TopicRow
-from console.operation.config.change import TOPIC, counted
+from console.operation.config.change import TOPIC
 from console.operation.config.table import read_table
 from console.operation.config.views import (
     broker_names,
@@ -24,6 +24,7 @@ from console.operation.config.views import (
     submitted_step,
 )
 from console.operation.plan_request import apply_at_once
+from console.text import Text
 from console.topic import selectors
 from console.topic.forms import TopicChangeForm, TopicCreateForm
 from console.topic.topic_config import READ, WRITE
@@ -82,29 +83,38 @@ def release(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
     return apply_at_once(request, here, "topic_release", topic, redirect("topic", here.name, topic))
 
 
-def used_by(cluster: str, topic: str, scope: NameScope) -> str:
+def used_by(cluster: str, topic: str, scope: NameScope) -> Text:
     """Who reads the topic, in words; groups outside of ``scope`` are counted and not named."""
     groups = selectors.topic_groups(cluster, topic)
     if not groups:
-        return "no group reads it"
+        return Text("no group reads it")
     online = [group for group in groups if group.clients]
     if not online:
-        return f"{counted(len(groups), 'group')}, none of them online"
+        return Text("%(groups)s group(s), none of them online", groups=len(groups))
     named = [group for group in online if scope.covers(group.group)]
-    names = [f"{group.group} ({group.clients})" for group in named[:5]]
+    names = [
+        Text("%(name)s (%(number)s)", name=group.group, number=group.clients or 0) for group in named[:5]
+    ]
     if len(named) < len(online):
-        names.append(f"{len(online) - len(named)} that you may not look at")
-    return f"{counted(len(online), 'group', 'are')} online of {len(groups)}: {', '.join(names)}"
+        names.append(Text("%(number)s that you may not look at", number=len(online) - len(named)))
+    return Text(
+        "%(number)s group(s) {is|are} online of %(total)s: %(names)s",
+        number=len(online),
+        total=len(groups),
+        names=Text.of_list(names),
+    )
 
 
 def known(cluster: str, topic: str) -> TopicRow:
     """The topic's row, or Http404."""
     row = selectors.topic(cluster, topic)
     if row is None:
-        where = may_lie_on_silent(cluster)
-        raise Http404(
-            f"{cluster} has no topic {topic}; if it was just created, the next round will show it.{where}"
+        unknown = Text(
+            "%(cluster)s has no topic %(topic)s; if it was just created, the next round will show it.",
+            cluster=cluster,
+            topic=topic,
         )
+        raise Http404(Text.of_parts([unknown, may_lie_on_silent(cluster)]))
     return row
 
 

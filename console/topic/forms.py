@@ -8,14 +8,18 @@ from typing import Any
 from django import forms
 
 from console.operation.config.forms import STAYS, TRUE_FALSE, ConfigForm, allowed_name
+from console.text import Text
 from console.topic import topic_config
 from console.topic.topic_config import MESSAGE_TYPES, PERMISSIONS, QUEUES_DEFAULT, QUEUES_MAX
 
 STAY = ("", STAYS)
-PERM_CHOICES = [(str(perm), f"{word} ({perm})") for perm, word in PERMISSIONS.items()]
+PERM_CHOICES = [
+    (str(perm), Text("%(word)s (%(perm)s)", word=word, perm=perm)) for perm, word in PERMISSIONS.items()
+]
+NAME_LENGTH_MAX = 127  # RocketMQ's TopicValidator
 
 
-def _number(label: str, help_text: str, initial: int | None) -> forms.IntegerField:
+def _number(label: Text, help_text: Text, initial: int | None) -> forms.IntegerField:
     return forms.IntegerField(
         label=label,
         required=False,
@@ -23,27 +27,29 @@ def _number(label: str, help_text: str, initial: int | None) -> forms.IntegerFie
         max_value=QUEUES_MAX,
         initial=initial,
         help_text=help_text,
-        error_messages={"invalid": "Write a whole number."},
+        error_messages={"invalid": Text("Write a whole number.")},
     )
 
 
 class TopicChangeForm(ConfigForm):
     """What is left empty stays as it is."""
 
-    write_queues = _number("Write queues", "on each chosen broker: what producers spread over", None)
-    read_queues = _number("Read queues", "on each chosen broker: what consumers share", None)
-    perm = forms.ChoiceField(label="Permission", required=False, choices=[STAY, *PERM_CHOICES])
+    write_queues = _number(
+        Text("Write queues"), Text("on each chosen broker: what producers spread over"), None
+    )
+    read_queues = _number(Text("Read queues"), Text("on each chosen broker: what consumers share"), None)
+    perm = forms.ChoiceField(label=Text("Permission"), required=False, choices=[STAY, *PERM_CHOICES])
     message_type = forms.ChoiceField(
-        label="Message type",
+        label=Text("Message type"),
         required=False,
         choices=[STAY, *((each, each) for each in MESSAGE_TYPES)],
-        help_text="the attribute message.type of RocketMQ 5",
+        help_text=Text("the attribute message.type of RocketMQ 5"),
     )
     order = forms.ChoiceField(
-        label="Order",
+        label=Text("Order"),
         required=False,
         choices=[STAY, *TRUE_FALSE],
-        help_text="tells clients to keep a key on its queue",
+        help_text=Text("tells clients to keep a key on its queue"),
     )
 
     @property
@@ -68,12 +74,10 @@ class TopicCreateForm(TopicChangeForm):
     """The same with a name; nothing can stay as it is, so the usual values are filled in."""
 
     name = forms.CharField(
-        label="Name",
-        max_length=127,
-        help_text="letters, digits, % | - and _, at most 127",
-        error_messages={
-            "max_length": "A topic's name has at most 127 characters; this one has %(show_value)s."
-        },
+        label=Text("Name"),
+        max_length=NAME_LENGTH_MAX,
+        help_text=Text("letters, digits, %% | - and _, at most %(number)s", number=NAME_LENGTH_MAX),
+        error_messages={"max_length": Text("A topic's name has at most 127 characters.")},
     )
     field_order = ("name", "write_queues", "read_queues", "perm", "message_type", "order", "brokers")
 
@@ -82,15 +86,15 @@ class TopicCreateForm(TopicChangeForm):
         self.fields["write_queues"].initial = self.fields["read_queues"].initial = QUEUES_DEFAULT
         for field, choices, initial in (
             ("perm", PERM_CHOICES, "6"),
-            ("message_type", [("", "not set"), *((each, each) for each in MESSAGE_TYPES)], ""),
+            ("message_type", [("", Text("not set")), *((each, each) for each in MESSAGE_TYPES)], ""),
             ("order", TRUE_FALSE, "false"),
         ):
             self.fields[field].choices = choices  # type: ignore[attr-defined]
             self.fields[field].initial = initial
         for field in ("write_queues", "read_queues"):
             self.fields[field].required = True
-            self.fields[field].error_messages["required"] = (
-                f"Say how many; RocketMQ's default is {QUEUES_DEFAULT}."
+            self.fields[field].error_messages["required"] = Text(
+                "Say how many; RocketMQ's default is %(number)s.", number=QUEUES_DEFAULT
             )
 
     def clean_name(self) -> str:

@@ -15,6 +15,7 @@ from console.brokers.mqadmin import with_admin
 from console.brokers.queues import PAGE_DEADLINE_MS, NameServersSilent, ask_each, page_masters
 from console.cluster.models import Cluster
 from console.lag.rows.queue_row import TopicQueueRow
+from console.text import Text, text_of
 
 QUEUES_SAMPLED_MAX = 16  # the busiest ones
 MESSAGES_PER_QUEUE = 16
@@ -42,7 +43,7 @@ class Senders:
     senders: tuple[Sender, ...]
     others: Mapping[str, int]
     sampled: int
-    unread: tuple[str, ...]
+    unread: tuple[Text, ...]
     read_at_ms: int
 
 
@@ -54,7 +55,7 @@ def senders_of(
     try:
         addrs = {name: addr for name, addr in page_masters(admin).items() if name in brokers}
     except NameServersSilent as error:
-        return Senders((), {}, 0, (f"the name servers do not answer: {error.why}",), now_ms)
+        return Senders((), {}, 0, (Text("the name servers do not answer: %(why)s", why=error.why),), now_ms)
     tables = ask_each(admin, addrs, lambda client, addr: client.producers(addr), PAGE_DEADLINE_MS)
     busiest = sorted(queues, key=lambda queue: (-(queue.in_rate or 0.0), -(queue.last_write_ms or 0)))
     asked = {
@@ -76,10 +77,12 @@ def senders_of(
         for record in pull.messages
     )
     unread = [
-        f"producers of {name}: {answer}" for name, answer in tables.items() if isinstance(answer, Exception)
+        Text("producers of %(name)s: %(why)s", name=name, why=text_of(answer))
+        for name, answer in tables.items()
+        if isinstance(answer, Exception)
     ]
     unread += [
-        f"{name} · {queue}: {answer}"
+        Text("%(name)s: %(reason)s", name=f"{name} · {queue}", reason=text_of(answer))
         for (name, queue), answer in pulls.items()
         if isinstance(answer, Exception)
     ]

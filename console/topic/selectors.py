@@ -12,6 +12,7 @@ from console.lag.rows import queues
 from console.lag.rows.queue_row import TopicQueueRow
 from console.lists.page import Page, count_if, cut
 from console.lists.query import ListQuery
+from console.text import Text
 from console.topic.topic_list import TOPICS
 
 KINDS = ("NORMAL", "RETRY", "DLQ", "SYSTEM")
@@ -27,7 +28,7 @@ class Reader:
     lag: int | None
     lag_lower_bound: bool
     time_lag_ms: int | None
-    reason: str = "some of its queues were not read"
+    reason: Text = Text("some of its queues were not read")
 
 
 @dataclass(frozen=True, slots=True)

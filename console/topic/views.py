@@ -24,6 +24,7 @@ from console.lists.file import file_of
 from console.lists.query import ListQuery
 from console.operation.config.change import TOPIC
 from console.operation.config.table import read_table
+from console.text import Text
 from console.text.figures import percent
 from console.topic import selectors
 from console.topic.change_views import known, topic_quarantine
@@ -31,7 +32,12 @@ from console.topic.producers import senders_of
 from console.topic.topic_config import permission_letters, permission_word
 from console.topic.topic_list import TOPICS
 
-KIND_WORDS = {"NORMAL": "Normal", "RETRY": "Retry", "DLQ": "Dead letters", "SYSTEM": "System"}
+KIND_WORDS = {
+    "NORMAL": Text("Normal"),
+    "RETRY": Text("Retry"),
+    "DLQ": Text("Dead letters"),
+    "SYSTEM": Text("System"),
+}
 READERS_SHOWN = 10  # below a row of the list; the topic's page has all
 
 
@@ -109,11 +115,11 @@ def topic(request: HttpRequest, cluster: str, topic: str) -> HttpResponse:
 
 
 TABS = {
-    "queues": "Queues",
-    "groups": "Groups",
-    "producers": "Producers",
-    "config": "Config",
-    "activity": "Activity",
+    "queues": Text("Queues"),
+    "groups": Text("Groups"),
+    "producers": Text("Producers"),
+    "config": Text("Config"),
+    "activity": Text("Activity"),
 }
 BEHIND = frozenset({"LOST", "STALLED", "STOPPED", "FALLING_BEHIND"})
 EVENTS_MAX = 50  # of the activity tab; the activity page has all
@@ -150,8 +156,10 @@ def _findings(row: TopicRow, queues: Sequence[TopicQueueRow]) -> list[dict[str, 
         found.append(
             {
                 "status": "STOPPED",
-                "title": "Nobody may read this topic",
-                "text": "Its permission has no read bit (4): consumers and this console get NO_PERMISSION.",
+                "title": Text("No client may read this topic"),
+                "text": Text(
+                    "Its permission has no read bit (4): consumers and this console get NO_PERMISSION."
+                ),
             }
         )
     busiest = max(queues, key=lambda queue: queue.in_rate or 0.0, default=None)
@@ -163,9 +171,17 @@ def _findings(row: TopicRow, queues: Sequence[TopicQueueRow]) -> list[dict[str, 
             found.append(
                 {
                     "status": "FALLING_BEHIND",
-                    "title": f"{busiest.broker_name} · {busiest.queue_id} takes {percent(share)} of the traffic",
-                    "text": f"An even share of {len(queues)} queues is {percent(even)}. Producers "
-                    "that choose the queue by a key send much of it to one; its readers decide the lag.",
+                    "title": Text(
+                        "%(queue)s takes %(share)s of the traffic",
+                        queue=f"{busiest.broker_name} · {busiest.queue_id}",
+                        share=percent(share),
+                    ),
+                    "text": Text(
+                        "An even share of %(number)s queues is %(share)s. Producers that choose the queue by a key "
+                        "send much of it to one; its readers decide the lag.",
+                        number=len(queues),
+                        share=percent(even),
+                    ),
                 }
             )
     return found

@@ -4,20 +4,25 @@ import shutil
 
 from django.conf import settings
 
+from console.text import Text
+
 ROOM_BYTES_MIN = 4 * 1024 * 1024  # one round of a large cluster, in SQLite's log and in the history's
 
 
-def no_room() -> str:
+def no_room() -> Text:
     """Return that the disk is full, how full, and what to do; "" while it has room, or nobody can tell."""
     try:
         usage = shutil.disk_usage(settings.DATA_DIR)
     except OSError:
-        return ""
+        return Text()
     if usage.free >= ROOM_BYTES_MIN:
-        return ""
-    return (
-        f"The disk of {settings.DATA_DIR} is full, {usage.free // 1024:,} KiB of {usage.total >> 20:,} MiB are free: "
-        "make room, everything goes on by itself"
+        return Text()
+    return Text(
+        "The disk of %(folder)s is full, %(free)s KiB of %(total)s MiB are free: make room, everything goes on by "
+        "itself",
+        folder=str(settings.DATA_DIR),
+        free=usage.free // 1024,
+        total=usage.total >> 20,
     )
 
 

@@ -40,7 +40,7 @@ from consumers.client.remoting_client import RemotingClient
 from consumers.client.route import MASTER_ID, NameServers, broker_addrs, choose_addr
 from consumers.client.subscription import check_body
 from consumers.config import ClientConfig, InvalidClientConfig
-from consumers.errors import BrokerUnavailable, ClientClosed, MQClientError
+from consumers.errors import BrokerUnavailable, ClientClosed, MQClientError, Reason
 
 logger = logging.getLogger(__name__)
 
@@ -214,7 +214,9 @@ class ClientInstance:
         """Address of a broker by name. Raises BrokerUnavailable when no route names it."""
         addr = choose_addr(self._addrs.get(broker_name, {}), broker_id, only_this=only_this)
         if addr is None:
-            raise BrokerUnavailable("", f"no route names an address of broker {broker_name}")
+            raise BrokerUnavailable(
+                "", Reason("no route names an address of broker %(name)s", {"name": broker_name})
+            )
         return addr
 
     def any_addr(self, route: TopicRouteData) -> str:
@@ -223,7 +225,7 @@ class ClientInstance:
         addrs = [choose_addr(broker.broker_addrs) for broker in route.broker_datas]
         known = [addr for addr in addrs if addr is not None]
         if not known:
-            raise BrokerUnavailable("", "the route names no broker address")
+            raise BrokerUnavailable("", Reason("the route names no broker address"))
         connected = set(self.remoting.connected_addrs())
         return next((addr for addr in known if addr in connected), known[0])
 
@@ -400,7 +402,7 @@ class ClientInstance:
             except (MQClientError, MQBrokerError) as error:
                 logger.debug("route not refreshed topic=%s: %s", topic, error)
         for addr in sorted(before - set(self._broker_addrs())):
-            self.remoting.disconnect(addr, "no route names this address any more")
+            self.remoting.disconnect(addr, Reason("no route names this address any more"))
 
     def _broker_addrs(self) -> list[str]:
         return sorted({addr for addrs in self._addrs.values() for addr in addrs.values()})

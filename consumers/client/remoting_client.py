@@ -25,7 +25,14 @@ from brokerd.remoting.command import RemotingCommand
 from brokerd.remoting.connection import RemotingConnection
 from brokerd.remoting.errors import RemotingError
 from consumers.config import RemotingClientConfig
-from consumers.errors import BrokerUnavailable, ClientClosed, MQClientError, RemotingTimeout, TooManyRequests
+from consumers.errors import (
+    BrokerUnavailable,
+    ClientClosed,
+    MQClientError,
+    Reason,
+    RemotingTimeout,
+    TooManyRequests,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +57,7 @@ def parse_addr(addr: str) -> tuple[str, int]:
     reached."""
     host, _, port = addr.strip().rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise BrokerUnavailable(addr, "the address is not host:port")
+        raise BrokerUnavailable(addr, Reason("the address is not host:port"))
     return host.strip("[]"), int(port)
 
 
@@ -58,7 +65,7 @@ def parse_addr(addr: str) -> tuple[str, int]:
 class _Backoff:
     """Why the last connect failed, and when the next may be tried."""
 
-    reason: str
+    reason: Reason
     delay_ms: int
     retry_at_s: float
 
@@ -69,7 +76,7 @@ class _Channel(asyncio.Protocol):
     def __init__(self, client: RemotingClient, addr: str) -> None:
         self.addr = addr
         self.waiting: dict[int, asyncio.Future[RemotingCommand]] = {}
-        self.closed_reason: str | None = None
+        self.closed_reason: Reason | None = None
         self.last_received_s = asyncio.get_running_loop().time()
         self._client = client
         self._connection = RemotingConnection()
@@ -90,7 +97,7 @@ class _Channel(asyncio.Protocol):
             commands = self._connection.receive_data(data)
         except RemotingError as error:
             logger.warning("closing connection addr=%s after a bad frame: %s", self.addr, error)
-            self.close(f"it sent a bad frame: {error}")
+            self.close(Reason("it sent a bad frame: %(why)s", {"why": error}))
             return
         for command in commands:
             if command.is_response:
@@ -99,7 +106,8 @@ class _Channel(asyncio.Protocol):
                 self._client.receive_request(self, command)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._fail(f"connection lost: {exc}" if exc else "it closed the connection")
+        lost = Reason("connection lost: %(why)s", {"why": exc})
+        self._fail(lost if exc else Reason("it closed the connection"))
 
     def pause_writing(self) -> None:
         self._writable.clear()
@@ -116,7 +124,7 @@ class _Channel(asyncio.Protocol):
     def send(self, commands: Iterable[RemotingCommand]) -> None:
         """Write whole frames. Raises BrokerUnavailable when the connection has ended."""
         if self._transport is None or self.closed_reason is not None:
-            raise BrokerUnavailable(self.addr, self.closed_reason or "not connected")
+            raise BrokerUnavailable(self.addr, self.closed_reason or Reason("not connected"))
         self._transport.write(b"".join([command.encode() for command in commands]))
 
     async def wait_writable(self) -> None:
@@ -138,9 +146,10 @@ class _Channel(asyncio.Protocol):
         since."""
         now_s = asyncio.get_running_loop().time()
         if self.last_received_s <= sent_at_s and now_s - sent_at_s >= SILENT_CONNECTION_S:
-            self.close(f"it was silent for {now_s - sent_at_s:.0f} s while requests waited")
+            silent_s = {"number": round(now_s - sent_at_s)}
+            self.close(Reason("it was silent for %(number)s s while requests waited", silent_s))
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: Reason) -> None:
         self._fail(reason)
         if self._transport is not None:
             self._transport.abort()
@@ -153,7 +162,7 @@ class _Channel(asyncio.Protocol):
         elif not future.done():
             future.set_result(command)
 
-    def _fail(self, reason: str) -> None:
+    def _fail(self, reason: Reason) -> None:
         if self.closed_reason is not None:
             return
         self.closed_reason = reason
@@ -264,7 +273,7 @@ class RemotingClient:
     def connected_addrs(self) -> list[str]:
         return sorted(addr for addr, channel in self._channels.items() if channel.is_open)
 
-    def disconnect(self, addr: str, reason: str) -> None:
+    def disconnect(self, addr: str, reason: Reason) -> None:
         """End the connection to an address that no route names any more, if there is one."""
         channel = self._channels.get(addr)
         if channel is not None:
@@ -278,7 +287,7 @@ class RemotingClient:
         for task in tasks:
             task.cancel()
         for channel in list(self._channels.values()):
-            channel.close("this client is closing")
+            channel.close(Reason("this client is closing"))
         await asyncio.gather(*tasks, return_exceptions=True)
 
     # called by _Channel
@@ -345,12 +354,12 @@ class RemotingClient:
         self._greet(channel)
         return channel
 
-    def _connect_failed(self, addr: str, error: Exception, now_s: float) -> str:
+    def _connect_failed(self, addr: str, error: Exception, now_s: float) -> Reason:
         """Record the failure; the delay doubles each time. Returns the reason in words."""
         if isinstance(error, TimeoutError):
-            reason = f"no connection within {self.config.connect_timeout_ms} ms"
+            reason = Reason("no connection within %(number)s ms", {"number": self.config.connect_timeout_ms})
         else:
-            reason = f"cannot connect: {error}"
+            reason = Reason("cannot connect: %(why)s", {"why": error})
         before = self._backoffs.get(addr)
         if before is None:
             logger.warning("cannot connect addr=%s reason=%s", addr, reason)

@@ -12,7 +12,8 @@ import enum
 import re
 from collections.abc import Sequence
 
-from console.text.figures import duration, percent, size
+from console.text import Duration, Text
+from console.text.figures import percent, size
 
 WINDOW_MS = 60 * 60_000  # traffic of the last hour: long enough for bursts, short enough for tonight
 HISTORY_MIN_MS = 10 * 60_000  # less says nothing
@@ -43,7 +44,7 @@ class FullIn:
     """`full_in_ms` only while FILLING; `write_bytes_per_s` null without enough history."""
 
     filling: Filling
-    words: str
+    words: Text
     full_in_ms: int | None = None
     write_bytes_per_s: float | None = None
 
@@ -73,28 +74,39 @@ def full_in(
 ) -> FullIn:
     """Judge by samples in the order of time, the newest last; those older than `WINDOW_MS` are not looked at."""
     if disk_ratio is None:
-        return FullIn(Filling.UNKNOWN, "the broker does not tell how full its disk is")
+        return FullIn(Filling.UNKNOWN, Text("the broker does not tell how full its disk is"))
     if disk_ratio >= limit:
-        return FullIn(
-            Filling.FULL, f"{percent(disk_ratio)} used: from {percent(limit)} on the broker refuses to write"
+        words = Text(
+            "%(share)s used: from %(limit)s on the broker refuses to write",
+            share=percent(disk_ratio),
+            limit=percent(limit),
         )
+        return FullIn(Filling.FULL, words)
     recent = _since_restart([one for one in samples if one.at_ms >= samples[-1].at_ms - WINDOW_MS])
     span_ms = recent[-1].at_ms - recent[0].at_ms if recent else 0
     if span_ms < HISTORY_MIN_MS:
-        return FullIn(
-            Filling.UNKNOWN,
-            f"{duration(span_ms)} of history; it takes {duration(HISTORY_MIN_MS)} to say how fast the disk fills",
+        words = Text(
+            "%(span)s of history; it takes %(need)s to say how fast the disk fills",
+            span=Duration(span_ms),
+            need=Duration(HISTORY_MIN_MS),
         )
+        return FullIn(Filling.UNKNOWN, words)
     written = recent[-1].max_offset - recent[0].max_offset
     per_s = written * 1000 / span_ms
     if written == 0:
-        return FullIn(Filling.IDLE, f"nothing was written in the last {duration(span_ms)}", None, 0.0)
+        words = Text("nothing was written in the last %(span)s", span=Duration(span_ms))
+        return FullIn(Filling.IDLE, words, None, 0.0)
     if total_bytes is None:
-        return FullIn(Filling.UNKNOWN, "the broker does not tell how large its disk is", None, per_s)
+        words = Text("the broker does not tell how large its disk is")
+        return FullIn(Filling.UNKNOWN, words, None, per_s)
     room = (limit - disk_ratio) * total_bytes
-    words = (
-        f"{size(per_s * 3600)} an hour came in during the last {duration(span_ms)}; {size(room)} are left until "
-        f"{percent(limit)}, where the broker refuses to write. Files that expire before are not counted."
+    words = Text(
+        "%(size)s an hour came in during the last %(span)s; %(room)s are left until %(limit)s, where the broker "
+        "refuses to write. Files that expire before are not counted.",
+        size=size(per_s * 3600),
+        span=Duration(span_ms),
+        room=size(room),
+        limit=percent(limit),
     )
     return FullIn(Filling.FILLING, words, round(room * 1000 / per_s), per_s)
 

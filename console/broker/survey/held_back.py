@@ -15,11 +15,12 @@ from typing import Any
 from console.broker.models import BrokerSurvey
 from console.broker.survey import runtime
 from console.brokers.mqadmin import TopicStatsTable, is_system_topic
+from console.text import Text
 
 LATE_MS = 60_000  # a level is looked at every 100 ms (4.x: 1 s): so late nobody delivers it
 TIMER_LATE_S = 60  # the wheel turns once a second
 UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-NOT_YET = "the first survey is not done yet"
+NOT_YET = Text("the first survey is not done yet")
 
 
 def levels(table: TopicStatsTable, progress: Mapping[int, int]) -> list[dict[str, Any]]:
@@ -75,14 +76,14 @@ class HeldBack:
 
     read_at_ms: int | None
     delayed: int | None
-    delayed_reason: str
+    delayed_reason: Text
     levels: Sequence[DelayLevel]
     timed: int | None
-    timed_reason: str
+    timed_reason: Text
     timed_topics: Sequence[tuple[str, int]]
     timer_late_s: float | None
     half: int | None
-    half_reason: str
+    half_reason: Text
 
     @property
     def late(self) -> list[DelayLevel]:
@@ -129,13 +130,13 @@ def _level(told: Mapping[str, Any], delays: Sequence[int], at_ms: int) -> DelayL
     )
 
 
-def timed_messages(survey: BrokerSurvey, figures: Mapping[str, str]) -> tuple[dict[str, int] | None, str]:
+def timed_messages(survey: BrokerSurvey, figures: Mapping[str, str]) -> tuple[dict[str, int] | None, Text]:
     """Return messages in the timer wheel by ordinary topic, POP keeps its own check points there; null with a reason.
     A wheel that says it is empty needs no table.
     """
     if survey.timed is not None:
         own = {topic: count for topic, count in survey.timed.items() if count > 0}
-        return {topic: count for topic, count in own.items() if not is_system_topic(topic)}, ""
+        return {topic: count for topic, count in own.items() if not is_system_topic(topic)}, Text()
     if runtime.number(figures.get("timerCongestNum")) == 0:
-        return {}, ""
+        return {}, Text()
     return None, survey.timed_reason

@@ -28,7 +28,8 @@ from console.brokers.mqadmin import (
     TopicStatsTable,
 )
 from console.lag.collect.sweep import version_name
-from console.lag.round.broker_reads import READ_ERRORS, describe
+from console.lag.round.broker_reads import READ_ERRORS
+from console.text import Text, text_of
 
 DEADLINE_MS = 8_000  # a silent name server or broker costs a survey this much; it runs beside the rounds
 ROUTES_PER_SURVEY = 500  # topics compared each minute: 10,000 take twenty minutes, at 8 requests a second
@@ -47,13 +48,13 @@ class NameServerAnswer:
 
     addr: str
     answered: bool = False
-    reason: str = ""
+    reason: Text = Text()
     rpc_ms: int | None = None
     rpcs: int = 0
     brokers: dict[str, dict[int, str]] = field(default_factory=dict)
     topics: list[str] | None = None
     config: dict[str, str] | None = None
-    config_reason: str = ""
+    config_reason: Text = Text()
     unwritable: list[str] = field(default_factory=list)
 
 
@@ -64,19 +65,19 @@ class BrokerAnswer:
     place: BrokerPlace
     rpcs: int = 0
     config: dict[str, str] | None = None
-    config_reason: str = ""
+    config_reason: Text = Text()
     runtime: dict[str, str] | None = None
-    runtime_reason: str = ""
+    runtime_reason: Text = Text()
     producers: list[dict[str, Any]] | None = None
-    producers_reason: str = ""
+    producers_reason: Text = Text()
     replicas: list[dict[str, Any]] | None = None
-    replicas_reason: str = ""
+    replicas_reason: Text = Text()
     delayed: list[dict[str, Any]] | None = None
-    delayed_reason: str = ""
+    delayed_reason: Text = Text()
     half: int | None = None
-    half_reason: str = ""
+    half_reason: Text = Text()
     timed: dict[str, int] | None = None
-    timed_reason: str = ""
+    timed_reason: Text = Text()
 
 
 def ask_name_servers(admin: BlockingMQAdmin, addrs: Sequence[str]) -> list[NameServerAnswer]:
@@ -87,7 +88,7 @@ def ask_name_servers(admin: BlockingMQAdmin, addrs: Sequence[str]) -> list[NameS
     }
     for place, outcome in admin.gather(calls, deadline_ms=DEADLINE_MS).items():
         if isinstance(outcome, Exception):
-            answers[place].reason = answers[place].reason or describe(outcome)
+            answers[place].reason = answers[place].reason or text_of(outcome)
     return answers
 
 
@@ -103,7 +104,7 @@ async def _ask_name_server(answer: NameServerAnswer, admin: MQAdmin) -> None:
         answer.config = await admin.namesrv_config(answer.addr)
         answer.topics = await admin.topic_list_of(answer.addr)
     except READ_ERRORS as error:
-        answer.config_reason = describe(error)
+        answer.config_reason = text_of(error)
     # Every broker has a topic of its own name, so one route tells whether the broker was wiped here.
     answer.rpcs += len(answer.brokers)
     own = await admin.topic_routes_of(answer.addr, answer.brokers)
@@ -124,11 +125,11 @@ def ask_brokers(
     }
     for number, outcome in admin.gather(calls, deadline_ms=DEADLINE_MS).items():
         if isinstance(outcome, Exception):
-            _unanswered(answers[number], describe(outcome))
+            _unanswered(answers[number], text_of(outcome))
     return answers
 
 
-def _unanswered(answer: BrokerAnswer, why: str) -> None:
+def _unanswered(answer: BrokerAnswer, why: Text) -> None:
     """A deadline or a broken connection: what has no value yet has this reason."""
     for name in ("config", "runtime", "producers", "replicas", "delayed", "half", "timed"):
         if getattr(answer, name) is None and not getattr(answer, f"{name}_reason"):
@@ -191,21 +192,23 @@ async def _ask_held_back(answer: BrokerAnswer, admin: MQAdmin) -> None:
     answer.timed, answer.timed_reason = await _read(answer, admin.timer_counts(addr))
 
 
-def _outcome(answer: TopicStatsTable | Exception, count: Callable[[TopicStatsTable], Any]) -> tuple[Any, str]:
-    return (None, describe(answer)) if isinstance(answer, Exception) else (count(answer), "")
+def _outcome(
+    answer: TopicStatsTable | Exception, count: Callable[[TopicStatsTable], Any]
+) -> tuple[Any, Text]:
+    return (None, text_of(answer)) if isinstance(answer, Exception) else (count(answer), Text())
 
 
-async def _read(answer: BrokerAnswer, call: Awaitable[Any]) -> tuple[Any, str]:
-    """One question: (value, "") or (None, why). A request that the release does not know is its age, not an error."""
+async def _read(answer: BrokerAnswer, call: Awaitable[Any]) -> tuple[Any, Text]:
+    """One question: (value, "") or (None, reason). A request that the release does not know is no error."""
     answer.rpcs += 1
     try:
-        return await call, ""
+        return await call, Text()
     except MQBrokerError as error:
         if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            return None, "this release does not tell it"
-        return None, describe(error)
+            return None, Text("this release does not tell it")
+        return None, text_of(error)
     except READ_ERRORS as error:
-        return None, describe(error)
+        return None, text_of(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +219,7 @@ class RouteComparison:
     """
 
     compared: frozenset[str]
-    differences: Mapping[str, Mapping[str, str]]
+    differences: Mapping[str, Mapping[str, Text]]
     cursor: str
     rpcs: int
 
@@ -242,7 +245,7 @@ def compare_routes(
     addrs = [server.addr for server in servers]
     views, compared = _ask_routes(admin, addrs, wanted)
     again = sorted(routes.differing(views))
-    found: dict[str, dict[str, str]] = {}
+    found: dict[str, dict[str, Text]] = {}
     if again:
         second, _ = _ask_routes(admin, addrs, again)
         found = routes.differing(second)
@@ -254,14 +257,14 @@ def compare_routes(
 
 def _ask_routes(
     admin: BlockingMQAdmin, addrs: Sequence[str], topics: Sequence[str]
-) -> tuple[dict[str, dict[str, str]], frozenset[str]]:
+) -> tuple[dict[str, dict[str, Text]], frozenset[str]]:
     """({topic: {name server: words}}, topics that every one answered for); what failed to answer is left out."""
 
     async def ask(addr: str, admin: MQAdmin) -> dict[str, TopicRouteData | Exception]:
         return await admin.topic_routes_of(addr, topics)
 
     answers = admin.gather({addr: partial(ask, addr) for addr in addrs}, deadline_ms=DEADLINE_MS)
-    views: dict[str, dict[str, str]] = {topic: {} for topic in topics}
+    views: dict[str, dict[str, Text]] = {topic: {} for topic in topics}
     for addr, answer in answers.items():
         if isinstance(answer, Exception):
             continue

@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from console.brokers.mqadmin import TopicRouteData
+from console.text import Text
 
 READ, WRITE = 4, 2
-NOT_KNOWN = "not known here"
-PERMISSION_WORDS = {0: "no permission", 2: "write only", 4: "read only", 6: "read, write"}
+NOT_KNOWN = Text("not known here")
+PERMISSION_WORDS = {
+    0: Text("no permission"),
+    2: Text("write only"),
+    4: Text("read only"),
+    6: Text("read, write"),
+}
 
 
-def permission_words(perm: int) -> str:
+def permission_words(perm: int) -> Text:
     """RocketMQ's permission bits in words."""
     return PERMISSION_WORDS[perm & (READ | WRITE)]
 
 
-def route_words(route: TopicRouteData | None) -> str:
+def route_words(route: TopicRouteData | None) -> Text:
     """`broker-a 4/4 read, write at 10.0.0.1:10911; broker-b …`: everything that clients act on, brokers by name.
 
     None is a name server that does not know the topic.
@@ -26,15 +32,19 @@ def route_words(route: TopicRouteData | None) -> str:
     addresses = {data.broker_name: dict(data.broker_addrs) for data in route.broker_datas}
     parts = []
     for queues in sorted(route.queue_datas, key=lambda one: one.broker_name):
-        known = addresses.get(queues.broker_name, {})
-        where = ", ".join(
-            f"{addr}" if not number else f"{addr} (slave)" for number, addr in sorted(known.items())
-        )
+        where = [
+            Text("%(addr)s (slave)", addr=addr) if number else Text.foreign(addr)
+            for number, addr in sorted(addresses.get(queues.broker_name, {}).items())
+        ]
         parts.append(
-            f"{queues.broker_name} {queues.read_queue_nums}/{queues.write_queue_nums} "
-            f"{permission_words(queues.perm)} at {where or 'no address'}"
+            Text(
+                "%(queues)s %(permission)s at %(where)s",
+                queues=f"{queues.broker_name} {queues.read_queue_nums}/{queues.write_queue_nums}",
+                permission=permission_words(queues.perm),
+                where=Text.of_list(where) or Text("no address"),
+            )
         )
-    return "; ".join(parts) or "no queues"
+    return Text.of_parts(parts) or Text("no queues")
 
 
 def writable_queues(route: TopicRouteData, *, without: str = "") -> int:
@@ -53,6 +63,6 @@ def offers(route: TopicRouteData, broker_name: str) -> bool | None:
     return bool(own[0].perm & WRITE and own[0].write_queue_nums) if own else None
 
 
-def differing(views: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+def differing(views: Mapping[str, Mapping[str, Text]]) -> dict[str, dict[str, Text]]:
     """{topic: {name server: words}} → the topics about which the name servers do not say the same."""
     return {topic: dict(by_server) for topic, by_server in views.items() if len(set(by_server.values())) > 1}

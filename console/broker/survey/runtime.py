@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from console.broker.survey.disk import UNITS
+from console.text import Duration, Latency, Text
 from console.text.figures import count, duration, latency, percent, rate, size
 
 Table = Mapping[str, str]
@@ -27,9 +28,9 @@ class RuntimeFigure:
     """`text` is empty when the figure is unknown; `says` then tells why. `tone`: "" | warn | bad."""
 
     key: str
-    label: str
+    label: Text
     text: str
-    says: str
+    says: Text
     tone: str = ""
     raw: str = ""
 
@@ -40,8 +41,8 @@ class RuntimeFigure:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RuntimeGroup:
-    name: str
-    question: str
+    name: Text
+    question: Text
     figures: Sequence[RuntimeFigure]
 
 
@@ -70,7 +71,7 @@ def put_distribution(table: Table) -> list[tuple[str, int]]:
     return [(span, int(puts)) for span, puts in _BUCKET.findall(table.get("putMessageDistributeTime", ""))]
 
 
-def put_p99_ms(table: Table) -> tuple[float | None, str]:
+def put_p99_ms(table: Table) -> tuple[float | None, Text]:
     """How long the slowest 1 % of puts took, and why it is unknown when it is null.
 
     Brokers tell it of the last whole minute: one whose first minute with messages is not over yet, and one without
@@ -78,12 +79,12 @@ def put_p99_ms(table: Table) -> tuple[float | None, str]:
     """
     value = number(table.get("putLatency99"))
     if value is None:
-        return None, "this release does not tell it"
+        return None, Text("this release does not tell it")
     if any(puts for _, puts in put_distribution(table)):
-        return value, ""
+        return value, Text()
     if (number(table.get("putTps")) or 0) > 0 and value == 0:
-        return None, "its first minute with messages is not over yet"
-    return None, "no message was written in the last minute"
+        return None, Text("its first minute with messages is not over yet")
+    return None, Text("no message was written in the last minute")
 
 
 def loop_delay_s(table: Table) -> tuple[float | None, float | None]:
@@ -92,20 +93,23 @@ def loop_delay_s(table: Table) -> tuple[float | None, float | None]:
     return None if p99_ms is None else p99_ms / 1000, None if max_ms is None else max_ms / 1000
 
 
-def page_cache_state(table: Table, busy_from_ms: int = CACHE_BUSY_MS) -> tuple[str, str]:
+def page_cache_state(table: Table, busy_from_ms: int = CACHE_BUSY_MS) -> tuple[Text, str]:
     """(word, tone) of the page cache by the longest wait for the commit log now; "" when unknown."""
     held_ms = number(table.get("pageCacheLockTimeMills"))
     if held_ms is None or held_ms >= NEVER:
-        return "", ""
+        return Text(), ""
+    time = Latency(round(held_ms))
     if held_ms >= busy_from_ms:
-        return f"busy, {latency(held_ms)}", "bad"
-    return ("keeps up", "") if held_ms < busy_from_ms / 4 else (f"slow, {latency(held_ms)}", "warn")
+        return Text("busy, %(time)s", time=time), "bad"
+    if held_ms >= busy_from_ms / 4:
+        return Text("slow, %(time)s", time=time), "warn"
+    return Text("keeps up"), ""
 
 
 # ---- the table: (key, other spellings) → label, form, what it says ----
 
 Form = Callable[[str], str]
-Judge = Callable[[Table], tuple[str, str]]  # → words, tone
+Judge = Callable[[Table], tuple[Text, str]]  # → words, tone
 
 
 def _as(render: Callable[[float], str], unit: str = "") -> Form:
@@ -144,252 +148,296 @@ _ratio = _as(percent)
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Entry:
     key: str
-    label: str
+    label: Text
     form: Form
-    says: str = ""
+    says: Text = Text()
     judge: Judge | None = None
     also: tuple[str, ...] = ()
     release: str = ""  # the first that tells it, "" for all
 
 
-def _three(table: Table, key: str) -> str:
+def _three(table: Table, key: str) -> Text:
     values = [rate(float(one)) for one in table.get(key, "").split()[:3] if number(one) is not None]
-    spans = ("10 s", "1 m", "10 m")
-    words = ", ".join(f"{value} over {span}" for value, span in zip(values, spans, strict=False))
-    return words or "the broker is too young to say"
+    spans = (Duration(10_000), Duration(60_000), Duration(600_000))
+    parts = [
+        Text("%(value)s over %(span)s", value=value, span=span)
+        for value, span in zip(values, spans, strict=False)
+    ]
+    return Text.of_list(parts) or Text("the broker is too young to say")
 
 
-def _rates(key: str, words: str) -> Judge:
-    return lambda table: (f"{words}: {_three(table, key)}", "")
+def _means(key: str) -> Judge:
+    return lambda table: (Text("mean: %(figures)s", figures=_three(table, key)), "")
 
 
-def _puts(table: Table) -> tuple[str, str]:
+def _misses(table: Table) -> tuple[Text, str]:
+    figures = _three(table, "getMissTps")
+    return Text("long polls that ended empty, no harm: %(figures)s", figures=figures), ""
+
+
+def _puts(table: Table) -> tuple[Text, str]:
     value, reason = put_p99_ms(table)
     if value is None:
         return reason, ""
     total = sum(puts for _, puts in put_distribution(table))
     slow = sum(puts for span, puts in put_distribution(table) if span not in ("<=0ms", "0~10ms"))
     tone = "bad" if value >= SYSTEM_BUSY_MS else "warn" if value >= 50 else ""
-    return f"{count(slow)} of {count(total)} in the last minute took over 10 ms", tone
+    return Text("%(slow)s of %(total)s in the last minute took over 10 ms", slow=slow, total=total), tone
 
 
-def _distribution(table: Table) -> tuple[str, str]:
-    return ", ".join(f"{span} {count(puts)}" for span, puts in put_distribution(table) if puts), ""
+def _distribution(table: Table) -> tuple[Text, str]:
+    spans = ", ".join(f"{span} {count(puts)}" for span, puts in put_distribution(table) if puts)
+    return Text.foreign(spans), ""
 
 
-def _cache(table: Table) -> tuple[str, str]:
+def _cache(table: Table) -> tuple[Text, str]:
     word, tone = page_cache_state(table)
+    state = word or Text("unknown")
     if number(table.get("sendThreadPoolQueueCapacity")) == 0:  # brokerd: one thread, and nothing is refused
-        return f"{word or 'unknown'}; one turn of its only thread, in the last 10 s", tone
-    return f"{word or 'unknown'}; from {latency(CACHE_BUSY_MS)} on sends are refused (SYSTEM_BUSY)", tone
+        return Text("%(state)s; one turn of its only thread, in the last 10 s", state=state), tone
+    limit = Latency(CACHE_BUSY_MS)
+    return Text(
+        "%(state)s; from %(limit)s on sends are refused (SYSTEM_BUSY)", state=state, limit=limit
+    ), tone
 
 
-def _behind(key: str, words: str, warn_from: float) -> Judge:
-    def judge(table: Table) -> tuple[str, str]:
+def _behind(key: str, words: Text, warn_from: float) -> Judge:
+    def judge(table: Table) -> tuple[Text, str]:
         value = size_bytes(table.get(key))
         return words, "warn" if value is not None and value >= warn_from else ""
 
     return judge
 
 
-def _waiting(pool: str, words: str) -> Judge:
-    def judge(table: Table) -> tuple[str, str]:
+def _waiting(pool: str, what: Text) -> Judge:
+    def judge(table: Table) -> tuple[Text, str]:
         head_ms = number(table.get(f"{pool}ThreadPoolQueueHeadWaitTimeMills")) or 0
         room = number(table.get(f"{pool}ThreadPoolQueueCapacity")) or 0
-        limit = f", room for {count(room)}" if room else ""
+        time = Latency(round(head_ms))
         tone = "bad" if head_ms >= SYSTEM_BUSY_MS else "warn" if head_ms >= SYSTEM_BUSY_MS / 2 else ""
-        return f"{words}; the first has waited {latency(head_ms)}{limit}", tone
+        if not room:
+            return Text("%(what)s; the first has waited %(time)s", what=what, time=time), tone
+        text = Text(
+            "%(what)s; the first has waited %(time)s, room for %(room)s",
+            what=what,
+            time=time,
+            room=round(room),
+        )
+        return text, tone
 
     return judge
 
 
 def _loop(key: str, warn_from_ms: int, bad_from_ms: int) -> Judge:
-    def judge(table: Table) -> tuple[str, str]:
+    def judge(table: Table) -> tuple[Text, str]:
         value = number(table.get(key)) or 0
         tone = "bad" if value >= bad_from_ms else "warn" if value >= warn_from_ms else ""
-        return "for the event loop, in the last minute", tone
+        return Text("for the event loop, in the last minute"), tone
 
     return judge
 
 
 def _today(kind: str) -> Judge:
-    def judge(table: Table) -> tuple[str, str]:
+    def judge(table: Table) -> tuple[Text, str]:
         now, morning = (number(table.get(f"{kind}{one}")) for one in ("TodayNow", "TodayMorning"))
         yesterday = number(table.get(f"{kind}YesterdayMorning"))
         if now is None or morning is None or yesterday is None:
-            return "since the broker began to count", ""
-        return (
-            f"since it began to count; {count(now - morning)} today, {count(morning - yesterday)} yesterday",
-            "",
+            return Text("since the broker began to count"), ""
+        text = Text(
+            "since it began to count; %(today)s today, %(yesterday)s yesterday",
+            today=round(now - morning),
+            yesterday=round(morning - yesterday),
         )
+        return text, ""
 
     return judge
 
 
-_GROUPS: Sequence[tuple[str, str, Sequence[_Entry]]] = (
+_GROUPS: Sequence[tuple[Text, Text, Sequence[_Entry]]] = (
     (
-        "Writing",
-        "is it taking messages, and how fast?",
+        Text("Writing"),
+        Text("is it taking messages, and how fast?"),
         (
-            _Entry("putTps", "Messages in", _rate, judge=_rates("putTps", "mean")),
-            _Entry("putLatency99", "Storing, slowest 1 %", _ms, judge=_puts),
-            _Entry("putLatency999", "Storing, slowest 0.1 %", _ms, "of the same minute"),
+            _Entry("putTps", Text("Messages in"), _rate, judge=_means("putTps")),
+            _Entry("putLatency99", Text("Storing, slowest 1 %%"), _ms, judge=_puts),
+            _Entry("putLatency999", Text("Storing, slowest 0.1 %%"), _ms, Text("of the same minute")),
             _Entry(
                 "putMessageEntireTimeMax",
-                "Slowest since the start",
+                Text("Slowest since the start"),
                 _ms,
-                "one message, from arrival to stored",
+                Text("one message, from arrival to stored"),
             ),
             _Entry(
                 "putMessageDistributeTime",
-                "How long puts took",
+                Text("How long puts took"),
                 lambda text: "last minute" if text else "",
                 judge=_distribution,
             ),
-            _Entry("putMessageFailedTimes", "Failed writes", _count, "since the start"),
-            _Entry("putMessageAverageSize", "Size of a message", _size_form, "mean since the start"),
-            _Entry("pageCacheLockTimeMills", "Longest hold of the log", _ms, judge=_cache),
+            _Entry("putMessageFailedTimes", Text("Failed writes"), _count, Text("since the start")),
             _Entry(
-                "sendThreadPoolQueueSize", "Waiting to be stored", _count, judge=_waiting("send", "sends")
+                "putMessageAverageSize", Text("Size of a message"), _size_form, Text("mean since the start")
+            ),
+            _Entry("pageCacheLockTimeMills", Text("Longest hold of the log"), _ms, judge=_cache),
+            _Entry(
+                "sendThreadPoolQueueSize",
+                Text("Waiting to be stored"),
+                _count,
+                judge=_waiting("send", Text("sends")),
             ),
             _Entry(
                 "remainTransientStoreBufferNumbs",
-                "Free write buffers",
+                Text("Free write buffers"),
                 _limited,
-                "of the transient store pool; no limit without one",
+                Text("of the transient store pool; no limit without one"),
             ),
         ),
     ),
     (
-        "Event loop",
-        "does its one thread keep up?",
+        Text("Event loop"),
+        Text("does its one thread keep up?"),
         (
-            _Entry("loopDelay99", "Requests wait, slowest 1 %", _ms, judge=_loop("loopDelay99", 20, 100)),
-            _Entry("loopDelayMax", "Longest wait", _ms, judge=_loop("loopDelayMax", 100, 1_000)),
+            _Entry(
+                "loopDelay99", Text("Requests wait, slowest 1 %%"), _ms, judge=_loop("loopDelay99", 20, 100)
+            ),
+            _Entry("loopDelayMax", Text("Longest wait"), _ms, judge=_loop("loopDelayMax", 100, 1_000)),
         ),
     ),
     (
-        "Reading",
-        "do consumers get them?",
+        Text("Reading"),
+        Text("do consumers get them?"),
         (
             _Entry(
                 "getTransferredTps",
-                "Messages out",
+                Text("Messages out"),
                 _rate,
-                judge=_rates("getTransferredTps", "mean"),
+                judge=_means("getTransferredTps"),
                 also=("getTransferedTps",),
             ),
-            _Entry("getFoundTps", "Pulls with messages", _rate, judge=_rates("getFoundTps", "mean")),
+            _Entry("getFoundTps", Text("Pulls with messages"), _rate, judge=_means("getFoundTps")),
             _Entry(
                 "getMissTps",
-                "Empty pulls",
+                Text("Empty pulls"),
                 _rate,
-                judge=_rates("getMissTps", "long polls that ended empty, no harm"),
+                judge=_misses,
             ),
             _Entry(
-                "getMessageEntireTimeMax", "Slowest read since the start", _ms, "one pull, without its wait"
+                "getMessageEntireTimeMax",
+                Text("Slowest read since the start"),
+                _ms,
+                Text("one pull, without its wait"),
             ),
-            _Entry("pullThreadPoolQueueSize", "Waiting to be read", _count, judge=_waiting("pull", "pulls")),
+            _Entry(
+                "pullThreadPoolQueueSize",
+                Text("Waiting to be read"),
+                _count,
+                judge=_waiting("pull", Text("pulls")),
+            ),
             _Entry(
                 "litePullThreadPoolQueueSize",
-                "Waiting lite pulls",
+                Text("Waiting lite pulls"),
                 _count,
-                judge=_waiting("litePull", "lite pulls"),
+                judge=_waiting("litePull", Text("lite pulls")),
                 release="5.0",
             ),
             _Entry(
                 "queryThreadPoolQueueSize",
-                "Waiting queries",
+                Text("Waiting queries"),
                 _count,
-                judge=_waiting("query", "queries by key"),
+                judge=_waiting("query", Text("queries by key")),
             ),
             _Entry(
                 "ackThreadPoolQueueSize",
-                "Waiting acknowledgements",
+                Text("Waiting acknowledgements"),
                 _count,
-                judge=_waiting("ack", "of POP consumers"),
+                judge=_waiting("ack", Text("of POP consumers")),
                 release="5.0",
             ),
-            _Entry("EndTransactionQueueSize", "Waiting commits", _count, "ends of transactions"),
+            _Entry("EndTransactionQueueSize", Text("Waiting commits"), _count, Text("ends of transactions")),
         ),
     ),
     (
-        "Keeping",
-        "does it reach the disk and the index, and for how long?",
+        Text("Keeping"),
+        Text("does it reach the disk and the index, and for how long?"),
         (
             _Entry(
                 "commitLogDiskRatio",
-                "Disk of the commit log",
+                Text("Disk of the commit log"),
                 _ratio,
-                "used, by everything on it; in whole percents",
+                Text("used, by everything on it; in whole percents"),
             ),
-            _Entry("consumeQueueDiskRatio", "Disk of the queues", _ratio, "used, by everything on it"),
-            _Entry("commitLogDirCapacity", "Size of that disk", _text, "as the broker writes it"),
+            _Entry(
+                "consumeQueueDiskRatio", Text("Disk of the queues"), _ratio, Text("used, by everything on it")
+            ),
+            _Entry("commitLogDirCapacity", Text("Size of that disk"), _text, Text("as the broker writes it")),
             _Entry(
                 "remainHowManyDataToFlush",
-                "Not yet on disk",
+                Text("Not yet on disk"),
                 _size_form,
                 judge=_behind(
-                    "remainHowManyDataToFlush", "what a power cut would take, without a slave", 256e6
+                    "remainHowManyDataToFlush", Text("what a power cut would take, without a slave"), 256e6
                 ),
             ),
             _Entry(
                 "remainHowManyDataToCommit",
-                "Not yet in the page cache",
+                Text("Not yet in the page cache"),
                 _size_form,
-                "only with the transient store pool",
+                Text("only with the transient store pool"),
             ),
             _Entry(
                 "dispatchBehindBytes",
-                "Index behind the log",
+                Text("Index behind the log"),
                 _size_form,
-                judge=_behind("dispatchBehindBytes", "stored, and not yet readable by consumers", 16e6),
+                judge=_behind("dispatchBehindBytes", Text("stored, and not yet readable by consumers"), 16e6),
             ),
             _Entry(
                 "earliestMessageTimeStamp",
-                "Oldest message",
+                Text("Oldest message"),
                 _moment,
-                "when it was stored, by the broker's clock",
+                Text("when it was stored, by the broker's clock"),
             ),
-            _Entry("commitLogMinOffset", "Oldest byte kept", _count, "offset in the commit log"),
-            _Entry("commitLogMaxOffset", "Bytes ever written", _count, "offset in the commit log"),
+            _Entry("commitLogMinOffset", Text("Oldest byte kept"), _count, Text("offset in the commit log")),
+            _Entry(
+                "commitLogMaxOffset", Text("Bytes ever written"), _count, Text("offset in the commit log")
+            ),
         ),
     ),
     (
-        "Delayed",
-        "what is to come later?",
+        Text("Delayed"),
+        Text("what is to come later?"),
         (
             _Entry(
                 "timerReadBehind",
-                "Timer behind",
+                Text("Timer behind"),
                 _as(lambda value: duration(value * 1000)),
-                "how late the timer reads its wheel",
+                Text("how late the timer reads its wheel"),
                 release="5.0",
             ),
-            _Entry("timerOffsetBehind", "Timer messages not yet sorted in", _count, "", release="5.0"),
+            _Entry(
+                "timerOffsetBehind", Text("Timer messages not yet sorted in"), _count, Text(), release="5.0"
+            ),
             _Entry(
                 "timerCongestNum",
-                "Timer messages waiting",
+                Text("Timer messages waiting"),
                 _count,
-                "with a delivery time of their own",
+                Text("with a delivery time of their own"),
                 release="5.0",
             ),
-            _Entry("timerEnqueueTps", "Timer in", _rate, "sorted into the wheel", release="5.0"),
-            _Entry("timerDequeueTps", "Timer out", _rate, "delivered", release="5.0"),
+            _Entry("timerEnqueueTps", Text("Timer in"), _rate, Text("sorted into the wheel"), release="5.0"),
+            _Entry("timerDequeueTps", Text("Timer out"), _rate, Text("delivered"), release="5.0"),
         ),
     ),
     (
-        "Since it began",
-        "how much went through it?",
+        Text("Since it began"),
+        Text("how much went through it?"),
         (
-            _Entry("msgPutTotalTodayNow", "Messages taken", _count, judge=_today("msgPutTotal")),
-            _Entry("msgGetTotalTodayNow", "Messages given", _count, judge=_today("msgGetTotal")),
-            _Entry("putMessageSizeTotal", "Bytes taken", _size_form, "since the start"),
-            _Entry("bootTimestamp", "Started", _moment, "by the broker's clock"),
+            _Entry("msgPutTotalTodayNow", Text("Messages taken"), _count, judge=_today("msgPutTotal")),
+            _Entry("msgGetTotalTodayNow", Text("Messages given"), _count, judge=_today("msgGetTotal")),
+            _Entry("putMessageSizeTotal", Text("Bytes taken"), _size_form, Text("since the start")),
+            _Entry("bootTimestamp", Text("Started"), _moment, Text("by the broker's clock")),
         ),
     ),
 )
-OURS = frozenset({"Event loop"})  # groups that only brokerd has
+OURS = frozenset({Text("Event loop")})  # groups that only brokerd has
 HIDDEN = frozenset({"loopDelay50", "brokerVersion", "dispatchMaxBuffer", "brokerActive", "getTransferedTps"})
 
 
@@ -403,18 +451,22 @@ def figures(table: Table) -> list[RuntimeGroup]:
     shown = {key for _, _, entries in _GROUPS for entry in entries for key in (entry.key, *entry.also)}
     explained = re.compile(r".*ThreadPoolQueue(Capacity|HeadWaitTimeMills)|msg(Put|Get)Total.*")
     rest = [
-        RuntimeFigure(key, key, value.strip() or "–", _rest_says(key), raw=value)
+        RuntimeFigure(key, Text.foreign(key), value.strip() or "–", _rest_says(key), raw=value)
         for key, value in sorted(table.items())
         if key not in shown | HIDDEN and not explained.fullmatch(key)
     ]
-    return [*groups, RuntimeGroup("Other", "as the broker tells it", rest)] if rest else groups
+    return [*groups, RuntimeGroup(Text("Other"), Text("as the broker tells it"), rest)] if rest else groups
 
 
 def _figure(entry: _Entry, table: Table) -> RuntimeFigure:
     key = next((one for one in (entry.key, *entry.also) if one in table), entry.key)
     raw = table.get(key)
     if raw is None:
-        why = f"told from RocketMQ {entry.release} on" if entry.release else "not told by this broker"
+        why = (
+            Text("told from RocketMQ %(release)s on", release=entry.release)
+            if entry.release
+            else Text("not told by this broker")
+        )
         return RuntimeFigure(entry.key, entry.label, "", why)
     text = entry.form(raw)
     words, tone = entry.judge({**table, entry.key: raw}) if entry.judge else (entry.says, "")
@@ -422,28 +474,31 @@ def _figure(entry: _Entry, table: Table) -> RuntimeFigure:
     if why:
         return RuntimeFigure(key, entry.label, "", why, raw=raw)
     return RuntimeFigure(
-        key, entry.label, text, words if text else "the broker is too young to say", tone, raw
+        key, entry.label, text, words if text else Text("the broker is too young to say"), tone, raw
     )
 
 
-def _why_unmeasured(key: str, table: Table) -> str:
+def _why_unmeasured(key: str, table: Table) -> Text:
     """Why the zero of a figure is none: nobody measured; "" for a figure that counts."""
     if key.startswith("putLatency") or key == "putMessageDistributeTime":
         return put_p99_ms(table)[1]
     pool = key.removesuffix("ThreadPoolQueueSize")
     if pool != key or key == "EndTransactionQueueSize":
         room = f"{pool}ThreadPoolQueueCapacity" if pool != key else "EndTransactionThreadPoolQueueCapacity"
-        return "this broker has no such queue" if number(table.get(room)) == 0 else ""
-    return ""
+        return Text("this broker has no such queue") if number(table.get(room)) == 0 else Text()
+    return Text()
 
 
-def _rest_says(key: str) -> str:
+REST_SAYS = {
+    "runtime": Text("how long it has run"),
+    "startAcceptSendRequestTimeStamp": Text("sends are refused until then, epoch ms; 0: never"),
+    "putMessageTimesTotal": Text("writes since the start"),
+    "storeRefusal": Text("why it takes no messages"),
+    "getTotalTps": Text("pulls per second over 10 s, 1 m, 10 m"),
+}
+
+
+def _rest_says(key: str) -> Text:
     if key.startswith("scheduleMessageOffset_"):
-        return f"delay level {key.rpartition('_')[2]}: delivered up to, of"
-    return {
-        "runtime": "how long it has run",
-        "startAcceptSendRequestTimeStamp": "sends are refused until then, epoch ms; 0: never",
-        "putMessageTimesTotal": "writes since the start",
-        "storeRefusal": "why it takes no messages",
-        "getTotalTps": "pulls per second over 10 s, 1 m, 10 m",
-    }.get(key, "")
+        return Text("delay level %(level)s: delivered up to, of", level=key.rpartition("_")[2])
+    return REST_SAYS.get(key, Text())

@@ -13,6 +13,7 @@ from console.broker.models import BrokerSurvey, NameServerRow, RouteDifference, 
 from console.broker.selectors import config_table
 from console.lag.models import BrokerRow
 from console.operation.models import Plan
+from console.text import Text
 from tests.console.broker.conftest import NAME, Pair
 from tests.console.broker.survey.test_runtime import captured
 from tests.support import sample_rows
@@ -106,7 +107,7 @@ def test_it_says_that_there_is_no_such_broker(admin: Client) -> None:
 
 
 def test_it_shows_a_silent_broker_as_unknown_since_when_and_why(admin: Client) -> None:
-    survey("broker-b", config_reason="connection refused")
+    survey("broker-b", config_reason=Text("connection refused"))
     text = text_of(admin, "/c/local/brokers")
     assert "broker-b has not answered since" in text and "connection refused" in text
     assert "unknown · since" in text
@@ -176,7 +177,7 @@ def test_it_marks_what_most_brokers_do_not_have(admin: Client) -> None:
     )
     for name in ("broker-b", "broker-c"):
         survey(name, config={"brokerName": name, "flushDiskType": "ASYNC_FLUSH", "fileReservedTime": "72"})
-    survey("broker-d", config=None, config_reason="connection refused")
+    survey("broker-d", config=None, config_reason=Text("connection refused"))
     table = config_table("local")
     assert (table.differing, table.total, table.unread) == (1, 3, {"broker-d": "connection refused"})
     (line,) = config_table("local", only_differences=True).lines
@@ -194,7 +195,10 @@ def test_it_names_where_name_servers_disagree(admin: Client) -> None:
     name_server("10.0.0.1:9876", "broker-a", unwritable=["broker-a"], config={"orderMessageEnable": "true"})
     name_server("10.0.0.2:9876", "broker-a", "broker-b")
     name_server(
-        "10.0.0.3:9876", answered=False, reason="connection refused", since_ms=sample_rows.SILENT_SINCE_MS
+        "10.0.0.3:9876",
+        answered=False,
+        reason=Text("connection refused"),
+        since_ms=sample_rows.SILENT_SINCE_MS,
     )
     RouteDifference.objects.create(
         cluster="local",
@@ -300,7 +304,7 @@ def test_it_shows_what_a_broker_holds_back_and_admits_what_it_does_not_know(admi
     some = signed_in("some", verbs=("VIEW",), names="billing")
     assert "Held back" not in text_of(some, "/c/local/brokers/broker-a")
     BrokerSurvey.objects.filter(pk=told.pk).update(
-        delayed=None, delayed_reason="no answer", half=None, half_reason="no answer", timed=None
+        delayed=None, delayed_reason=Text("no answer"), half=None, half_reason=Text("no answer"), timed=None
     )
     unknown = text_of(admin, "/c/local/brokers/broker-a").split("Held back")[1].split("</section>")[0]
     assert unknown.count(">unknown<") == 3 and unknown.count('data-why="no answer"') == 2

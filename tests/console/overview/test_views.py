@@ -207,7 +207,7 @@ def test_it_says_which_disk_is_full_first(admin: Client) -> None:
             addr="h:1",
             filling="FILLING",
             full_in_ms=full_in_ms,
-            full_words="so",
+            full_words=Text("so"),
         )
     text = admin.get("/c/local/").content.decode()
     assert "9 h" in text

@@ -19,17 +19,6 @@ ENGLISH, CHINESE = "3 queues stay as before: nothing is stored", "3 个队列保
 NO_SENTENCES = {"operation.Plan": {"reason"}, "lag.Episode": {"cause"}}  # typed by a person; a code
 # Columns of sentences that are plain English still: one that is moved to `TextColumn` leaves this list.
 STILL_ENGLISH = {
-    "broker.BrokerSurvey": {
-        "config_reason",
-        "delayed_reason",
-        "full_words",
-        "half_reason",
-        "producers_reason",
-        "replicas_reason",
-        "runtime_reason",
-        "timed_reason",
-    },
-    "broker.NameServerRow": {"config_reason", "reason"},
     "deadletter.DeadLetterSurvey": {"problem"},
     "deadletter.ReplayLedger": {"reason"},
     "group.BrokerRefusals": {"reason"},

@@ -88,7 +88,12 @@ class Refused(Exception):
 
 class WhatForm(forms.Form):
     what = forms.CharField(
-        label=Text("Name"), error_messages={"required": Text("Choose at least one.")}, required=True
+        label=Text("Name"),
+        max_length=3,
+        error_messages={
+            "required": Text("Choose at least one."),
+            "max_length": Text("no answer in time"),
+        },
     )
     where = forms.ChoiceField(choices=[("all", Text("All"))], required=False)
 
@@ -109,8 +114,9 @@ def test_exceptions_and_forms_carry_it() -> None:
     assert (type(refused), refused.values) == (Text, STAYS.values)
     form = WhatForm({})
     with translation.override("zh-hans"):
-        shown = form.as_p()
+        shown, too_long = form.as_p(), WhatForm({"what": "long"}).as_p()
     assert all(word in shown for word in ("名称", "请至少选择一项。", "全部")), shown
+    assert "应答超时" in too_long
 
 
 # --- Texts that code makes ----------------------------------------------------------------------------------

@@ -122,7 +122,7 @@ def test_it_says_that_a_broker_of_the_topic_is_silent(admin: Client) -> None:
 def test_it_says_that_a_topic_is_closed_without_a_quarantine(admin: Client) -> None:
     sample_rows.topic_row("closed", perm=0)
     text = admin.get("/c/local/topics/closed").content.decode()
-    assert "Nobody may read this topic" in text and "In quarantine" not in text
+    assert "No client may read this topic" in text and "In quarantine" not in text
 
 
 def test_it_offers_to_send_to_those_who_may(admin: Client) -> None:

@@ -10,6 +10,7 @@ from console.broker.models import BrokerSample, BrokerSurvey
 from console.broker.survey import held_back
 from console.brokers.mqadmin import Message, MessageQueue, SendResult
 from console.lag.models import BrokerRow
+from console.text import Text
 from tests.console.broker.conftest import NAME, Pair
 from tests.console.operation.live_cluster import wait_for
 
@@ -97,7 +98,9 @@ def test_a_level_that_nobody_delivers_is_a_finding() -> None:
 
 def test_what_was_not_told_is_unknown_with_its_reason() -> None:
     found = held_back.held_back(
-        surveyed(delayed=None, delayed_reason="no answer", half=None, half_reason="no permission"),
+        surveyed(
+            delayed=None, delayed_reason=Text("no answer"), half=None, half_reason=Text("no permission")
+        ),
         {"timerCongestNum": "7"},
     )
     assert (found.delayed, found.delayed_reason, found.half, found.half_reason) == (

@@ -296,7 +296,7 @@ def test_pages_of_what_lies_on_dead_brokers_alone_name_them(
             page = client.get(path)
             assert page.status_code == 200, path
             assert "broker-1 has not answered since" in page.content.decode()
-        assert "Nobody may read this topic" not in client.get(f"/c/local/topics/{topic}").content.decode()
+        assert "No client may read this topic" not in client.get(f"/c/local/topics/{topic}").content.decode()
         row = client.get(f"/api/v1/clusters/local/topics/{topic}").json()
         assert (row["perm"], row["partial"], row["brokers"]) == (6, True, ["broker-1", "broker-2"])
         assert client.get(f"/api/v1/clusters/local/groups/{group}").status_code == 200

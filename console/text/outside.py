@@ -1,0 +1,25 @@
+"""Ids of the texts that packages outside the console make (`console.text.value.Worded`), for its catalogue."""
+
+from django.utils.translation import gettext_noop as _
+
+IDS = (
+    # consumers.errors
+    _("%(address)s is not available: %(why)s"),
+    _("%(address)s did not answer request %(code)s within %(number)s ms"),
+    _("%(number)s requests to %(address)s are waiting for an answer already"),
+    _("no queue of topic %(topic)s to %(purpose)s is registered with the name servers"),
+    _("message to %(topic)s not sent in %(number)s attempts: %(why)s"),
+    # consumers.client
+    _("cannot connect: %(why)s"),
+    _("connection lost: %(why)s"),
+    _("it closed the connection"),
+    _("it sent a bad frame: %(why)s"),
+    _("it was silent for %(number)s s while requests waited"),
+    _("no connection within %(number)s ms"),
+    _("no route names an address of broker %(name)s"),
+    _("no route names this address any more"),
+    _("not connected"),
+    _("the address is not host:port"),
+    _("the route names no broker address"),
+    _("this client is closing"),
+)
