@@ -12,7 +12,7 @@ from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api.change.operation import KEY_HEADER, OFFSET_MAX, AcceptWithoutField, MakesPlan, PlanSerializer
+from api.change.operation import KEY_HEADER, AcceptWithoutField, MakesPlan, PlanSerializer
 from api.message import MessageSerializer
 from api.rest import pagination
 from api.rest.permissions import require_visible
@@ -24,6 +24,7 @@ from console.deadletter.dead_letters import TEXT_FILTERS, TEXT_LENGTH_MAX
 from console.deadletter.models import LedgerState, ReplayLedger
 from console.deadletter.replay.copy import TARGETS
 from console.deadletter.replay.params import STOP_MAX
+from console.group.offsets.targets import OFFSET_MAX
 from console.operation import selectors as operation_selectors
 from console.operation.errors import PlanRejected
 from console.operation.rules import RATE_PER_S_MAX

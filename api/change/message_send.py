@@ -10,10 +10,11 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from api.change.operation import KEY_HEADER, OFFSET_MAX, PlanSerializer, QueueSerializer
+from api.change.operation import KEY_HEADER, PlanSerializer, QueueSerializer
 from api.rest.permissions import require
 from api.rest.resource import Resource, idempotency_key, remote_addr
 from console.cluster import selectors as cluster_selectors
+from console.group.offsets.targets import OFFSET_MAX
 from console.message.sending.plans import PROPERTIES_MAX, TYPED_BODY_BYTES_MAX
 from console.operation import services
 

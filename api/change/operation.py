@@ -19,6 +19,7 @@ from api.rest import pagination
 from api.rest.permissions import require, require_visible, view_scope
 from api.rest.resource import IDEMPOTENCY_KEY, Resource, idempotency_key, remote_addr
 from console.cluster import selectors as cluster_selectors
+from console.group.offsets.targets import OFFSET_MAX, TARGETS
 from console.operation import selectors, services
 from console.operation.models import Job, JobState, Plan, PlanState
 from console.operation.plan.params import ACCEPTED_MAX
@@ -27,8 +28,6 @@ from console.operation.rules import RATE_PER_S_MAX
 KEY_HEADER = OpenApiParameter(
     IDEMPOTENCY_KEY, str, OpenApiParameter.HEADER, description="at most 255 characters"
 )
-OFFSET_MAX = 2**63 - 1
-TARGETS = ("earliest", "latest", "time", "offset", "shift", "like_group", "as_of", "undo", "exact")
 
 
 class QueueSerializer(serializers.Serializer[Any]):
@@ -79,7 +78,7 @@ class OffsetPlanRequestSerializer(serializers.Serializer[Any]):
     """Give what the target needs: time_ms or time; offset; shift; like_group; undo_plan; offsets."""
 
     group = serializers.CharField(max_length=255)
-    target = serializers.ChoiceField(choices=TARGETS)
+    target = serializers.ChoiceField(choices=list(TARGETS))
     topics = serializers.ListField(
         child=serializers.CharField(max_length=255), required=False, max_length=200
     )

@@ -23,8 +23,8 @@ from console.group import group_page, pauses, selectors
 from console.group.clients import member
 from console.group.clients import page as client_page
 from console.group.findings import findings, subscription_words
-from console.group.forms import TARGETS, OffsetChangeForm, queue_value
 from console.group.group_list import GROUPS
+from console.group.offsets.forms import OFFERED, OffsetChangeForm, queue_value
 from console.lag import selectors as lag_selectors
 from console.lag import services as lag_services
 from console.lag.last_seen import may_lie_on_silent
@@ -309,7 +309,7 @@ def offset_change(request: HttpRequest, cluster: str, group: str) -> HttpRespons
         "by_topic": len(queues) > QUEUE_BOXES_MAX,
         "queue_count": len(queues),
         "clients": selectors.group_clients(here.name, group),
-        "targets": TARGETS,
+        "targets": [(target.name, target.label, target.meaning) for target in OFFERED],
         "chosen": request.POST.get("target") or request.GET.get("target", ""),
         "plans": operation_selectors.finished_plans(here.name, "offset_change", group),
         "like_groups": [

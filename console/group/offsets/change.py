@@ -1,22 +1,19 @@
-"""The arithmetic of an offset change: parameters, targets, rows, drift. Pure; times are arguments. Its words are
+"""The arithmetic of an offset change: rows, refusals, drift. Pure; times are arguments. Its words are
 in ``offset_words``."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from console.brokers.mqadmin import MessageQueue
 from console.group.offsets.state import GroupState
+from console.group.offsets.wish import Known, Standing, Wish
 from console.lag.last_seen import QueueSeen
 from console.operation.errors import PlanRejected
 from console.operation.plan.coverage import LEFT_OUT, Absent
 from console.text import Text
-
-TARGETS = ("earliest", "latest", "time", "offset", "shift", "like_group", "as_of", "undo", "exact")
-TIME_TARGETS = ("earliest", "latest", "time")  # what a 4.x broker can tell online members (222 by time)
-OFFSET_MAX = 2**63 - 1
 
 RESET_PER_QUEUE, RESET_BY_TIME, UPDATE_PER_QUEUE, UNCHANGED = "222_queue", "222_time", "15", ""
 HOW_WORDS = {
@@ -35,34 +32,6 @@ PROGRESS_FACTOR = 2.0
 # Clients commit every 5 s: the offset read for the plan may be one commit old, the one read now just committed.
 COMMIT_SLACK_S = 10.0
 SENTENCES_MAX = 5
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Wish:
-    """Checked parameters of an offset change."""
-
-    target: str
-    topics: list[str] | None
-    queues: frozenset[MessageQueue] | None  # None: all queues of the topics
-    time_ms: int | None = None
-    offset: int | None = None
-    shift: int | None = None
-    like_group: str = ""
-    undo_plan: str = ""
-    offsets: dict[MessageQueue, int] = dataclasses.field(default_factory=dict)
-    or_beyond: frozenset[MessageQueue] = (
-        frozenset()
-    )  # of offsets: leave alone what stands there or further on
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Known:
-    """Targets that somebody else knows: the brokers' time index, another group, the history. ``notes`` say more
-    of a queue, or why it has none; ``sampled`` says in a sentence where recorded offsets come from."""
-
-    offsets: Mapping[MessageQueue, int | None] = dataclasses.field(default_factory=dict)
-    notes: Mapping[MessageQueue, Text] = dataclasses.field(default_factory=dict)
-    sampled: Text = Text()
 
 
 class DiffRow(TypedDict):
@@ -153,72 +122,6 @@ def covered_changes(diff: Sequence[DiffRow]) -> list[Change]:
     return [Change.of_row(row) for row in diff if row["how"] != LEFT_OUT]
 
 
-# --- Parameters ---------------------------------------------------------------------------------------------
-
-
-def read_wish(params: Mapping[str, Any]) -> Wish:
-    """Check the parameters of a plan request; raises PlanRejected naming the field."""
-    target = params.get("target")
-    if target not in TARGETS:
-        raise PlanRejected(
-            Text("Choose a target: %(names)s. There is no default.", names=", ".join(TARGETS)), field="target"
-        )
-    topics = params.get("topics") or None
-    if topics is not None and not all(isinstance(topic, str) and topic for topic in topics):
-        raise PlanRejected(Text("%(field)s is a list of names.", field="Topics"), field="topics")
-    offsets = {queue_of(each): _integer(each, "offset", 0) for each in params.get("offsets") or []}
-    if target == "exact" and not offsets:
-        raise PlanRejected(Text("An exact target needs an offset for each queue."), field="offsets")
-    queues = (
-        frozenset(offsets) if offsets else frozenset(queue_of(each) for each in params.get("queues") or [])
-    )
-    if queues and topics is None:
-        topics = sorted({queue.topic for queue in queues})
-    like_group = str(params.get("like_group") or "")
-    if target == "like_group" and not like_group:
-        raise PlanRejected(Text("Name the group to stand like."), field="like_group")
-    undo_plan = str(params.get("undo_plan") or "")
-    if target == "undo" and not undo_plan:
-        raise PlanRejected(Text("Name the plan to take back."), field="undo_plan")
-    return Wish(
-        target=target,
-        topics=topics,
-        queues=queues or None,
-        time_ms=_integer(params, "time_ms", 0) if target in ("time", "as_of") else None,
-        offset=_integer(params, "offset", 0) if target == "offset" else None,
-        shift=_shift(params) if target == "shift" else None,
-        like_group=like_group,
-        undo_plan=undo_plan,
-        offsets=offsets,
-        or_beyond=frozenset(queue_of(each) for each in params.get("offsets") or [] if each.get("or_beyond")),
-    )
-
-
-def _integer(params: Mapping[str, Any], field: str, minimum: int) -> int:
-    value = params.get(field)
-    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= OFFSET_MAX:
-        raise PlanRejected(
-            Text("%(field)s must be a whole number from %(minimum)s.", field=field, minimum=minimum),
-            field=field,
-        )
-    return value
-
-
-def _shift(params: Mapping[str, Any]) -> int:
-    shift = _integer(params, "shift", -OFFSET_MAX)
-    if shift == 0:
-        raise PlanRejected(Text("A shift by 0 changes nothing."), field="shift")
-    return shift
-
-
-def queue_of(value: Any) -> MessageQueue:
-    """A queue out of {topic, broker_name, queue_id}; raises PlanRejected."""
-    try:
-        return MessageQueue(str(value["topic"]), str(value["broker_name"]), int(value["queue_id"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise PlanRejected(Text("A queue has topic, broker_name and queue_id."), field="queues") from error
-
-
 # --- Targets ------------------------------------------------------------------------------------------------
 
 
@@ -227,9 +130,7 @@ def changes(state: GroupState, wish: Wish, known: Known) -> list[Change]:
 
     Raises PlanRejected when a queue that was named does not exist.
     """
-    scope = {
-        queue: each for queue, each in state.queues.items() if wish.queues is None or queue in wish.queues
-    }
+    scope = {queue: each for queue, each in state.queues.items() if wish.covers(queue)}
     missing = sorted((wish.queues or frozenset()) - set(scope) - set(state.lost))
     if missing:
         queue = missing[0]
@@ -243,7 +144,7 @@ def changes(state: GroupState, wish: Wish, known: Known) -> list[Change]:
     rows = []
     for queue, each in sorted(scope.items()):
         low, high = each.place.min_offset, each.place.max_offset
-        wanted, note = _wanted(wish, queue, each.committed, low, high, known)
+        wanted, note = wish.target.wanted(wish, Standing(queue, each.committed, low, high, known))
         after = None if wanted is None else min(max(wanted, low), high)
         if wanted is not None and wanted < low:
             note = Text(
@@ -259,7 +160,7 @@ def changes(state: GroupState, wish: Wish, known: Known) -> list[Change]:
 
 def lost_queues(state: GroupState, wish: Wish) -> dict[MessageQueue, QueueSeen]:
     """Queues in the requested scope on brokers that do not answer."""
-    return {queue: each for queue, each in state.lost.items() if wish.queues is None or queue in wish.queues}
+    return {queue: each for queue, each in state.lost.items() if wish.covers(queue)}
 
 
 def left_out_row(queue: MessageQueue, seen: QueueSeen, absent: Absent) -> DiffRow:
@@ -281,36 +182,6 @@ def left_out_row(queue: MessageQueue, seen: QueueSeen, absent: Absent) -> DiffRo
         "how_words": HOW_WORDS[LEFT_OUT],
         "note": absent.words,
     }
-
-
-def _wanted(
-    wish: Wish,
-    queue: MessageQueue,
-    committed: int | None,
-    low: int,
-    high: int,
-    known: Known,
-) -> tuple[int | None, Text]:
-    """(offset asked for, or None to leave the queue alone; why)."""
-    if wish.target == "earliest":
-        return low, Text()
-    if wish.target == "latest":
-        return high, Text()
-    if wish.target == "offset":
-        return wish.offset, Text()
-    if wish.target == "exact":
-        offset = wish.offsets[queue]
-        if queue in wish.or_beyond and committed is not None and committed >= offset:
-            return None, Text("is back at %(offset)s, or past it, by itself", offset=offset)
-        return offset, Text()
-    if wish.target == "shift":
-        if committed is None:
-            return None, Text("never committed: there is nothing to shift from")
-        assert wish.shift is not None
-        return committed + wish.shift, Text()
-    found = known.offsets.get(queue)
-    nothing_known = Text("no offset is known to go to") if found is None else Text()
-    return found, known.notes.get(queue, nothing_known)
 
 
 def is_by_time(state: GroupState, queue: MessageQueue) -> bool:
@@ -347,7 +218,7 @@ def blocked(state: GroupState, wish: Wish, rows: Sequence[Change]) -> Text:
             )
         return Text("Nothing would change: all %(rows)s queues stand at the target already.", rows=len(rows))
     by_time = [row for row in moving if row.how == RESET_BY_TIME]
-    if by_time and wish.target not in TIME_TARGETS:
+    if by_time and not wish.target.is_time:
         names = ", ".join(sorted({row.queue.broker_name for row in by_time}))
         return Text(
             "%(names)s can tell running members only a time, not an offset (RocketMQ 4.x, or "

@@ -10,20 +10,18 @@ from console.brokers.mqadmin import BlockingMQAdmin, BrokerUnavailable, MessageQ
 from console.cluster import selectors as cluster_selectors
 from console.group import selectors
 from console.group.offsets import change as offset_change
-from console.group.offsets import past as offset_past
 from console.group.offsets import words as offset_words
 from console.group.offsets.apply import apply_moves
-from console.group.offsets.change import Change, DiffRow, Known, Wish
+from console.group.offsets.change import Change, DiffRow
 from console.group.offsets.move import Moves, MoveState, moves_of, planned_moves
 from console.group.offsets.resets import resets_since
 from console.group.offsets.state import (
     Asked,
     GroupState,
-    offsets_at_time,
-    offsets_told,
     read_group_state,
     store_times,
 )
+from console.group.offsets.targets import command_line, queue_of, read_wish
 from console.group.offsets.watch import watch_moves
 from console.group.offsets.words import Limits, Pace
 from console.lag.last_seen import QueueSeen, group_queues_seen
@@ -40,7 +38,7 @@ from console.text import Text, text_of
 class OffsetChangePlan(PlanKind):
     """params: {target, topics?, queues?, time_ms?, offset?, shift?, like_group?, undo_plan?, offsets?,
     accept_without?}; see
-    ``offset_change.TARGETS``. ``undo`` is kept as the ``exact`` offsets that it means."""
+    ``targets.TARGETS``. ``undo`` is kept as the ``exact`` offsets that it means."""
 
     kind = "offset_change"
     title = Text("Offset change")
@@ -69,7 +67,7 @@ class OffsetChangePlan(PlanKind):
 
     def command_line(self, cluster: str, subject: str, params: Mapping[str, Any]) -> str:
         """``manage.py offsets plan GROUP --target …``."""
-        return offset_words.command_line(cluster, subject, params)
+        return command_line(subject, cluster, params)
 
     def also_reads(self, params: Mapping[str, Any]) -> list[str]:
         """A plan "like group X" shows where X stands."""
@@ -81,13 +79,13 @@ class OffsetChangePlan(PlanKind):
         asked = dict(params)
         if asked.get("target") == "undo":
             params = _undone(cluster, subject, params)
-        wish = offset_change.read_wish(params)
+        wish = read_wish(params)
         here = cluster_selectors.cluster_by_name(cluster)
         admin = with_admin(here.namesrv_addrs)
         whom = self._whom(admin, cluster, subject, params, now_ms)
         state = read_group_state(whom, wish.topics, now_ms)
         lost = offset_change.lost_queues(state, wish)
-        known = self._known(whom, state, wish)
+        known = wish.target.look_up(whom, state, wish)
         rows = offset_change.changes(state, wish, known)
         cover = whom.coverage.of_queues(lost, len(rows))
         if not rows:
@@ -218,41 +216,6 @@ class OffsetChangePlan(PlanKind):
         cover = with_seen(read_coverage(admin, cluster, params), list(read_at_ms), read_at_ms)
         return Asked(admin, cluster, group, cover, seen)
 
-    def _known(self, whom: Asked, state: GroupState, wish: Wish) -> Known:
-        """Targets that somebody else knows: the brokers' time index, another group, the history."""
-        admin, cluster = whom.admin, whom.cluster
-        scope = [queue for queue in state.queues if wish.queues is None or queue in wish.queues]
-        if wish.target == "time":
-            assert wish.time_ms is not None
-            places = [state.queues[queue].place for queue in scope]
-            exact = offsets_at_time(admin, places, wish.time_ms, whom.coverage.versions)
-            by_time = [state.queues[queue].place for queue in scope if offset_change.is_by_time(state, queue)]
-            told = offsets_told(admin, by_time, wish.time_ms)
-            notes = {
-                queue: Text(
-                    "this release goes to the nearest message; the first at that time is %(offset)s",
-                    offset=exact[queue],
-                )
-                for queue, offset in told.items()
-                if offset != exact[queue]
-            }
-            return Known({**exact, **told}, notes)
-        if wish.target == "like_group":
-            if wish.like_group == state.group:
-                raise PlanRejected(Text("A group always stands like itself: name another one."), "like_group")
-            topics = sorted({queue.topic for queue in state.queues})
-            other_whom = Asked(admin, cluster, wish.like_group, whom.coverage)
-            other = read_group_state(other_whom, topics, state.read_at_ms, field="like_group")
-            absent = Text("%(group)s has no committed offset there", group=wish.like_group)
-            return Known(
-                {queue: each.committed for queue, each in other.queues.items()},
-                {queue: absent for queue, each in other.queues.items() if each.committed is None},
-            )
-        if wish.target == "as_of":
-            assert wish.time_ms is not None
-            return offset_past.recorded(cluster, state.group, scope, wish.time_ms, state.read_at_ms)
-        return Known()
-
     def _with_store_times(
         self, admin: BlockingMQAdmin, state: GroupState, rows: list[Change]
     ) -> tuple[list[Change], tuple[int, int] | None]:
@@ -298,7 +261,7 @@ def _accepted(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def _undone(cluster: str, subject: str, params: Mapping[str, Any]) -> dict[str, Any]:
     """The exact offsets that take a plan of this group back, cut to the topics or queues that were named."""
-    wish = offset_change.read_wish(params)
+    wish = read_wish(params)
     try:
         plan, exact = operation_selectors.undo_params(wish.undo_plan)
     except (PlanNotFound, UndoImpossible) as error:
@@ -316,8 +279,7 @@ def _undone(cluster: str, subject: str, params: Mapping[str, Any]) -> dict[str, 
     offsets = [
         each
         for each in exact["offsets"]
-        if (wish.topics is None or each["topic"] in wish.topics)
-        and (wish.queues is None or offset_change.queue_of(each) in wish.queues)
+        if (wish.topics is None or each["topic"] in wish.topics) and wish.covers(queue_of(each))
     ]
     if not offsets:
         raise PlanRejected(Text("%(id)s moved none of these queues.", id=plan.id), "queues")

@@ -1,14 +1,11 @@
-"""An offset change in words: what it replays and skips, how long that takes, what to beware of, and how it is
-asked for without the pages. Pure; times are arguments."""
+"""An offset change in words: what it replays and skips, how long that takes, what to beware of. Pure."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
-import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from console.group.offsets.change import (
     RESET_BY_TIME,
@@ -16,13 +13,12 @@ from console.group.offsets.change import (
     UPDATE_PER_QUEUE,
     Change,
     DiffRow,
-    Wish,
 )
 from console.group.offsets.state import GroupState
+from console.group.offsets.wish import Wish
 from console.lag.rows.broadcast import BROADCASTING
 from console.operation.plan.coverage import LEFT_OUT
 from console.operation.plan.kinds import PlanWarning
-from console.operation.plan.params import ACCEPT_WITHOUT
 from console.text import Duration, Text
 from console.text.figures import rate
 
@@ -263,7 +259,7 @@ def _left_alone(rows: Sequence[Change]) -> Iterable[PlanWarning]:
 
 
 def _time(wish: Wish, now_ms: int) -> Iterable[PlanWarning]:
-    if wish.target == "time" and wish.time_ms is not None and wish.time_ms > now_ms:
+    if wish.target.name == "time" and wish.time_ms is not None and wish.time_ms > now_ms:
         text = Text(
             "%(time)s has not come yet: every queue goes to its end, what waits is skipped.",
             time=moment(wish.time_ms),
@@ -380,33 +376,3 @@ def terminal_row(row: DiffRow) -> str:
     before = unread if row["before"] is None else f"{row['before']:,}"
     after = "-" if row["after"] is None else f"{row['after']:,}"
     return f"{place:<50} {before:>16} → {after:>14}  {row['how_words']}  {row['note']}".rstrip()
-
-
-# --- The same without the pages -----------------------------------------------------------------------------
-
-
-def command_line(cluster: str, group: str, params: Mapping[str, Any]) -> str:
-    """``manage.py offsets plan …`` with the same wish, quoted for a shell."""
-    words = ["manage.py", "offsets", "plan", group, "--cluster", cluster, "--target", str(params["target"])]
-    queues = params.get("queues") or []
-    if not queues and params["target"] != "exact":
-        words += [part for topic in params.get("topics") or [] for part in ("--topic", topic)]
-    words += [part for queue in queues for part in ("--queue", _queue_word(queue))]
-    if "time_ms" in params:
-        at = datetime.datetime.fromtimestamp(params["time_ms"] / 1000, tz=datetime.UTC)
-        words += ["--time", at.isoformat(timespec="milliseconds").replace("+00:00", "Z")]
-    if "offset" in params:
-        words += ["--offset", str(params["offset"])]
-    if "shift" in params:
-        words.append(f"--shift={params['shift']}")
-    words += ["--like", params["like_group"]] if params.get("like_group") else []
-    words += ["--plan", params["undo_plan"]] if params.get("undo_plan") else []
-    for each in params.get("offsets") or []:
-        words += ["--set", f"{_queue_word(each)}={each['offset']}"]
-    words += [part for name in params.get(ACCEPT_WITHOUT) or () for part in ("--accept-without", name)]
-    return shlex.join(words)
-
-
-def _queue_word(queue: Mapping[str, Any]) -> str:
-    """Topic and broker names hold no slash (RocketMQ allows ``%|a-zA-Z0-9_-`` only)."""
-    return f"{queue['topic']}/{queue['broker_name']}/{queue['queue_id']}"

@@ -14,8 +14,8 @@ from django.test.utils import CaptureQueriesContext
 from console.group import group_page
 from console.group.clients import member as member_asked
 from console.group.clients.member import RunningInfo
-from console.group.forms import queue_value
 from console.group.group_page import owned_words
+from console.group.offsets.forms import queue_value
 from console.lag.models import ClientRow, GroupRow, GroupWatch, HistoryGap, LagEvent
 from console.operation import services
 from console.operation.errors import NotPermitted, OperationError, PlanRejected

@@ -9,8 +9,10 @@ import pytest
 from console.brokers.mqadmin import MessageQueue
 from console.brokers.queues import BrokerQueue
 from console.group.offsets import change as offset_change
-from console.group.offsets.change import Change, Known
+from console.group.offsets.change import Change
 from console.group.offsets.state import GroupState, QueueState
+from console.group.offsets.targets import read_wish
+from console.group.offsets.wish import Known
 
 QUEUE = MessageQueue("orders", "broker-a", 0)
 OTHER = MessageQueue("orders", "broker-a", 1)
@@ -36,7 +38,7 @@ def state(
 
 
 def changes(now: GroupState, **params: Any) -> list[Change]:
-    return offset_change.changes(now, offset_change.read_wish(params), Known())
+    return offset_change.changes(now, read_wish(params), Known())
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,7 @@ def test_it_chooses_the_request(online: bool, server_side: bool, committed: int 
 
 def test_it_blocks_what_an_old_broker_can_not_tell_its_members() -> None:
     def blocked(now: GroupState, **params: Any) -> str:
-        return offset_change.blocked(now, offset_change.read_wish(params), changes(now, **params))
+        return offset_change.blocked(now, read_wish(params), changes(now, **params))
 
     assert "only a time" in blocked(state(server_side=False), target="shift", shift=-1)
     assert blocked(state(server_side=False), target="earliest") == ""

@@ -9,8 +9,10 @@ import pytest
 
 from console.group.offsets import change as offset_change
 from console.group.offsets import words as offset_words
-from console.group.offsets.change import Change, Known, Wish
+from console.group.offsets.change import Change
 from console.group.offsets.state import GroupState
+from console.group.offsets.targets import command_line, read_wish
+from console.group.offsets.wish import Known
 from console.group.offsets.words import Limits, Pace
 from tests.console.group.offsets.test_change import QUEUE, state
 
@@ -99,7 +101,7 @@ def test_it_says_why_nothing_would_change() -> None:
 def titles(
     now: GroupState, limits: Limits = NO_LIMITS, model: str = "", **params: Any
 ) -> list[tuple[str, str]]:
-    wish = offset_change.read_wish(params)
+    wish = read_wish(params)
     rows = offset_change.changes(now, wish, Known({QUEUE: 0}))
     return [(each.level, each.title) for each in offset_words.warnings(now, wish, rows, limits, model, "")]
 
@@ -138,7 +140,7 @@ def test_it_says_what_the_cluster_asks_for_a_large_change(
     messages: int, limits: Limits, words: str | None
 ) -> None:
     rows = [change(messages, 0)]
-    found = offset_words.warnings(state(q0=messages), Wish("earliest", None, None), rows, limits, "", "")
+    found = offset_words.warnings(state(q0=messages), read_wish({"target": "earliest"}), rows, limits, "", "")
     texts = [each.text for each in found if "are concerned" in each.title]
     assert (len(texts) == 1 and words in texts[0]) if words else texts == []
 
@@ -153,7 +155,7 @@ def test_it_says_what_the_cluster_asks_for_a_large_change(
 )
 def test_it_says_how_members_are_told(server_side: bool, committed: int | None, words: str) -> None:
     now = state(server_side=server_side, q0=committed)
-    wish = offset_change.read_wish({"target": "earliest"})
+    wish = read_wish({"target": "earliest"})
     rows = offset_change.changes(now, wish, Known())
     (told,) = [
         each for each in offset_words.warnings(now, wish, rows, NO_LIMITS, "", "") if "online" in each.title
@@ -184,7 +186,7 @@ ORDERS_0 = {"topic": "orders", "broker_name": "broker-a", "queue_id": 0}
     ],
 )
 def test_it_writes_the_command_line_of_a_wish(params: dict[str, Any], command: str) -> None:
-    assert offset_words.command_line("local", "billing", params) == (
+    assert command_line("billing", "local", params) == (
         f"manage.py offsets plan billing --cluster local {command}"
     )
 

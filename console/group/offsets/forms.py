@@ -10,30 +10,12 @@ from typing import Any
 from django import forms
 
 from console.cluster.moment_field import MomentField
+from console.group.offsets.targets import OFFSET_MAX, ROWS, TARGETS
+from console.group.offsets.wish import Target
 from console.lag.rows.queue_row import QueueRow
 from console.text import Text
 
-OFFSET_MAX = 2**63 - 1
-TARGETS = (
-    # (value, label, what it means), as the page shows them
-    ("earliest", Text("Earliest"), Text("the oldest message still stored")),
-    ("latest", Text("Latest"), Text("skip all that is not handled")),
-    ("time", Text("Time"), Text("the first message stored at or after it")),
-    ("offset", Text("Offset"), Text("one number for every chosen queue")),
-    ("shift", Text("Shift by n"), Text("back or forth from where each queue is")),
-    ("like_group", Text("Like group …"), Text("stand where another group stands")),
-    ("as_of", Text("As it was at …"), Text("offsets recorded at a time")),
-    ("undo", Text("Undo of a plan"), Text("back to before it was applied")),
-)
-VALUE_FIELDS = {
-    # target → the field of the form that holds its value
-    "time": "time",
-    "as_of": "as_of",
-    "offset": "offset",
-    "shift": "shift",
-    "like_group": "like_group",
-    "undo": "undo_plan",
-}
+OFFERED = [target for target in ROWS if target.label]
 
 
 class OffsetChangeForm(forms.Form):
@@ -44,7 +26,7 @@ class OffsetChangeForm(forms.Form):
 
     topic = forms.MultipleChoiceField(required=False)
     queue = forms.MultipleChoiceField(required=False)
-    target = forms.ChoiceField(choices=[(value, label) for value, label, _ in TARGETS])
+    target = forms.ChoiceField(choices=[(target.name, target.label) for target in OFFERED])
     time = MomentField(required=False)
     as_of = MomentField(required=False)
     offset = forms.IntegerField(required=False, min_value=0, max_value=OFFSET_MAX)
@@ -69,7 +51,7 @@ class OffsetChangeForm(forms.Form):
         ):
             self.add_error("queue", Text("Choose at least one queue."))
         target = cleaned.get("target")
-        field = VALUE_FIELDS.get(target or "")
+        field = TARGETS[target].field if target else ""
         if field and field not in self.errors:
             if cleaned.get(field) in (None, ""):
                 self.add_error(field, Text("This target needs a value."))
@@ -94,18 +76,21 @@ class OffsetChangeForm(forms.Form):
                 {"topic": row.topic, "broker_name": row.broker_name, "queue_id": row.queue_id}
                 for row in chosen
             ]
-        target = self.cleaned_data["target"]
-        if target in ("time", "as_of"):
-            params["time_ms"] = self.cleaned_data[target]
-        elif target in VALUE_FIELDS:
-            params[VALUE_FIELDS[target]] = self.cleaned_data[VALUE_FIELDS[target]]
+        target = self.chosen
+        if target.parameter is not None:
+            params[target.parameter.name] = self.cleaned_data[target.field]
         return params
+
+    @property
+    def chosen(self) -> Target:
+        """The chosen one."""
+        return TARGETS[self.cleaned_data["target"]]
 
     def refuse(self, reason: str, field: str) -> None:
         """Show what the plan was refused for beside the field that it is about: ``time_ms`` is the chosen target's
         own field, ``queues`` and ``topics`` are the scope."""
         named = {
-            "time_ms": VALUE_FIELDS.get(self.cleaned_data["target"]),
+            "time_ms": self.chosen.field,
             "queues": "queue",
             "topics": "queue",
         }

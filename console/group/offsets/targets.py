@@ -1,0 +1,300 @@
+"""The targets of an offset change, a row each: how it is read, what it takes, what it means and how it computes.
+
+To add one: its row in `TARGETS`; a field of `OffsetChangeForm`, `Wish` and the REST serializer where its value is of a
+new sort.
+"""
+
+from __future__ import annotations
+
+import datetime
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from console.brokers.mqadmin import MessageQueue
+from console.group.offsets import past
+from console.group.offsets.change import is_by_time
+from console.group.offsets.state import Asked, GroupState, offsets_at_time, offsets_told, read_group_state
+from console.group.offsets.wish import ExactOffset, Known, Parameter, Standing, Target, Wish
+from console.operation.command_line import time_ms
+from console.operation.errors import PlanRejected
+from console.operation.plan.params import ACCEPT_WITHOUT
+from console.text import Text
+
+OFFSET_MAX = 2**63 - 1
+Wanted = tuple[int | None, Text]
+
+
+# --- Parameters ---------------------------------------------------------------------------------------------
+
+
+def read_wish(params: Mapping[str, Any]) -> Wish:
+    """Check the parameters of a plan request; raises PlanRejected naming the field."""
+    target = TARGETS.get(str(params.get("target")))
+    if target is None:
+        raise PlanRejected(
+            Text("Choose a target: %(names)s. There is no default.", names=", ".join(TARGETS)), field="target"
+        )
+    topics = params.get("topics") or None
+    if topics is not None and not all(isinstance(topic, str) and topic for topic in topics):
+        raise PlanRejected(Text("%(field)s is a list of names.", field="Topics"), field="topics")
+    value = {} if target.parameter is None else {target.parameter.name: target.parameter.read(params)}
+    queues = frozenset(value.get("offsets") or [queue_of(each) for each in params.get("queues") or []])
+    if queues and topics is None:
+        topics = sorted({queue.topic for queue in queues})
+    return Wish(target, topics, queues or None, **value)
+
+
+def queue_of(value: Any) -> MessageQueue:
+    """A queue out of {topic, broker_name, queue_id}; raises PlanRejected."""
+    try:
+        return MessageQueue(str(value["topic"]), str(value["broker_name"]), int(value["queue_id"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise PlanRejected(Text("A queue has topic, broker_name and queue_id."), field="queues") from error
+
+
+def _integer(params: Mapping[str, Any], field: str, minimum: int) -> int:
+    value = params.get(field)
+    if isinstance(value, bool) or not isinstance(value, int) or not minimum <= value <= OFFSET_MAX:
+        raise PlanRejected(
+            Text("%(field)s must be a whole number from %(minimum)s.", field=field, minimum=minimum),
+            field=field,
+        )
+    return value
+
+
+def _shift(params: Mapping[str, Any]) -> int:
+    shift = _integer(params, "shift", -OFFSET_MAX)
+    if shift == 0:
+        raise PlanRejected(Text("A shift by 0 changes nothing."), field="shift")
+    return shift
+
+
+def _name(params: Mapping[str, Any], field: str, missing: Text) -> str:
+    name = str(params.get(field) or "")
+    if not name:
+        raise PlanRejected(missing, field=field)
+    return name
+
+
+def _exact(params: Mapping[str, Any]) -> dict[MessageQueue, ExactOffset]:
+    found = {
+        queue_of(each): ExactOffset(_integer(each, "offset", 0), bool(each.get("or_beyond")))
+        for each in params.get("offsets") or []
+    }
+    if not found:
+        raise PlanRejected(Text("An exact target needs an offset for each queue."), field="offsets")
+    return found
+
+
+# --- Words of the command line ------------------------------------------------------------------------------
+
+
+def queue_of_word(word: str) -> dict[str, Any]:
+    """``orders/broker-a/3`` as parameters name it; raises CommandError."""
+    parts = word.split("/")
+    if len(parts) != 3 or not all(parts) or not parts[2].isdecimal():
+        raise CommandError(f"{word}: a queue is TOPIC/BROKER/QUEUE, such as orders/broker-a/3.")
+    return {"topic": parts[0], "broker_name": parts[1], "queue_id": int(parts[2])}
+
+
+def queue_word(queue: Mapping[str, Any]) -> str:
+    """Topic and broker names hold no slash (RocketMQ allows ``%|a-zA-Z0-9_-`` only)."""
+    return f"{queue['topic']}/{queue['broker_name']}/{queue['queue_id']}"
+
+
+def _offset_of_word(word: str) -> dict[str, Any]:
+    place, equals, offset = word.rpartition("=")
+    if not equals or not offset.isdecimal():
+        raise CommandError(f"{word}: give the offset too, such as orders/broker-a/3=1204.")
+    return queue_of_word(place) | {"offset": int(offset)}
+
+
+def _offset_words(offsets: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [f"{queue_word(each)}={each['offset']}" for each in offsets]
+
+
+def _time_words(at_ms: int) -> list[str]:
+    at = datetime.datetime.fromtimestamp(at_ms / 1000, tz=datetime.UTC)
+    return [at.isoformat(timespec="milliseconds").replace("+00:00", "Z")]
+
+
+TIME = Parameter(
+    "time_ms",
+    "--time",
+    "ISO 8601 with zone, for the targets time and as_of",
+    lambda params: _integer(params, "time_ms", 0),
+    time_ms,
+    _time_words,
+)
+OFFSET = Parameter(
+    "offset", "--offset", "for the target offset", lambda params: _integer(params, "offset", 0), int
+)
+SHIFT = Parameter("shift", "--shift", "messages; negative goes back", _shift, int)
+LIKE_GROUP = Parameter(
+    "like_group",
+    "--like",
+    "the group to stand like",
+    lambda params: _name(params, "like_group", Text("Name the group to stand like.")),
+)
+UNDO_PLAN = Parameter(
+    "undo_plan",
+    "--plan",
+    "the applied plan to take back, for the target undo",
+    lambda params: _name(params, "undo_plan", Text("Name the plan to take back.")),
+)
+OFFSETS = Parameter(
+    "offsets",
+    "--set",
+    "TOPIC/BROKER/QUEUE=OFFSET, for the target exact; repeat it",
+    _exact,
+    _offset_of_word,
+    _offset_words,
+    repeats=True,
+)
+PARAMETERS = (TIME, OFFSET, SHIFT, LIKE_GROUP, UNDO_PLAN, OFFSETS)
+
+
+# --- Where a queue shall stand ------------------------------------------------------------------------------
+
+
+def _shifted(wish: Wish, at: Standing) -> Wanted:
+    if at.committed is None:
+        return None, Text("never committed: there is nothing to shift from")
+    return at.committed + (wish.shift or 0), Text()
+
+
+def _given(wish: Wish, at: Standing) -> Wanted:
+    offset, or_beyond = wish.offsets[at.queue]
+    if or_beyond and at.committed is not None and at.committed >= offset:
+        return None, Text("is back at %(offset)s, or past it, by itself", offset=offset)
+    return offset, Text()
+
+
+def _looked_up(wish: Wish, at: Standing) -> Wanted:
+    found = at.known.offsets.get(at.queue)
+    nothing_known = Text("no offset is known to go to") if found is None else Text()
+    return found, at.known.notes.get(at.queue, nothing_known)
+
+
+def _from_time_index(asked: Asked, state: GroupState, wish: Wish) -> Known:
+    """What the brokers' time indexes answer."""
+    scope = [queue for queue in state.queues if wish.covers(queue)]
+    at_ms = wish.time_ms or 0
+    places = [state.queues[queue].place for queue in scope]
+    exact = offsets_at_time(asked.admin, places, at_ms, asked.coverage.versions)
+    by_time = [state.queues[queue].place for queue in scope if is_by_time(state, queue)]
+    nearest = offsets_told(asked.admin, by_time, at_ms)
+    notes = {
+        queue: Text(
+            "this release goes to the nearest message; the first at that time is %(offset)s",
+            offset=exact[queue],
+        )
+        for queue, offset in nearest.items()
+        if offset != exact[queue]
+    }
+    return Known({**exact, **nearest}, notes)
+
+
+def _from_other_group(asked: Asked, state: GroupState, wish: Wish) -> Known:
+    """Where another group stands now."""
+    if wish.like_group == state.group:
+        raise PlanRejected(Text("A group always stands like itself: name another one."), "like_group")
+    topics = sorted({queue.topic for queue in state.queues})
+    other_asked = Asked(asked.admin, asked.cluster, wish.like_group, asked.coverage)
+    other = read_group_state(other_asked, topics, state.read_at_ms, field="like_group")
+    absent = Text("%(group)s has no committed offset there", group=wish.like_group)
+    return Known(
+        {queue: each.committed for queue, each in other.queues.items()},
+        {queue: absent for queue, each in other.queues.items() if each.committed is None},
+    )
+
+
+def _from_history(asked: Asked, state: GroupState, wish: Wish) -> Known:
+    """What this console recorded."""
+    scope = [queue for queue in state.queues if wish.covers(queue)]
+    return past.recorded(asked.cluster, state.group, scope, wish.time_ms or 0, state.read_at_ms)
+
+
+ROWS = (
+    Target(
+        "earliest",
+        lambda wish, at: (at.low, Text()),
+        Text("Earliest"),
+        Text("the oldest message still stored"),
+        is_time=True,
+    ),
+    Target(
+        "latest",
+        lambda wish, at: (at.high, Text()),
+        Text("Latest"),
+        Text("skip all that is not handled"),
+        is_time=True,
+    ),
+    Target(
+        "time",
+        _looked_up,
+        Text("Time"),
+        Text("the first message stored at or after it"),
+        TIME,
+        "time",
+        _from_time_index,
+        is_time=True,
+    ),
+    Target(
+        "offset",
+        lambda wish, at: (wish.offset, Text()),
+        Text("Offset"),
+        Text("one number for every chosen queue"),
+        OFFSET,
+        "offset",
+    ),
+    Target(
+        "shift",
+        _shifted,
+        Text("Shift by n"),
+        Text("back or forth from where each queue is"),
+        SHIFT,
+        "shift",
+    ),
+    Target(
+        "like_group",
+        _looked_up,
+        Text("Like group …"),
+        Text("stand where another group stands"),
+        LIKE_GROUP,
+        "like_group",
+        _from_other_group,
+    ),
+    Target(
+        "as_of",
+        _looked_up,
+        Text("As it was at …"),
+        Text("offsets recorded at a time"),
+        TIME,
+        "as_of",
+        _from_history,
+    ),
+    # a plan keeps it as the exact offsets that it means
+    Target(
+        "undo", _given, Text("Undo of a plan"), Text("back to before it was applied"), UNDO_PLAN, "undo_plan"
+    ),
+    Target("exact", _given, parameter=OFFSETS),
+)
+TARGETS: Mapping[str, Target] = {target.name: target for target in ROWS}
+
+
+def command_line(group: str, cluster: str, params: Mapping[str, Any]) -> str:
+    """``manage.py offsets plan …`` with the same target and scope, quoted for a shell."""
+    words = ["manage.py", "offsets", "plan", group, "--cluster", cluster, "--target", str(params["target"])]
+    queues = params.get("queues") or []
+    if not queues and params["target"] != "exact":
+        words += [word for topic in params.get("topics") or [] for word in ("--topic", topic)]
+    words += [word for queue in queues for word in ("--queue", queue_word(queue))]
+    for parameter in PARAMETERS:
+        if params.get(parameter.name) not in (None, "", []):
+            words += parameter.option_words(params[parameter.name])
+    words += [word for name in params.get(ACCEPT_WITHOUT) or () for word in ("--accept-without", name)]
+    return shlex.join(words)

@@ -1,0 +1,101 @@
+"""What an offset change is asked for: the scope, the target and its value."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from console.brokers.mqadmin import MessageQueue
+from console.group.offsets.state import Asked, GroupState
+from console.text import Text
+
+
+class ExactOffset(NamedTuple):
+    """Where one queue shall stand. ``or_beyond``: it is left alone there, or further on."""
+
+    offset: int
+    or_beyond: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Parameter:
+    """The value of a target: how plans, REST, the form and the command line name it, and how each is read.
+
+    ``read`` checks ``params`` and returns the value of `Wish`; it raises PlanRejected. ``of_word`` and ``to_words``
+    are for the command line; with ``repeats`` the option is given once for each part of the value.
+    """
+
+    name: str  # in the parameters of a plan and in REST; also the field of `Wish`
+    option: str
+    help: str
+    read: Callable[[Mapping[str, Any]], Any]
+    of_word: Callable[[str], Any] = str
+    to_words: Callable[[Any], Sequence[str]] = lambda value: [str(value)]
+    repeats: bool = False
+
+    def option_words(self, value: Any) -> list[str]:
+        """The value as options of the command; ``--shift=-100`` where it begins with a dash."""
+        pairs = [
+            [f"{self.option}={word}"] if word[0] == "-" else [self.option, word]
+            for word in self.to_words(value)
+        ]
+        return [word for pair in pairs for word in pair]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Known:
+    """Targets that are known elsewhere: the brokers' time index, another group, the history. ``notes`` say more
+    of a queue, or why it has none; ``sampled`` is a sentence about where recorded offsets come from."""
+
+    offsets: Mapping[MessageQueue, int | None] = dataclasses.field(default_factory=dict)
+    notes: Mapping[MessageQueue, Text] = dataclasses.field(default_factory=dict)
+    sampled: Text = Text()
+
+
+class Standing(NamedTuple):
+    """A queue when its target is computed. ``known``: what `Target.look_up` found."""
+
+    queue: MessageQueue
+    committed: int | None
+    low: int
+    high: int
+    known: Known
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Target:
+    """One way to name where queues shall stand. ``label`` and ``meaning`` are the form's; without a label it is not
+    offered there. ``field``: the form's field with the value.
+
+    ``wanted`` computes (offset, or None to leave the queue alone; why); ``look_up`` reads first what it needs.
+    ``is_time``: brokers of 4.x can notify members of it (222 by time).
+    """
+
+    name: str
+    wanted: Callable[[Wish, Standing], tuple[int | None, Text]]
+    label: Text = Text()
+    meaning: Text = Text()
+    parameter: Parameter | None = None
+    field: str = ""
+    look_up: Callable[[Asked, GroupState, Wish], Known] = lambda asked, state, wish: Known()
+    is_time: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Wish:
+    """Checked parameters of an offset change."""
+
+    target: Target
+    topics: list[str] | None
+    queues: frozenset[MessageQueue] | None  # None: all queues of the topics
+    time_ms: int | None = None
+    offset: int | None = None
+    shift: int | None = None
+    like_group: str = ""
+    undo_plan: str = ""
+    offsets: Mapping[MessageQueue, ExactOffset] = dataclasses.field(default_factory=dict)
+
+    def covers(self, queue: MessageQueue) -> bool:
+        """Whether a queue of the topics is in scope."""
+        return self.queues is None or queue in self.queues
