@@ -41,6 +41,17 @@ def test_a_schedule_keeps_its_zone_in_any_browser(
     context.close()
 
 
+def test_a_list_is_a_file_too(page: Page, product: Product) -> None:
+    page.goto(f"{product.url}/c/local/groups?sort=group&dir=asc&q=ana")
+    expect(group_row(page, "analytics")).to_be_visible(timeout=A_FEW_ROUNDS_MS)
+    with page.expect_download() as started:
+        page.get_by_role("link", name="CSV").click()
+    head, line = Path(started.value.path()).read_text().splitlines()
+    assert started.value.suggested_filename == "local-groups.csv"
+    assert head.startswith("group,status,clients,model,consume_mode,time_lag_ms,time_lag_lower_bound,lag,")
+    assert line.startswith("analytics,")
+
+
 def status_head(page: Page) -> Locator:
     return page.locator("table[data-columns=groups] > thead th").nth(1)
 
