@@ -9,12 +9,14 @@ from typing import Any, ClassVar, get_args
 from rest_framework import serializers
 
 from console.lag.rows.queue_row import QueueRow, TopicQueueRow, kinds_of
+from console.text import Text
 
 FIELDS: dict[type, type[serializers.Field[Any, Any, Any, Any]]] = {
     int: serializers.IntegerField,
     float: serializers.FloatField,
     bool: serializers.BooleanField,
     str: serializers.CharField,
+    Text: serializers.CharField,
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from console.lag.facts import Burn, burning, dead_letter_growth, forecast_breach
+from console.lag.facts import Burn, burning, forecast_breach
 from console.lag.models import GroupRow
 from console.lag.promise_courses import Budgets
 from console.lag.rows.broadcast import BROADCASTING
@@ -51,7 +51,6 @@ def facts_of(
     found = []
     for row in groups:
         promised = budgets.promised(row.group)
-        figures = row.as_row()
         found.append(
             GroupFacts(
                 group=row.group,
@@ -61,8 +60,8 @@ def facts_of(
                 slo_ms=promised.slo_ms,
                 slo_target=promised.target,
                 slo_from_ms=promised.from_ms,
-                forecast_breach=forecast_breach(figures, promised) if is_current else None,
-                dead_letter_rate=dead_letter_growth(figures) if is_current else None,
+                forecast_breach=forecast_breach(row, promised) if is_current else None,
+                dead_letter_rate=row.dlq_in_rate if is_current else None,
                 topics=tuple(_topics(row, budgets, is_current)),
             )
         )

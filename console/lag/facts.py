@@ -6,10 +6,11 @@ for zero.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from console.lag.episode_state import Promised
+from console.lag.models import GroupRow
 from spark.lag.folds.breach import BURN_WINDOWS, burn_rate
 from spark.lag.folds.figures import COVERAGE_MIN
 from spark.lag.folds.promise import Spent
@@ -60,21 +61,15 @@ def burning(found: Iterable[Burn]) -> list[float]:
     return fired
 
 
-def forecast_breach(row: Mapping[str, Any], promised: Promised) -> bool | None:
+def forecast_breach(row: GroupRow, promised: Promised) -> bool | None:
     """Return whether a group that is late now will be late for longer than it promises by its drain forecast.
 
-    `row` is a group's row. Never drained counts as late for ever; no forecast of a late group is unknown.
+    Never drained counts as late for ever; no forecast of a late group is unknown.
     """
-    if row["time_lag_ms"] is None:
+    if row.time_lag_ms is None:
         return None
-    if row["time_lag_ms"] <= promised.slo_ms:
-        return None if row["time_lag_lower_bound"] else False
-    if row["drain_never"]:
+    if row.time_lag_ms <= promised.slo_ms:
+        return None if row.time_lag_lower_bound else False
+    if row.drain_never:
         return True
-    return None if row["drain_ms"] is None else bool(row["drain_ms"] > promised.slo_ms)
-
-
-def dead_letter_growth(row: Mapping[str, Any]) -> float | None:
-    """Return messages a second that come into a group's dead letter topic."""
-    rate: float | None = row["dlq_in_rate"]
-    return rate
+    return None if row.drain_ms is None else row.drain_ms > promised.slo_ms

@@ -15,7 +15,7 @@ from pytest_django import Settings
 from console import health
 from console.cluster.models import Cluster
 from console.lag.episode_state import Promised
-from console.lag.facts import Burn, burning, burns, dead_letter_growth, forecast_breach
+from console.lag.facts import Burn, burning, burns, forecast_breach
 from console.lag.metrics import labels_of
 from console.lag.models import BrokerRow, GroupRow, GroupSlo, PromiseCourse, Round
 from spark.lag.codes import CODE_OF
@@ -319,9 +319,4 @@ def test_an_alert_needs_both_of_its_windows() -> None:
 def test_a_forecast_breach_is_unknown_where_nobody_can_tell(
     row: dict[str, Any], expected: bool | None
 ) -> None:
-    assert forecast_breach(row, Promised(60_000, 0.99)) is expected
-
-
-def test_dead_letters_grow_at_a_rate_or_unknown() -> None:
-    assert dead_letter_growth({"dlq_in_rate": 0.5}) == 0.5
-    assert dead_letter_growth({"dlq_in_rate": None}) is None
+    assert forecast_breach(GroupRow(**row), Promised(60_000, 0.99)) is expected
