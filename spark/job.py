@@ -1,4 +1,4 @@
-"""What a report job is asked for and what it answers: plain values that travel as JSON between processes.
+"""The request and the result of a report job: plain values that travel as JSON between processes.
 
 The console writes a `JobSpec`, starts `python -m spark.jobs.<job>` with it on its input, and reads a `JobResult` from
 the last line of standard output. The spec holds everything the job depends on, so the same spec gives the same report.
@@ -13,16 +13,16 @@ import msgspec
 
 from spark.lag.local_time import HOUR_MS, STEP_MS, UTC, zone_problem
 
-# A month of hourly work items for a hundred clusters; beyond that a report is asked for in parts.
+# A month of hourly work items for a hundred clusters; a longer report is requested in parts.
 HOURS_MAX = 31 * 24 * 100
 
 
 class JobSpecError(ValueError):
-    """The spec cannot be run: the text says which field and why."""
+    """The spec cannot be run; the message names the field and the reason."""
 
 
 class JobFailed(Exception):
-    """The job cannot give a report; the text says why and what to do."""
+    """The job cannot make a report; the message gives the reason and the remedy."""
 
 
 class UnreadFile(msgspec.Struct, frozen=True):
@@ -127,7 +127,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     @property
     def stamp(self) -> dict[str, Any]:
-        """What every row says about its making; of the spec alone, so that the same spec gives the same bytes."""
+        """Return the columns about the making of a row, from the spec alone: the same spec gives the same bytes."""
         return {"generated_at_ms": self.as_of_ms, "job_id": self.job_id, "code_version": self.code_version}
 
     def promise(self, group: str, at_ms: int) -> Promise:
@@ -144,7 +144,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         return [(self.promise(group, a), b - a) for a, b in pairwise(edges)]
 
     def clients_between(self, group: str, from_ms: int, to_ms: int) -> tuple[int | None, int | None]:
-        """The least and the most members that a group had in [from_ms, to_ms); None: nobody knows."""
+        """Return the least and the most members of a group in [from_ms, to_ms); None: unknown."""
         changes = self.client_changes.get(group, ())
         before = [count for since_ms, count in changes if since_ms <= from_ms][-1:]
         found = [*before, *(count for since_ms, count in changes if from_ms < since_ms < to_ms)]
@@ -155,7 +155,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     @classmethod
     def from_json(cls, text: str) -> JobSpec:
-        """Raises JobSpecError for text that is no JSON, lacks a field, has one too many or of another type."""
+        """Parse a spec. Raises JobSpecError for invalid JSON and for missing, unknown or mistyped fields."""
         try:
             return msgspec.json.decode(text, type=cls)
         except (msgspec.DecodeError, UnicodeEncodeError) as error:
@@ -163,7 +163,7 @@ class JobSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What the run produced. `output` is a folder of Parquet files, all of which are there.
+    """The result of a run. `output` is a folder of Parquet files, all of which exist.
 
     `unread`: history files that some task could not read. `lost_ms`: the starts of periods of which nothing could be
     read; they have no rows, and those of an earlier run are to stay. `warnings`: sentences about anything else.

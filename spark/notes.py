@@ -1,4 +1,4 @@
-"""What a task reports besides rows: files it could not read, and periods of which it read nothing.
+"""Notes of a task besides its rows: files that it could not read, and periods of which it read nothing.
 
 A note crosses from executor to driver as JSON, in the column `warning` or beside the names of written files.
 """
@@ -12,7 +12,7 @@ import msgspec
 
 from spark.job import UnreadFile
 
-NOTES_MAX = 100  # a page shows a few; a history where more is broken is looked at elsewhere
+NOTES_MAX = 100  # a page shows a few; more than that is a broken volume, not single files
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -43,8 +43,8 @@ def with_losses(notes: Iterable[Note], own_files: Iterable[str], from_ms: int) -
     return found
 
 
-def told(notes: Sequence[Note]) -> dict[str, Any]:
-    """Return the fields of a `JobResult` that notes become: each file, period and sentence once, in order."""
+def result_fields(notes: Sequence[Note]) -> dict[str, Any]:
+    """Return the fields of a `JobResult` from notes: each file, period and sentence once, in order."""
     unread = {note.path: note.text for note in notes if note.path}
     return {
         "warnings": tuple(sorted({note.text for note in notes if not note.path and note.lost_ms < 0}))[

@@ -1,7 +1,7 @@
 """The columns that rows of several jobs share, and how Arrow schemas become Spark's.
 
-Every row says which window it is about, how well that window was observed and what computed it (`STAMP`), so that a
-figure can be judged without its page. Null is unknown, never zero.
+Every row carries its window, how well that window was observed and what computed it (`STAMP`), so that a figure can be
+judged without its page. Null is unknown, never zero.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SQL_TYPES = {
 
 
 def row_schema(*fields: pa.Field | Sequence[pa.Field]) -> pa.Schema:
-    """A schema of fields and groups of fields, all of them nullable, `grain` first and `warning` last."""
+    """Return a schema of fields and groups of fields, all of them nullable, `grain` first and `warning` last."""
     flat: list[pa.Field] = [pa.field("grain", pa.string())]
     for field in fields:
         flat += [field] if isinstance(field, pa.Field) else list(field)
@@ -55,15 +55,15 @@ def row_schema(*fields: pa.Field | Sequence[pa.Field]) -> pa.Schema:
 
 
 def ddl(schema: pa.Schema) -> str:
-    """The schema in Spark's words."""
+    """Return the schema as Spark DDL."""
     return ", ".join(f"`{field.name}` {SQL_TYPES[field.type]}" for field in schema)
 
 
 def warning_rows(schema: pa.Schema, warnings: Sequence[str]) -> pa.Table:
-    """Sentences as rows in which everything else is null."""
+    """Return warnings as rows in which everything else is null."""
     return pa.Table.from_pylist([{"warning": text} for text in warnings], schema=schema)
 
 
 def report_columns(schema: pa.Schema) -> list[str]:
-    """The columns of a report's rows: all but `warning`."""
+    """Return the columns of a report's rows: all but `warning`."""
     return [name for name in schema.names if name != WARNING.name]

@@ -33,7 +33,7 @@ JAVA_LOOKUP_TIMEOUT_S = 30
 LINES_KEPT = 40  # enough of a Java stack trace to see its cause
 LINES_WAITING_MAX = 1_000
 ERROR_LENGTH_MAX = 500
-# What a job announces (`spark.process.job_process.say`).
+# The steps of a job (`spark.process.job_process.report_step`).
 STEPS: dict[str, Callable[[int], Text]] = {
     "hours": lambda number: Text("computing %(number)s hour(s)", number=number),
     "stores": lambda number: Text("reading %(number)s store(s)", number=number),

@@ -1,4 +1,4 @@
-"""What each group can do, what is asked of it, and how much room retention leaves:
+"""Capacity of each group, its load, and how much room retention leaves:
 `python -m spark.jobs.capacity < spec.json`.
 
 One row per group-topic and day, grain `group`:
@@ -40,7 +40,7 @@ from spark.process.job_process import main
 from spark.schemas import KEY, STAMP, WINDOW, row_schema
 from spark.sources.work import HistoryReader, Window
 
-BEHIND_SHARE = 0.02  # half an hour of a day: a restart or a burst asks for no more consumers
+BEHIND_SHARE = 0.02  # half an hour of a day: a restart or a burst needs no more consumers
 SCHEMA = row_schema(
     KEY,
     WINDOW,
@@ -67,7 +67,7 @@ SCHEMA = row_schema(
 
 
 def capacity_rows(windows: Iterable[Window], reader: HistoryReader) -> Iterator[Row]:
-    """The capacity of some groups."""
+    """Return the capacity of some groups."""
     folds: list[Fold] = []
     lines: dict[LineKey, list[Line]] = {}
     for window in windows:
@@ -123,7 +123,7 @@ def _figures(whole: Fold, row: int, rate: float, line: Line, spec: JobSpec) -> R
 def needed_factor(
     behind: float, mu: float | None, mean: float | None, lag_max: int | None, recovery_ms: int
 ) -> float | None:
-    """How many times the consumers of now are needed; None: it was behind, and how fast it can read is not known."""
+    """Return how many times the present consumers are needed; None: it was behind and its speed is unknown."""
     if mean is None or lag_max is None:
         return None
     if behind < BEHIND_SHARE:
@@ -132,7 +132,7 @@ def needed_factor(
 
 
 def peak_rate(line: Line) -> float | None:
-    """The 99th percentile of the minutes' produce rates."""
+    """Return the 99th percentile of the minutes' produce rates."""
     if not len(line.t_ms):
         return None
     minutes = line.t_ms // MINUTE_MS
@@ -145,7 +145,7 @@ def peak_rate(line: Line) -> float | None:
 
 
 def dead_weight(whole: Fold, row: int) -> str | None:
-    """Why no one would miss this group today; None for one that works."""
+    """Return why the group did no work today; None for one that did."""
     sums, lag = whole.topics.sums, whole.topics.histograms["lag"]
     if sums.consumed[row] or not sums.samples[row]:
         return None
@@ -156,7 +156,7 @@ def dead_weight(whole: Fold, row: int) -> str | None:
 
 
 def _offenders(folds: Iterable[Fold]) -> dict[LineKey, tuple[str, float]]:
-    """The queue with the oldest message in most hours with a backlog, if that is half of them."""
+    """Return the queue with the oldest message in most hours with a backlog, if in half of them."""
     worst: dict[LineKey, list[str]] = {}
     for one in folds:
         names = figures.of_topics(one)["worst_queue"].to_pylist()
@@ -185,7 +185,7 @@ def with_clients(rows: DataFrame, clients: dict[str, int]) -> DataFrame:
 
 
 def run(spark: SparkSession, spec: JobSpec) -> JobResult:
-    """Read, transform, write. The same spec writes the same rows in the same order."""
+    """Read, transform and write. The same spec writes the same rows in the same order."""
     return run_lines(spark, spec, capacity_rows, SCHEMA, finish=lambda rows: with_clients(rows, spec.clients))
 
 

@@ -8,7 +8,7 @@ day; grain `cause`: per group, topic it came from and cause.
     oldest_ms, age_*   since when, and percentiles of the ages at the end of the window
     life_p50_ms        between the producer's send and the dead letter
     cause              "retries used up": it was tried `attempts` times, all that the group allows (`retry_max`, of the
-                       broker's subscriptionGroup.json; 16 where that says nothing); "given up": the consumer sent it
+                       broker's subscriptionGroup.json; 16 where that has none); "given up": the consumer sent it
                        here itself, before that. The broker keeps no exception: which error it was is not in a store
     repeated           letters whose original message is here more than once: it was sent again and failed again
 """
@@ -27,7 +27,7 @@ from pyspark.sql import functions as F
 from spark.job import JobResult, JobSpec
 from spark.jobs.store_job import ORDER, coverage, days, published, read_stores, stamped
 from spark.lag.local_time import HOUR_MS
-from spark.process.job_process import main, say
+from spark.process.job_process import main, report_step
 from spark.rows.publish import result
 from spark.schemas import KEY, STAMP, WINDOW, row_schema
 from spark.sources.store import CommitLogSource, ConsumeQueueSource
@@ -55,8 +55,10 @@ SCHEMA = row_schema(
 
 
 def transform(letters: DataFrame, asked: DataFrame, limits: DataFrame) -> DataFrame:
-    """Rows of both grains, without what every row says. `letters`: records of %DLQ% topics; `asked`: `window_start_ms`
-    and `end_ms` of the days asked for; `limits`: `group` and `retry_max` of groups that have their own.
+    """Return rows of both grains, without the columns of every row.
+
+    `letters`: records of %DLQ% topics; `asked`: `window_start_ms` and `end_ms` of the requested days; `limits`: `group`
+    and `retry_max` of groups that have their own.
     """
     found = (
         letters.withColumn("group", F.substring("topic", len(PREFIX) + 1, 1_000))
@@ -111,7 +113,7 @@ def _discrete(name: str, share: int) -> Column:
 
 
 def retry_limits(spec: JobSpec) -> dict[str, int]:
-    """{group: retryMaxTimes} as the stores' own configuration says; a file that is not there says nothing."""
+    """Return {group: retryMaxTimes} of the stores' own configuration; of a missing file nothing."""
     found: dict[str, int] = {}
     for store in spec.stores:
         try:
@@ -125,11 +127,11 @@ def retry_limits(spec: JobSpec) -> dict[str, int]:
 
 
 def run(spark: SparkSession, spec: JobSpec) -> JobResult:
-    """Read, transform, write. The same files give the same rows in the same order."""
+    """Read, transform and write. The same files give the same rows in the same order."""
     started = time.monotonic()
     if not spec.stores:
         return result(spark, spec, started=started, rows=0)
-    say("dead_letters", len(spec.stores))
+    report_step("dead_letters", len(spec.stores))
     messages = read_stores(spark, spec, CommitLogSource, all_times=True).cache()
     units = read_stores(spark, spec, ConsumeQueueSource).cache()
     at = ["cluster", "broker_name", "topic", "queue_id", "queue_offset"]

@@ -46,14 +46,14 @@ SCHEMA = row_schema(
 
 
 def score_rows(windows: Iterable[Window], reader: HistoryReader) -> Iterator[Row]:
-    """The scores of the queues of some groups that were ever behind."""
+    """Return the scores of the queues of some groups that were ever behind."""
     for key, line in sorted(late_queue_lines(window.grid for window in windows).items()):
         row = shared(line, key, reader.item, reader.spec)
         yield from ({**row, **score} for score in scores(line))
 
 
 def scores(line: Line) -> Iterator[Row]:
-    """The score of one line; none where nothing was forecast."""
+    """Return the score of one line; none where nothing was forecast."""
     counts = dict.fromkeys(COUNTS, 0)
     error_sum = 0.0
     for backlog in backlogs(line):
@@ -95,7 +95,7 @@ def _is_covered(one: Forecast) -> bool:
 
 
 def finish(rows: DataFrame) -> DataFrame:
-    """Rows per group-topic and per cluster, with shares, in the place of those per queue."""
+    """Replace rows of queues by rows of group-topics and clusters, with shares."""
     broken, queues = rows.filter(F.col("warning").isNotNull()), rows.filter(F.col("warning").isNull())
     groups = _together(queues, "group", "kind", "group", "topic")
     clusters = _together(queues, "cluster")
@@ -132,7 +132,7 @@ def _share(part: str, whole: str) -> Column:
 
 
 def run(spark: SparkSession, spec: JobSpec) -> JobResult:
-    """Read, transform, write. The same spec writes the same rows in the same order."""
+    """Read, transform and write. The same spec writes the same rows in the same order."""
     return run_lines(spark, spec, score_rows, SCHEMA, finish=finish)
 
 

@@ -22,7 +22,7 @@ from spark.sources.work import work_items
 
 
 def run(spark: SparkSession | SparkContext, spec: JobSpec, *, period_ms: int = DAY_MS) -> JobResult:
-    """Read, roll up, add up, write. The same spec writes the same rows in the same order."""
+    """Read, fold, add up and write. The same spec writes the same rows in the same order."""
     items = work_items(spec, period_ms=period_ms, cores=cores_of(spark))
     return publish_parts(spark, spec, items, period_rows)
 

@@ -1,6 +1,6 @@
 """Hourly lag of every group, topic and queue over the history: `python -m spark.jobs.lag_hour < spec.json`.
 
-Work items are an hour of a cluster and a range of groups each. A task reads its files, rolls them up and writes the
+Work items are an hour of a cluster and a range of groups each. A task reads its files, folds them and writes the
 rows (`rows.lag_rows`, `rows.part_files`), because a file is complete for its series: no shuffle, no join. The
 files' names are in the order of their rows, and the same spec gives the same bytes. `topn`: the worst of each hour.
 """
@@ -46,7 +46,7 @@ READ_FOR_TOP = ("lag_first", "lag_last", "time_lag_max_ms", "burn_rate", "time_t
 
 
 def top(topics: pa.Table) -> pa.Table:
-    """The worst 50 group-topics of each hour by time lag, burn rate, time to loss and growth of the lag; `topics` are
+    """Return the worst 50 group-topics of each hour by time lag, burn rate, time to loss and growth; `topics` are
     in the order of rows.
     """
     topics = topics.filter(pc.equal(topics["kind"], "GROUP"))
@@ -88,7 +88,7 @@ def write_top(files: Any, folder: str) -> None:
 
 
 def run(spark: SparkSession | SparkContext, spec: JobSpec) -> JobResult:
-    """Read, roll up, write. The same spec writes the same rows in the same order."""
+    """Read, fold and write. The same spec writes the same rows in the same order."""
     items = work_items(spec, period_ms=HOUR_MS, cores=cores_of(spark))
     return publish_parts(spark, spec, items, hour_rows, finish=write_top)
 

@@ -14,7 +14,7 @@ from spark.process.job_process import main
 
 
 def run(spark: SparkSession | SparkContext, spec: JobSpec) -> JobResult:
-    """Read, transform, write."""
+    """Read, transform and write."""
     return lag_day.run(spark, spec, period_ms=WEEK_MS)
 
 

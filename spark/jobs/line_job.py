@@ -1,4 +1,4 @@
-"""What the jobs have in common that read rows off lines (`folds.line`): a work item is a period of some groups."""
+"""The common part of jobs that read rows off lines (`folds.line`): a work item is a period of some groups."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Rows = Callable[[Iterable[Window], HistoryReader], Iterator[Row]]
 
 
 def transform(work: DataFrame, rows: Rows, schema: pa.Schema) -> DataFrame:
-    """The rows of every item, and warnings (all else null)."""
+    """Return the rows of every item, and warnings (all else null)."""
 
     def read_off(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -37,7 +37,7 @@ def transform(work: DataFrame, rows: Rows, schema: pa.Schema) -> DataFrame:
 
 
 def item_batches(item: WorkItem, rows: Rows, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The executor's side of one work item."""
+    """Yield the rows of one work item, on an executor."""
     reader = HistoryReader(item)
     for windows in reader.blocks():
         found = list(rows(windows, reader))
@@ -50,7 +50,7 @@ def item_batches(item: WorkItem, rows: Rows, schema: pa.Schema) -> Iterator[pa.R
 
 
 def shared(line: Line, key: LineKey, item: WorkItem, spec: JobSpec) -> Row:
-    """What every row says of its line and window."""
+    """Return the columns of every row about its line and window."""
     there = line.exists > 0
     held = line.held_ms(item.from_ms, item.to_ms)
     whole = np.diff(np.append(np.maximum(line.t_ms, item.from_ms), item.to_ms))
@@ -80,7 +80,7 @@ def run_lines(
     order: tuple[str, ...] = ORDER,
     finish: Callable[[DataFrame], DataFrame] = lambda rows: rows,
 ) -> JobResult:
-    """Read, transform, write; `finish` may make other rows from all of them."""
+    """Read, transform and write; `finish` may make other rows from all of them."""
     items = work_items(spec, period_ms=DAY_MS, cores=cores_of(spark))
     return publish(
         spark, spec, items, lambda work: transform(work, rows, schema), schema, order, finish=finish

@@ -1,4 +1,4 @@
-"""What jobs over the stores of brokers have in common: reading them, the window, and what every row says."""
+"""The common part of jobs over stores of brokers: reading them, the window, and the columns of every row."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ORDER = ("cluster", "window_start_ms", "grain", "group", "topic", "broker_name")
 def read_stores(
     spark: SparkSession, spec: JobSpec, source: type[DataSource], *, all_times: bool = False
 ) -> DataFrame:
-    """All stores of the spec; of the commit logs the messages of the window, or all that are left."""
+    """Read all stores of the spec; of the commit logs the messages of the window, or all that are left."""
     spark.dataSource.register(source)
     tables = []
     for store in spec.stores:
@@ -36,14 +36,14 @@ def read_stores(
 
 
 def days(spec: JobSpec) -> list[tuple[int, int]]:
-    """Start and end of each day of the window, in the spec's zone; the running one ends at `as_of_ms`."""
+    """Return start and end of each day of the window, in the spec's zone; the running one ends at `as_of_ms`."""
     until_ms = min(spec.to_ms, spec.as_of_ms)
     found = periods(spec.from_ms, until_ms, DAY_MS, spec.zone)
     return [(start_ms, min(end_ms, spec.as_of_ms)) for start_ms, end_ms in found]
 
 
 def day_start(column: str, spec: JobSpec) -> Column:
-    """When the day begins that holds a time in ms: the last start that is not after it."""
+    """Return when the day begins that holds a time in ms: the last start that is not after it."""
     first, *later = [start_ms for start_ms, _ in days(spec)]
     return reduce(
         lambda found, start_ms: F.when(F.col(column) >= F.lit(start_ms), F.lit(start_ms)).otherwise(found),
@@ -53,7 +53,7 @@ def day_start(column: str, spec: JobSpec) -> Column:
 
 
 def stamped(rows: DataFrame, spec: JobSpec, coverage: DataFrame) -> DataFrame:
-    """Add what every row says; `coverage`: cluster and `log_from_ms`, since when a commit log of it is kept.
+    """Add the columns of every row; `coverage`: cluster and `log_from_ms`, since when a commit log of it is kept.
 
     Messages are records of a log, not samples: `interval_ms` is null, and what is missing is the time before the oldest
     record that is left.
@@ -75,7 +75,7 @@ def stamped(rows: DataFrame, spec: JobSpec, coverage: DataFrame) -> DataFrame:
 
 
 def coverage(messages: DataFrame) -> DataFrame:
-    """Since when each cluster's logs are kept: the latest of its brokers' oldest records."""
+    """Return since when each cluster's logs are kept: the latest of its brokers' oldest records."""
     oldest = messages.groupBy("cluster", "broker_name").agg(F.min("store_timestamp_ms").alias("oldest"))
     return oldest.groupBy("cluster").agg(F.max("oldest").alias("log_from_ms"))
 
@@ -90,9 +90,9 @@ def published(
     started: float,
     sources: Sequence[DataFrame],
 ) -> JobResult:
-    """Write the rows; `sources` are what they were made of, with warnings. Raises JobFailed when nothing was readable.
+    """Write the rows; `sources` are their input, with warnings. Raises JobFailed when nothing could be read.
 
-    Rows of before stay then: a store that cannot be read is not one without messages.
+    Earlier rows stay then: an unreadable store is not an empty one.
     """
     texts = reduce(DataFrame.union, [one.select("warning") for one in sources])
     broken = texts.filter(F.col("warning").isNotNull()).distinct().orderBy("warning").limit(NOTES_MAX)

@@ -1,4 +1,4 @@
-"""What came into each topic, message by message, from the store files of brokers: `python -m spark.jobs.topic_traffic`.
+"""Traffic of each topic, message by message, from the store files of brokers: `python -m spark.jobs.topic_traffic`.
 
 From commit logs: when, how large, how late. From consume queues: whether every record can be reached. Grain `topic`: a
 row per topic and day; grain `hour`: per hour of it (`hour_ms`), from local midnight on.
@@ -26,7 +26,7 @@ from pyspark.sql import functions as F
 from spark.job import JobResult, JobSpec
 from spark.jobs.store_job import ORDER, coverage, day_start, published, read_stores, stamped
 from spark.lag.local_time import HOUR_MS, MINUTE_MS
-from spark.process.job_process import main, say
+from spark.process.job_process import main, report_step
 from spark.rows.publish import result
 from spark.schemas import KEY, STAMP, WINDOW, row_schema
 from spark.sources.store import CommitLogSource, ConsumeQueueSource
@@ -52,7 +52,7 @@ SCHEMA = row_schema(
 
 
 def transform(messages: DataFrame, units: DataFrame, spec: JobSpec) -> DataFrame:
-    """Rows of both grains, without what every row says. `messages` and `units`: rows of the two sources."""
+    """Return rows of both grains, without the columns of every row. `messages` and `units`: rows of the two sources."""
     at = ("cluster", "broker_name", "topic", "queue_id", "queue_offset")
     known = units.filter(F.col("warning").isNull()).select(
         *at, F.col("commit_log_offset").alias("unit_offset"), F.col("size_bytes").alias("unit_size")
@@ -94,12 +94,12 @@ def _totals(found: DataFrame, *by: str) -> DataFrame:
 
 
 def _discrete(name: str, share: int) -> Column:
-    """A value that was really there: the smallest with so many percent at or below it."""
+    """Return the smallest measured value with so many percent at or below it."""
     return F.expr(f"percentile_disc({share / 100}) within group (order by {name})").cast("bigint")
 
 
 def kind_of(topic: Column) -> Column:
-    """NORMAL, RETRY, DLQ, or SYSTEM for topics of the broker itself."""
+    """Return NORMAL, RETRY, DLQ, or SYSTEM for topics of the broker itself."""
     is_system = (
         topic.startswith("RMQ_SYS_")
         | topic.startswith("rmq_sys_")
@@ -114,11 +114,11 @@ def kind_of(topic: Column) -> Column:
 
 
 def run(spark: SparkSession, spec: JobSpec) -> JobResult:
-    """Read, transform, write. The same files give the same rows in the same order."""
+    """Read, transform and write. The same files give the same rows in the same order."""
     started = time.monotonic()
     if not spec.stores:
         return result(spark, spec, started=started, rows=0)
-    say("stores", len(spec.stores))
+    report_step("stores", len(spec.stores))
     messages = read_stores(spark, spec, CommitLogSource).cache()
     units = read_stores(spark, spec, ConsumeQueueSource).cache()
     rows = stamped(transform(messages, units, spec), spec, coverage(messages))

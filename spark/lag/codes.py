@@ -1,6 +1,6 @@
-"""What history keeps of a judgement: the statuses with their numbers, the flags, and which status is worse.
+"""Statuses with their numbers in files, flags of samples, and the order of severity.
 
-The numbers stand in files: a number that was given is never given again.
+Files hold the numbers: a number is never reused.
 """
 
 from enum import IntFlag, StrEnum
@@ -12,7 +12,7 @@ ByteArray = npt.NDArray[np.uint8]
 
 
 class LagStatus(StrEnum):
-    """The codes that rows, REST and CSV carry. New ones are added at the end: files keep their place here, from 1."""
+    """The codes in rows, REST and CSV. New ones go to the end: files hold the position here, from 1."""
 
     OK = "OK"
     CATCHING_UP = "CATCHING_UP"
@@ -29,7 +29,7 @@ class LagStatus(StrEnum):
 
 
 class SampleFlag(IntFlag):
-    """What a sample's figures mean."""
+    """How to read the figures of a sample."""
 
     TIME_LAG_BOUND = 1  # the time lag is at least what is kept
     LAG_BOUND = 2  # more messages may wait than the offsets show
@@ -46,8 +46,8 @@ OK_CODE, UNKNOWN_CODE = CODE_OF[LagStatus.OK], CODE_OF[LagStatus.UNKNOWN]
 NEVER_COMMITTED_CODE = CODE_OF[LagStatus.NEVER_COMMITTED]
 NO_FLAGS = 0
 
-# Worst first: the status of a row of several queues. A standing problem that is known stays visible beside an unknown
-# part; nothing that is fine or passing hides it.
+# Worst first: the status of a row of several queues. A known standing problem ranks above UNKNOWN, and UNKNOWN above
+# what is fine or temporary.
 WORST_FIRST = (
     LagStatus.LOST,
     LagStatus.STALLED,

@@ -1,8 +1,8 @@
-"""What will become of a backlog? One rule for "growing" and "shrinking", and everything that follows from it.
+"""Forecasts of backlogs: one rule for "growing" and "shrinking", and what follows from it.
 
-Status and drain time are read from the same `Trend` of the same window, so that no page says "catching up" and
-"never" about one queue. All functions are pure; rates are messages per second, durations milliseconds, None means
-unknown, and "never" is said in words (`never`), not by a large number.
+Status and drain time are read from the same `Trend` of the same window, so that no page shows "catching up" and
+"never" for one queue. All functions are pure; rates are messages per second, durations milliseconds, None means
+unknown, and "never" is a field of its own (`never`), not a large number.
 """
 
 import math
@@ -30,13 +30,13 @@ BAND_STEP_MS = (
 )
 HOURS_OF_WEEK = 168
 FORECAST_HOURS_MAX = 14 * 24  # a backlog that two weeks do not clear is a capacity question
-CATCH_UP_MS = 15 * 60_000  # how soon a backlog should be gone when nobody said otherwise
+CATCH_UP_MS = 15 * 60_000  # how soon a backlog should be gone by default
 
 FloatArray = npt.NDArray[np.float64]
 
 
 class Direction(StrEnum):
-    """Where a lag goes."""
+    """The direction of a lag."""
 
     SHRINKING = "SHRINKING"
     STEADY = "STEADY"
@@ -58,7 +58,7 @@ class Trend:
 
     @property
     def direction(self) -> Direction:
-        """STEADY unless nine of ten pairs agree: chance does not make a lag grow or shrink."""
+        """Return STEADY unless nine of ten pairs agree: chance does not make a lag grow or shrink."""
         if self.high_pace < 0:
             return Direction.SHRINKING
         return Direction.GROWING if self.low_pace > 0 else Direction.STEADY
@@ -96,7 +96,7 @@ class BandRule:
 # Chosen on some traffic and measured on other: `tests.benchmark.drain_bands`.
 BAND = BandRule(10, 0.75, 1, 0.5)
 BAND_WINDOW_MS = 10 * 60_000
-SCATTER_MAX = 4.0  # minutes further apart than that say no more
+SCATTER_MAX = 4.0  # minutes further apart than that widen the band no more
 UNKNOWN_DRAIN = Drain(None, False)
 DRAINED = Drain(0, False)
 
@@ -240,7 +240,7 @@ def hour_pattern(
 def drain_forecast(lag: int | None, now_ms: int, pattern: HourPattern) -> Drain:
     """Return the smallest time after which capacity minus expected arrivals has read the lag (lag.md 1.2, 15).
 
-    Answers "will tonight's trough clear it?". Unknown when an hour on the way was never seen; `never` when two weeks
+    Shows whether tonight's trough clears it. Unknown when an hour on the way was never seen; `never` when two weeks
     do not suffice.
     """
     if lag is None or pattern.capacity is None:
@@ -298,7 +298,7 @@ def consumers_needed(
     """Return how many consumers read all arrivals and the backlog `within_ms` (lag.md 1.2, 17).
 
     Each is taken to read as much as those of now do; `consume_rate` must be measured while messages wait. More than
-    there are queues would idle. None where nobody consumes: there is no pace to multiply.
+    there are queues would idle. None without consumption: there is no pace to multiply.
     """
     if not consumers or produce_rate is None or not consume_rate or lag is None:
         return None

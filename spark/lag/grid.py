@@ -81,8 +81,8 @@ class Grid:
 
 
 def carried(samples: Samples, before: Grid) -> Samples:
-    """Let samples follow an earlier grid: its last round is the sample before the first one of each series that knows
-    none, and a series that lives at its end and is not among the samples was not read: it is not gone.
+    """Let samples follow an earlier grid: its last round is the sample before the first one of each series without
+    one, and a series that lives at its end and is not among the samples was not read: it is not gone.
     """
     place = {key: row for row, key in enumerate(samples.keys)}
     lasts = Previous(
@@ -111,7 +111,7 @@ def carried(samples: Samples, before: Grid) -> Samples:
 
 
 def follows(grid: Grid, before: Grid | None) -> bool:
-    """Whether `carried` has nothing to add: the same series, and the sample before each is known."""
+    """Return whether `carried` has nothing to add: the same series, and the sample before each is known."""
     if before is None:
         return True
     return grid.t_ms[0] == before.t_ms[-1] and grid.keys == before.keys

@@ -1,7 +1,7 @@
 """Lag history in memory: one flat array per figure, all samples of a series side by side, series in key
 order.
 
-This is the form that algebra wants: every rule is a whole-array expression with the series' boundaries taken from
+This form suits array code: every rule is a whole-array expression with the series' boundaries taken from
 `starts`. Chunks (Parquet) and snapshots (write-ahead log) are both read into it.
 """
 
@@ -34,14 +34,14 @@ SAMPLE_COLUMNS = (
     *("t_ms", "max_offset", "min_offset", "committed", "pulled"),
     *("time_lag_ms", "status", "flags", "oldest_ms"),
 )
-# What a sample says where nothing was kept; a head that was read is OK.
+# The value of a sample where nothing was kept; a head that was read is OK.
 DEFAULTS = {"time_lag_ms": UNKNOWN_TIME, "status": UNKNOWN_CODE, "flags": NO_FLAGS, "oldest_ms": UNKNOWN_TIME}
 
 
 class SeriesKind(StrEnum):
-    """What a series is about; retry and dead-letter topics are never added into a group's lag silently."""
+    """The subject of a series; retry and dead-letter topics are never added into a group's lag silently."""
 
-    HEAD = "HEAD"  # a queue, whoever consumes it
+    HEAD = "HEAD"  # a queue, without a group
     GROUP = "GROUP"  # a queue as a group consumes it
     RETRY = "RETRY"  # the same for the group's own %RETRY% topic
     DLQ = "DLQ"  # a queue of a %DLQ% topic
@@ -58,19 +58,19 @@ class SeriesKey(NamedTuple):
 
     @property
     def kind(self) -> SeriesKind:
-        """Follows from the names alone."""
+        """Return the kind, which follows from the names alone."""
         if self.group:
             return SeriesKind.RETRY if self.topic.startswith(RETRY_TOPIC_PREFIX) else SeriesKind.GROUP
         return SeriesKind.DLQ if self.topic.startswith(DEAD_LETTER_TOPIC_PREFIX) else SeriesKind.HEAD
 
 
 def column_type(name: str) -> type[np.generic]:
-    """Return what the numbers of one of `SAMPLE_COLUMNS` are."""
+    """Return the type of one of `SAMPLE_COLUMNS`."""
     return np.uint8 if name in ("status", "flags") else np.int64
 
 
 def default_column(name: str, is_head: BoolArray) -> Figures:
-    """Return what samples say where one of `DEFAULTS` was not kept."""
+    """Return the values of samples for which one of `DEFAULTS` was not kept."""
     found = np.full(len(is_head), DEFAULTS[name], dtype=column_type(name))
     if name == "status":
         found[is_head] = OK_CODE
@@ -106,7 +106,7 @@ class Previous:
 
     @classmethod
     def none(cls, count: int) -> "Previous":
-        """Return "nothing is known" for `count` series."""
+        """Return `count` unknown samples."""
         t_ms, max_offset, min_offset, committed = np.full((4, count), UNKNOWN_OFFSET, dtype=np.int64)
         return cls(t_ms, max_offset, min_offset, committed)
 
@@ -150,17 +150,17 @@ class Samples:
 
     @property
     def counts(self) -> Int64Array:
-        """Samples per series."""
+        """Return the number of samples of each series."""
         return np.diff(self.starts)
 
     @property
     def series(self) -> Int64Array:
-        """The series number of every sample."""
+        """Return the series number of every sample."""
         return np.repeat(np.arange(len(self.keys), dtype=np.int64), self.counts)
 
     @property
     def first(self) -> BoolArray:
-        """True at the first sample of each series."""
+        """Return a mask of the first sample of each series."""
         mask = np.zeros(len(self.t_ms), dtype=np.bool_)
         mask[self.starts[:-1][self.counts > 0]] = True
         return mask
@@ -353,7 +353,7 @@ def _order(placed: Int64Array, t_ms: Int64Array, count: int) -> Int64Array:
 
 @dataclass(slots=True)
 class _Places:
-    """Which samples the rounds of one set of keys give: rounds mostly have the keys of the round before.
+    """The samples of rounds with one set of keys: rounds mostly have the keys of the round before.
 
     Measured: an hour of 2,000 series in 720 rounds takes 0.3 s instead of 2.1 s with the lookups done once.
     """

@@ -1,5 +1,5 @@
-"""One look at a cluster: what every broker said about its queues and committed offsets in one collection
-round, and what the round made of it.
+"""One collection round of a cluster: what every broker returned about queues and committed offsets, and how the
+round judged it.
 
 Every series that is known is in every snapshot, from its first one to its tombstone (`codes.ABSENT`): a queue of a
 silent broker has its last offsets and the status UNKNOWN. Committed offsets are read before max offsets, so
@@ -26,7 +26,7 @@ TENTH_MS = 100
 
 
 def in_tenths(ms: Int64Array) -> Int64Array:
-    """Return times as history keeps them, in 0.1 s rounded up: a time lag of 0 says that nothing waits."""
+    """Return times as history keeps them, in 0.1 s rounded up: a time lag of 0 means that nothing waits."""
     return np.where(ms < 0, UNKNOWN_TIME, -(-ms // TENTH_MS))
 
 
@@ -55,7 +55,7 @@ class CommitKey(NamedTuple):
 
     @property
     def head(self) -> HeadKey:
-        """The queue itself."""
+        """Return the queue itself."""
         return HeadKey(self.topic, self.broker_name, self.queue_id, self.incarnation)
 
 
@@ -89,7 +89,7 @@ class Snapshot:
     one by the collector's clock, both `UNKNOWN_TIME` where it is not known; files
     keep 0.1 s of them. `status` and `head_status` are
     `codes.CODE_OF`; a head that was read is OK. `flags` are of `codes.SampleFlag`. What is judged may be left out: then
-    queues were read, and nothing is known of how groups do.
+    queues were read, and the state of groups is unknown.
     """
 
     ts_ms: int

@@ -1,5 +1,5 @@
-"""The classes that Spark loads, as the JVM has them in memory, kept in a file: half of what a JVM of our own takes to
-start is reading them from jars. `python -m spark.process.class_archive` makes it, on the side, once per Spark and Java.
+"""The classes that Spark loads, as the JVM has them in memory, kept in a file: reading them from jars is half of the
+start of a JVM. `python -m spark.process.class_archive` makes it, beside the jobs, once per Spark and Java.
 
 A JVM that finds it unfit (other jars, another Java) starts without. It is as trusted as code: it lies in a folder that
 only this user can write to, or is not used.
@@ -31,7 +31,7 @@ JVM_WRITES_WITHIN_S = 1_800.0
 
 
 def archive_file() -> Path | None:
-    """Where it lies or is to be; None where there is no folder of our own."""
+    """Return the path of the archive; None where there is no private folder."""
     try:
         folder = notes_folder()
         kept = folder.stat()
@@ -49,13 +49,13 @@ def archive_file() -> Path | None:
 
 
 def java_option() -> str:
-    """What the command line of a JVM says of it; "" without one."""
+    """Return the JVM option that names the archive; "" without one."""
     file = archive_file()
     return f"-XX:SharedArchiveFile={file} -Xlog:cds=off" if file is not None and file.is_file() else ""
 
 
 def exercise(spark: SparkSession, folder: Path) -> None:
-    """Let it load what the jobs need."""
+    """Load the classes that the jobs need."""
 
     def same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from batches
@@ -70,7 +70,7 @@ def exercise(spark: SparkSession, folder: Path) -> None:
 
 
 def make() -> None:
-    """Write it, unless it is there. Nobody waits for it: whoever needs the processor more gets it."""
+    """Write the archive unless it exists, at a low priority: nothing waits for it."""
     file = archive_file()
     if file is None or file.exists():
         return

@@ -1,6 +1,4 @@
-"""A cluster that takes every executor away in the middle of a job is no error to Spark, which waits for new ones for
-ever. A report that will never come must say so.
-"""
+"""Cancel a job whose cluster took every executor away: Spark itself waits for new ones for ever."""
 
 from __future__ import annotations
 
@@ -20,8 +18,9 @@ ENDS_WITHIN_S = 5.0
 
 
 class ExecutorWatch:
-    """Looks, while a job runs on a cluster, whether it has an executor, and cancels it when it had none for
-    LOST_AFTER_S. `lost` says why then, and is "" before. Without a context, or on this machine, nothing is watched.
+    """Watch the executors of a running job and cancel it after LOST_AFTER_S without one.
+
+    `lost` is the reason then, and "" before. Without a context, or on this machine, nothing is watched.
     """
 
     def __init__(self, context: SparkContext | None) -> None:
@@ -56,4 +55,4 @@ class ExecutorWatch:
                     )
                     self._context.cancelAllJobs()
             except (Py4JError, OSError):
-                return  # the driver itself is gone, which the job notices by itself
+                return  # the driver is gone: the job fails by itself

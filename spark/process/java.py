@@ -1,4 +1,4 @@
-"""Whether this machine can run Spark; loads nothing. `python -m spark.process.java` prints what is wrong with Java."""
+"""Check whether this machine can run Spark, loading nothing. `python -m spark.process.java` prints the problem."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class JavaMissing(RuntimeError):
 
 
 def java_problem() -> str | None:
-    """What is wrong with Java here, in one sentence with the way out; None when Spark can start."""
+    """Return the problem with Java here, in one sentence with its remedy; None when Spark can start."""
     java = (
         os.path.join(os.environ["JAVA_HOME"], "bin", "java")
         if os.environ.get("JAVA_HOME")
@@ -30,19 +30,19 @@ def java_problem() -> str | None:
             f"Spark reports need Java {JAVA_VERSION_MIN} or newer and there is none on this machine. {remedy}"
         )
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30).stderr
+        output = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30).stderr
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"Spark reports need Java, and {java} does not run ({error}). {remedy}"
-    version = java_version(said)
+    version = java_version(output)
     if version is None or version < JAVA_VERSION_MIN:
         is_what = "does not say its version" if version is None else f"is Java {version}"
         return f"Spark reports need Java {JAVA_VERSION_MIN} or newer; {java} {is_what}. {remedy}"
     return None
 
 
-def java_version(said: str) -> int | None:
-    """The feature release out of `java -version`: 17 of "17.0.15", 8 of "1.8.0_402"; None where it says none."""
-    found = re.search(r'version "(?:1\.)?(\d+)', said)
+def java_version(output: str) -> int | None:
+    """Return the feature release out of `java -version`: 17 of "17.0.15", 8 of "1.8.0_402"; None without one."""
+    found = re.search(r'version "(?:1\.)?(\d+)', output)
     return int(found.group(1)) if found else None
 
 

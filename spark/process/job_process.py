@@ -1,7 +1,7 @@
-"""The process of a job, from its inside: a spec on standard input, what it says on standard output, how it ends.
+"""The process of a job: a spec on standard input, progress and result on standard output, exit code.
 
-It writes `STEP name count` while it works, then `RESULT {json}` or `ERROR text`; whatever else stands on its output is
-Spark's own talk. Run by hand (`python -m spark.jobs.<job> < spec.json`) it exits with code 1 after an error and never
+It writes `STEP name count` while it works, then `RESULT {json}` or `ERROR text`; other output is
+that of Spark. Run by hand (`python -m spark.jobs.<job> < spec.json`) it exits with code 1 after an error and never
 outlives the process that started it. The console has `spark.process.job_server`, which runs one job after another.
 """
 
@@ -50,9 +50,7 @@ WITHOUT_SQL = ("lag_day", "lag_hour", "lag_week")
 
 
 class KeptSession:
-    """The Spark of the jobs of this process, built when the first one asks; Spark SQL on top of it when the first one
-    needs that.
-    """
+    """The Spark of the jobs of this process, built for the first job; Spark SQL for the first one that needs it."""
 
     def __init__(self) -> None:
         self._spark: SparkSession | SparkContext | None = None
@@ -60,8 +58,8 @@ class KeptSession:
         self._shipped = ExitStack()
 
     def fits(self, text: str) -> bool:
-        """Whether the job of a spec can run here: not when it asks for another place, or Spark has gone away since the
-        last one. Only a new process can build another session.
+        """Return whether the job of a spec can run here: not with another place, or when Spark has gone away since the
+        last job. Only a new process can build another session.
         """
         if self._spark is None:
             return True
@@ -71,7 +69,7 @@ class KeptSession:
             return True
 
     def of(self, spec: JobSpec) -> SparkSession | SparkContext:
-        """Raises what `build_session` does."""
+        """Return the context of a spec. Raises what `build_session` raises."""
         if self._spark is None:
             self._where = _where(spec)
             self._spark = self._built(spec)
@@ -90,11 +88,11 @@ class KeptSession:
 
     @property
     def has_own_jvm(self) -> bool:
-        """Whether it started a JVM on this machine, for itself."""
+        """Return whether it started its own JVM on this machine."""
         return self._where is not None and not any(self._where)
 
     def stop(self) -> None:
-        """End it, and a JVM of our own with it."""
+        """Stop Spark, and its own JVM with it."""
         self._shipped.close()
         if self._spark is not None and is_alive(self._spark):
             end(self._spark)
@@ -105,7 +103,7 @@ def _where(spec: JobSpec) -> tuple[str, str, bool]:
 
 
 def main(text: str, run: Run) -> int:
-    """Run the spec of standard input; the exit code."""
+    """Run the spec of standard input and return the exit code."""
     die_with_parent()
     session = KeptSession()
     is_done = run_spec(text, lambda spec: run, session)
@@ -114,7 +112,7 @@ def main(text: str, run: Run) -> int:
 
 
 def run_spec(text: str, run_of: Callable[[JobSpec], Run], session: KeptSession) -> bool:
-    """Run a spec by what `run_of` gives for it, and say the result or the error; whether it is a result."""
+    """Run a spec with the job that `run_of` returns, print result or error, and return whether it succeeded."""
     try:
         spec = JobSpec.from_json(text)
         sys.stderr.write(f"job spec {msgspec.structs.replace(spec, hours=()).to_json()}\n")
@@ -136,8 +134,8 @@ def run_spec(text: str, run_of: Callable[[JobSpec], Run], session: KeptSession) 
     return True
 
 
-def say(step: str, count: int) -> None:
-    """Announce what is computed now, by its name in `console.report.process.STEPS`, and how many of it."""
+def report_step(step: str, count: int) -> None:
+    """Print the step that begins, by its name in `console.report.process.STEPS`, and its count."""
     _say("STEP", f"{step} {count}")
 
 
@@ -147,15 +145,16 @@ def _say(kind: str, text: str) -> None:
 
 
 def die_with_parent() -> None:
-    """A worker that is killed must leave no Spark behind: its run is taken up again elsewhere. The JVM and its Python
-    workers end when this process does.
+    """End this process with its parent: the run of a killed worker is repeated elsewhere.
+
+    The JVM and its Python workers end with this process.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _fail(text: str) -> bool:
-    """Say the cause in one line: of a failed executor the last line of its Python traceback, else the first line."""
+    """Print the cause in one line: of a failed executor the last line of its Python traceback, else the first line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()] or ["unknown error"]
     raised = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Invalid)\b", line)]
     cause = raised[-1] if raised and "Traceback" in text else lines[0]

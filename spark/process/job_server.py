@@ -1,9 +1,9 @@
-"""Runs one job after another: `python -m spark.process.job_server IDLE_S`, a spec per line of standard input.
+"""Run one job after another: `python -m spark.process.job_server IDLE_S`, a spec per line of standard input.
 
-What takes seconds before a job begins (imports, a JVM, its Python workers) is there for the next one. To a spec that it
-can run it says `TAKEN`, and then what `process.job_process` says. It ends when it had nothing to do for IDLE_S seconds
-(0: after its first job), after a job that failed or left it too large, and at once when its input does: nobody wants a
-report then.
+What takes seconds before a job begins (imports, a JVM, its Python workers) is ready for the next one. The answer to a
+spec that it can run is `TAKEN`, then the output of `process.job_process`. It ends when it had nothing to do for IDLE_S
+seconds (0: after its first job), after a job that failed or left it too large, and at once with its input: no report
+is expected then.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ JOBS = ("capacity", "dead_letter", "forecast_scorecard", "lag_day", "lag_hour", 
 END = ""
 FIRST_WITHIN_S = 60.0
 MEMORY_MAX_MB = 2_500  # of this process and all below it, between two jobs
-AFTER_RESULT_S = 2.0  # from saying a result to being done: who asked may close the input in between
+AFTER_RESULT_S = 2.0  # between a result and the next spec: the caller may close the input in between
 
 
 def run_of(spec: JobSpec) -> Run:
-    """What runs the spec's job; its imports are made on the side, while the JVM starts. Raises JobSpecError for a job
-    that there is not.
+    """Return the function of the spec's job, imported while the JVM starts. Raises JobSpecError for an unknown
+    job.
     """
     if spec.job not in JOBS:
         raise JobSpecError(f"there is no job {spec.job!r}; there are: {', '.join(JOBS)}")
@@ -41,7 +41,7 @@ def run_of(spec: JobSpec) -> Run:
 
 
 def main(idle_s: float) -> int:
-    """Run specs until it is time to end; the exit code is 1 after a job that failed."""
+    """Run specs until the server ends; return exit code 1 after a failed job."""
     specs: queue.SimpleQueue[str] = queue.SimpleQueue()
     at_work = threading.Lock()
     threading.Thread(target=_read, args=(specs, at_work), daemon=True).start()
@@ -72,8 +72,8 @@ def main(idle_s: float) -> int:
 
 
 def _read(specs: queue.SimpleQueue[str], at_work: threading.Lock) -> None:
-    """Hand over what comes in. After the end of the input nobody waits for the job that is at work: a run whose worker
-    was killed is taken up again elsewhere. The JVM ends with this process.
+    """Queue the lines of the input. After its end the running job is abandoned: the run of a killed worker is repeated
+    elsewhere. The JVM ends with this process.
     """
     for line in sys.stdin:
         specs.put(line)
@@ -84,7 +84,7 @@ def _read(specs: queue.SimpleQueue[str], at_work: threading.Lock) -> None:
 
 
 def _memory_mb() -> int:
-    """What this process and all below it have in memory; 0 where /proc does not tell."""
+    """Return the memory of this process and its children; 0 without /proc."""
     parents: dict[int, int] = {}
     pages: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):

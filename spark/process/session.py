@@ -68,11 +68,11 @@ DEFAULT_PORTS = {"spark": 7077, "sc": 15002}
 
 
 class SparkAway(RuntimeError):
-    """The Spark cluster that the settings name does not answer, or gives no executor."""
+    """The Spark cluster of the settings does not answer, or gives no executor."""
 
 
 def session_settings(*, remote: str = "", master: str = "", java_options: str = "") -> dict[str, str]:
-    """The settings of a session, by where it runs; `java_options` are for a JVM of our own on this machine."""
+    """Return the settings of a session, by where it runs; `java_options` are for its own JVM on this machine."""
     if remote:
         return SETTINGS
     local = LOCAL_SETTINGS if is_local(master) else {}
@@ -85,11 +85,11 @@ def session_settings(*, remote: str = "", master: str = "", java_options: str = 
 def build_session(
     app_name: str, *, remote: str = "", master: str = "", reuse: bool = False, java_options: str = ""
 ) -> SparkSession:
-    """The session of one job, of Spark SQL; `build_context` is enough for a job that asks no query.
+    """Build the session of one job, of Spark SQL; `build_context` is enough for a job without queries.
 
     `remote` is a Spark Connect URL (sc://host:port) and wins; `master` is a cluster's master (spark://host:port);
     neither means local[*], with `reuse` in the warm server, and without it where that does not come up. Raises
-    JavaMissing when a JVM is needed here and there is none, SparkAway when nobody answers at the address.
+    JavaMissing when a JVM is needed here and there is none, SparkAway when the address does not answer.
     """
     require_answer(remote or master)
     if reuse and not remote and not master:
@@ -105,8 +105,9 @@ def build_session(
 
 
 def build_context(app_name: str, *, master: str = "", java_options: str = "") -> SparkContext:
-    """What runs Python on executors, without Spark SQL, which takes as long again to start. Its place and what it
-    raises: as `build_session`; of Spark Connect there is none.
+    """Build what runs Python on executors without Spark SQL, which takes as long again to start.
+
+    Place and errors are those of `build_session`; Spark Connect has none.
     """
     require_answer(master)
     problem = java_problem()
@@ -128,19 +129,19 @@ def build_context(app_name: str, *, master: str = "", java_options: str = "") ->
 
 
 def session_of(context: SparkContext) -> SparkSession:
-    """Spark SQL on top of a context."""
+    """Return Spark SQL on top of a context."""
     return SparkSession.builder.config(conf=context.getConf()).getOrCreate()
 
 
 def context_of(spark: SparkSession | SparkContext) -> SparkContext | None:
-    """What runs Python on executors without Spark SQL; Spark Connect has nothing of the kind."""
+    """Return what runs Python on executors without Spark SQL; Spark Connect has none."""
     if isinstance(spark, SparkContext):
         return spark
     return None if _is_remote(spark) else spark.sparkContext
 
 
 def cores_of(spark: SparkSession | SparkContext) -> int:
-    """How many tasks run at a time where the jobs run."""
+    """Return how many tasks run at a time where the jobs run."""
     context = context_of(spark)
     if context is not None:
         return max(1, int(context.defaultParallelism))
@@ -150,8 +151,8 @@ def cores_of(spark: SparkSession | SparkContext) -> int:
 
 
 def is_alive(spark: SparkSession | SparkContext) -> bool:
-    """Whether what was used before can still be. Of Spark Connect it only looks whether anybody listens: the client
-    itself would try for minutes.
+    """Return whether an earlier session can still be used. Of Spark Connect only the port is tried: the client itself
+    would try for minutes.
     """
     context: Any = context_of(spark)
     if context is not None:
@@ -169,13 +170,14 @@ def is_alive(spark: SparkSession | SparkContext) -> bool:
 
 
 def _is_remote(session: SparkSession) -> bool:
-    """Whether it is one of Spark Connect, without importing that: pyspark's own word for it is about the process."""
+    """Return whether it is a Spark Connect session, without importing that: pyspark's check is about the process."""
     return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def end(spark: SparkSession | SparkContext, *, within_s: float = JVM_ENDS_WITHIN_S) -> bool:
-    """Stop it, and wait for a JVM of our own to remove its temporary files: it may be killed with us. Whether it ended
-    in time.
+    """Stop a session and wait for its own JVM to end, which removes its temporary files; return whether it did in time.
+
+    Without the wait it may be killed with this process.
     """
     context: Any = context_of(spark)
     own = None if context is None else context._gateway.proc
@@ -191,8 +193,8 @@ def end(spark: SparkSession | SparkContext, *, within_s: float = JVM_ENDS_WITHIN
 
 
 def require_answer(url: str, *, within_s: float = MASTER_ANSWERS_WITHIN_S) -> None:
-    """Raise SparkAway unless somebody listens at one of the addresses of a spark:// or sc:// URL: Spark itself tries
-    for minutes.
+    """Raise SparkAway unless a port is open at one of the addresses of a spark:// or sc:// URL: Spark itself tries for
+    minutes.
     """
     found = re.match(r"(spark|sc)://([^/;?]+)", url)
     if found is None:
@@ -213,13 +215,13 @@ def require_answer(url: str, *, within_s: float = MASTER_ANSWERS_WITHIN_S) -> No
 
 
 def has_executor(context: SparkContext) -> bool:
-    """Whether a cluster has given anything to run on. Raises Py4JError and OSError when the driver is gone."""
+    """Return whether a cluster has given an executor. Raises Py4JError and OSError when the driver is gone."""
     executors: int = context._jsc.sc().getExecutorMemoryStatus().size()
     return executors > 1  # the driver is one of them
 
 
 def _require_executor(context: SparkContext, master: str) -> None:
-    """A cluster without a free worker would keep the job waiting for ever."""
+    """Raise SparkAway for a cluster without a free worker: the job would wait for ever."""
     deadline = time.monotonic() + EXECUTOR_WITHIN_S
     while not has_executor(context):
         if time.monotonic() > deadline:
@@ -231,7 +233,7 @@ def _require_executor(context: SparkContext, master: str) -> None:
 
 
 def _warm_session(app_name: str) -> SparkSession | None:
-    """A session of the warm server, which is started if need be; None where that does not work out."""
+    """Return a session of the warm server, which is started if needed; None where that fails."""
     problem = java_problem()
     if problem:
         raise JavaMissing(problem)
@@ -251,7 +253,7 @@ def _warm_session(app_name: str) -> SparkSession | None:
 
 
 def warm_server_note() -> Path:
-    """Where the warm server's address stands: one server per user and Python environment."""
+    """Return the file with the warm server's address: one server per user and Python environment."""
     environment = zlib.crc32(sys.prefix.encode())
     folder = Path(tempfile.gettempdir()) / f"tidemark-spark-{getpass.getuser()}-{environment:08x}"
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -259,22 +261,23 @@ def warm_server_note() -> Path:
 
 
 def notes_folder() -> Path:
-    """Where a warm server's note would lie: in the data folder of a product that says so."""
-    told = os.environ.get("SPARK_LOCAL_CONNECT_DISCOVERY")
-    folder = Path(told).parent if told else warm_server_note().parent
+    """Return the folder of a warm server's address: the data folder of the product, if it names one."""
+    named = os.environ.get("SPARK_LOCAL_CONNECT_DISCOVERY")
+    folder = Path(named).parent if named else warm_server_note().parent
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
 
 
 def is_local(master: str) -> bool:
-    """Whether that is this machine; "" is."""
+    """Return whether a master is this machine; "" is."""
     return not master or master.startswith("local")
 
 
 @contextmanager
 def package_shipped(spark: SparkSession | SparkContext) -> Iterator[None]:
-    """Give this package, and the codecs of the wire that it reads stores with, to the executors, wherever they run:
-    their Python has the libraries, not our code. On this machine they import it from where it is.
+    """Ship this package, and the wire codecs with which it reads stores, to the executors of a cluster.
+
+    Their Python has the libraries, not this code. On this machine they import it from where it is.
     """
     context = context_of(spark)
     if context is not None and is_local(str(context.master)):

@@ -1,4 +1,4 @@
-"""Rows of lag reports: what a task makes of a work item, hour by hour or added up to one period.
+"""Rows of lag reports: the output of a task for a work item, by the hour or added up to one period.
 
 One row per group-topic, and one per queue with a backlog, traffic, or nothing known of it. What the columns mean:
 `spark.lag.folds.figures`. Besides:

@@ -27,7 +27,7 @@ from pyspark.sql import SparkSession
 
 from spark.job import JobFailed, JobResult, JobSpec
 from spark.notes import Note, with_losses
-from spark.process.job_process import say
+from spark.process.job_process import report_step
 from spark.process.session import context_of, cores_of
 from spark.rows.publish import emptied, result
 from spark.sources.work import TASKS_MAX, TASKS_PER_CORE, WorkItem
@@ -36,7 +36,7 @@ ItemRows = Callable[[WorkItem, list[Note]], Iterator[pa.Table]]
 ORDER = ("cluster", "window_start_ms", "grain", "group", "topic", "broker_name", "queue_id")
 KEY = ORDER[3:]  # inside of a period and a grain
 # Rows of single queues are read from these files: those of one group, or a few columns of all. A row group has the
-# queues of dozens of groups; by the statistics of their names a reader knows which ones to open.
+# queues of dozens of groups; by the statistics of their names a reader finds which ones to open.
 ROW_GROUP_ROWS = 8_000
 STATISTICS = ["group", "window_start_ms"]
 
@@ -68,7 +68,7 @@ def publish_parts(
     *,
     finish: Callable[[Any, str], object] = lambda files, folder: None,
 ) -> JobResult:
-    """Have the items' rows written into `spec.output`, in place of whatever is there. Raises JobFailed.
+    """Let tasks write the items' rows into `spec.output`, replacing its contents. Raises JobFailed.
 
     `finish(file system, folder)` may make small tables of them, in folders below.
     """
@@ -76,7 +76,7 @@ def publish_parts(
     written: list[Written] = []
     if items:
         hours = sum(len(item.hours) for item in items if not item.after)
-        say("hours", hours)
+        report_step("hours", hours)
         files, folder = emptied(spec.output)
         written = _written(spark, dealt(items, cores_of(spark)), files.unstrip_protocol(folder), rows_of)
         require_there(files, folder, written)
@@ -106,8 +106,9 @@ def require_there(files: Any, folder: str, written: Sequence[Written]) -> None:
 def _written(
     spark: SparkSession | SparkContext, tasks: Sequence[bytes], output: str, rows_of: ItemRows
 ) -> list[Written]:
-    """What the tasks report, run in one stage. Spark SQL, for which it would be one column, costs six seconds of CPU to
-    begin with; only Spark Connect has no other way.
+    """Run the tasks in one stage and return what they report.
+
+    Spark SQL, where it would be one column, costs six seconds of CPU to start; only Spark Connect has no other way.
     """
     context = context_of(spark)
     if context is not None:
@@ -121,7 +122,7 @@ def _written(
                 answers = [_encoded(one) for one in write_task(tasks[task], output, rows_of)]
                 yield pa.record_batch({"answer": pa.array(answers, pa.string())})
 
-    # a range has as many partitions as it is told, a number in each: no shuffle
+    # a range has the requested number of partitions, a number in each: no shuffle
     numbers = cast(SparkSession, spark).range(0, len(tasks), 1, len(tasks))
     return [_decoded(row[0]) for row in numbers.mapInArrow(write, "answer string").collect()]
 
@@ -135,7 +136,7 @@ def _decoded(answer: str) -> Written:
 
 
 def dealt(items: Sequence[WorkItem], cores: int = 2) -> list[bytes]:
-    """The items of each task, packed; dealt out one by one, so that a long period is everybody's work."""
+    """Return the items of each task, packed; dealt out one by one, so that a long period is shared by all tasks."""
     periods = sorted({(item.cluster, item.from_ms) for item in items})
     number = {period: place for place, period in enumerate(periods)}
     parts, seen = [], dict.fromkeys(periods, 0)
@@ -148,7 +149,7 @@ def dealt(items: Sequence[WorkItem], cores: int = 2) -> list[bytes]:
 
 
 def write_task(packed: bytes, output: str, rows_of: ItemRows) -> Iterator[Written]:
-    """The executor's side: the files of some items."""
+    """Write the files of some items, on an executor."""
     files, folder = fsspec.core.url_to_fs(output)
     files.makedirs(folder, exist_ok=True)
     for part in msgspec.json.decode(zlib.decompress(packed), type=list[Part]):
@@ -167,7 +168,7 @@ def write_task(packed: bytes, output: str, rows_of: ItemRows) -> Iterator[Writte
 
 
 def _by_grain(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """The rows of each grain, without the column of warnings."""
+    """Return the rows of each grain, without the column of warnings."""
     table = table.drop_columns("warning")
     for grain in pc.unique(table["grain"]).to_pylist():
         is_own = pc.equal(table["grain"], grain)
@@ -175,7 +176,7 @@ def _by_grain(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def _in_order(tables: Sequence[pa.Table]) -> pa.Table:
-    """Tables that are each in the order of their keys as one that is."""
+    """Merge tables that are each in the order of their keys into one in that order."""
     joined = pa.concat_tables(tables)
     ends = [(_key(table, 0), _key(table, table.num_rows - 1)) for table in tables]
     if all(before[1] < after[0] for before, after in zip(ends, ends[1:], strict=False)):

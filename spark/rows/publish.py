@@ -1,4 +1,4 @@
-"""How the rows of a report become a file: collected by the driver, put in a fixed order, written where `output` says.
+"""Write the rows of a report as a file: collected by the driver, in a fixed order, below `output`.
 
 The driver writes through fsspec and not through Spark's writer: that one leaves the parts with the executors where
 they share no folder, and needs Hadoop's own file systems for object storage. For reports with few rows;
@@ -19,8 +19,8 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from spark.job import JobFailed, JobResult, JobSpec
-from spark.notes import Note, told
-from spark.process.job_process import say
+from spark.notes import Note, result_fields
+from spark.process.job_process import report_step
 from spark.process.session import cores_of
 from spark.schemas import WARNING, report_columns
 from spark.sources.work import TASKS_MAX, TASKS_PER_CORE, WORK_SCHEMA, WorkItem
@@ -46,7 +46,7 @@ def publish(
     if not items:
         return result(spark, spec, started=started, rows=0)
     hours = sum(len(item.hours) for item in items if not item.after)
-    say("hours", hours)
+    report_step("hours", hours)
     rolled = transform(spread(spark, items))
     made = (rolled if finish is None else finish(rolled)).toArrow()
     is_row = pc.is_null(made[WARNING.name])
@@ -57,8 +57,9 @@ def publish(
 
 
 def spread(spark: SparkSession, items: Sequence[WorkItem]) -> DataFrame:
-    """The items as rows of WORK_SCHEMA, dealt out to the tasks one by one: a partitioner that hashes or draws samples
-    would put two items into one task and none into the next.
+    """Return the items as rows of WORK_SCHEMA, dealt out to the tasks one by one.
+
+    A partitioner that hashes or draws samples would put two items into one task and none into the next.
     """
     tasks = min(len(items), max(TASKS_MAX, TASKS_PER_CORE * cores_of(spark)))
     work = pa.table(
@@ -72,7 +73,7 @@ def spread(spark: SparkSession, items: Sequence[WorkItem]) -> DataFrame:
 
 
 def write(rows: pa.Table, output: str, order: Sequence[str]) -> None:
-    """Write one file, sorted by `order`, in the place of whatever is there. Raises JobFailed."""
+    """Write one file, sorted by `order`, replacing what is there. Raises JobFailed."""
     ordered = rows.sort_by([(name, "ascending") for name in order])
     try:
         files, folder = emptied(output)
@@ -101,7 +102,7 @@ def result(
     rows: int,
     notes: Sequence[Note] = (),
 ) -> JobResult:
-    """The answer of a run that began at `started` (monotonic seconds)."""
+    """Return the result of a run that began at `started` (monotonic seconds)."""
     hours = {(hour.cluster, hour.hour_ms) for hour in spec.hours if hour.hour_ms < spec.as_of_ms}
     return JobResult(
         job_id=spec.job_id,
@@ -110,5 +111,5 @@ def result(
         hours=len(hours),
         elapsed_ms=int((time.monotonic() - started) * 1000),
         spark_version=spark.version,
-        **told(notes),
+        **result_fields(notes),
     )

@@ -1,4 +1,4 @@
-"""A day of history that is several files, read as if it were one: each is complete for some of the groups."""
+"""Read a day of history in several files as if it were one: each is complete for some of the groups."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class ChunkBuckets:
         for file in self._files:
             file.close()
 
-    def forget(self) -> None:
-        """Give back the memory of what was kept."""
+    def release(self) -> None:
+        """Release the kept row groups."""
         for file in self._files:
-            file.forget()
+            file.release()
 
     def is_whole_in(self, from_ms: int, to_ms: int) -> bool:
-        """Whether `rows` tells all that the files know of some groups."""
+        """Return whether `rows` returns all that the files hold of some groups."""
         return all(file.is_whole_in(from_ms, to_ms) for file in self._files)
 
     def group_ends(self) -> list[tuple[str, int]]:
-        """(last group, rows) of each row group that holds groups, in order."""
+        """Return (last group, rows) of each row group that holds groups, in order."""
         return [end for file in self._files for end in file.group_ends()]
 
     def rows(
@@ -50,12 +50,12 @@ class ChunkBuckets:
         columns: Sequence[str] | None = None,
         groups: Sequence[str] | None = None,
     ) -> pa.Table:
-        """As of a `ChunkFile`: a file without groups of (after, upto] is not read."""
+        """Return rows as a `ChunkFile` does: a file without groups of (after, upto] is not read."""
         found = [file.rows(after, upto, from_ms, to_ms, columns, groups) for file in self._files]
         return _joined(found)
 
     def heads(self, topic_prefix: str, from_ms: int, to_ms: int) -> pa.Table:
-        """Rows of queues whoever consumes them, of the topics with a prefix."""
+        """Return rows of queues without a group, of the topics with a prefix."""
         return _joined([file.heads(topic_prefix, from_ms, to_ms) for file in self._files])
 
 

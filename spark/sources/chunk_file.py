@@ -1,4 +1,4 @@
-"""An open chunk file of history: reads the rows of some groups and some time by the statistics of its row groups."""
+"""Read rows of some groups and some time from a chunk file, by the statistics of its row groups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAST_NAME = "\U0010ffff"
 
 @dataclass(frozen=True, slots=True)
 class _RowGroup:
-    """What the statistics say; without statistics it may hold anything."""
+    """The statistics of a row group; without them it may hold anything."""
 
     number: int
     rows: int
@@ -30,11 +30,11 @@ class ChunkFile:
     """Opened once and read range by range: the footer of a large file takes longer to read than a row group.
 
     Raises pa.ArrowException or OSError, on opening as on reading. What may be null may be missing: an earlier version
-    of this program knew no such column.
+    of this program had no such column.
     """
 
     def __init__(self, path: str, *, keeps: bool = False) -> None:
-        """`keeps`: the row groups whose columns were all asked for last stay in memory and answer what they can."""
+        """`keeps`: the row groups whose columns were all read last stay in memory for later reads."""
         self.path = path
         self._file = chunk.opened(path)
         try:
@@ -51,7 +51,7 @@ class ChunkFile:
         self._t0_ms = min((low for low, _ in begins), default=0), max((high for _, high in begins), default=0)
 
     def is_whole_in(self, from_ms: int, to_ms: int) -> bool:
-        """Whether `rows` tells all that the file knows of some groups."""
+        """Return whether `rows` returns all that the file holds of some groups."""
         return from_ms - HOUR_MS <= self._t0_ms[0] and self._t0_ms[1] < to_ms
 
     def close(self) -> None:
@@ -59,7 +59,7 @@ class ChunkFile:
         self._file.close()
 
     def group_ends(self) -> list[tuple[str, int]]:
-        """(last group, rows) of each row group that holds groups, in order."""
+        """Return (last group, rows) of each row group that holds groups, in order."""
         return [(one.group[1], one.rows) for one in self.row_groups if one.group[1]]
 
     def rows(
@@ -71,8 +71,9 @@ class ChunkFile:
         columns: Sequence[str] | None = None,
         groups: Sequence[str] | None = None,
     ) -> pa.Table:
-        """Rows of the groups in (after, upto] that may hold samples of [from_ms, to_ms); of row groups with one of
-        `groups` only, where those are named.
+        """Return rows of the groups in (after, upto] that may hold samples of [from_ms, to_ms).
+
+        With `groups`, only row groups with one of them are read.
         """
         lowest_ms = from_ms - HOUR_MS  # a row spans an hour at most
         is_whole = self.is_whole_in(from_ms, to_ms)
@@ -99,7 +100,7 @@ class ChunkFile:
         return found
 
     def heads(self, topic_prefix: str, from_ms: int, to_ms: int) -> pa.Table:
-        """Rows of queues whoever consumes them, of the topics with a prefix."""
+        """Return rows of queues without a group, of the topics with a prefix."""
         last = topic_prefix + LAST_NAME
         numbers = [
             one.number
@@ -127,8 +128,8 @@ class ChunkFile:
             self._kept = frozenset(numbers), table
         return table
 
-    def forget(self) -> None:
-        """Give back the memory of what was kept."""
+    def release(self) -> None:
+        """Release the kept row groups."""
         self._kept = self._whole = None
 
     def _statistics(self) -> list[_RowGroup]:

@@ -4,8 +4,8 @@
     spark.read.format("commitlog").options(path=store, cluster="c", broker_name="b", from_ms="…", to_ms="…").load()
 
 `path` is a store's root (with `commitlog/` and `consumequeue/`), on every machine that runs a task: a broker's own
-folder, which is only read, or a copy. Partitions are files, and queues packed together. Rows with `warning` say what
-could not be read and have null in every other column but the names of cluster and broker.
+folder, which is only read, or a copy. Partitions are files, and queues packed together. Rows with a `warning`, what
+could not be read, have null in every other column but the names of cluster and broker.
 """
 
 from __future__ import annotations

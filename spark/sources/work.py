@@ -1,4 +1,4 @@
-"""What a task is given and what it reads: work items, and the samples of their hours from the history files.
+"""Work items of tasks, and the samples of their hours from the history files.
 
 A work item is a stretch of hours of one cluster and a range of its groups. A file is complete for its series, so an
 item needs nothing of another: no shuffle, no join. A file that cannot be read is named, and the rest still counts.
@@ -62,7 +62,7 @@ class WorkItem(msgspec.Struct, frozen=True):
 
 
 def work_items(spec: JobSpec, *, period_ms: int, cores: int = 2) -> list[WorkItem]:
-    """The items of a job whose rows are about hours, days or weeks; the running one ends at `as_of_ms`.
+    """Return the items of a job whose rows are about hours, days or weeks; the running one ends at `as_of_ms`.
 
     `period_ms` is how long such a period usually is; an hour of UTC in which a day of the zone begins is of two.
     `cores` is how many tasks the cluster runs at a time: few periods are cut into more ranges of groups.
@@ -92,7 +92,7 @@ def work_items(spec: JobSpec, *, period_ms: int, cores: int = 2) -> list[WorkIte
 def _changes_in(
     spec: JobSpec, after: str, upto: str, from_ms: int, to_ms: int
 ) -> dict[str, tuple[tuple[int, int], ...]]:
-    """What an item has to know of the members of its groups: a whole month of everybody's would travel with each."""
+    """Return the changes of members that an item needs: a month of all groups would travel with each item."""
     found = {}
     for group, changes in spec.client_changes.items():
         if after < group <= upto:
@@ -150,10 +150,10 @@ class Window:
 
 
 class HistoryReader:
-    """Reads the hours of one work item, groups by groups; `notes` fill up on the way."""
+    """Read the hours of one work item, groups by groups; `notes` fill up on the way."""
 
     def __init__(self, item: WorkItem, *, is_compact: bool = False) -> None:
-        """`is_compact`: grids may be."""
+        """`is_compact`: allow compact grids."""
         self.item = item
         self._is_compact = is_compact
         self.spec = JobSpec.from_json(item.spec)
@@ -172,7 +172,7 @@ class HistoryReader:
             yield self._windows(after, upto, dead_letters)
             for file in self._files.values():
                 if file is not None:
-                    file.forget()
+                    file.release()
 
     def _windows(self, after: str, upto: str, dead_letters: dict[int, dict[str, int]]) -> Iterator[Window]:
         hours = {hour.hour_ms: hour for hour in self.item.hours}
@@ -188,16 +188,16 @@ class HistoryReader:
                 yield Window(from_ms, to_ms, grid, dead_letters.get(hour_ms, {}))
 
     def _own_part(self, hour_ms: int) -> tuple[int, int]:
-        """What of an hour is the item's: a day may begin and end inside of one."""
+        """Return the part of an hour that is the item's: a day may begin and end inside of one."""
         return max(hour_ms, self.item.from_ms), min(hour_ms + HOUR_MS, self.item.to_ms)
 
     def _grid(
         self, paths: Sequence[str], before: Grid | None, after: str, upto: str, from_ms: int, to_ms: int
     ) -> Grid | None:
-        """The groups of (after, upto] in some files; mostly one file tells all, and the grid is read out of it."""
+        """Return the grid of groups of (after, upto] in some files; mostly one file has all of it."""
         parts = list(self._parts(paths, after, upto, from_ms, to_ms))
         if len(parts) == 1 and isinstance(parts[0], pa.Table):
-            if before is not None:  # it knows what was before
+            if before is not None:  # it has the samples before
                 parts = [rows_within(parts[0], from_ms, to_ms)]
             grid = decode_grid(parts[0], self.spec.interval_ms, from_ms, to_ms, is_compact=self._is_compact)
             if grid is not None and follows(grid, before):
@@ -208,8 +208,9 @@ class HistoryReader:
         return grid_of(samples, self.spec.interval_ms) if samples.keys else None
 
     def _before(self, hour: HourFiles, after: str, upto: str) -> Grid | None:
-        """The time before an hour whose files do not hold the samples before it: chunks do, logs do not. Where the item
-        begins inside the hour, its own files have some of that time.
+        """Return the time before an hour whose files lack the samples before it: logs do, chunks do not.
+
+        Where the item begins inside the hour, the hour's own files have some of that time.
         """
         to_ms, _ = self._own_part(hour.hour_ms)
         paths = hour.older if to_ms == hour.hour_ms else (*hour.older, *hour.files)
@@ -220,7 +221,7 @@ class HistoryReader:
         return grid_of(samples, self.spec.interval_ms) if samples.keys else None
 
     def _ranges(self) -> list[tuple[str, str]]:
-        """Ranges of groups that are looked at together: row groups of the first good file."""
+        """Return ranges of groups that are read together: row groups of the first good file."""
         item = self.item
         for path in (path for hour in item.hours for path in hour.files if path.endswith(".parquet")):
             file = self._file(path)
@@ -239,8 +240,8 @@ class HistoryReader:
     def _parts(
         self, paths: Sequence[str], after: str, upto: str, from_ms: int, to_ms: int
     ) -> Iterator[pa.Table | Samples]:
-        """What some files know of the groups of (after, upto]: chunks rows, logs samples, a file that cannot be read
-        nothing.
+        """Yield the parts of some files with groups of (after, upto]: rows of chunks, samples of logs, nothing of an
+        unreadable file.
         """
         for path in paths:
             if PurePosixPath(path).suffix == ".wal":
@@ -254,7 +255,7 @@ class HistoryReader:
                     self._give_up(path, error)
 
     def _file(self, path: str) -> ChunkFile | ChunkBuckets | None:
-        """A chunk, or the buckets of a day, opened once; None for one that cannot be read."""
+        """Return a chunk, or the buckets of a day, opened once; None for an unreadable one."""
         if path not in self._files:
             try:
                 self._files[path] = open_chunk(
@@ -265,7 +266,7 @@ class HistoryReader:
         return self._files.get(path)
 
     def _log(self, path: str) -> Samples:
-        """A log segment, read once: its frames up to the first broken one."""
+        """Return a log segment, read once: its frames up to the first broken one."""
         if path not in self._logs:
             self._logs[path] = from_snapshots([])
             try:
@@ -284,7 +285,7 @@ class HistoryReader:
         self.notes.append(Note(f"{type(error).__name__}: {error}"[:WARNING_LENGTH_MAX], path))
 
     def _dead_letters(self, hour: HourFiles) -> dict[str, int]:
-        """Messages that came into each group's dead-letter topic; its queues are heads, they have no group."""
+        """Return how many messages came into each group's dead-letter topic; its queues are heads, without a group."""
         from_ms, to_ms = self._own_part(hour.hour_ms)
         parts = []
         for path in hour.files:

@@ -1,4 +1,4 @@
-"""The figures that pages, REST and reports show, made once from the merged sums of a window (`spark.lag.folds.fold`).
+"""Figures of pages, REST and reports, computed once from the merged sums of a window (`spark.lag.folds.fold`).
 
 Null is unknown, never zero. Counts are messages, times milliseconds, rates messages per second; percentiles are those
 of histograms (`spark.lag.folds.histogram`), at most 0.8 % too large: only so are those of a day the ones of its hours.
@@ -220,7 +220,7 @@ def _budget(level: Level, target: FloatArray) -> Columns:
 
 
 def is_covered(level: Level) -> BoolArray:
-    """Return of which rows enough of the time was watched to say how much of a budget is spent."""
+    """Return the rows of which enough of the time was watched to know how much of a budget is spent."""
     covered: BoolArray = level.sums.watched_ms >= COVERAGE_MIN * np.maximum(level.sums.exists_ms, 1)
     return covered
 

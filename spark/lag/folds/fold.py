@@ -298,7 +298,7 @@ def _times(rounds: Rounds, slo_ms: Int64Array, from_ms: int, to_ms: int) -> dict
 
 
 def _status_ms(rank: ByteArray, held: Int64Array) -> Int64Array:
-    """Return for how long each row had each rank: mostly the same one all along."""
+    """Return for how long each row had each rank; most rows have one rank."""
     found = np.zeros((len(rank), RANKS), dtype=np.int64)
     if rank.size:
         found[np.arange(len(rank)), rank[:, 0]] = held.sum()
@@ -310,7 +310,7 @@ def _status_ms(rank: ByteArray, held: Int64Array) -> Int64Array:
 
 
 def _late_sums(rounds: Rounds, held: Int64Array) -> dict[str, Int64Array]:
-    """Return what breaches weigh. Few rows have some, and to divide whole numbers takes longer than all the rest."""
+    """Return the weights of breaches, of the few rows that have one: integer division is the slowest step here."""
     found = {name: _numbers(len(rounds.rank)) for name in ("breach_weighted", "late_message_ms")}
     if rounds.late_lag is not None:
         rows = np.flatnonzero(rounds.late_lag.any(axis=1))
@@ -332,7 +332,7 @@ def _life(shown: BoolArray, begins: Int64Array, ends: Int64Array) -> dict[str, I
 
 
 def _dot(matrix: IntArray, weights: Int64Array) -> Int64Array:
-    """Return the weighted sum of each row. Rows that are the same all along are most of the truths."""
+    """Return the weighted sum of each row; boolean matrices are mostly constant."""
     is_bool, total = matrix.dtype == np.bool_, int(weights.sum())
     if is_bool and (matrix.all() or not matrix.any()):
         return np.full(len(matrix), total if matrix.any() else 0, dtype=np.int64)
@@ -347,7 +347,7 @@ def _dot(matrix: IntArray, weights: Int64Array) -> Int64Array:
 
 
 def _total(matrix: IntArray) -> Int64Array:
-    """Return the sum of each row; of much there is nothing at all."""
+    """Return the sum of each row; most matrices are zero."""
     found: Int64Array = matrix.sum(axis=1, dtype=np.int64) if matrix.any() else _numbers(len(matrix))
     return found
 
@@ -435,7 +435,7 @@ def _ends_of_some(t_ms: Int64Array, shown: BoolArray, values: IntArray) -> Ends:
 
 
 def _stretches(rounds: Rounds, first: int) -> Stretch:
-    """Return how long rows stood still while messages waited; of several queues it says nothing (see `figures`)."""
+    """Return how long single queues stood still while messages waited (of several queues: see `figures`)."""
     still = rounds.is_still[:, first:]
     count, width = still.shape
     found = Stretch.none(count)
@@ -473,7 +473,7 @@ def _minutes(rounds: Rounds, first: int) -> Minutes:
 
 
 def _histogram(values: Int64Array, shown: BoolArray) -> Counts:
-    """Return how often each bucket was met in the shown rounds of each row."""
+    """Return how often each bucket occurs in the shown rounds of each row."""
     codes = histogram.codes_of(values)
     if shown.all():
         counts = np.full(len(codes), codes.shape[1])

@@ -2,7 +2,7 @@
 
 Values from 0 to 255 have a bucket each; above, every power of two is cut into 128, so that a value read back is never
 below the true one and at most 0.8 % above it. Adding histograms is adding counts: no order, no split of the input and
-no number of files changes the result, which is what averages of percentiles cannot promise.
+no number of files changes the result, which averages of percentiles cannot promise.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ EXACT = 2 << SUB_BITS  # 256: below it a value is its own bucket
 
 
 def bucket_of(values: Int64Array) -> Int64Array:
-    """The bucket of each value; values must not be negative."""
+    """Return the bucket of each value; values must not be negative."""
     shift = np.maximum(np.frexp(values.astype(np.float64))[1] - (SUB_BITS + 1), 0).astype(np.int64)
     buckets: Int64Array = (shift << SUB_BITS) + (values >> shift)
     return buckets
 
 
 def narrow_bucket_of(values: Int32Array) -> Int32Array:
-    """`bucket_of`, for 32-bit values: a float's leading bits are its power of two and the seven bits behind."""
+    """Return `bucket_of` 32-bit values: a float's leading bits are its power of two and the seven bits behind."""
     buckets: Int32Array
     if values.size and values.max() < 1 << 24:  # exact in 32 bits
         buckets = values.astype(np.float32).view(np.int32)
@@ -42,7 +42,7 @@ def narrow_bucket_of(values: Int32Array) -> Int32Array:
 
 
 def codes_of(values: npt.NDArray[Any]) -> npt.NDArray[np.uint16]:
-    """`bucket_of` in 16 bits, which hold every bucket; by `narrow_bucket_of` where the values fit."""
+    """Return `bucket_of` in 16 bits, which hold every bucket; by `narrow_bucket_of` where the values fit."""
     if values.size == 0 or values.max() < 1 << 31:
         return narrow_bucket_of(values.astype(np.int32)).astype(np.uint16)
     return bucket_of(values).astype(np.uint16)
@@ -92,14 +92,14 @@ def _bias(exponent: int) -> np.int32:
 
 
 def highest_of(buckets: Int64Array) -> Int64Array:
-    """The largest value that falls into each bucket."""
+    """Return the largest value of each bucket."""
     shift = np.maximum((buckets >> SUB_BITS) - 1, 0)
     highest: Int64Array = ((buckets - (shift << SUB_BITS) + 1) << shift) - 1
     return highest
 
 
 def merged(buckets: Int64Array, counts: Int64Array) -> tuple[Int64Array, Int64Array]:
-    """Buckets in ascending order, each once, with the sum of its counts."""
+    """Return buckets in ascending order, each once, with the sum of its counts."""
     if len(buckets) == 0:
         return buckets, counts
     width = int(counts.max()).bit_length()
@@ -124,7 +124,7 @@ class Found(NamedTuple):
 def percentiles(
     buckets: Int64Array, counts: Int64Array, starts: Int64Array, shares: Iterable[int]
 ) -> dict[int, Found]:
-    """For each share the value at or below which so many percent of a row's counts lie (nearest rank).
+    """Return for each share the value at or below which so many percent of a row's counts lie (nearest rank).
 
     Row i owns buckets[starts[i] : starts[i + 1]], ascending.
     """

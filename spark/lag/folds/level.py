@@ -1,4 +1,4 @@
-"""What a window says of some rows in figures that merge: sums, extremes, first and last ones, runs and histograms.
+"""Figures of a window that merge, for some rows: sums, extremes, first and last ones, runs and histograms.
 
 `merge` of the folds of two windows side by side is the fold of both: what goes over the edge (a standstill, the last
 known lag, the longest gap) is carried as its two ends. Figures that pages show are made from these at the end
@@ -318,7 +318,7 @@ def _sums(parts: Sequence[Level], places: Sequence[Int64Array], count: int) -> S
 
 
 def _spread(own: Any, onto: Any, rows: Int64Array) -> Any:
-    """Put the rows of a part to their places, the others are as in `onto`."""
+    """Put the rows of a part into their places of `onto`, and return that."""
     for one in fields(own):
         getattr(onto, one.name)[rows] = getattr(own, one.name)
     return onto

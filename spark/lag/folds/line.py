@@ -1,7 +1,7 @@
 """A group's topic, or one of its queues, over any time: what each round shows of it, as arrays side by side.
 
 Episodes, capacity and the replay of forecasts are read off this line. Rounds of several grids, hour after hour, are
-put behind each other: only the rows that are asked for stay in memory.
+put behind each other: only the requested rows stay in memory.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class Line:
 
     @property
     def limit_ms(self) -> int:
-        """How long a round holds."""
+        """Return how long a round holds."""
         return GAP_INTERVALS * self.interval_ms
 
     @property
     def gap_ms(self) -> Int64Array:
-        """The time since the round before, 0 where there is none or it was too long ago."""
+        """Return the time since the round before, 0 where there is none or it was too long ago."""
         gaps = np.diff(self.t_ms, prepend=self.t_ms[:1])
         found: Int64Array = np.where(gaps <= self.limit_ms, gaps, 0).astype(np.int64)
         return found
@@ -128,7 +128,7 @@ def _of_grid(grid: Grid, width: int) -> Iterable[tuple[SeriesKey, Line]]:
 
 
 def joined(parts: Sequence[Line]) -> Line:
-    """Return parts of which each follows the one before; what each knows of the time before it is left out."""
+    """Return parts of which each follows the one before; its rounds before that are left out."""
     if len(parts) == 1:
         return parts[0]
     columns: dict[str, list[np.ndarray]] = {name: [] for name in COLUMNS}

@@ -1,7 +1,7 @@
 """When a group's topic kept its promise, round by round: the error budget of the last days without reading history.
 
     state = states_of(snapshot, topics, slo_ms)        # of every topic in one round
-    course = ((0, ABSENT), (t1, KEPT), (t2, LATE), …)  # when it changed: exact, and nothing for rounds without news
+    course = ((0, ABSENT), (t1, KEPT), (t2, LATE), …)  # when it changed: exact; rounds without a change add nothing
     spent = times(joined(common, course), from_ms, to_ms)   # as `spark.lag.folds.fold` counts the same rounds
 
 The states are ordered so that the larger of two is the state of both: time that no round covers (UNKNOWN in the course

@@ -1,4 +1,4 @@
-"""Drain forecasts made again from history, and what really came: the same function as the live pages', later judged.
+"""Repeat drain forecasts from history, with the function of the live pages, and compare them with what came.
 
 A backlog is a stretch in which the oldest message waited longer than a commit takes: what a healthy consumer has in
 flight is none, and is still there when the backlog is gone.
@@ -24,7 +24,7 @@ SHORTEST_MS = 2 * 60_000  # a younger backlog is an ordinary burst
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What was said at `at_ms`: `ms`, or `never`. `actual_ms`: until the backlog was gone; None: not seen."""
+    """A forecast made at `at_ms`: `ms`, or `never`. `actual_ms`: until the backlog was gone; None: not seen."""
 
     at_ms: int
     ms: int | None
@@ -43,7 +43,7 @@ class Backlog:
 
 
 def backlogs(line: Line) -> list[Backlog]:
-    """Return stretches with a backlog, long enough to ask when it ends; a gap in the data ends one."""
+    """Return stretches with a backlog, long enough to forecast; a gap in the data ends one."""
     holds = (line.age_ms > BEHIND_MS) & line.is_counted & line.is_aged
     hole = np.diff(line.t_ms, prepend=line.t_ms[:1]) > line.limit_ms
     begins = holds & np.append(True, ~holds[:-1] | hole[1:])
@@ -53,7 +53,7 @@ def backlogs(line: Line) -> list[Backlog]:
 
 
 def forecasts(line: Line, backlog: Backlog) -> Iterator[Forecast]:
-    """Yield what would have been said every five minutes of a backlog."""
+    """Yield the forecast of every five minutes of a backlog."""
     next_ms = int(line.t_ms[backlog.first]) + SHORTEST_MS
     for at in range(backlog.first, backlog.last + 1):
         if line.t_ms[at] >= next_ms:
@@ -62,10 +62,10 @@ def forecasts(line: Line, backlog: Backlog) -> Iterator[Forecast]:
 
 
 def forecast_at(line: Line, backlog: Backlog, at: int) -> Forecast:
-    """Return what the live page would have said in round `at`: from the last ten minutes of this backlog."""
-    said = drain(*window_at(line, backlog, at))
+    """Return the forecast of the live page in round `at`: from the last ten minutes of this backlog."""
+    end = drain(*window_at(line, backlog, at))
     now_ms = int(line.t_ms[at])
-    return Forecast(now_ms, said.ms, said.never, said.low_ms, said.high_ms, drained_after(line, backlog, at))
+    return Forecast(now_ms, end.ms, end.never, end.low_ms, end.high_ms, drained_after(line, backlog, at))
 
 
 def window_at(line: Line, backlog: Backlog, at: int) -> tuple[Int64Array, Int64Array, Int64Array]:

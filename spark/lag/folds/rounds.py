@@ -1,9 +1,9 @@
-"""What each round shows of some rows: queues, or queues added up to a group's topic or to a whole group.
+"""Each round of some rows: queues, or queues added up to a group's topic or to a whole group.
 
 Nothing is judged here: statuses and ages are the collector's, as stored. Differences of offsets count at the later
 sample, across gaps too: what was produced and consumed in a gap is known, only not when. A row of several queues has
-the worst status (`codes.WORST_FIRST`), the sum of the known lags and the age of the oldest message known; whether that
-is all of it say `is_read`, `is_counted` and `is_aged`.
+the worst status (`codes.WORST_FIRST`), the sum of the known lags and the age of the oldest message known; `is_read`,
+`is_counted` and `is_aged` are false where that is not all of it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Rounds:
 
     `exists`: how many queues the row has then; `rank`: severity of the worst status, `states` the standing ones of any
     queue (bits). `is_counted`: the lag of every queue is known, `is_aged`: the age of its oldest message is; `age_ms`
-    is 0 where none waits, at least so much where `is_bound`. `moved`: someone set a committed offset. `in_flight` is
+    is 0 where none waits, at least so much where `is_bound`. `moved`: a committed offset was set. `in_flight` is
     -1 where it was not read of every queue.
     """
 
@@ -127,7 +127,7 @@ class Rounds:
 
     @property
     def limit_ms(self) -> int:
-        """How long a sample holds."""
+        """Return how long a sample holds."""
         return GAP_INTERVALS * self.interval_ms
 
     def spans(self, from_ms: int, to_ms: int) -> tuple[Int64Array, Int64Array]:
@@ -197,7 +197,7 @@ class _Moves:
 
     @classmethod
     def of(cls, grid: Grid, effective: Int64Array, is_valid: BoolArray, flags: ByteArray | None) -> _Moves:
-        """What retention removed was not consumed, nor what someone jumped over, nor what is beyond max."""
+        """Return the moves. What retention removed, a reset jumped over or lies beyond max was not consumed."""
         committed = grid.committed
         counts = grid.is_linked.copy()
         counts[:, 1:] &= (committed[:, 1:] >= 0) & (committed[:, :-1] >= 0)
@@ -242,8 +242,8 @@ def _in_flight(grid: Grid, effective: Int64Array, lag: Int64Array, is_valid: Boo
 
 
 def where(mask: BoolArray, values: npt.NDArray[T]) -> npt.NDArray[T]:
-    """Return the values where the mask says so, else 0. Mostly it does everywhere, which one look shows; else a product
-    is ten times as fast as a choice.
+    """Return the values where the mask is true, else 0. Mostly all of it is; else a product is ten times as fast as
+    `np.where`.
     """
     return values if mask.all() else values * mask
 

@@ -1,4 +1,4 @@
-"""Whether a figure changed: week against week, and since which day. Values by day; NaN is unknown, never 0.
+"""Test whether a figure changed: week against week, and since which day. Values by day; NaN is unknown, never 0.
 
 Hours of one day depend on each other, days hardly do: so days are compared, not hours. A few days decide exactly, by
 going through every way in which chance could have exchanged them, instead of by a formula for many.
@@ -16,7 +16,7 @@ FloatArray = npt.NDArray[np.float64]
 PAIRS_MIN = 6  # with five pairs even "all of them rose" happens by chance in one of 16 cases
 SIGNIFICANT = 0.05
 PAIRS_MAX = 16  # 65,536 exchanges
-DAYS_MIN = 10  # of which a change of level can be told
+DAYS_MIN = 10  # the least in which a change of level can be found
 SIDE_MIN = 3  # days on each side of it
 
 
@@ -29,7 +29,7 @@ class Shift:
     before: float
     after: float
     pairs: int
-    p_value: float | None  # None: too few pairs to say
+    p_value: float | None  # None: too few pairs
 
     @property
     def is_significant(self) -> bool | None:
@@ -70,7 +70,7 @@ class ChangePoint:
 
 
 def change_point(values: FloatArray) -> ChangePoint | None:
-    """The day from which the level is another one, if there is one: Pettitt's rank test (1979), at 5 %.
+    """Return the day from which the level differs, if there is one: Pettitt's rank test (1979), at 5 %.
 
     Unknown days are left out; their place in `values` still counts for `at`.
     """

@@ -1,7 +1,7 @@
 """The name of a large day of history, which is several files, buckets of groups that follow each other.
 
 Bucket 3 of a day's second generation is `…/b=3-g2.parquet`; `…/b=0,1,2,3-g2.parquet` is no file but all four of them,
-for whoever wants a day as one.
+for readers of a whole day.
 """
 
 import re

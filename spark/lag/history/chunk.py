@@ -67,7 +67,7 @@ READERS_MAX = 8  # threads that read files for one question
 # by side, have the same increments of its max offsets, which zstd finds as far as a row group reaches.
 ROW_GROUP_ROWS = 2_000
 # Measured on the reference data: 4 % smaller and a little faster than level 3, which finds matches across the split
-# bytes that cost more to say than they save.
+# bytes that cost more than they save.
 _ZSTD_LEVEL = 1
 # what samples are made of: the rest of a row is for readers of the file who want no samples
 _NEEDED = [
@@ -290,7 +290,7 @@ def load_samples(files: Iterable[str], from_ms: int, to_ms: int, *, group: str |
     """Return the samples of [from_ms, to_ms), and the one before of each series where these files have it.
 
     `files` are chunk and log paths, local or fsspec URLs; `group` keeps one group's series only ("" for heads).
-    A file that vanished between listing and reading raises FileNotFoundError: the manifest is newer, ask it again.
+    A file that vanished between listing and reading raises FileNotFoundError: the manifest is newer, read it again.
     """
     paths = list(files)
     logs = [path for path in paths if PurePosixPath(path).suffix == ".wal"]
@@ -315,7 +315,7 @@ def _side_by_side(files: int) -> Iterator[Callable[..., Iterator[Any]]]:
 
 
 def _read_logs(paths: Iterable[str], group: str | None) -> Samples:
-    """Return what log segments tell, in time order; with `group` of its queues only ("": of heads)."""
+    """Return the samples of log segments, in time order; with `group` of its queues only ("": of heads)."""
     snapshots: list[Snapshot] = []
     before: list[Snapshot | None] = []
     names: wal.SegmentState | None = None  # segment after segment mostly names the same series

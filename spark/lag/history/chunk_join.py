@@ -100,8 +100,8 @@ def regular_rows(table: pa.Table) -> RegularRows | None:
 
 
 def decode_in_order(tables: Iterable[pa.Table], each: Callable[..., Iterable[Any]] = map) -> list[Samples]:
-    """Return the samples of chunk tables; those of tables which follow each other in time and tell of the same series
-    are one part. `each` is a `map`, for whoever has threads.
+    """Return the samples of chunk tables; tables that follow each other in time and hold the same series are
+    one part. `each` is a `map`, of a thread pool for example.
     """
     found: list[Samples | list[RegularRows]] = []
     for table in tables:

@@ -1,7 +1,7 @@
 """The rows of a chunk: what they hold, and samples to rows and back.
 
 A chunk has one row per series and hour, sorted by (group, topic, broker_name, queue_id, incarnation); heads
-(queues whoever consumes them) have group "" and come first. A day file holds the same rows, the hours of a series
+(queues without a group) have group "" and come first. A day file holds the same rows, the hours of a series
 side by side. A sample is a few small integers:
 
     kind                HEAD, GROUP, RETRY (the group's own %RETRY% topic), DLQ
@@ -23,7 +23,7 @@ side by side. A sample is a few small integers:
 A column that may be null may be missing in a file, which an older version of this program wrote: it is null then.
 Columns that this version does not know are not read.
 
-Lists that say nothing are null because an idle queue is the common case: they cost no time to write or to read.
+Lists without a change are null because an idle queue is the common case: they cost no time to write or to read.
 `lag[]` is the raw difference; what can still be read, lost and invalid follow from it and are computed, never
 stored. Differences that do not fit 32 bits start a new row of the same series.
 """

@@ -338,7 +338,7 @@ class Bucket:
 class DayMerge:
     """The rows of several chunk files, sorted by series, then time, to be written as a file or as several buckets.
 
-    A later input replaces what earlier ones say about its time: give the day's files first and then its repaired hours.
+    A later input replaces earlier ones in its time: give the day's files first and then its repaired hours.
     Inputs of the same time are buckets of one day and add up.
     """
 

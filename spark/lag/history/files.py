@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class StorageError(OSError):
-    """A storage does not do what was requested; the text names file and reason, and what to check."""
+    """A storage request failed; the message names file and reason, and what to check."""
 
 
 def filesystem_of(url: str) -> tuple[Any, str]:
@@ -69,7 +69,7 @@ def size_of(url: str) -> int:
 
 
 def exists(url: str) -> bool:
-    """Whether a file is there. Raises StorageError when the storage does not say."""
+    """Return whether a file exists. Raises StorageError when the storage does not answer."""
     try:
         size_of(url)
     except FileNotFoundError:
@@ -113,7 +113,7 @@ def write_bytes(url: str, data: bytes) -> tuple[int, str]:
 
 
 def remove(url: str) -> None:
-    """Remove a file; one that is not there is fine."""
+    """Remove a file, if it exists."""
     filesystem, path = filesystem_of(url)
     with suppress(FileNotFoundError), _named("removed", url):
         filesystem.rm_file(path)

@@ -39,11 +39,11 @@ once.
 
 A frame without names of columns has those of `HEAD_COLUMNS` and `COMMIT_COLUMNS`. A later version of this program may
 write more: a reader skips columns that it does not know, and one that a frame lacks is the default of `Snapshot`. The
-version in the header says who wrote it and keeps no reader away.
+version in the header names the writer and excludes no reader.
 
 Behind the last frame there may be zeros, room for frames to come (`history.log`). A frame cut by a crash ends
 the segment: `read_segment` returns what is whole and where it ends, the writer truncates there and goes on. A bad frame
-*before* whole ones is damage, not a torn tail; reading stops there too and `damaged` says so.
+*before* whole ones is damage, not a torn tail; reading stops there too and `damaged` is true.
 """
 
 import struct
@@ -102,7 +102,7 @@ class CutHeader(WalError):
 
 
 class FrameHead(msgspec.Struct, omit_defaults=True):
-    """What every frame says in words."""
+    """The JSON head of every frame."""
 
     number: int
     brokers: list[BrokerRead]
@@ -167,7 +167,7 @@ class _Known(Generic[Key]):
     def add(self, keys: Sequence[Key]) -> None:
         if not keys:
             return
-        self.index = dict(self.index)  # another segment may know them by the same tables
+        self.index = dict(self.index)  # another segment may use the same tables
         self.index.update(zip(keys, range(len(self.keys), len(self.keys) + len(keys)), strict=True))
         self.keys = [*self.keys, *keys]
         self.last_is_all = False
@@ -175,7 +175,7 @@ class _Known(Generic[Key]):
 
 @dataclass(slots=True)
 class SegmentState:
-    """What reader and writer of a segment both know after the same frames. `position` is the end of the last
+    """The state of a reader or writer after the frames so far. `position` is the end of the last
     one.
     """
 
@@ -423,7 +423,7 @@ def snapshot_from(
 
 
 def frame_head(body: bytes) -> tuple[FrameHead, int]:
-    """Return what a frame says in words, and where its numbers begin."""
+    """Return the JSON head of a frame, and where its numbers begin."""
     (length,) = LENGTH.unpack_from(body)
     position = LENGTH.size + length
     return msgspec.json.decode(body[LENGTH.size : position], type=FrameHead), position

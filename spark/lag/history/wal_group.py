@@ -1,6 +1,6 @@
 """One group's series out of log segments, without the others: a chart of the last hour looks at 20 queues of 240,000.
 
-The names of a segment say where the group's series stand in it; of every frame only their bits and bytes are looked at.
+The names of a segment give the places of the group's series; of every frame only their bits and bytes are read.
 `spark.lag.history.wal` describes the format and reads everything.
 """
 
@@ -51,8 +51,9 @@ class _Own:
     def take(
         self, body: bytes, position: int, count: int, names: Sequence[str]
     ) -> tuple[BoolArray, dict[str, Int64Array], int]:
-        """Take what a frame says of these; `count` series are named so far. Return (which are in the round, their
-        columns, position behind).
+        """Read these series from a frame; return (which are in the round, their columns, position behind).
+
+        `count` series are named so far.
         """
         width = (count + 7) // 8
         if position + width > len(body):

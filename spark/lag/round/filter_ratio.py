@@ -1,7 +1,7 @@
-"""How much of a lag will a filtering group really get? A sample, its ratio, and how sure that is (lag.md 1.2, 25).
+"""The share of a lag that passes a group's filter, from a sample, with its confidence interval (lag.md 1.2, 25).
 
 The sample is stratified: the waiting range is cut into equal parts and each gives its share, because the mix of tags
-drifts and the oldest messages say little about the newest.
+drifts and the oldest messages do not represent the newest.
 """
 
 import math

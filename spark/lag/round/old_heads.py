@@ -1,9 +1,9 @@
-"""Max offsets of many queues at common times: between which two readings did an old message come?
+"""Max offsets of many queues at common times, to find the two readings between which an old message came.
 
 The rounds of ten minutes are kept in full by the window; what leaves them goes here, in two ways: of every queue a
 reading every two minutes for a day, and of queues whose first unread message is older than the window every reading,
 for as long as that is so. So the age of an unread message is known to an interval however late its group is; of what
-a group went back to it is known to two minutes, and so much is admitted (`round_arrays.ages`).
+a group went back to it is known to two minutes, and its bound is as wide (`round_arrays.ages`).
 """
 
 from typing import NamedTuple
@@ -44,11 +44,11 @@ class HeadLog:
             self.values = np.pad(self.values, ((0, 0), (0, missing)), constant_values=~0)
 
     def forget(self, columns: Int64Array) -> None:
-        """Drop what was read of columns: they are other queues' from now on."""
+        """Clear the readings of columns that now belong to other queues."""
         self.values[:, columns] = ~0
 
     def put(self, t_ms: int, values: Int64Array, read: BoolArray) -> None:
-        """Take a row; one that is not newer than all others is passed over."""
+        """Add a row; one that is not newer than all others is ignored."""
         if t_ms <= self.newest_ms:
             return
         self.newest_ms = t_ms
@@ -104,8 +104,7 @@ def thinned(
 ) -> tuple[Int64Array, Int64Array, BoolArray]:
     """Return (times, a row of max offsets for each, what of them was read): of the first round in every `step_ms`.
 
-    `columns` says which of `count` columns each series is. The series with the most readings says which rounds there
-    were.
+    `columns`: which of `count` columns each series is. The rounds are those of the series with the most readings.
     """
     longest = int(samples.counts.argmax())
     rounds = samples.t_ms[samples.starts[longest] : samples.starts[longest + 1]]

@@ -1,7 +1,7 @@
 """The newest round of a window for all its series at once: ages, speeds and rates, as arrays.
 
 A cluster of 10,000 groups has tens of thousands of queues in a round of five seconds; one by one they take
-seconds. Arrays run parallel to the columns that are asked for; `UNKNOWN_OFFSET` and NaN stand for unknown.
+seconds. Arrays run parallel to the requested columns; `UNKNOWN_OFFSET` and NaN stand for unknown.
 """
 
 from dataclasses import dataclass
@@ -47,7 +47,7 @@ class Progress:
 
     @property
     def first_unread(self) -> Int64Array:
-        """What can still be read begins here."""
+        """Return the offset of the first message that can still be read."""
         return np.maximum(self.committed, self.min_offset)
 
     def part(self, chosen: BoolArray | Int64Array) -> "Progress":
@@ -152,10 +152,10 @@ def _narrow(found: Brackets, at: int, known: list[KnownTime], offset: int) -> No
 
 
 def is_ordinary(window: LagWindow, queues: Progress, age: Ages) -> BoolArray:
-    """Return of which queues with messages waiting it is certain, without looking at their history, that `judge` calls
-    them OK: somebody is there, the offset lies between min and max and moved on as usual, and what waits is young.
+    """Return of which queues with messages waiting it is certain, without their history, that `judge` returns OK:
+    a client is connected, the offset lies between min and max and moved on as usual, and what waits is young.
 
-    `age` is of the first unread message. Who says no has to be judged.
+    `age` is of the first unread message. The other queues have to be judged.
     """
     sound = (queues.committed <= queues.max_offset) & (queues.committed >= queues.min_offset)
     sound &= ~window.has_moved(queues.commits)

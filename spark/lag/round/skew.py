@@ -1,4 +1,4 @@
-"""Is the backlog everywhere or in one queue? Tells "add consumers" from "fix the key" (lag.md 1.2, 22)."""
+"""Skew of a backlog over queues: whether more consumers help or another key (lag.md 1.2, 22)."""
 
 from typing import NamedTuple
 

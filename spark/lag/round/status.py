@@ -1,4 +1,4 @@
-"""How is a group doing? Twelve words, each with an exact rule, and unknown that is never mistaken for zero.
+"""The status of a group: twelve codes, each with an exact rule; unknown is never zero.
 
 The rules are Burrow's, on a window of samples in time instead of a count of commits, because RocketMQ has no
 commit log to follow; LOST, SKIPPED, OFFLINE, NEVER_COMMITTED, INVALID and UNKNOWN are ours (lag.md 1.2 metric
@@ -45,7 +45,7 @@ WINDOW_MS = 10 * 60_000  # Burrow watches 10 commits; 10 minutes hold 10 rounds 
 TIME_LAG_ALLOWED_MS = 30_000
 QUIET_MS = 60_000  # no progress for so long, with messages waiting, is not a slow commit any more
 # A POP group's offset moves when messages are taken: its members may be busy with what they hold for as long as the
-# longest invisible time a client may ask for (5 min), and take the next ones a minute later.
+# longest invisible time a client may request (5 min), and take the next ones a minute later.
 POP_QUIET_MS = 6 * 60_000
 RHYTHM_FACTOR = 3  # a consumer that commits every 5 minutes is quiet after 15
 BACKLOG_GRACE_MS = 60_000  # a backlog younger than this is an ordinary burst
@@ -68,7 +68,7 @@ class QueueHistory:
     moved: BoolArray
 
     def moves(self) -> Int64Array:
-        """Changes of the committed offset from round to round."""
+        """Return the changes of the committed offset from round to round."""
         changes: Int64Array = self.committed[1:] - self.committed[:-1]
         return changes
 
@@ -134,13 +134,13 @@ def judge(
 
     `time_lag_ms` is null when it is only known to be large; `clients` is the group's number of members, null
     when unknown; `previous` is the status of the round before, which a backlog without a clear trend keeps;
-    `patience_ms` is how long no progress says nothing (`POP_QUIET_MS` for POP).
+    `patience_ms` is how long a standstill is still normal (`POP_QUIET_MS` for POP).
     The rules, first match wins:
 
     1. Committed offset beyond max: INVALID.
     2. Below min: LOST, what retention removed cannot be read any more.
     3. Nothing waits: OK, or SKIPPED when it got there by a jump in this window.
-    4. Nobody is connected: OFFLINE.
+    4. No client is connected: OFFLINE.
     5. No progress for longer than its own rhythm explains: STOPPED when it made progress in the window, else
     STALLED. 6. It went back in the window and has not come back to where it was: REWOUND. It jumped far
     ahead: SKIPPED. 7. The oldest message has waited no longer than a commit takes, or the backlog is young:
@@ -173,7 +173,7 @@ def _judge_backlog(
     previous: LagStatus | None,
     patience_ms: int,
 ) -> Judgement:
-    """Rules 5 to 8, for a queue with messages waiting and perhaps somebody there to read them."""
+    """Apply rules 5 to 8, to a queue with messages waiting whose group may have clients."""
     now_ms = int(history.t_ms[-1])
     backlog = _from_last_zero(history)
     began_ms = int(history.t_ms[backlog][0])
@@ -198,8 +198,8 @@ def _judge_backlog(
 
 
 def _judge_trend(history: QueueHistory, backlog: slice, previous: LagStatus | None) -> Judgement:
-    """One trend decides the word and the end. A lag that is not sure to shrink any more keeps the word CATCHING_UP
-    while it more likely does: pages do not flicker.
+    """Return status and drain from one trend. CATCHING_UP stays while the lag more likely shrinks than not: pages do
+    not flicker.
     """
     own = history.part(backlog)
     found = trend(own.t_ms, own.max_offset - own.committed, own.committed)
@@ -212,7 +212,7 @@ def _judge_trend(history: QueueHistory, backlog: slice, previous: LagStatus | No
 
 
 def _rewound(history: QueueHistory, moves: Int64Array) -> Judgement | None:
-    """The committed offset went back in the window and has not reached its old place again.
+    """Return REWOUND if the committed offset went back in the window and is still below its old place, else None.
 
     One beyond the end is no place: it is of an earlier topic of that name, or of a tail that a broker lost.
     """
@@ -232,7 +232,7 @@ def _rewound(history: QueueHistory, moves: Int64Array) -> Judgement | None:
 
 
 def _skipped(history: QueueHistory) -> Judgement | None:
-    """The committed offset was set ahead in the window, and not taken back: what lies between was not handled.
+    """Return SKIPPED if the committed offset was set ahead in the window and not back, else None.
 
     One that is taken back comes to where it was, and to what was consumed in the interval of the move.
     """
@@ -260,7 +260,7 @@ def _is_pending(history: QueueHistory, at: int) -> bool:
 
 
 def is_beyond_handling(history: QueueHistory) -> bool:
-    """Whether the newest rise of the committed offset is more than the group can have handled since the reading before.
+    """Return whether the newest rise of the committed offset is more than the group can have handled in its interval.
 
     Compared with its own fastest interval of the window in which it was late at both ends, for only then it was as fast
     as it can be: `SKIP_FACTOR` times that, and the `SPAN_MESSAGES` that one slow message may have held back. Nothing is

@@ -1,4 +1,4 @@
-"""The rolling window of one cluster: what the collector remembers between rounds.
+"""The rolling window of one cluster: the state of the collector between rounds.
 
 It is a fold over snapshots: appending the frames of the write-ahead log in order gives the same window that
 the live collector had, so it may be thrown away at any time. Ten minutes are kept at full resolution (rates
@@ -115,7 +115,7 @@ class LagWindow:
         self.known_times: dict[HeadKey, list[KnownTime]] = {}
         # time of a round → columns of `commits` that were set, not consumed, since the reading before
         self._moves: dict[int, Int64Array] = {}
-        self._rates: dict[str, npt.NDArray[np.float64]] = {}  # of the newest round, made when first asked for
+        self._rates: dict[str, npt.NDArray[np.float64]] = {}  # of the newest round, computed on first use
         self._newest: dict[tuple[str, str, int], int] = {}  # incarnation of each queue
         self._head_of = no_offsets()  # per column of `commits`, the queue's column of `heads`
 
@@ -161,7 +161,7 @@ class LagWindow:
         new = self.commits.keys[known:]
         if new:
             heads = [self.heads.index.get(key.head, -1) for key in new]
-            if -1 in heads:  # of a queue whose own offsets were not told
+            if -1 in heads:  # of a queue whose own offsets were not read
                 self._head_columns([key.head for key in new])
                 heads = [self.heads.index[key.head] for key in new]
             self._head_of = np.append(self._head_of, np.array(heads, dtype=np.int64))
@@ -374,7 +374,7 @@ class LateHeads:
         self.slots = np.pad(self.slots, (0, missing), constant_values=-1) if missing else self.slots
 
     def put(self, t_ms: int, values: Int64Array, is_late: BoolArray, is_read: BoolArray) -> None:
-        """Take a row of the window; `is_late` says which columns' messages are waited for, `is_read` of which that is
+        """Take a row of the window; `is_late`: columns with messages waiting, `is_read`: those of which that is
         certain.
         """
         over = np.flatnonzero((self.slots >= 0) & ~is_late & is_read)

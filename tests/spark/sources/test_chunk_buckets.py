@@ -63,7 +63,7 @@ def test_it_reads_the_rows_of_a_range_of_groups(
         several.heads("%DLQ%", from_ms, to_ms).to_pylist() == one.heads("%DLQ%", from_ms, to_ms).to_pylist()
     )
     assert several.is_whole_in(from_ms, to_ms) == one.is_whole_in(from_ms, to_ms)
-    several.forget()
+    several.release()
 
 
 def test_its_row_groups_are_those_of_all_files(both: tuple[ChunkFile, ChunkBuckets]) -> None:
