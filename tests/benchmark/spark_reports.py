@@ -5,6 +5,7 @@
     day       G2: the daily report from raw history; with fewer than 24 hours or series the whole day is extrapolated,
               and marked so
     task      G4: a run as the worker makes it, from taking it up to its rows in the database; the first has no JVM
+    year      G3: the year, its last quarter and month of as many groups from kept daily rows, made without Spark
     forecast  G13: drain forecasts of a replayed day against what came
 
 CPU seconds (of this process and all below it) stand beside the clock's: on a busy machine only those can be compared.
@@ -67,7 +68,7 @@ from rounds group by group, topic
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("parts", nargs="*", default=["kernel", "hour", "day", "task", "forecast"])
+    parser.add_argument("parts", nargs="*", default=["kernel", "hour", "day", "task", "year", "forecast"])
     parser.add_argument("--size", choices=sorted(SIZES), default="full")
     parser.add_argument("--hours", type=int, default=2, help="of reference data")
     parser.add_argument("--history", type=Path)
@@ -93,6 +94,8 @@ def measure(
         yield {"G1 kernel alone": _kernel(files, size)}
     if "task" in asked.parts:
         yield {"G4 task to report": _task(files, size, scratch, folder)}
+    if "year" in asked.parts:
+        yield {"G3 year report": _report_task("year", str(size.groups))}
     if {"hour", "day", "forecast"} & set(asked.parts):
         spark = build_session("tidemark benchmark", master="local[*]")
         with package_shipped(spark):
@@ -270,18 +273,20 @@ def _task(files: list[str], size: Size, scratch: Path, folder: Path) -> dict[str
     naive = _timed(
         lambda: subprocess.run(command, input=spec.to_json(), text=True, check=True, capture_output=True)
     )
-    task = [sys.executable, "-m", "tests.benchmark.report_task"]
-    done = subprocess.run(
-        [*task, str(folder), str(len(files)), str(size.interval_ms)], check=True, stdout=subprocess.PIPE
-    )
     return {
         "goal_cold_s": 9,
         "goal_warm_s": 2.5,
         "samples": size.groups * size.queues * size.rounds,
         "load": os.getloadavg(),
         "naive_own_jvm_without_publishing_s": round(naive.wall_s, 2),
-        **json.loads(done.stdout),
+        **_report_task("hour", str(folder), str(len(files)), str(size.interval_ms)),
     }
+
+
+def _report_task(*given: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.benchmark.report_task", *given]
+    found: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return found
 
 
 def _forecast(spark: SparkSession, scratch: Path) -> dict[str, Any]:
