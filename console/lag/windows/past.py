@@ -17,7 +17,7 @@ from console.lag.models import HistoryFile
 from console.lag.windows.chart_rounds import Rounds, decimate, rounds_of, thinned
 from spark.lag.codes import ABSENT, UNKNOWN_CODE
 from spark.lag.folds.rounds import GAP_INTERVALS
-from spark.lag.grid import grid_of
+from spark.lag.grid import Grid, grid_of
 from spark.lag.history import chunk, files
 from spark.lag.local_time import DAY_MS
 from spark.lag.samples import Samples
@@ -180,7 +180,7 @@ def _all_rounds(
     and thinned day by day; a day that is over and lies in chunks only never changes: it is remembered.
     """
     if to_ms - from_ms <= WHOLE_MS:
-        return _load_rounds(cluster, group, topic, from_ms, to_ms, interval_ms)
+        return rounds_of(_load_grid(cluster, group, topic, from_ms, to_ms, interval_ms), from_ms)
     first_ms = from_ms - from_ms % DAY_MS
     days = range(first_ms, to_ms, DAY_MS)
     marks = _marks(cluster, first_ms, to_ms)
@@ -193,9 +193,10 @@ def _all_rounds(
     missing = [day_ms for day_ms in days if day_ms not in found]
     for run in _runs(missing):
         end_ms = min(run[-1] + DAY_MS, to_ms)
-        rounds = _load_rounds(cluster, group, topic, run[0], end_ms, interval_ms)
-        for day_ms in run:
-            found[day_ms] = thinned(rounds.between(day_ms, day_ms + DAY_MS), THIN_STEP_MS)
+        grid = _load_grid(cluster, group, topic, run[0], end_ms, interval_ms)
+        for day_ms in run:  # one after the other: the matrices of several days do not fit the caches
+            day = grid.between(day_ms, day_ms + DAY_MS)
+            found[day_ms] = thinned(rounds_of(day, day_ms), THIN_STEP_MS)
             if marks[day_ms] and day_ms + DAY_MS <= to_ms:
                 _days.put(keys[day_ms], found[day_ms])
     return Rounds.joined([found[day_ms] for day_ms in days]).between(from_ms, to_ms)
@@ -255,11 +256,11 @@ class DayCache:
 _days = DayCache(DAYS_KEPT)
 
 
-def _load_rounds(
+def _load_grid(
     cluster: str, group: str, topic: str | None, from_ms: int, to_ms: int, interval_ms: int
-) -> Rounds:
+) -> Grid:
     samples = load_main(cluster, group, from_ms, to_ms, interval_ms=interval_ms, topic=topic)
-    return rounds_of(grid_of(samples, interval_ms), from_ms)
+    return grid_of(samples, interval_ms)
 
 
 def load_main(

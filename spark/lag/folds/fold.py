@@ -467,7 +467,7 @@ def _minutes(rounds: Rounds, first: int) -> Minutes:
     is_behind[:, 1:] &= late[rows, :-1]
     is_behind[:, :1] = False
     is_behind[:, (spans > rounds.limit_ms) | (np.arange(len(spans)) < first)] = False
-    own, column = np.nonzero(is_behind)
+    own, column = np.divmod(np.flatnonzero(is_behind), is_behind.shape[1])
     minutes = rounds.t_ms[column] // MINUTE_MS
     return Minutes.of([Minutes(rows[own], minutes, rounds.consumed[rows[own], column], spans[column])])
 

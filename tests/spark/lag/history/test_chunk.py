@@ -163,6 +163,28 @@ def test_it_survives_parquet_and_reads_one_group(tmp_path: Path) -> None:
     assert column.compression == "ZSTD"
 
 
+def test_a_row_group_of_a_day_holds_one_group_unless_groups_are_small_or_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(chunk, "GROUP_ROWS_MIN", 4)
+    monkeypatch.setattr(chunk, "ROW_GROUP_ROWS", 8)
+    row = chunk.compact(HISTORY, interval_ms=5_000).slice(0, 1)
+    names = [name for name, rows in {"a": 6, "b": 2, "c": 3, "d": 20, "e": 1}.items() for _ in range(rows)]
+    table = pa.concat_tables([row] * len(names)).unify_dictionaries()
+    at = table.schema.get_field_index("group")
+    table = table.set_column(at, table.schema.field("group"), [pa.array(names)])
+    sink = io.BytesIO()
+    with chunk.ChunkWriter(sink, whole_groups=True) as writer:
+        writer.write(table)
+    file = pq.ParquetFile(sink)
+    groups = [
+        sorted(set(file.read_row_group(number, columns=["group"])["group"].to_pylist()))
+        for number in range(file.num_row_groups)
+    ]
+    assert groups == [["a"], ["b", "c"], ["d"], ["d"], ["e"]]
+    assert chunk.read_chunk(sink, group="d").num_rows == 20
+
+
 def write_files(folder: Path, history: list[Snapshot], cuts: list[int]) -> list[str]:
     """Split a history at `cuts` into files, chunk and log by turns."""
     paths = []
