@@ -73,8 +73,8 @@ class ReplayPlan(PlanKind):
     )
     chart_mark = "D"
     place = DEAD_LETTERS
-    diff_template = "operation/_diff_dead_letters.html"
-    job_template = "operation/_job_replay.html"
+    diff_template = "deadletter/_diff_dead_letters.html"
+    job_template = "deadletter/_job_replay.html"
     another = Another("dead-letter-group", Text("Choose other letters, target or rate"))
     program = "dlq"
     verb = "REPLAY"

@@ -43,8 +43,8 @@ class OffsetChangePlan(PlanKind):
     kind = "offset_change"
     title = Text("Offset change")
     program = "offsets"
-    diff_template = "operation/_diff_offsets.html"
-    job_template = "operation/_job_offsets.html"
+    diff_template = "group/_diff_offsets.html"
+    job_template = "group/_job_offsets.html"
     another = Another("offset-change", Text("Choose another target"))
     chart_mark = "R"
     verb = "RESET"

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.contrib.auth.models import User
 from django.template.loader import get_template
 from django.test import Client
+from django.utils import timezone
+from django.utils.html import escape
 
+from console.cluster.models import Cluster
 from console.operation import selectors, services
-from console.operation.models import Plan
+from console.operation.models import Job, Plan
 from console.operation.plan.kinds import PlanKind
 from console.plans import KINDS
 from tests.console.operation.tally import Tally
+from tests.support.people import signed_in
 
 
 @pytest.mark.django_db(databases=["default", "metrics"])
@@ -48,3 +54,38 @@ def test_every_kind_has_a_heading_a_button_and_pages_that_exist(kind: PlanKind) 
     assert [link.words for link in trail][1] == "orders" and trail[0].url.startswith("/c/test/")
     if kind.another:
         assert kind.another.link(plan).url.startswith("/c/test/")
+
+
+NAMES = {"offset_change": "group", "message_send": "topic", "broker_drain": "broker", "topic_delete": "topic"}
+
+
+@pytest.mark.django_db(databases=["default", "metrics"])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.kind)
+def test_the_page_of_every_kind_shows_what_it_declares(kind: PlanKind) -> None:
+    client = signed_in("alice")
+    Cluster.objects.create(name="test", namesrv_addrs="127.0.0.1:1")
+    now = timezone.now()
+    plan = Plan.objects.create(
+        kind=kind.kind,
+        cluster="test",
+        subject="orders",
+        params={"direction": "drain", "target": "nowhere"},
+        confirm="typed",
+        confirm_text="orders",
+        created_by="alice",
+        created_at=now,
+        expires_at=now + timedelta(minutes=5),
+    )
+    page = client.get(f"/c/test/plans/{plan.id}").content.decode()
+    assert f'<span class="name">{kind.title}</span>' in page and escape(kind.button(plan)) in page
+    assert f"{kind.typed_reason}: type the name <code>orders</code> to confirm." in page
+    if kind.kind in NAMES:
+        assert f">Name of the {NAMES[kind.kind]}</label>" in page
+    if kind.another:
+        assert escape(kind.another.words) in page
+    job = Job.objects.create(
+        plan=plan, kind=kind.kind, cluster="test", subject="orders", created_by="alice", created_at=now
+    )
+    page = client.get(f"/c/test/operations/{job.id}").content.decode()
+    assert f'<span class="name">{kind.title}</span>' in page
+    assert " ".join(str(kind.cancel_words).split()) in " ".join(page.split())
